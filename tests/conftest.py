@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # every simulation is done once a session, whichever worker asks for it, and none is left behind
+# but by a session that is killed (SIGTERM, SIGHUP)
 if "BANKWISE_PROBE_CACHE" not in os.environ:
     os.environ["BANKWISE_PROBE_CACHE"] = tempfile.mkdtemp(prefix="bankwise-probes-")
     atexit.register(shutil.rmtree, os.environ["BANKWISE_PROBE_CACHE"], ignore_errors=True)

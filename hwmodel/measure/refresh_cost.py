@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.kernel.address import decode
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.stream import bursts, random_starts
-from hwmodel.oracle.reference import decode
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
 
 BYTES = 8 << 20
@@ -151,12 +151,9 @@ def worst_case(memory: MemorySpec) -> float:
 def hammered(memory: MemorySpec) -> tuple[int, int]:
     """Addresses of two rows of one bank."""
     size = memory.organisation.capacity_bytes
-    step = next(
-        step
-        for step in (size >> bits for bits in range(1, 40))
-        if decode(memory, step)[0] == decode(memory, 0)[0] and decode(memory, step)[1] > 0
-    )
-    return 0, step
+    steps = size >> np.arange(1, 40)
+    bank, row, _ = decode(memory, np.append(0, steps))
+    return 0, int(steps[(bank[1:] == bank[0]) & (row[1:] > 0)][0])
 
 
 def management_cost(memory: MemorySpec, size: int = BYTES) -> dict[str, dict[str, float]]:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,14 +33,20 @@ from policies.predictors.prediction import Predictions
 from policies.requests.requests import FloatArray, IntArray, Requests
 
 
+class Offered(NamedTuple):
+    """What an engine is to serve. output_tokens: int64 (n,), as the engine cuts answers."""
+
+    requests: Requests
+    output_tokens: IntArray
+    predicted: Predictions
+
+
 class Engine(ABC):
     """Requests that wait and run. `left[i]`: output tokens that each sample of request i must still
     produce."""
 
-    def __init__(
-        self, spec: Any, allocator: Allocator, requests: Requests, output_tokens: IntArray,
-        predicted: Predictions,
-    ) -> None:  # fmt: skip
+    def __init__(self, spec: Any, allocator: Allocator, offered: Offered) -> None:
+        requests, output_tokens, self._predicted = offered
         self.spec = spec
         self.allocator = allocator
         self.budget = self._token_budget()
@@ -63,7 +69,6 @@ class Engine(ABC):
         self._requests = requests
         self._sessions = requests.session
         self.several = bool((requests.samples > 1).any())
-        self._predicted = predicted
         self.ending: list[int] = []
         """Requests whose last token is made and that still hold memory (asynchronous scheduling);
         they run or, if preempted, wait."""

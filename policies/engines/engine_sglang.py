@@ -28,11 +28,10 @@ from hwmodel.description.description import DescriptionError, checked
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Batches, Caches
 from policies.allocators.radix_tree import Key, beginning
-from policies.engines.engine import Engine
+from policies.engines.engine import Engine, Offered
 from policies.engines.engine_options import Count, EngineOptions
 from policies.engines.scheduled_step import Chunk, Step
-from policies.predictors.prediction import Predictions
-from policies.requests.requests import IntArray, Requests
+from policies.requests.requests import IntArray
 
 MOST_NEW, RATIO, LEAST_SHARE, DECAY_STEPS, RETRACT_STEPS = 4096, 0.7, 0.14, 600, 20
 """SGLang's CLIP_MAX_NEW_TOKENS, INIT_NEW_TOKEN_RATIO, MIN_NEW_TOKEN_RATIO_FACTOR,
@@ -99,12 +98,9 @@ class EngineSglang(Engine):
 
     spec: EngineSglangSpec
 
-    def __init__(
-        self, spec: EngineSglangSpec, allocator: Allocator, requests: Requests,
-        output_tokens: IntArray, predicted: Predictions,
-    ) -> None:  # fmt: skip
+    def __init__(self, spec: EngineSglangSpec, allocator: Allocator, offered: Offered) -> None:
         """Raises DescriptionError for a policy other than `radix` and chunks that part a page."""
-        super().__init__(spec, allocator, requests, output_tokens, predicted)
+        super().__init__(spec, allocator, offered)
         if not isinstance(allocator, Batches) or not isinstance(allocator, Caches) or self.several:
             raise DescriptionError(
                 f"serving.engine: sglang needs policy radix, and one sample a request; got "
@@ -128,7 +124,7 @@ class EngineSglang(Engine):
         self._ratio = self._first_ratio = min(RATIO * spec.schedule_conservativeness, 1.0)
         self._least = self._ratio * LEAST_SHARE
         self._decay = (self._ratio - self._least) / DECAY_STEPS
-        self._filled = np.zeros(len(requests), np.int64)
+        self._filled = np.zeros(len(offered.requests), np.int64)
         """Tokens that the last prefill of each computed or found."""
 
     def schedule(self) -> Step:

@@ -29,12 +29,11 @@ from hwmodel.description.description import DescriptionError, checked
 from hwmodel.description.units import PositiveBytes
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration, Swaps
-from policies.engines.engine import Engine
+from policies.engines.engine import Engine, Offered
 from policies.engines.engine_options import Count, EngineOptions
 from policies.engines.host_memory import HostMemory
 from policies.engines.scheduled_step import Chunk, Step
-from policies.predictors.prediction import Predictions
-from policies.requests.requests import IntArray, Requests
+from policies.requests.requests import IntArray
 
 CHUNKED_BUDGET = 512
 """Default token budget of a step with chunked prefill (vLLM 0.6)."""
@@ -104,11 +103,8 @@ class EngineV0(Engine):
 
     spec: EngineV0Spec
 
-    def __init__(
-        self, spec: EngineV0Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
-        predicted: Predictions,
-    ) -> None:  # fmt: skip
-        super().__init__(spec, allocator, requests, output_tokens, predicted)
+    def __init__(self, spec: EngineV0Spec, allocator: Allocator, offered: Offered) -> None:
+        super().__init__(spec, allocator, offered)
         swaps = isinstance(allocator, Swaps) and not self._windowed
         self._swaps = cast(Swaps, allocator) if swaps else None
         self.weighs: Weighs | None = None

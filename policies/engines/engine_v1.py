@@ -23,12 +23,11 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import checked
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration
-from policies.engines.engine import Engine
+from policies.engines.engine import Engine, Offered
 from policies.engines.engine_options import Count, EngineOptions
 from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.vllm_version import VERSIONS, Usage, VersionName, device_class
-from policies.predictors.prediction import Predictions
-from policies.requests.requests import IntArray, Requests
+from policies.requests.requests import IntArray
 
 
 class EngineV1Spec(EngineOptions):
@@ -104,12 +103,12 @@ class EngineV1(Engine):
     spec: EngineV1Spec
 
     def __init__(
-        self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
-        predicted: Predictions, priority: IntArray | None = None,
+        self, spec: EngineV1Spec, allocator: Allocator, offered: Offered,
+        priority: IntArray | None = None,
     ) -> None:  # fmt: skip
         """priority: int64 (n,), of each request; those of smaller ones go first and are preempted
         last, whatever the order of arrival (vLLM's `policy: priority`)."""
-        super().__init__(spec, allocator, requests, output_tokens, predicted)
+        super().__init__(spec, allocator, offered)
         self._late = spec.async_scheduling
         self._stops = spec.ends == "stop"
         self._under_way: IntArray = np.zeros(0, np.int64)

@@ -28,6 +28,7 @@ from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import build
+from policies.engines.engine import Offered
 from policies.engines.engine_options import Count
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.engines.speculating_engine import SpeculatingEngine
@@ -314,7 +315,7 @@ class Driven:
         predicted = LognormalPredictions(output.astype(np.float64))
         ranked = further.policy == "priority"
         priority = np.array(case.bankwise.priority, np.int64) if ranked else None
-        given = spec, self.allocator, requests, output, predicted
+        given = spec, self.allocator, Offered(requests, output, predicted)
         self.engine = EngineV1(*given, priority)
         if speculation is not None:
             self.engine = SpeculatingEngine(*given, speculation, case.trace.drawn())

@@ -15,23 +15,22 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Drafts, Migration
-from policies.engines.engine import Engine
+from policies.engines.engine import Engine, Offered
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.speculation import Drawn, SpeculationSpec
-from policies.predictors.prediction import Predictions
-from policies.requests.requests import IntArray, Requests
+from policies.requests.requests import IntArray
 
 
 class SpeculatingEngine(EngineV1):
     """`drawn`: drafts that hold. Sums of the run: `drafted`, `held` drafts, `verified` times."""
 
     def __init__(
-        self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
-        predicted: Predictions, speculation: SpeculationSpec, drawn: Drawn,
+        self, spec: EngineV1Spec, allocator: Allocator, offered: Offered,
+        speculation: SpeculationSpec, drawn: Drawn,
     ) -> None:  # fmt: skip
         """Raises DescriptionError for what is not modelled with drafts."""
-        super().__init__(spec, allocator, requests, output_tokens, predicted)
+        super().__init__(spec, allocator, offered)
         plain = spec.batching == "any" and not self.in_turn
         sparse, groups = allocator.layout.sparse is not None, allocator.layout.groups
         if not plain or self.several or sparse or self._batching is not None:
@@ -55,7 +54,7 @@ class SpeculatingEngine(EngineV1):
         self._longest = allocator.limits.max_model_len
         self._planned = np.zeros(0, np.int64)
         """Requests that decode in the step being scheduled."""
-        count = len(requests)
+        count = len(offered.requests)
         self._row_count = np.zeros(count, np.int64)
         """Rows of each in the last step scheduled."""
         self._tokens = np.zeros(count, np.int64)

@@ -14,7 +14,7 @@ from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import build
-from policies.engines.engine import Engine
+from policies.engines.engine import Engine, Offered
 from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_v0 import EngineV0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
@@ -174,29 +174,26 @@ def build_replica(
         getattr(spec.tiers or side, "contention", False) == "simulated", frames,
     )  # fmt: skip
     engine: Engine
+    offered = Offered(requests, outputs, predicted)
     if side is not None and isinstance(spec.engine, EngineV1Spec):
-        mine = side.engine(spec.engine, allocator, requests, outputs, predicted)
+        mine = side.engine(spec.engine, allocator, offered)
         return PoolReplica(
             mine, each[0], memory, metrics, side.port(each[0]), spec.advance_together
         )
     tiers = None
     if spec.tiers is not None and isinstance(spec.engine, EngineV1Spec):
         tiers = Tiers(spec.tiers, device, local, allocator, each[0], spec.tensor_parallel)
-        engine = OffloadingEngine(
-            spec.engine, allocator, requests, outputs, predicted, tiers, spec.tiers.layerwise
-        )
+        engine = OffloadingEngine(spec.engine, allocator, offered, tiers, spec.tiers.layerwise)
     elif speculation is not None and isinstance(engine_spec, EngineV1Spec):
         drawn = draw(speculation, outputs, seed if isinstance(seed, int) else seed[0])
-        engine = SpeculatingEngine(
-            engine_spec, allocator, requests, outputs, predicted, speculation, drawn
-        )
+        engine = SpeculatingEngine(engine_spec, allocator, offered, speculation, drawn)
         if (drafter := _drafter(spec, local)) is not None:
             passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
             steps = DraftingSteps(each[0], passes, speculation.tokens, device)
     else:
         kind = HostingEngine if spec.cluster.moves else ENGINES[spec.engine.name].engine
         kind = kind if spec.cluster.lending is None else LendingEngine
-        engine = kind(engine_spec, allocator, requests, outputs, predicted)
+        engine = kind(engine_spec, allocator, offered)
         if isinstance(engine, EngineV0) and engine.spec.preemption == "least":
             engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)

@@ -15,10 +15,10 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.paged import PagedAllocator
+from policies.engines.engine import Offered
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.engines.scheduled_step import Step
-from policies.predictors.prediction import Predictions
-from policies.requests.requests import IntArray, Requests
+from policies.requests.requests import IntArray
 from policies.transfers.refusals import require_blocks, require_plain
 
 NONE: IntArray = np.zeros(0, np.int64)
@@ -30,12 +30,9 @@ class HostingEngine(EngineV1):
 
     allocator: PagedAllocator
 
-    def __init__(
-        self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
-        predicted: Predictions,
-    ) -> None:  # fmt: skip
+    def __init__(self, spec: EngineV1Spec, allocator: Allocator, offered: Offered) -> None:
         """Raises DescriptionError for what is not modelled."""
-        super().__init__(spec, allocator, requests, output_tokens, predicted)
+        super().__init__(spec, allocator, offered)
         require_plain(_KEYS, self)
         require_blocks(_KEYS, allocator)
         if not isinstance(allocator, PagedAllocator):

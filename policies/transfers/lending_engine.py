@@ -17,12 +17,12 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.paged import PagedAllocator
+from policies.engines.engine import Offered
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.distributed_attention import DistributedAttention, Part
 from policies.memory.step import Efficiency, StepModel, StepTimes
-from policies.predictors.prediction import Predictions
-from policies.requests.requests import FloatArray, IntArray, Requests
+from policies.requests.requests import FloatArray, IntArray
 from policies.transfers.hosting_engine import HostingEngine
 
 
@@ -46,12 +46,9 @@ class LendingEngine(HostingEngine):
     """`card`: its number among `cards`, which all are of one model. `spare`: tokens that plans
     leave free on each."""
 
-    def __init__(
-        self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
-        predicted: Predictions,
-    ) -> None:  # fmt: skip
+    def __init__(self, spec: EngineV1Spec, allocator: Allocator, offered: Offered) -> None:
         """Raises DescriptionError for what is not modelled."""
-        super().__init__(spec, allocator, requests, output_tokens, predicted)
+        super().__init__(spec, allocator, offered)
         if spec.admit_on != "input" or not isinstance(allocator, PagedAllocator):
             raise DescriptionError("cluster.lending: needs policy paged and engine.admit_on: input")
         self._paged = allocator

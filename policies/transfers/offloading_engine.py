@@ -20,10 +20,10 @@ import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.paged import PagedAllocator
+from policies.engines.engine import Offered
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.engines.scheduled_step import Chunk, Step
-from policies.predictors.prediction import Predictions
-from policies.requests.requests import IntArray, Requests
+from policies.requests.requests import IntArray
 from policies.transfers.refusals import require_plain
 from policies.transfers.tiers import Tiers
 
@@ -32,11 +32,11 @@ class OffloadingEngine(EngineV1):
     """`layerwise`: requests run while their KV comes."""
 
     def __init__(
-        self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
-        predicted: Predictions, tiers: Tiers, layerwise: bool = False,
+        self, spec: EngineV1Spec, allocator: Allocator, offered: Offered, tiers: Tiers,
+        layerwise: bool = False,
     ) -> None:  # fmt: skip
         """Raises DescriptionError for what is not modelled with tiers."""
-        super().__init__(spec, allocator, requests, output_tokens, predicted)
+        super().__init__(spec, allocator, offered)
         require_plain("serving.tiers", self, late=True)
         self._tiers, self._layerwise = tiers, layerwise
         self.loading: dict[int, tuple[int, int]] = {}
@@ -50,7 +50,7 @@ class OffloadingEngine(EngineV1):
         self.kept: dict[int, int] = {}
         """Of sessions that pause, those whose last turn holds its memory."""
         self._overran: set[int] = set()  # of them, those with a token too many
-        before = requests.turn_before
+        requests, before = offered.requests, offered.requests.turn_before
         self._pause_s = np.full(len(requests), np.nan)
         self._pause_s[before[before >= 0]] = requests.think_s[before >= 0]
 

@@ -16,22 +16,20 @@ import numpy as np
 
 from policies.allocators.allocator import Allocator
 from policies.allocators.block_allocator import BlockAllocator
+from policies.engines.engine import Offered
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.engines.scheduled_step import Chunk, Step
-from policies.predictors.prediction import Predictions
-from policies.requests.requests import IntArray, Requests
+from policies.requests.requests import IntArray
 from policies.transfers.refusals import require_blocks, require_plain
 
 
 class PoolEngine(EngineV1):
     """What both sides have in common. `stuck`: nothing can be scheduled until something comes."""
 
-    def __init__(
-        self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
-        predicted: Predictions,
-    ) -> None:  # fmt: skip
+    def __init__(self, spec: EngineV1Spec, allocator: Allocator, offered: Offered) -> None:
         """Raises DescriptionError for what is not modelled."""
-        super().__init__(spec, allocator, requests, output_tokens.copy(), predicted)
+        own = offered._replace(output_tokens=offered.output_tokens.copy())
+        super().__init__(spec, allocator, own)
         require_plain("serving.pools", self, late=True)
         require_blocks("serving.pools", allocator)
         assert isinstance(allocator, BlockAllocator)
@@ -68,12 +66,9 @@ class PrefillEngine(PoolEngine):
     """`held`: requests with a first token whose KV has not left. That token is foreseen to be the
     last here (vLLM: `max_tokens: 1`)."""
 
-    def __init__(
-        self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
-        predicted: Predictions,
-    ) -> None:  # fmt: skip
-        super().__init__(spec, allocator, requests, output_tokens, predicted)
-        self._outputs, self._stops = output_tokens, False
+    def __init__(self, spec: EngineV1Spec, allocator: Allocator, offered: Offered) -> None:
+        super().__init__(spec, allocator, offered)
+        self._outputs, self._stops = offered.output_tokens, False
         self.held: dict[int, None] = {}
         self._left: set[int] = set()  # whose KV was gone before their end was known here
 
@@ -110,11 +105,8 @@ class PrefillEngine(PoolEngine):
 class DecodeEngine(PoolEngine):
     """`loading`: requests with memory whose KV is on its way, and the tokens they found here."""
 
-    def __init__(
-        self, spec: EngineV1Spec, allocator: Allocator, requests: Requests, output_tokens: IntArray,
-        predicted: Predictions,
-    ) -> None:  # fmt: skip
-        super().__init__(spec, allocator, requests, output_tokens, predicted)
+    def __init__(self, spec: EngineV1Spec, allocator: Allocator, offered: Offered) -> None:
+        super().__init__(spec, allocator, offered)
         self.remote: set[int] = set()
         """Requests in line whose KV is elsewhere."""
         self.loading: dict[int, int] = {}

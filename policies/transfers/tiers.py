@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
@@ -30,8 +30,6 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
-from hwmodel.specs.kv_order import Dims
-from hwmodel.specs.link import LinkSpec, load_link
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.block_allocator import BlockAllocator
@@ -41,19 +39,19 @@ from policies.allocators.radix_tree import text_of
 from policies.engines.host_memory import HostMemory
 from policies.memory.contention import Moving
 from policies.memory.step import Efficiency, StepModel, StepTimes
-from policies.requests.requests import FloatArray, IntArray
+from policies.requests.requests import FloatArray
 from policies.transfers.eviction import BlockKey
-from policies.transfers.hidden_states import PROFILED, HiddenStates, Projections
+from policies.transfers.hidden_states import Projections
 from policies.transfers.link_queue import IN, OUT, Job, LinkQueue
 from policies.transfers.pauses import Pauses, Way
 from policies.transfers.pausing import Batch, step_cost
-from policies.transfers.pieces import Pieces
 from policies.transfers.refusals import require_blocks
-from policies.transfers.restoring import HCACHE_CHUNK, recompute
+from policies.transfers.restoring import recompute
 from policies.transfers.tier_figures import TierFigures
+from policies.transfers.tier_links import TierLinks
 from policies.transfers.tier_options import TiersSpec
 from policies.transfers.tier_pool import TierPool
-from policies.transfers.transfer import Moved, Server, transfer
+from policies.transfers.transfer import Server
 
 
 class Store(NamedTuple):
@@ -92,41 +90,16 @@ class Tiers:
     ) -> None:  # fmt: skip
         """Raises DescriptionError for a policy without blocks that are found again, for KV that
         `transfer` refuses, and for tiers that hold no block."""
-        layout, policy = allocator.layout, allocator.options.name
+        policy = allocator.options.name
         require_blocks("serving.tiers", allocator)
         assert isinstance(allocator, BlockAllocator) and isinstance(allocator, Caches)
         if spec.pauses and spec.pauses.policy in ("drop", "least") and not allocator.discards:
             raise DescriptionError(
                 f"serving.tiers.pauses: policy {policy} forgets nothing; expected keep or swap"
             )
-        self._spec, self._model, self._allocator, self._steps = spec, model, allocator, steps
-        self._near_block = allocator.block
-        usual = HCACHE_CHUNK if spec.host.hcache else 1
-        usual = -(-usual // allocator.block) * allocator.block
-        self.block = spec.host.block_size or usual
-        if self.block % allocator.block:
-            raise DescriptionError(
-                f"serving.tiers.host.block_size: expected a multiple of {allocator.block}, the "
-                f"device's block; got {self.block}"
-            )
-        self._near: Dims = layout.dims
-        self._far: Dims = spec.host.kv_layout or layout.dims
-        self._link, self._cards = load_link(spec.host.link), cards
-        size = self.block * layout.token_bytes * cards
-        self._hidden: HiddenStates | None = None
-        self._transfer: Callable[..., Moved] = transfer
-        if spec.host.hcache is not None:
-            if cards > 1:
-                raise DescriptionError("serving.tiers.host.hcache: expected tensor_parallel: 1")
-            ends = self._apart(-(-PROFILED // self.block), self._near_block, self._near)
-            self._hidden = HiddenStates(spec.host.hcache, self._link, device, model, steps, ends)
-            self._transfer = self._hidden.transfer
-            if spec.host.kv_layout and not self._hidden.keeps_kv:
-                raise DescriptionError(
-                    "serving.tiers.host.kv_layout: HCache keeps no KV here, whose order it is; "
-                    "expected null, or fewer hcache.layers"
-                )
-            size = self.block * self._hidden.token_bytes
+        self._spec, self._steps, self._layers = spec, steps, model.layers
+        self._links = links = TierLinks(spec, device, model, allocator, steps, cards)
+        self.block, self._hidden, size = links.block, links.hidden, links.block_bytes
         self._host = TierPool(
             _blocks("host.cpu_bytes_to_use", spec.host.cpu_bytes_to_use, size),
             spec.host.eviction_policy,
@@ -139,7 +112,6 @@ class Tiers:
             self._drive = TierPool(
                 _blocks("ssd.bytes", spec.ssd.bytes, size), spec.ssd.eviction_policy
             )
-            self._drive_link = load_link(spec.ssd.link)
         self._keys: dict[int, list[BlockKey]] = {}
         self._asked: Counter[BlockKey] = Counter()
         self._stores: dict[int, set[Job]] = {}
@@ -219,8 +191,8 @@ class Tiers:
         found = []
         for job in self._queue.under_way:
             assert job.near is not None
-            size = np.full(len(job.near), self._near_block)
-            units = Units(job.near * self._near_block, size, size)
+            size = np.full(len(job.near), self._links.near_block)
+            units = Units(job.near * self._links.near_block, size, size)
             rate = self._queue.rate(job.direction)
             found.append(Moving(rate, job.direction == IN, units, 1 - job.left))
         return found
@@ -242,7 +214,7 @@ class Tiers:
             waits[0] += max(self._queue.wait_s(IN), self._queue.wait_s(OUT))
         if self._spec.layerwise and self._loads:
             step_s = float(times.total_s[0] + waits[0])
-            layers = self._model.layers
+            layers = self._layers
             before = self._queue.wait_s(IN)
             last = list(self._loads.values())[-1]
             own = last.left * last.alone.total_ns / 1e9
@@ -325,11 +297,13 @@ class Tiers:
             work = self._hidden.work(plan.start, plan.end, self.efficiency)
             self._projections.put(request, work)
         first = plan.start // self.block * self.block
-        near = self._table(request, first, plan.end)
-        ends = self._end(self._host, plan.keys), Server(self._near, self._near_block, near)
-        job = self._job(
-            IN, 0, self._link, ends, plan.end - first, Load(request, plan.keys), plan.start - first
+        links, asked = self._links, Load(request, plan.keys)
+        ends = (
+            self._end(self._host, plan.keys),
+            links.near(links.table(request, first, plan.end)),
         )
+        size, skip = plan.end - first, plan.start - first
+        job = links.job(IN, 0, links.host, ends, size, asked, skip)
         if not plan.cold:
             self._loads[request] = job
             self._queue.put(job)
@@ -338,7 +312,7 @@ class Tiers:
         self._drive.use(plan.cold)
         ends = self._end(self._drive, plan.cold), self._end(self._host, plan.cold)
         size = len(plan.cold) * self.block
-        read = self._job(IN, 0, self._drive_link, ends, size, Load(request, plan.cold, job))
+        read = links.job(IN, 0, links.drive, ends, size, Load(request, plan.cold, job))
         self._loads[request] = read
         self._drive_queue.put(read)
 
@@ -353,8 +327,8 @@ class Tiers:
             return "end"
         keys = self._keys_of(request, demand, tokens)
         out = sum(key not in self._host for key in keys)
-        swap_s = self._queue.wait_s(OUT) + self._estimate_s(self._link, out)
-        swap_s += self._queue.wait_s(IN) + self._estimate_s(self._link, len(keys))
+        swap_s = self._queue.wait_s(OUT) + self._links.host_s(out)
+        swap_s += self._queue.wait_s(IN) + self._links.host_s(len(keys))
         now_s, batch = self._queue.now_s, Batch(running, held)
         return self._pauses.begins(request, now_s, pause_s, tokens, batch, swap_s)
 
@@ -386,10 +360,10 @@ class Tiers:
         chosen = tuple(keys[at] for at in places)
         if chosen and self._host.put(chosen, keys):
             self._host.asked(keys)  # the first block goes last
-            table = self._table(request, 0, tokens).reshape(-1, self.block // self._near_block)
-            near = Server(self._near, self._near_block, table[places].ravel())
-            ends, size = (near, self._end(self._host, chosen)), len(chosen) * self.block
-            job = self._job(OUT, 1 - ended, self._link, ends, size, Store(request, chosen))
+            links, size = self._links, len(chosen) * self.block
+            table = links.table(request, 0, tokens).reshape(-1, self.block // links.near_block)
+            ends = links.near(table[places].ravel()), self._end(self._host, chosen)
+            job = links.job(OUT, 1 - ended, links.host, ends, size, Store(request, chosen))
             self._stores.setdefault(request, set()).add(job)
             self._queue.put(job)
         return bool(self._stores.get(request))
@@ -457,60 +431,15 @@ class Tiers:
             known = self._keys[request] = list(zip(ends, range(count), strict=True))
         return known[:count]
 
-    def _table(self, request: int, first: int, end: int) -> IntArray:
-        """Block ids on the device of these tokens of a request."""
-        start = self._allocator.units(request).start // self._near_block
-        return start[first // self._near_block : end // self.block * self.block // self._near_block]
-
     def _end(self, pool: TierPool, keys: Sequence[BlockKey]) -> Server:
         """Where a tier has these blocks."""
-        return Server(self._far, self.block, np.array(pool.ids(keys), np.int64))
-
-    def _job(
-        self, direction: int, priority: int, link: LinkSpec, ends: tuple[Server, Server],
-        tokens: int, what: Any, skip: int = 0,
-    ) -> Job:  # fmt: skip
-        """A transfer of `tokens` tokens between the first and the second of `ends`."""
-        alone = both = self._moved(link, tokens, ends, skip=skip)
-        if link.both_ways is not None:
-            both = self._moved(link, tokens, ends, both_ways=True, skip=skip)
-        found, near = alone.pieces, ends[direction == IN].table[skip // self._near_block :]
-        return Job(
-            direction, priority, found.bytes, found.descriptors, alone.cost, both.cost, what, near
-        )  # fmt: skip
-
-    def _estimate_s(
-        self, link: LinkSpec, blocks: int, near_block: int | None = None, dims: Dims | None = None
-    ) -> float:  # fmt: skip
-        """Seconds to move so many blocks whose ids are not known yet: none lie together."""
-        if not blocks:
-            return 0.0
-        ends = self._apart(blocks, near_block or self._near_block, dims or self._near)
-        return self._moved(link, blocks * self.block, ends).cost.total_ns / 1e9
-
-    def _moved(
-        self, link: LinkSpec, tokens: int, ends: tuple[Server, Server], both_ways: bool = False,
-        skip: int = 0,
-    ) -> Moved:  # fmt: skip
-        """What such a transfer moves and takes: over the drive's link the shards of all cards."""
-        moved = self._transfer(link, self._model, tokens, *ends, both_ways=both_ways, skip=skip)
-        if self._cards == 1 or self._drive is None or link is not self._drive_link:
-            return moved
-        own = moved.pieces
-        counts, regions = own.counts * self._cards, own.regions * self._cards
-        cost = link.cost(own.sizes, counts, both_ways)
-        return Moved(Pieces(own.sizes, counts, regions, own.runs), cost, 1)
-
-    def _apart(self, blocks: int, small: int, dims: Dims) -> tuple[Server, Server]:
-        """So many blocks of the host, and those of `small` tokens: none lie together."""
-        near = Server(dims, small, np.arange(blocks * self.block // small) * 2)
-        return Server(self._far, self.block, np.arange(blocks) * 2), near
+        return self._links.far(np.array(pool.ids(keys), np.int64))
 
     def _sooner(self, plan: Plan) -> bool:
         """Whether a load ends before a lone prefill of the same tokens would."""
-        load_s = self._queue.wait_s(IN) + self._estimate_s(self._link, len(plan.keys))
+        load_s = self._queue.wait_s(IN) + self._links.host_s(len(plan.keys))
         if plan.cold:
-            read_s = self._estimate_s(self._drive_link, len(plan.cold), self.block, self._far)
+            read_s = self._links.drive_s(len(plan.cold))
             load_s += self._drive_queue.wait_s(IN) + read_s
         if self._hidden is not None:
             work = self._hidden.work(plan.start, plan.end, self.efficiency)
@@ -606,17 +535,18 @@ class Tiers:
         for left in (self._loads, self._stores, self._loaded, self._stored):
             left.clear()
 
-    def _write(self, stored: Sequence[BlockKey]) -> None:
+    def _write(self, came: Sequence[BlockKey]) -> None:
         """Write to the drive what the host has stored and the drive has not."""
         drive = self._drive
         if drive is None:
             return
-        keys = tuple(key for key in stored if key not in drive)
+        keys = tuple(key for key in came if key not in drive)
         if not keys or not drive.put(keys, keys):
             return
         self._host.use(keys)
-        ends, size = (self._end(self._host, keys), self._end(drive, keys)), len(keys) * self.block
-        self._drive_queue.put(self._job(OUT, 1, self._drive_link, ends, size, Store(-1, keys)))
+        links, size = self._links, len(keys) * self.block
+        ends, stored = (self._end(self._host, keys), self._end(drive, keys)), Store(-1, keys)
+        self._drive_queue.put(links.job(OUT, 1, links.drive, ends, size, stored))
 
 
 def _blocks(name: str, room: int, size: int) -> int:

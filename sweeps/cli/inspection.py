@@ -34,21 +34,10 @@ from sweeps.plan.sweep import load_sweep
 from sweeps.run.provenance import resolve
 from sweeps.study.study_spec import load_study
 
-KINDS = [
-    "memory", "accelerator", "link", "model", "format", "workload", "measurement", "server",
-    "transfers", "predictor", "sweep", "study",
-]  # fmt: skip
 TRACES = (".csv", ".gz")
 """Endings of trace files, which are checked too."""
-_NAMED: dict[str, tuple[str, Callable[[str, list[str]], Any]]] = {
-    "device": ("accelerators", load_device),
-    "model": ("models", load_model),
-    "workload": (
-        "workloads",
-        lambda file, given: _build(workload_document(file), WorkloadSpec, given),
-    ),
-}
-"""Of a sweep's keys: the folder of the library, and how what it names is read."""
+_NAMED = {"device": "accelerator", "model": "model", "workload": "workload"}
+"""Of a sweep's keys: the kind of what it names."""
 FILES = (".yaml", ".yml", *TRACES)
 
 
@@ -114,58 +103,62 @@ def _check(file: str, overrides: list[str]) -> str:
         load_trace(file)
         return "trace"
     document = load(file)
-    path = file if "/" in file else f"./{file}"
-    match kind := str(document.data.get("kind")):
-        case "memory" | "accelerator":
-            load_device(path, overrides)
-        case "link":
-            load_link(path, overrides)
-        case "model":
-            load_model(path, overrides)
-        case "format":
-            _build(document, NumberFormat, overrides)
-        case "measurement":
-            load_measurements(path)
-        case "transfers":
-            load_transfers(path)
-        case "server":
-            load_server(path)
-        case "workload":
-            _build(workload_document(path), WorkloadSpec, overrides)
-        case "predictor":
-            _build(document, ConfusionTable, overrides)
-        case "sweep" | "study":
-            mistakes = Mistakes()
-            with mistakes.met():
-                read = load_sweep if kind == "sweep" else load_study
-                resolve(read(path, overrides))
-            if mistakes:
-                _meet_named(document, mistakes)
-            mistakes.answer()
-        case _:
-            given = document.data.get("kind")
-            raise document.error(f"unknown kind {given!r}; {nearest(kind, KINDS)}", ("kind",))
+    kind = str(document.data.get("kind"))
+    if kind not in READERS:
+        given = document.data.get("kind")
+        raise document.error(f"unknown kind {given!r}; {nearest(kind, list(READERS))}", ("kind",))
+    READERS[kind](file if "/" in file else f"./{file}", overrides)
     return kind
+
+
+def _run(read: Reader) -> Reader:
+    """Of a sweep or a study, with what it names."""
+
+    def inner(path: str, overrides: list[str]) -> None:
+        mistakes = Mistakes()
+        with mistakes.met():
+            resolve(read(path, overrides))
+        if mistakes:
+            _meet_named(load(path), mistakes)
+        mistakes.answer()
+
+    return inner
 
 
 def _meet_named(document: Document, mistakes: Mistakes) -> None:
     """The mistakes of what a sweep at fault names in its base, or along an axis."""
-    for key, (folder, read) in _NAMED.items():
+    for key, kind in _NAMED.items():
         along = document.get(("axes", key))
         settings = document.get(("base", f"{key}_set"))
         for name in [document.get(("base", key)), *(along if isinstance(along, list) else [])]:
             if isinstance(name, str) and not name.endswith(TRACES):
                 with mistakes.met():
                     try:
-                        file = str(find(folder, name, document.file).absolute())
-                        read(file, assignments(settings if isinstance(settings, dict) else {}))
+                        file = str(find(f"{kind}s", name, document.file).absolute())
+                        given = settings if isinstance(settings, dict) else {}
+                        READERS[kind](file, assignments(given))
                     except DescriptionError as error:
                         if error.file is None:
                             raise document.error(error.message, ("base", key)) from None
                         raise in_sweep(error, document, key, []) from None
 
 
-def _build(document: Document, spec: type[Strict], overrides: list[str]) -> None:
-    for assignment in overrides:
-        override(document, assignment)
-    document.build(spec)
+def _built(spec: type[Strict], read: Callable[[str], Document] = load) -> Reader:
+    def inner(path: str, overrides: list[str]) -> None:
+        document = read(path)
+        for assignment in overrides:
+            override(document, assignment)
+        document.build(spec)
+
+    return inner
+
+
+Reader = Callable[[str, list[str]], Any]
+READERS: dict[str, Reader] = {
+    "memory": load_device, "accelerator": load_device, "link": load_link, "model": load_model,
+    "format": _built(NumberFormat), "workload": _built(WorkloadSpec, workload_document),
+    "measurement": lambda path, _: load_measurements(path),
+    "server": lambda path, _: load_server(path), "transfers": lambda path, _: load_transfers(path),
+    "predictor": _built(ConfusionTable), "sweep": _run(load_sweep), "study": _run(load_study),
+}  # fmt: skip
+"""Kind -> what reads such a file with overrides. Raises DescriptionError."""

@@ -35,6 +35,9 @@ from sweeps.plan.place import Override
 from sweeps.plan.sweep_spec import SweepSpec
 from sweeps.plan.variant import AS_DESCRIBED, Change, Layer
 
+DEVICE_KEYS = ("device", "device_set")
+"""Of an experiment: what is compared shares them, but for the number that is sought."""
+
 
 class BreakEvenSpec(SweepSpec):
     """A sweep that seeks the values at which its answer changes."""
@@ -55,6 +58,11 @@ class BreakEvenSpec(SweepSpec):
                 raise ValueError(f"{where} is what the base is called; take another name")
             if parameter.of is not None:
                 self.refuse_competitor(f"{where}: of", parameter.of)
+                if device := [p for p in parameter.set if p.split(".")[0] in DEVICE_KEYS]:
+                    raise ValueError(
+                        f"{where}: set: {device[0]} would be of {parameter.of} alone, as `of` takes"
+                        " `set` with it; give the device of both in base, or in a case"
+                    )
             each = [variant.set for variant in parameter.variants.values()]
             for path in (parameter.path, *parameter.set, *(p for own in each for p in own)):
                 if path in self.axes:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.description.library import names
 from hwmodel.description.yaml_reader import load
 from hwmodel.description.yaml_writer import plain, to_yaml
 from sweeps.analyse.rows import Record
@@ -188,9 +189,16 @@ def default_directory(name: str, resume: bool) -> Path:
 
 
 def last_run(given: Path) -> Path:
-    """A run directory, or the last `runs/<name>-<n>` of the name that is given instead."""
-    last = default_directory(str(given), resume=True)
-    return last if not given.exists() and last.exists() else given
+    """A run directory, or the last `runs/<name>-<n>` of the name that is given instead. Raises
+    DescriptionError for a shipped name that was never run."""
+    if given.exists():
+        return given
+    if (last := default_directory(str(given), resume=True)).exists():
+        return last
+    for command, folder in (("run", "sweeps"), ("study", "studies")):
+        if str(given) in names(folder):
+            raise DescriptionError(f"no run of it here; first: bankwise {command} {given}", given)
+    return given
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -14,6 +14,7 @@ from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.allocators.registry import POLICIES
+from policies.engines.engine import Offered
 from policies.engines.engine_v0 import EngineV0, EngineV0Spec
 from policies.engines.scheduled_step import Step
 from policies.memory.step import Efficiency, StepTimes
@@ -55,7 +56,8 @@ class Scene:
         )
         self.engine = EngineV0(
             EngineV0Spec.model_validate({"max_num_batched_tokens": 2048, **options}),
-            self.allocator, stream, outputs, LognormalPredictions(outputs.astype(np.float64)),
+            self.allocator,
+            Offered(stream, outputs, LognormalPredictions(outputs.astype(np.float64))),
         )  # fmt: skip
         self.engine.waiting.extend(range(count))
 

@@ -16,6 +16,7 @@ from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.radix import RadixOptions
 from policies.allocators.registry import build
+from policies.engines.engine import Offered
 from policies.engines.engine_sglang import EngineSglang, EngineSglangSpec
 from policies.predictors.prediction import LognormalPredictions
 from policies.requests.requests import Requests
@@ -45,7 +46,7 @@ def engine_of(case: dict[str, Any]) -> EngineSglang:
     )  # fmt: skip
     output = requests.output_tokens
     predicted = LognormalPredictions(output.astype(np.float64))
-    return EngineSglang(spec, allocator, requests, output, predicted)
+    return EngineSglang(spec, allocator, Offered(requests, output, predicted))
 
 
 def steps(case: dict[str, Any]) -> Iterator[list[Any]]:

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 import yaml
 from hwmodel.description.description import DescriptionError
-from sweeps.cli.inspection import KINDS
+from sweeps.cli.inspection import READERS
 from sweeps.cli.schema import DESCRIPTIONS, schema
 from tests.rotation import long
 from tests.sweeps.cli.test_command_line import bankwise, refusal
@@ -38,10 +38,10 @@ def read(file: str) -> dict[str, Any]:
 
 
 def test_every_kind_that_is_checked_has_a_schema() -> None:
-    assert set(DESCRIPTIONS) == set(KINDS)
+    assert set(DESCRIPTIONS) == set(READERS)
 
 
-@pytest.mark.parametrize("kind", [*sorted({*KINDS} - LARGE), *long(*sorted(LARGE))])
+@pytest.mark.parametrize("kind", [*sorted({*READERS} - LARGE), *long(*sorted(LARGE))])
 def test_each_is_a_schema(kind: str, validators: dict[str, Draft202012Validator]) -> None:
     Draft202012Validator.check_schema(validators[kind].schema)
 

@@ -180,7 +180,7 @@ def test_each_place_has_its_own_search_and_only_the_one_that_has_it_is_changed()
     sets = [*SETS, "axes.device_set.dma.window=[8KiB, 16KiB]"]
     sets[1] = (
         "break_even={block: {path: serving.policy.block, range: [8, 32], of: paged, why: x, "
-        "set: {device_set.interleave: 1KiB}}}"
+        "set: {serving.policy.watermark: 0.02}}}"
     )
     points = load_sweep("smoke", sets).points
     assert [p.overrides["parameter"] for p in points] == ["as described"] * 4 + ["block"] * 8
@@ -189,8 +189,8 @@ def test_each_place_has_its_own_search_and_only_the_one_that_has_it_is_changed()
         policy = point.experiment.serving.policy.model_dump()  # type: ignore[attr-defined]
         assert policy.get("block") == (point.overrides["value"] if ours else None)
         window = {"window": point.overrides["device_set.dma.window"]}
-        interleave = {"interleave": "1KiB"} if ours else {}
-        assert point.experiment.device_set == {"dma": window, **interleave}
+        assert policy.get("watermark") == (0.02 if ours else None)
+        assert point.experiment.device_set == {"dma": window}
 
 
 def stripped(path: Path) -> list[dict[str, Any]]:
@@ -314,6 +314,10 @@ def test_the_report_has_break_evens_charts_and_every_value(
         ("{path: seed, why: x, range: [1, 2], of: pagd}", "no competitor 'pagd'; did you mean 'p"),
         ("{path: dma.window, why: x, range: [1, 2]}", "did you mean device_set.dma.window?"),
         ("{path: device_set.dma.windw, why: x, range: [1, 2]}", "did you mean 'window'?"),
+        (
+            "{path: serving.policy.block, why: x, range: [1, 2], of: paged, set: {device: a10}}",
+            "set: device would be of paged alone",
+        ),
         ("{path: serving.policy.blok, why: x, range: [1, 2], of: paged}", "did you mean 'block'?"),
         ("{path: seed, why: x, range: [1, 2], ratio: 0}", "greater than 0"),
         ("{path: seed, why: x, range: [1, 2], set: {sed: 1}}", "sed"),

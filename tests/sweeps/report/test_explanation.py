@@ -133,3 +133,15 @@ def test_a_gap_of_reservations_alone_is_found(tmp_path: Path) -> None:
     provenance.write_text(json.dumps({**json.loads(provenance.read_text()), "version": "0.0.1"}))
     assert "made by version 0.0.1" in refusal("explain", "smoke", cwd=tmp_path)
     assert "nowhere: no such directory" in refusal("explain", "nowhere", cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "first"),
+    [("explain", "quickstart", "run"), ("report", "headline", "run"), ("figure", "smoke", "run"),
+     ("report", "co-design", "study")],
+)  # fmt: skip
+def test_a_shipped_name_that_was_never_run_is_told_how_to_run_it(
+    command: str, name: str, first: str, tmp_path: Path
+) -> None:
+    said = refusal(command, name, cwd=tmp_path)
+    assert said == f"{name}: no run of it here; first: bankwise {first} {name}"
