@@ -15,6 +15,7 @@ demo: $(RUN)
 
 # The suite starts the command hundreds of times: byte code is kept, whatever the environment says.
 test test-long: export PYTHONDONTWRITEBYTECODE :=
+test test-long: export BANKWISE_ONE_KERNEL := 1
 
 # Kernels are compiled once, beside the linters, and not by every test worker at the same time.
 test: $(DEV)

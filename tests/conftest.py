@@ -17,6 +17,9 @@ if "BANKWISE_PROBE_CACHE" not in os.environ:
     os.environ["BANKWISE_PROBE_CACHE"] = tempfile.mkdtemp(prefix="bankwise-probes-")
     atexit.register(shutil.rmtree, os.environ["BANKWISE_PROBE_CACHE"], ignore_errors=True)
 
+# test_shapes.py compares the kernels of shapes with this one
+os.environ.setdefault("BANKWISE_ONE_KERNEL", "1")
+
 # Ctrl-C is tested: a shell's background job ignores it, and so would what is started from here
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -148,9 +148,8 @@ def _serve(
 
 
 @inlined
-def _run_to(p: Record, to: int, ends: int) -> int:
+def _run_to(p: Record, constants: Any, to: int, ends: int) -> int:
     """Stage what arrives before tick `to` and run all channels up to it; `ends` as in `_serve`."""
-    constants = array_at(p.constants, (1,), CONSTANTS)
     states = array_at(p.states, (p.channels,), CHANNEL)
     lanes = array_at(p.lanes, (p.channels, LANE_FIELDS), np.int64)
     marks = array_at(p.marks, (p.access_rows, 2), np.int64)
@@ -186,10 +185,9 @@ def _step(p: Record, c: Record, to: int) -> int:
 
 
 @simulation
-def run(p: Record, to: int, how: int) -> int:
-    """Run a port up to tick `to`, `how` TO_TICK, TO_COMPLETION or TO_END; DONE, WANTS_ROOM or
-    LOG_KEPT. After TO_COMPLETION, `now` is the tick of the completion, if there was one."""
-    c = array_at(p.constants, (1,), CONSTANTS)[0]
+def run_as(p: Record, constants: Any, to: int, how: int) -> int:
+    """As `run`, with the port's CONSTANTS, shape (1,), of any type."""
+    c = constants[0]
     stepwise = p.window > 0 or how == TO_COMPLETION
     p.ordered = 1 if stepwise or p.channels == 1 else 0
     while True:
@@ -206,20 +204,29 @@ def run(p: Record, to: int, how: int) -> int:
         if p.now >= to or idle:
             return DONE
         until = _step(p, c, to) if stepwise else to
-        why = _run_to(p, until, 0 if how == TO_INPUT else 1)
+        why = _run_to(p, constants, until, 0 if how == TO_INPUT else 1)
         if why != DONE or how == TO_INPUT:
             return why
         p.now = until
 
 
+@simulation
+def run(p: Record, to: int, how: int) -> int:
+    """Run a port up to tick `to`, `how` TO_TICK, TO_COMPLETION or TO_END; DONE, WANTS_ROOM or
+    LOG_KEPT. After TO_COMPLETION, `now` is the tick of the completion, if there was one."""
+    return run_as(p, array_at(p.constants, (1,), CONSTANTS), to, how)
+
+
 @cache
-def entry() -> Any:
-    """`run` as C calls it: int64_t run(port *, int64_t to, int64_t how). Compiled when first asked
-    for (seconds; kept on disk). `address`, `ctypes` and jitted callers: docs/channel-api.md."""
+def entry(kind: np.dtype[np.void] = CONSTANTS) -> Any:
+    """`run` as C calls it: int64_t run(port *, int64_t to, int64_t how), for CONSTANTS of a type.
+    Compiled when first asked for (seconds; kept on disk). `address`, `ctypes` and jitted callers:
+    docs/channel-api.md."""
     number = types.int64
     signature = number(number, number, number)
 
     def bankwise_run(port: int, to: int, how: int) -> int:
-        return run(array_at(port, (1,), PORT)[0], to, how)
+        p = array_at(port, (1,), PORT)[0]
+        return run_as(p, array_at(p.constants, (1,), kind), to, how)
 
     return _cfunc(signature, cache=True, error_model="numpy", _nrt=False)(bankwise_run)

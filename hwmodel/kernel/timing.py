@@ -568,11 +568,12 @@ def _sleep(memory: MemorySpec, r: np.void) -> dict[str, int]:
     c, clock = memory.controller, memory.tick_clock
     assert memory.power_states is not None
     for i, name in enumerate(COMMANDS):
-        r["lasts"][i] = max(r["slots"][i], 0)
+        lasts = 0
         if name in ("REFPB", "REFAB", "RFM", "RFMAB", *PERIODIC_COMMANDS):
-            r["lasts"][i] = row_delay(memory, name, memory.activate_command, LEVELS)
+            lasts = row_delay(memory, name, memory.activate_command, LEVELS)
         elif name in COLUMN_COMMANDS:
-            r["lasts"][i] = r["data_end"][int(name in WRITE_COMMANDS)]
+            lasts = r["data_end"][int(name in WRITE_COMMANDS)]
+        r["lasts"][i] = max(r["slots"][i], lasts)
     values = {"sleeps": 1}
     entries = {"power_down": "PDE PDX", "self_refresh": "SRE SRX", "deep_sleep": "SRE SRX"}
     for name, commands in entries.items():

@@ -20,6 +20,7 @@ from hwmodel.kernel.address import CHANNEL_HASHES
 from hwmodel.kernel.channel import SLICE
 from hwmodel.kernel.channel_state import copied, idle_channels
 from hwmodel.kernel.completion import entry
+from hwmodel.kernel.shapes import shaped
 from hwmodel.kernel.timing import Int, lower
 from hwmodel.measure.accesses import (
     NO_COMPLETIONS,
@@ -86,7 +87,7 @@ class Channels:
         self.capacity_bytes: int = local if single_channel else device.capacity_bytes
         self.tick_ns: float = memory.tick_clock.ns_of_ticks(1)
         self._keeps = keep_commands
-        self.constants = lower(memory)
+        self.constants = shaped(lower(memory))
         self._counts = _Counts(memory, self.channels)
         self._window, self._interleave = outstanding or 0, 0 if a is None else a.interleave
         self._hash = 0 if a is None else CHANNEL_HASHES[a.channel_hash]
@@ -212,7 +213,7 @@ class Channels:
 
     def _run_port(self, to: int, how: int) -> None:
         """Back in Python every SLICE ticks of a channel, which then sees a signal."""
-        port, run = self._tables["port"], entry().ctypes
+        port, run = self._tables["port"], entry(self.constants.dtype).ctypes
         while True:
             until = min(to, int(port["now"][0]) + SLICE // self.channels)
             why = run(_address(port), until, how)
@@ -306,7 +307,7 @@ class Channels:
             **self._tables, constants=self.constants, done_tag=done.tag, done_tick=done.tick
         )
         port["waiting"] = 0
-        return Lent(entry().ctypes, _address(port), port, self._waiting, done)
+        return Lent(entry(self.constants.dtype).ctypes, _address(port), port, self._waiting, done)
 
     def statistics(self) -> dict[str, Any]:
         """Counts, bandwidth, latency of reads and energy from tick 0 to `now`, or to the last data

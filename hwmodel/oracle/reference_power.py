@@ -127,7 +127,8 @@ class Power(Refresh):
                 self._takes("PDX", leave)
         lasts = self.lowered.slots[command]
         if command in ("REFPB", "REFAB", "RFM", "RFMAB", *self.every):
-            lasts = row_delay(self.memory, command, self.memory.activate_command, LEVELS)
+            opens = row_delay(self.memory, command, self.memory.activate_command, LEVELS)
+            lasts = max(lasts, opens)
         if command in COLUMN_COMMANDS:
             lasts = max(b for _, b in self._beats(command)) - self.now
             self.served = max(self.served, self.now + lasts)

@@ -232,3 +232,12 @@ def test_a_row_cannot_name_an_entry_and_an_entry_needs_its_exit() -> None:
 def test_a_mistake_is_answered(name: str, setting: str, answer: str) -> None:
     with pytest.raises(DescriptionError, match=re.escape(answer)):
         load_device(name, [setting])
+
+
+def test_self_refresh_waits_for_the_bus_of_a_refresh_longer_than_it_keeps_its_banks() -> None:
+    changes = {"commands__REFPB__slots": 300, "controller__refresh_postpone": 0}
+    memory = spec("lpddr5x-9600-x16", controller__self_refresh_after="0ns", **changes)
+    arrival, zeros = np.arange(40) * memory.refresh_ticks() // 3, np.zeros(40, np.int64)
+    result = simulate_channel(memory, arrival, zeros, zeros)
+    assert (result.commands.command == CODE["SRE"]).any()
+    assert audit(memory, result.commands, end_tick=int(result.end_tick)) == []

@@ -1,0 +1,99 @@
+"""Kernels of their own for the memories that are simulated most.
+
+Numba compiles a kernel for each type of its arguments. A memory whose scalars are those of a shape
+below has CONSTANTS of a type of that shape, in which they are constants of the compiler: what they
+rule out is not compiled, and the rest is quicker. Results are those of the kernel for all memories,
+command by command.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import numpy as np
+from numba import extending, types
+from numba.np import numpy_support
+from numpy.typing import NDArray
+
+from hwmodel.kernel.timing import CONSTANTS, FRFCFS, PAGE_OPEN, Int
+from hwmodel.specs.commands import COMMANDS
+
+ONE_KERNEL = "BANKWISE_ONE_KERNEL"
+"""Variable of the environment; set, the kernel for all memories serves these too, which spares
+compilations where many memories are simulated a little."""
+_PLAIN = {
+    "scheduler": FRFCFS, "page_policy": PAGE_OPEN, "late_entry": 0, "forwarding": 1,
+    "queue_per_bank": 0, "joint_queue": 0, "shared_queue": 0, "activation_buffer": 0,
+    "plain_columns": 1, "plain_queues": 1, "plain_hits": 1,
+    "raaimt": 0, "alert_from": 0, "n_periodic": 0, "sleeps": 0,
+    "lazy": 0, "data_clocks": 1, "check_dq": 0, "windows": 1, "n_odd": 0,
+}  # fmt: skip
+"""Scalars of a plain controller, by their names in `hwmodel.kernel.timing`."""
+SHAPES: dict[str, dict[str, int]] = {
+    "lpddr5": _PLAIN | {
+        "pcs": 1, "ranks": 1, "banks_per_pc": 16, "banks_per_rank": 16,
+        "steps": 2, "first": COMMANDS.index("ACT1"), "sync": 1, "one_bus": 1, "one_queue": 1,
+    },
+    "hbm": _PLAIN | {
+        "pcs": 2, "ranks": 2, "banks_per_pc": 32, "banks_per_rank": 32,
+        "steps": 1, "first": COMMANDS.index("ACT"), "sync": 0, "one_bus": 0, "one_queue": 0,
+    },
+}  # fmt: skip
+"""Each costs a compilation of the kernels where it is first met, some 40 CPU seconds."""
+
+
+def _constant(value: int) -> Callable[..., Any]:
+    """How a scalar is read: not at all."""
+    return lambda context, builder, kind, record: context.get_constant(types.int64, value)
+
+
+def _kind(name: str, scalars: dict[str, int]) -> np.dtype[np.void]:
+    """CONSTANTS as a type of its own: with one more name for its first bytes, by which Numba tells
+    it, and its cache on disk, from those of other shapes and values."""
+    digest = hashlib.sha256(repr(sorted(scalars.items())).encode()).hexdigest()[:16]
+    names = [*(CONSTANTS.names or ()), f"{name}_{digest}"]
+    places = [CONSTANTS.fields[each] for each in names[:-1]]  # type: ignore[index]
+    kind = np.dtype(
+        {
+            "names": names,
+            "formats": [*(place[0] for place in places), np.int64],
+            "offsets": [*(place[1] for place in places), 0],
+            "itemsize": CONSTANTS.itemsize,
+        }
+    )
+    record = numpy_support.from_dtype(kind)
+    for each, value in scalars.items():
+        cast(Any, extending).lower_getattr(record, each)(_constant(value))
+    return kind
+
+
+_KINDS = {name: _kind(name, scalars) for name, scalars in SHAPES.items()}
+
+
+def _scalars(constants: NDArray[np.void], names: Iterable[str]) -> Int:
+    """The values of scalars, shape (names,)."""
+    offsets = [CONSTANTS.fields[name][1] // 8 for name in names]  # type: ignore[index]
+    return constants.view(np.int64)[offsets]
+
+
+_VALUES = {name: np.array(list(scalars.values())) for name, scalars in SHAPES.items()}
+
+
+def shape_of(constants: NDArray[np.void]) -> str | None:
+    """The shape of a memory's CONSTANTS, shape (1,), or None."""
+    for name, scalars in SHAPES.items():
+        if np.array_equal(_scalars(constants, scalars), _VALUES[name]):
+            return name
+    return None
+
+
+def shaped(constants: NDArray[np.void]) -> NDArray[np.void]:
+    """The same CONSTANTS, of the type of their shape where they have one; not where ONE_KERNEL is
+    set."""
+    if os.environ.get(ONE_KERNEL):
+        return constants
+    name = shape_of(constants)
+    return constants if name is None else constants.view(_KINDS[name])
