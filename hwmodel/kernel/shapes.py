@@ -18,7 +18,7 @@ from numba import extending, types
 from numba.np import numpy_support
 from numpy.typing import NDArray
 
-from hwmodel.kernel.timing import CONSTANTS, FRFCFS, PAGE_OPEN, Int
+from hwmodel.kernel.timing import CONSTANTS, FRFCFS, OLDEST_READY, PAGE_OPEN, Int
 from hwmodel.specs.commands import COMMANDS
 
 ONE_KERNEL = "BANKWISE_ONE_KERNEL"
@@ -32,10 +32,14 @@ _PLAIN = {
     "lazy": 0, "data_clocks": 1, "check_dq": 0, "windows": 1, "n_odd": 0,
 }  # fmt: skip
 """Scalars of a plain controller, by their names in `hwmodel.kernel.timing`."""
+_LPDDR5 = _PLAIN | {
+    "pcs": 1, "ranks": 1, "banks_per_pc": 16, "banks_per_rank": 16,
+    "steps": 2, "first": COMMANDS.index("ACT1"), "sync": 1, "one_bus": 1, "one_queue": 1,
+}  # fmt: skip
 SHAPES: dict[str, dict[str, int]] = {
-    "lpddr5": _PLAIN | {
-        "pcs": 1, "ranks": 1, "banks_per_pc": 16, "banks_per_rank": 16,
-        "steps": 2, "first": COMMANDS.index("ACT1"), "sync": 1, "one_bus": 1, "one_queue": 1,
+    "lpddr5": _LPDDR5,
+    "lpddr5 under Ramulator's controller": _LPDDR5 | {
+        "scheduler": OLDEST_READY, "late_entry": 1, "activation_buffer": 32, "lazy": 1,
     },
     "hbm": _PLAIN | {
         "pcs": 2, "ranks": 2, "banks_per_pc": 32, "banks_per_rank": 32,
@@ -50,11 +54,11 @@ def _constant(value: int) -> Callable[..., Any]:
     return lambda context, builder, kind, record: context.get_constant(types.int64, value)
 
 
-def _kind(name: str, scalars: dict[str, int]) -> np.dtype[np.void]:
+def _kind(scalars: dict[str, int]) -> np.dtype[np.void]:
     """CONSTANTS as a type of its own: with one more name for its first bytes, by which Numba tells
     it, and its cache on disk, from those of other shapes and values."""
     digest = hashlib.sha256(repr(sorted(scalars.items())).encode()).hexdigest()[:16]
-    names = [*(CONSTANTS.names or ()), f"{name}_{digest}"]
+    names = [*(CONSTANTS.names or ()), f"shape_{digest}"]
     places = [CONSTANTS.fields[each] for each in names[:-1]]  # type: ignore[index]
     kind = np.dtype(
         {
@@ -70,7 +74,7 @@ def _kind(name: str, scalars: dict[str, int]) -> np.dtype[np.void]:
     return kind
 
 
-_KINDS = {name: _kind(name, scalars) for name, scalars in SHAPES.items()}
+_KINDS = {name: _kind(scalars) for name, scalars in SHAPES.items()}
 
 
 def _scalars(constants: NDArray[np.void], names: Iterable[str]) -> Int:

@@ -29,7 +29,14 @@ def on_both(monkeypatch: pytest.MonkeyPatch, run: Callable[..., Any], *given: An
     return [one, run(*given)]
 
 
-@pytest.mark.parametrize("name", [name for name, shape in FOUND.items() if shape])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long if shape.endswith("controller") else ())
+        for name, shape in FOUND.items()
+        if shape
+    ],
+)
 def test_the_kernel_of_a_shape_issues_the_same_commands(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
