@@ -13,9 +13,9 @@ A text names a value, how it is written, and has what is written between two com
     <!--/table-->
 
 A value is a number, `[mean, low, high]`, a word, or a mapping: `of` (a metric's path), `at` (the
-overrides of its point), `over` (those that the point it is divided by has instead) and `is`; or
-`cell` (the first words of a row of the run's report, behind its section's title or not, and the
-column) and `is`.
+overrides of its point, or the `contender` in a study's finale), `over` (those that the point it is
+divided by has instead) and `is`; or `cell` (the first words of a row of the run's report, behind
+its section's title or not, and the column) and `is`.
 Formats: one of Python's for numbers (`,.0f`), or of ratios `change` (+87 %), `more` (87 %) and
 `less`, and `share`, with `.N` digits (tenths below 10 %); ` alone` leaves the interval out.
 """
@@ -245,6 +245,13 @@ def take(file: Path, run: Path) -> None:
         records = [json.loads(line) for line in lines]
     shown = read_table(RunDirectory(run)) if (run / CONFIG).is_file() else None
     grids = [] if shown is None else list(_grids(presenter_of(shown).sections(shown)))
+    if shown is not None and any("trial" in record for record in records):
+        records = [
+            {"control": "", "overrides": row.overrides, "replication": r, "metrics": metrics}
+            for group in shown.groups
+            for row in group.rows
+            for r, metrics in row.replications.items()
+        ]
     day = datetime.fromtimestamp(results.stat().st_mtime, UTC).date()
     head = {
         "command": _command(provenance["command"]),

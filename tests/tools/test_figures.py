@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.sweeps.plan.test_break_even import run as search
+from tests.sweeps.study.test_study_report import study
 from tools import figures
 
 FILES: figures.Files = {
@@ -117,6 +118,17 @@ def test_a_cell_is_taken_from_the_tables_of_a_report(
         file.write_text(json.dumps({"values": {"speed": {"cell": [label, column]}}}))
         with pytest.raises(figures.FigureError, match=f"0 cells in row .'{label}'"):
             figures.take(file, tmp_path / "run")
+
+
+def test_of_a_study_values_are_those_of_its_finale(tmp_path: Path) -> None:
+    run, file = study(tmp_path / "run"), tmp_path / "made.json"
+    told = json.loads((run / "provenance.json").read_text()) | {"command": ["bankwise", "study"]}
+    (run / "provenance.json").write_text(json.dumps(told))
+    value = {"of": "output_tokens_per_s", "at": {"contender": "best"}}
+    file.write_text(json.dumps({"values": {"gain": {**value, "over": {"contender": "base"}}}}))
+    figures.take(file, run)
+    gain = json.loads(file.read_text())["values"]["gain"]["is"]
+    assert gain == pytest.approx([147.5 / 110] * 3, rel=1e-5)
 
 
 def test_values_are_taken_from_a_run_paired_by_replication(tmp_path: Path) -> None:
