@@ -112,7 +112,7 @@ def wrong_turns(memory: MemorySpec, log: CommandLog) -> Iterator[Finding]:
 
 def debts(memory: MemorySpec, log: CommandLog, end: int) -> Iterator[Finding]:
     """Each unit: no gap too long; as many refreshes as intervals, but for those postponed and those
-    that fall due while banks close.
+    that fall due during a back-off.
 
     Time starts at 0, or up to one turn later where channels are staggered. The last command stands
     for refreshes that come no more; `end` is where the log ends.
@@ -121,7 +121,8 @@ def debts(memory: MemorySpec, log: CommandLog, end: int) -> Iterator[Finding]:
     if c.refresh == "none" or len(log.tick) == 0:
         return
     most, allowed = longest_gap(memory), min(c.refresh_postpone + 1, MOST_POSTPONED)
-    allowed += closing_ticks(memory) // interval
+    if memory.alerts:
+        allowed += closing_ticks(memory) // interval
     staggered = c.refresh_phase == "staggered"
     start = interval // memory.refreshes_per_round if staggered else 0
     end = max(end, int(log.tick[-1]))
