@@ -22,7 +22,7 @@ from hwmodel.kernel.timing import CONSTANTS, FRFCFS, OLDEST_READY, PAGE_OPEN, In
 from hwmodel.specs.commands import COMMANDS
 
 ONE_KERNEL = "BANKWISE_ONE_KERNEL"
-"""Variable of the environment; set, the kernel for all memories serves these too, which spares
+"""Variable of the environment; with 1 the kernel for all memories serves these too, which spares
 compilations where many memories are simulated a little."""
 _PLAIN = {
     "scheduler": FRFCFS, "page_policy": PAGE_OPEN, "late_entry": 0, "forwarding": 1,
@@ -96,8 +96,8 @@ def shape_of(constants: NDArray[np.void]) -> str | None:
 
 def shaped(constants: NDArray[np.void]) -> NDArray[np.void]:
     """The same CONSTANTS, of the type of their shape where they have one; not where ONE_KERNEL is
-    set."""
-    if os.environ.get(ONE_KERNEL):
+    1."""
+    if os.environ.get(ONE_KERNEL, "0") not in ("", "0"):
         return constants
     name = shape_of(constants)
     return constants if name is None else constants.view(_KINDS[name])
