@@ -221,8 +221,8 @@ def _bring_back(p: Record, tick: int, crossings: Int, completions: Int) -> None:
 
 @inlined
 def _next_request(p: Record, address: int, left: int, kind: int) -> tuple[int, int]:
-    """(bytes, kind) of the request at an address of an extent of which so many bytes are left, up to
-    the end of a block or of a request's place; bursts that a write does not fill go alone."""
+    """(bytes, kind) of the request at an address of an extent with so many bytes left, up to the
+    end of a block or of a request's place; bursts that a write does not fill go alone."""
     piece = min(left, p.request - address % p.request, p.interleave - address % p.interleave)
     if kind == WRITE:
         before = address % p.burst
