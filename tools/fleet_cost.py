@@ -30,7 +30,7 @@ EACH = 200
 PER_S = 6
 """Requests a second and card."""
 WORKERS = {"one process": ("--jobs", "1"), "two here": ("--jobs", "2"), "Dask, two": ("--cluster",)}
-LOST = "serving.cluster.fleet.failures={share: 0.1, at_s: 5, down_s: 15}"
+LOST = "serving.faults=[{share: 0.1, at_s: 5, down_s: 15}]"
 ON_DASK = """
 import sys
 import distributed
@@ -53,7 +53,7 @@ def spent(*words: str) -> tuple[float, int]:
 
 def sets(cards: int, cells: int, each: int = EACH) -> list[str]:
     given = (
-        f"serving.cluster.cards={cards}", f"serving.cluster.fleet.cells={cells}",
+        f"serving.cluster.cards={cards}", f"serving.cluster.cells={cells}",
         f"load.rate_per_s={PER_S * cards}", f"requests={each * cards}",
         f"warmup_requests={each * cards // 10}", "replications=1", "workload_set={}",
         "variants={}", "serving.cluster.placement=[least_requests]",

@@ -1,4 +1,4 @@
-"""Results of serving, and how those of a fleet's cells become one."""
+"""Results of serving, and how those of cells become one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.step_energy import Transfer
 from policies.requests.requests import FloatArray, IntArray, Requests
-from policies.serving.cluster import mean_of
-from policies.serving.fleet import together
 from policies.serving.metrics import Known, Metrics
+from policies.serving.node import mean_of, merged
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 
 
@@ -40,21 +39,20 @@ class ServingResult:
     first_token_s: FloatArray
     finish_s: FloatArray
     cell: Cell | None = None
-    """Of a fleet: what its metrics are made of."""
+    """What the metrics of several cells are made of."""
 
 
 def rows_of(spec: ServingSpec, requests: Requests, cell: int) -> IntArray:
     """The requests that a cell gets: each in turn, sessions whole."""
-    assert spec.cluster.fleet is not None
     turns = np.where(requests.session >= 0, requests.session, np.arange(len(requests)))
-    return np.flatnonzero(turns % spec.cluster.fleet.cells == cell)
+    return np.flatnonzero(turns % spec.cluster.cells == cell)
 
 
-def merged(
+def merged_cells(
     device: Device, model: TransformerSpec, spec: ServingSpec, requests: Requests, seed: int,
     warmup: int, results: Sequence[ServingResult],
 ) -> ServingResult:  # fmt: skip
-    """The result of a fleet whose cells gave these."""
+    """The result of cells that gave these."""
     outputs = spec.engine.cut(requests.output_tokens)
     cells = [result.cell for result in results if result.cell is not None]
     rows = [rows_of(spec, requests, cell) for cell in range(len(cells))]
@@ -73,7 +71,7 @@ def merged(
         figures[key] = mean_of([report[key] for report in reports], served)
     for key in ("dropped", "cut_outputs"):
         figures[key] = sum(report[key] for report in reports)
-    figures["node"] = together([report["node"] for report in reports])
+    figures["node"] = merged([report["node"] for report in reports])
     if "warnings" in reports[0]:
         figures["warnings"] = reports[0]["warnings"]
     figures |= energy_of(device, local, spec, metrics, cells[0].transfers)

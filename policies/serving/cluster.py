@@ -9,8 +9,7 @@ is assumed:
 
 each as a share of the most on any card, and `compute_weight` weighs the two.
 
-Cards advance in the order of their next steps, none past the next arrival. Where bounds are in
-step, a card meets new ones as its next steps are scheduled.
+Where bounds are in step, a card meets new ones as its next steps are scheduled.
 """
 
 from __future__ import annotations
@@ -18,19 +17,15 @@ from __future__ import annotations
 import heapq
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
 from hwmodel.description.description import DescriptionError, Strict, checked, nearest
-from policies.allocators.capabilities import report_of
 from policies.memory.pipeline import PipelineSpec
 from policies.requests.requests import FloatArray, IntArray, Requests
-from policies.serving.fleet_options import FleetSpec
 from policies.serving.moving_options import DroppingSpec, LendingSpec, MigrationSpec
-from policies.serving.replica import Replica
 
 
 class Router(ABC):
@@ -138,6 +133,8 @@ def _known(value: str) -> str:
 class ClusterSpec(Strict):
     """Cards of a node, and how they share the load."""
 
+    renamed = {"fleet": "cells, and serving.faults"}
+
     cards: Annotated[int, Field(ge=1, le=1024)] = 1
     """Replicas; with `tensor_parallel` or `stages` each of them is several devices."""
     stages: Annotated[int, Field(ge=1, le=1024)] = 1
@@ -166,21 +163,15 @@ class ClusterSpec(Strict):
     """Bucket bounds of one window over the whole node, in step on all cards, or of each card's own
     requests."""
 
-    fleet: FleetSpec | None = None
-    """Cards advance each by itself between the requests that it gets, and may fail
-    (docs/fleet.md). None: all that run are cut at each arrival."""
+    cells: Annotated[int, Field(ge=1)] = 1
+    """Equal parts of the cards, each behind a router of its own, which get the requests in turn.
+    They are independent, so workers share them out. 1: one router sees all cards."""
 
     @checked
-    def _fleet_of_cards(self) -> None:
-        if self.fleet is None:
-            if ROUTERS[self.placement] is KvAware:
-                raise ValueError(f"placement {self.placement}: needs fleet, whose cards report")
-            return
-        if self.moves:
-            raise ValueError("fleet: not with dropping, migration or lending")
-        if self.cards % self.fleet.cells or self.cards == self.fleet.cells:
+    def _cells_of_cards(self) -> None:
+        if self.cells > 1 and (self.cards % self.cells or self.cards == self.cells):
             raise ValueError(
-                f"fleet.cells: {self.fleet.cells} cells of {self.cards} cards; expected a divisor"
+                f"cells: {self.cells} cells of {self.cards} cards; expected a divisor"
                 " that leaves each cell 2 cards or more"
             )
 
@@ -206,15 +197,13 @@ class ClusterSpec(Strict):
 
     @property
     def of_two(self) -> ClusterSpec:
-        """Two cards of a fleet that never fail, for a try."""
-        return self.model_copy(update={"cards": 2, "fleet": FleetSpec()})
+        """Two cards, for a try."""
+        return self.model_copy(update={"cards": 2, "cells": 1})
 
     @property
     def of_a_cell(self) -> ClusterSpec:
-        """One of the equal parts of a fleet."""
-        assert self.fleet is not None
-        alone = self.fleet.model_copy(update={"cells": 1})
-        return self.model_copy(update={"cards": self.cards // self.fleet.cells, "fleet": alone})
+        """One of the equal parts."""
+        return self.model_copy(update={"cards": self.cards // self.cells, "cells": 1})
 
     @property
     def moves(self) -> bool:
@@ -236,7 +225,7 @@ class Manager:
         self.cards: IntArray = np.arange(spec.cards)
         """Those that serve, in order."""
         self.kv_slots: FloatArray = np.zeros(spec.cards)
-        """Of a fleet: slots that each card holds, as it last said, and those that the prompts will
+        """Slots that each card holds, as it last said, and those that the prompts will
         take which it was given since or had in line."""
         self.requests = requests
         self._router = ROUTERS[spec.placement](spec)
@@ -285,94 +274,6 @@ class Manager:
         """These leave their cards at `at_s`, the end of a step; until then they count."""
         for request in requests:
             heapq.heappush(self._leaving, (at_s, request))
-
-
-class Node:
-    """Cards behind a manager. `busy_s`: how long steps took on each card, (cards,). `own`: the
-    replicas of the cards by themselves, `built`: all there have been."""
-
-    def __init__(self, replicas: list[Replica], manager: Manager) -> None:
-        self.replicas = self.own = self.built = replicas
-        self.manager = manager
-        self.busy_s: FloatArray = np.zeros(len(replicas))
-        self._metrics = replicas[0].metrics
-
-    @property
-    def due_s(self) -> float:
-        """When something is decided that may move requests."""
-        return np.inf
-
-    def serve(
-        self,
-        requests: IntArray,
-        arrival_s: FloatArray,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> None:
-        """Serve these requests, in order of arrival, to the last."""
-        for request, at_s in zip(requests.tolist(), arrival_s.tolist(), strict=True):
-            while self._advance(at_s, len(requests), progress):
-                pass
-            self.replicas[self.manager.place(request, at_s)].arrive([request], [at_s])
-        while self._advance(np.inf, len(requests), progress):
-            pass
-        last_s = max(replica.now_s for replica in self.replicas)
-        for replica in self.replicas:
-            self._metrics.idle(last_s - replica.now_s)
-
-    def _advance(
-        self, until_s: float, count: int, progress: Callable[[int, int], None] | None
-    ) -> bool:
-        """Advance the card whose next step is earliest; False if none begins before `until_s`."""
-        card = min(range(len(self.replicas)), key=lambda index: self.replicas[index].next_s)
-        replica, before_s = self.replicas[card], self._metrics.sums.seconds
-        if replica.next_s >= until_s:
-            return False
-        together = [each is replica for each in self.replicas]  # cards that are its stages
-        ended = replica.advance(until_s, self.due_s)
-        self.busy_s[together] += self._metrics.sums.seconds - before_s
-        self.manager.ended(ended, replica.now_s)
-        if ended and progress is not None:
-            progress(self._metrics.ended, count)
-        return True
-
-    def report(self, outputs: IntArray) -> dict[str, Any]:
-        """What each card did, and how evenly: `imbalance` is the most output tokens of a card over
-        the mean, less 1. outputs: int64 (n,), output tokens of each request."""
-        each = range(len(self.replicas))
-        mine = [self.manager.card_of == card for card in each]
-        tokens = [int(outputs[chosen].sum()) for chosen in mine]
-        return {
-            "cards": [
-                {
-                    "requests": int(mine[card].sum()),
-                    "output_tokens": tokens[card],
-                    "busy_s": float(self.busy_s[card]),
-                    "preemptions": self.own[card].engine.preemptions,
-                    "policy": report_of(self.own[card].engine.allocator),
-                }
-                for card in each
-            ],
-            "imbalance": max(tokens) * len(tokens) / max(sum(tokens), 1) - 1,
-        }
-
-
-def mean_of(reports: list[dict[str, Any]], weights: IntArray) -> dict[str, Any]:
-    """Reports of cards as one: means of their numbers, each card's with its weight, None where a
-    card has none; lists stay with the cards. The mean of half-widths (`ci95`) is the most that
-    the mean's own can be."""
-    share = weights / max(int(weights.sum()), 1)
-    means: dict[str, Any] = {}
-    for key, value in reports[0].items():
-        values = [report.get(key) for report in reports]
-        if None in values:
-            means[key] = None
-        elif isinstance(value, dict):
-            means[key] = mean_of([report[key] for report in reports], weights)
-        elif isinstance(value, int | float):
-            means[key] = float(share @ np.array(values, np.float64))
-        elif isinstance(value, str):
-            means[key] = value
-    return means
 
 
 def _relative(values: IntArray | FloatArray) -> FloatArray:

@@ -1,32 +1,44 @@
-"""A pool of replicas that prefill and one of those that decode, with KV that moves between them.
+"""Prefill and decode apart: a node of replicas that prefill, one of those that decode, and KV that
+moves between them.
 
-A request goes to a replica of each pool. With `pull` it is computed, then gets memory at the
+A request goes to a replica of each node. With `pull` it is computed, then gets memory at the
 decode side; with `push` it gets that first. Its KV moves from the real blocks of both
 (`policies.transfers.transfer`), without what the decode side has of it, over the fabric
 (`policies.transfers.fabric`). The blocks that it leaves are free when all of it has arrived.
 
 What is moved of a request layer by layer can arrive a layer's time after its chunk is computed, at
-the soonest. A replica that fails loses all its content, at the end of the step under way; requests
-whose KV is lost are computed again, with the tokens that they have made; others move again.
+the soonest. Requests whose KV is lost with a replica are computed again, with the tokens that they
+have made; others move again.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from hwmodel.specs.link import LinkSpec
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import TransformerSpec
-from policies.engines.scheduled_step import Step
-from policies.requests.percentiles import summary
+from policies.memory.fidelity import Simulate
 from policies.requests.requests import IntArray, Requests
-from policies.serving.pool_options import FailureSpec, PoolsSpec
-from policies.serving.pool_replica import DECODE, PREFILL, Pool, PoolReplica
+from policies.serving.building import admissible, build_replica
+from policies.serving.cells import Cell
+from policies.serving.cluster import ClusterSpec, Manager
+from policies.serving.faults import Faults
+from policies.serving.metrics import Metrics
+from policies.serving.node import Node
+from policies.serving.pool_figures import figures_of_pools
+from policies.serving.pool_options import PoolSpec
+from policies.serving.pool_replica import DECODE, PREFILL, Pool, PoolMetrics, PoolReplica, Side
+from policies.serving.recorder import Recorder
+from policies.serving.serving_spec import ServingSpec, model_of_a_card
+from policies.serving.simulation import LINK, Watcher
+from policies.serving.stream import Stream
+from policies.serving.unit import Part, Unit
 from policies.transfers.fabric import Fabric, Place, Sent
 from policies.transfers.pool_engines import DecodeEngine
 from policies.transfers.transfer import Server, transfer
@@ -34,7 +46,7 @@ from policies.transfers.transfer import Server, transfer
 
 @dataclass
 class _Trip:
-    """A request on its way through the pools."""
+    """A request on its way through both nodes."""
 
     source: int
     target: int
@@ -45,7 +57,7 @@ class _Trip:
     moves: bool
     """Whether tokens are left for the decode side."""
     computed: tuple[int, float, float] | None = None
-    """Tokens whose KV the prefill side has, and when the step of the last ones began and ended."""
+    """Tokens whose KV the prefill side has, and when the step of the last ones began and ends."""
     entered: bool = False
     """Whether the prefill side has it."""
     done: bool = False
@@ -55,164 +67,193 @@ class _Trip:
     sent: list[Sent] = field(default_factory=list)
 
 
-class Pools:
-    """Both pools and what moves between them."""
+class Disaggregation(Watcher):
+    """Both nodes, and what moves between them."""
 
     def __init__(
-        self, spec: PoolsSpec, link: LinkSpec, model: TransformerSpec, prefill: Pool, decode: Pool,
-        fabric: Fabric, requests: Requests,
+        self, device: Device, model: TransformerSpec, spec: ServingSpec, stream: Stream,
+        metrics: Metrics, seed: int, simulate: Simulate | None, recorder: Recorder | None,
+        profile: Requests | None,
     ) -> None:  # fmt: skip
-        """model: whole, in the formats it is served in. Raises DescriptionError for KV that
-        `transfer` refuses."""
-        self._spec, self._link, self._model, self._fabric = spec, link, model, fabric
-        self.pools = {PREFILL: prefill, DECODE: decode}
-        self._requests = requests
-        self._metrics = prefill.metrics.whole
-        self._output = self._metrics.output
-        self.made: IntArray = np.zeros(len(requests), np.int64)
+        """See `policies.serving.serving.serve`; raises DescriptionError for KV that `transfer`
+        refuses as well."""
+        assert spec.pools is not None
+        if recorder is not None or stream.first_sample is not None:
+            what = "logs are" if recorder is not None else "engine.like with several samples is"
+            raise DescriptionError(f"serving.pools: {what} not modelled with them")
+        if model.state is not None:
+            raise DescriptionError(f"serving.pools: the states of {model.name} are not moved")
+        self._spec, self._link = spec.pools, load_link(spec.pools.link)
+        self._model = model.stored_as(spec.weights, spec.kv)
+        self._stream, self._metrics = stream, metrics
+        self._requests, self._output = stream.requests, metrics.output
+        self._fabric = Fabric()
+        halves = {PREFILL: spec.pools.prefill, DECODE: spec.pools.decode}
+        self.pools = {
+            name: self._pool(name, half, device, model, spec, seed, simulate)
+            for name, half in halves.items()
+        }
+        self.nodes = [pool.node for pool in self.pools.values()]
+        self.made: IntArray = np.zeros(len(self._requests), np.int64)
         """Tokens made of each request before its next prefill."""
         self._trips: dict[int, _Trip] = {}
-        self._homes: dict[int, tuple[int, int]] = {}
-        """Where the last turn of each session went."""
-        self._at: dict[Place, set[int]] = {}
-        self._up_s: dict[Place, float] = {}
-        for name, many in ((PREFILL, spec.prefill.replicas), (DECODE, spec.decode.replicas)):
-            pool = self.pools[name]
-            pool.replicas = [pool.make(number) for number in range(many)]
-            self._at |= {(name, number): set() for number in range(many)}
-        self._fails = sorted(spec.fails, key=lambda each: each.at_s)
-        self._coming: list[tuple[float, int]] = []
-        self._closed, self._sessions = requests.closed, bool((requests.session >= 0).any())
-        self.more = False
-        """Whether clients have more to send."""
+        self._at: dict[Place, set[int]] = {
+            (name, number): set()
+            for name, pool in self.pools.items()
+            for number in range(len(pool.node.own))
+        }
         self.arrived: list[tuple[int, int, float, float, float]] = []
         """Descriptors, bytes; ms for memory, in line and on the link: of each transfer."""
-        self.lost: list[Sent] = []
+        self.lost_transfers: list[Sent] = []
         """Transfers that were dropped."""
         self.again = 0
         """Requests whose KV was lost."""
         self._began_s, self._busy_s = 0.0, dict[Place, float]()
+        self._link_due_s = math.inf
         self._move(0, 1, *np.zeros((2, 1), np.int64))
-
-    # the run
-
-    def arrive(self, requests: Sequence[int], at_s: Sequence[float]) -> None:
-        """These requests come at these times."""
-        for item in zip(at_s, requests, strict=True):
-            heapq.heappush(self._coming, item)
-
-    def advance(self) -> tuple[list[int], float]:
-        """Go on to the next event, or by a replica's next steps: (requests that ended, when)."""
-        replica, place = self._next()
-        events_s = self._events_s()
-        now_s = min(replica.next_s, events_s)
-        waits = any(each.engine.waiting for pool in self.pools.values() for each in pool.replicas)
-        if self.more or (not self._sessions and (self._coming or waits)):
-            self._metrics.saturated(now_s)
-        if now_s == math.inf:
-            self._untie()
-            return [], now_s
-        if events_s <= now_s:
-            self._event(now_s)
-            return [], now_s
-        ended = replica.go_on(lambda: self._horizon(place))
-        if isinstance(replica.engine, DecodeEngine):
-            self._given(replica)
-        elif replica.step is not None:
-            self._prefilled(replica, replica.step)
-        warm = self._metrics.begin[0]
-        if warm > self._began_s:  # with these requests the warm-up ended
-            self._began_s, self._busy_s = warm, dict(self._fabric.busy_s)
-            self.arrived.clear()
-            for pool in self.pools.values():
-                pool.metrics.begin = (warm, pool.metrics.sums.copy())
-        for request in ended:
-            self._at[place].discard(request)
-            self._trips.pop(request, None)
-        return ended, replica.now_s
-
-    def _next(self) -> tuple[PoolReplica, Place]:
-        """The replica whose next step is earliest."""
-        each = (
-            (replica.next_s, name, number)
-            for name, pool in self.pools.items()
-            for number, replica in enumerate(pool.replicas)
+        self.watchers: list[Watcher] = [self]
+        for law in spec.faults:
+            for name, pool in self.pools.items():
+                if law.side in (None, name):
+                    self.watchers.append(Faults(pool.node, law, seed, self._loser(name)))
+        fitting, other = (
+            admissible(spec, node.own[0].engine.allocator, self._requests, stream.outputs)
+            for node in self.nodes
         )
-        _, name, number = min(each, key=lambda found: found[0])
-        return self.pools[name].replicas[number], (name, number)
+        self.admitted: IntArray = np.intersect1d(fitting, other)
 
-    def _events_s(self) -> float:
-        return min(
-            self._fabric.due_s,
-            self._coming[0][0] if self._coming else math.inf,
-            self._fails[0].at_s if self._fails else math.inf,
-        )
+    def _pool(
+        self, name: str, half: PoolSpec, device: Device, model: TransformerSpec, spec: ServingSpec,
+        seed: int, simulate: Simulate | None,
+    ) -> Pool:  # fmt: skip
+        assert spec.pools is not None
+        card = device if half.device is None else load_device(half.device)
+        own = spec.pooled(half).on_device(card, model)
+        local, mine = model_of_a_card(own, model), PoolMetrics(self._metrics, self._requests)
+        stream, contention = self._stream, spec.pools.contention
 
-    def _horizon(self, place: Place) -> float:
-        """Until when nothing that happens elsewhere can reach a replica."""
-        self._given(self.pools[place[0]].replicas[place[1]])
-        names = (PREFILL, DECODE) if self._closed else (PREFILL,)
-        others = (
-            other.next_s
-            for name in names
-            for number, other in enumerate(self.pools[name].replicas)
-            if (name, number) != place
-        )
-        return min(self._events_s(), *others, math.inf)
+        def make(number: int, life: int) -> PoolReplica:
+            side = Side.of(self._fabric, (name, number), contention)
+            key = (seed, number + 1000 * (name == DECODE))
+            replica = build_replica(
+                card, local, own, self._requests, stream.predicted, mine, key if number else seed,
+                simulate, side=side,
+            )  # fmt: skip
+            assert isinstance(replica, PoolReplica)
+            return replica
 
-    def _event(self, now_s: float) -> None:
-        if self._fails and self._fails[0].at_s <= now_s:
-            self._fail(self._fails.pop(0))
-        elif self._coming and self._coming[0][0] <= now_s:
-            self._enter(heapq.heappop(self._coming)[1], now_s)
-        else:
-            for sent in self._fabric.step():
-                self._landed(sent)
+        placement = half.placement or spec.pools.placement
+        cluster = ClusterSpec(cards=half.replicas, placement=placement)
+        manager = Manager(cluster, self._requests, stream.predicted.length)
+        return Pool(card, local, own.tensor_parallel, mine, Node(manager, make, name=name))
 
-    # a request's way
+    # what the event core tells
 
-    def _enter(self, request: int, now_s: float) -> None:
-        """A request comes, or comes again with its tokens."""
+    def enter(self, request: int, at_s: float) -> None:
+        """A request comes, or comes again with its tokens; it waits while all of a side are away."""
+        if not all(len(node.manager.cards) for node in self.nodes):
+            self.simulation.hold(lambda now_s: self.enter(request, now_s))
+            return
         made = int(self.made[request])
-        home = self._homes.get(int(self._requests.session[request]), (-1, -1))
         trip = _Trip(
-            self._place(PREFILL, home[0], now_s), self._place(DECODE, home[1], now_s), made,
-            int(self._requests.prompt_tokens[request]) + made,
+            -1, -1, made, int(self._requests.prompt_tokens[request]) + made,
             made + 1 < self._output[request],
         )  # fmt: skip
         self._trips[request] = trip
-        if self._requests.session[request] >= 0:
-            self._homes[int(self._requests.session[request])] = (trip.source, trip.target)
-        self._at[PREFILL, trip.source].add(request)
+        trip.source = self._place(PREFILL, request, at_s)
         if trip.moves:
-            self._at[DECODE, trip.target].add(request)
-        if trip.moves and self._spec.mode == "push":
-            self._to_decode(request, now_s)
-        else:
-            self._to_prefill(request, now_s)
+            trip.target = self._place(DECODE, request, at_s)
+            if self._spec.mode == "push":
+                self._to_decode(request, at_s)
+                return
+        self._to_prefill(request, at_s)
 
-    def _place(self, name: str, home: int, now_s: float) -> int:
-        """The replica of a pool with the fewest requests, of those that are up; `home` if it is."""
-        many = range(len(self.pools[name].replicas))
-        down_s = [max(self._up_s.get((name, number), 0.0) - now_s, 0.0) for number in many]
-        if home >= 0 and not down_s[home]:
-            return home
-        return min(many, key=lambda number: (down_s[number], len(self._at[name, number])))
+    def began(self, node: Node, part: Part, end_s: float) -> None:
+        """See `Watcher.began`."""
+        if node.name == DECODE:
+            self._given(part.replica)
+        elif self._spec.transfer == "layers":
+            begin_s = part.replica.now_s
+            for chunk in part.step.chunks:
+                trip = self._trips[chunk.request]
+                trip.computed = chunk.start + chunk.tokens, begin_s, end_s
+                trip.done = chunk.last
+                if trip.skip is not None:
+                    self._send(chunk.request, begin_s)
+        self._plan_link()
+
+    def idle(self, node: Node, unit: Unit) -> None:
+        """See `Watcher.idle`."""
+        if node.name == DECODE:
+            self._given(unit.replicas[0])
+            self._plan_link()
+
+    def done(self, node: Node, part: Part, begin_s: float, ended: list[int]) -> None:
+        """See `Watcher.done`."""
+        now_s = part.replica.now_s
+        if node.name == PREFILL:
+            for chunk in part.step.chunks:
+                self._prefilled(chunk.request, chunk.start + chunk.tokens, chunk.last, begin_s, now_s)
+        warm_s = self._metrics.begin[0]
+        if warm_s > self._began_s:  # with these requests the warm-up ended
+            self._began_s, self._busy_s = warm_s, dict(self._fabric.busy_s)
+            self.arrived.clear()
+            for pool in self.pools.values():
+                pool.metrics.begin = (warm_s, pool.metrics.sums.copy())
+        place = node.name, node.replicas.index(part.replica)
+        for request in ended:
+            self._at[place].discard(request)
+            self._trips.pop(request, None)
+        self._plan_link()
+
+    def untie(self) -> bool:
+        """With push, each side may wait for the other's blocks after a failure: who came last of
+        those that hold a prompt's KV and have no memory at the decode side is computed again."""
+        held = [at for at, trip in self._trips.items() if trip.done and trip.skip is None]
+        if not held:
+            return False
+        request = max(held)
+        source = self._trips[request].source
+        self._replica(PREFILL, source).engine.landed(request)
+        self._source_lost(request, self.simulation.now_s)
+        self._wake(PREFILL, source)
+        return True
+
+    # a request's way
+
+    def _place(self, name: str, request: int, at_s: float) -> int:
+        """The replica of a node that the router chooses."""
+        number = self.pools[name].node.manager.place(request, at_s)
+        self._at[name, number].add(request)
+        return number
+
+    def _replica(self, name: str, number: int) -> PoolReplica:
+        replica = self.pools[name].node.replicas[number]
+        assert isinstance(replica, PoolReplica)
+        return replica
+
+    def _wake(self, name: str, number: int) -> None:
+        unit = self.pools[name].node.unit_of[number]
+        for replica in unit.replicas:
+            replica.stir()
+        self.simulation.wake(unit)
+
+    def _meet(self, name: str, number: int, request: int, at_s: float) -> None:
+        """A request joins the line of a replica, with the tokens that it has made."""
+        self._replica(name, number).engine.expect(request, self._trips[request].made)
+        self.simulation.deliver(self.pools[name].node, number, request, at_s)
 
     def _to_prefill(self, request: int, now_s: float) -> None:
         trip = self._trips[request]
         trip.entered = True
-        self.pools[PREFILL].replicas[trip.source].meet(request, trip.made, now_s)
+        self._meet(PREFILL, trip.source, request, now_s)
 
     def _to_decode(self, request: int, now_s: float) -> None:
-        trip = self._trips[request]
-        self.pools[DECODE].replicas[trip.target].meet(request, trip.made, now_s)
+        self._meet(DECODE, self._trips[request].target, request, now_s)
 
-    def _given(self, replica: PoolReplica) -> None:
+    def _given(self, replica: Any) -> None:
         """Requests have got memory at the decode side."""
-        engine = replica.engine
-        if not isinstance(engine, DecodeEngine):
-            return
+        engine: DecodeEngine = replica.engine
         for request in engine.asked:
             trip = self._trips[request]
             trip.skip = engine.loading[request]
@@ -222,18 +263,18 @@ class Pools:
                 self._to_prefill(request, replica.now_s)
         engine.asked.clear()
 
-    def _prefilled(self, replica: PoolReplica, step: Step) -> None:
-        """A step of a prefill replica is over."""
-        for chunk in step.chunks:
-            request, trip = chunk.request, self._trips[chunk.request]
-            trip.computed = chunk.start + chunk.tokens, replica.began_s, replica.now_s
-            if chunk.last:
-                trip.done = True
-                self.made[request] = trip.made + 1
-                if trip.moves and self._spec.mode == "pull":
-                    self._to_decode(request, replica.now_s)
-            if trip.skip is not None:
-                self._send(request, replica.now_s)
+    def _prefilled(
+        self, request: int, tokens: int, last: bool, began_s: float, now_s: float
+    ) -> None:
+        """A chunk of a request has been computed."""
+        trip, layers = self._trips[request], self._spec.transfer == "layers"
+        trip.computed, trip.done = (tokens, began_s, now_s), last
+        if last:
+            self.made[request] = trip.made + 1
+            if trip.moves and self._spec.mode == "pull":
+                self._to_decode(request, now_s)
+        if trip.skip is not None and not layers:
+            self._send(request, now_s)
 
     def _send(self, request: int, now_s: float) -> None:
         """Put what is computed of a request and has not been sent."""
@@ -241,7 +282,7 @@ class Pools:
         if trip.computed is None or trip.skip is None or (not trip.done and not layers):
             return
         near, far = (
-            self.pools[name].replicas[number].engine
+            self._replica(name, number).engine
             for name, number in ((PREFILL, trip.source), (DECODE, trip.target))
         )
         end, began_s, ended_s = trip.computed
@@ -253,8 +294,8 @@ class Pools:
         sent.request, sent.last, sent.tokens = request, trip.done, (trip.skip, tokens)
         sent.source, sent.target = (PREFILL, trip.source), (DECODE, trip.target)
         at_s = now_s
-        if layers and now_s == ended_s:
-            at_s = began_s + (ended_s - began_s) / self._model.layers
+        if layers and now_s < ended_s:
+            at_s = max(now_s, began_s + (ended_s - began_s) / self._model.layers)
             sent.until_s = ended_s + sent.seconds / self._model.layers
         trip.skip = tokens
         trip.sent.append(sent)
@@ -263,9 +304,9 @@ class Pools:
     def _move(self, skip: int, tokens: int, near: IntArray, far: IntArray) -> Sent:
         """A transfer of a request's tokens from `skip` to `tokens` between such blocks."""
         source, target = (
-            Server(engine.allocator.layout.dims, engine.block, table, pool.cards)
-            for pool, table in zip(self.pools.values(), (near, far), strict=True)
-            for engine in (pool.replicas[0].engine,)
+            Server(replica.engine.allocator.layout.dims, replica.engine.block, table, pool.cards)
+            for (name, pool), table in zip(self.pools.items(), (near, far), strict=True)
+            for replica in (self._replica(name, 0),)
         )
         moved = transfer(
             self._link, self._model, tokens, source, target, skip=skip,
@@ -276,6 +317,30 @@ class Pools:
             -1, ("", 0), ("", 0), found.bytes, found.descriptors, moved.cost.total_ns / 1e9,
             moved.ranks / target.cards,
         )  # fmt: skip
+
+    # the fabric
+
+    def _plan_link(self) -> None:
+        """Look at the fabric again when the next transfer is put or arrives."""
+        if (due_s := self._fabric.due_s) < self._link_due_s:
+            self._link_due_s = due_s
+            self.simulation.at(due_s, LINK, self._step_link)
+
+    def _step_link(self, at_s: float) -> None:
+        if at_s < self._link_due_s:  # planned before the transfer was dropped
+            return
+        self._link_due_s = math.inf
+        if self._fabric.due_s <= at_s:
+            before = self._fabric.busy
+            for sent in self._fabric.step():
+                self._landed(sent)
+            self._rates_changed(before, at_s)
+        self._plan_link()
+
+    def _rates_changed(self, before: dict[Place, Sent], at_s: float) -> None:
+        """Steps that begin from now on see what moves where something else did before."""
+        for place in {place for place, _ in before.items() ^ self._fabric.busy.items()}:
+            self.simulation.interrupt(self.pools[place[0]].node.unit_of[place[1]], at_s)
 
     def _landed(self, sent: Sent) -> None:
         request, now_s = sent.request, self._fabric.now_s
@@ -288,52 +353,47 @@ class Pools:
         self.arrived.append((sent.descriptors, sent.bytes, *times))
         if sent.last:
             for name, number in (sent.source, sent.target):
-                self.pools[name].replicas[number].port.came(now_s, request)
-            self._at[sent.source].discard(request)
+                self._replica(name, number).port.came(now_s, request)
+                self._wake(name, number)
+            self._leave(PREFILL, trip.source, request)
+
+    def _leave(self, name: str, number: int, request: int) -> None:
+        """A request is on a replica no more."""
+        self._at[name, number].discard(request)
+        manager = self.pools[name].node.manager
+        if manager.card_of[request] >= 0:
+            manager.withdraw([request])
 
     # failures
 
-    def _fail(self, failure: FailureSpec) -> None:
-        """A replica has lost all that it had."""
-        place = failure.pool, failure.replica
-        pool, requests = self.pools[failure.pool], sorted(self._at[place])
-        old = pool.replicas[failure.replica]
-        now_s = max(failure.at_s, old.now_s)
-        up_s = now_s + failure.down_s
-        new = pool.make(failure.replica)
-        pool.metrics.idle(up_s - old.now_s)
-        new.now_s = self._up_s[place] = up_s
-        pool.former.append(old)
-        pool.replicas[failure.replica] = new
+    def _loser(self, name: str) -> Any:
+        return lambda number, old, at_s: self._lost(name, number, old, at_s)
+
+    def _lost(self, name: str, number: int, old: PoolReplica, at_s: float) -> None:
+        """A replica, `old`, has lost all that it had, and is away."""
+        requests = sorted(self._at[name, number])
+        old.drain()
         for request in requests:
-            if failure.pool == PREFILL:
-                self._source_lost(request, now_s)
+            if name == PREFILL:
+                self._source_lost(request, at_s)
             else:
-                self._target_lost(request, old, now_s)
+                self._target_lost(request, old, at_s)
+        self._plan_link()
 
     def _source_lost(self, request: int, now_s: float) -> None:
         trip = self._trips[request]
         if trip.moves:
             self._give_up(request, now_s)
-            self._at[DECODE, trip.target].discard(request)
-        self._at[PREFILL, trip.source].discard(request)
+            self._leave(DECODE, trip.target, request)
+        self._leave(PREFILL, trip.source, request)
         self.again += trip.computed is not None
-        self._enter(request, now_s)
-
-    def _untie(self) -> None:
-        """After a failure with push, each side may wait for the other's blocks: who came last of
-        those that hold a prompt's KV and have no memory at the decode side is computed again."""
-        held = (at for at, trip in self._trips.items() if trip.done and trip.skip is None)
-        request = max(held)
-        now_s = max(each.now_s for pool in self.pools.values() for each in pool.replicas)
-        self.pools[PREFILL].replicas[self._trips[request].source].engine.landed(request)
-        self._source_lost(request, now_s)
+        self.enter(request, now_s)
 
     def _give_up(self, request: int, now_s: float) -> None:
         """A request leaves the decode side; others that wait for its KV ask for memory again."""
         trip = self._trips[request]
         self._drop(trip)
-        replica = self.pools[DECODE].replicas[trip.target]
+        replica = self._replica(DECODE, trip.target)
         engine = replica.engine
         assert isinstance(engine, DecodeEngine)
         replica.withdraw(request)
@@ -348,79 +408,59 @@ class Pools:
             if other in self._at[PREFILL, theirs.source]:
                 self._to_decode(other, now_s)
                 continue
-            self._at[DECODE, theirs.target].discard(other)  # its own KV had come, and is lost
+            self._leave(DECODE, theirs.target, other)  # its own KV had come, and is lost
             self.again += 1
-            self._enter(other, now_s)
+            self.enter(other, now_s)
+        self._wake(DECODE, trip.target)
 
     def _target_lost(self, request: int, old: PoolReplica, now_s: float) -> None:
         trip = self._trips[request]
         self._drop(trip)
         if request in self._at[PREFILL, trip.source] and trip.moves:
-            self._at[DECODE, trip.target].discard(request)
-            trip.target = self._place(DECODE, -1, now_s)
-            self._at[DECODE, trip.target].add(request)
-            if trip.done or self._spec.mode == "push":
-                self._to_decode(request, now_s)
+            self._leave(DECODE, trip.target, request)
+            self._aim_again(request, trip, now_s)
             return
-        self._at[DECODE, trip.target].discard(request)
+        self._leave(DECODE, trip.target, request)
         self.made[request] = self._output[request] - old.engine.left[request]
         self.again += 1
-        self._enter(request, now_s)
+        self.enter(request, now_s)
+
+    def _aim_again(self, request: int, trip: _Trip, now_s: float) -> None:
+        """A request's KV goes to another replica, once one is up."""
+        if self._trips.get(request) is not trip:  # it was computed again meanwhile
+            return
+        if not len(self.pools[DECODE].node.manager.cards):
+            self.simulation.hold(lambda at_s: self._aim_again(request, trip, at_s))
+            return
+        trip.target = self._place(DECODE, request, now_s)
+        if trip.done or self._spec.mode == "push":
+            self._to_decode(request, now_s)
 
     def _drop(self, trip: _Trip) -> None:
+        before = self._fabric.busy
         for sent in trip.sent:
             self._fabric.drop(sent)
-            self.lost.append(sent)
+            self.lost_transfers.append(sent)
+        self._rates_changed(before, self.simulation.now_s)
         trip.sent, trip.skip = [], None
 
     # figures
 
-    def close(self) -> None:
-        """The run is over: replicas idle until the last of them ends."""
-        ends_s = {place: self.pools[place[0]].replicas[place[1]].now_s for place in self._at}
-        for place, end_s in ends_s.items():
-            self.pools[place[0]].metrics.idle(max(ends_s.values()) - end_s)
-
-    def figures(self) -> dict[str, Any]:
-        """After the warm-up: of each pool what its steps did (`Metrics.figures`), and the shares of
-        time, until no request waits, and of DRAM that its links took; transfers, of which
-        `memory_ms` is the wait for blocks after the prefill, `link_ms` that for the link; all that
-        failures cost."""
-        found: dict[str, Any] = {}
-        span_s = max(self._metrics._steady()[1], 1e-300)
-        moved = sum(each[1] for each in self.arrived)
-        for name, pool in self.pools.items():
-            many = len(pool.replicas)
-            busy_s = [
-                self._fabric.busy_s.get((name, number), 0.0) - self._busy_s.get((name, number), 0.0)
-                for number in range(many)
-            ]  # fmt: skip
-            bandwidth = pool.replicas[0].port.bandwidth
-            figures, reports = pool.figures(), pool.reports()
-            kept = ("kv_capacity_tokens", "kv_stored_share", "batch", "steps", "step_s",
-                    "preemptions", "prefill_tokens", "cached_tokens", "phase_share", "limit_share",
-                    "mean_run_tokens")  # fmt: skip
-            came = figures["cached_tokens"] + figures["prefill_tokens"]
-            found[name] = {
-                "replicas": many, "cards": many * pool.cards,
-                **{key: figures[key] for key in kept}, **reports,
-                "hit_share": figures["cached_tokens"] / max(came, 1),
-                "busy_share": 1 - figures["limit_share"].get("idle", 0.0),
-                "link_share": sum(busy_s) / many / span_s,
-                "dram_share": moved / many / span_s / bandwidth,
-                "stalled_s": sum(each.port.stalled_s for each in pool.replicas),
-            }  # fmt: skip
-        rows = np.array(self.arrived or np.zeros((0, 5)), np.float64)
-        found["transfers"] = {"count": len(rows)}
-        if len(rows):
-            descriptors, size, memory, link, moving = rows.T
-            found["transfers"] |= {
-                "descriptors": float(descriptors.mean()), "bytes": float(size.mean()),
-                "memory_ms": summary(memory), "link_ms": summary(link), "ms": summary(moving),
-                "gbps": float(size.sum() / moving.sum() / 1e6),
-            }  # fmt: skip
-        found["failures"] = {
-            "replicas": len(self._spec.fails) - len(self._fails), "again": self.again,
-            "dropped_transfers": len(self.lost),
+    def figures(self) -> tuple[dict[str, Any], Cell | None]:
+        """All metrics: those of a decode replica, of requests those of the whole, and `pools`."""
+        stream, decode = self._stream, self.pools[DECODE]
+        figures = {**decode.figures(), **decode.reports()}
+        figures["pools"] = figures_of_pools(
+            self.pools, self._metrics.steady()[1], self.arrived, self._fabric, self._busy_s
+        )
+        figures["pools"]["failures"] = {
+            "replicas": sum(node.failures for node in self.nodes), "again": self.again,
+            "dropped_transfers": len(self.lost_transfers),
         }  # fmt: skip
-        return found
+        figures["dropped"] = len(stream.requests) - len(self.admitted)
+        figures["cut_outputs"] = int((stream.requests.output_tokens > stream.outputs).sum())
+        if stream.inference is not None:
+            figures["predictor"] = stream.inference.figures(
+                stream.requests.arrival_s, stream.warmup
+            )
+        return {**figures, "energy": None, "tokens_per_joule": {}}, None

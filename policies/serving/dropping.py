@@ -34,11 +34,11 @@ from policies.allocators.kv_layout import KV_ALIGN_BYTES
 from policies.memory.distributed_attention import kv_seconds
 from policies.memory.pipeline import Exchange
 from policies.requests.requests import IntArray
-from policies.serving.cluster import Manager
-from policies.serving.moving import MovingNode
+from policies.serving.controller import Controller
 from policies.serving.moving_options import DroppingSpec
+from policies.serving.node import Node
 from policies.serving.replica import Replica
-from policies.transfers.hosting_engine import NONE
+from policies.transfers.hosting_engine import NONE, HostingEngine
 
 Group = tuple[int, ...]
 """Cards in the order of their stages."""
@@ -79,21 +79,23 @@ def moved_layers(layers: int, before: Group, after: Group) -> int:
     return len(away) if len(after) == 1 else max(Counter(away).values(), default=0)
 
 
-class Dropping(MovingNode):
+class Dropping(Controller):
     """`model`: the shard of a card. `group_of`: a replica over so many stages."""
 
+    name = "dropping"
+
     def __init__(
-        self, replicas: list[Replica], manager: Manager, spec: DroppingSpec,
-        model: TransformerSpec, group_of: Callable[[int, Placed | None], Replica],
+        self, node: Node, spec: DroppingSpec, model: TransformerSpec,
+        group_of: Callable[[int, Placed | None], Replica],
     ) -> None:  # fmt: skip
-        super().__init__(replicas, manager, spec.every_s)
+        super().__init__(node, spec.every_s)
         self._spec, self._model, self._group_of = spec, model, group_of
         self._link = load_link(spec.link)
-        self._groups: list[Group] = [(card,) for card in range(len(replicas))]
+        self._groups: list[Group] = [(card,) for card in range(len(node.own))]
         self._made: dict[Group, Replica] = {}
-        self._layout = replicas[0].engine.allocator.layout
+        self._layout = node.own[0].engine.allocator.layout
         self._whole = spec.frame and in_frames(self._layout, spec.frame)[1]
-        self.frames = dict.fromkeys(range(len(replicas)), self._whole) if self._whole else {}
+        self.frames = dict.fromkeys(range(len(node.own)), self._whole) if self._whole else {}
         """What each card's memory holds, where it is mapped in frames."""
         self._first: dict[int, int | None] = dict.fromkeys(self.frames, 0)
         """The block of its group at which those begin that a card had before; None: inside one."""
@@ -104,9 +106,15 @@ class Dropping(MovingNode):
         self._dropped = self._looks = 0
         self._vacated = self._moved = self._stayed = 0
 
+    def engine(self, card: int) -> HostingEngine:
+        """That which serves a card now."""
+        found = self.replica(card).hosting
+        assert found is not None
+        return found
+
     def decide(self, at_s: float) -> None:
         self._looks += 1
-        self._dropped += len(self._groups) < len(self.own)
+        self._dropped += len(self._groups) < len(self.node.own)
         model = self._model
         if self._lacking() and self._pulling:  # a new burst: what was vacated is of use again
             for group in self._pulling:
@@ -120,7 +128,7 @@ class Dropping(MovingNode):
             ready = len(group) > 1 and group not in self._pulling and self._may_restore(group)
             if ready and self._vacate(group):
                 self._pulling[group] = at_s + self.pull_s(len(group))
-                self._at(self._pulling[group], partial(self._restore, group))
+                self.at(self._pulling[group], partial(self._restore, group))
 
     def _lacking(self) -> int:
         """Tokens that wait and have no room."""
@@ -149,7 +157,7 @@ class Dropping(MovingNode):
 
     def _may_restore(self, group: Group) -> bool:
         engine = self.engine(group[0])
-        before = sum(self.own[card].engine.allocator.slots for card in group)
+        before = sum(self.node.own[card].engine.allocator.slots for card in group)
         used = engine.allocator.reserved_total + engine.demand_tokens
         return used < self._spec.restore_below * before
 
@@ -158,16 +166,15 @@ class Dropping(MovingNode):
         placed = self._place(first, cards)
         if cards not in self._made:
             self._made[cards] = self._group_of(len(cards), placed)
-            self.built.append(self._made[cards])
+            self.node.built.append(self._made[cards])
         group, engine = self._made[cards], self.engine(first[0])
         behind, unaligned = divmod(engine.allocator.slots, engine.block)
-        now_s = max(at_s, *(self.replicas[part[0]].now_s for part in parts))
+        now_s = max(at_s, *(self.replica(part[0]).now_s for part in parts))
         now_s += self._spec.map_time / 1e9
         self._groups = [each for each in self._groups if each not in parts] + [cards]
-        olds = [self.replicas[part[0]] for part in parts]
-        for card in cards:
-            self.replicas[card] = group
+        olds = [self.replica(part[0]) for part in parts]
         group.now_s = now_s
+        self.simulation.use(self.node, group, cards)
         sent: dict[int, list[float]] = {}
         shifts = (0, behind) if placed is not None and not unaligned else (None, None)
         most = group.engine.allocator.slots // engine.block
@@ -208,7 +215,7 @@ class Dropping(MovingNode):
         if self._pulling.get(group) != at_s:  # a new burst came in between
             return
         del self._pulling[group]
-        old, engine = self.replicas[group[0]], self.engine(group[0])
+        old, engine = self.replica(group[0]), self.engine(group[0])
         engine.allocator.bar(NONE)
         if not self._may_restore(group):
             return
@@ -218,7 +225,7 @@ class Dropping(MovingNode):
         self._groups = [each for each in self._groups if each != group]
         self._groups += [(card,) for card in group]
         late = sum(copy.tokens for copy in engine.allocator.copies())  # no step came since
-        card_of, (found, line), kept = self.manager.card_of, engine.clear(), dict[int, Kept]()
+        card_of, (found, line), kept = self.node.manager.card_of, engine.clear(), dict[int, Kept]()
         begins: dict[int, float] = {}
         for card in group:
             mine = [each for each in found if card_of[each[0]] == card]
@@ -227,8 +234,8 @@ class Dropping(MovingNode):
             self._moved += moved
             late_bytes = late * self._model.kv_token_bytes // len(group)
             begins[card] = now_s + 2 * (late_bytes + moved) / rate
-            self.replicas[card] = self.own[card]
-            self.own[card].now_s = begins[card]
+            self.node.own[card].now_s = begins[card]
+            self.simulation.use(self.node, self.node.own[card], (card,))
             if self._whole:
                 self.frames[card], self._first[card] = self._whole, 0
         line += [each[0] for each in found if each[0] not in kept]
@@ -241,7 +248,7 @@ class Dropping(MovingNode):
     def _settle(self, card: int, kept: list[Kept]) -> tuple[list[Kept], int]:
         """Those of a group's requests that have room on a card, with their blocks there, and bytes
         that are copied in its memory: those in frames that are not where the card had them."""
-        first, alone = self._first.get(card), self.own[card].hosting
+        first, alone = self._first.get(card), self.node.own[card].hosting
         if not self._whole or first is None or not kept or alone is None:
             return [(*each[:3], NONE) for each in kept], 0
         own = alone.allocator
@@ -278,7 +285,7 @@ class Dropping(MovingNode):
                 line.append(request)
                 self._again += 1
                 continue
-            pipeline = self.replicas[card].pipeline
+            pipeline = self.replica(card).pipeline
             share = pipeline.link_share if pipeline and self._spec.exchange == "chunks" else 0.0
             seconds = self.exchange_s(tokens, layers) / (1 - share) if layers else 0.0
             ends[card] = ends.get(card, begins[card]) + seconds
@@ -290,38 +297,31 @@ class Dropping(MovingNode):
             engine.left[request] = old.engine.left[request]
             engine.waiting = deque(sorted((*engine.waiting, request)))
         for at_s, request in old.depart():
-            self.replicas[card_of(request)].arrive([request], [at_s])
+            self.replica(card_of(request)).arrive([request], [at_s])
         rate = max(path.bandwidth for path in self._link.paths)
         for card, end_s in ends.items():  # what is sent is read, what comes is written
             self.engine(card).copies(2 * rate, end_s)
         return done
 
-    def report(self, outputs: IntArray) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
+        """See `Controller.report`."""
         moved = np.array(self._exchanges or [(0.0, 0)])
         pipes = [each.pipeline for each in self._made.values() if each.pipeline is not None]
         busy_s, seconds = (sum(getattr(p, key) for p in pipes) for key in ("busy_s", "seconds"))
         longer = [share for pipe in pipes for share in pipe.longer]
-        found = super().report(outputs)
-        for each in self._made.values():  # a group's count on the cards that requests came to
-            assert each.hosting is not None
-            for request, times in each.hosting.lost.items():
-                found["cards"][int(self.manager.card_of[request])]["preemptions"] += times
         return {
-            **found,
-            "dropping": {
-                "drops": self._drops,
-                "freed_bytes": self._drops * self._model.weight_bytes,
-                "restores": self._restores,
-                "dropped_share": self._dropped / max(self._looks, 1),
-                "exchanges": len(self._exchanges),
-                "exchanged_bytes": int(moved[:, 1].sum()),
-                "exchange_s": float(moved[:, 0].sum()),
-                "steps_beside": len(longer),
-                "steps_longer_share": sum(longer) / max(len(longer), 1),
-                "vacated_bytes": self._vacated,
-                "moved_bytes": self._moved,
-                "stayed_share": self._stayed / max(self._stayed + self._moved, 1),
-                "begun_again": self._again,
-                "idle_share": 1 - busy_s / seconds if seconds else 0.0,
-            },
+            "drops": self._drops,
+            "freed_bytes": self._drops * self._model.weight_bytes,
+            "restores": self._restores,
+            "dropped_share": self._dropped / max(self._looks, 1),
+            "exchanges": len(self._exchanges),
+            "exchanged_bytes": int(moved[:, 1].sum()),
+            "exchange_s": float(moved[:, 0].sum()),
+            "steps_beside": len(longer),
+            "steps_longer_share": sum(longer) / max(len(longer), 1),
+            "vacated_bytes": self._vacated,
+            "moved_bytes": self._moved,
+            "stayed_share": self._stayed / max(self._stayed + self._moved, 1),
+            "begun_again": self._again,
+            "idle_share": 1 - busy_s / seconds if seconds else 0.0,
         }

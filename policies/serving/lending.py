@@ -19,11 +19,9 @@ from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.distributed_attention import DistributedAttention
 from policies.requests.percentiles import summary
-from policies.requests.requests import IntArray
-from policies.serving.cluster import Manager
-from policies.serving.moving import MovingNode
+from policies.serving.controller import Controller
 from policies.serving.moving_options import LendingSpec
-from policies.serving.replica import Replica
+from policies.serving.node import Node
 from policies.transfers.lending_engine import LendingEngine
 
 
@@ -76,17 +74,17 @@ def _rank(card: int, holder: Holder, room: int, block: int) -> tuple[bool, int, 
     return (not holder.lacking and room >= block, room, -card)
 
 
-class Lending(MovingNode):
+class Lending(Controller):
     """`model`: the shard of a card. `reach`: tokens of the longest request that all serve."""
 
-    def __init__(
-        self, replicas: list[Replica], manager: Manager, spec: LendingSpec, model: TransformerSpec
-    ) -> None:
+    name = "lending"
+
+    def __init__(self, node: Node, spec: LendingSpec, model: TransformerSpec) -> None:
         """Raises DescriptionError where a card has less room than a step needs."""
-        super().__init__(replicas, manager, spec.every_s)
+        super().__init__(node, spec.every_s)
         work = DistributedAttention(model, load_link(spec.link), spec.block)
         self._engines: list[LendingEngine] = []
-        for replica in replicas:
+        for replica in node.own:
             assert isinstance(replica.engine, LendingEngine)
             self._engines.append(replica.engine)
         first = self._engines[0]
@@ -98,37 +96,29 @@ class Lending(MovingNode):
                 f"{first.budget}, beside {spare} that stay free; expected a smaller "
                 "engine.max_num_batched_tokens"
             )
-        self._vain = 0
-        self.reach = len(replicas) * (slots - spare - block)
+        self.reach = len(node.own) * (slots - spare - block)
         for card, engine in enumerate(self._engines):
             engine.join(card, self._engines, work, spare, spec.step_tokens, spec.every_s)
 
     def decide(self, at_s: float) -> None:
-        stuck = all(each.blocked or not each.busy for each in self._engines)
-        for replica, engine in zip(self.own, self._engines, strict=True):
+        for replica, engine in zip(self.node.own, self._engines, strict=True):
             if engine.blocked:
                 replica.wait(max(at_s, replica.now_s))
             engine.plans(at_s, at_s + self._every_s)
         plan = lending_plan([self._says(each) for each in self._engines], self._engines[0].block)
         for debtor, creditor, request, tokens in plan:
             self._engines[debtor].borrow(request, creditor, tokens)
-        rooms, line = (any(getattr(e, key) for e in self._engines) for key in ("loans", "waiting"))
-        self._vain = self._vain + 1 if stuck and line and not (plan or rooms) else 0
-        assert self._vain < 3, "requests wait, and nothing will give them room"
 
     def _says(self, engine: LendingEngine) -> Holder:
         line, lacking = bool(engine.waiting), engine.lacking
         free = 0 if line and not lacking else engine.allocator.largest_hole - engine.spare
         return Holder(engine.running.size, lacking, engine.lendable, max(free, 0), whole=line)
 
-    def report(self, outputs: IntArray) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         names = (
             "loans", "lent_tokens", "sent_tokens", "moved_tokens", "query_bytes", "partial_bytes",
             "merge_bytes", "read_bytes", "card_s", "charged_s", "delay_s", "wait_s",
         )  # fmt: skip
         totals = {name: sum(each.totals[name] for each in self._engines) for name in names}
         slower = np.array([share for each in self._engines for share in each.slower])
-        return {
-            **super().report(outputs),
-            "lending": {**totals, "steps_longer": summary(slower)},
-        }
+        return {**totals, "steps_longer": summary(slower)}

@@ -183,10 +183,9 @@ class Metrics:
         """Nothing ran for this long."""
         self.sums.limit_s["idle"] += seconds
 
-    def saturated(self, now: float, tokens: int = 0) -> None:
-        """Requests wait or are still to arrive: the steady part reaches at least to `now`, with so
-        many output tokens more than `sums` has."""
-        self.close = (now, self.sums.output_tokens + tokens)
+    def saturated(self, now: float) -> None:
+        """Requests wait or are still to arrive: the steady part reaches at least to `now`."""
+        self.close = (now, self.sums.output_tokens)
 
     def steps(
         self, step: Step, times: StepTimes, allocator: Allocator, running: IntArray, begin_s: float,
@@ -428,7 +427,7 @@ class Metrics:
         finished = int(np.isfinite(end_s).sum())
         start_s = float(self.arrival_s[0]) if len(self.arrival_s) else 0.0
         makespan = float(np.nanmax(self.end_s, initial=0.0)) - start_s if len(output) else 0.0
-        made, steady_s = self._steady()
+        made, steady_s = self.steady()
         each = (end_s - first_s) / np.maximum(output - 1, 1)
         seconds = {
             "ttft_s": (first_s - arrival_s)[done],
@@ -454,7 +453,7 @@ class Metrics:
             "over_time": {"warm_s": self.begin[0], **self.timeline.figures(layout.slots)},
         }
 
-    def _steady(self) -> tuple[int, float]:
+    def steady(self) -> tuple[int, float]:
         """Output tokens of the steady part, and its seconds."""
         begin_s, begin = self.begin
         if self.warmup == 0 and len(self.arrival_s):

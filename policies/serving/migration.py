@@ -19,11 +19,10 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import TransformerSpec
 from policies.requests.percentiles import summary
-from policies.requests.requests import IntArray
-from policies.serving.cluster import Manager
-from policies.serving.moving import MovingNode
+from policies.serving.controller import Controller
 from policies.serving.moving_options import MigrationSpec
-from policies.serving.replica import Replica
+from policies.serving.node import Node
+from policies.transfers.hosting_engine import HostingEngine
 from policies.transfers.moves import as_table
 from policies.transfers.transfer import Server, transfer
 
@@ -39,16 +38,15 @@ class Move:
     stages: int = 0
 
 
-class Migrating(MovingNode):
+class Migrating(Controller):
     """`model`: the shard of a card."""
 
-    def __init__(
-        self, replicas: list[Replica], manager: Manager, spec: MigrationSpec,
-        model: TransformerSpec,
-    ) -> None:  # fmt: skip
+    name = "migration"
+
+    def __init__(self, node: Node, spec: MigrationSpec, model: TransformerSpec) -> None:
         """Raises DescriptionError for KV that `transfer` refuses."""
-        super().__init__(replicas, manager, spec.every_s)
-        self._layout = replicas[0].engine.allocator.layout
+        super().__init__(node, spec.every_s)
+        self._layout = node.own[0].engine.allocator.layout
         if self._layout.apart is not None:
             raise DescriptionError(f"cluster.migration: {model.name} keeps scales apart")
         self._spec, self._model, self._link = spec, model, load_link(spec.link)
@@ -57,9 +55,15 @@ class Migrating(MovingNode):
         """Of each request its tokens, seconds from its stop until it may run there, and stages."""
         self._aborted = self._bytes = 0
 
+    def engine(self, card: int) -> HostingEngine:
+        """That of a card."""
+        found = self.replica(card).hosting
+        assert found is not None
+        return found
+
     def decide(self, at_s: float) -> None:
         taken = {card for move in self._moves for card in (move.source, move.target)}
-        free = {c: self.engine(c).freeness for c in range(len(self.own)) if c not in taken}
+        free = {c: self.engine(c).freeness for c in range(len(self.node.own)) if c not in taken}
         full = sorted((c for c in free if free[c] < self._spec.freeness), key=free.__getitem__)
         empty = [c for c in free if free[c] > self._spec.freeness and self.engine(c).room_for_one()]
         empty.sort(key=lambda card: -free[card])
@@ -73,7 +77,8 @@ class Migrating(MovingNode):
 
     def _stage(self, move: Move, at_s: float) -> None:
         """The next copy, or the end."""
-        giving, taking, request = self.engine(move.source), self.engine(move.target), move.request
+        cards, request = (move.source, move.target), move.request
+        giving, taking = (self.engine(card) for card in cards)
         runs = request in giving.running and request not in giving.lost
         tokens = int(giving.allocator.stored[request]) if runs else 0
         left, block = int(giving.left[request]), giving.block
@@ -86,21 +91,21 @@ class Migrating(MovingNode):
             self._aborted += 1
             return
         seconds, size = self.copy(move, tokens)
-        now_s = max(at_s, self.replicas[move.source].now_s)
+        now_s = max(at_s, self.replica(move.source).now_s)
         for engine in (giving, taking):
             engine.copies(size / seconds, now_s + seconds)
         self._bytes += size
         move.stages += 1
         move.copied = tokens // block * block
         if not last:
-            self._at(now_s + seconds, partial(self._stage, move))
+            self.at(now_s + seconds, partial(self._stage, move), cards)
             return
         taking.left[request] = left
         giving.stop(request, now_s + seconds)
         taking.run_at(request, now_s + seconds)
-        self.manager.move(request, move.target)
+        self.node.manager.move(request, move.target)
         self.moved.append((tokens, seconds, move.stages))
-        self._at(now_s + seconds, partial(self._over, move))
+        self.at(now_s + seconds, partial(self._over, move), cards)
 
     def copy(self, move: Move, tokens: int) -> tuple[float, int]:
         """(seconds, bytes) of the copy of what is not there of so many tokens."""
@@ -116,18 +121,15 @@ class Migrating(MovingNode):
             self.engine(card).land(at_s)
         self._moves.remove(move)
 
-    def report(self, outputs: IntArray) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         tokens, down_s, stages = np.array(self.moved, np.float64).reshape(-1, 3).T
-        slower = [s for card in range(len(self.own)) for s in self.engine(card).slower]
+        slower = [s for card in range(len(self.node.own)) for s in self.engine(card).slower]
         return {
-            **super().report(outputs),
-            "migration": {
-                "moved": len(tokens),
-                "aborted": self._aborted,
-                "bytes": self._bytes,
-                "downtime_s": summary(down_s),
-                "tokens": summary(tokens),
-                "stages": summary(stages),
-                "steps_longer": summary(np.array(slower)),
-            },
+            "moved": len(tokens),
+            "aborted": self._aborted,
+            "bytes": self._bytes,
+            "downtime_s": summary(down_s),
+            "tokens": summary(tokens),
+            "stages": summary(stages),
+            "steps_longer": summary(np.array(slower)),
         }

@@ -19,6 +19,8 @@ class PoolSpec(Strict):
     """Replicas that do one half. What is None is as in the serving description around it."""
 
     replicas: Count = 1
+    placement: str | None = None
+    """None: that of both sides."""
     device: str | None = None
     """A shipped accelerator, or a file. None: the run's."""
     tensor_parallel: Count | None = None
@@ -28,20 +30,12 @@ class PoolSpec(Strict):
     kv_tokens: Count | None = None
 
 
-class FailureSpec(Strict):
-    """A replica loses all that it has, and comes again empty. A step under way ends first."""
-
-    pool: Literal["prefill", "decode"]
-    replica: Annotated[int, Field(ge=0)] = 0
-    at_s: Annotated[float, Field(gt=0)]
-    down_s: Annotated[float, Field(ge=0)] = 30.0
-    """Until it serves again (assumed)."""
-
-
 class PoolsSpec(Strict):
     """Prefill and decode apart (DistServe, Splitwise): prompts are computed in one pool, their KV
     moves, and the other pool decodes. Requests go to the replica with the fewest; later turns of a
     session to that of the last turn (assumed, as of routers that know what is cached)."""
+
+    renamed = {"fails": "serving.faults"}
 
     prefill: PoolSpec
     decode: PoolSpec
@@ -55,15 +49,10 @@ class PoolsSpec(Strict):
     contention: Contends = True
     """Whether transfers take their bytes from the bandwidth of both cards' DRAM; `simulated` as of
     tiers."""
-    fails: list[FailureSpec] = []
+    placement: str = "sticky"
+    """Where a request goes on each side: see `ClusterSpec.placement`."""
 
     @checked
     def _possible(self) -> None:
         if self.transfer == "layers" and self.mode != "push":
             raise ValueError("transfer: layers needs mode: push; a pull begins after the prefill")
-        for failure in self.fails:
-            many = (self.prefill if failure.pool == "prefill" else self.decode).replicas
-            if failure.replica >= many:
-                raise ValueError(
-                    f"fails: {failure.pool} has replicas 0 to {many - 1}; got {failure.replica}"
-                )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,11 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.capabilities import report_of
 from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
-from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import Memory
 from policies.memory.step import StepModel
 from policies.requests.requests import Requests
-from policies.serving.cluster import mean_of
 from policies.serving.metrics import Known, Metrics
+from policies.serving.node import Node, mean_of
 from policies.serving.replica import Replica
 from policies.transfers.fabric import Fabric, Place, Port
 from policies.transfers.pool_engines import DecodeEngine, PoolEngine, PrefillEngine
@@ -38,7 +36,7 @@ class PoolMetrics(Metrics):
         self.whole = whole
         self.arrival_s, self.first_s, self.end_s = whole.arrival_s, whole.first_s, whole.end_s
 
-    def saturated(self, now: float, tokens: int = 0) -> None:
+    def saturated(self, now: float) -> None:
         """The pools know together whether requests wait."""
 
     def steps(self, *args: Any, **named: Any) -> None:
@@ -56,8 +54,8 @@ class PoolMetrics(Metrics):
         here = np.sum([engine.reserved_ever for engine in engines], axis=0) > 0
         return super()._memory_figures(engines, layout, done & here)
 
-    def _steady(self) -> tuple[int, float]:
-        return self.whole._steady()
+    def steady(self) -> tuple[int, float]:
+        return self.whole.steady()
 
 
 class PoolReplica(Replica):
@@ -71,30 +69,6 @@ class PoolReplica(Replica):
     ) -> None:  # fmt: skip
         super().__init__(engine, steps, memory, metrics, together, tiers=port)
         self.port = port
-        self.step: Step | None = None
-        """The last step, which ended at `now_s`; None: nothing was computed."""
-        self.began_s = 0.0
-
-    def go_on(self, horizon: Callable[[], float]) -> list[int]:
-        """As `advance`, where `horizon` knows the driver's next event once a step is scheduled."""
-        self.step, next_s = None, self.next_s
-        self._join()
-        if not self.engine.busy and self._event_s <= next_s:
-            self._idle()
-        if not self.engine.busy:
-            return []
-        step, fitting = self.begin(math.inf)
-        until_s = max(horizon(), math.nextafter(self.now_s, math.inf))
-        if self.idles(step):
-            return []
-        self.step, self.began_s = step, self.now_s
-        times = self.times(step, *self.observe(step))
-        return self.end(step, fitting, *self.cut(step, times, until_s))
-
-    def meet(self, request: int, made: int, at_s: float) -> None:
-        """A request that has made so many tokens elsewhere comes then."""
-        self.engine.expect(request, made)
-        self.arrive([request], [at_s])
 
     def withdraw(self, request: int) -> None:
         """It comes no more, or waits no more."""
@@ -102,16 +76,6 @@ class PoolReplica(Replica):
         heapq.heapify(self._to_come)
         if request in self.engine.waiting:
             self.engine.waiting.remove(request)
-
-    def idles(self, step: Step) -> bool:
-        return self.engine.stuck
-
-    def _schedule(self, begin_s: float) -> Step:
-        step = self.engine.schedule()
-        while self.engine.stuck and self.engine.ending:
-            self.engine.complete(step, 1)
-            step = self.engine.schedule()
-        return step
 
     def _join(self) -> None:
         before = len(self.engine.waiting)
@@ -141,17 +105,19 @@ class Side:
 
 @dataclass
 class Pool:
-    """One side. `make(number)`: a new replica of it."""
+    """One side."""
 
     device: Device
     local: TransformerSpec
     cards: int
     """Of a replica."""
-    make: Callable[[int], PoolReplica]
     metrics: PoolMetrics
-    replicas: list[PoolReplica] = field(default_factory=list)
-    former: list[PoolReplica] = field(default_factory=list)
-    """Those that failed."""
+    node: Node
+
+    @property
+    def replicas(self) -> list[PoolReplica]:
+        """Those that serve now."""
+        return [each for each in self.node.own if isinstance(each, PoolReplica)]
 
     def reports(self) -> dict[str, Any]:
         """`policy` and `memory` of its replicas as of one."""
@@ -165,6 +131,6 @@ class Pool:
 
     def figures(self) -> dict[str, Any]:
         """All metrics, as of a card (`Metrics.figures`); those of requests are of the whole."""
-        engines = [each.engine for each in (*self.replicas, *self.former)]
+        engines = [each.engine for each in self.node.built]
         layout = self.replicas[0].engine.allocator.layout
         return self.metrics.figures(engines, self.local, layout)

@@ -3,11 +3,13 @@
 Between two events (arrival, end, growth that could fail, bucket refresh, migration, probe) steps
 are equal and are advanced together, with exactly the numbers of single steps.
 
-A driver of several replicas advances the one with the least `next_s`, and no further than its own
-next event:
+The event core (`policies.serving.simulation`) asks for the steps from `next_s` on, and counts them
+when they are over or were cut:
 
-    while replica.next_s < until_s:
-        ended = replica.advance(until_s)
+    if (begun := replica.begin()) is not None:
+        step, fitting = begun
+        times = replica.times(step, *replica.observe(step))
+        ended = replica.end(step, fitting, *replica.cut(step, times, until_s))
 """
 
 from __future__ import annotations
@@ -69,18 +71,35 @@ class Replica:
         self.host: HostTraffic | None = None
         """Copies of all cards of the host, where its memory is described."""
         self._watch = None if recorder is None else Watch(recorder, engine)
-        self.more = False
-        """Whether requests will come that `arrive` has not announced: those of a closed loop."""
-        self.lasts_s: float | None = None
-        """Of sessions: when the last one begins, until which the load is steady; inf if unknown."""
+        self.shares = False
+        """Whether what it knows of requests is another's."""
+        self._held_up = False
+        self.waited = False
+        """Whether requests were in line, or known to come, as it scheduled last."""
         self._to_come: list[tuple[float, int]] = []  # a heap
 
     @property
     def next_s(self) -> float:
         """When its next step begins; inf where it has nothing to do."""
-        if self.engine.busy:
+        if self.engine.busy and not self._held_up:
             return self.now_s
         return max(self._event_s, self.now_s)
+
+    @property
+    def waits(self) -> bool:
+        """Whether requests that are there do not run, or are known to come."""
+        return bool(self.engine.waits or self._to_come)
+
+    @property
+    def waiting(self) -> list[int]:
+        """These, in order."""
+        return [*self.engine.waiting, *(request for _, request in sorted(self._to_come))]
+
+    @property
+    def state(self) -> tuple[int, ...]:
+        """Differs where its next step would differ from the last one for another cause than the
+        tokens it made."""
+        return self.engine.changes, len(self.engine.waiting), len(self._to_come)
 
     @property
     def _event_s(self) -> float:
@@ -108,44 +127,38 @@ class Replica:
     def share(self, other: Replica) -> None:
         """What it knows of requests is what `other` knows; none is in both at a time."""
         self.engine.share(other.engine)
+        self.shares = True
 
     def kv_slots(self) -> int:
         """Slots of KV that it holds, and those that prompts in line will take."""
         line = [*self.engine.waiting, *(request for _, request in self._to_come)]
         return self.engine.allocator.reserved_total + int(self.engine.prompt[line].sum())
 
-    def advance(self, until_s: float = math.inf, due_s: float = math.inf) -> list[int]:
-        """The steps from `next_s`, which is finite, to the next event, but none that begins at or
-        after `until_s` or, but for the first, `due_s`. Returns the requests that ended with them.
+    @property
+    def held_up(self) -> bool:
+        """Whether requests are there and nothing can be scheduled until something comes."""
+        return self._held_up
 
-        until_s: the load goes on there; inf if all requests to come were announced by `arrive`.
-        due_s: when its driver decides something.
-        """
-        step, fitting = self.begin(until_s)
-        if self.idles(step):
-            return []
-        times = self.times(step, *self.observe(step))
-        cut_s = max(min(until_s, due_s), math.nextafter(self.now_s, math.inf))
-        return self.end(step, fitting, *self.cut(step, times, cut_s))
-
-    def begin(self, until_s: float) -> tuple[Step, int]:
-        """(the step that begins at `next_s`, `Engine.fitting` of it); `until_s` as in `advance`."""
+    def begin(self, at_s: float) -> tuple[Step, int] | None:
+        """(the step that begins at `at_s`, which is `next_s` or later, `Engine.fitting` of it); None
+        where nothing can be scheduled then."""
+        if at_s > self.now_s:
+            self.wait(at_s)
         self._join()
-        while not self.engine.busy:
-            self._idle()
-        begin_s = self.now_s
-        lasts = bool(self.engine.waits or self._to_come or self.more or until_s < math.inf)
-        if lasts if self.lasts_s is None else begin_s <= self.lasts_s:
-            self.metrics.saturated(begin_s)
+        if not self.engine.busy:
+            return None
+        self.waited = self.waits
         if self._learns is not None:
-            self._learns.clock(begin_s)
-        step = self._schedule(begin_s)
+            self._learns.clock(self.now_s)
+        step = self._schedule()
+        self._held_up = step is None
+        if step is None or (step.empty and not self.engine.busy):
+            return None
         return step, self.engine.fitting(step)
 
-    def idles(self, step: Step) -> bool:
-        """Whether nothing is computed, since all that ran had ended and found no room to decode
-        once more (asynchronous scheduling)."""
-        return step.empty and not self.engine.busy
+    def stir(self) -> None:
+        """Something has changed from outside: what could not be scheduled may be."""
+        self._held_up = False
 
     def end(self, step: Step, fitting: int, times: StepTimes, end_s: float) -> list[int]:
         """Steps like this are done, the last at `end_s`: the requests that ended with them."""
@@ -157,10 +170,6 @@ class Replica:
         self.memory.passed(rounds, times)
         if self.pipeline is not None:
             self.pipeline.passed(rounds)
-        if rounds > 1 and self.lasts_s is not None and begin_s <= self.lasts_s:
-            begins_s = np.cumsum([begin_s, *times.total_s[:-1]])
-            last = int(np.searchsorted(begins_s, self.lasts_s, "right")) - 1
-            self.metrics.saturated(float(begins_s[last]), last * step.tokens)
         self.now_s = end_s
         self.metrics.steps(
             step, times, engine.allocator, engine.running, begin_s, reserved, fitting,
@@ -174,33 +183,22 @@ class Replica:
             self._lending.passed(times)
         return self._complete(step, rounds)
 
-    def _schedule(self, begin_s: float) -> Step:
+    def _schedule(self) -> Step | None:
         """The next step in which something is computed: none is while asynchronous scheduling waits
-        for the memory of requests that have ended."""
+        for the memory of requests that have ended. None: nothing is until something comes."""
         while True:
             step = self.engine.schedule()
             if self._watch:
-                self._watch.scheduled(begin_s, step)
+                self._watch.scheduled(self.now_s, step)
             if not step.empty or (step.preempted and not self.engine.ending):
                 return step
             if self.engine.ending:
                 self.metrics.sums.preemptions += step.preempted
                 self.engine.complete(step, 1)
             elif self.engine.holding and not (self.hosting and self.hosting.blocked):
-                self._idle()
-                begin_s = self.now_s
+                return None
             else:
                 return step
-
-    def _idle(self) -> None:
-        """Nothing runs until the next event."""
-        event_s = self._event_s
-        assert event_s < math.inf, "requests wait, and nothing will come"
-        if event_s > self.now_s:
-            self.engine.retire()
-        self.metrics.idle(event_s - self.now_s)
-        self.now_s = event_s
-        self._join()
 
     def _join(self) -> None:
         """Requests that have arrived join the line, and transfers are over."""
@@ -209,12 +207,13 @@ class Replica:
         if isinstance(self.tiers, Tiers) and self._offloading is not None:
             self.tiers.clock(self.now_s)
             self._offloading.landed()
-
         if self.hosting is not None:
             self.hosting.land(self.now_s)
 
     def wait(self, until_s: float) -> None:
-        """Nothing runs until then."""
+        """Nothing runs until then, if that is to come."""
+        if until_s <= self.now_s:
+            return
         self.engine.retire()
         self.metrics.idle(until_s - self.now_s)
         self.now_s = until_s

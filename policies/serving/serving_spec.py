@@ -29,6 +29,7 @@ from policies.memory.routing import RoutingSpec
 from policies.memory.step import Free
 from policies.predictors.predictor import ChosenPredictor, PredictorSpec
 from policies.serving.cluster import ClusterSpec
+from policies.serving.fault_options import FaultSpec
 from policies.serving.pool_options import PoolSpec, PoolsSpec
 from policies.serving.pool_replica import DECODE, PREFILL
 from policies.transfers.moves import MovesSpec
@@ -83,6 +84,8 @@ class ServingSpec(Strict):
     pools: PoolsSpec | None = None
     """Replicas that prefill, and others that decode (docs/pools.md), of `cluster.cards` in all, or
     1. None: each does both."""
+    faults: list[FaultSpec] = []
+    """Places that fail and return (docs/fleet.md)."""
     speculation: SpeculationSpec | None = None
     """Drafts that each step verifies (docs/speculation.md). None: none."""
     free: list[Free] = []
@@ -138,12 +141,18 @@ class ServingSpec(Strict):
         return self
 
     @model_validator(mode="after")
-    def _fleet_of_replicas(self) -> ServingSpec:
-        fleet = self.cluster.fleet
-        if fleet is not None and self.pools is not None:
-            raise ValueError("cluster.fleet: not with pools")
-        if fleet is not None and fleet.failures is not None and self.engine.name != "v1":
-            raise ValueError("cluster.fleet.failures: needs engine v1")
+    def _faults_of_what_is_there(self) -> ServingSpec:
+        for each in self.faults:
+            if each.side is not None and self.pools is None:
+                raise ValueError("faults.side: only with pools")
+            if each.of == "host" and self.tiers is None:
+                raise ValueError("faults.of: host needs tiers")
+            many = self.cluster.cards
+            if self.pools is not None:
+                sides = {PREFILL: self.pools.prefill.replicas, DECODE: self.pools.decode.replicas}
+                many = sides.get(each.side or "", min(sides.values()))
+            if each.replica is not None and each.replica >= many:
+                raise ValueError(f"faults.replica: there are 0 to {many - 1}; got {each.replica}")
         return self
 
     @model_validator(mode="after")
@@ -190,9 +199,9 @@ class ServingSpec(Strict):
 
     @model_validator(mode="after")
     def _cards_of_one_host(self) -> ServingSpec:
-        apart = self.cluster.stages > 1 or self.cluster.fleet is not None
+        apart = self.cluster.stages > 1
         if isinstance(self.engine, EngineV0Spec) and self.engine.swap_dram is not None and apart:
-            raise ValueError("engine.swap_dram: not with cluster.stages or .fleet")
+            raise ValueError("engine.swap_dram: not with cluster.stages")
         return self
 
     def on_device(self, device: Device, model: TransformerSpec) -> ServingSpec:

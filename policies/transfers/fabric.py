@@ -97,6 +97,11 @@ class Fabric:
                 del self._busy[place]
         self._begin()
 
+    @property
+    def busy(self) -> dict[Place, Sent]:
+        """What each replica that does sends or receives now."""
+        return dict(self._busy)
+
     def under_way(self, place: Place) -> Sent | None:
         """What a replica sends or receives now."""
         return self._busy.get(place)

@@ -210,8 +210,8 @@ class ExperimentSpec(Described):
         return self._refused(run_task(task))
 
     def parts(self, task: Task) -> list[Task]:
-        fleet = self.serving.cluster.fleet
-        cells = 1 if fleet is None or self.logs or self.latency_at is not None else fleet.cells
+        whole = self.logs or self.latency_at is not None
+        cells = 1 if whole else self.serving.cluster.cells
         return [task] if cells == 1 else [task._replace(cell=cell) for cell in range(cells)]
 
     def merge(self, task: Task, parts: list[Any]) -> dict[str, Any]:
@@ -239,7 +239,7 @@ class ExperimentSpec(Described):
             waiting = experiment.model_copy(update={"arrivals": ALL_AT_ONCE})
             requests_of(waiting, experiment.replications, None, workload_of(waiting))
             small = with_memory(experiment.model_copy(update=_REHEARSAL), refuse=math.inf)
-            if (cluster := small.serving.cluster).fleet is not None:
+            if (cluster := small.serving.cluster).cells > 1:
                 serving = small.serving.model_copy(update={"cluster": cluster.of_two})
                 small = small.model_copy(update={"serving": serving})
             found.setdefault(small.serving.memory.fidelity, small)

@@ -81,8 +81,8 @@ def check(study: Any) -> None:
     objectives = [(each.metric, each.direction) for each in spec.objectives]
     paths = [path for each in spec.fleet.rivals.values() for path in (*each.space, *each.set)]
     mistakes: list[tuple[object, str, tuple[str, ...]]] = [
-        (cluster.fleet is None or cluster.fleet.cells > 1,
-         "a study of fleets needs cluster.fleet: {cells: 1}", ("base", "serving", "cluster")),
+        (cluster.cells > 1,
+         "a study of fleets needs cluster.cells: 1", ("base", "serving", "cluster")),
         (not rate, "fleets of any size serve one load: expected rate_per_s", ("base", "load")),
         (lasts_s < SHORTEST_S,
          f"requests arrive for {lasts_s:.3g} s, which measures how queues fill: expected "

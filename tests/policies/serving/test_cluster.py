@@ -11,10 +11,13 @@ from hwmodel.description.description import DescriptionError
 from policies.predictors.predictor import predict
 from policies.requests.requests import Requests
 from policies.serving.building import build_replica
-from policies.serving.cluster import ClusterSpec, Manager, Node, mean_of
+from policies.serving.cluster import ClusterSpec, Manager
 from policies.serving.metrics import Metrics
+from policies.serving.node import Node, mean_of
 from policies.serving.recorder import Recorder
 from policies.serving.serving import serve
+from policies.serving.simulation import Simulation
+from policies.serving.source import Source
 from tests.policies.allocators.contract import cases
 from tests.policies.small import MODEL, FakeMemory, device, mixed, requests, run, spec
 from tests.rotation import LONG, shared
@@ -167,14 +170,14 @@ def test_memory_of_all_cards_is_empty_in_the_end(options: Any) -> None:
     )  # fmt: skip
     predicted = predict(served.predictor, FEW.output_tokens, 1)
     metrics = Metrics(FEW, FEW.output_tokens, 0)
-    replicas = [
-        build_replica(device(4096), MODEL, served, FEW, predicted, metrics, card)
-        for card in range(3)
-    ]
-    allocators = [replica.engine.allocator for replica in replicas]
-    empty = [allocator.free_slots for allocator in allocators]
     manager = Manager(served.cluster, FEW, predicted.length)
-    Node(replicas, manager).serve(np.arange(len(FEW)), FEW.arrival_s)
+    cards = Node(
+        manager,
+        lambda card, _: build_replica(device(4096), MODEL, served, FEW, predicted, metrics, card),
+    )
+    allocators = [replica.engine.allocator for replica in cards.own]
+    empty = [allocator.free_slots for allocator in allocators]
+    Simulation([cards], Source(FEW, np.arange(len(FEW)), FEW.arrival_s), metrics).run()
     assert [allocator.free_slots for allocator in allocators] == empty
     assert not any(allocator.reserved_total for allocator in allocators)
     assert not any(allocator.resident.any() for allocator in allocators)

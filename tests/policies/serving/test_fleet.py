@@ -28,35 +28,16 @@ SHARED = dataclasses.replace(
     prefix_tokens=np.full(240, 256),
 )
 """The same behind one of seven system prompts."""
-WHOLE = ("round_robin", "least_requests", "pressure", "prefix_aware")
 FEW = 240 if LONG else 90
 SEEN = ("ttft_s", "tpot_s", "latency_s", "prefill_tokens", "steps", "preemptions", "makespan_s")
 
 
-def fleet(cards: int, placement: str = "least_requests", **options: Any) -> dict[str, Any]:
-    cluster = {"cards": cards, "placement": placement, "fleet": options}
-    return {"cluster": cluster, "engine": {"max_model_len": 1024}}
-
-
-def node(cards: int, placement: str) -> dict[str, Any]:
-    cluster = {"cards": cards, "placement": placement}
-    return {"cluster": cluster, "engine": {"max_model_len": 1024}}
-
-
-@pytest.mark.parametrize(
-    ("placement", "policy"),
-    [*((each, "paged") for each in WHOLE), ("least_requests", "static"), ("pressure", "oracle")],
-)
-def test_a_fleet_serves_as_a_node_does(placement: str, policy: str) -> None:
-    """Cards that are cut at each arrival anywhere, and cards that are not."""
-    stream = (SHARED if policy == "paged" else STREAM)[:FEW]
-    changes: dict[str, Any] = {"policy": {"name": policy}}
-    one = run(2048, stream, **(node(5, placement) | changes))
-    other = run(2048, stream, **(fleet(5, placement) | changes))
-    assert other.first_token_s == pytest.approx(one.first_token_s, rel=1e-12)
-    assert other.finish_s == pytest.approx(one.finish_s, rel=1e-12)
-    for name in SEEN:
-        assert other.metrics[name] == pytest.approx(one.metrics[name], rel=1e-9)
+def fleet(
+    cards: int, placement: str = "least_requests", failures: Any = None, cells: int = 1
+) -> dict[str, Any]:
+    cluster = {"cards": cards, "placement": placement, "cells": cells}
+    faults = [] if failures is None else [failures]
+    return {"cluster": cluster, "faults": faults, "engine": {"max_model_len": 1024}}
 
 
 def test_steps_advanced_together_are_those_of_single_steps() -> None:
@@ -162,17 +143,30 @@ def test_a_prompt_goes_to_the_card_that_holds_least_kv() -> None:
 @pytest.mark.parametrize(
     ("cluster", "said"),
     [
-        ({"cards": 10, "fleet": {"cells": 3}}, "expected a divisor"),
-        ({"cards": 4, "fleet": {"cell": 2}}, "unknown key"),
-        ({"cards": 4, "placement": "kv_aware"}, "needs fleet"),
-        ({"cards": 4, "placement": "kv_awre", "fleet": {}}, "kv_aware"),
-        ({"cards": 4, "fleet": {"failures": {"share": 0.1}}}, "at_s"),
-        ({"cards": 4, "fleet": {"failures": {"down_s": 9}}}, "either share and at_s, or mean_up_s"),
+        ({"cards": 10, "cells": 3}, "expected a divisor"),
+        ({"cards": 4, "cell": 2}, "unknown key"),
+        ({"cards": 4, "placement": "kv_awre"}, "kv_aware"),
     ],
 )
 def test_a_mistake_in_a_fleet_is_named(cluster: dict[str, Any], said: str) -> None:
     with pytest.raises((ValidationError, DescriptionError), match=said):
         ServingSpec.model_validate({"model": "small", "cluster": cluster})
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"share": 0.1}, "either at_s, or mean_up_s"),
+        ({"down_s": 9}, "either at_s, or mean_up_s"),
+        ({"share": 0.1, "mean_up_s": 3.0}, "stands with at_s"),
+        ({"replica": 4, "at_s": 3.0}, "there are 0 to 3; got 4"),
+        ({"side": "decode", "at_s": 3.0}, "only with pools"),
+        ({"of": "host", "at_s": 3.0}, "needs tiers"),
+    ],
+)
+def test_a_mistake_in_a_fault_is_named(fault: dict[str, Any], said: str) -> None:
+    with pytest.raises((ValidationError, DescriptionError), match=said):
+        ServingSpec.model_validate({"model": "small", "cluster": {"cards": 4}, "faults": [fault]})
 
 
 def test_logs_of_several_cells_are_refused() -> None:

@@ -24,9 +24,12 @@ ALONE: dict[str, Any] = {"system": None, "documents": None}
 LIMITS = {"max_model_len": 1024}
 
 
-def fleet(cards: int, placement: str, **options: Any) -> dict[str, Any]:
-    cluster = {"cards": cards, "placement": placement, "fleet": options}
-    return {"cluster": cluster, "engine": LIMITS}
+def fleet(
+    cards: int, placement: str, failures: Any = None, cells: int = 1
+) -> dict[str, Any]:
+    cluster = {"cards": cards, "placement": placement, "cells": cells}
+    faults = [] if failures is None else [failures]
+    return {"cluster": cluster, "faults": faults, "engine": LIMITS}
 
 
 def require_turns_in_order(stream: Requests, found: ServingResult) -> None:
@@ -107,9 +110,8 @@ def test_clients_of_a_closed_loop_have_one_request_each_in_a_fleet() -> None:
 @pytest.mark.parametrize(
     ("cluster", "said"),
     [
-        ({"cards": 2, "placement": "stiky", "fleet": {}}, "did you mean 'sticky'"),
-        ({"cards": 2}, "need one card, or serving.cluster.fleet"),
-        ({"cards": 16, "fleet": {"cells": 8}}, "gets no request, or no client"),
+        ({"cards": 2, "placement": "stiky"}, "did you mean 'sticky'"),
+        ({"cards": 16, "cells": 8}, "gets no request, or no client"),
     ],
 )
 def test_a_mistake_with_sessions_is_named(cluster: dict[str, Any], said: str) -> None:

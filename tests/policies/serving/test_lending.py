@@ -21,8 +21,8 @@ from policies.memory.step import Efficiency, StepModel
 from policies.requests.requests import Requests
 from policies.serving.building import kv_region
 from policies.serving.cluster import ClusterSpec
+from policies.serving.controller import Controller
 from policies.serving.lending import Grant, Holder, lending_plan
-from policies.serving.moving import MovingNode
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.transfers.lending_engine import LendingEngine, Loan
@@ -52,13 +52,17 @@ class Watched:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.looks = self.lent = self.moving = 0
-        advance = MovingNode._advance
+        own = Controller._act
 
-        def looking(node: Any, *given: Any) -> bool:
-            self._look(node._engines)
-            return advance(node, *given)
+        def looking(control: Any, act: Any, cards: Any, at_s: float) -> None:
+            def between(now_s: float) -> None:
+                self._look(control._engines)
+                act(now_s)
+                self._look(control._engines)
 
-        monkeypatch.setattr(MovingNode, "_advance", looking)
+            own(control, between, None, at_s)  # every card is between two steps
+
+        monkeypatch.setattr(Controller, "_act", looking)
 
     def _look(self, engines: list[LendingEngine]) -> None:
         """A token that is stored is at home or in one loan, a room is memory of one lender, and

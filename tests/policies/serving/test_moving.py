@@ -21,12 +21,15 @@ from policies.predictors.predictor import predict
 from policies.requests.requests import Requests
 from policies.serving.building import build_replica, kv_region
 from policies.serving.cluster import ClusterSpec, Manager
+from policies.serving.controller import Controller
 from policies.serving.dropping import Dropping, drop_plan, joined, moved_layers
 from policies.serving.metrics import Metrics
 from policies.serving.migration import Migrating
-from policies.serving.moving import MovingNode
+from policies.serving.node import Node
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
+from policies.serving.simulation import Simulation
+from policies.serving.source import Source
 from policies.transfers.hosting_engine import HostingEngine
 from tests.policies.small import FakeMemory, mixed, requests, spec
 from tests.rotation import LONG
@@ -67,20 +70,24 @@ class Watched:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.looks = self.copies = 0
-        advance = MovingNode._advance
+        own = Controller._act
 
-        def looking(node: MovingNode, *given: Any) -> bool:
-            self._look(node)
-            return advance(node, *given)
+        def looking(control: Controller, act: Any, cards: Any, at_s: float) -> None:
+            def between(now_s: float) -> None:
+                self._look(control)
+                act(now_s)
+                self._look(control)
 
-        monkeypatch.setattr(MovingNode, "_advance", looking)
+            own(control, between, None, at_s)  # every card is between two steps
 
-    def _look(self, node: MovingNode) -> None:
+        monkeypatch.setattr(Controller, "_act", looking)
+
+    def _look(self, control: Controller) -> None:
         """Every request's KV is whole in one place; what else is held is a copy that comes, or what
         one leaves behind until all of it is there; nothing else is reserved."""
         runs: list[int] = []
         waits: list[int] = []
-        for replica in node.built:
+        for replica in control.node.built:
             engine, allocator = replica.hosting, replica.engine.allocator
             assert engine is not None
             running = engine.running.tolist()
@@ -97,14 +104,14 @@ class Watched:
             self.copies += len(engine.coming)
         assert len(runs) == len(set(runs)) and not set(runs) & set(waits)
         assert len(waits) == len(set(waits))
-        if isinstance(node, Dropping):
-            self._look_at_frames(node)
+        if isinstance(control, Dropping):
+            self._look_at_frames(control)
         self.looks += 1
 
     def _look_at_frames(self, node: Dropping) -> None:
         """On each card every frame of KV is in one place, with those that dropped weights left;
         all cards of a group have room for its blocks; none lies where weights come back."""
-        own = node.own[0].engine.allocator.layout
+        own = node.node.own[0].engine.allocator.layout
         for group in node._groups:
             slots = node.engine(group[0]).allocator.slots
             stages, layers = stages_of(SHAPE, len(group)), 0
@@ -205,7 +212,7 @@ def test_a_restore_moves_only_blocks_in_frames_that_the_card_had_not(
             return
         moved = stayed = 0
         for card in group:
-            own = node.own[card].engine.allocator
+            own = node.node.own[card].engine.allocator
             here = np.flatnonzero(own.resident).tolist()
             pairs = [np.stack((before[r], own.units(r).start // 16)) for r in here]
             old, new = np.unique(np.hstack([np.zeros((2, 0), np.int64), *pairs]), axis=1)
@@ -308,13 +315,13 @@ def built(cluster: dict[str, Any], stream: Requests, kind: Any, link: Any = ()) 
         seed=1,
     )  # fmt: skip
     manager = Manager(given.cluster, stream, predicted.length)
-    replicas = [make(given) for _ in range(given.cluster.cards)]
+    cards = Node(manager, lambda card, life: make(given))
     if kind is Migrating:
         assert given.cluster.migration is not None
-        return Migrating(replicas, manager, given.cluster.migration, SHAPE)
+        return Migrating(cards, given.cluster.migration, SHAPE)
     assert given.cluster.dropping is not None
     node = Dropping(
-        replicas, manager, given.cluster.dropping, SHAPE,
+        cards, given.cluster.dropping, SHAPE,
         lambda stages, placed: make(
             given.model_copy(update={"cluster": given.cluster.grouped(stages)}), placed=placed
         ),
@@ -350,14 +357,15 @@ def moving(context: int) -> Migrating:
     metrics = Metrics(stream, stream.output_tokens, 0)
     shape = SHAPE.model_copy(update={"max_position": 32768})
     predicted = predict(given.predictor, stream.output_tokens, 1)
-    replicas = [
-        build_replica(chosen, shape, given, stream, predicted, metrics, 1) for _ in range(2)
-    ]
     assert given.cluster.migration is not None
     manager = Manager(given.cluster, stream, predicted.length)
-    node = Migrating(replicas, manager, given.cluster.migration, shape)
-    node.serve(np.array([0]), np.array([0.0]))
-    return node
+    node = Node(
+        manager,
+        lambda number, life: build_replica(chosen, shape, given, stream, predicted, metrics, 1),
+    )
+    control = Migrating(node, given.cluster.migration, shape)
+    Simulation([node], Source(stream, np.array([0]), np.zeros(1)), metrics, [control]).run()
+    return control
 
 
 def test_downtime_is_flat_from_256_to_8k_tokens() -> None:
@@ -428,7 +436,7 @@ def test_preemptions_of_cards_are_those_of_their_groups_too() -> None:
 def test_a_device_that_translates_frames_of_another_size_is_refused() -> None:
     device = load_device("mlu370-x4", ["translation={frame: 2MiB}"])
     node = built(DROPPING, burst(8), Dropping)
-    allocator = node.own[0].engine.allocator
+    allocator = node.node.own[0].engine.allocator
     with pytest.raises(DescriptionError, match=r"cluster\.dropping maps frames of 65536 B"):
         mapped(FakeMemory(), device, allocator, node.frames[0])
     assert node.frames[0].frames().size == 64 << 10

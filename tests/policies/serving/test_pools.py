@@ -15,7 +15,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.link import load_link
 from policies.requests.requests import Requests
-from policies.serving.disaggregation import Pools
+from policies.serving.disaggregation import Disaggregation
 from policies.serving.serving import ServingResult
 from policies.serving.serving_spec import ServingSpec
 from policies.transfers.fabric import Fabric, Sent
@@ -43,9 +43,10 @@ def slow(folder: Path, latency: str = "100ms") -> str:
 
 
 def served(stream: Requests, slots: int = 1024, **changes: Any) -> ServingResult:
-    policy = changes.pop("policy", {"name": "paged"})
+    policy, faults = changes.pop("policy", {"name": "paged"}), changes.pop("faults", [])
     engine = {**ENGINE, **changes.pop("ahead", {})}
-    return run(slots, stream, engine=engine, policy=policy, pools=pools(**changes))
+    described = pools(**changes)
+    return run(slots, stream, engine=engine, policy=policy, pools=described, faults=faults)
 
 
 class Watched:
@@ -56,7 +57,7 @@ class Watched:
         self.came: list[Sent] = []
         self.dropped: list[Sent] = []
         self.steps = 0
-        nodes: list[Pools] = []
+        nodes: list[Disaggregation] = []
         watched = self
 
         class Seen(Fabric):
@@ -73,17 +74,19 @@ class Watched:
                 watched.dropped.append(sent)
                 super().drop(sent)
 
-        class Node(Pools):
+        class Both(Disaggregation):
             def __init__(self, *args: Any) -> None:
                 super().__init__(*args)
                 nodes.append(self)
 
-            def advance(self) -> tuple[list[int], float]:
+            def done(self, *args: Any) -> None:
                 watched.steps += 1
-                return super().advance()
+                super().done(*args)
 
-        where = "policies.serving.serving"
-        with mock.patch(f"{where}.Fabric", Seen), mock.patch(f"{where}.Pools", Node):
+        with (
+            mock.patch("policies.serving.disaggregation.Fabric", Seen),
+            mock.patch("policies.serving.serving.Disaggregation", Both),
+        ):
             self.result = served(stream, **changes)
         self.node = nodes[0]
 
@@ -129,8 +132,8 @@ def test_all_that_leaves_arrives_once_or_is_dropped_and_no_block_or_token_is_los
     found = Watched(
         stream, slots=room[1], prefill={"replicas": 2}, mode=way[0], transfer=way[1], link=link,
         decode={"replicas": 2, "policy": {"name": "paged", "block": room[0]}},
-        fails=[
-            {"pool": pool, "replica": number, "at_s": at_s, "down_s": 0.02}
+        faults=[
+            {"side": pool, "replica": number, "at_s": at_s, "down_s": 0.02}
             for pool, number, at_s in fails
         ],
         ahead=ahead,
@@ -246,8 +249,8 @@ def test_a_prompt_whose_prefill_side_fails_is_computed_again_with_its_first_toke
     tmp_path: Path,
 ) -> None:
     stream = requests([0.0], 160, 5)
-    fails = [{"pool": "prefill", "at_s": 0.05, "down_s": 0.1}]
-    found = Watched(stream, link=slow(tmp_path), fails=fails)
+    fails = [{"side": "prefill", "replica": 0, "at_s": 0.05, "down_s": 0.1}]
+    found = Watched(stream, link=slow(tmp_path), faults=fails)
     failures = found.result.metrics["pools"]["failures"]
     assert failures == {"replicas": 1, "again": 1, "dropped_transfers": 1}
     assert found.made == 5
@@ -265,13 +268,13 @@ def test_sides_that_wait_for_each_other_s_blocks_after_failures_come_free(
     stream = Requests(at_s, prompt, output, shared, np.where(shared == 0, 96, 0), tree=tree)
     sides = ("prefill", "decode")
     fails = [
-        {"pool": sides[rng.integers(2)], "at_s": rng.random() * 0.1 + 1e-4, "down_s": 0.01}
+        {"side": sides[rng.integers(2)], "replica": 0, "at_s": rng.random() * 0.1 + 1e-4, "down_s": 0.01}
         for _ in range(rng.integers(0, 8))
     ]
     side = {"replicas": 2, "policy": {"name": "paged", "block": 32 if seed % 2 else 16}}
     found = Watched(
         stream, slots=512 if seed % 2 else 448, prefill={"replicas": 1 + seed % 2}, decode=side,
-        mode="push", transfer="layers" if seed % 3 == 2 else "whole", fails=fails,
+        mode="push", transfer="layers" if seed % 3 == 2 else "whole", faults=fails,
         link=slow(tmp_path, "5ms"),
     )  # fmt: skip
     assert (found.result.metrics["finished"], found.left) == (count, 0)
@@ -293,7 +296,6 @@ def test_the_cost_of_a_run_grows_with_the_cards_and_no_faster() -> None:
     ("changes", "message"),
     [
         ({"transfer": "layers"}, "layers needs mode: push"),
-        ({"fails": [{"pool": "decode", "replica": 2, "at_s": 1}]}, "decode has replicas 0 to 0"),
         ({"decode": {"engine": {"name": "v0"}}}, "pools: needs engine v1"),
         ({"decode": {"replica": 2}}, "replica"),
     ],

@@ -21,7 +21,7 @@ from tests.sweeps.study.studies import QUIET, results
 
 SMALL = [
     "requests=150", "warmup_requests=30", "replications=1", "serving.cluster.cards=6",
-    "load.rate_per_s=30", "serving.cluster.fleet.cells=3", "serving.memory.efficiency=0.9",
+    "load.rate_per_s=30", "serving.cluster.cells=3", "serving.memory.efficiency=0.9",
     "serving.cluster.placement=[round_robin, kv_aware]", "variants={}",
 ]  # fmt: skip
 
@@ -87,8 +87,8 @@ def test_a_dask_cluster_comes_to_what_one_process_does(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("serving.cluster.fleet.cell=2", "unknown key; did you mean 'cells'"),
-        ("serving.cluster.fleet.failures={shar: 0.1}", "did you mean 'share'"),
+        ("serving.cluster.cell=2", "unknown key; did you mean 'cells'"),
+        ("serving.faults=[{shar: 0.1}]", "did you mean 'share'"),
         ("serving.cluster.placement=[kv_awre]", "did you mean 'kv_aware'"),
     ],
 )

@@ -1,0 +1,160 @@
+"""Cards that serve whole requests: their node, what controls it, and what they did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hwmodel.specs.device import Device
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.allocator import Allocator
+from policies.allocators.capabilities import Learns, report_of
+from policies.allocators.kv_frames import Placed
+from policies.engines.engine_v0 import EngineV0Spec
+from policies.engines.host_memory import HostTraffic
+from policies.engines.speculating_engine import SpeculatingEngine, acceptance
+from policies.memory.fidelity import Simulate
+from policies.memory.routing import Routing
+from policies.requests.requests import IntArray, Requests
+from policies.serving.building import admissible, build_replica
+from policies.serving.cells import Cell, energy_of, heaviest
+from policies.serving.cluster import Manager
+from policies.serving.controller import Controller
+from policies.serving.dropping import Dropping
+from policies.serving.faults import Faults
+from policies.serving.lending import Lending
+from policies.serving.metrics import Known, Metrics
+from policies.serving.migration import Migrating
+from policies.serving.node import Node, mean_of, merged
+from policies.serving.recorder import Recorder
+from policies.serving.replica import Replica
+from policies.serving.serving_spec import ServingSpec, model_of_a_card
+from policies.serving.simulation import Watcher
+from policies.serving.stream import Stream
+from policies.transfers.tiers import Tiers
+
+
+class Cards:
+    """`cluster.cards` replicas behind one router. `enter`: None, requests go to the node."""
+
+    enter: Callable[[int, float], None] | None = None
+
+    def __init__(
+        self, device: Device, model: TransformerSpec, spec: ServingSpec, stream: Stream,
+        metrics: Metrics, seed: int, simulate: Simulate | None, recorder: Recorder | None,
+        profile: Requests | None,
+    ) -> None:  # fmt: skip
+        """See `policies.serving.serving.serve`, for what is raised as well."""
+        self._device, self._spec, self._stream, self._metrics = device, spec, stream, metrics
+        self._local = local = model_of_a_card(spec, model)
+        cluster, requests = spec.cluster, stream.requests
+        routing = None
+        if spec.expert_parallel != "none" and local.experts is not None:
+            routing = Routing(local.experts, spec.routing, seed)
+        own = list[Replica]()
+
+        def make(card: int, life: int) -> Replica:
+            key = (seed, card, life) if life else (seed, card) if card else seed
+            built = build_replica(
+                device, local, spec, requests, stream.predicted, metrics, key, simulate, recorder,
+                routing,
+            )  # fmt: skip
+            if own and not cluster.moves:
+                built.share(own[0])
+            own.append(built)
+            return built
+
+        def group(stages: int, placed: Placed | None) -> Replica:
+            grouped = spec.model_copy(update={"cluster": cluster.grouped(stages)})
+            return build_replica(
+                device, local, grouped, requests, stream.predicted, metrics,
+                (seed, cluster.cards + stages), simulate, placed=placed,
+            )  # fmt: skip
+
+        manager = Manager(cluster, requests, stream.predicted.length)
+        self._node = node = Node(manager, make, together=routing is not None)
+        self.nodes = [node]
+        _teach(spec, [replica.engine.allocator for replica in node.own], profile)
+        if isinstance(spec.engine, EngineV0Spec) and spec.engine.swap_dram is not None:
+            host = HostTraffic(spec.engine.swap_dram.bandwidth)
+            for each in node.own:
+                each.host = host
+        self._controllers: list[Controller] = []
+        reach = None
+        if cluster.lending is not None:
+            lending = Lending(node, cluster.lending, local)
+            self._controllers.append(lending)
+            reach = lending.reach
+        if cluster.dropping is not None:
+            self._controllers.append(Dropping(node, cluster.dropping, local, group))
+        if cluster.migration is not None:
+            self._controllers.append(Migrating(node, cluster.migration, local))
+        faults = [Faults(node, each, seed) for each in spec.faults]
+        self.watchers: list[Watcher] = [*self._controllers, *faults]
+        allocator = node.own[0].engine.allocator
+        self.admitted = admissible(spec, allocator, requests, stream.outputs, reach)
+
+    def figures(self) -> tuple[dict[str, Any], Cell]:
+        """All metrics of a run, those of several cards as of one; and what those of several cells
+        are made of."""
+        node, stream, metrics, spec = self._node, self._stream, self._metrics, self._spec
+        replicas, outputs, stage = node.own, stream.came.output_tokens, heaviest(self._local, spec)
+        allocators = [replica.engine.allocator for replica in replicas]
+        figures = metrics.figures([each.engine for each in node.built], stage, allocators[0].layout)
+        dropped = np.isin(np.arange(len(stream.requests)), self.admitted, invert=True)
+        if stream.first_sample is not None:
+            dropped = dropped[stream.first_sample]
+        figures["dropped"] = int(dropped.sum())
+        figures["cut_outputs"] = int((outputs > (spec.engine.max_tokens or np.inf)).sum())
+        moved = metrics.moved_bytes(stage)
+        report: dict[str, Any] = {}
+        if len(replicas) == 1 and not spec.faults:
+            figures["policy"] = report_of(allocators[0])
+            figures["memory"] = replicas[0].memory.report(moved)
+        else:
+            card_of = node.manager.card_of[self.admitted]
+            served = np.bincount(card_of[card_of >= 0], minlength=len(replicas))
+            reports = [replica.memory.report(moved // len(replicas)) for replica in replicas]
+            figures["policy"] = mean_of([report_of(each) for each in allocators], served)
+            figures["memory"] = mean_of(reports, served)
+            report = node.report(stream.outputs)
+            figures["node"] = merged([report])
+        for each in self._controllers:
+            figures["node"][each.name] = each.report()
+        figures |= _parts(replicas)
+        if stream.inference is not None:
+            figures["predictor"] = stream.inference.figures(
+                stream.came.arrival_s, stream.came_warmup
+            )
+        transfers = replicas[0].memory.transfers()
+        figures |= energy_of(self._device, stage, spec, metrics, transfers)
+        one = replicas[0].engine
+        known = Known(one.reserved_ever, one.run_tokens, one.allocator.layout)
+        return figures, Cell(metrics, known, transfers, {**figures, "node": report})
+
+
+def _parts(replicas: list[Replica]) -> dict[str, Any]:
+    """Figures of what replicas have beside their scheduler, by name."""
+    figures: dict[str, Any] = {}
+    if isinstance(replicas[0].engine, SpeculatingEngine):
+        figures["speculation"] = acceptance(each.engine for each in replicas)
+    if replicas[0].moves is not None:
+        figures["moves"] = replicas[0].moves.figures()
+    if isinstance(replicas[0].tiers, Tiers):
+        figures["tiers"] = replicas[0].tiers.figures()
+    if replicas[0].pipeline is not None:
+        figures["pipeline"] = replicas[0].pipeline.figures()
+    return figures
+
+
+def _teach(spec: ServingSpec, allocators: list[Allocator], profile: Requests | None) -> None:
+    """Policies that learn know the lengths of `profile`, and with shared bounds learn together."""
+    learners = [each for each in allocators if isinstance(each, Learns)]
+    if profile is not None:
+        for learner in learners:
+            learner.profile(profile.prompt_tokens, spec.engine.cut(profile.output_tokens))
+    if spec.cluster.bounds == "shared":
+        for learner in learners[1:]:
+            learner.share_bounds(learners[0])

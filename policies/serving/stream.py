@@ -1,0 +1,72 @@
+"""The request stream of a run as schedulers get it, with what is predicted of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from policies.predictors.inference import Inference, infer
+from policies.predictors.prediction import Predictions, RepeatedPredictions
+from policies.predictors.predictor import predict
+from policies.requests.requests import FloatArray, IntArray, Requests
+from policies.serving.serving_spec import ServingSpec
+
+
+class Stream(NamedTuple):
+    """A request stream as engines get it, and as it came where each sample is a request."""
+
+    requests: Requests
+    outputs: IntArray
+    """Output tokens of each, as the engine cuts them, int64 (n,)."""
+    predicted: Predictions
+    ready_s: FloatArray
+    """When each has arrived and, where somebody asks for it, its length is predicted."""
+    warmup: int
+    """How many at the start do not count."""
+    first_sample: IntArray | None
+    """Where samples are requests of their own, the first one of each that came."""
+    came: Requests
+    came_warmup: int
+    inference: Inference | None
+
+    def require_counted(self, admitted: IntArray) -> None:
+        """Raises DescriptionError if all of the admitted requests are warm-up."""
+        if self.warmup and self.warmup >= len(admitted):
+            raise DescriptionError(
+                f"a warm-up of {self.came_warmup} requests leaves none of {len(admitted)} to be"
+                " counted"
+            )
+
+
+def stream_of(spec: ServingSpec, requests: Requests, seed: int, warmup: int) -> Stream:
+    """The stream with its predictions. Raises DescriptionError for what cannot be served so."""
+    outputs = spec.engine.cut(requests.output_tokens)
+    cost = spec.predictor.inference
+    apart = spec.samples_apart and bool((requests.samples > 1).any())
+    if requests.closed and (cost is not None or apart):
+        raise DescriptionError(
+            "closed arrivals and sessions need a free predictor and samples that are not requests "
+            "of their own"
+        )
+    if ((requests.context >= 0) & (outputs < requests.output_tokens)).any():
+        longest = int(requests.output_tokens.max())
+        raise DescriptionError(
+            "serving.engine.max_tokens cuts answers that later turns go on from; expected at least "
+            f"{longest} tokens, or shorter ones from the workload (lengths.sessions)"
+        )
+    predicted = predict(spec.predictor, outputs, seed)
+    inference = None if cost is None else infer(cost, requests.arrival_s)
+    ready_s = requests.arrival_s if inference is None else inference.ready_s
+    if not apart:
+        return Stream(
+            requests, outputs, predicted, ready_s, warmup, None, requests, warmup, inference
+        )
+    rows = np.repeat(np.arange(len(requests)), requests.samples)
+    repeated = RepeatedPredictions(predicted, rows)
+    first_sample = np.searchsorted(rows, np.arange(len(requests)))
+    return Stream(
+        requests.apart(), outputs[rows], repeated, ready_s[rows], int((rows < warmup).sum()),
+        first_sample, requests, warmup, inference,
+    )  # fmt: skip

@@ -1,0 +1,170 @@
+"""Replicas that begin each step together, and the equal steps that lie ahead of them.
+
+Mostly a unit is one replica. Replicas that have experts in common are one unit (data-parallel
+attention): a step of one is a step of all, whose tokens together choose the experts, and takes as
+long as the slowest. A replica without requests waits (vLLM's would run an empty batch).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from policies.engines.scheduled_step import Step
+from policies.memory.step import StepTimes
+from policies.serving.replica import Replica
+
+
+class Part(NamedTuple):
+    """What one replica does in a stretch. `fitting`: see `Engine.fitting`."""
+
+    replica: Replica
+    step: Step
+    fitting: int
+    times: StepTimes
+
+
+class Stretch(NamedTuple):
+    """Equal steps that lie ahead of a unit, the first from `begin_s`; as many of each part."""
+
+    parts: tuple[Part, ...]
+    begin_s: float
+    end_s: float
+
+    @property
+    def rounds(self) -> int:
+        """How many steps they are."""
+        return len(self.parts[0].times.total_s)
+
+    @property
+    def begins_s(self) -> np.ndarray:
+        """When each step begins, float64 (rounds,)."""
+        total_s = self.parts[0].times.total_s
+        begins_s: np.ndarray = self.begin_s + np.cumsum(total_s) - total_s
+        return begins_s
+
+    def made(self, before_s: float = math.inf) -> int:
+        """Output tokens of the steps that begin before then."""
+        rounds = self.rounds
+        if before_s < math.inf:
+            rounds = int(np.searchsorted(self.begins_s, before_s))
+        made = 0
+        for _, step, _, _ in self.parts:
+            first = sum(chunk.samples for chunk in step.chunks if chunk.last)
+            each = step.tokens - step.overrun + step.accepted
+            made += rounds * each + (first if rounds else 0)
+        return made
+
+    def first(self, rounds: int, end_s: float) -> Stretch:
+        """The first of the steps, which end then."""
+        parts = tuple(each._replace(times=each.times.first(rounds)) for each in self.parts)
+        return Stretch(parts, self.begin_s, end_s)
+
+
+class Unit:
+    """`replicas`, and the `cards` of each, by number: several where they are stages of it.
+    `number`: of the first card, by which units that do something at the same time take turns."""
+
+    def __init__(self, replicas: Sequence[Replica], cards: Sequence[tuple[int, ...]]) -> None:
+        self.replicas = list(replicas)
+        self.cards = list(cards)
+        self.number = min(cards[0])
+        self.ahead: Stretch | None = None
+        self.version = 0
+        """Counts what was planned for it: an event of an earlier plan is void."""
+        self.steady_s: float | None = None
+        """Of the stretch ahead: until when the load is steady, where sessions say so."""
+        self.paused: tuple[int, ...] | None = None
+        """What `state` was when a stretch was cut so that somebody could look; None: it was
+        not."""
+
+    @property
+    def next_s(self) -> float:
+        """When its next step begins; inf where it has nothing to do."""
+        return min(replica.next_s for replica in self.replicas)
+
+    @property
+    def waited(self) -> bool:
+        """Whether requests were in line, or known to come, as it scheduled last."""
+        return any(replica.waited for replica in self.replicas)
+
+    def cards_of(self, replica: Replica) -> tuple[int, ...]:
+        """The cards of one of its replicas."""
+        return self.cards[0 if len(self.replicas) == 1 else self.replicas.index(replica)]
+
+    @property
+    def held_up(self) -> bool:
+        """Whether requests are there and nothing can be scheduled until something comes."""
+        return any(replica.held_up for replica in self.replicas)
+
+    @property
+    def state(self) -> tuple[int, ...]:
+        """Differs where a step would differ from the one before."""
+        return tuple(x for each in self.replicas for x in each.state)
+
+    def begin(self, at_s: float) -> bool:
+        """Plan the steps from `at_s` on, which is `next_s` or later; False where nothing is
+        computed."""
+        begun = []
+        for replica in self.replicas:
+            if replica.next_s <= at_s and (found := replica.begin(at_s)) is not None:
+                begun.append((replica, *found))
+        if not begun:
+            return False
+        begin_s = begun[0][0].now_s
+        if len(self.replicas) == 1:
+            replica, step, fitting = begun[0]
+            times = replica.times(step, *replica.observe(step))
+            self.ahead = Stretch((Part(replica, step, fitting, times),), begin_s, math.inf)
+        else:
+            self.ahead = Stretch(_together(begun), begin_s, math.inf)
+        self.recut(math.inf)
+        return True
+
+    def recut(self, until_s: float) -> bool:
+        """Keep of the steps ahead those that begin before `until_s` and before anything that they
+        would see, the first in any case; whether there are fewer now."""
+        ahead = self.ahead
+        assert ahead is not None
+        cuts = [each.replica.cut(each.step, each.times, until_s) for each in ahead.parts]
+        times, end_s = min(cuts, key=lambda cut: len(cut[0].total_s))
+        rounds = len(times.total_s)
+        if rounds == 0:
+            rounds, end_s = 1, ahead.begin_s + float(ahead.parts[0].times.total_s[0])
+        if rounds == ahead.rounds and ahead.end_s < math.inf:
+            return False
+        self.ahead = ahead.first(rounds, end_s)
+        return True
+
+    def arrived(self, replica: Replica) -> bool:
+        """As `recut`, as a request comes to one of its replicas."""
+        assert self.ahead is not None
+        if any(each.replica is replica for each in self.ahead.parts):
+            return self.recut(math.inf)
+        return self.recut(replica.next_s)  # it has no part in these steps, but in the next one
+
+
+def _together(begun: list[tuple[Replica, Step, int]]) -> tuple[Part, ...]:
+    """Steps of replicas that wait for each other."""
+    decoded = sum(step.tokens for _, step, _ in begun)
+    chunked = sum(step.batched for _, step, _ in begun) - decoded
+    steps = [
+        step._replace(elsewhere=(decoded - step.tokens, chunked + step.tokens - step.batched))
+        for _, step, _ in begun
+    ]
+    pairs = [(replica, step) for (replica, _, _), step in zip(begun, steps, strict=True)]
+    seen = [replica.observe(step) for replica, step in pairs]
+    rounds = min(each for each, _ in seen)
+    own = [
+        replica.times(step, rounds, efficiency)
+        for (replica, step), (_, efficiency) in zip(pairs, seen, strict=True)
+    ]
+    total_s = np.max([times.total_s for times in own], axis=0)
+    own = [each.delayed(total_s - each.total_s)._replace(total_s=total_s) for each in own]
+    return tuple(
+        Part(replica, step, fitting, times)
+        for (replica, _, fitting), step, times in zip(begun, steps, own, strict=True)
+    )
