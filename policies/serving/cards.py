@@ -17,7 +17,7 @@ from policies.engines.host_memory import HostTraffic
 from policies.engines.speculating_engine import SpeculatingEngine, acceptance
 from policies.memory.fidelity import Simulate
 from policies.memory.routing import Routing
-from policies.requests.requests import IntArray, Requests
+from policies.requests.requests import Requests
 from policies.serving.building import admissible, build_replica
 from policies.serving.cells import Cell, energy_of, heaviest
 from policies.serving.cluster import Manager

@@ -193,7 +193,9 @@ class Disaggregation(Watcher):
         now_s = part.replica.now_s
         if node.name == PREFILL:
             for chunk in part.step.chunks:
-                self._prefilled(chunk.request, chunk.start + chunk.tokens, chunk.last, begin_s, now_s)
+                self._prefilled(
+                    chunk.request, chunk.start + chunk.tokens, chunk.last, begin_s, now_s
+                )
         warm_s = self._metrics.begin[0]
         if warm_s > self._began_s:  # with these requests the warm-up ended
             self._began_s, self._busy_s = warm_s, dict(self._fabric.busy_s)

@@ -18,8 +18,8 @@ class FaultSpec(Strict):
     KV is computed again, or is found in tiers, which outlive it. It returns empty."""
 
     of: Literal["replica", "host"] = "replica"
-    """What fails: replicas, or the memory of a host (`tiers.host`), which loses all content, what is
-    under way included, and is there again at once; the drive keeps its own."""
+    """What fails: replicas, or the memory of a host (`tiers.host`), which loses all content, what
+    is under way included, and is there again at once; the drive keeps its own."""
     side: Literal["prefill", "decode"] | None = None
     """With pools: of which replicas. None: of both, or of all there are."""
     replica: Annotated[int, Field(ge=0)] | None = None

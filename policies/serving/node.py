@@ -19,8 +19,8 @@ _PERCENTILES = (0, 10, 50, 90, 100)
 
 
 class Node:
-    """`make(card, life)`: an empty replica of a card, the `life`-th in that place, from 0. `together`:
-    whether its replicas begin each step together."""
+    """`make(card, life)`: an empty replica of a card, the `life`-th in that place, from 0.
+    `together`: whether its replicas begin each step together."""
 
     def __init__(
         self, manager: Manager, make: Callable[[int, int], Replica], together: bool = False,
@@ -58,7 +58,7 @@ class Node:
         for card in cards:
             self.unit_of[card].version += 1  # what was planned of the old one is void
             self.replicas[card], self.unit_of[card] = replica, unit
-        self.units = [each for each in dict.fromkeys(self.unit_of)]
+        self.units = list(dict.fromkeys(self.unit_of))
         return unit
 
     def renew(self, card: int) -> Replica:
@@ -90,8 +90,8 @@ class Node:
 
 
 def merged(reports: list[dict[str, Any]]) -> dict[str, Any]:
-    """The report of the nodes of these cells as one: `cards`, what each did, where they are few, and
-    quantiles over them (p0 is the least) of the requests that ended there, their output tokens, and
+    """The report of the nodes of these cells as one: `cards`, what each did, where they are few,
+    and quantiles over them (p0 is the least) of the requests that ended there, their output tokens, and
     seconds of steps. `imbalance` is the most output tokens of a card over the mean, less 1.
     `failures` of cards; `rerouted` requests, once each time they left a card that failed; `lost_s`,
     of steps that a failure ended; `down_s`, while cards were away."""

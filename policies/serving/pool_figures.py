@@ -27,8 +27,8 @@ def figures_of_pools(
     time, until no request waits, and of DRAM that its links took; transfers, of which `memory_ms`
     is the wait for blocks after the prefill, `link_ms` that for the link.
 
-    arrived: descriptors, bytes; ms for memory, in line and on the link: of each transfer. busy_s: of
-    each replica's link before the warm-up ended."""
+    arrived: descriptors, bytes; ms for memory, in line and on the link: of each transfer. busy_s:
+    of each replica's link before the warm-up ended."""
     found: dict[str, Any] = {}
     span_s = max(steady_s, 1e-300)
     moved = sum(each[1] for each in arrived)

@@ -140,8 +140,8 @@ class Replica:
         return self._held_up
 
     def begin(self, at_s: float) -> tuple[Step, int] | None:
-        """(the step that begins at `at_s`, which is `next_s` or later, `Engine.fitting` of it); None
-        where nothing can be scheduled then."""
+        """(the step that begins at `at_s`, which is `next_s` or later, `Engine.fitting` of it);
+        None where nothing can be scheduled then."""
         if at_s > self.now_s:
             self.wait(at_s)
         self._join()

@@ -65,8 +65,8 @@ class Simulation:
         watchers: Iterable[Watcher] = (), enter: Callable[[int, float], None] | None = None,
         progress: Callable[[int, int], None] | None = None, recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
-        """progress: called with (ended, all) whenever requests ended. recorder: is told what clients
-        send."""
+        """progress: called with (ended, all) whenever requests ended. recorder: is told what
+        clients send."""
         self.nodes, self.source, self.metrics = list(nodes), source, metrics
         self.now_s = 0.0
         self.watchers = list(watchers)
@@ -292,8 +292,8 @@ class Simulation:
             request for node in self.nodes for replica in node.own for request in replica.waiting
         ]
         return DescriptionError(
-            f"{self.source.count - self.metrics.ended} requests have not ended and nothing will give"
-            f" them room; the first that waits is {waits[0] if waits else 'on its way'}"
+            f"{self.source.count - self.metrics.ended} requests have not ended and nothing will "
+            f"give them room; the first that waits is {waits[0] if waits else 'on its way'}"
         )
 
     def _idle_to_the_end(self) -> None:

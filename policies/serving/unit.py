@@ -108,10 +108,8 @@ class Unit:
     def begin(self, at_s: float) -> bool:
         """Plan the steps from `at_s` on, which is `next_s` or later; False where nothing is
         computed."""
-        begun = []
-        for replica in self.replicas:
-            if replica.next_s <= at_s and (found := replica.begin(at_s)) is not None:
-                begun.append((replica, *found))
+        asked = [(each, each.begin(at_s)) for each in self.replicas if each.next_s <= at_s]
+        begun = [(each, *found) for each, found in asked if found is not None]
         if not begun:
             return False
         begin_s = begun[0][0].now_s

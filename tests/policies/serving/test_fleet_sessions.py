@@ -24,9 +24,7 @@ ALONE: dict[str, Any] = {"system": None, "documents": None}
 LIMITS = {"max_model_len": 1024}
 
 
-def fleet(
-    cards: int, placement: str, failures: Any = None, cells: int = 1
-) -> dict[str, Any]:
+def fleet(cards: int, placement: str, failures: Any = None, cells: int = 1) -> dict[str, Any]:
     cluster = {"cards": cards, "placement": placement, "cells": cells}
     faults = [] if failures is None else [failures]
     return {"cluster": cluster, "faults": faults, "engine": LIMITS}

@@ -268,7 +268,12 @@ def test_sides_that_wait_for_each_other_s_blocks_after_failures_come_free(
     stream = Requests(at_s, prompt, output, shared, np.where(shared == 0, 96, 0), tree=tree)
     sides = ("prefill", "decode")
     fails = [
-        {"side": sides[rng.integers(2)], "replica": 0, "at_s": rng.random() * 0.1 + 1e-4, "down_s": 0.01}
+        {
+            "side": sides[rng.integers(2)],
+            "replica": 0,
+            "at_s": rng.random() * 0.1 + 1e-4,
+            "down_s": 0.01,
+        }
         for _ in range(rng.integers(0, 8))
     ]
     side = {"replicas": 2, "policy": {"name": "paged", "block": 32 if seed % 2 else 16}}
