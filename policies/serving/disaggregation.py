@@ -150,7 +150,7 @@ class Disaggregation(Watcher):
     # what the event core tells
 
     def enter(self, request: int, at_s: float) -> None:
-        """A request comes, or comes again with its tokens; it waits while all of a side are away."""
+        """A request comes, or comes again with its tokens; it waits while a side is away."""
         if not all(len(node.manager.cards) for node in self.nodes):
             self.simulation.hold(lambda now_s: self.enter(request, now_s))
             return

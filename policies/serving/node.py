@@ -91,8 +91,8 @@ class Node:
 
 def merged(reports: list[dict[str, Any]]) -> dict[str, Any]:
     """The report of the nodes of these cells as one: `cards`, what each did, where they are few,
-    and quantiles over them (p0 is the least) of the requests that ended there, their output tokens, and
-    seconds of steps. `imbalance` is the most output tokens of a card over the mean, less 1.
+    and quantiles over them (p0 is the least) of the requests that ended there, their output tokens,
+    and seconds of steps. `imbalance` is the most output tokens of a card over the mean, less 1.
     `failures` of cards; `rerouted` requests, once each time they left a card that failed; `lost_s`,
     of steps that a failure ended; `down_s`, while cards were away."""
     found: dict[str, Any] = {}

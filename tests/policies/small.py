@@ -15,8 +15,10 @@ from hwmodel.specs.mlp import ExpertsSpec
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_layout import KV_ALIGN_BYTES
 from policies.requests.requests import Requests
+from policies.serving.replica import Replica
 from policies.serving.serving import ServingResult, serve
 from policies.serving.serving_spec import ServingSpec
+from policies.serving.unit import Unit
 
 MODEL = TransformerSpec(
     kind="model", name="small", layers=2, hidden=64, heads=4, kv_heads=2, head_dim=16,
@@ -96,6 +98,16 @@ def run(slots: int, stream: Requests, seed: int = 1, **changes: Any) -> ServingR
         device(slots), model, spec(**changes), stream,
         seed=seed, warmup_requests=warmup, simulate=simulate,
     )  # fmt: skip
+
+
+def serve_alone(replica: Replica) -> None:
+    """All that arrives at a replica, without an event core around it."""
+    unit = Unit([replica], [(0,)])
+    while unit.next_s < math.inf:
+        unit.begin(unit.next_s)
+        if (ahead := unit.ahead) is not None:
+            unit.ahead = None
+            replica.end(*ahead.parts[0][1:], ahead.end_s)
 
 
 def mixed(count: int, rate: float = 2000.0, seed: int = 0) -> Requests:

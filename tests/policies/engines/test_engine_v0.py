@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from copy import copy
 from typing import Any
 
@@ -26,7 +25,7 @@ from policies.serving.metrics import Metrics
 from policies.serving.serving import serve
 from policies.serving.serving_spec import model_of_a_card
 from tests.policies.allocators.contract import cases
-from tests.policies.small import MODEL, device, mixed, requests, run, spec
+from tests.policies.small import MODEL, device, mixed, requests, run, serve_alone, spec
 from tests.rotation import rotated, spread
 
 V0 = {"name": "v0", "max_model_len": 1024}
@@ -311,8 +310,7 @@ def test_memory_is_empty_in_the_end(policy: str, name: str, chunked: bool) -> No
     empty = allocator.free_slots
     able = admissible(served, allocator, stream, stream.output_tokens)
     replica.arrive(able.tolist(), stream.arrival_s[able].tolist())
-    while replica.next_s < math.inf:
-        replica.advance()
+    serve_alone(replica)
     assert allocator.free_slots == empty and allocator.reserved_total == 0
     assert not allocator.resident.any() and not allocator.stored.any()
     assert replica.metrics.sums.output_tokens == (stream.output_tokens * stream.samples).sum()

@@ -24,6 +24,7 @@ from policies.requests.requests import FloatArray, Requests
 from policies.serving.building import admissible, build_replica
 from policies.serving.metrics import Metrics
 from policies.serving.serving_spec import ServingSpec
+from tests.policies.small import serve_alone
 
 
 class Agreement(NamedTuple):
@@ -112,8 +113,7 @@ def _run(
     replica.memory = memory
     admitted = admissible(spec, replica.engine.allocator, requests, outputs)
     replica.arrive(admitted.tolist(), requests.arrival_s[admitted].tolist())
-    while metrics.ended < len(admitted):
-        replica.advance()
+    serve_alone(replica)
     return _Run(memory, metrics)
 
 
