@@ -1,0 +1,321 @@
+"""Every feature of serving, small enough to be served in a moment, and what shows that it is there.
+
+A pair counts as running if both leave their trace in one run: a recorded quantity of each that is
+not zero, and a run that differs from the run without it. A pair that is refused counts as
+meaningless if a component declares why. The page is written by
+
+    python -m tests.policies.serving.features
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from pydantic import ValidationError
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.attention import Window
+from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.mlp import ExpertsSpec
+from hwmodel.specs.state import StateLayers
+from policies.requests.requests import Requests
+from policies.serving.recorder import Recorder
+from policies.serving.serving import ServingResult, serve
+from tests.policies.serving.test_moving import SHAPE
+from tests.policies.small import FakeMemory, spec
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "combinations.md"
+LINK = "mooncake-rdma-400"
+COUNT = 48
+
+
+def stream() -> Requests:
+    """Requests that come fast enough to fill a card of 2,048 tokens, some of them at once."""
+    rng = np.random.default_rng(3)
+    return Requests(
+        np.cumsum(rng.exponential(1 / 4000, COUNT)),
+        np.clip(rng.lognormal(5.0, 0.6, COUNT), 40, 400).astype(np.int64),
+        np.clip(rng.lognormal(4.0, 0.8, COUNT), 4, 300).astype(np.int64),
+    )
+
+
+def prefixes(given: Requests) -> Requests:
+    """Behind one of two system prompts of 96 tokens."""
+    turn = np.arange(len(given)) % 2
+    return dataclasses.replace(
+        given, prompt_tokens=given.prompt_tokens + 96, prefix_id=turn,
+        prefix_tokens=np.full(len(given), 96),
+    )  # fmt: skip
+
+
+def sessions(given: Requests) -> Requests:
+    """Twelve sessions of four turns, each of which begins with all of the one before."""
+    turn, session = np.arange(len(given)) % 4, np.arange(len(given)) // 4
+    made = np.clip(given.output_tokens, 4, 60)
+    fresh = np.clip(given.prompt_tokens, 40, 90)
+    whole = np.zeros(len(given), np.int64)
+    for at in range(len(given)):
+        whole[at] = fresh[at] + (whole[at - 1] + made[at - 1] if turn[at] else 0)
+    return dataclasses.replace(
+        given, arrival_s=np.zeros(len(given)), prompt_tokens=whole, output_tokens=made,
+        session=session, think_s=np.where(turn > 0, 0.004, np.nan),
+    )  # fmt: skip
+
+
+def closed(given: Requests) -> Requests:
+    """Sixteen clients, each of which sends when it is answered."""
+    think_s = np.where(np.arange(len(given)) < 16, np.nan, 0.002)
+    return dataclasses.replace(given, arrival_s=np.zeros(len(given)), think_s=think_s)
+
+
+def samples(given: Requests) -> Requests:
+    """Every third request draws two answers of one prompt."""
+    many = 1 + (np.arange(len(given)) % 3 == 0)
+    return dataclasses.replace(
+        given, samples=many, output_tokens=np.minimum(given.output_tokens, 120)
+    )
+
+
+WINDOWS = {"window": Window(tokens=64, pattern=["window", "full"])}
+EXPERTS = {"experts": ExpertsSpec(count=16, per_token=2, intermediate=64)}
+HYBRID = {
+    "state": StateLayers(
+        kind="gated_delta", pattern=["state", "full"], heads=4, head_dim=16, key_heads=4,
+        key_dim=16,
+    )
+}  # fmt: skip
+
+
+class Feature(NamedTuple):
+    """`kind`: features of one kind exclude each other by being choices. `changes`: of the serving
+    description. `shown(metrics)`: a quantity that is not zero where it is at work."""
+
+    kind: str
+    changes: dict[str, Any]
+    shown: Callable[[dict[str, Any]], float]
+    stream: Callable[[Requests], Requests] | None = None
+    model: dict[str, Any] = {}
+    tokens: int | None = None
+    """Slots of a card, where it needs other than 2,048."""
+
+
+def figure(*path: str) -> Callable[[dict[str, Any]], float]:
+    """The number at a path of the metrics; 0 where there is none."""
+
+    def shown(metrics: dict[str, Any]) -> float:
+        found: Any = metrics
+        for key in path:
+            found = found.get(key, {}) if isinstance(found, dict) else {}
+        return float(found) if isinstance(found, int | float) else 0.0
+
+    return shown
+
+
+def always(metrics: dict[str, Any]) -> float:
+    return float(metrics["steps"])
+
+
+def both_cards(metrics: dict[str, Any]) -> float:
+    return float(min(card["requests"] for card in metrics["node"]["cards"]))
+
+
+def _policy(name: str, **options: Any) -> Feature:
+    return Feature("allocator", {"policy": {"name": name, **options}}, always)
+
+
+def _router(name: str) -> Feature:
+    return Feature("cards", {"cluster": {"cards": 2, "placement": name}}, both_cards)
+
+
+TIERS = {"host": {"link": "nvme-pcie4", "cpu_bytes_to_use": "64MiB"}}
+
+
+FEATURES: dict[str, Feature] = {
+    **{name: _policy(name) for name in ("static", "odma", "odma-best", "s3", "orca", "oracle")},
+    "ideal": _policy("ideal"),
+    "vattention": _policy("vattention", frame="4KiB"),
+    "radix": _policy("radix"),
+    "engine v0": Feature("engine", {"engine": {"name": "v0"}}, always),
+    "engine sglang": Feature("engine", {"engine": {"name": "sglang"}}, always),
+    "async scheduling": Feature("engine", {"engine": {"async_scheduling": True}}, always),
+    "prefixes": Feature("requests", {}, figure("cached_tokens"), prefixes),
+    "sessions": Feature("requests", {}, always, sessions),
+    "closed loop": Feature("requests", {}, always, closed),
+    "samples": Feature("requests", {}, always, samples),
+    "TP2": Feature("split", {"tensor_parallel": 2}, figure("phase_share", "all_reduce")),
+    "stages": Feature("stages", {"cluster": {"stages": 2}}, figure("pipeline", "stages")),
+    **{
+        name: _router(name)
+        for name in ("round_robin", "least_requests", "pressure", "prefix_aware", "sticky",
+                     "least_kv", "kv_aware")
+    },
+    "faults": Feature(
+        "faults", {"faults": [{"replica": 0, "at_s": 0.004, "down_s": 0.002}]},
+        lambda m: figure("node", "failures")(m) + figure("pools", "failures", "replicas")(m),
+    ),
+    "tier": Feature("tiers", {"tiers": TIERS}, figure("tiers", "store", "transfers")),
+    "drive": Feature(
+        "tiers", {"tiers": {**TIERS, "ssd": {"bytes": "256MiB"}}},
+        figure("tiers", "write", "transfers"),
+    ),
+    "hcache": Feature(
+        "tiers", {"tiers": {"host": {**TIERS["host"], "hcache": {}}}},
+        figure("tiers", "store", "transfers"),
+    ),
+    "pauses": Feature(
+        "tiers", {"tiers": {**TIERS, "pauses": {"policy": "swap"}}},
+        figure("tiers", "pauses", "swap"), sessions,
+    ),
+    "pools": Feature(
+        "pools", {"pools": {"prefill": {}, "decode": {}, "link": LINK}},
+        figure("pools", "transfers", "count"),
+    ),
+    "pools, decode TP2": Feature(
+        "pools", {"pools": {"prefill": {}, "decode": {"tensor_parallel": 2}, "link": LINK}},
+        figure("pools", "transfers", "count"),
+    ),
+    "dropping": Feature(
+        "cards", {"cluster": {"cards": 2, "dropping": {
+            "link": LINK, "every_s": 0.002, "frame": "64KiB"}}},
+        figure("node", "dropping", "drops"), tokens=1536,
+    ),
+    "migration": Feature(
+        "cards", {"cluster": {"cards": 2, "migration": {
+            "link": LINK, "every_s": 0.002, "last_blocks": 3}}},
+        figure("node", "migration", "moved"),
+    ),
+    "lending": Feature(
+        "cards", {"cluster": {"cards": 2, "lending": {"link": LINK, "every_s": 0.002}},
+                  "engine": {"max_num_batched_tokens": 256, "max_num_seqs": 64}},
+        figure("node", "lending", "lent_tokens"), tokens=1024,
+    ),
+    "drafts": Feature(
+        "drafts", {"speculation": {
+            "method": "ngram", "tokens": 2, "acceptance": [0.7, 0.4]}},
+        figure("speculation", "accepted"),
+    ),
+    "states": Feature("model", {}, always, model=HYBRID),
+    "windows": Feature("model", {}, always, model=WINDOWS),
+    "experts placed": Feature(
+        "model", {"expert_parallel": "linear", "tensor_parallel": 2},
+        figure("phase_share", "all_reduce"), model=EXPERTS,
+    ),
+    "KV of int8": Feature("format", {"kv": "int8"}, always),
+    "KV of oaken": Feature("format", {"kv": "oaken", "kv_layout": "layer_kv_head_block"}, always),
+    "sampled memory": Feature(
+        "memory", {"memory": {"fidelity": "sampled", "every_steps": 40, "probe_bytes": "64KiB"}},
+        figure("memory", "probes"),
+    ),
+    "full memory": Feature("memory", {"memory": {"fidelity": "full"}}, figure("memory", "probes")),
+    "logs": Feature("logs", {}, always),
+}  # fmt: skip
+"""By name. What a run has beside it: `paged` under v1, one card."""
+
+
+class Count(Recorder):
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        self.events = 0
+
+    def step(self, *what: Any) -> None:
+        self.events += 1
+
+
+def laid(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """`base` with what `more` says, key by key."""
+    out = dict(base)
+    for key, value in more.items():
+        both = isinstance(out.get(key), dict) and isinstance(value, dict)
+        out[key] = laid(out[key], value) if both else value
+    return out
+
+
+@functools.cache
+def card(tokens: int, model_bytes: int, token_bytes: int) -> Device:
+    """With room for so many tokens beside the weights."""
+    capacity = (-(-model_bytes // (2 << 20)) << 21) + tokens * token_bytes
+    return load_device("mlu370-x4", [f"capacity={capacity}B", "derate=1"])
+
+
+def run_of(names: tuple[str, ...]) -> ServingResult:
+    """The run with these features. Raises DescriptionError, or ValidationError, where they do not
+    go together."""
+    chosen = [FEATURES[name] for name in names]
+    served, model, wanted = stream(), SHAPE, 2048
+    changes: dict[str, Any] = {"engine": {"max_model_len": 2048, "too_long": "drop"}}
+    for each in chosen:
+        changes = laid(changes, each.changes)
+        model = model.model_copy(update=each.model)
+        wanted = min(wanted, each.tokens or wanted)
+        served = each.stream(served) if each.stream is not None else served
+    if "engine sglang" in names and "policy" not in changes:
+        changes["policy"] = {"name": "radix"}
+    recorder = Count() if "logs" in names else None
+    device = card(wanted, model.weight_bytes, SHAPE.kv_token_bytes)
+    found = serve(
+        device, model, spec(**changes), served, seed=1, recorder=recorder, simulate=FakeMemory()
+    )
+    assert recorder is None or recorder.events
+    return found
+
+
+class Outcome(NamedTuple):
+    """`how`: runs, meaningless (a component says why), refused (nobody does), or fails."""
+
+    how: str
+    why: str = ""
+
+
+def outcome(names: tuple[str, ...]) -> Outcome:
+    """Whether these features go together, and leave their traces."""
+    try:
+        found = run_of(names)
+    except (DescriptionError, ValidationError, ValueError) as error:
+        text = str(error).splitlines()
+        return Outcome("refused", next((line for line in text if ": " in line), text[0]).strip())
+    except Exception as error:
+        return Outcome("fails", f"{type(error).__name__}: {error}")
+    served = np.isfinite(found.finish_s).sum()
+    if found.metrics["finished"] + found.metrics["dropped"] < COUNT or not served:
+        return Outcome("fails", f"{found.metrics['finished']} of {COUNT} requests ended")
+    idle = [name for name in names if not FEATURES[name].shown(found.metrics)]
+    return Outcome("idle", ", ".join(idle)) if idle else Outcome("runs")
+
+
+def pairs() -> list[tuple[str, str]]:
+    """Those of two kinds."""
+    return [
+        (one, other)
+        for one, other in combinations(FEATURES, 2)
+        if FEATURES[one].kind != FEATURES[other].kind
+    ]
+
+
+def main() -> None:
+    """Print what each pair does."""
+    counts: Counter[str] = Counter()
+    begun = time.perf_counter()
+    for name in FEATURES:
+        found = outcome((name,))
+        if found.how != "runs":
+            print(f"alone {name}: {found.how} {found.why}")
+    for names in pairs():
+        found = outcome(names)
+        counts[found.how] += 1
+        if found.how != "runs":
+            print(f"{' + '.join(names)}: {found.how} {found.why}", flush=True)
+    print(dict(counts), f"{time.perf_counter() - begun:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
