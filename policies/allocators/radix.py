@@ -33,6 +33,7 @@ from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING
 from policies.allocators.paged import PagedAllocator
 from policies.allocators.radix_tree import NO_PAGES, Node, RadixTree, text_of
+from policies.allocators.sliding_windows import WindowRules
 from policies.requests.requests import IntArray
 
 LISTS: dict[str, type[FreeList]] = {"queue": Queue, "stack": SplitQueue, "staged": Staged}
@@ -55,6 +56,7 @@ class RadixOptions(PolicyOptions):
     idle_watermark: ClassVar[bool] = True
     null_block: ClassVar[bool] = False
     cached_recompute: ClassVar[bool] = True
+    window_rules: ClassVar[WindowRules] = "0.33"
     kv_layout = LAYOUTS["layer_kv_token"]  # `MHATokenToKVPool`
 
     @property
@@ -117,7 +119,7 @@ class RadixAllocator(PagedAllocator, Batches):
         if demand.samples > 1 or before >= demand.prompt + demand.generated:
             self.settle_step()
             return super().grow(request, tokens)
-        slots = self._blocks(demand, before + tokens) * self.block - int(self.reserved[request])
+        slots = self._places(demand, before + tokens) * self.block - int(self.reserved[request])
         if slots > self.free_slots:
             return False
         self._list.promise(slots // self.block)
@@ -160,7 +162,7 @@ class RadixAllocator(PagedAllocator, Batches):
             self._publish(request, self._demands[request], before)
 
     def ask(self, request: int, limit: int, demand: Demand) -> tuple[int, int]:
-        found = self._found(request, limit, demand)
+        found = self._found(request, limit, demand)[0]
         if len(found):
             self._tree.touch(self._tree.descend(text_of(request, demand), len(found))[-1])
         free = int(self._list.is_free(found).sum())
@@ -256,12 +258,12 @@ class RadixAllocator(PagedAllocator, Batches):
     def _found(self, request: int, limit: int, demand: Demand | None) -> IntArray:
         demand = demand or self._demands.get(request)
         if demand is None:
-            return NO_PAGES
+            return NO_PAGES[np.newaxis]
         self._settle_decodes()  # before what is found is locked
-        return self._tree.find(text_of(request, demand), limit // self.block)
+        return self._tree.find(text_of(request, demand), limit // self.block)[np.newaxis]
 
-    def _hold(self, request: int, cached: IntArray) -> None:
-        key = text_of(request, self._demands[request])
+    def _hold(self, request: int, found: IntArray) -> None:
+        key, cached = text_of(request, self._demands[request]), found[0]
         self._lock(request, self._tree.descend(key, len(cached)))
         row = int(self._first_row[request])
         self._tables.append(row, cached)
