@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from policies.allocators.allocator import Limits
-from policies.allocators.free_list import FreeList
+from policies.allocators.free_lists.free_list import FreeList
 from policies.requests.requests import IntArray
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from hwmodel.specs.accelerator import Paging
 from policies.allocators.allocator import Allocator, Demand, Limits
 from policies.allocators.capabilities import Caches, OnDemand, Reports
-from policies.allocators.free_list import FREE_LISTS, FreeList
+from policies.allocators.free_lists.free_list import FreeList
+from policies.allocators.free_lists.free_list_registry import FREE_LISTS
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.prefix_cache import BlockCache
 from policies.allocators.sliding_windows import WindowRules

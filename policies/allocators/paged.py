@@ -25,7 +25,7 @@ from policies.allocators.allocator import Demand, Limits, PolicyOptions
 from policies.allocators.block_allocator import BlockOptions
 from policies.allocators.capabilities import Drafts, Swaps
 from policies.allocators.declaration import CHOICES, Range, References
-from policies.allocators.free_list import FreeListName
+from policies.allocators.free_lists.free_list_registry import FreeListName
 from policies.allocators.kv_groups import WindowKv
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.losses import GROWING

@@ -28,7 +28,8 @@ from hwmodel.specs.kv_order import LAYOUTS
 from policies.allocators.allocator import Demand, Limits, PolicyOptions
 from policies.allocators.capabilities import Batches
 from policies.allocators.declaration import CHOICES, Range, References
-from policies.allocators.free_list import FreeList, Queue, SplitQueue, Staged
+from policies.allocators.free_lists.free_list import FreeList
+from policies.allocators.free_lists.free_list_registry import FREE_LISTS
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING
 from policies.allocators.paged import PagedAllocator
@@ -36,7 +37,8 @@ from policies.allocators.radix_tree import NO_PAGES, Node, RadixTree, text_of
 from policies.allocators.sliding_windows import WindowRules
 from policies.requests.requests import IntArray
 
-LISTS: dict[str, type[FreeList]] = {"queue": Queue, "stack": SplitQueue, "staged": Staged}
+LISTS = {"queue": "fifo", "stack": "split", "staged": "staged"}
+"""SGLang's lists by the names they have here."""
 
 
 class RadixOptions(PolicyOptions):
@@ -103,7 +105,7 @@ class RadixAllocator(PagedAllocator, Batches):
         kind, pages = self.options.free_list, self.layout.slots // self.block
         if kind == "by_page":
             kind = "queue" if self.block == 1 else "stack"
-        return _Pool(LISTS[kind](pages), self._tree)
+        return _Pool(FREE_LISTS[LISTS[kind]](pages), self._tree)
 
     @property
     def loses_ends_first(self) -> bool:
@@ -321,17 +323,14 @@ class _Pool(FreeList):
     def ample(self, pages: int, requests: int) -> bool:
         """Whether so many pages that decode steps of so many requests take are the same together
         and step by step."""
-        if type(self._pages) is Queue:
-            return True  # what is evicted follows what is free
-        return not isinstance(self._pages, Staged) and self._pages.free >= pages + requests
+        return self._pages.same_in_steps(pages + requests)
 
     def prepare(self, pages: int, at_hand: int = 0) -> None:
         """A step is about to take up to so many pages. `at_hand`: for how many none is sorted."""
         while self._pages.free < min(pages, self.free + self._promised):
             evicted = self._tree.evict()
             self._pages.push(evicted, len(evicted))
-        if isinstance(self._pages, Staged):
-            self._pages.have_ready(at_hand or pages)
+        self._pages.prepare(at_hand or pages)
 
     def prepare_prefills(self, tokens: int, requests: int) -> None:
         """Prefills of so many tokens together are about to take pages."""

@@ -23,7 +23,7 @@ from pydantic import Strict as Exactly
 from hwmodel.description.description import DescriptionError, Document, Strict, nearest
 from hwmodel.description.packed import open_text
 from policies.allocators.allocator import Limits, Lookahead
-from policies.allocators.free_list import FreeListName
+from policies.allocators.free_lists.free_list_registry import FreeListName
 from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedOptions
