@@ -16,7 +16,7 @@ class BesideBlocks:
 
     def __init__(self, free: FreeList, limits: Limits, block: int) -> None:
         self._list = free
-        self.fixed = limits.states // block * limits.kept_states
+        self.fixed = -(-limits.states // block) * limits.kept_states
         self._kept = limits.kept_states
         self.groups, self._block = limits.drafter
         self.states: dict[int, IntArray] = {}

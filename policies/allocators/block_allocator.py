@@ -7,8 +7,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.specs.accelerator import Paging
-from policies.allocators.allocator import Allocator, Demand, Limits
+from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.capabilities import Caches, OnDemand, Reports
 from policies.allocators.free_lists.free_list import FreeList
 from policies.allocators.free_lists.free_list_registry import FREE_LISTS
@@ -37,6 +38,18 @@ class BlockOptions(Protocol):
     def prefix_caching(self) -> bool: ...
     @property
     def window_rules(self) -> WindowRules: ...
+
+
+def refuse_prefixes(options: PolicyOptions, model: str) -> None:
+    """Raises DescriptionError for options that ask for what is found again, with a model that has
+    layers with a state (`PolicyOptions.beside_states`)."""
+    for name in ("prefix_caching", "cached_recompute"):
+        if name in options.model_fields_set and getattr(options, name):
+            raise DescriptionError(
+                f"policy.{name}: {model} has layers with a state, which is that of the last token "
+                "alone, and none is kept at the end of a prefix (vLLM: mamba_cache_mode none); "
+                "expected false"
+            )
 
 
 class BlockAllocator(Allocator, OnDemand):

@@ -22,7 +22,7 @@ from pydantic import Field, model_validator
 
 from hwmodel.specs.accelerator import Paging
 from policies.allocators.allocator import Demand, Limits, PolicyOptions
-from policies.allocators.block_allocator import BlockOptions
+from policies.allocators.block_allocator import BlockOptions, refuse_prefixes
 from policies.allocators.capabilities import Drafts, Swaps
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_lists.free_list_registry import FreeListName
@@ -85,6 +85,11 @@ class PagedOptions(PolicyOptions):
 
     def on_device(self, paging: Paging) -> PagedOptions:
         return self.model_copy(update={"block": paging.block}) if self.block is None else self
+
+    def beside_states(self, model: str, block: int | None) -> PagedOptions:
+        refuse_prefixes(self, model)
+        changes = {"prefix_caching": False, "cached_recompute": False, "block": block or self.block}
+        return self.model_copy(update=changes)
 
     @property
     def samples(self) -> Literal["together", "as_engine", "apart"]:

@@ -26,6 +26,7 @@ from pydantic import Field
 
 from hwmodel.specs.kv_order import LAYOUTS
 from policies.allocators.allocator import Demand, Limits, PolicyOptions
+from policies.allocators.block_allocator import refuse_prefixes
 from policies.allocators.capabilities import Batches
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_lists.free_list import FreeList
@@ -65,6 +66,10 @@ class RadixOptions(PolicyOptions):
     def block(self) -> int:
         """As in `BlockOptions`: SGLang's blocks are its pages."""
         return self.page
+
+    def beside_states(self, model: str, block: int | None) -> RadixOptions:
+        refuse_prefixes(self, model)
+        return self.model_copy(update={"prefix_caching": False})
 
     @property
     def samples(self) -> Literal["together", "as_engine", "apart"]:
@@ -229,6 +234,7 @@ class RadixAllocator(PagedAllocator, Batches):
             self._list.push(self._tables.blocks(row)[demand.prompt // self.block :])
         for row in (first, *others):
             self._tables.remove(row)
+        self.reserved_total -= self._beside.leave_states(request) * self.block
         shared = node.end - self._list.leave(self._tree.unlock(node))
         self.reserved_total += shared * self.block  # `_dismiss` takes all of it off
         self._first_row[request] = -1

@@ -42,6 +42,15 @@ def policy_class(options: PolicyOptions) -> type[Allocator]:
     return kind
 
 
+def predicts(options: PolicyOptions) -> bool:
+    """Whether a policy reads predictions of lengths, so that its requests wait for theirs: one that
+    declares what mispredictions cost it, and a plug-in that does not declare what it loses."""
+    losses = vars(POLICIES[options.name]).get("losses")
+    if losses is None:
+        return True
+    return "prediction" in losses and losses["prediction"].applies(options)
+
+
 def refusal(kind: type[Allocator], option: str, value: Any) -> str | None:
     """Why a study may not give this value to an option; None where it may."""
     if option not in kind.searched:

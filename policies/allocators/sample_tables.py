@@ -26,6 +26,7 @@ class SampleTables(SharingAllocator, CopiesOnWrite):
     """`_rows[request]`: rows of the block tables, one for each sample, the first sample's first.
     `groups`: of layers, each of which has a block at each place but those that `_windows` says."""
 
+    holds_states = True
     by_request = (*Allocator.by_request, "resident", "_first_row")
 
     def __init__(
