@@ -23,12 +23,16 @@ class Window(Strict):
     """Layers whose tokens attend to the last `tokens` only, themselves included."""
 
     tokens: Count
-    pattern: Annotated[list[Literal["window", "full"]], Field(min_length=1)] = ["window"]
-    """Of consecutive layers, from the first on and repeated: which ones have the window."""
+    pattern: Annotated[list[Literal["window", "full"] | Count], Field(min_length=1)] = ["window"]
+    """Of consecutive layers, from the first on and repeated: which ones have the window; a number
+    is a window of another length."""
 
     def of(self, layer: int) -> int | None:
         """The window of a layer, tokens; None: full attention."""
-        return self.tokens if self.pattern[layer % len(self.pattern)] == "window" else None
+        kind = self.pattern[layer % len(self.pattern)]
+        if kind == "window":
+            return self.tokens
+        return None if kind == "full" else kind
 
 
 class LatentAttention(Strict):

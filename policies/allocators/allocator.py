@@ -51,6 +51,14 @@ class PolicyOptions(Strict):
         """Whether tokens that an admitted request begins with are copied from another's."""
         return False
 
+    def beside_states(self, model: str, block: int | None) -> PolicyOptions:
+        """The options for a model with this name that has layers with a state; `block`: tokens of a
+        block that its states ask for. A state is that of the last token alone, so that a prefix
+        whose KV is there is of no use without one kept at its end (vLLM: `mamba_cache_mode: none`,
+        the one modelled, turns prefix caching off). Raises DescriptionError for options that ask
+        for it."""
+        return self
+
     kv_layout: ClassVar[Dims | None] = None
     """The layout that its authors give it. None: the one of the card's software."""
 
@@ -94,7 +102,7 @@ class Limits(NamedTuple):
     lookahead: Lookahead = Lookahead()
     states: int = 0
     """Slots of a state of fixed size in each of its layers, which a request holds beside those of
-    its tokens, `kept_states` times."""
+    its tokens, `kept_states` times; in allocators that say `holds_states`."""
     kept_states: int = 1
     """One, and one more for each draft of a step, which writes the state behind each row."""
     drafter: tuple[int, int] = (0, 1)
@@ -145,6 +153,8 @@ class Allocator(ABC):
     source."""
     published: ClassVar[Mapping[str, Any]] = {}
     """Options that its paper gives a number or a form, as there."""
+    holds_states: ClassVar[bool] = False
+    """Whether each resident also holds `Limits.states` slots, `kept_states` times."""
     losses: ClassVar[Mapping[Loss, Removal]]
     """What it loses against the ceiling, and what removes each loss. This and the next two every
     registered class sets itself (`policies.allocators.declaration`)."""

@@ -1,5 +1,5 @@
 """What allocators of blocks have in common: one free list, and blocks that requests find again and
-hold together (docs/paged.md); of one block table a request, and of one a group of layers."""
+hold together (docs/paged.md)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.specs.accelerator import Paging
-from policies.allocators.allocator import Allocator, Demand, Limits
+from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.capabilities import Caches, OnDemand, Reports
-from policies.allocators.free_list import FREE_LISTS, FreeList
+from policies.allocators.free_lists.free_list import FreeList
+from policies.allocators.free_lists.free_list_registry import FREE_LISTS
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.prefix_cache import BlockCache
+from policies.allocators.sliding_windows import WindowRules
 from policies.requests.requests import IntArray
 
 
@@ -33,11 +36,24 @@ class BlockOptions(Protocol):
     def cached_recompute(self) -> bool: ...
     @property
     def prefix_caching(self) -> bool: ...
+    @property
+    def window_rules(self) -> WindowRules: ...
+
+
+def refuse_prefixes(options: PolicyOptions, model: str) -> None:
+    """Raises DescriptionError for options that ask for what is found again, with a model that has
+    layers with a state (`PolicyOptions.beside_states`)."""
+    for name in ("prefix_caching", "cached_recompute"):
+        if name in options.model_fields_set and getattr(options, name):
+            raise DescriptionError(
+                f"policy.{name}: {model} has layers with a state, which is that of the last token "
+                "alone, and none is kept at the end of a prefix (vLLM: mamba_cache_mode none); "
+                "expected false"
+            )
 
 
 class BlockAllocator(Allocator, OnDemand):
-    """Blocks from one free list: what the allocators of one block table a request, and of one a
-    group of layers, have in common."""
+    """Blocks from one free list."""
 
     options: BlockOptions
 
@@ -84,7 +100,7 @@ class BlockAllocator(Allocator, OnDemand):
         return Units(blocks * self.block, held, np.full(len(blocks), self.block, np.int64))
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """Blocks from `start` to `end` of a request that are kept under `key`."""
 
     key: tuple[str, int]
@@ -163,10 +179,10 @@ class SharingAllocator(BlockAllocator, Caches, Reports):
         """Whether later turns find what a request has stored."""
         return demand.session >= 0 and self.options.prefix_caching
 
-    def _parts(self, request: int, demand: Demand | None, full: int) -> list[_Part]:
+    def _parts(self, request: int, demand: Demand | None, full: int) -> list[Part]:
         """The path through the tree of the first `full` blocks of a request. A block belongs to the
         part that its last token is of; the last part is what no other request that runs has."""
-        parts: list[_Part] = []
+        parts: list[Part] = []
         if demand is not None and self.options.prefix_caching:
             ends = [(("prefix", key), tokens) for key, tokens in demand.above]
             if demand.prefix_id >= 0:
@@ -178,11 +194,11 @@ class SharingAllocator(BlockAllocator, Caches, Reports):
                 at = parts[-1].end if parts else 0
                 tokens -= known  # the token behind a block is part of its name
                 end = max(min(min(tokens, demand.prompt) // self.block, full), at)
-                parts.append(_Part(key, at, end))
+                parts.append(Part(key, at, end))
         own = ("own", request)
         if demand is not None and self._continues(demand):
             own = ("session", demand.session)
-        return [*parts, _Part(own, parts[-1].end if parts else 0, full)]
+        return [*parts, Part(own, parts[-1].end if parts else 0, full)]
 
     def _free(self, blocks: IntArray, hashed: int, first: bool = True) -> None:
         """Give up blocks, tail first as vLLM does; the first `hashed` can be found again. `first`:

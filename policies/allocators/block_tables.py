@@ -10,21 +10,23 @@ from policies.requests.requests import IntArray
 
 
 class BlockTables:
-    """A row for each sequence; rows are used again.
+    """A row for each sequence, with as many places in each group of layers; rows are used again.
 
-    `count`, `tokens`, `runs` and `owner`, int64 (rows,): blocks, tokens, physically contiguous runs
-    of blocks, and the request the row belongs to. `uses`, int64 (blocks,): how often each block was
-    handed out. `block`: tokens in a block.
+    `count`, `tokens`, `runs` and `owner`, int64 (rows,): places, tokens, physically contiguous runs
+    of the first group's blocks, and the request the row belongs to. `uses`, int64 (blocks,): how
+    often each block was handed out. `block`: tokens in a block. Blocks of several groups are given
+    one group after another.
     """
 
-    def __init__(self, block: int, blocks: int) -> None:
+    def __init__(self, block: int, blocks: int, groups: int = 1) -> None:
         self.block = block
+        self.groups = groups
         self.uses = np.zeros(blocks, np.int64)
         self.count = np.zeros(0, np.int64)
         self.tokens = np.zeros(0, np.int64)
         self.runs = np.zeros(0, np.int64)
         self.owner = np.zeros(0, np.int64)
-        self._table = np.zeros((0, 8), np.int64)
+        self._table = np.zeros((groups, 0, 8), np.int64)
         self._unused: list[int] = []
 
     def add(self, owner: int) -> int:
@@ -39,13 +41,13 @@ class BlockTables:
     def remove(self, row: int) -> None:
         self._unused.append(row)
 
-    def blocks(self, row: int) -> IntArray:
+    def blocks(self, row: int, group: int = 0) -> IntArray:
         """The blocks of a row in token order; a view."""
-        return self._table[row, : self.count[row]]
+        return self._table[group, row, : self.count[row]]
 
     def append(self, row: int, blocks: IntArray) -> None:
         """Blocks that hold their content already follow those of the row."""
-        self._widen(int(self.count[row]) + len(blocks))
+        self._widen(int(self.count[row]) + len(blocks) // self.groups)
         _append(self._table, self.count, self.runs, row, blocks)
 
     def hand_out(self, row: int, blocks: IntArray) -> None:
@@ -53,12 +55,18 @@ class BlockTables:
         self.uses[blocks] += 1
         self.append(row, blocks)
 
-    def replace(self, row: int, first: int, blocks: IntArray) -> None:
+    def replace(self, row: int, first: int, blocks: IntArray, group: int = 0) -> None:
         """These blocks, which hold the same, stand for those of a row from its `first` on."""
-        held = self.blocks(row).copy()
-        held[first : first + len(blocks)] = blocks
-        self.count[row] = self.runs[row] = 0
-        self.append(row, held)
+        self.blocks(row, group)[first : first + len(blocks)] = blocks
+        self._count_runs(row)
+
+    def drop_first(self, row: int, places: int) -> None:
+        """The row begins behind so many of its places."""
+        left = int(self.count[row]) - places
+        self._table[:, row, :left] = self._table[:, row, places : places + left].copy()
+        self.count[row] = left
+        self.tokens[row] -= places * self.block
+        self._count_runs(row)
 
     def wanted(self, rows: IntArray, rounds: int) -> int:
         """Blocks that `rows` need to hold `rounds` tokens more each."""
@@ -72,7 +80,7 @@ class BlockTables:
         self, rows: IntArray, rounds: int, blocks: IntArray, stored: IntArray, reserved: IntArray
     ) -> None:
         """`rounds` times a token for each of `rows`, in order; a row without room takes the next of
-        `blocks` (as many as `wanted` said).
+        `blocks` (as many as `wanted` said). For one group of layers.
 
         stored, reserved: int64 (requests,), of which those of the owners are modified in place.
         """
@@ -81,8 +89,8 @@ class BlockTables:
             longest = int(self.tokens[rows].max()) + rounds
             self._widen(-(-longest // self.block))
         _advance(
-            self._table, self.count, self.tokens, self.runs, self.owner, rows, self.block, rounds,
-            blocks, stored, reserved,
+            self._table[0], self.count, self.tokens, self.runs, self.owner, rows, self.block,
+            rounds, blocks, stored, reserved,
         )  # fmt: skip
 
     def grown(self, rows: IntArray, rounds: int) -> IntArray:
@@ -90,16 +98,22 @@ class BlockTables:
         now, int64 (rounds,)."""
         return _grown(self.tokens, rows, self.block, rounds)
 
+    def _count_runs(self, row: int) -> None:
+        held = self.blocks(row)
+        self.runs[row] = 1 + np.count_nonzero(np.diff(held) != 1) if len(held) else 0
+
     def _widen(self, columns: int) -> None:
-        rows, have = self._table.shape
+        groups, rows, have = self._table.shape
         if columns > have:
-            more = np.zeros((rows, max(columns, 2 * have) - have), np.int64)
-            self._table = np.hstack((self._table, more))
+            more = np.zeros((groups, rows, max(columns, 2 * have) - have), np.int64)
+            self._table = np.concatenate((self._table, more), axis=2)
 
     def _more_rows(self) -> None:
-        old = len(self._table)
+        groups, old, columns = self._table.shape
         more = max(old, 8)
-        self._table = np.vstack((self._table, np.zeros((more, self._table.shape[1]), np.int64)))
+        self._table = np.concatenate(
+            (self._table, np.zeros((groups, more, columns), np.int64)), axis=1
+        )
         for name in ("count", "tokens", "runs", "owner"):
             self.__dict__[name] = np.concatenate((self.__dict__[name], np.zeros(more, np.int64)))
         self._unused.extend(range(old + more - 1, old - 1, -1))
@@ -109,14 +123,16 @@ class BlockTables:
 def _append(
     table: NDArray[np.int64], count: IntArray, runs: IntArray, row: int, blocks: IntArray
 ) -> None:
-    """Modifies table, count and runs in place."""
-    at = count[row]
-    for block in blocks:
-        if at == 0 or table[row, at - 1] + 1 != block:
+    """Modifies table (groups, rows, places), count and runs in place."""
+    groups, first = table.shape[0], count[row]
+    places = len(blocks) // groups
+    for nth in range(places):
+        at = first + nth
+        if at == 0 or table[0, row, at - 1] + 1 != blocks[nth]:
             runs[row] += 1
-        table[row, at] = block
-        at += 1
-    count[row] = at
+        for group in range(groups):
+            table[group, row, at] = blocks[group * places + nth]
+    count[row] = first + places
 
 
 @kernel

@@ -140,6 +140,39 @@ class Caches(Remembers):
         return True
 
 
+class MovesBlocks(Allocator, Caches, CopiesOnWrite):
+    """Gives up, takes over and exchanges single blocks of `block` tokens: what a controller needs
+    that moves KV between cards, and an engine whose card has lost its memory."""
+
+    block: int
+    """Tokens in a block."""
+
+    @abstractmethod
+    def drop_first(self, request: int, tokens: int) -> None:
+        """So many of its first tokens, in whole blocks, lie elsewhere from now on; what is left is
+        not found by others."""
+
+    @abstractmethod
+    def adopt(self, request: int, demand: Demand, blocks: IntArray, tokens: int) -> bool:
+        """Admit a request whose `tokens` lie in these blocks, int64 (n,) in token order; others may
+        hold them, too. False (nothing changes) where the memory ends before them, or what it holds
+        is not told by blocks alone: then it is admitted with `reserve`, and copied."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """What free blocks hold is not found again."""
+
+    @abstractmethod
+    def free_blocks(self) -> IntArray:
+        """Those that are free, in ascending order, int64 (n,)."""
+
+    @abstractmethod
+    def bar(self, blocks: IntArray) -> int | None:
+        """These, int64 (n,), and no others, are not handed out from now on. What lies in them is
+        copied to free blocks (`CopiesOnWrite.copies`), and is not found again: tokens copied; None
+        (nothing changes): no room."""
+
+
 class Batches(ABC):
     """Hands out the slots of a step at once, when nothing more is preempted for it: of its decodes,
     then of its prefills. Takes back those of all requests that end in one together. `advance` may

@@ -50,12 +50,15 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts):
     losses = GROWING
     searched = {"reserve": CHOICES, "admit_on": CHOICES}
     references = References()
+    holds_states = True
     options: IdealOptions
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: IdealOptions
     ) -> None:
         super().__init__(layout, requests, limits, options)
+        self._states = limits.states * limits.kept_states
+        """Slots that each resident holds for its states."""
         self._left = np.zeros(requests, np.int64)
         """Tokens that a preempted request had stored."""
         self._whole = np.zeros(requests, np.int64)
@@ -71,7 +74,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts):
         return "itself" if self._ahead else "last"
 
     def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
-        needed: IntArray = self.layout.slots_of(_stored(prompt, output, samples))
+        needed: IntArray = self._slots(_stored(prompt, output, samples))
         return needed
 
     def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
@@ -80,7 +83,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts):
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
         if demand is not None and self._waits:
             tokens = max(tokens, int(_stored(demand.prompt, demand.output, demand.samples)))
-        return int(self.layout.slots_of(tokens)) <= self.free_slots
+        return int(self._slots(tokens)) <= self.free_slots
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
@@ -88,13 +91,13 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts):
         if not self.fits(tokens, request, demand):
             return False
         whole = _stored(demand.prompt, demand.output, demand.samples)
-        self._whole[request] = self.layout.slots_of(whole)
+        self._whole[request] = self._slots(whole)
         self._enter(request, tokens, demand.samples)
         return True
 
     def grow(self, request: int, tokens: int) -> bool:
         self._require(request)
-        more = self.layout.slots_of(self.stored[request] + tokens) - self.reserved[request]
+        more = self._slots(self.stored[request] + tokens) - self.reserved[request]
         if more > (0 if self._ahead else self.free_slots):
             return False
         self._store(np.array([request]), np.array([tokens]))
@@ -111,7 +114,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts):
 
     def headroom(self, requests: IntArray, limit: int) -> int:
         if self._ahead:
-            held = self.layout.tokens_in(self.reserved[requests])
+            held = self.layout.tokens_in(self.reserved[requests] - self._states)
             room = (held - self.stored[requests]) // self.width[requests]
             return min(limit, int(room.min(initial=limit)))
         if self.layout.groups is not None:
@@ -127,7 +130,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts):
             return np.zeros(rounds, np.int64)
         if self.layout.groups is not None:
             back = self.stored[requests] - np.arange(rounds - 1, -1, -1)[:, None]
-            now: IntArray = self.reserved[requests].sum() - self.layout.slots_of(back).sum(axis=1)
+            now: IntArray = self.reserved[requests].sum() - self._slots(back).sum(axis=1)
             return now
         return int(self.width[requests].sum()) * np.arange(rounds - 1, -1, -1)
 
@@ -150,7 +153,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts):
         if request not in self._away:
             raise KeyError(f"request {request} is not swapped out")
         tokens = int(self._left[request])
-        slots = int(self.layout.slots_of(tokens))
+        slots = int(self._slots(tokens))
         if max(slots, self._whole[request] * self._waits) > self.free_slots:
             return False
         self._away.remove(request)
@@ -171,9 +174,13 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts):
         start = int(self.reserved[:request].sum())
         return self.layout.unit_of(start, int(self.stored[request]), held, group)
 
+    def _slots(self, tokens: Any) -> Any:
+        """Slots that a request of so many tokens holds: an int, or int64 (n,)."""
+        return self.layout.slots_of(tokens) + self._states
+
     def _enter(self, request: int, tokens: int, samples: int) -> None:
         """Admit a request, whose first tokens have room."""
-        self._admit(request, int(self.layout.slots_of(tokens)), tokens, samples)
+        self._admit(request, int(self._slots(tokens)), tokens, samples)
         if self._ahead:
             self._fill(request)
 
@@ -189,7 +196,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts):
     def _store(self, requests: IntArray, tokens: IntArray) -> None:
         self.stored[requests] += tokens
         if not self._ahead:
-            more = self.layout.slots_of(self.stored[requests]) - self.reserved[requests]
+            more = self._slots(self.stored[requests]) - self.reserved[requests]
             self.reserved[requests] += more
             self.reserved_total += int(more.sum())
 
@@ -200,7 +207,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts):
         low, high = 0, limit
         while low < high:
             rounds = (low + high + 1) // 2
-            fits = self.layout.slots_of(self.stored[requests] + rounds).sum() <= room
+            fits = self._slots(self.stored[requests] + rounds).sum() <= room
             low, high = (rounds, high) if fits else (low, rounds - 1)
         return low
 

@@ -7,9 +7,10 @@ same texts (`Demand.prefix_id`, `above`) hold their full blocks together, counte
 a turn of a session finds the prompts and answers of those before. Only an unbroken prefix of full
 blocks counts. Blocks can be found as soon as they are stored, as in vLLM v1.
 
-Parallel samples of one prompt are sequences of their own. They hold the prompt's full blocks
-together; when the first output token is stored, every sample but the first gets a copy of the
-prompt's last block if that is not full (copy-on-write).
+A model whose layers all keep everything has one group of them, one with sliding windows several
+(`policies.allocators.sliding_windows`), each with a block table of its own over the one pool.
+Samples of one prompt: `policies.allocators.sample_tables`. States and a drafter's KV:
+`policies.allocators.beside_blocks`.
 """
 
 from __future__ import annotations
@@ -20,21 +21,16 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hwmodel.specs.accelerator import Paging
-from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
-from policies.allocators.block_allocator import BlockOptions, SharingAllocator
-from policies.allocators.block_tables import BlockTables
-from policies.allocators.capabilities import (
-    CopiesOnWrite,
-    Drafts,
-    Migration,
-    Swaps,
-)
+from policies.allocators.allocator import Demand, Limits, PolicyOptions
+from policies.allocators.block_allocator import BlockOptions, refuse_prefixes
+from policies.allocators.capabilities import Drafts, Swaps
 from policies.allocators.declaration import CHOICES, Range, References
-from policies.allocators.free_list import FreeListName
+from policies.allocators.free_lists.free_list_registry import FreeListName
 from policies.allocators.kv_groups import WindowKv
-from policies.allocators.kv_layout import KvLayout, Units
+from policies.allocators.kv_layout import KvLayout
 from policies.allocators.losses import GROWING
-from policies.allocators.prefix_cache import BlockCache
+from policies.allocators.movable_tables import MovableTables
+from policies.allocators.sliding_windows import WindowRules
 from policies.requests.requests import IntArray
 
 
@@ -64,8 +60,8 @@ class PagedOptions(PolicyOptions):
     prefix_caching: bool = True
     """Requests with the same system prompt hold its full blocks together, and turns of a session
     find those of the turns before."""
-    window_rules: Literal["0.11", "0.19", "0.23", "0.33"] = "0.33"
-    """vLLM version whose rules hold for sliding windows (`policies.allocators.paged_groups`)."""
+    window_rules: WindowRules = "0.33"
+    """vLLM version whose rules hold for sliding windows (`policies.allocators.sliding_windows`)."""
     states: Literal["unified", "two_pools", "compact"] | None = None
     """Where layers with a state keep it (`policies.allocators.hybrid`): in blocks like those of KV,
     or apart, by SGLang's ratio, or for `max_num_seqs` and one more. None: `unified`, where the
@@ -90,6 +86,11 @@ class PagedOptions(PolicyOptions):
     def on_device(self, paging: Paging) -> PagedOptions:
         return self.model_copy(update={"block": paging.block}) if self.block is None else self
 
+    def beside_states(self, model: str, block: int | None) -> PagedOptions:
+        refuse_prefixes(self, model)
+        changes = {"prefix_caching": False, "cached_recompute": False, "block": block or self.block}
+        return self.model_copy(update=changes)
+
     @property
     def samples(self) -> Literal["together", "as_engine", "apart"]:
         # without prefix caching, requests of their own could not hold their prompt together
@@ -100,8 +101,8 @@ class PagedOptions(PolicyOptions):
         return "blocks"
 
 
-class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
-    """`_rows[request]`: rows of the block tables, one for each sample, the first sample's first."""
+class PagedAllocator(MovableTables, Swaps, Drafts):
+    """Blocks as tokens are stored; of a model with windows those that it still attends to."""
 
     Options: ClassVar[type[PolicyOptions]] = PagedOptions
     reading = (
@@ -116,31 +117,12 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         "state_ratio": Range(0, 100),
     }  # fmt: skip
     references = References(("static",), ceilings=("ideal",))
-    by_request = (*Allocator.by_request, "resident", "_first_row")
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: BlockOptions
     ) -> None:
         super().__init__(layout, requests, limits, options)
-        self._tables = BlockTables(self.block, self._list.blocks)
-        self._cache = BlockCache(self._tables.uses)
-        self._caches = [self._cache]
         self._swapped: dict[int, int] = {}
-        self._first_row = np.full(requests, -1, np.int64)
-        self._samples: dict[int, list[int]] = {}
-        """Rows of the samples after the first, from the first output token on."""
-        self._unforked: set[int] = set()
-        """Requests of several samples that have no output token yet."""
-        self._copies: list[Migration] = []
-        self._copied_tokens = 0
-        self._fixed = limits.states // self.block * limits.kept_states
-        """Blocks of a request that hold states."""
-        self.states: dict[int, IntArray] = {}
-        """These blocks of residents, group by group."""
-        self._own_groups, self._own_block = limits.drafter
-        self.drafter: dict[int, IntArray] = {}
-        """Blocks of residents that hold a drafter's KV: int64 (groups, places)."""
-        self._barred = np.zeros(0, np.int64)
 
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
@@ -149,183 +131,136 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         if ahead := self.limits.lookahead.slots:
             most = np.maximum(np.minimum(most + ahead, self.limits.max_model_len), most)
         last: IntArray = -(-most // self.block)
-        apart = last - prompt // self.block
-        own = self._own_groups * -(-most // self._own_block)
-        return (last + (samples - 1) * apart + self._fixed + own) * self.block
+        places = last + (samples - 1) * (last - prompt // self.block)
+        blocks: IntArray = self._beside.most(most)
+        for group in range(self.groups):
+            blocks = blocks + self._windows.most(group, places, samples)
+        return blocks * self.block
 
     def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
         """See `Caches.cached`; with its `demand`, also for a request not seen before."""
-        return len(self._found(request, limit, demand)) * self.block
+        return self._found(request, limit, demand).shape[1] * self.block
 
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
         """See `OnDemand.fits`; with its `demand`, blocks that it shares count as found."""
-        if demand is None:
-            wanted = -(-tokens // self.block) + self._fixed + self._own_wanted(request, tokens)
-            return wanted + self._kept_free <= self._list.free
-        return self._has_room(demand, tokens, self._found(request, tokens - 1, demand))
+        found, places, samples = np.zeros((self.groups, 0), np.int64), -(-tokens // self.block), 1
+        if demand is not None:
+            found, places = self._found(request, tokens - 1, demand), self._places(demand, tokens)
+            request, samples = -1, demand.samples
+        each = [self._windows.most(group, places, samples) for group in range(self.groups)]
+        return self._has_room(each, found, self._beside.wanted(request, tokens))
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
-        cached = self._found(request, tokens - 1, demand)
-        if not self._has_room(demand, tokens + self._room_behind(tokens), cached):
+        found, end = self._found(request, tokens - 1, demand), tokens + self._room_behind(tokens)
+        # what lies before a window is given up after it was stored, so that all places count
+        each = [self._places(demand, end)] * self.groups
+        if not self._has_room(each, found, self._beside.wanted(-1, end)):
             return False
-        self._admitted(request, demand, len(cached))
+        count = found.shape[1]
+        self._admitted(request, demand, count)
         self._first_row[request] = self._tables.add(request)
         if demand.samples > 1:
             self._unforked.add(request)
         self._admit(request, 0, 0, demand.samples)
-        if self._fixed:
-            self.states[request] = self._list.pop(self._fixed)
-            self.reserved_total += self._fixed * self.block
-        if self._own_groups:
-            self.drafter[request] = np.zeros((self._own_groups, 0), np.int64)
-        if len(cached):
-            self._hold(request, cached)
-        return self.grow(request, tokens - len(cached) * self.block)
+        self._windows.enter(request, count * self.block)
+        if count:
+            self._hold(request, found)
+        self.reserved_total += self._beside.enter(request) * self.block
+        return self.grow(request, tokens - count * self.block)
 
     def grow(self, request: int, tokens: int) -> bool:
         """Store `tokens` more: those of the prompt first, then outputs, dealt to the samples in
-        turn. False (nothing changes) if there is no room."""
+        turn. False if there is no room: nothing changes, but that windows have given up their old
+        blocks."""
         self._require(request)
-        demand = self._demands[request]
-        before = int(self.stored[request])
+        demand, before = self._demands[request], int(self.stored[request])
         stored = before + tokens
         end = stored + self._room_behind(stored)
-        wanted = max(self._blocks(demand, end) - int(self.reserved[request]) // self.block, 0)
-        own = self._own_wanted(request, end)
+        if self._windows.near:
+            self._give_up(request)
+        wanted = max(self._places(demand, end) - self._places_held(request), 0) * self.groups
+        own = self._beside.wanted(request, end)
         if wanted + own > self._list.free:
             return False
-        lengths = self._lengths(demand, stored)
+        lengths, rows = self._lengths(demand, stored), self._rows(request)
+        if self._windows.near:
+            self._windows.last[request] = lengths[-1] - int(self._tables.tokens[rows[-1]])
         if len(lengths) > 1 and request in self._unforked:
-            self._extend(int(self._first_row[request]), demand.prompt)
+            self._extend(rows[0], demand.prompt)
             self._fork(request, before >= demand.prompt)
-        for row, length in zip(self._rows(request), lengths, strict=False):
+            rows = self._rows(request)
+        for row, length in zip(rows, lengths, strict=False):
             self._extend(row, length)
-        self._extend_own(request, own)
         self.reserved[request] += wanted * self.block
-        self.reserved_total += wanted * self.block
+        self.reserved_total += (wanted + self._beside.extend(request, own)) * self.block
         self.stored[request] = stored
         self._publish(request, demand, before)
         return True
-
-    def drop_first(self, request: int, tokens: int) -> None:
-        """So many of its first tokens, in whole blocks, lie elsewhere from now on; what is left is
-        not found by others."""
-        self._demands[request] = self._demands[request]._replace(
-            prefix_id=-1, prefix_tokens=0, session=-1, parent=-1, above=()
-        )
-        row, many, tables = int(self._first_row[request]), tokens // self.block, self._tables
-        if not many:
-            return
-        held = tables.blocks(row).copy()
-        tables.count[row] = tables.runs[row] = 0
-        tables.append(row, held[many:])
-        tables.tokens[row] -= tokens
-        self._free(held[:many], int((self._others[held[:many]] > 0).sum()))
-        self.stored[request] -= tokens
-        self.reserved[request] -= tokens
-        self.reserved_total -= tokens
 
     def store_ahead(
         self, requests: IntArray, kept: IntArray, beyond: IntArray, unseen: IntArray
     ) -> int:
         """See `Drafts.store_ahead`; each of one sample. A block that is there already is not taken
-        again, so that the slots of rejected drafts are the next ones' (vLLM: `allocate_slots`)."""
+        again, so that the slots of rejected drafts are the next ones' (vLLM: `allocate_slots`).
+        With windows one after another, since each may give blocks up before the next one takes."""
+        together = len(requests) if not self._windows.near else 1
+        for at in range(0, len(requests), max(together, 1)):
+            part = slice(at, at + together)
+            if self._windows.near:
+                more = int(unseen[at]) * self._windows.sees_drafts
+                self._give_up(int(requests[at]), more)
+            fitting = self._store_ahead(requests[part], kept[part], beyond[part])
+            if fitting < len(requests[part]):
+                return at + fitting
+        return len(requests)
+
+    def _store_ahead(self, requests: IntArray, kept: IntArray, beyond: IntArray) -> int:
+        """As `store_ahead`, of all together."""
         rows = self._first_row[requests]
         ends = self._tables.tokens[rows] + kept + beyond
-        wanted = np.maximum(-(-ends // self.block) - self._tables.count[rows], 0)
+        wanted = np.maximum(-(-ends // self.block) - self._tables.count[rows], 0) * self.groups
         own = np.zeros(len(rows), np.int64)
-        if self._own_groups:
+        if self._beside.groups:
             pairs = zip(requests.tolist(), ends.tolist(), strict=True)
-            own[:] = [self._own_wanted(one, end) for one, end in pairs]
+            own[:] = [self._beside.wanted(one, end) for one, end in pairs]
         fitting = int(np.searchsorted(np.cumsum(wanted + own), self._list.free, "right"))
         for at in np.flatnonzero((wanted + own)[:fitting]).tolist():
             if wanted[at]:
                 self._tables.hand_out(int(rows[at]), self._list.pop(int(wanted[at])))
-            self._extend_own(int(requests[at]), int(own[at]))
+            self._beside.extend(int(requests[at]), int(own[at]))
         held, kept = requests[:fitting], kept[:fitting]
         self._tables.tokens[rows[:fitting]] += kept
         self.stored[held] += kept
         self.reserved[held] += wanted[:fitting] * self.block
-        self.reserved_total += int(wanted[:fitting].sum()) * self.block
+        self.reserved_total += int((wanted + own)[:fitting].sum()) * self.block
+        if self._windows.near:
+            self._windows.last[held] = np.where(kept > 0, kept, self._windows.last[held])
         return fitting
-
-    def adopt(self, request: int, demand: Demand, blocks: IntArray, tokens: int) -> bool:
-        """Admit a request whose `tokens` lie in these blocks; False where the memory ends before
-        them. Others may hold them, too."""
-        if blocks.max(initial=0) >= self._list.blocks:
-            return False
-        self._admitted(request, demand, 0)
-        row = self._first_row[request] = self._tables.add(request)
-        self._admit(request, 0, 0, demand.samples)
-        self._tables.uses[blocks] += 1
-        self._hold(request, blocks)
-        self._tables.tokens[row] = self.stored[request] = tokens
-        return True
-
-    def forget(self) -> None:
-        """What free blocks hold is not found again."""
-        self._tables.uses += 1
-
-    def free_blocks(self) -> IntArray:
-        """Those that are free, in ascending order."""
-        return np.flatnonzero(self._list.is_free(np.arange(self._list.blocks)))
-
-    def bar(self, blocks: IntArray) -> int | None:
-        """These, and no others, are not handed out from now on. What lies in them is copied to
-        free blocks (`copies`), and is not found again: tokens; None (nothing changes): no room."""
-        before, behind = self._barred, np.setdiff1d(blocks, self._barred)
-        free = self._list.is_free(behind)
-        held, spare = behind[~free], np.setdiff1d(before, blocks)
-        if len(held) > self._list.free + len(spare) - int(free.sum()):
-            return None
-        self._barred = blocks
-        self._list.take(behind[free])
-        self._list.push(spare)
-        names, fresh = np.arange(self._list.blocks), self._list.pop(len(held))
-        names[held] = fresh
-        self._tables.uses[np.concatenate((held, fresh))] += 1
-        self._others[fresh], self._others[held] = self._others[held], 0
-        copied: dict[int, Migration] = {}
-        for request in np.flatnonzero(self.resident).tolist() if len(held) else ():
-            for row in self._rows(request):
-                start, tokens, _ = self._row_units(row, 0)
-                table, size = start // self.block, self.block
-                for at in np.flatnonzero(names[table] != table).tolist():
-                    source, target = int(start[at]), int(names[table[at]]) * size
-                    copied[source] = Migration(request, source, target, int(tokens[at]), size)
-                self._tables.replace(row, 0, names[table])
-        self._copies += copied.values()
-        return sum(copy.tokens for copy in copied.values())
 
     def release_known(self, request: int, tokens: int) -> int:
         self._require(request)
-        demand = self._demands[request]
-        common = demand.prompt // self.block
-        unknown = int(self.stored[request]) - tokens
+        demand, unknown = self._demands[request], int(self.stored[request]) - tokens
         first, *others = self._rows(request)
+        common = demand.prompt // self.block
         for row in others:
-            own = self._tables.blocks(row)[common:]
-            self._free(own, max(self._hashed(row, demand, unknown) - common, 0))
+            hashed = self._hashed(row, demand, unknown)
+            for group in range(self.groups):
+                gone = self._windows.gone_of(request, group)
+                self._free_row(row, group, max(gone, common), hashed)
             self._tables.remove(row)
-        if self._fixed:  # each group on its own, tail first, before the KV
-            for group in np.split(self.states.pop(request), self._fixed // self.limits.kept_states):
-                self._list.push(group[::-1], len(group))
-            self.reserved_total -= self._fixed * self.block
-        held, hashed = self._tables.blocks(first), self._hashed(first, demand, unknown)
-        if self._keeps(demand):
-            # one sample's outputs are not another's: what several find again is the prompt
-            part = self._parts(request, demand, hashed)[-1]
-            start = max(part.start, self._reused.get(request, 0))
-            last = min(hashed, common) if others else hashed
-            self._cache.keep(part.key, held[start:last], start)
+        self.reserved_total -= self._beside.leave_states(request) * self.block
+        hashed = self._hashed(first, demand, unknown)
+        for group in range(self.groups):
+            gone = self._windows.gone_of(request, group)
+            if self._keeps(demand):
+                # one sample's outputs are not another's: what several find again is the prompt
+                end = min(hashed, common) if others else hashed
+                self._keep(request, group, gone, end, hashed)
+            self._free_row(first, group, gone, hashed)
         self._reused.pop(request, None)
-        self._free(held, hashed)
-        if self._own_groups:
-            for group in self.drafter.pop(request):
-                self._list.push(group[::-1], len(group))
-                self.reserved_total -= len(group) * self.block
+        self.reserved_total -= self._beside.leave_drafter(request) * self.block
         self._tables.remove(first)
         self._first_row[request] = -1
         self._samples.pop(request, None)
@@ -339,7 +274,8 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
     def swap_out(self, request: int) -> int:
         stored = int(self.stored[request])
         self.release(request)
-        self._cache.drop(("own", request))
+        for cache in self._caches:
+            cache.drop(("own", request))
         self._swapped[request] = stored
         return stored
 
@@ -351,17 +287,16 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         del self._swapped[request]
         return True
 
-    def copies(self) -> list[Migration]:
-        """Copies on write since the last call: part of a prompt's last block, for one sample."""
-        made, self._copies = self._copies, []
-        return made
-
     def headroom(self, requests: IntArray, limit: int) -> int:
+        if self._windows.near:
+            return self._headroom_in_windows(requests, limit)
         if self._forks_among(requests):
             return self._headroom_before_forks(requests, limit)
         return self._tables.rounds(self._all_rows(requests), self._list.free, limit)
 
     def advance(self, requests: IntArray, rounds: int) -> None:
+        if self._windows.near:
+            return self._advance_in_windows(requests, rounds)
         if rounds and self._forks_among(requests):
             for request in requests.tolist():
                 self.grow(request, self._demands[request].samples)
@@ -370,159 +305,24 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         wanted = self._tables.wanted(rows, rounds)
         self._tables.advance(rows, rounds, self._list.pop_apart(wanted), self.stored, self.reserved)
         self.reserved_total += wanted * self.block
+        return None
 
     def grown(self, requests: IntArray, rounds: int) -> IntArray:
+        if self._windows.near:
+            return self._grown_in_windows(requests, rounds)
         return self.block * self._tables.grown(self._all_rows(requests), rounds)
 
-    def units(self, request: int) -> Units:
-        """The blocks of the first sample, then those that each further sample has for itself; a
-        block's tokens are all that lie in it, copies too."""
-        self._require(request)
-        first, *others = self._rows(request)
-        parts = [self._row_units(first, 0)]
-        common = self._demands[request].prompt // self.block
-        parts += [self._row_units(row, common) for row in others]
-        return Units(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-    def extent_count(self, requests: IntArray) -> int:
-        if not self._samples:
-            return int(self._tables.runs[self._first_row[requests]].sum())
-        return super().extent_count(requests)
-
-    def report(self) -> dict[str, float]:
-        """As `SharingAllocator.report`, and tokens copied on write."""
-        found = {"prefix_asked_tokens": 0.0, "prefix_hit_tokens": 0.0} | super().report()
-        shares = found | {"copied_tokens": float(self._copied_tokens)}
-        return shares if self._asked_tokens or self._copied_tokens else {}
-
-    def _forks_among(self, requests: IntArray) -> bool:
-        """Whether the next output token of some of `requests` makes copies."""
-        return bool(self._unforked) and not self._unforked.isdisjoint(requests.tolist())
-
-    def _rows(self, request: int) -> list[int]:
-        return [int(self._first_row[request]), *self._samples.get(request, ())]
-
-    def _all_rows(self, requests: IntArray) -> IntArray:
-        """Rows of all samples of `requests`, in order."""
-        if not self._samples:
-            return self._first_row[requests]
-        rows = [row for request in requests.tolist() for row in self._rows(request)]
-        return np.array(rows, np.int64)
-
-    def _row_units(self, row: int, skipped: int) -> Units:
-        tokens = int(self._tables.tokens[row])
-        return self._units_of(self._tables.blocks(row)[skipped:], tokens, skipped)
-
-    def _lengths(self, demand: Demand, stored: int) -> list[int]:
-        """Tokens of each sample that holds any when the request stores `stored`: the prompt's
-        belong to all, outputs are dealt in turn."""
-        outputs = stored - demand.prompt
-        if demand.samples == 1 or outputs <= 0:
-            return [stored]
-        turns = range(demand.samples - 1, -1, -1)
-        return [demand.prompt + (outputs + turn) // demand.samples for turn in turns]
-
-    def _blocks(self, demand: Demand, stored: int) -> int:
-        """Blocks of a request that stores `stored` tokens."""
-        lengths = self._lengths(demand, stored)
-        common = (len(lengths) - 1) * (demand.prompt // self.block)
-        return sum(-(-length // self.block) for length in lengths) - common
-
-    def _found(self, request: int, limit: int, demand: Demand | None) -> IntArray:
-        """Blocks in memory that hold the first tokens of a request, at most `limit` of them."""
-        found: list[IntArray] = []
-        demand, wanted = demand or self._demands.get(request), limit // self.block
-        if less := demand is not None and self.limits.lookahead.hit == "less_one":
-            limit = max(limit, demand.prompt + demand.samples * demand.generated - 1)
-        for key, start, end in self._parts(request, demand, limit // self.block):
-            blocks, alive = self._cache.find(key)
-            alive = alive[start:end]
-            whole = len(alive) if alive.all() else int(alive.argmin())
-            found.append(blocks[start : start + whole])
-            if whole < end - start:
-                break
-        blocks = np.concatenate(found)
-        return blocks[:-1][:wanted] if less else blocks
-
-    def _has_room(self, demand: Demand, tokens: int, cached: IntArray) -> bool:
-        """Whether a request can be admitted that finds these blocks; free ones are used up, too."""
-        held = int((~self._list.is_free(cached)).sum()) if len(cached) else 0
-        wanted = self._blocks(demand, tokens) + self._fixed + self._own_wanted(-1, tokens)
-        return wanted - held + self._kept_free <= self._list.free
-
-    def _own_wanted(self, request: int, tokens: int) -> int:
-        """Further blocks of a drafter's groups for so many tokens of a request."""
-        if not self._own_groups:
-            return 0
-        held = self.drafter[request].shape[1] if request in self.drafter else 0
-        return self._own_groups * max(-(-tokens // self._own_block) - held, 0)
-
-    def _extend_own(self, request: int, blocks: int) -> None:
-        """So many more of a drafter's groups, as many of each, one group after another."""
-        if blocks:
-            new = self._list.pop(blocks).reshape(self._own_groups, -1)
-            self.drafter[request] = np.concatenate((self.drafter[request], new), axis=1)
-            self.reserved_total += blocks * self.block
-
-    def _hold(self, request: int, cached: IntArray) -> None:
-        """These blocks, which hold their content already, are the request's first ones."""
-        free = self._list.is_free(cached)
-        self._list.take(cached[free])
-        self._others[cached[~free]] += 1
-        row = int(self._first_row[request])
-        self._tables.append(row, cached)
-        self._tables.tokens[row] = self.stored[request] = len(cached) * self.block
-        self.reserved[request] = len(cached) * self.block
-        self.reserved_total += int(free.sum()) * self.block
-
-    def _hashed(self, row: int, demand: Demand, unknown: int) -> int:
-        """How many blocks of a row can be found again once they are free; its last `unknown` tokens
-        count for none."""
-        full = max(int(self._tables.tokens[row]) - unknown, 0) // self.block
-        if self._keeps(demand):
-            return full
-        return self._parts(-1, demand, full)[-1].start
-
-    def _publish(self, request: int, demand: Demand, before: int) -> None:
-        """Others may find full blocks of a prompt from now on, which held `before` tokens."""
-        if before >= (demand.prompt if demand.parent >= 0 else demand.prefix_tokens):
-            return
-        start = before // self.block
-        row = int(self._first_row[request])
-        held = self._tables.blocks(row)
-        full = int(self._tables.tokens[row]) // self.block
-        for part in self._parts(request, demand, full)[:-1]:
-            if (first := max(start, part.start)) < part.end:
-                self._cache.keep(part.key, held[first : part.end], first)
-
-    def _extend(self, row: int, tokens: int) -> None:
-        """So many tokens lie in a row; there is room."""
-        wanted = -(-(tokens + self._room_behind(tokens)) // self.block)
-        wanted -= int(self._tables.count[row])
-        if wanted > 0:
-            self._tables.hand_out(row, self._list.pop(wanted))
-        self._tables.tokens[row] = tokens
-
-    def _fork(self, request: int, copied: bool) -> None:
-        """Rows for the samples after the first. What lies in the prompt's last block, if that is
-        not full, is copied for each, or is computed again with the outputs of a preempted request.
+    def _has_room(self, places: list[int], found: IntArray, own: int) -> bool:
+        """Whether a request can be admitted that needs so many places in each group and `own`
+        blocks of a drafter's, and finds these, int64 (groups, blocks); free ones are used up, too.
         """
-        demand = self._demands[request]
-        whole, part = divmod(demand.prompt, self.block)
-        held = self._tables.blocks(int(self._first_row[request])).copy()
-        rows = [self._tables.add(request) for _ in range(demand.samples - 1)]
-        for row in rows:
-            self._tables.append(row, held[:whole])
-            self._extend(row, demand.prompt)
-            if part and copied:
-                source, target = int(held[whole]), int(self._tables.blocks(row)[whole])
-                copy = Migration(
-                    request, source * self.block, target * self.block, part, self.block
-                )
-                self._copies.append(copy)
-                self._copied_tokens += part
-        self._samples[request] = rows
-        self._unforked.discard(request)
+        count, wanted = found.shape[1], self._beside.fixed + own
+        for group, most in enumerate(places):
+            wanted += max(most - count, 0)
+            if count:
+                gone = self._windows.left(group, count * self.block, 0)
+                wanted += int(self._list.is_free(found[group, gone:]).sum())
+        return wanted + self._kept_free <= self._list.free
 
     def _headroom_before_forks(self, requests: IntArray, limit: int) -> int:
         """As `headroom` where some samples have no rows yet: blocks are counted, not looked at."""
@@ -531,6 +331,7 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         low, high = 0, limit
         while low < high:
             rounds = (low + high + 1) // 2
-            wanted = sum(self._blocks(d, stored + rounds * d.samples) for d, stored in asked) - held
-            low, high = (rounds, high) if wanted <= self._list.free else (low, rounds - 1)
+            wanted = sum(self._places(d, stored + rounds * d.samples) for d, stored in asked)
+            fits = (wanted * self.groups - held) <= self._list.free
+            low, high = (rounds, high) if fits else (low, rounds - 1)
         return low

@@ -26,16 +26,20 @@ from pydantic import Field
 
 from hwmodel.specs.kv_order import LAYOUTS
 from policies.allocators.allocator import Demand, Limits, PolicyOptions
+from policies.allocators.block_allocator import refuse_prefixes
 from policies.allocators.capabilities import Batches
 from policies.allocators.declaration import CHOICES, Range, References
-from policies.allocators.free_list import FreeList, Queue, SplitQueue, Staged
+from policies.allocators.free_lists.free_list import FreeList
+from policies.allocators.free_lists.free_list_registry import FREE_LISTS
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING
 from policies.allocators.paged import PagedAllocator
 from policies.allocators.radix_tree import NO_PAGES, Node, RadixTree, text_of
+from policies.allocators.sliding_windows import WindowRules
 from policies.requests.requests import IntArray
 
-LISTS: dict[str, type[FreeList]] = {"queue": Queue, "stack": SplitQueue, "staged": Staged}
+LISTS = {"queue": "fifo", "stack": "split", "staged": "staged"}
+"""SGLang's lists by the names they have here."""
 
 
 class RadixOptions(PolicyOptions):
@@ -55,12 +59,17 @@ class RadixOptions(PolicyOptions):
     idle_watermark: ClassVar[bool] = True
     null_block: ClassVar[bool] = False
     cached_recompute: ClassVar[bool] = True
+    window_rules: ClassVar[WindowRules] = "0.33"
     kv_layout = LAYOUTS["layer_kv_token"]  # `MHATokenToKVPool`
 
     @property
     def block(self) -> int:
         """As in `BlockOptions`: SGLang's blocks are its pages."""
         return self.page
+
+    def beside_states(self, model: str, block: int | None) -> RadixOptions:
+        refuse_prefixes(self, model)
+        return self.model_copy(update={"prefix_caching": False})
 
     @property
     def samples(self) -> Literal["together", "as_engine", "apart"]:
@@ -101,7 +110,7 @@ class RadixAllocator(PagedAllocator, Batches):
         kind, pages = self.options.free_list, self.layout.slots // self.block
         if kind == "by_page":
             kind = "queue" if self.block == 1 else "stack"
-        return _Pool(LISTS[kind](pages), self._tree)
+        return _Pool(FREE_LISTS[LISTS[kind]](pages), self._tree)
 
     @property
     def loses_ends_first(self) -> bool:
@@ -117,7 +126,7 @@ class RadixAllocator(PagedAllocator, Batches):
         if demand.samples > 1 or before >= demand.prompt + demand.generated:
             self.settle_step()
             return super().grow(request, tokens)
-        slots = self._blocks(demand, before + tokens) * self.block - int(self.reserved[request])
+        slots = self._places(demand, before + tokens) * self.block - int(self.reserved[request])
         if slots > self.free_slots:
             return False
         self._list.promise(slots // self.block)
@@ -160,7 +169,7 @@ class RadixAllocator(PagedAllocator, Batches):
             self._publish(request, self._demands[request], before)
 
     def ask(self, request: int, limit: int, demand: Demand) -> tuple[int, int]:
-        found = self._found(request, limit, demand)
+        found = self._found(request, limit, demand)[0]
         if len(found):
             self._tree.touch(self._tree.descend(text_of(request, demand), len(found))[-1])
         free = int(self._list.is_free(found).sum())
@@ -225,6 +234,7 @@ class RadixAllocator(PagedAllocator, Batches):
             self._list.push(self._tables.blocks(row)[demand.prompt // self.block :])
         for row in (first, *others):
             self._tables.remove(row)
+        self.reserved_total -= self._beside.leave_states(request) * self.block
         shared = node.end - self._list.leave(self._tree.unlock(node))
         self.reserved_total += shared * self.block  # `_dismiss` takes all of it off
         self._first_row[request] = -1
@@ -256,12 +266,12 @@ class RadixAllocator(PagedAllocator, Batches):
     def _found(self, request: int, limit: int, demand: Demand | None) -> IntArray:
         demand = demand or self._demands.get(request)
         if demand is None:
-            return NO_PAGES
+            return NO_PAGES[np.newaxis]
         self._settle_decodes()  # before what is found is locked
-        return self._tree.find(text_of(request, demand), limit // self.block)
+        return self._tree.find(text_of(request, demand), limit // self.block)[np.newaxis]
 
-    def _hold(self, request: int, cached: IntArray) -> None:
-        key = text_of(request, self._demands[request])
+    def _hold(self, request: int, found: IntArray) -> None:
+        key, cached = text_of(request, self._demands[request]), found[0]
         self._lock(request, self._tree.descend(key, len(cached)))
         row = int(self._first_row[request])
         self._tables.append(row, cached)
@@ -319,17 +329,14 @@ class _Pool(FreeList):
     def ample(self, pages: int, requests: int) -> bool:
         """Whether so many pages that decode steps of so many requests take are the same together
         and step by step."""
-        if type(self._pages) is Queue:
-            return True  # what is evicted follows what is free
-        return not isinstance(self._pages, Staged) and self._pages.free >= pages + requests
+        return self._pages.same_in_steps(pages + requests)
 
     def prepare(self, pages: int, at_hand: int = 0) -> None:
         """A step is about to take up to so many pages. `at_hand`: for how many none is sorted."""
         while self._pages.free < min(pages, self.free + self._promised):
             evicted = self._tree.evict()
             self._pages.push(evicted, len(evicted))
-        if isinstance(self._pages, Staged):
-            self._pages.have_ready(at_hand or pages)
+        self._pages.prepare(at_hand or pages)
 
     def prepare_prefills(self, tokens: int, requests: int) -> None:
         """Prefills of so many tokens together are about to take pages."""

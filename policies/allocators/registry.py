@@ -15,8 +15,7 @@ from policies.allocators.kv_layout import KvLayout
 from policies.allocators.odma import OdmaAllocator
 from policies.allocators.odma_best import OdmaBestAllocator
 from policies.allocators.orca import OrcaAllocator
-from policies.allocators.paged import PagedAllocator, PagedOptions
-from policies.allocators.paged_groups import PagedGroupsAllocator
+from policies.allocators.paged import PagedAllocator
 from policies.allocators.radix import RadixAllocator
 from policies.allocators.s3 import S3Allocator
 from policies.allocators.static import StaticAllocator
@@ -43,6 +42,15 @@ def policy_class(options: PolicyOptions) -> type[Allocator]:
     return kind
 
 
+def predicts(options: PolicyOptions) -> bool:
+    """Whether a policy reads predictions of lengths, so that its requests wait for theirs: one that
+    declares what mispredictions cost it, and a plug-in that does not declare what it loses."""
+    losses = vars(POLICIES[options.name]).get("losses")
+    if losses is None:
+        return True
+    return "prediction" in losses and losses["prediction"].applies(options)
+
+
 def refusal(kind: type[Allocator], option: str, value: Any) -> str | None:
     """Why a study may not give this value to an option; None where it may."""
     if option not in kind.searched:
@@ -59,10 +67,7 @@ def refusal(kind: type[Allocator], option: str, value: Any) -> str | None:
 
 def build(layout: KvLayout, requests: int, limits: Limits, options: PolicyOptions) -> Allocator:
     """The allocator that the options name, on the KV region of a model."""
-    kind = POLICIES[options.name]
-    if isinstance(options, PagedOptions) and layout.groups is not None:
-        kind = PagedGroupsAllocator
-    return kind(layout, requests, limits, options)
+    return POLICIES[options.name](layout, requests, limits, options)
 
 
 _CHOSEN = Chosen(

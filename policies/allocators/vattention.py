@@ -65,7 +65,8 @@ class VattentionOptions(PolicyOptions):
 
 class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
     """`_groups[id]`: groups mapped to each request id, in token order, the first `_needed[id]` of
-    which hold tokens. `block`: tokens in a group. Raises DescriptionError for a layout that is not
+    which are in use: `_fixed` by states (assumed, as the paper's models have none), the others by
+    tokens. `block`: tokens in a group. Raises DescriptionError for a layout that is not
     of whole tensors, and where no group fits."""
 
     Options = VattentionOptions
@@ -82,6 +83,7 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         "map_cost": Range(0, 1e9),
     }
     references = References(("static", "paged"), ceilings=("ideal",))
+    holds_states = True
     options: VattentionOptions
 
     def __init__(
@@ -120,32 +122,33 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         self._runs = np.zeros(requests, np.int64)
         self._virtual = np.zeros(groups, np.int64)
         """Where each group that is mapped lies: its id times `_span`, and its number there."""
-        self._span = -(-max(limits.max_model_len, self.slots) // self.block)
+        self._fixed = -(-limits.states // self.block) * limits.kept_states
+        self._span = self._fixed + -(-max(limits.max_model_len, self.slots) // self.block)
         self._low = int(LOW * groups) if options.reclaim == "low" else 0
         self._now = self._behind = 0
         """Groups mapped since `charged`: waited for, or behind a step."""
         self._mapped = self._taken = 0
 
     def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
-        needed: IntArray = -(-(prompt + samples * (output - 1)) // self.block) * self.block
+        needed: IntArray = self._in_use(prompt + samples * (output - 1)) * self.block
         return needed
 
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
-        return tokens <= self.free_slots
+        return self._in_use(tokens) * self.block <= self.free_slots
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
         if not self.fits(tokens):
             return False
-        self._id[request] = self._fitting_id(-(-tokens // self.block))
+        self._id[request] = self._fitting_id(self._in_use(tokens))
         self._admit(request, 0, 0, demand.samples)
         return self.grow(request, tokens)
 
     def grow(self, request: int, tokens: int) -> bool:
         self._require(request)
         stored = int(self.stored[request]) + tokens
-        lacking = -(-stored // self.block) - int(self.reserved[request]) // self.block
+        lacking = self._in_use(stored) - int(self.reserved[request]) // self.block
         if lacking * self.block > self.free_slots:
             return False
         self._now += sum(self._take(request) for _ in range(lacking))
@@ -164,7 +167,8 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
     def units(self, request: int) -> Units:
         self._require(request)
         held = int(self._id[request])
-        start = np.array(self._groups[held][: self._needed[held]], np.int64) * self.block
+        groups = self._groups[held][self._fixed : self._needed[held]]
+        start = np.array(groups, np.int64) * self.block
         tokens = np.clip(self.stored[request] - np.arange(len(start)) * self.block, 0, self.block)
         return Units(start, tokens, np.full(len(start), self.block, np.int64))
 
@@ -184,7 +188,7 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
 
     def grown(self, requests: IntArray, rounds: int) -> IntArray:
         left = np.arange(rounds - 1, -1, -1)[:, None] * self.width[requests]
-        held = -(-(self.stored[requests] - left) // self.block) * self.block
+        held = self._in_use(self.stored[requests] - left) * self.block
         fewer: IntArray = (self.reserved[requests] - held).sum(axis=1)
         return fewer
 
@@ -236,10 +240,14 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         found = 1 - self._mapped / max(self._taken, 1)
         return {"mapped_frames": float(self._mapped * self.tensors), "found_mapped_share": found}
 
+    def _in_use(self, tokens: Any) -> Any:
+        """Groups of a request of so many tokens: an int, or int64 (n,)."""
+        return self._fixed + -(-tokens // self.block)
+
     def _lacking(self, requests: IntArray, rounds: int) -> IntArray:
         """Groups that each of `requests` lacks to store `rounds` tokens more a sample."""
         stored = self.stored[requests] + rounds * self.width[requests]
-        lacking: IntArray = -(-stored // self.block) - self.reserved[requests] // self.block
+        lacking: IntArray = self._in_use(stored) - self.reserved[requests] // self.block
         return np.maximum(lacking, 0)
 
     def _growth(self, requests: IntArray, rounds: int) -> tuple[IntArray, IntArray, IntArray]:
@@ -249,7 +257,8 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         place = np.repeat(np.arange(len(requests)), lacking)
         nth = np.arange(len(place)) - np.repeat(np.cumsum(lacking) - lacking, lacking)
         who = requests[place]
-        first = self.reserved[who] + nth * self.block  # token that the group is needed for
+        behind = self.reserved[who] - self._fixed * self.block
+        first = behind + nth * self.block  # token that the group is needed for
         when = (first - self.stored[who]) // self.width[who]
         order = np.lexsort((nth, place, when))
         return who[order], when[order], nth[order]
@@ -268,7 +277,8 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         self._taken += 1
         self._mapped += new
         self._needed[held] += 1
-        self._runs[request] += at == 0 or groups[at - 1] + 1 != groups[at]
+        if at >= self._fixed:
+            self._runs[request] += at == self._fixed or groups[at - 1] + 1 != groups[at]
         self.reserved[request] += self.block
         self.reserved_total += self.block
         self._keep_low()

@@ -23,7 +23,7 @@ from pydantic import Strict as Exactly
 from hwmodel.description.description import DescriptionError, Document, Strict, nearest
 from hwmodel.description.packed import open_text
 from policies.allocators.allocator import Limits, Lookahead
-from policies.allocators.free_list import FreeListName
+from policies.allocators.free_lists.free_list_registry import FreeListName
 from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedOptions
@@ -73,8 +73,8 @@ class Config(Strict):
     def _budget_covers_running(self) -> Config:
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError("max_num_batched_tokens: must not be below max_num_seqs")
-        if len(set(self.groups) - {None}) != (self.groups != [None]):
-            raise ValueError("groups: expected windows of one length")
+        if self.groups != [None] and not any(self.groups):
+            raise ValueError("groups: expected [null], or a window in some")
         if self.states and (self.prefix_caching or self.groups != [None]):
             raise ValueError("states: only with groups [null] and without prefix_caching")
         if self.drafter and not (self.states and self.speculation):
@@ -87,10 +87,9 @@ class Config(Strict):
         plain = KvLayout(0, (self.blocks + 1) * self.block_size, 1, 1, 16)
         if self.groups == [None]:
             return plain
-        window = next(each for each in self.groups if each)
         places = tuple((group, 0) for group in range(len(self.groups)))
         kept = tuple(self.groups)
-        return replace(plain, groups=KvGroups("blocks", window, kept, 1, kept, places))
+        return replace(plain, groups=KvGroups("blocks", kept, 1, kept, places))
 
 
 class Trace(Strict):

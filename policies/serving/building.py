@@ -13,7 +13,7 @@ from policies.allocators.kv_frames import Placed, in_frames
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.paged import PagedOptions
-from policies.allocators.registry import build
+from policies.allocators.registry import POLICIES, build
 from policies.engines.engine import Engine, Offered
 from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_v0 import EngineV0, EngineV0Spec
@@ -200,10 +200,6 @@ def build_replica(
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
 
 
-_STATES = ("paged", "static", "odma", "odma-best", "s3", "oracle", "orca")
-"""Policies that have a place for states."""
-
-
 def _require_modelled(
     local: TransformerSpec, spec: ServingSpec, layout: KvLayout, requests: Requests
 ) -> None:
@@ -211,11 +207,16 @@ def _require_modelled(
     others = spec.tiers or spec.moves or spec.policy.copies_prefixes
     others = others or spec.cluster.moves
     plain = spec.engine.name == "v1" and not several and not others
-    if local.state is not None and not (plain and spec.policy.name in _STATES):
+    if local.state is not None and not POLICIES[spec.policy.name].holds_states:
+        raise DescriptionError(
+            f"{local.name} has {local.state.kind} layers, and policy {spec.policy.name} has no "
+            "place for their states"
+        )
+    if local.state is not None and not plain:
         raise DescriptionError(
             f"{local.name} has {local.state.kind} layers, whose states runs allocate with engine "
-            f"v1, one sample a request and {', '.join(_STATES)}, without tiers, moves, "
-            "cluster.dropping, .migration, .lending or copied prefixes"
+            "v1 and one sample a request, without tiers, moves, cluster.dropping, .migration, "
+            ".lending or copied prefixes"
         )
     pages = state_pages(spec, local)
     if pages is not None and pages.groups[0] > 1:

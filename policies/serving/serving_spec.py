@@ -205,15 +205,14 @@ class ServingSpec(Strict):
         return self
 
     def on_device(self, device: Device, model: TransformerSpec) -> ServingSpec:
-        """The description with what engine and policy take from the device."""
+        """The description with what engine and policy take from the device and the model. Raises
+        DescriptionError for options that the model has no use for."""
         longest = model.max_position
         engine = self.engine.on_device(device.capacity_bytes, device.name, longest)
         policy = self.policy.on_device(device.paging)
-        if isinstance(policy, PagedOptions) and model.state is not None:
+        if model.state is not None:
             pages = state_pages(self, model_of_a_card(self, model))
-            plain = {"prefix_caching": False, "cached_recompute": False}
-            block = policy.block if pages is None else pages.block
-            policy = policy.model_copy(update={"block": block, **plain})
+            policy = policy.beside_states(model.name, None if pages is None else pages.block)
         return self.model_copy(update={"engine": engine, "policy": policy})
 
     @model_validator(mode="after")

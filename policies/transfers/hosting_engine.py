@@ -14,7 +14,7 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
-from policies.allocators.paged import PagedAllocator
+from policies.allocators.capabilities import MovesBlocks
 from policies.engines.engine import Offered
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.engines.scheduled_step import Step
@@ -28,14 +28,14 @@ _KEYS = "cluster.dropping, cluster.migration, cluster.lending"
 class HostingEngine(EngineV1):
     """Requests that run here wholly, come, or are leaving."""
 
-    allocator: PagedAllocator
+    allocator: MovesBlocks
 
     def __init__(self, spec: EngineV1Spec, allocator: Allocator, offered: Offered) -> None:
         """Raises DescriptionError for what is not modelled."""
         super().__init__(spec, allocator, offered)
         require_plain(_KEYS, self)
         require_blocks(_KEYS, allocator)
-        if not isinstance(allocator, PagedAllocator):
+        if not isinstance(allocator, MovesBlocks):
             raise DescriptionError(f"{_KEYS}: expected policy paged, or one that is made of it")
         self.block = allocator.block
         self.coming: set[int] = set()

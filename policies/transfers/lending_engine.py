@@ -16,7 +16,7 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand
-from policies.allocators.paged import PagedAllocator
+from policies.allocators.capabilities import MovesBlocks
 from policies.engines.engine import Offered
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.scheduled_step import Chunk, Step
@@ -49,7 +49,7 @@ class LendingEngine(HostingEngine):
     def __init__(self, spec: EngineV1Spec, allocator: Allocator, offered: Offered) -> None:
         """Raises DescriptionError for what is not modelled."""
         super().__init__(spec, allocator, offered)
-        if spec.admit_on != "input" or not isinstance(allocator, PagedAllocator):
+        if spec.admit_on != "input" or not isinstance(allocator, MovesBlocks):
             raise DescriptionError("cluster.lending: needs policy paged and engine.admit_on: input")
         self._paged = allocator
         self.loans: dict[int, list[Loan]] = {}

@@ -19,7 +19,7 @@ from itertools import islice
 import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand
-from policies.allocators.paged import PagedAllocator
+from policies.allocators.capabilities import MovesBlocks
 from policies.engines.engine import Offered
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.engines.scheduled_step import Chunk, Step
@@ -89,7 +89,7 @@ class OffloadingEngine(EngineV1):
 
     def _lose(self) -> None:
         """The card has lost all: whoever was there gives its memory up, and nothing is found."""
-        assert isinstance(self.allocator, PagedAllocator)
+        assert isinstance(self.allocator, MovesBlocks)
         for request in self.kept.values():
             self._tiers.resumed(request)
         ended = [*self.ending, *self.leaving, *self.kept.values()]

@@ -20,7 +20,7 @@ LIMITS = Limits(400, 500, step=64)
 
 def groups_of(*kept: int | None) -> KvGroups:
     places = tuple((at, 0) for at in range(len(kept)))
-    return KvGroups("blocks", WINDOW, kept, 1, kept, places)
+    return KvGroups("blocks", kept, 1, kept, places)
 
 
 def allocator_of(slots: int, *kept: int | None, **options: Any) -> Any:
@@ -67,12 +67,15 @@ def content(allocator: Allocator, request: int, group: int) -> tuple[np.ndarray,
     slots = (units.start[:, None] + np.arange(BLOCK)).reshape(-1)
     stored, groups = int(allocator.stored[request]), allocator.layout.groups
     assert groups is not None
-    first = max(stored - WINDOW + 1, 0) if groups.kept[group] else 0
+    window = groups.kept[group]
+    first = 0 if window is None else max(stored - window + 1, 0)
     return slots[:stored], first
 
 
 @pytest.mark.parametrize("free_list", ["fifo", "split"])
-@pytest.mark.parametrize("kept", [(None, WINDOW), (WINDOW,), (WINDOW, None, WINDOW, None)])
+@pytest.mark.parametrize(
+    "kept", [(None, WINDOW), (WINDOW,), (WINDOW, None, WINDOW, None), (22, None, WINDOW)]
+)
 def test_what_is_found_is_what_was_written(kept: tuple[int | None, ...], free_list: str) -> None:
     rng, slots = np.random.default_rng(5), 90 * BLOCK * len(kept)
     allocator = allocator_of(slots, *kept, free_list=free_list, window_rules="0.23")
@@ -118,6 +121,64 @@ def test_what_is_found_is_what_was_written(kept: tuple[int | None, ...], free_li
     assert found > 500
     for each in list(running):
         allocator.release(each)
+    assert allocator.free_slots == empty and allocator.reserved_total == 0
+
+
+def test_a_longer_window_decides_what_is_found() -> None:
+    """Of a turn of 64 tokens all groups have what they still look at; an earlier prefix is whole in
+    the groups of the shorter window only as long as nobody takes its blocks."""
+    allocator = allocator_of(800, None, WINDOW, 22)
+    assert allocator.reserve(0, demand(64, session=1), 64) and allocator.grow(0, 1)
+    allocator.release(0)
+    assert allocator.cached(1, 99, demand(100, session=1)) == 64
+    assert allocator.reserve(1, demand(100, session=1), 100)
+    tables = [allocator.layer_units(1, group).start[:16] // BLOCK for group in range(3)]
+    assert [int((table == 0).sum()) for table in tables] == [0, 13, 10]
+
+
+@pytest.mark.parametrize("kept", [(WINDOW, None), (None, 22, WINDOW)])
+def test_samples_hold_their_prompt_together_in_every_group(kept: tuple[int | None, ...]) -> None:
+    """Each sample finds its tokens in what its windows see, whatever the others do meanwhile."""
+    allocator = allocator_of(400 * len(kept), *kept)
+    empty, written = allocator.free_slots, {}  # type: ignore[var-annotated]
+    asks = demand(30)._replace(samples=3)
+    assert allocator.reserve(0, asks, 30)
+    for step in range(45):
+        before = int(allocator.stored[0])
+        assert allocator.headroom(np.array([0]), 1) == 1
+        if step % 2:
+            allocator.advance(np.array([0]), 1)
+        else:
+            assert allocator.grow(0, 3)
+        copies = {made.target: made.source for made in allocator.copies()}
+        assert len(copies) == (len(kept) * 2 if step == 0 else 0)
+        length = 30 + (before - 30) // 3 + 1
+        for group, window in enumerate(kept):
+            units = allocator.layer_units(0, group)
+            places, many = -(-length // BLOCK), 30 // BLOCK
+            rows = [range(places)]
+            rows += [[*range(many), *range(at, at + places - many)]
+                     for at in (places, 2 * places - many)]  # fmt: skip
+            for sample, row in enumerate(rows):
+                starts = units.start[list(row)]
+                slots = (starts[:, None] + np.arange(BLOCK)).reshape(-1)[:length].tolist()
+                fresh = 30 if step == 0 else length - 1
+                if step == 0 and sample == 0:
+                    written.update({slots[token]: ("prompt", token) for token in range(30)})
+                for slot in slots if step == 0 else ():
+                    start = slot - slot % BLOCK
+                    if start in copies:
+                        written.setdefault(slot, written.get(copies[start] + slot % BLOCK))
+                for token in range(fresh, length):
+                    written[slots[token]] = (sample, token)
+                first = 0 if window is None else max(length - window, 0)
+                for token in range(first, length):
+                    owner = "prompt" if token < 30 else sample
+                    assert written[slots[token]] == (owner, token), (step, group, sample, token)
+        held = allocator.units(0)
+        assert len(set(held.start.tolist())) * BLOCK == allocator.reserved_total
+        assert allocator.reserved_total + allocator.free_slots == empty
+    allocator.release(0)
     assert allocator.free_slots == empty and allocator.reserved_total == 0
 
 

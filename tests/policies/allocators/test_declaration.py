@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
@@ -11,14 +12,15 @@ from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Contiguous, Migrates, OnDemand
 from policies.allocators.declaration import DECLARED, Range, References
 from policies.allocators.losses import GROWING, PREDICTION, RESERVING
-from policies.allocators.registry import POLICIES, policy_class, refusal
+from policies.allocators.registry import POLICIES, policy_class, predicts, refusal
 from policies.allocators.static import StaticAllocator, StaticOptions
+from policies.predictors.prediction import Prediction
 from policies.predictors.predictor import PredictorSpec
 from sweeps.plan.counterfactual import chain, losses
 from sweeps.plan.experiment import ExperimentSpec
 from sweeps.plan.sweep import load_sweep
 from sweeps.study.study_spec import load_study
-from tests.policies.allocators.contract import build
+from tests.policies.allocators.contract import LAYOUT, LIMITS, build
 from tests.policies.allocators.plugin import PluginAllocator
 
 
@@ -160,3 +162,35 @@ def test_losses_of_growing_policies_end_at_the_ceiling() -> None:
     assert options(StaticOptions()).model_dump() == {
         "name": "ideal", "reserve": "stored", "admit_on": "input",
     }  # fmt: skip
+
+
+def test_who_reads_predictions_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {name: kind.Options.model_validate({"name": name}) for name, kind in POLICIES.items()}
+    assert {name for name, options in made.items() if predicts(options)} == {
+        "odma", "odma-best", "s3",
+    }  # fmt: skip
+    monkeypatch.setitem(POLICIES, "guessing", GuessingAllocator)  # which declares nothing
+    assert predicts(GuessingOptions())
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_states_take_their_slots_for_as_long_as_a_request_is_here(name: str) -> None:
+    assert POLICIES[name].holds_states
+    options = POLICIES[name].Options.model_validate({"name": name})
+    plain, beside = (
+        POLICIES[name](LAYOUT, 4, LIMITS._replace(states=states, kept_states=2), options)
+        for states in (0, 32)
+    )
+    empty = beside.free_slots
+    demand = Demand(40, 0, Prediction(9.0), output=9)
+    needs = [int(each.needs(np.array([40]), np.array([9]))[0]) for each in (plain, beside)]
+    assert needs[1] >= needs[0] + 64 or name in ("orca", "odma", "odma-best")
+    for request in range(2):
+        assert plain.reserve(request, demand, 40) and beside.reserve(request, demand, 40)
+        assert beside.grow(request, 8) and plain.grow(request, 8)
+        more = beside.reserved_total - plain.reserved_total
+        assert more >= 64 * (request + 1) or name in ("orca", "odma", "odma-best")
+        assert beside.units(request).tokens.sum() == 48
+    for request in range(2):
+        beside.release(request)
+    assert (beside.free_slots, beside.reserved_total) == (empty, 0)

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.allocators.free_list import FREE_LISTS, Buddies, Runs
+from policies.allocators.free_lists.buddies import Buddies
+from policies.allocators.free_lists.free_list_registry import FREE_LISTS
+from policies.allocators.free_lists.runs import Runs
 from tests.rotation import LONG
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.free_list import FREE_LISTS
+from policies.allocators.free_lists.free_list_registry import FREE_LISTS
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.predictors.predictor import Prediction

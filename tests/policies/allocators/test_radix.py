@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.free_list import Staged
+from policies.allocators.free_lists.staged import Staged
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.radix import RadixAllocator, RadixOptions
 from policies.predictors.predictor import Prediction

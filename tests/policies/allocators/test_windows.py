@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from policies.allocators.registry import POLICIES, build
 from policies.predictors.prediction import Prediction
 from tests.policies.small import WINDOWS
 
+TWO = WINDOWS.model_copy(update={"window": Window(tokens=40, pattern=["window", 16, "full"])})
+"""Windows of two lengths."""
 LIMITS = Limits(max_tokens=200, max_model_len=400, step=96)
 POLICY: dict[str, dict[str, Any]] = {
     "paged": {"name": "paged"},
@@ -70,7 +73,7 @@ def test_groups_are_vllms_and_rings_have_no_padding(
         assert groups.place[0][0] == 0  # in the order of their first layer
     # a kind's layers are dealt to its groups in turn
     near = [layer for layer, window in enumerate(found.windows) if window]
-    many = found.windowed
+    many = sum(found.near.values())
     assert [found.place[layer][0] for layer in near[: 2 * many]] == list(range(many)) * 2
 
 
@@ -94,10 +97,22 @@ def test_layers_are_grouped_as_vllm_groups_them() -> None:
     assert apart == {("0.11.2", "5 and 4"), ("0.11.2", "7 and 6")}
 
 
+def test_windows_of_two_lengths_are_groups_of_their_own() -> None:
+    groups = groups_of(TWO, "blocks")
+    assert (groups.kept, groups.size) == ((40, 16, None), 2)
+    assert groups.kinds == [[0, 3], [1, 4], [2, 5]] and groups.near == {16: 1, 40: 1}
+    lengths = np.array([3, 20, 100])
+    seen = [[min(n, 39), min(n, 15), n] for n in lengths.tolist()]
+    assert groups.read(lengths) == pytest.approx(np.mean(seen, axis=1).sum())
+    pairs = [[min(30 + n, w) for n in range(1, 9)] for w in (40, 16, 1000)]
+    assert groups.span(30, 8).pairs == pytest.approx(np.sum(pairs) / 3)
+    assert groups.span(30, 8).read == pytest.approx((30 + 15 + 30) / 3)
+
+
 def test_slots_and_tokens_are_inverse() -> None:
     tokens = np.arange(1, 300)
-    for kind in ("ring", "full"):
-        groups = groups_of(WINDOWS, kind)
+    for model, kind in product((WINDOWS, TWO), ("ring", "full")):
+        groups = groups_of(model, kind)
         assert (groups.tokens_in(groups.slots_of(tokens)) == tokens).all()
         assert (groups.tokens_in(groups.slots_of(tokens) + 0) <= tokens).all()
         assert (groups.slots_of(groups.tokens_in(tokens)) <= tokens).all()
@@ -111,7 +126,8 @@ def test_blocks_in_use_are_the_closed_form_at_every_length(name: str) -> None:
     groups = groups_of(model, "blocks")
     layout = KvLayout(0, 1 << 20, groups.size, 1, 16, groups=groups)
     # the chunk is such that a token less than the window would be a block less
-    chunk, window, near = 514, groups.window, groups.windowed
+    chunk = 514
+    ((window, near),) = groups.near.items()
     limits = Limits(10_000, 20_000, step=chunk)
     allocator: Any = build(layout, 1, limits, POLICIES["paged"].Options(name="paged"))
     demand = Demand(2048, 0, Prediction(1.0), output=4000)
@@ -137,9 +153,9 @@ class Lives:
     """Random lives of requests on an allocator, and what lies in each slot of the KV region for
     each group of layers: (request, token)."""
 
-    def __init__(self, name: str, slots: int, seed: int) -> None:
+    def __init__(self, name: str, slots: int, seed: int, model: Any = WINDOWS) -> None:
         options = options_of(name)
-        groups = groups_of(WINDOWS, options.kv_of_windows)
+        groups = groups_of(model, options.kv_of_windows)
         self.layout = KvLayout(4096, slots, groups.size, 2, 32, groups=groups)
         self.groups = groups
         self.allocator: Allocator = build(self.layout, 300, LIMITS, options)
@@ -167,8 +183,7 @@ class Lives:
         stored = int(self.allocator.stored[request])
         for group, window in enumerate(self.groups.kept):
             slots = self.places(request, group)
-            ring = self.groups.kind == "ring" and window is not None
-            first = max(before, stored - window) if ring and window else before
+            first = max(before, stored - window) if window else before
             for token in range(first, stored):
                 self.content[int(slots[token])] = (request, group, token)
 
@@ -290,9 +305,10 @@ class Lives:
             self.allocator.finished(request, demand.prompt, demand.output)
 
 
+@pytest.mark.parametrize("model", [WINDOWS, TWO], ids=["one", "two"])
 @pytest.mark.parametrize("name", list(POLICY))
-def test_what_a_request_attends_to_lies_where_it_says(name: str) -> None:
-    lives = Lives(name, {"orca": 2048, "odma": 2560}.get(name, 1536), seed=5)
+def test_what_a_request_attends_to_lies_where_it_says(name: str, model: Any) -> None:
+    lives = Lives(name, {"orca": 2048, "odma": 2560}.get(name, 1536), seed=5, model=model)
     for request in range(60):
         lives.admit(request)
         lives.step()
@@ -302,7 +318,7 @@ def test_what_a_request_attends_to_lies_where_it_says(name: str) -> None:
     for request in list(lives.held):
         lives.leave(request)
     assert (lives.allocator.free_slots, lives.allocator.largest_hole) == lives.empty
-    assert lives.migrated > 0 or name != "odma"
+    assert lives.migrated > 0 or name != "odma" or model is TWO
 
 
 def test_old_blocks_are_given_up_as_vllm_does_and_used_again() -> None:

@@ -1,0 +1,76 @@
+"""Blocks that a request holds beside those of its tokens: of states, whose number is fixed, and of
+a drafter's layers, whose KV is unlike the model's (`policies.allocators.hybrid`)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.allocators.allocator import Limits
+from policies.allocators.free_lists.free_list import FreeList
+from policies.requests.requests import IntArray
+
+
+class BesideBlocks:
+    """`states`, of each resident: blocks that hold states, group by group. `drafter`: those that
+    hold a drafter's KV, int64 (groups, places). `fixed`: blocks of states of a request."""
+
+    def __init__(self, free: FreeList, limits: Limits, block: int) -> None:
+        self._list = free
+        self.fixed = -(-limits.states // block) * limits.kept_states
+        self._kept = limits.kept_states
+        self.groups, self._block = limits.drafter
+        self.states: dict[int, IntArray] = {}
+        self.drafter: dict[int, IntArray] = {}
+
+    def most(self, tokens: IntArray) -> IntArray:
+        """Blocks of requests of so many tokens, int64 (n,)."""
+        most: IntArray = self.fixed + self.groups * -(-tokens // self._block)
+        return most
+
+    def wanted(self, request: int, tokens: int) -> int:
+        """Further blocks of a drafter's groups for so many tokens of a request; -1: of one that is
+        not here."""
+        if not self.groups:
+            return 0
+        held = self.drafter[request].shape[1] if request in self.drafter else 0
+        return self.groups * max(-(-tokens // self._block) - held, 0)
+
+    def enter(self, request: int) -> int:
+        """A request is admitted: how many blocks it has taken."""
+        if self.fixed:
+            self.states[request] = self._list.pop(self.fixed)
+        if self.groups:
+            self.drafter[request] = np.zeros((self.groups, 0), np.int64)
+        return self.fixed
+
+    def extend(self, request: int, blocks: int) -> int:
+        """So many more of a drafter's groups, as many of each, one group after another."""
+        if blocks:
+            new = self._list.pop(blocks).reshape(self.groups, -1)
+            self.drafter[request] = np.concatenate((self.drafter[request], new), axis=1)
+        return blocks
+
+    def leave_states(self, request: int) -> int:
+        """Each group on its own, tail first; how many. vLLM frees them before the KV."""
+        if self.fixed:
+            for group in np.split(self.states.pop(request), self.fixed // self._kept):
+                self._list.push(group[::-1], len(group))
+        return self.fixed
+
+    def leave_drafter(self, request: int) -> int:
+        """As `leave_states`; after the KV."""
+        groups = self.drafter.pop(request, np.zeros((0, 0), np.int64))
+        for group in groups:
+            self._list.push(group[::-1], len(group))
+        return groups.size
+
+    def renamed(self, request: int, names: IntArray) -> list[tuple[int, int]]:
+        """Blocks get other names, int64 (blocks,); (old, new) of those that change."""
+        changed: list[tuple[int, int]] = []
+        for held in (self.states, self.drafter):
+            if request in held:
+                old, new = held[request].ravel(), names[held[request]]
+                moved = new.ravel() != old
+                changed += zip(old[moved].tolist(), new.ravel()[moved].tolist(), strict=True)
+                held[request] = new
+        return changed
