@@ -114,6 +114,14 @@ class Engine(ABC):
         """Requests that hold memory and neither run nor have just ended, int64 (n,)."""
         return np.zeros(0, np.int64)
 
+    def cached(self, request: int) -> int:
+        """How many tokens of a request that is not here are in memory now, so that it would not
+        compute them."""
+        if self._caching is None:
+            return 0
+        limit = self._findable(request, self._total(request))
+        return self._caching.cached(request, limit, self._demanded(request))
+
     def admits_arrivals(self, step: Step) -> bool:
         """Whether a request that arrives in a step like this could be admitted to the next one."""
         overtakes = step.limit == "batching" or self.spec.packing != "arrival"
@@ -452,14 +460,18 @@ class Engine(ABC):
         known = self._demands.get(request)
         output, left = int(self.output[request]), int(self.left[request])
         if known is None or known.generated != output - left:
-            own = self._requests
-            known = self._demands[request] = Demand(
-                int(self.prompt[request]), output - left, self._predicted[request],
-                int(own.prefix_id[request]), int(own.prefix_tokens[request]),
-                int(self.samples[request]), output, int(own.parent[request]),
-                int(own.context[request]), own.prefixes(request)[:-1],
-            )  # fmt: skip
+            known = self._demands[request] = self._demanded(request)
         return known
+
+    def _demanded(self, request: int) -> Demand:
+        """The same of a request that may never come here."""
+        own, output = self._requests, int(self.output[request])
+        return Demand(
+            int(self.prompt[request]), output - int(self.left[request]), self._predicted[request],
+            int(own.prefix_id[request]), int(own.prefix_tokens[request]),
+            int(self.samples[request]), output, int(own.parent[request]),
+            int(own.context[request]), own.prefixes(request)[:-1],
+        )  # fmt: skip
 
     def _never_fits(self, request: int) -> DescriptionError:
         return DescriptionError(

@@ -19,8 +19,9 @@ import numpy as np
 from policies.engines.scheduled_step import Step
 from policies.memory.step import StepTimes
 from policies.requests.requests import FloatArray, IntArray
+from policies.routers.routers import ROUTERS
 from policies.serving.clients import Clients
-from policies.serving.cluster import ROUTERS, KvAware, Manager, Node
+from policies.serving.cluster import Manager, Node
 from policies.serving.fleet_options import FailureSpec
 from policies.serving.replica import Replica
 
@@ -68,7 +69,7 @@ class Fleet(Node):
         self._sessions = bool((manager.requests.session >= 0).any())
         self._lasts_s = math.inf
         self._latest = [0] * len(replicas)
-        self._reports = ROUTERS[manager.spec.placement] is KvAware
+        self._reports = ROUTERS[manager.spec.placement].reports
         self._failures = failures
         self._rng = np.random.default_rng((seed, len(replicas)))
         self._early = 0

@@ -18,7 +18,8 @@ from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.registry import POLICIES
 from policies.predictors.predictor import PREDICTORS, PredictorSpec
-from policies.serving.cluster import ROUTERS, Router
+from policies.routers.router import Router
+from policies.routers.routers import ROUTERS
 
 KINDS: dict[str, tuple[type, dict[str, Any]]] = {
     "policy": (Allocator, POLICIES), "predictor": (PredictorSpec, PREDICTORS),

@@ -16,7 +16,7 @@ from policies.serving.plugins import KINDS, LOADED, load_plugin, register, requi
 from tests.policies import small
 
 OWN = Path(__file__).with_name("own.py")
-ROUTER = "from policies.serving.cluster import Router\n"
+ROUTER = "from policies.routers.router import Router\n"
 SPEC = "from policies.predictors.predictor import PredictorSpec\n"
 
 
