@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from policies.allocators.capabilities import (
     OnDemand,
     Remembers,
 )
+from policies.engines.engine_options import EngineOptions
 from policies.engines.scheduled_step import Chunk, Step
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import FloatArray, IntArray, Requests
@@ -41,9 +42,19 @@ class Offered(NamedTuple):
     predicted: Predictions
 
 
+Weighs = Callable[[int, int, int], tuple[int, bool]]
+"""Of tokens beside so many running requests with so many tokens: how many can be copied behind a
+step, and whether a copy that steps wait for wastes less than computing them again."""
+
+
 class Engine(ABC):
     """Requests that wait and run. `left[i]`: output tokens that each sample of request i must still
     produce."""
+
+    Options: ClassVar[type[EngineOptions]]
+    """Its options, whose `name` is that of the scheduler."""
+    weighs: Weighs | None = None
+    """Where the options say `weighs_waste`."""
 
     def __init__(self, spec: Any, allocator: Allocator, offered: Offered) -> None:
         requests, output_tokens, self._predicted = offered

@@ -96,6 +96,7 @@ class _Pass:
 class EngineSglang(Engine):
     """Requests that wait and run, as SGLang schedules them."""
 
+    Options = EngineSglangSpec
     spec: EngineSglangSpec
 
     def __init__(self, spec: EngineSglangSpec, allocator: Allocator, offered: Offered) -> None:

@@ -14,7 +14,6 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Learns, report_of
 from policies.allocators.kv_frames import Placed
-from policies.engines.engine_v0 import EngineV0Spec
 from policies.engines.host_memory import HostTraffic
 from policies.engines.speculating_engine import SpeculatingEngine, acceptance
 from policies.memory.fidelity import Simulate
@@ -153,8 +152,8 @@ def _serve(
     for card in range(cards):
         replicas.append(make(card))
     _teach(spec, [replica.engine.allocator for replica in replicas], profile)
-    if isinstance(spec.engine, EngineV0Spec) and spec.engine.swap_dram is not None:
-        host = HostTraffic(spec.engine.swap_dram.bandwidth)
+    if (host_dram := spec.engine.host_dram) is not None:
+        host = HostTraffic(host_dram.bandwidth)
         for each in replicas:
             each.host = host
     manager = Manager(spec.cluster, requests, stream.predicted.length)
