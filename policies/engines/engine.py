@@ -8,7 +8,7 @@ and each of its decode steps makes a token of every sample.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple
@@ -42,6 +42,9 @@ class Offered(NamedTuple):
     predicted: Predictions
 
 
+MOST_FUTILE = 1000
+"""Preemptions, or empty steps, without an output token after which an engine gives up (assumed):
+one that goes on makes a token in nearly every step, whatever it preempts."""
 Weighs = Callable[[int, int, int], tuple[int, bool]]
 """Of tokens beside so many running requests with so many tokens: how many can be copied behind a
 step, and whether a copy that steps wait for wastes less than computing them again."""
@@ -94,6 +97,10 @@ class Engine(ABC):
         self._demands: dict[int, Demand] = {}  # as `_demand` made them last
         self._sizes: dict[int, int] = {}  # that `fitting` found, of requests in line
         self._bounds: tuple[int, ...] = ()  # for which they hold
+        self._futile: Counter[int] = Counter()  # preemptions of each request since `_judged`
+        self._judged = max(MOST_FUTILE, 4 * self._cap)  # preemptions at which progress is judged
+        self._left_then = -1  # output tokens to come, of all requests, when it was judged last
+        self._idle_steps, self._left_idle = 0, -1  # the same of steps in which nothing is scheduled
         self._fitting = (-1, 0, 0)  # (changes, free slots, what `fitting` found then)
         # what the allocator can do, or None
         self._on_demand = allocator if isinstance(allocator, OnDemand) else None
@@ -484,8 +491,44 @@ class Engine(ABC):
             int(own.context[request]), own.prefixes(request)[:-1],
         )  # fmt: skip
 
+    def _count_preemption(self, request: int) -> None:
+        """A request is preempted. Raises DescriptionError where nothing else has happened for long:
+        `MOST_FUTILE` preemptions, or four a sequence, and no output token of any request."""
+        self.preemptions += 1
+        self._futile[request] += 1
+        if self.preemptions < self._judged:
+            return
+        self._judged = self.preemptions + max(MOST_FUTILE, 4 * self._cap)
+        left, before = int(self.left.sum()), self._left_then
+        self._left_then = left
+        if left == before:
+            request, times = self._futile.most_common(1)[0]
+            raise self._stuck(f"request {request} was preempted {times} times without progress")
+        self._futile.clear()
+
+    def idle_step(self) -> None:
+        """Nothing was scheduled though requests run or wait. Raises DescriptionError where that is
+        so `MOST_FUTILE` times and no output token was made."""
+        self._idle_steps += 1
+        if self._idle_steps % MOST_FUTILE == 0:
+            left, before = int(self.left.sum()), self._left_idle
+            self._left_idle = left
+            if left == before:
+                there = f"{len(self.running)} requests run, {len(self.waiting)} wait"
+                raise self._stuck(f"nothing was scheduled in {MOST_FUTILE} steps, while {there}")
+
+    def nothing_comes(self) -> DescriptionError:
+        """What to raise where requests wait for ever: nothing runs, arrives or is under way."""
+        waits = len(self.waiting)
+        return self._stuck(f"{waits} requests wait for ever; nothing runs and nothing will come")
+
+    def _stuck(self, what: str) -> DescriptionError:
+        policy = self.allocator.options.name
+        return DescriptionError(f"{what} (policy {policy}, engine {self.spec.name})")
+
     def _never_fits(self, request: int) -> DescriptionError:
         return DescriptionError(
             f"request {request} ({self.prompt[request]} prompt + {self.output[request]} output "
-            f"tokens) does not fit the empty device's {self.allocator.slots} token slots"
+            f"tokens) does not fit the empty device's {self.allocator.slots} token slots, says "
+            f"policy {self.allocator.options.name}"
         )

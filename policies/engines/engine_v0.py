@@ -226,7 +226,7 @@ class EngineV0(Engine):
 
     def _preempt(self, request: int) -> None:
         self.reserved_ever[request] = 0
-        self.preemptions += 1
+        self._count_preemption(request)
         partial = self._partial and request == self.running[-1]
         if partial:
             self._cut_short[request] = self._computed

@@ -325,4 +325,4 @@ class EngineV1(Engine):
         self._filling.discard(request)
         self.reserved_ever[request] = 0
         self.waiting.appendleft(request)
-        self.preemptions += 1
+        self._count_preemption(request)

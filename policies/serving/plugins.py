@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -21,6 +21,14 @@ from policies.engines.schedulers import SCHEDULERS
 from policies.predictors.predictor import PREDICTORS, PredictorSpec
 from policies.routers.router import Router
 from policies.routers.routers import ROUTERS
+from policies.serving.plugin_guard import (
+    OF_ALLOCATORS,
+    OF_ROUTERS,
+    OF_SCHEDULERS,
+    Expected,
+    guard,
+    line_of,
+)
 
 
 class Kind(NamedTuple):
@@ -33,6 +41,8 @@ class Kind(NamedTuple):
     """The attribute that states the name; of a field of options, `Options.name`."""
     overrides: tuple[str, ...] = ()
     """Methods of the base, beside its abstract ones, that a class has to override."""
+    returns: Mapping[str, Expected] = {}
+    """What methods have to return."""
 
     def lacks(self, cls: Any) -> list[str]:
         """What a class would need and does not have."""
@@ -53,10 +63,10 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {
-    "policy": Kind(Allocator, POLICIES, "Options.name"),
-    "scheduler": Kind(Engine, SCHEDULERS, "Options.name"),
+    "policy": Kind(Allocator, POLICIES, "Options.name", returns=OF_ALLOCATORS),
+    "scheduler": Kind(Engine, SCHEDULERS, "Options.name", returns=OF_SCHEDULERS),
     "predictor": Kind(PredictorSpec, PREDICTORS, "kind", ("predictions",)),
-    "placement": Kind(Router, ROUTERS, "name"),
+    "placement": Kind(Router, ROUTERS, "name", returns=OF_ROUTERS),
 }
 """By a word for it. A kind is added by a line here."""
 
@@ -108,6 +118,7 @@ def register(file: str, text: str) -> Plugin:
     for kind, stated in own:
         del KINDS[kind].known[stated]
     for kind, stated, cls in found:
+        guard(cls, f"{kind} {stated}", file, KINDS[kind].returns)
         KINDS[kind].known[stated] = cls
     sys.modules[module.__name__] = module
     LOADED[name] = Plugin(file, text, tuple((kind, stated) for kind, stated, _ in found))
@@ -125,9 +136,9 @@ def _executed(file: str, text: str) -> ModuleType:
     except SyntaxError as error:
         raise DescriptionError(f"not Python: {error.msg}", file, error.lineno) from None
     except (Exception, SystemExit) as error:
-        steps = traceback.extract_tb(error.__traceback__)
-        line = next((step.lineno for step in reversed(steps) if step.filename == file), None)
-        raise DescriptionError(f"{type(error).__name__}: {error}", file, line) from None
+        raise DescriptionError(
+            f"{type(error).__name__}: {error}", file, line_of(error, file)
+        ) from None
     finally:
         del sys.modules[module.__name__]
         if before is not None:

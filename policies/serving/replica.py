@@ -189,13 +189,16 @@ class Replica:
             elif self.engine.holding and not (self.hosting and self.hosting.blocked):
                 self._idle()
                 begin_s = self.now_s
+            elif self.engine.busy:
+                self.engine.idle_step()
             else:
                 return step
 
     def _idle(self) -> None:
         """Nothing runs until the next event."""
         event_s = self._event_s
-        assert event_s < math.inf, "requests wait, and nothing will come"
+        if event_s == math.inf:
+            raise self.engine.nothing_comes()
         if event_s > self.now_s:
             self.engine.retire()
         self.metrics.idle(event_s - self.now_s)

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from hwmodel.description.description import DescriptionError
+from policies.serving.plugins import KINDS, LOADED, load_plugin
 from sweeps.plan.sweep import load_sweep
 from sweeps.run.executor import execute
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
 from tests.sweeps.study.studies import QUIET, results, run, tiny
 
+PLUGINS = Path(__file__).resolve().parents[3]
 distributed = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 
 
@@ -95,6 +97,33 @@ def test_sweeps_run_there_too(cluster: Any, tmp_path: Path) -> None:
         for name in ("cluster", "here")
     ]
     assert found[0] == found[1]
+
+
+def test_plug_ins_go_along(cluster: Any, tmp_path: Path) -> None:
+    """Allocator, scheduler and router of one's own, on workers that have never seen them."""
+    asked = [
+        "requests=20", "warmup_requests=5", "policy=[paged, room]", "serving.engine={name: capped}",
+        "serving.cluster={cards: 2, placement: last}",
+    ]  # fmt: skip
+    try:
+        for file in (
+            PLUGINS / "tests/policies/serving/own.py",
+            PLUGINS / "examples/own_scheduler.py",
+        ):
+            load_plugin(file)
+        sweep = load_sweep("smoke", asked)
+        run_sweep(sweep, tmp_path / "cluster", False, 1, QUIET, cluster.scheduler_address)
+        run_sweep(sweep, tmp_path / "here", False, 1, QUIET)
+    finally:
+        for plugin in LOADED.values():
+            for kind, name in plugin.defined:
+                del KINDS[kind].known[name]
+        LOADED.clear()
+    found = [
+        [record["metrics"] for record in RunDirectory(tmp_path / name).records()]
+        for name in ("cluster", "here")
+    ]
+    assert len(found[0]) == 4 and found[0] == found[1]
 
 
 def test_no_scheduler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
