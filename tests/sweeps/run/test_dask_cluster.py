@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from policies.serving.plugins import KINDS, LOADED, load_plugin
+from policies.engines.schedulers import SCHEDULERS
+from policies.serving.plugins import LOADED, load_plugin
 from sweeps.plan.sweep import load_sweep
 from sweeps.run.executor import execute
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
 from tests.sweeps.study.studies import QUIET, results, run, tiny
 
-PLUGINS = Path(__file__).resolve().parents[3]
 distributed = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
 
 
@@ -99,31 +99,28 @@ def test_sweeps_run_there_too(cluster: Any, tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_plug_ins_go_along(cluster: Any, tmp_path: Path) -> None:
-    """Allocator, scheduler and router of one's own, on workers that have never seen them."""
-    asked = [
-        "requests=20", "warmup_requests=5", "policy=[paged, room]", "serving.engine={name: capped}",
-        "serving.cluster={cards: 2, placement: last}",
-    ]  # fmt: skip
+def named(options: Any) -> str:
+    """Of a plug-in, as its module there says."""
+    return f"{type(options).__module__}: {options.name}"
+
+
+def test_plug_ins_go_along() -> None:
+    """Objects of a plug-in's classes, to a scheduler and a worker that have never seen it: both are
+    processes of their own."""
+    file = Path(__file__).resolve().parents[3] / "examples/own_scheduler.py"
     try:
-        for file in (
-            PLUGINS / "tests/policies/serving/own.py",
-            PLUGINS / "examples/own_scheduler.py",
-        ):
-            load_plugin(file)
-        sweep = load_sweep("smoke", asked)
-        run_sweep(sweep, tmp_path / "cluster", False, 1, QUIET, cluster.scheduler_address)
-        run_sweep(sweep, tmp_path / "here", False, 1, QUIET)
+        load_plugin(file)
+        options = SCHEDULERS["capped"].Options(name="capped")
+        with distributed.SubprocessCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address=":0",
+            worker_class="distributed.Worker",
+        ) as cluster:  # fmt: skip
+            outcomes = list(execute(named, [options] * 2, 1, cluster.scheduler_address))
     finally:
-        for plugin in LOADED.values():
-            for kind, name in plugin.defined:
-                del KINDS[kind].known[name]
+        SCHEDULERS.pop("capped", None)
         LOADED.clear()
-    found = [
-        [record["metrics"] for record in RunDirectory(tmp_path / name).records()]
-        for name in ("cluster", "here")
-    ]
-    assert len(found[0]) == 4 and found[0] == found[1]
+    said = {(outcome.error, outcome.value) for outcome in outcomes}
+    assert said == {(None, "bankwise_plugin_own_scheduler: capped")}
 
 
 def test_no_scheduler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
