@@ -18,7 +18,8 @@ from policies.allocators.allocator import Allocator
 from policies.allocators.registry import POLICIES
 from policies.engines.engine import Engine
 from policies.engines.schedulers import SCHEDULERS
-from policies.predictors.predictor import PREDICTORS, PredictorSpec
+from policies.predictors.predictor import PredictorSpec
+from policies.predictors.predictors import PREDICTORS
 from policies.routers.router import Router
 from policies.routers.routers import ROUTERS
 from policies.serving.plugin_guard import (

@@ -30,7 +30,7 @@ from policies.memory.drafting import drafter_of
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.routing import RoutingSpec
 from policies.memory.step import Free
-from policies.predictors.predictor import ChosenPredictor, PredictorSpec
+from policies.predictors.predictors import ChosenPredictor, default_predictor
 from policies.serving.cluster import ClusterSpec
 from policies.serving.pool_options import PoolSpec, PoolsSpec
 from policies.serving.pool_replica import DECODE, PREFILL
@@ -47,7 +47,7 @@ class ServingSpec(Strict):
     engine: EngineChoice = default_options()
     """The scheduler. With v0, `paged` has its defaults of that time; with v1 and `like`, those of
     that version (`EngineOptions.policy_defaults`)."""
-    predictor: ChosenPredictor = PredictorSpec()
+    predictor: ChosenPredictor = default_predictor()
     memory: FidelitySpec = FidelitySpec()
     kv_layout: KvOrder | None = None
     """None: the one that the policy's authors describe, else that of the card's software
