@@ -204,8 +204,8 @@ def size(
 
 
 def plugin(file: str | Path) -> Plugin:
-    """Load allocators, predictors and routers of one's own from a Python file, as `--plugin` does
-    (docs/own-allocator.md). Returns the file, its text and what it `defined`; a file that has
+    """Load allocators, schedulers, predictors and routers of one's own, as `--plugin` does
+    (docs/plugins.md). Returns the file, its text and what it `defined`; a file that has
     changed replaces what it was. Raises DescriptionError."""
     from policies.serving.plugins import load_plugin
 

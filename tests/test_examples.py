@@ -18,6 +18,7 @@ PRINTED = {
     "random_access": ((), r"sequential .* GB/s  100\.0% .*\nrandom_64B [^\n]*%.*nine tenths of"),
     "which_allocator": (("rtx-4090", *FEW), r"^which-allocator: .*\nstatic .*\npaged .* tok/s"),
     "own_allocator": (FEW, r"paged: \d+ tok/s, \d+ preempted\nroom: \d+ tok/s, \d+ preempted"),
+    "own_scheduler": (FEW, r"v1: p99 TTFT \d+ ms, .*\ncapped: p99 TTFT \d+ ms, TPOT [\d.]+ ms"),
     "what_if": ((*FEW, "serving.memory.max_probes=1"), r"as described .* \+0\.0%\n.*\nHBM2E .*\+"),
     "event_loop": ((), r" 1 cores +\d.* GB/s, +\d.* ns a read\n 4 cores .*\n16 cores .*read\n"),
     "jitted_host": ((), r"^\d+\.\d ns a hop\n$"),

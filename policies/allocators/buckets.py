@@ -20,6 +20,11 @@ def align_up(tokens: int, align: int) -> int:
     return -(-tokens // align) * align
 
 
+def uniform_bounds(longest: int, classes: int) -> tuple[int, ...]:
+    """[1, longest] in classes of equal width, as far as whole tokens allow: the longest of each."""
+    return tuple(-(-longest * nth // classes) for nth in range(1, classes + 1))
+
+
 @dataclass
 class _Fresh:
     """Bounds that are computed and not yet in force; `due_s` is known from the next clock on."""

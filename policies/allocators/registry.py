@@ -26,6 +26,12 @@ POLICIES: dict[str, type[Allocator]] = {
     "orca": OrcaAllocator, "s3": S3Allocator, "oracle": OracleAllocator, "ideal": IdealAllocator,
     "vattention": VattentionAllocator, "radix": RadixAllocator, "odma-best": OdmaBestAllocator,
 }  # fmt: skip
+DEFAULT_POLICY = "paged"
+
+
+def default_policy() -> PolicyOptions:
+    """The options of the default policy, with their own defaults."""
+    return POLICIES[DEFAULT_POLICY].Options.model_validate({})
 
 
 def policy_class(options: PolicyOptions) -> type[Allocator]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand, Limits
 from policies.allocators.arena import Arena
 from policies.allocators.capabilities import Caches, Contiguous, Drafts, Migration, Swaps
@@ -247,6 +248,11 @@ class ReservingAllocator(ContiguousAllocator):
             place = space.place(size)
         if place is None:
             return False
+        if tokens > self._holds(place.size):
+            raise DescriptionError(
+                f"policy {self.options.name}: size gave request {request} {size} slots, too few "
+                f"for its first {tokens} tokens"
+            )
         self._occupy(request, demand, place.start, place.size, tokens)
         return True
 

@@ -8,10 +8,10 @@ and each of its decode steps makes a token of every sample.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from policies.allocators.capabilities import (
     OnDemand,
     Remembers,
 )
+from policies.engines.engine_options import EngineOptions
 from policies.engines.scheduled_step import Chunk, Step
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import FloatArray, IntArray, Requests
@@ -41,9 +42,22 @@ class Offered(NamedTuple):
     predicted: Predictions
 
 
+MOST_FUTILE = 1000
+"""Preemptions, or empty steps, without an output token after which an engine gives up (assumed):
+one that goes on makes a token in nearly every step, whatever it preempts."""
+Weighs = Callable[[int, int, int], tuple[int, bool]]
+"""Of tokens beside so many running requests with so many tokens: how many can be copied behind a
+step, and whether a copy that steps wait for wastes less than computing them again."""
+
+
 class Engine(ABC):
     """Requests that wait and run. `left[i]`: output tokens that each sample of request i must still
     produce."""
+
+    Options: ClassVar[type[EngineOptions]]
+    """Its options, whose `name` is that of the scheduler."""
+    weighs: Weighs | None = None
+    """Where the options say `weighs_waste`."""
 
     def __init__(self, spec: Any, allocator: Allocator, offered: Offered) -> None:
         requests, output_tokens, self._predicted = offered
@@ -83,6 +97,10 @@ class Engine(ABC):
         self._demands: dict[int, Demand] = {}  # as `_demand` made them last
         self._sizes: dict[int, int] = {}  # that `fitting` found, of requests in line
         self._bounds: tuple[int, ...] = ()  # for which they hold
+        self._futile: Counter[int] = Counter()  # preemptions of each request since `_judged`
+        self._judged = max(MOST_FUTILE, 4 * self._cap)  # preemptions at which progress is judged
+        self._left_then = -1  # output tokens to come, of all requests, when it was judged last
+        self._idle_steps, self._left_idle = 0, -1  # the same of steps in which nothing is scheduled
         self._fitting = (-1, 0, 0)  # (changes, free slots, what `fitting` found then)
         # what the allocator can do, or None
         self._on_demand = allocator if isinstance(allocator, OnDemand) else None
@@ -113,6 +131,14 @@ class Engine(ABC):
     def holders(self) -> IntArray:
         """Requests that hold memory and neither run nor have just ended, int64 (n,)."""
         return np.zeros(0, np.int64)
+
+    def cached(self, request: int) -> int:
+        """How many tokens of a request that is not here are in memory now, so that it would not
+        compute them."""
+        if self._caching is None:
+            return 0
+        limit = self._findable(request, self._total(request))
+        return self._caching.cached(request, limit, self._demanded(request))
 
     def admits_arrivals(self, step: Step) -> bool:
         """Whether a request that arrives in a step like this could be admitted to the next one."""
@@ -452,17 +478,57 @@ class Engine(ABC):
         known = self._demands.get(request)
         output, left = int(self.output[request]), int(self.left[request])
         if known is None or known.generated != output - left:
-            own = self._requests
-            known = self._demands[request] = Demand(
-                int(self.prompt[request]), output - left, self._predicted[request],
-                int(own.prefix_id[request]), int(own.prefix_tokens[request]),
-                int(self.samples[request]), output, int(own.parent[request]),
-                int(own.context[request]), own.prefixes(request)[:-1],
-            )  # fmt: skip
+            known = self._demands[request] = self._demanded(request)
         return known
+
+    def _demanded(self, request: int) -> Demand:
+        """The same of a request that may never come here."""
+        own, output = self._requests, int(self.output[request])
+        return Demand(
+            int(self.prompt[request]), output - int(self.left[request]), self._predicted[request],
+            int(own.prefix_id[request]), int(own.prefix_tokens[request]),
+            int(self.samples[request]), output, int(own.parent[request]),
+            int(own.context[request]), own.prefixes(request)[:-1],
+        )  # fmt: skip
+
+    def _count_preemption(self, request: int) -> None:
+        """A request is preempted. Raises DescriptionError where nothing else has happened for long:
+        `MOST_FUTILE` preemptions, or four a sequence, and no output token of any request."""
+        self.preemptions += 1
+        self._futile[request] += 1
+        if self.preemptions < self._judged:
+            return
+        self._judged = self.preemptions + max(MOST_FUTILE, 4 * self._cap)
+        left, before = int(self.left.sum()), self._left_then
+        self._left_then = left
+        if left == before:
+            request, times = self._futile.most_common(1)[0]
+            raise self._stuck(f"request {request} was preempted {times} times without progress")
+        self._futile.clear()
+
+    def idle_step(self) -> None:
+        """Nothing was scheduled though requests run or wait. Raises DescriptionError where that is
+        so `MOST_FUTILE` times and no output token was made."""
+        self._idle_steps += 1
+        if self._idle_steps % MOST_FUTILE == 0:
+            left, before = int(self.left.sum()), self._left_idle
+            self._left_idle = left
+            if left == before:
+                there = f"{len(self.running)} requests run, {len(self.waiting)} wait"
+                raise self._stuck(f"nothing was scheduled in {MOST_FUTILE} steps, while {there}")
+
+    def nothing_comes(self) -> DescriptionError:
+        """What to raise where requests wait for ever: nothing runs, arrives or is under way."""
+        waits = len(self.waiting)
+        return self._stuck(f"{waits} requests wait for ever; nothing runs and nothing will come")
+
+    def _stuck(self, what: str) -> DescriptionError:
+        policy = self.allocator.options.name
+        return DescriptionError(f"{what} (policy {policy}, engine {self.spec.name})")
 
     def _never_fits(self, request: int) -> DescriptionError:
         return DescriptionError(
             f"request {request} ({self.prompt[request]} prompt + {self.output[request]} output "
-            f"tokens) does not fit the empty device's {self.allocator.slots} token slots"
+            f"tokens) does not fit the empty device's {self.allocator.slots} token slots, says "
+            f"policy {self.allocator.options.name}"
         )

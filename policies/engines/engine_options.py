@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import Strict, checked
+from policies.engines.host_memory import HostMemory
 from policies.requests.requests import IntArray
 
 Count = Annotated[int, Field(ge=1)]
@@ -59,6 +61,34 @@ class EngineOptions(Strict):
         most["max_num_batched_tokens"] = getattr(self, "max_num_batched_tokens", None)
         changes = {key: batches * count for key, count in most.items() if count is not None}
         return self if batches == 1 else self.model_copy(update=changes)
+
+    @classmethod
+    def policy_defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+        """Policy -> defaults of its options that it has under this scheduler. given: the options of
+        the scheduler as they are written."""
+        return {}
+
+    @property
+    def swaps(self) -> bool:
+        """Whether KV may be copied to the memory of the host."""
+        return False
+
+    @property
+    def host_dram(self) -> HostMemory | None:
+        """The memory of the host that swaps of all cards share. None: it carries all that the
+        links do."""
+        return None
+
+    @property
+    def weighs_waste(self) -> bool:
+        """Whether a preemption weighs what copying and recomputing waste (`Engine.weighs`)."""
+        return False
+
+    @property
+    def stores_uncomputed(self) -> bool:
+        """Whether a prompt is stored whole before it is computed, so that nothing can be copied
+        from it."""
+        return False
 
     @property
     def ahead(self) -> int:

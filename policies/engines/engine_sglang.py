@@ -96,6 +96,7 @@ class _Pass:
 class EngineSglang(Engine):
     """Requests that wait and run, as SGLang schedules them."""
 
+    Options = EngineSglangSpec
     spec: EngineSglangSpec
 
     def __init__(self, spec: EngineSglangSpec, allocator: Allocator, offered: Offered) -> None:
@@ -285,7 +286,7 @@ class EngineSglang(Engine):
         self._caching.release_known(request, int(self._filled[request]))
         self.reserved_ever[request] = 0
         self.waiting.append(request)
-        self.preemptions += 1
+        self._count_preemption(request)
 
     def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
         return self.allocator.reserve(request, demand, cached + budget)

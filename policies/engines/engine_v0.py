@@ -20,8 +20,8 @@ recomputed (assumed).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Literal, cast
+from collections.abc import Mapping
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -47,11 +47,6 @@ PAGED_V0 = {
     "prefix_caching": False,
 }
 """Default options of `paged` under this engine (block_manager_v1.py; prefix caching was off)."""
-
-
-Weighs = Callable[[int, int, int], tuple[int, bool]]
-"""Of tokens beside so many running requests with so many tokens: how many can be copied behind a
-step, and whether a copy that steps wait for wastes less than computing them again."""
 
 
 class EngineV0Spec(EngineOptions):
@@ -87,6 +82,26 @@ class EngineV0Spec(EngineOptions):
                 f"contention: needs preemption least; steps wait for copies with {self.preemption}"
             )
 
+    @classmethod
+    def policy_defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+        return {"paged": PAGED_V0}
+
+    @property
+    def swaps(self) -> bool:
+        return self.preemption != "recompute"
+
+    @property
+    def host_dram(self) -> HostMemory | None:
+        return self.swap_dram
+
+    @property
+    def weighs_waste(self) -> bool:
+        return self.preemption == "least"
+
+    @property
+    def stores_uncomputed(self) -> bool:
+        return True
+
     def token_budget(self, longest: int) -> int:
         default = CHUNKED_BUDGET if self.chunked_prefill else max(longest, LEAST_BUDGET)
         return self.max_num_batched_tokens or default
@@ -101,14 +116,13 @@ class EngineV0Spec(EngineOptions):
 class EngineV0(Engine):
     """Requests that wait, run, or are swapped out."""
 
+    Options = EngineV0Spec
     spec: EngineV0Spec
 
     def __init__(self, spec: EngineV0Spec, allocator: Allocator, offered: Offered) -> None:
         super().__init__(spec, allocator, offered)
         swaps = isinstance(allocator, Swaps) and not self._windowed
         self._swaps = cast(Swaps, allocator) if swaps else None
-        self.weighs: Weighs | None = None
-        """With `least`."""
         if spec.preemption in ("swap", "least") and self._swaps is None:
             windows = " the KV of a model with sliding windows" if self._windowed else ""
             raise DescriptionError(
@@ -212,7 +226,7 @@ class EngineV0(Engine):
 
     def _preempt(self, request: int) -> None:
         self.reserved_ever[request] = 0
-        self.preemptions += 1
+        self._count_preemption(request)
         partial = self._partial and request == self.running[-1]
         if partial:
             self._cut_short[request] = self._computed

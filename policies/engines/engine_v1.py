@@ -15,7 +15,8 @@ this hides, and that a request which arrives during a step is seen a step later.
 from __future__ import annotations
 
 from collections import deque
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -67,6 +68,11 @@ class EngineV1Spec(EngineOptions):
         by_device = {"max_num_seqs": None, "max_num_batched_tokens": None}
         return {**by_device, **VERSIONS[data["like"]].engine, **data}
 
+    @classmethod
+    def policy_defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+        like = given.get("like")
+        return {"paged": VERSIONS[like].paged} if like in VERSIONS else {}
+
     def token_budget(self, longest: int) -> int:
         assert self.max_num_batched_tokens is not None  # given, or resolved by `on_device`
         return self.max_num_batched_tokens
@@ -100,6 +106,7 @@ class EngineV1Spec(EngineOptions):
 class EngineV1(Engine):
     """Requests that wait and run, as v1 schedules them."""
 
+    Options: ClassVar[type[EngineOptions]] = EngineV1Spec
     spec: EngineV1Spec
 
     def __init__(
@@ -145,7 +152,7 @@ class EngineV1(Engine):
             decode, migrations, budget = self._run_in_turn(chunks, defers)
         else:
             decode, migrations = self._decode()
-            budget = self.budget - self._rows(decode)
+            budget = self.prefill_budget(self.budget - self._rows(decode))
             if self._partial and budget:
                 budget -= self._continue(chunks, budget)
         limit = "kv_memory"
@@ -159,6 +166,14 @@ class EngineV1(Engine):
         if not self.ending:
             return step
         return step._replace(overrun=self._sequences(decode[self.left[decode] == 0]))
+
+    def prefill_budget(self, left: int) -> int:
+        """Tokens that the step being scheduled may prefill, of at most `left` of its budget: all.
+
+        Called once a step, after decodes have taken theirs, or before where prefills stand among
+        them (`in_turn`). A scheduler of one's own may say less (examples/own_scheduler.py).
+        """
+        return left
 
     def _rows(self, decode: IntArray) -> int:
         """Tokens of the budget that these take to decode."""
@@ -200,6 +215,7 @@ class EngineV1(Engine):
         tokens: dict[int, int] = {}
         migrations: list[Migration] = []
         at, budget = 0, self.budget
+        room = self.prefill_budget(budget)
         while at < len(running) and budget > 0:
             request = running[at]
             at += 1
@@ -208,7 +224,9 @@ class EngineV1(Engine):
             wanted = int(self.samples[request])
             if request in self._filling:
                 rest = self._total(request) - int(self.allocator.stored[request])
-                wanted = self._first_chunk(rest, budget)
+                wanted = self._first_chunk(rest, min(budget, room))
+                if not wanted:
+                    continue
             while request in running and not self.allocator.grow(request, wanted):
                 if self._migrating is not None and (moved := self._migrating.migrate(request)):
                     migrations.append(moved)
@@ -218,11 +236,14 @@ class EngineV1(Engine):
                 # vLLM goes back a place only for one that it has scheduled
                 at -= victim in tokens or victim == request
                 running.remove(victim)
-                budget += tokens.pop(victim, 0)
+                given = tokens.pop(victim, 0)
+                budget += given
+                room += given if victim in self._filling else 0
                 self._preempt(victim)
             if request in running:
                 tokens[request] = wanted
                 budget -= wanted
+                room -= wanted if request in self._filling else 0
             elif not self._recent:
                 break
         self.running = np.array(running, np.int64)
@@ -233,7 +254,7 @@ class EngineV1(Engine):
             chunks.append(Chunk(request, end - count, count, last, samples))
             if last:
                 self._filling.remove(request)
-        return np.array(list(tokens), np.int64), migrations, budget
+        return np.array(list(tokens), np.int64), migrations, min(budget, room)
 
     def _victim(self, running: list[int], request: int) -> int:
         """Who is preempted where a running request has no room."""
@@ -304,4 +325,4 @@ class EngineV1(Engine):
         self._filling.discard(request)
         self.reserved_ever[request] = 0
         self.waiting.appendleft(request)
-        self.preemptions += 1
+        self._count_preemption(request)

@@ -17,7 +17,7 @@ from hwmodel.description.description import DescriptionError, Strict, checked
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.attention_options import DENSE, AttentionSpec
 from policies.allocators.paged import PagedOptions
-from policies.allocators.registry import PolicySpec
+from policies.allocators.registry import PolicySpec, default_policy
 from policies.predictors.prediction import Prediction
 from policies.requests.requests import IntArray
 
@@ -30,7 +30,7 @@ TURN_TOKENS = 16
 class BatchSpec(Strict):
     """So many sequences of one length, placed by one policy."""
 
-    policy: PolicySpec = PagedOptions()
+    policy: PolicySpec = default_policy()
     attention: AttentionSpec = DENSE
     """What is read of it."""
     sequences: Count = 16

@@ -22,8 +22,7 @@ from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, shard
 from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import kv_layout
-from policies.allocators.paged import PagedOptions
-from policies.allocators.registry import POLICIES, PolicySpec
+from policies.allocators.registry import POLICIES, PolicySpec, default_policy
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory import traffic
 from policies.memory.batch import BatchSpec, place
@@ -38,7 +37,7 @@ Count = Annotated[int, Field(ge=1)]
 class Runtime(Strict):
     """The software that was measured, as far as it decides a decode step."""
 
-    policy: PolicySpec = PagedOptions()
+    policy: PolicySpec = default_policy()
     age: Annotated[int, Field(ge=0)] = 300
     """See `BatchSpec.age`; 0: sequences lie in the order in which they came."""
     pad: Count | None = None

@@ -16,9 +16,8 @@ from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import POLICIES, build
 from policies.engines.engine import Engine, Offered
 from policies.engines.engine_options import EngineOptions
-from policies.engines.engine_v0 import EngineV0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
-from policies.engines.generations import ENGINES
+from policies.engines.schedulers import SCHEDULERS
 from policies.engines.speculating_engine import SpeculatingEngine
 from policies.engines.speculation import draw
 from policies.memory.drafting import Drafter, DraftingSteps, drafter_of
@@ -191,10 +190,10 @@ def build_replica(
             passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
             steps = DraftingSteps(each[0], passes, speculation.tokens, device)
     else:
-        kind = HostingEngine if spec.cluster.moves else ENGINES[spec.engine.name].engine
+        kind = HostingEngine if spec.cluster.moves else SCHEDULERS[spec.engine.name]
         kind = kind if spec.cluster.lending is None else LendingEngine
         engine = kind(engine_spec, allocator, offered)
-        if isinstance(engine, EngineV0) and engine.spec.preemption == "least":
+        if spec.engine.weighs_waste:
             engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
@@ -247,8 +246,7 @@ def _require_modelled(
 
 
 def _require_host(device: Device, engine: EngineOptions) -> None:
-    swaps = isinstance(engine, EngineV0Spec) and engine.preemption != "recompute"
-    if swaps and device.accelerator is not None and device.accelerator.host is None:
+    if engine.swaps and device.accelerator is not None and device.accelerator.host is None:
         raise DescriptionError(
             f"{device.name} has no host.bandwidth, which swapping needs; give it, or set "
             "engine.preemption: recompute"

@@ -17,7 +17,8 @@ import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import Strict, checked
-from policies.allocators.s3 import S3Options, class_bounds
+from policies.allocators.buckets import uniform_bounds
+from policies.predictors.lognormal_predictor import LognormalPredictor
 from policies.predictors.predictor import PredictorSpec, predict
 from policies.requests.length_table import QUANTILES
 from policies.requests.requests import FloatArray, IntArray
@@ -28,6 +29,8 @@ SCALES = (1e-3, 1e4)
 SPREADS = (1e-4, 3.0)
 TOLERANCE = 0.002
 """A target is reached within this (a share)."""
+S3_CLASSES = 10
+"""Classes of output length in S3 (Jin et al. 2023)."""
 _NORMAL = NormalDist()
 
 
@@ -115,9 +118,10 @@ def utilization(drawn: Draw, scale: float, limit: int) -> float:
 
 
 def s3_accuracy(drawn: Draw, scale: float, limit: int, sigma: float) -> float:
-    """Share of the predictions in the class of the length, of ten equal ones up to `limit`."""
+    """Share of the predictions in the class of the length, of `S3_CLASSES` equal ones up to
+    `limit`."""
     output_tokens = drawn.output_tokens(scale, limit)
-    bounds = class_bounds(S3Options(), [limit])
+    bounds = uniform_bounds(limit, S3_CLASSES)
     predicted = predict(error_of(sigma, limit), output_tokens, drawn.seed).length
     true = np.searchsorted(bounds, output_tokens, side="left")
     return float((np.searchsorted(bounds, predicted, side="left") == true).mean())
@@ -125,7 +129,7 @@ def s3_accuracy(drawn: Draw, scale: float, limit: int, sigma: float) -> float:
 
 def error_of(sigma: float, limit: int) -> PredictorSpec:
     """The predictor: lognormal errors, and no prediction above what may come out."""
-    return PredictorSpec(kind="lognormal", sigma=sigma, longest=limit)
+    return LognormalPredictor(sigma=sigma, longest=limit)
 
 
 def _bisect(

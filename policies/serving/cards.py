@@ -12,7 +12,6 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Learns, report_of
 from policies.allocators.kv_frames import Placed
-from policies.engines.engine_v0 import EngineV0Spec
 from policies.engines.host_memory import HostTraffic
 from policies.engines.speculating_engine import SpeculatingEngine, acceptance
 from policies.memory.fidelity import Simulate
@@ -77,8 +76,8 @@ class Cards:
         self._node = node = Node(manager, make, together=routing is not None)
         self.nodes = [node]
         _teach(spec, [replica.engine.allocator for replica in node.own], profile)
-        if isinstance(spec.engine, EngineV0Spec) and spec.engine.swap_dram is not None:
-            host = HostTraffic(spec.engine.swap_dram.bandwidth)
+        if (host_dram := spec.engine.host_dram) is not None:
+            host = HostTraffic(host_dram.bandwidth)
             for each in node.own:
                 each.host = host
         self._controllers: list[Controller] = []

@@ -1,13 +1,7 @@
 """A node: one request stream over several cards, each a replica with memory of its own.
 
-The manager places a request on a card as it arrives, by what is known then, and never moves it.
-`pressure` is the ODMA paper's idea (compute and memory pressure); how they are measured and weighed
-is assumed:
-
-- compute pressure: requests on the card, waiting or running;
-- memory pressure: tokens that those are predicted to store, prompts and predicted outputs;
-
-each as a share of the most on any card, and `compute_weight` weighs the two.
+The manager places a request on a card as it arrives, by what is known then (`policies.routers`),
+and never moves it.
 
 Where bounds are in step, a card meets new ones as its next steps are scheduled.
 """
@@ -15,9 +9,8 @@ Where bounds are in step, a card meets new ones as its next steps are scheduled.
 from __future__ import annotations
 
 import heapq
-import math
-from abc import ABC, abstractmethod
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Callable
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
@@ -25,103 +18,8 @@ from pydantic import AfterValidator, Field
 from hwmodel.description.description import DescriptionError, Strict, checked, nearest
 from policies.memory.pipeline import PipelineSpec
 from policies.requests.requests import FloatArray, IntArray, Requests
+from policies.routers.routers import ROUTERS
 from policies.serving.moving_options import DroppingSpec, LendingSpec, MigrationSpec
-
-
-class Router(ABC):
-    """Where a request goes as it arrives. One of one's own states its `name`."""
-
-    name: ClassVar[str]
-    manager: Manager
-    """Knows the requests, the `cards` that serve, and their `kv_slots`."""
-
-    def __init__(self, spec: ClusterSpec) -> None:
-        self.spec = spec
-
-    @abstractmethod
-    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
-        """The card, from 0, of `request`, among those that serve. count: requests on each of them,
-        int64 (cards,); tokens: those they are predicted to store, float64 (cards,)."""
-
-
-class RoundRobin(Router):
-    name = "round_robin"
-    _next = -1
-
-    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
-        self._next += 1
-        return self._next % len(count)
-
-
-class LeastRequests(Router):
-    name = "least_requests"
-
-    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
-        return int(np.argmin(count))
-
-
-class Pressure(Router):
-    name = "pressure"
-
-    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
-        weight = self.spec.compute_weight
-        return int(np.argmin(weight * _relative(count) + (1 - weight) * _relative(tokens)))
-
-
-class PrefixAware(Router):
-    """To the card that was last given the request's session, or the longest of its prefixes; to
-    the one with the fewest requests where none was, or where that card has `_MORE` more than it
-    and `_TIMES` as many.
-
-    The form and both thresholds of SGLang's cache-aware router (lightseekorg/smg,
-    docs/getting-started/load-balancing.md), which compares the fullest card instead. What cards
-    have lost since is not asked (assumed).
-    """
-
-    name = "prefix_aware"
-    _MORE: float = 64
-    _TIMES = 1.5
-
-    def __init__(self, spec: ClusterSpec) -> None:
-        super().__init__(spec)
-        self._given: dict[tuple[str, int], int] = {}
-
-    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
-        requests, up = self.manager.requests, self.manager.cards
-        keys = [("prefix", prefix) for prefix, _ in reversed(requests.prefixes(request))]
-        if (session := int(requests.session[request])) >= 0:
-            keys.insert(0, ("session", session))
-        fewest = int(np.argmin(count))
-        known = next((self._given[key] for key in keys if key in self._given), -1)
-        chosen = int(np.searchsorted(up, known))
-        if known < 0 or chosen == len(up) or up[chosen] != known:
-            chosen = fewest
-        apart = count[chosen] - count[fewest] > self._MORE
-        if apart and count[chosen] > self._TIMES * count[fewest]:
-            chosen = fewest
-        self._given.update(dict.fromkeys(keys, int(up[chosen])))
-        return chosen
-
-
-class Sticky(PrefixAware):
-    """As `prefix_aware`, however many requests that card has."""
-
-    name = "sticky"
-    _MORE = math.inf
-
-
-class KvAware(Router):
-    """To the card that holds the fewest slots of KV, prompts in line included."""
-
-    name = "kv_aware"
-
-    def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
-        return int(np.argmin(self.manager.kv_slots[self.manager.cards]))
-
-
-ROUTERS: dict[str, type[Router]] = {
-    each.name: each for each in (RoundRobin, LeastRequests, Pressure, PrefixAware, KvAware, Sticky)
-}
 
 
 def _known(value: str) -> str:
@@ -153,10 +51,11 @@ class ClusterSpec(Strict):
     placement: Annotated[
         str, AfterValidator(_known),
         Field(json_schema_extra=lambda schema: schema.update(enum=list(ROUTERS))),
-    ] = "round_robin"  # fmt: skip
-    """Where a request goes: in turn, to the card with the fewest requests, to that under the
-    least pressure, to that which was given its prefix or session last, where it is not too full
-    or always (`sticky`), or to that whose KV holds least; the first of equals."""
+    ] = next(iter(ROUTERS))  # fmt: skip
+    """The router, which says where a request goes: in turn, to the card with the fewest requests,
+    to that under the least pressure, to that which was given its prefix or session last, where it
+    is not too full or always (`sticky`), to that whose KV holds most of it, weighed with load
+    (`kv_aware`), or whose KV holds least; the first of equals."""
     compute_weight: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Weight of compute pressure; the rest is that of memory (assumed)."""
     bounds: Literal["shared", "own"] = "shared"
@@ -227,6 +126,9 @@ class Manager:
         self.kv_slots: FloatArray = np.zeros(spec.cards)
         """Slots that each card holds, as it last said, and those that the prompts will
         take which it was given since or had in line."""
+        self.cached: Callable[[int, int], int] | None = None
+        """`cached(card, request)`: how many of the request's tokens that card has in memory now.
+        The driver of the cards sets it."""
         self.requests = requests
         self._router = ROUTERS[spec.placement](spec)
         self._router.manager = self
@@ -274,8 +176,3 @@ class Manager:
         """These leave their cards at `at_s`, the end of a step; until then they count."""
         for request in requests:
             heapq.heappush(self._leaving, (at_s, request))
-
-
-def _relative(values: IntArray | FloatArray) -> FloatArray:
-    """Shares of the largest."""
-    return values / max(float(values.max()), 1e-300)

@@ -9,7 +9,8 @@ import numpy as np
 
 from policies.allocators.capabilities import report_of
 from policies.requests.requests import FloatArray, IntArray
-from policies.serving.cluster import ROUTERS, KvAware, Manager
+from policies.routers.routers import ROUTERS
+from policies.serving.cluster import Manager
 from policies.serving.replica import Replica
 from policies.serving.unit import Unit
 
@@ -30,7 +31,7 @@ class Node:
         self.name, self.manager, self.make = name, manager, make
         self.own = [make(card, 0) for card in range(cards)]
         """That of each card by itself."""
-        self.replicas = list(self.own)
+        self.replicas: list[Replica] = list(self.own)
         """That which serves each card now: several times where cards have one together."""
         self.built = [each for each in self.own if not each.shares]
         """All there have been that know something of requests that no other does."""
@@ -38,7 +39,7 @@ class Node:
         """How long steps took on each card."""
         self.preemptions: IntArray = np.zeros(cards, np.int64)
         """Of requests; of cards that serve together on the first of them."""
-        self.reports = ROUTERS[manager.spec.placement] is KvAware
+        self.reports = ROUTERS[manager.spec.placement].reports
         """Whether its router hears of the KV on cards."""
         self.failed_s: FloatArray = np.full(cards, np.nan)
         """When each card failed last."""
@@ -50,6 +51,7 @@ class Node:
             Unit([self.own[card] for card in group], [(card,) for card in group])
             for group in groups
         ]
+        manager.cached = self._cached
         self.unit_of = [unit for unit, group in zip(self.units, groups, strict=True) for _ in group]
 
     def use(self, replica: Replica, cards: tuple[int, ...]) -> Unit:
@@ -71,6 +73,10 @@ class Node:
         if not replica.shares:
             self.built.append(replica)
         return replica
+
+    def _cached(self, card: int, request: int) -> int:
+        """How many tokens of a request a card has in memory now."""
+        return self.replicas[card].engine.cached(request)
 
     def report(self, outputs: IntArray) -> dict[str, Any]:
         """What `merged` takes. outputs: int64 (n,), output tokens of each request."""

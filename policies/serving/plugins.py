@@ -1,15 +1,14 @@
-"""Allocators, predictors and routers of one's own, each a class in a Python file that is named.
+"""Allocators, schedulers, predictors and routers of one's own, each a class in a named file.
 
-Every class in the file with all that its base asks for is registered under the name that it states:
-an `Allocator` by `name` of its `Options`, a `PredictorSpec` by `kind`, a `Router` by `name`. Only
-files that are named are loaded: a description never loads code.
+Every class in the file with all that its base asks for is registered under the name that it states
+(`Kind.name`). Only files that are named are loaded: a description never loads code.
 """
 
 from __future__ import annotations
 
 import hashlib
 import sys
-import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -17,14 +16,60 @@ from typing import Any, NamedTuple
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.registry import POLICIES
-from policies.predictors.predictor import PREDICTORS, PredictorSpec
-from policies.serving.cluster import ROUTERS, Router
+from policies.engines.engine import Engine
+from policies.engines.schedulers import SCHEDULERS
+from policies.predictors.predictor import PredictorSpec
+from policies.predictors.predictors import PREDICTORS
+from policies.routers.router import Router
+from policies.routers.routers import ROUTERS
+from policies.serving.plugin_guard import (
+    OF_ALLOCATORS,
+    OF_ROUTERS,
+    OF_SCHEDULERS,
+    Expected,
+    guard,
+    line_of,
+)
 
-KINDS: dict[str, tuple[type, dict[str, Any]]] = {
-    "policy": (Allocator, POLICIES), "predictor": (PredictorSpec, PREDICTORS),
-    "placement": (Router, ROUTERS),
-}  # fmt: skip
-"""What a file may define: a word for it, its base, and where those that there are stand."""
+
+class Kind(NamedTuple):
+    """What a file may define."""
+
+    base: type
+    known: dict[str, Any]
+    """Where those that there are stand, by name."""
+    name: str
+    """The attribute that states the name; of a field of options, `Options.name`."""
+    overrides: tuple[str, ...] = ()
+    """Methods of the base, beside its abstract ones, that a class has to override."""
+    returns: Mapping[str, Expected] = {}
+    """What methods have to return."""
+
+    def lacks(self, cls: Any) -> list[str]:
+        """What a class would need and does not have."""
+        lacking = sorted(getattr(cls, "__abstractmethods__", ()))
+        lacking += [
+            each for each in self.overrides if getattr(cls, each) is getattr(self.base, each)
+        ]
+        head = self.name.split(".")[0]
+        fields = getattr(cls, "model_fields", {})
+        return lacking if hasattr(cls, head) or head in fields else [*lacking, head]
+
+    def stated(self, cls: Any) -> Any:
+        """The name that a class states."""
+        *options, field = self.name.split(".")
+        spec = getattr(cls, options[0]) if options else cls
+        fields = getattr(spec, "model_fields", {})
+        return fields[field].default if field in fields else getattr(spec, field, None)
+
+
+KINDS: dict[str, Kind] = {
+    "policy": Kind(Allocator, POLICIES, "Options.name", returns=OF_ALLOCATORS),
+    "scheduler": Kind(Engine, SCHEDULERS, "Options.name", returns=OF_SCHEDULERS),
+    "predictor": Kind(PredictorSpec, PREDICTORS, "kind", ("predictions",)),
+    "placement": Kind(Router, ROUTERS, "name", returns=OF_ROUTERS),
+}
+"""By a word for it. A kind is added by a line here."""
 
 
 class Plugin(NamedTuple):
@@ -69,12 +114,13 @@ def register(file: str, text: str) -> Plugin:
              for kind, stated in [_named(cls, file)]]  # fmt: skip
     own = set() if before is None else set(before.defined)
     for kind, stated, _ in found:
-        if stated in KINDS[kind][1] and (kind, stated) not in own:
+        if stated in KINDS[kind].known and (kind, stated) not in own:
             raise DescriptionError(f"{kind} {stated!r} is there already; name it otherwise", file)
     for kind, stated in own:
-        del KINDS[kind][1][stated]
+        del KINDS[kind].known[stated]
     for kind, stated, cls in found:
-        KINDS[kind][1][stated] = cls
+        guard(cls, f"{kind} {stated}", file, KINDS[kind].returns)
+        KINDS[kind].known[stated] = cls
     sys.modules[module.__name__] = module
     LOADED[name] = Plugin(file, text, tuple((kind, stated) for kind, stated, _ in found))
     return LOADED[name]
@@ -91,9 +137,9 @@ def _executed(file: str, text: str) -> ModuleType:
     except SyntaxError as error:
         raise DescriptionError(f"not Python: {error.msg}", file, error.lineno) from None
     except (Exception, SystemExit) as error:
-        steps = traceback.extract_tb(error.__traceback__)
-        line = next((step.lineno for step in reversed(steps) if step.filename == file), None)
-        raise DescriptionError(f"{type(error).__name__}: {error}", file, line) from None
+        raise DescriptionError(
+            f"{type(error).__name__}: {error}", file, line_of(error, file)
+        ) from None
     finally:
         del sys.modules[module.__name__]
         if before is not None:
@@ -103,10 +149,10 @@ def _executed(file: str, text: str) -> ModuleType:
 
 def _classes(module: ModuleType, file: str) -> list[type]:
     """What the file defines. Raises DescriptionError where that is nothing, or not whole."""
-    bases = tuple(base for base, _ in KINDS.values())
+    bases = tuple(kind.base for kind in KINDS.values())
     own = [cls for cls in vars(module).values() if isinstance(cls, type)
            and cls.__module__ == module.__name__ and issubclass(cls, bases)]  # fmt: skip
-    lacks = {cls: _lacks(cls) for cls in own}
+    lacks = {cls: KINDS[_kind_of(cls)].lacks(cls) for cls in own}
     if all(lacks.values()):
         names = " or ".join(base.__name__ for base in bases)
         said = "; ".join(f"{cls.__name__} lacks {', '.join(each)}" for cls, each in lacks.items())
@@ -114,27 +160,17 @@ def _classes(module: ModuleType, file: str) -> list[type]:
     return [cls for cls in own if not lacks[cls]]
 
 
-def _lacks(cls: Any) -> list[str]:
-    """What its base asks for and it does not have."""
-    if issubclass(cls, PredictorSpec):
-        own = cls.predictions is not PredictorSpec.predictions
-        return [] if own else ["predictions"]
-    lacking = sorted(getattr(cls, "__abstractmethods__", ()))
-    needed = "Options" if issubclass(cls, Allocator) else "name"
-    return lacking if hasattr(cls, needed) else [*lacking, needed]
+def _kind_of(cls: type) -> str:
+    return next(word for word, kind in KINDS.items() if issubclass(cls, kind.base))
 
 
-def _named(cls: Any, file: str) -> tuple[str, str]:
+def _named(cls: type, file: str) -> tuple[str, str]:
     """Its kind and the name that it states. Raises DescriptionError."""
-    kind = next(word for word, (base, _) in KINDS.items() if issubclass(cls, base))
-    if kind == "placement":
-        where, stated = "name", cls.name
-    else:
-        where, spec = ("Options.name", cls.Options) if kind == "policy" else ("kind", cls)
-        stated = spec.model_fields[where.split(".")[-1]].default
+    word = _kind_of(cls)
+    stated = KINDS[word].stated(cls)
     if not isinstance(stated, str) or not stated:
-        raise DescriptionError(f"{cls.__name__}.{where} states no name", file)
-    return kind, stated
+        raise DescriptionError(f"{cls.__name__}.{KINDS[word].name} states no name", file)
+    return word, stated
 
 
 def recorded() -> dict[str, dict[str, str]]:

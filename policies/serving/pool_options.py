@@ -9,7 +9,7 @@ from pydantic import Field
 from hwmodel.description.description import Strict, checked
 from hwmodel.specs.kv_order import KvOrder
 from policies.allocators.registry import PolicySpec
-from policies.engines.generations import EngineChoice
+from policies.engines.schedulers import EngineChoice
 from policies.transfers.tier_options import Contends
 
 Count = Annotated[int, Field(ge=1)]

@@ -197,6 +197,8 @@ class Replica:
                 self.engine.complete(step, 1)
             elif self.engine.holding and not (self.hosting and self.hosting.blocked):
                 return None
+            elif self.engine.busy:
+                self.engine.idle_step()
             else:
                 return step
 

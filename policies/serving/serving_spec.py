@@ -16,18 +16,21 @@ from hwmodel.specs.transformer import TransformerSpec, shard
 from policies.allocators.attention_options import DENSE, AttentionSpec
 from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.paged import PagedOptions
-from policies.allocators.registry import PolicySpec
+from policies.allocators.registry import DEFAULT_POLICY, PolicySpec, default_policy
 from policies.engines.engine_options import EngineOptions
-from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
-from policies.engines.generations import EngineChoice
+from policies.engines.schedulers import (
+    DEFAULT_SCHEDULER,
+    SCHEDULERS,
+    EngineChoice,
+    default_options,
+)
 from policies.engines.speculation import SpeculationSpec
-from policies.engines.vllm_version import VERSIONS
 from policies.memory.drafting import drafter_of
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.routing import RoutingSpec
 from policies.memory.step import Free
-from policies.predictors.predictor import ChosenPredictor, PredictorSpec
+from policies.predictors.predictors import ChosenPredictor, default_predictor
 from policies.serving.cluster import ClusterSpec
 from policies.serving.fault_options import FaultSpec
 from policies.serving.pool_options import PoolSpec, PoolsSpec
@@ -41,11 +44,11 @@ class ServingSpec(Strict):
 
     model: str
     """A shipped model, or the path of one (resolved by the caller with `load_model`)."""
-    policy: PolicySpec = PagedOptions()
-    engine: EngineChoice = EngineV1Spec()
-    """With v0, `paged` has its defaults of that time (`policies.engines.engine_v0.PAGED_V0`); with
-    v1 and `like`, those of that version (`policies.engines.vllm_version`)."""
-    predictor: ChosenPredictor = PredictorSpec()
+    policy: PolicySpec = default_policy()
+    engine: EngineChoice = default_options()
+    """The scheduler. With v0, `paged` has its defaults of that time; with v1 and `like`, those of
+    that version (`EngineOptions.policy_defaults`)."""
+    predictor: ChosenPredictor = default_predictor()
     memory: FidelitySpec = FidelitySpec()
     kv_layout: KvOrder | None = None
     """None: the one that the policy's authors describe, else that of the card's software
@@ -98,21 +101,20 @@ class ServingSpec(Strict):
     @model_validator(mode="before")
     @classmethod
     def completed(cls, data: Any) -> Any:
-        """`data` with what `paged` is under its engine filled in, so that the description says
+        """`data` with what the policy is under its engine filled in, so that the description says
         it."""
         if not isinstance(data, dict):
             return data
-        engine, policy = data.get("engine"), data.get("policy", {"name": "paged"})
+        engine, policy = data.get("engine"), data.get("policy", {"name": DEFAULT_POLICY})
         if isinstance(engine, EngineOptions):
             engine = {"name": engine.name, "like": getattr(engine, "like", None)}
         if not isinstance(engine, dict) or not isinstance(policy, dict):
             return data
-        own = PAGED_V0 if engine.get("name") == "v0" else {}
-        if engine.get("name", "v1") == "v1" and engine.get("like") in VERSIONS:
-            own = VERSIONS[engine["like"]].paged
-        if own and policy.get("name") == "paged":
-            return {**data, "policy": {**own, **policy}}
-        return data
+        kind = SCHEDULERS.get(str(engine.get("name", DEFAULT_SCHEDULER)))
+        if kind is None:
+            return data
+        own = kind.Options.policy_defaults(engine).get(str(policy.get("name")), {})
+        return {**data, "policy": {**own, **policy}} if own else data
 
     @model_validator(mode="after")
     def _tiers_of_a_card(self) -> ServingSpec:
@@ -199,8 +201,7 @@ class ServingSpec(Strict):
 
     @model_validator(mode="after")
     def _cards_of_one_host(self) -> ServingSpec:
-        apart = self.cluster.stages > 1
-        if isinstance(self.engine, EngineV0Spec) and self.engine.swap_dram is not None and apart:
+        if self.engine.host_dram is not None and self.cluster.stages > 1:
             raise ValueError("engine.swap_dram: not with cluster.stages")
         return self
 
@@ -217,7 +218,7 @@ class ServingSpec(Strict):
 
     @model_validator(mode="after")
     def _copies_what_is_computed(self) -> ServingSpec:
-        if self.policy.copies_prefixes and self.engine.name == "v0":
+        if self.policy.copies_prefixes and self.engine.stores_uncomputed:
             raise ValueError(
                 "policy.prefixes: copy needs engine v1; v0 stores a prompt before it is computed"
             )

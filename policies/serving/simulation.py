@@ -291,9 +291,11 @@ class Simulation:
         waits = [
             request for node in self.nodes for replica in node.own for request in replica.waiting
         ]
+        policy = self.nodes[0].own[0].engine.allocator.options.name
+        first = f"the first that waits is {waits[0]}" if waits else "none of them waits"
         return DescriptionError(
             f"{self.source.count - self.metrics.ended} requests have not ended and nothing will "
-            f"give them room; the first that waits is {waits[0] if waits else 'on its way'}"
+            f"give them room; {first} (policy {policy})"
         )
 
     def _idle_to_the_end(self) -> None:

@@ -55,7 +55,7 @@ Plugin = Annotated[
     list[Path] | None,
     typer.Option(
         "--plugin", metavar="FILE.py", callback=_plugged,
-        help="Allocators, predictors, routers of your own; repeatable.",
+        help="Allocators, schedulers, predictors, routers of your own; repeatable.",
     ),
 ]  # fmt: skip
 Jobs = Annotated[

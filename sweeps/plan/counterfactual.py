@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from policies.allocators.declaration import Loss, Removal
 from policies.allocators.registry import policy_class
-from policies.predictors.predictor import PredictorSpec
+from policies.predictors.predictors import exact_predictor
 from policies.serving.serving_spec import ServingSpec
 from sweeps.plan.experiment import ExperimentSpec
 
@@ -63,7 +63,7 @@ def losses(serving: ServingSpec) -> dict[Loss, Removal]:
     """What the policy declares that it loses under these settings. Raises DescriptionError where it
     declares nothing."""
     every = policy_class(serving.policy).losses
-    exact = serving.predictor.kind == "oracle"
+    exact = serving.predictor.exact
     return {
         name: removal
         for name, removal in every.items()
@@ -103,7 +103,7 @@ def _removed(serving: ServingSpec, removal: Removal) -> ServingSpec:
     if removal.free_copies:
         serving = _free(serving, "copies")
     if removal.exact_lengths:
-        serving = serving.model_copy(update={"predictor": PredictorSpec()})
+        serving = serving.model_copy(update={"predictor": exact_predictor()})
     if removal.policy is not None:
         return serving.model_copy(update={"policy": removal.policy(serving.policy)})
     if removal.reference is None:
@@ -113,7 +113,7 @@ def _removed(serving: ServingSpec, removal: Removal) -> ServingSpec:
     # what a reference does not have is as by default, so that equal points are equal in text
     lost = policy_class(policy).losses
     if "prediction" not in lost:
-        changed["predictor"] = PredictorSpec()
+        changed["predictor"] = exact_predictor()
     if "copies" not in lost or not lost["copies"].applies(policy):
         changed["free"] = [each for each in serving.free if each != "copies"]
     return serving.model_copy(update=changed)

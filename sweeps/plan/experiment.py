@@ -262,7 +262,7 @@ class ExperimentSpec(Described):
             read = partial(_device_record, load_device(name))
             yield Source(f"serving.pools.{key}.device", "devices", name, read)
         if (file := self.serving.predictor.file) is not None:
-            whole = self.serving.predictor.model is not None  # holds measured times as well
+            whole = self.serving.predictor.timed
             read = partial(_predictor_record, file, whole)
             yield Source("serving", "predictors", file, read)
 

@@ -5,6 +5,7 @@ A task whose worker dies is given to another by the scheduler, as often as it al
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -32,9 +33,9 @@ def execute_on(address: str, work: Work, tasks: Sequence[Any]) -> Generator[Outc
     except (OSError, ValueError) as error:
         raise DescriptionError(f"no scheduler at {address}: {error}", "--cluster") from None
     with client:
-        _plug(client)
+        plugins = [(plugin.file, plugin.text) for plugin in LOADED.values()]
         futures = {
-            client.submit(attempt, work, index, task, pure=False): index
+            client.submit(_attempt, plugins, pickle.dumps((work, task)), index, pure=False): index
             for index, task in enumerate(tasks)
         }
         try:
@@ -44,20 +45,13 @@ def execute_on(address: str, work: Work, tasks: Sequence[Any]) -> Generator[Outc
             client.cancel(list(futures))
 
 
-def _plug(client: Any) -> None:
-    """Register the plug-ins that are loaded here on every worker, also on those that come later."""
-    from distributed import WorkerPlugin
-
-    class Plugged(WorkerPlugin):
-        name = "bankwise-plugins"
-        loaded = [(plugin.file, plugin.text) for plugin in LOADED.values()]
-
-        def setup(self, worker: Any) -> None:
-            for each in self.loaded:
-                register(*each)
-
-    if LOADED:
-        client.register_plugin(Plugged())
+def _attempt(plugins: list[tuple[str, str]], sent: bytes, index: int) -> Outcome:
+    """On a worker: do a task, which may be of classes of plug-ins. It is sent as bytes, since
+    neither the scheduler nor a worker that has just come knows their modules."""
+    for file, text in plugins:
+        register(file, text)
+    work, task = pickle.loads(sent)
+    return attempt(work, index, task)
 
 
 def _outcome(future: Any, index: int) -> Outcome:

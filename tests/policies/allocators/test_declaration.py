@@ -14,8 +14,9 @@ from policies.allocators.declaration import DECLARED, Range, References
 from policies.allocators.losses import GROWING, PREDICTION, RESERVING
 from policies.allocators.registry import POLICIES, policy_class, predicts, refusal
 from policies.allocators.static import StaticAllocator, StaticOptions
+from policies.predictors.lognormal_predictor import LognormalPredictor
+from policies.predictors.oracle_predictor import OraclePredictor
 from policies.predictors.prediction import Prediction
-from policies.predictors.predictor import PredictorSpec
 from sweeps.plan.counterfactual import chain, losses
 from sweeps.plan.experiment import ExperimentSpec
 from sweeps.plan.sweep import load_sweep
@@ -101,7 +102,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("registered")
 def test_a_new_predicting_allocator_gets_its_causes() -> None:
-    unsure = PredictorSpec.model_validate({"kind": "lognormal", "sigma": 0.4})
+    unsure = LognormalPredictor(sigma=0.4)
     experiment = guessing(predictor=unsure)
     forward, reverse = chain(experiment), chain(experiment, reverse=True)
     names = ("layout", "prediction", "reservation", "holes", "line", "held")
@@ -111,7 +112,7 @@ def test_a_new_predicting_allocator_gets_its_causes() -> None:
     assert [s.predictor.kind for s in served[1:3]] == ["lognormal", "oracle"]
     assert [s.policy.name for s in served] == ["guessing"] * 3 + ["oracle"] * 2 + ["ideal"] * 2
     assert served[3].policy.model_dump()["fit"] == "best"
-    assert "prediction" not in losses(guessing(predictor=PredictorSpec()).serving)
+    assert "prediction" not in losses(guessing(predictor=OraclePredictor()).serving)
     copied = GuessingOptions(compaction="copied")
     assert chain(guessing(policy=copied))[-1].removed[1] == "copies"
 

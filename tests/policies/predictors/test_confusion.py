@@ -12,8 +12,11 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from policies.predictors.confusion import ConfusionTable, load_table, main, tabulate
+from policies.predictors.confusion_predictor import ConfusionPredictor
 from policies.predictors.prediction import BinnedPrediction, entropy
-from policies.predictors.predictor import PredictorSpec, predict
+from policies.predictors.predictor import predict
+from policies.predictors.trained_predictor import TrainedPredictor
+from tests.policies import small
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 LMSYS = SHARED / "lmsys_vicuna13b_predicted.csv.gz"
@@ -132,19 +135,17 @@ def test_mistakes_in_a_csv_have_their_line(
 def test_a_trained_model_is_used_by_its_calibration(tmp_path: Path) -> None:
     file = tmp_path / "model.json"
     file.write_text(json.dumps({"calibration": HAND}))
-    spec = PredictorSpec(kind="trained", model=str(file))
+    spec = TrainedPredictor(model=str(file))
     assert len(set(predict(spec, np.arange(1, 200), 1).length)) == 2
     file.with_suffix(".2.json").write_text("{}")
     with pytest.raises(DescriptionError, match="not a trained predictor"):
-        predict(
-            PredictorSpec(kind="trained", model=str(file.with_suffix(".2.json"))), np.array([1]), 1
-        )
+        predict(TrainedPredictor(model=str(file.with_suffix(".2.json"))), np.array([1]), 1)
 
 
 def test_each_kind_has_its_own_options() -> None:
-    with pytest.raises(ValueError, match="table: kind: confusion needs one"):
-        PredictorSpec(kind="confusion")
-    with pytest.raises(ValueError, match="table: belongs to kind: confusion"):
-        PredictorSpec(kind="lognormal", table="bert-lmsys-2")
+    with pytest.raises(ValueError, match="table"):
+        small.spec(predictor={"kind": "confusion"})
+    with pytest.raises(ValueError, match="table"):
+        small.spec(predictor={"kind": "lognormal", "table": "bert-lmsys-2"})
     with pytest.raises(DescriptionError, match="no shipped predictor"):
-        predict(PredictorSpec(kind="confusion", table="bert"), np.array([1]), 1)
+        predict(ConfusionPredictor(table="bert"), np.array([1]), 1)

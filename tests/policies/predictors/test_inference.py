@@ -12,7 +12,8 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from policies.predictors.inference import InferenceSpec, infer
-from policies.predictors.predictor import PredictorSpec
+from policies.predictors.oracle_predictor import OraclePredictor
+from policies.predictors.trained_predictor import TrainedPredictor
 from tests.policies.small import MODEL, mixed, requests, run
 
 TABLE = {"sizes": [1, 4], "times": ["10ms", "16ms"]}
@@ -93,9 +94,7 @@ def test_what_lives_on_the_card_takes_room_for_kv() -> None:
 def test_times_that_training_measured(tmp_path: Path) -> None:
     file = tmp_path / "model.json"
     file.write_text(json.dumps({"inference_s": {"1": 0.001, "64": 0.004}}))
-    spec = PredictorSpec.model_validate(
-        {"kind": "trained", "model": str(file), "cost": {"max_batch": 8}}
-    )
+    spec = TrainedPredictor.model_validate({"model": str(file), "cost": {"max_batch": 8}})
     assert spec.inference is not None
     assert spec.inference.batch_s(64) == pytest.approx(0.004) and spec.inference.max_batch == 8
     file.write_text("[]")
@@ -117,5 +116,5 @@ def test_a_table_that_does_not_fit_together_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         cost(**change)
-    with pytest.raises(ValueError, match="measured for kind: trained only"):
-        PredictorSpec.model_validate({"cost": {}})
+    with pytest.raises(ValueError, match="give sizes and times; kind oracle has none"):
+        OraclePredictor.model_validate({"cost": {}})

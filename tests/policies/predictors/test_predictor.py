@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from policies.predictors.predictor import Prediction, PredictorSpec, entropy, predict
+from policies.predictors.lognormal_predictor import LognormalPredictor
+from policies.predictors.oracle_predictor import OraclePredictor
+from policies.predictors.predictor import Prediction, entropy, predict
 
 LENGTHS = np.full(20_000, 1000, np.int64)
 
@@ -28,20 +30,20 @@ class Classes(NamedTuple):
 
 
 def test_the_oracle_knows() -> None:
-    assert (predict(PredictorSpec(), LENGTHS, 1).length == 1000).all()
+    assert (predict(OraclePredictor(), LENGTHS, 1).length == 1000).all()
     assert entropy(Prediction(1000), [500, 1000, 2000]) == 0
     assert Prediction(1000).spread == 0
 
 
 def test_sigma_and_bias_are_those_of_the_log_ratio() -> None:
-    spec = PredictorSpec(kind="lognormal", sigma=0.4, bias=-0.2)
+    spec = LognormalPredictor(sigma=0.4, bias=-0.2)
     error = np.log(predict(spec, LENGTHS, 7).length / 1000)
     assert error.mean() == pytest.approx(-0.2, abs=0.01)
     assert error.std() == pytest.approx(0.4, abs=0.01)
 
 
 def test_every_request_has_its_own_draw_whatever_follows() -> None:
-    spec = PredictorSpec(kind="lognormal", sigma=0.4)
+    spec = LognormalPredictor(sigma=0.4)
     whole = predict(spec, LENGTHS, 7).length
     assert (predict(spec, LENGTHS[:10], 7).length == whole[:10]).all()
     assert (predict(spec, LENGTHS, 8).length != whole).any()
@@ -73,5 +75,5 @@ def test_a_discrete_law_has_an_entropy_too() -> None:
 
 
 def test_an_oracle_has_no_error() -> None:
-    with pytest.raises(ValueError, match="belongs to kind: lognormal"):
-        PredictorSpec(sigma=0.1)
+    with pytest.raises(ValueError, match="sigma"):
+        OraclePredictor.model_validate({"sigma": 0.1})

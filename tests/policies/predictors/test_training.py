@@ -13,7 +13,8 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from policies.predictors.confusion import load_table
 from policies.predictors.length_model import BINS, LEVELS, LengthLaw, restore
-from policies.predictors.predictor import PredictorSpec, predict
+from policies.predictors.predictor import predict
+from policies.predictors.trained_predictor import TrainedPredictor
 from policies.predictors.training import lognormal_accuracy, train, write
 from policies.requests.prompts import read_prompts
 from tests.sweeps.cli.test_command_line import refusal
@@ -72,7 +73,7 @@ def test_the_file_is_plain_data_and_predicts_the_same(
     assert (np.diff(law.quantiles, axis=1) >= 0).all()
     table = load_table(str(file))
     assert np.sum(table.counts) == found["report"]["held_out"]
-    spec = PredictorSpec(kind="trained", model=str(file))
+    spec = TrainedPredictor(model=str(file))
     lengths = np.random.default_rng(2).lognormal(5, 1, 4_000).astype(np.int64) + 1
     guess = predict(spec, lengths, 1)
     # what is long is predicted long, as far as groups of a quarter of the prompts go

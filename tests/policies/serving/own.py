@@ -13,7 +13,7 @@ from policies.allocators.losses import RESERVING
 from policies.allocators.reservation import ReservingAllocator
 from policies.predictors.prediction import LognormalPredictions
 from policies.predictors.predictor import PredictorSpec
-from policies.serving.cluster import Router
+from policies.routers.router import Router
 
 
 class Room(ReservingAllocator):

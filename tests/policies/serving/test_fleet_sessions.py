@@ -11,7 +11,7 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
-from policies.serving.cluster import ROUTERS
+from policies.routers.routers import ROUTERS
 from policies.serving.serving import ServingResult
 from tests.policies.requests.test_sessions import spec as workload
 from tests.policies.serving.test_closed_loop import closed, in_flight

@@ -16,7 +16,7 @@ from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_v0 import EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.memory.fidelity import FidelitySpec
-from policies.predictors.predictor import PredictorSpec
+from policies.predictors.predictors import PREDICTORS
 from policies.serving.cluster import ClusterSpec
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
@@ -350,11 +350,11 @@ def test_no_option_is_left_out() -> None:
         own = set(allocator.Options.model_fields) - set(PolicyOptions.model_fields)
         known |= {f"policy.{name}.{field}" for field in own}
     parts = {
-        "engine": EngineV1Spec, "predictor": PredictorSpec, "memory": FidelitySpec,
-        "cluster": ClusterSpec,
+        "engine": [EngineV1Spec], "predictor": PREDICTORS.values(), "memory": [FidelitySpec],
+        "cluster": [ClusterSpec],
     }  # fmt: skip
     for part, options in parts.items():
-        known |= {f"{part}.{field}" for field in options.model_fields}
+        known |= {f"{part}.{field}" for each in options for field in each.model_fields}
     own = set(EngineV0Spec.model_fields) - set(EngineOptions.model_fields)
     known |= {f"engine.v0.{field}" for field in own}
     # tests of their own: four with slabs of many blocks, one with requests that begin alike, one

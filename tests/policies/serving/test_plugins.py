@@ -1,33 +1,40 @@
-"""Does one file bring an allocator, a predictor and a router of one's own, and is a mistake in it
-answered with its line?"""
+"""Does one file bring an allocator, a scheduler, a predictor and a router of one's own, and is a
+mistake in it answered with its line?"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from hwmodel.description.description import DescriptionError
+from policies.allocators.allocator import Allocator
+from policies.engines.scheduled_step import Step
+from policies.memory.step import StepTimes
 from policies.serving import plugins
 from policies.serving.plugins import KINDS, LOADED, load_plugin, register, require
+from policies.serving.recorder import Recorder
+from policies.serving.serving import serve
 from tests.policies import small
 
 OWN = Path(__file__).with_name("own.py")
-ROUTER = "from policies.serving.cluster import Router\n"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+ROUTER = "from policies.routers.router import Router\n"
 SPEC = "from policies.predictors.predictor import PredictorSpec\n"
 
 
 @pytest.fixture(autouse=True)
 def unplugged() -> Iterator[None]:
     """What was registered goes again."""
-    before = {kind: dict(known) for kind, (_, known) in KINDS.items()}
+    before = {word: dict(kind.known) for word, kind in KINDS.items()}
     yield
-    for kind, (_, known) in KINDS.items():
-        known.clear()
-        known.update(before[kind])
+    for word, kind in KINDS.items():
+        kind.known.clear()
+        kind.known.update(before[word])
     LOADED.clear()
 
 
@@ -43,6 +50,37 @@ def test_a_file_brings_all_three() -> None:
     assert load_plugin(OWN) is found  # as it was
 
 
+class Prefills(Recorder):
+    """Prompt tokens of each step, and whether it decodes beside them."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.beside = 0
+
+    def step(
+        self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
+    ) -> None:
+        if step.chunks:
+            self.tokens.append(sum(chunk.tokens for chunk in step.chunks))
+            self.beside += len(step.decode) > 0
+
+
+@pytest.mark.parametrize("options", [{}, {"long_prefill_token_threshold": 48}], ids=str)
+def test_a_scheduler_of_ones_own_caps_the_prefills_of_a_step(options: dict[str, Any]) -> None:
+    assert load_plugin(EXAMPLES / "own_scheduler.py").defined == (("scheduler", "capped"),)
+    seen = {}
+    for name, own in {"v1": {}, "capped": {"prefill_tokens": 64}}.items():
+        engine = {"name": name, **options, **own}
+        seen[name] = recorder = Prefills()
+        stream, described = small.mixed(60), small.spec(engine=engine)
+        result = serve(
+            small.device(1024), small.MODEL, described, stream, seed=1, recorder=recorder
+        )
+        assert result.metrics["finished"] == 60
+    assert max(seen["v1"].tokens) > 200
+    assert max(seen["capped"].tokens) == 64 and seen["capped"].beside > 10
+
+
 def test_what_has_changed_replaces_what_it_was(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     body = "    def choose(self, request, count, tokens):\n        return 0\n"
@@ -50,7 +88,7 @@ def test_what_has_changed_replaces_what_it_was(tmp_path: Path) -> None:
     load_plugin(file)
     file.write_text(f"{ROUTER}class A(Router):\n    name = 'zeroth'\n{body}")
     load_plugin(file)
-    placements = KINDS["placement"][1]
+    placements = KINDS["placement"].known
     assert "zeroth" in placements and "first" not in placements
     assert sys.modules["bankwise_plugin_mine"].A is placements["zeroth"]
 
@@ -62,7 +100,7 @@ def test_what_has_changed_replaces_what_it_was(tmp_path: Path) -> None:
         ("x = 1\nraise SystemExit(3)", "mine.py:2: SystemExit: 3"),
         ("x = 1\n\n1 / 0", "mine.py:3: ZeroDivisionError: division by zero"),
         ("import nowhere_at_all", "mine.py:1: ModuleNotFoundError: No module named"),
-        ("x = 1", "defines no class that is a Allocator or PredictorSpec or Router"),
+        ("x = 1", "defines no class that is a Allocator or Engine or PredictorSpec or Router"),
         (f"{ROUTER}class A(Router):\n    pass", "A lacks choose, name"),
         (f"{SPEC}class A(PredictorSpec):\n    kind: str = 'a'", "A lacks predictions"),
         (f"{ROUTER}class A(Router):\n    name = 'pressure'\n    choose = print",

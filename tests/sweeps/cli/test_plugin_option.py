@@ -27,7 +27,7 @@ ASKED = (
 def unplug() -> None:
     for name in LOADED.values():
         for kind, stated in name.defined:
-            del KINDS[kind][1][stated]
+            del KINDS[kind].known[stated]
     LOADED.clear()
     schema.cache_clear()
 
@@ -92,7 +92,10 @@ def test_check_and_schema_see_it(tmp_path: Path) -> None:
     ("text", "said"),
     [
         (None, "mine.py: cannot be read: No such file or directory"),
-        ("x = 1", "mine.py: defines no class that is a Allocator or PredictorSpec or Router"),
+        (
+            "x = 1",
+            "mine.py: defines no class that is a Allocator or Engine or PredictorSpec or Router",
+        ),
         ("def f(:", "mine.py:1: not Python: invalid syntax"),
     ],
 )

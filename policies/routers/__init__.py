@@ -1,0 +1,1 @@
+"""Routers: which card a request goes to as it arrives."""

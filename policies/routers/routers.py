@@ -1,0 +1,23 @@
+"""The routers that `cluster.placement` can name. To add one, add a line here; the first is the
+default."""
+
+from __future__ import annotations
+
+from policies.routers.kv_aware import KvAware
+from policies.routers.least_kv import LeastKv
+from policies.routers.least_requests import LeastRequests
+from policies.routers.prefix_aware import PrefixAware
+from policies.routers.pressure import Pressure
+from policies.routers.round_robin import RoundRobin
+from policies.routers.router import Router
+from policies.routers.sticky import Sticky
+
+ROUTERS: dict[str, type[Router]] = {
+    "round_robin": RoundRobin,
+    "least_requests": LeastRequests,
+    "pressure": Pressure,
+    "prefix_aware": PrefixAware,
+    "kv_aware": KvAware,
+    "least_kv": LeastKv,
+    "sticky": Sticky,
+}

@@ -1,0 +1,126 @@
+"""A plug-in's mistakes at run time, named: which method returned or raised what.
+
+The methods of a class that came from a file are wrapped once, as it is registered. Shipped classes
+are never wrapped, so that they pay nothing.
+"""
+
+from __future__ import annotations
+
+import reprlib
+import traceback
+from collections.abc import Callable, Mapping
+from functools import wraps
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+from pydantic import BaseModel
+
+from hwmodel.description.description import DescriptionError
+from policies.allocators.capabilities import Migration
+from policies.engines.scheduled_step import Step
+
+
+class Expected(NamedTuple):
+    """What a method has to return."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _whole(least: int) -> Expected:
+    words = f"a whole number, {least} or more"
+    return Expected(words, lambda value: _is_whole(value) and value >= least)
+
+
+def _are_whole(value: Any) -> bool:
+    found = np.asarray(value)
+    return bool(np.issubdtype(found.dtype, np.integer) and (found >= 0).all())
+
+
+_TRUTH = Expected("True or False", lambda value: isinstance(value, bool | np.bool_))
+_SLOTS = _whole(0)
+OF_ALLOCATORS: Mapping[str, Expected] = {
+    "size": _whole(1),
+    "needs": Expected("whole numbers, 0 or more", _are_whole),
+    **dict.fromkeys(("reserve", "grow", "fits", "swap_in"), _TRUTH),
+    **dict.fromkeys(
+        ("release", "release_known", "discard", "swap_out", "cached", "headroom", "extent_count",
+         "tag"), _SLOTS,
+    ),
+    "migrate": Expected(
+        "a Migration or None", lambda value: value is None or isinstance(value, Migration)
+    ),
+}  # fmt: skip
+"""Of methods of allocators (`Allocator`, `policies.allocators.capabilities`)."""
+OF_SCHEDULERS: Mapping[str, Expected] = {
+    "schedule": Expected("a Step", lambda value: isinstance(value, Step)),
+    "rounds": _whole(1),
+    **dict.fromkeys(("prefill_budget", "fitting", "cached"), _SLOTS),
+}
+"""Of methods of schedulers (`Engine`)."""
+OF_ROUTERS: Mapping[str, Expected] = {"choose": _SLOTS}
+"""Of methods of routers; that the card is there is checked where it is used."""
+
+
+def guard(cls: type, label: str, file: str, returns: Mapping[str, Expected]) -> None:
+    """Wrap what `cls` and its bases of the same file define, so that a value other than `returns`
+    expects, or an exception, is a DescriptionError with `label`, the method, and the value or the
+    line of the file.
+
+    Of a description (a pydantic model) what its bases do not have stays as it is: validators raise
+    by design.
+    """
+    for each in cls.__mro__:
+        if each.__module__ != cls.__module__:
+            continue
+        described = issubclass(each, BaseModel)
+        for name, found in list(vars(each).items()):
+            if described and not any(hasattr(base, name) for base in each.__bases__):
+                continue
+            method = found.fget if isinstance(found, property) else found
+            if not isinstance(method, FunctionType) or hasattr(method, "guarded"):
+                continue
+            wrapped = _guarded(method, f"{label}: {name}", file, returns.get(name))
+            if isinstance(found, property):
+                setattr(each, name, property(wrapped, found.fset, found.fdel))
+            else:
+                setattr(each, name, wrapped)
+
+
+def _guarded(
+    method: Callable[..., Any], label: str, file: str, expected: Expected | None
+) -> Callable[..., Any]:
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            value = method(*args, **kwargs)
+        except DescriptionError:
+            raise
+        except Exception as error:
+            said = f"{label} raised {type(error).__name__}: {error}"
+            raise DescriptionError(said, file, line_of(error, file)) from error
+        if expected is None or expected.holds(value):
+            return value
+        said = f"{label} returned {_shown(value)}; expected {expected.words}"
+        raise DescriptionError(said, file)
+
+    call.guarded = True  # type: ignore[attr-defined]
+    return call
+
+
+def _shown(value: Any) -> str:
+    """A value in a few words."""
+    if isinstance(value, np.ndarray) and value.size:
+        return f"an array of {value.dtype} that begins with {value.ravel()[0]}"
+    return reprlib.repr(value)
+
+
+def line_of(error: BaseException, file: str) -> int | None:
+    """The last line of `file` on the way to where the error was raised."""
+    steps = traceback.extract_tb(error.__traceback__)
+    return next((step.lineno for step in reversed(steps) if step.filename == file), None)

@@ -1,0 +1,150 @@
+"""Is a plug-in that goes nowhere, or returns or raises what it should not, named?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from policies.serving.plugins import KINDS, LOADED, register
+from tests.policies import small
+
+ALLOCATOR = """
+from typing import Literal
+import numpy as np
+from policies.allocators.allocator import PolicyOptions
+from policies.allocators.arena import Arena
+from policies.allocators.reservation import ReservingAllocator
+
+class Room(ReservingAllocator):
+    class Options(PolicyOptions):
+        name: Literal["room"] = "room"
+    def __init__(self, layout, requests, limits, options):
+        super().__init__(layout, requests, limits, options, Arena(0, layout.slots, "first"))
+    def needs(self, prompt, output, samples=1):
+        return prompt + 0 * output
+    def size(self, request, demand):
+        return demand.prompt + 8
+"""
+SCHEDULER = """
+from typing import Literal
+from policies.engines.engine_v1 import EngineV1, EngineV1Spec
+
+class Spec(EngineV1Spec):
+    name: Literal["own"] = "own"
+
+class Own(EngineV1):
+    Options = Spec
+"""
+EVICTS = """
+    def schedule(self):
+        step = super().schedule()
+        for request in self.running.tolist():
+            self._preempt(request)
+        self.running = self.running[:0]
+        return step._replace(decode=step.decode[:0], chunks=[], preempted=len(step.chunks))
+"""
+ROUTER = "from policies.routers.router import Router\nclass A(Router):\n    name = 'far'\n"
+
+
+@pytest.fixture(autouse=True)
+def unplugged() -> Iterator[None]:
+    """What was registered goes again."""
+    before = {word: dict(kind.known) for word, kind in KINDS.items()}
+    yield
+    for word, kind in KINDS.items():
+        kind.known.clear()
+        kind.known.update(before[word])
+    LOADED.clear()
+
+
+def refused(text: str, **changes: Any) -> str:
+    register("own.py", text)
+    engine = changes.pop("engine", {"name": "v1"})
+    with pytest.raises(DescriptionError) as error:
+        small.run(1024, small.mixed(30), engine=engine, **changes)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", ["v0", "v1"])
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("size(self, request, demand):\n        return 1.5 * demand.prompt",
+         "own.py: policy room: size returned 118.5; expected a whole number, 1 or more"),
+        ("size(self, request, demand):\n        return float('nan')",
+         "own.py: policy room: size returned nan; expected"),
+        ("size(self, request, demand):\n        return -3",
+         "own.py: policy room: size returned -3; expected"),
+        ("size(self, request, demand):\n        return 1 // 0",
+         "own.py:18: policy room: size raised ZeroDivisionError: integer division or modulo by"),
+        ("needs(self, prompt, output, samples=1):\n        return prompt * float('nan')",
+         "own.py: policy room: needs returned an array of float64 that begins with nan; expected "
+         "whole numbers, 0 or more"),
+        ("grow(self, request, tokens):\n        pass",
+         "own.py: policy room: grow returned None; expected True or False"),
+        ("reserve(self, request, demand, tokens):\n        return False",
+         "does not fit the empty device's 1024 token slots, says policy room"),
+    ],
+)  # fmt: skip
+def test_an_allocator_is_named(method: str, said: str, name: str) -> None:
+    engine: dict[str, Any] = {"name": name}
+    if "grow" in method:  # which prefills in chunks ask
+        engine = {"name": "v1", "max_num_batched_tokens": 16, "max_num_seqs": 8}
+    assert said in refused(f"{ALLOCATOR}    def {method}\n", policy={"name": "room"}, engine=engine)
+
+
+def test_a_reservation_that_never_grows_is_named() -> None:
+    """One that was outgrown comes back to as much; or its prompt never fits, chunk by chunk."""
+    said = refused(ALLOCATOR, policy={"name": "room"})
+    assert said == "policy room: size gave request 0 87 slots, too few for its first 88 tokens"
+    little = ALLOCATOR.replace("demand.prompt + 8", "48")
+    engine = {"name": "v1", "max_num_batched_tokens": 16, "max_num_seqs": 8}
+    said = refused(little, policy={"name": "room"}, engine=engine)
+    assert "was preempted 1000 times without progress (policy room, engine v1)" in said
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("    def prefill_budget(self, left):\n        return left / 2",
+         "own.py: scheduler own: prefill_budget returned 1024.0; expected a whole number, 0 or"),
+        ("    def schedule(self):\n        return None",
+         "own.py: scheduler own: schedule returned None; expected a Step"),
+        ("    def prefill_budget(self, left):\n        return 0",
+         "nothing was scheduled in 1000 steps, while 0 requests run, 1 wait (policy paged, engine"),
+        (EVICTS, "times without progress (policy paged, engine own)"),
+    ],
+    ids=("float", "none", "idle", "evicts"),
+)  # fmt: skip
+def test_a_scheduler_is_named(method: str, said: str) -> None:
+    assert said in refused(f"{SCHEDULER}{method}\n", engine={"name": "own"})
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("0.5", "own.py: placement far: choose returned 0.5; expected a whole number, 0 or more"),
+        ("-1", "own.py: placement far: choose returned -1"),
+        ("[][0]", "own.py:5: placement far: choose raised IndexError: list index out of range"),
+    ],
+)
+def test_a_router_is_named(value: str, said: str) -> None:
+    text = f"{ROUTER}    def choose(self, request, count, tokens):\n        return {value}\n"
+    assert said in refused(text, cluster={"cards": 2, "placement": "far"})
+
+
+def test_thrashing_that_goes_on_is_let_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long prompts admitted chunk by chunk preempt themselves again and again, and all end, though
+    progress is judged after each 32 preemptions."""
+    monkeypatch.setattr("policies.engines.engine.MOST_FUTILE", 1)
+    register("own.py", SCHEDULER)
+    engine = {"admit_on": "chunk", "max_num_batched_tokens": 64, "max_num_seqs": 8}
+    stream = small.mixed(200, rate=1e6)
+    own, shipped = (
+        small.run(1024, stream, engine={"name": name, **engine}).metrics for name in ("own", "v1")
+    )
+    assert own == shipped
+    assert own["preemptions"] > 100 and own["finished"] == 200

@@ -1,0 +1,180 @@
+"""Can each feature be taken away by deleting its file and its registry line, and all else works?
+
+The packages are copied, the feature's file and its lines in the registry go, and one process then
+imports every module that is left, checks shipped descriptions that do not name the feature, and
+serves with every feature that is left of the same kind.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.rotation import LONG
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("hwmodel", "policies", "sweeps", "bankwise", "yaml")
+
+
+class Registry(NamedTuple):
+    """Where features of a kind are named, and how a description names one."""
+
+    file: str
+    variable: str
+    setting: str
+    """What serves with one, as `--set` takes it."""
+
+
+REGISTRIES = {
+    "allocator": Registry("policies/allocators/registry.py", "POLICIES", "policy={}"),
+    "router": Registry(
+        "policies/routers/routers.py", "ROUTERS",
+        "serving.cluster={{cards: 2, placement: {}, fleet: {{}}}}",
+    ),
+    "predictor": Registry(
+        "policies/predictors/predictors.py", "PREDICTORS", "serving.predictor={{kind: {}}}"
+    ),
+    "scheduler": Registry(
+        "policies/engines/schedulers.py", "SCHEDULERS", "serving.engine={{name: {}}}"
+    ),
+}  # fmt: skip
+"""A kind is added by a line here: connectors, controllers, sources, free lists."""
+BASES = {
+    ("allocator", "paged"): "the default policy; its blocks are the base of radix, of tiers and of "
+    "vLLM's schedules",
+    ("allocator", "odma"): "odma-best is odma with other defaults; odma_paper searches its options",
+    ("predictor", "lognormal"): "the calibration of the ODMA paper solves for its spread",
+    ("router", "prefix_aware"): "sticky is it without a limit",
+    ("scheduler", "v1"): "the default engine, and the base of those of tiers, pools and drafts",
+}
+"""What other features are made of, and goes only with them."""
+NEEDS = {
+    ("scheduler", "sglang"): ["policy=radix"],
+    ("predictor", "confusion"): ["serving.predictor.table=bert-lmsys-4"],
+}
+"""Settings that a feature is served with."""
+TRAINED = ("predictor", "trained")
+"""Serves with a model file only, and none ships."""
+
+
+def entries(kind: str) -> dict[str, str]:
+    """Name of each feature -> the class that its registry line names."""
+    registry = REGISTRIES[kind]
+    for node in ast.parse((ROOT / registry.file).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == registry.variable:
+            assert isinstance(node.value, ast.Dict)
+            return {
+                ast.literal_eval(key): ast.unparse(value)
+                for key, value in zip(node.value.keys, node.value.values, strict=True)
+                if key is not None
+            }
+    raise AssertionError(f"{registry.file} has no {registry.variable}")
+
+
+FEATURES = [(kind, name) for kind in REGISTRIES for name in entries(kind)]
+QUICK = {"allocator": "s3", "predictor": "trained", "router": "round_robin", "scheduler": "v0"}
+"""One of each kind, which the quick suite takes away together; the long one takes each alone."""
+
+
+class _Without(ast.NodeTransformer):
+    """A registry without the line of a feature; `module`: the one that it alone came from."""
+
+    def __init__(self, name: str, cls: str, variable: str) -> None:
+        self.name, self.cls, self.variable, self.module = name, cls, variable, ""
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:
+        left = [alias for alias in node.names if alias.name != self.cls]
+        if not left:
+            self.module = str(node.module)
+            return None
+        node.names = left
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
+        if ast.unparse(node.target) == self.variable and isinstance(node.value, ast.Dict):
+            pairs = list(zip(node.value.keys, node.value.values, strict=True))
+            left = [pair for pair in pairs if ast.literal_eval(pair[0]) != self.name]  # type: ignore[arg-type]
+            node.value.keys, node.value.values = [k for k, _ in left], [v for _, v in left]
+        return node
+
+
+def take_away(root: Path, kind: str, name: str) -> None:
+    """Delete a feature from a copy of the packages."""
+    registry, cls = REGISTRIES[kind], entries(kind)[name]
+    without = _Without(name, cls, registry.variable)
+    file = root / registry.file
+    changed = without.visit(ast.parse(file.read_text(encoding="utf-8")))
+    file.unlink()  # the copy is of links
+    file.write_text(ast.unparse(changed), encoding="utf-8")
+    if without.module:
+        (root / Path(*without.module.split("."))).with_suffix(".py").unlink()
+
+
+def names_it(text: str, name: str) -> bool:
+    """Whether a description names a feature."""
+    return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) is not None
+
+
+SCRIPT = """
+import importlib, json, pkgutil, sys
+given = json.loads(sys.argv[1])
+for package in ("hwmodel", "policies", "sweeps", "bankwise"):
+    for each in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
+        importlib.import_module(each.name)
+import bankwise
+for file in given["files"]:
+    bankwise.load(file)
+for settings in given["served"]:
+    few = ["requests=8", "warmup_requests=2", "serving.memory={efficiency: 0.9}"]
+    found = bankwise.simulate("smoke", set=["policy=paged", *few, *settings])
+    assert found["metrics"]["finished"] == 10, settings
+print("served", len(given["served"]))
+"""
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        [*QUICK.items()],
+        *(pytest.param([each], marks=pytest.mark.long) for each in FEATURES if each not in BASES),
+    ],
+    ids=str,
+)
+def test_all_else_works_without(gone: list[tuple[str, str]], tmp_path: Path) -> None:
+    for package in PACKAGES:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored, copy_function=os.link)
+    for kind, name in gone:
+        take_away(tmp_path, kind, name)
+    shipped = {
+        file.stem: file.read_text(encoding="utf-8")
+        for file in sorted((tmp_path / "yaml/sweeps").glob("*.yaml"))
+    }
+    files = [
+        file for file, text in shipped.items() if not any(names_it(text, name) for _, name in gone)
+    ]
+    served = [[]] + [
+        [REGISTRIES[kind].setting.format(other), *NEEDS.get((kind, other), [])]
+        for kind, _ in gone for other in entries(kind)
+        if (kind, other) not in gone and (kind, other) != TRAINED
+    ]  # fmt: skip
+    given = {"files": files if LONG else files[::8], "served": served}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(given)], cwd=tmp_path, text=True,
+        capture_output=True, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == ["served", str(len(served))]
+
+
+def test_what_others_are_made_of_is_there() -> None:
+    assert BASES.keys() <= set(FEATURES) and set(FEATURES) - BASES.keys() >= set(QUICK.items())
