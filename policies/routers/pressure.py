@@ -20,6 +20,7 @@ class Pressure(Router):
     """To the card with the least weighted sum of both."""
 
     name = "pressure"
+    predicts = True
 
     def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
         weight = self.spec.compute_weight

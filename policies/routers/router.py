@@ -53,6 +53,8 @@ class Router(ABC):
 
     name: ClassVar[str]
     """As `cluster.placement` names it."""
+    predicts: ClassVar[bool] = False
+    """Whether it reads predicted lengths, so that a request waits for its prediction first."""
     reports: ClassVar[bool] = False
     """Whether it reads `ClusterView.kv_slots`, so that cards have to report."""
     manager: ClusterView

@@ -16,7 +16,7 @@ from hwmodel.specs.transformer import TransformerSpec, shard
 from policies.allocators.attention_options import DENSE, AttentionSpec
 from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.paged import PagedOptions
-from policies.allocators.registry import DEFAULT_POLICY, PolicySpec, default_policy
+from policies.allocators.registry import DEFAULT_POLICY, PolicySpec, default_policy, predicts
 from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.schedulers import (
@@ -31,6 +31,7 @@ from policies.memory.fidelity import FidelitySpec
 from policies.memory.routing import RoutingSpec
 from policies.memory.step import Free
 from policies.predictors.predictors import ChosenPredictor, default_predictor
+from policies.routers.routers import ROUTERS
 from policies.serving.cluster import ClusterSpec
 from policies.serving.fault_options import FaultSpec
 from policies.serving.pool_options import PoolSpec, PoolsSpec
@@ -234,6 +235,16 @@ class ServingSpec(Strict):
                 f"got {self.tensor_parallel}"
             )
         return self
+
+    @property
+    def predicts(self) -> bool:
+        """Whether requests wait for predictions of their lengths: where their policy, the order of
+        the line or the router reads them."""
+        halves = () if self.pools is None else (self.pools.prefill.policy, self.pools.decode.policy)
+        policies = [self.policy, *(each for each in halves if each is not None)]
+        placed = self.cluster.cards > 1 and ROUTERS[self.cluster.placement].predicts
+        packed = self.engine.packing == "decreasing_first_fit"
+        return packed or placed or any(predicts(each) for each in policies)
 
     @property
     def drafts(self) -> int:

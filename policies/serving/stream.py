@@ -43,12 +43,12 @@ class Stream(NamedTuple):
 def stream_of(spec: ServingSpec, requests: Requests, seed: int, warmup: int) -> Stream:
     """The stream with its predictions. Raises DescriptionError for what cannot be served so."""
     outputs = spec.engine.cut(requests.output_tokens)
-    cost = spec.predictor.inference
+    cost = spec.predictor.inference if spec.predicts else None
     apart = spec.samples_apart and bool((requests.samples > 1).any())
     if requests.closed and (cost is not None or apart):
         raise DescriptionError(
-            "closed arrivals and sessions need a free predictor and samples that are not requests "
-            "of their own"
+            "closed arrivals and sessions need a free predictor, or a policy that asks none, and "
+            "samples that are not requests of their own"
         )
     if ((requests.context >= 0) & (outputs < requests.output_tokens)).any():
         longest = int(requests.output_tokens.max())
