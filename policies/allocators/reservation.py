@@ -134,7 +134,8 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts):
         if self._remains is None:
             return best
         held = np.flatnonzero(self.resident).tolist()
-        runs = (self._run(r) for r in held if r not in self._fresh and r not in self._filling)
+        unready = self._fresh | self._filling | self._pinned
+        runs = (self._run(r) for r in held if r not in unready)
         for run in (*self._remains.runs, *runs):
             if (tokens := min(run.holds(request, demand), limit)) > best.tokens:
                 best = Migration(request, run.start, -1, tokens, run.size)
@@ -183,6 +184,7 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts):
         if size > arena.free:
             return False
         held = np.flatnonzero(self.resident)
+        held = held[~np.isin(held, list(self._pinned))]
         held = held[np.argsort(self.start[held])]
         tokens = self.stored[held].copy()
         tokens[np.isin(held, list(self._fresh))] = 0
