@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand, Limits
 from policies.allocators.arena import Arena
 from policies.allocators.capabilities import Caches, Contiguous, Drafts, Migration, Swaps
@@ -223,7 +224,8 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts):
 
 
 class ReservingAllocator(ContiguousAllocator):
-    """Runs of `size(request, demand)` slots or more out of one space, with room for all samples."""
+    """Runs of `size(request, demand)` slots or more out of one space, with room for all samples.
+    `reserve` raises DescriptionError where that is no whole number."""
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: Any, space: Space
@@ -242,8 +244,12 @@ class ReservingAllocator(ContiguousAllocator):
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
-        size = self.size(request, demand)
-        space = self._space
+        size, space = self.size(request, demand), self._space
+        if not isinstance(size, int | np.integer) or size < 1:
+            raise DescriptionError(
+                f"policy {self.options.name}: {type(self).__name__}.size of request {request}: "
+                f"expected a whole number of slots, 1 or more; got {size!r}"
+            )
         place = space.place(size)
         if place is None and isinstance(space, Arena) and self._make_room(space, size):
             place = space.place(size)
