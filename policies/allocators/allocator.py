@@ -23,6 +23,9 @@ from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
 from policies.predictors.prediction import Predictive
 from policies.requests.requests import IntArray
 
+RUN_BLOCK = 16
+"""Tokens of a piece of a run that lies elsewhere."""
+
 
 class PolicyOptions(Strict):
     """Base of every policy's options; `name` is the registry key."""
@@ -171,6 +174,7 @@ class Allocator(ABC):
         self.reserved = np.zeros(requests, np.int64)
         self.resident = np.zeros(requests, np.bool_)
         self.width = np.ones(requests, np.int64)
+        self._pinned: set[int] = set()
         self.reserved_total = 0
         """Slots reserved by all residents; shared ones count once, both places of a migration."""
 
@@ -223,7 +227,8 @@ class Allocator(ABC):
         (nothing changes) if there is no room.
 
         The tokens of a request with several samples are its prompt, then one of each sample, then
-        the next of each.
+        the next of each. Where KV comes from elsewhere, its tokens count as stored from here on:
+        they have slots, and whoever brings them calls `pin` until they are there.
         """
 
     @abstractmethod
@@ -242,6 +247,52 @@ class Allocator(ABC):
     def layer_units(self, request: int, group: int) -> Units:
         """Units that hold its tokens in the layers of a group, in token order."""
         return self.units(request)
+
+    @property
+    def transfer_block(self) -> int:
+        """Tokens of the pieces in which KV is found elsewhere, and moved there and back: the block
+        of policies that have one. Of runs 16 (assumed: vLLM's block, so that a tier behind a run
+        and one behind blocks hold the same pieces)."""
+        return RUN_BLOCK
+
+    def first_kept(self, request: int, group: int = 0) -> int:
+        """The first token whose KV a request still has in the layers of a group; those before lie
+        behind its window. Raises KeyError."""
+        self._require(request)
+        kept = None if self.layout.groups is None else self.layout.groups.kept[group]
+        if kept is None:
+            return 0
+        size = int(self.layer_units(request, group).size[0])  # of a ring
+        return max(int(self.stored[request]) - size, 0)
+
+    def pieces(self, request: int, first: int, end: int, group: int = 0) -> Units:
+        """Where tokens [first, end) of a request lie in the layers of a group, in pieces that begin
+        at multiples of `transfer_block` tokens, and at each unit of the request; int64 (n,) each.
+        Pieces of a run lie one behind the other. `first` is no less than `first_kept`, and `end` no
+        more than `stored`. Of several samples: the prompt, and the first one's outputs.
+
+        `start` is exact where a unit's tokens follow one another (`KvLayout.dims`: token behind
+        unit); in other layouts it says which of the unit's slots they are, and
+        `KvLayout.extents(units, ..., first, last)` has the bytes. Raises KeyError."""
+        self._require(request)
+        units, block = self.layer_units(request, group), self.transfer_block
+        begins = np.cumsum(units.tokens) - units.tokens
+        whole = np.arange(first - first % block, end, block)
+        cuts = np.unique(np.concatenate((whole, begins, [first, end])))
+        cuts = cuts[(cuts >= first) & (cuts <= end)]
+        tokens = np.diff(cuts)
+        unit = np.searchsorted(begins, cuts[:-1], "right") - 1
+        return Units(units.start[unit] + cuts[:-1] - begins[unit], tokens, tokens)
+
+    def pin(self, request: int) -> None:
+        """KV of a resident is on its way to or from its slots: it stays where it is, and no other
+        request is given a copy of it, until `unpin` or its release. Raises KeyError."""
+        self._require(request)
+        self._pinned.add(request)
+
+    def unpin(self, request: int) -> None:
+        """What was on its way is there."""
+        self._pinned.discard(request)
 
     @abstractmethod
     def headroom(self, requests: IntArray, limit: int) -> int:
@@ -275,6 +326,7 @@ class Allocator(ABC):
     def _dismiss(self, request: int) -> int:
         held = int(self.reserved[request])
         self.resident[request] = False
+        self._pinned.discard(request)
         self.reserved[request] = self.stored[request] = 0
         self.reserved_total -= held
         return held

@@ -70,6 +70,10 @@ class BlockAllocator(Allocator, OnDemand):
         self._usable = self._list.free
 
     @property
+    def transfer_block(self) -> int:
+        return self.block
+
+    @property
     def free_slots(self) -> int:
         return self._list.free * self.block
 

@@ -58,7 +58,8 @@ class Migrates(ABC):
     @abstractmethod
     def migrate(self, request: int) -> Migration | None:
         """Reserve a larger place for a request that cannot grow; None (nothing changes) if there is
-        no room. The old place stays reserved until `settle`. Raises KeyError."""
+        no room, or the request is pinned. The old place stays reserved until `settle`. Raises
+        KeyError."""
 
     @abstractmethod
     def settle(self) -> None:

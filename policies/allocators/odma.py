@@ -295,6 +295,8 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
 
     def migrate(self, request: int) -> Migration | None:
         self._require(request)
+        if request in self._pinned:
+            return None
         old = Place(int(self.start[request]), int(self.reserved[request]))
         new = self._larger(request)
         if new is None:

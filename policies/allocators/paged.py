@@ -6,32 +6,23 @@ of serving: a preempted request finds the blocks of its last residence, requests
 same texts (`Demand.prefix_id`, `above`) hold their full blocks together, counted by reference, and
 a turn of a session finds the prompts and answers of those before. Only an unbroken prefix of full
 blocks counts. Blocks can be found as soon as they are stored, as in vLLM v1.
-
-A model whose layers all keep everything has one group of them, one with sliding windows several
-(`policies.allocators.sliding_windows`), each with a block table of its own over the one pool.
-Samples of one prompt: `policies.allocators.sample_tables`. States and a drafter's KV:
-`policies.allocators.beside_blocks`.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from hwmodel.specs.accelerator import Paging
-from policies.allocators.allocator import Demand, Limits, PolicyOptions
-from policies.allocators.block_allocator import BlockOptions, refuse_prefixes
-from policies.allocators.capabilities import Drafts, Swaps
+from policies.allocators.allocator import PolicyOptions
+from policies.allocators.block_allocator import refuse_prefixes
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_lists.free_list_registry import FreeListName
 from policies.allocators.kv_groups import WindowKv
-from policies.allocators.kv_layout import KvLayout
 from policies.allocators.losses import GROWING
-from policies.allocators.movable_tables import MovableTables
 from policies.allocators.sliding_windows import WindowRules
-from policies.requests.requests import IntArray
+from policies.allocators.table_allocator import TableAllocator
 
 
 class PagedOptions(PolicyOptions):
@@ -101,8 +92,8 @@ class PagedOptions(PolicyOptions):
         return "blocks"
 
 
-class PagedAllocator(MovableTables, Swaps, Drafts):
-    """Blocks as tokens are stored; of a model with windows those that it still attends to."""
+class PagedAllocator(TableAllocator):
+    """Paged allocation, as `TableAllocator` does it; see the module."""
 
     Options: ClassVar[type[PolicyOptions]] = PagedOptions
     reading = (
@@ -117,221 +108,3 @@ class PagedAllocator(MovableTables, Swaps, Drafts):
         "state_ratio": Range(0, 100),
     }  # fmt: skip
     references = References(("static",), ceilings=("ideal",))
-
-    def __init__(
-        self, layout: KvLayout, requests: int, limits: Limits, options: BlockOptions
-    ) -> None:
-        super().__init__(layout, requests, limits, options)
-        self._swapped: dict[int, int] = {}
-
-    def needs(
-        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
-    ) -> IntArray:
-        most = prompt + output - 1
-        if ahead := self.limits.lookahead.slots:
-            most = np.maximum(np.minimum(most + ahead, self.limits.max_model_len), most)
-        last: IntArray = -(-most // self.block)
-        places = last + (samples - 1) * (last - prompt // self.block)
-        blocks: IntArray = self._beside.most(most)
-        for group in range(self.groups):
-            blocks = blocks + self._windows.most(group, places, samples)
-        return blocks * self.block
-
-    def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
-        """See `Caches.cached`; with its `demand`, also for a request not seen before."""
-        return self._found(request, limit, demand).shape[1] * self.block
-
-    def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
-        """See `OnDemand.fits`; with its `demand`, blocks that it shares count as found."""
-        found, places, samples = np.zeros((self.groups, 0), np.int64), -(-tokens // self.block), 1
-        if demand is not None:
-            found, places = self._found(request, tokens - 1, demand), self._places(demand, tokens)
-            request, samples = -1, demand.samples
-        each = [self._windows.most(group, places, samples) for group in range(self.groups)]
-        return self._has_room(each, found, self._beside.wanted(request, tokens))
-
-    def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
-        if self.resident[request]:
-            raise ValueError(f"request {request} already holds memory")
-        found, end = self._found(request, tokens - 1, demand), tokens + self._room_behind(tokens)
-        # what lies before a window is given up after it was stored, so that all places count
-        each = [self._places(demand, end)] * self.groups
-        if not self._has_room(each, found, self._beside.wanted(-1, end)):
-            return False
-        count = found.shape[1]
-        self._admitted(request, demand, count)
-        self._first_row[request] = self._tables.add(request)
-        if demand.samples > 1:
-            self._unforked.add(request)
-        self._admit(request, 0, 0, demand.samples)
-        self._windows.enter(request, count * self.block)
-        if count:
-            self._hold(request, found)
-        self.reserved_total += self._beside.enter(request) * self.block
-        return self.grow(request, tokens - count * self.block)
-
-    def grow(self, request: int, tokens: int) -> bool:
-        """Store `tokens` more: those of the prompt first, then outputs, dealt to the samples in
-        turn. False if there is no room: nothing changes, but that windows have given up their old
-        blocks."""
-        self._require(request)
-        demand, before = self._demands[request], int(self.stored[request])
-        stored = before + tokens
-        end = stored + self._room_behind(stored)
-        if self._windows.near:
-            self._give_up(request)
-        wanted = max(self._places(demand, end) - self._places_held(request), 0) * self.groups
-        own = self._beside.wanted(request, end)
-        if wanted + own > self._list.free:
-            return False
-        lengths, rows = self._lengths(demand, stored), self._rows(request)
-        if self._windows.near:
-            self._windows.last[request] = lengths[-1] - int(self._tables.tokens[rows[-1]])
-        if len(lengths) > 1 and request in self._unforked:
-            self._extend(rows[0], demand.prompt)
-            self._fork(request, before >= demand.prompt)
-            rows = self._rows(request)
-        for row, length in zip(rows, lengths, strict=False):
-            self._extend(row, length)
-        self.reserved[request] += wanted * self.block
-        self.reserved_total += (wanted + self._beside.extend(request, own)) * self.block
-        self.stored[request] = stored
-        self._publish(request, demand, before)
-        return True
-
-    def store_ahead(
-        self, requests: IntArray, kept: IntArray, beyond: IntArray, unseen: IntArray
-    ) -> int:
-        """See `Drafts.store_ahead`; each of one sample. A block that is there already is not taken
-        again, so that the slots of rejected drafts are the next ones' (vLLM: `allocate_slots`).
-        With windows one after another, since each may give blocks up before the next one takes."""
-        together = len(requests) if not self._windows.near else 1
-        for at in range(0, len(requests), max(together, 1)):
-            part = slice(at, at + together)
-            if self._windows.near:
-                more = int(unseen[at]) * self._windows.sees_drafts
-                self._give_up(int(requests[at]), more)
-            fitting = self._store_ahead(requests[part], kept[part], beyond[part])
-            if fitting < len(requests[part]):
-                return at + fitting
-        return len(requests)
-
-    def _store_ahead(self, requests: IntArray, kept: IntArray, beyond: IntArray) -> int:
-        """As `store_ahead`, of all together."""
-        rows = self._first_row[requests]
-        ends = self._tables.tokens[rows] + kept + beyond
-        wanted = np.maximum(-(-ends // self.block) - self._tables.count[rows], 0) * self.groups
-        own = np.zeros(len(rows), np.int64)
-        if self._beside.groups:
-            pairs = zip(requests.tolist(), ends.tolist(), strict=True)
-            own[:] = [self._beside.wanted(one, end) for one, end in pairs]
-        fitting = int(np.searchsorted(np.cumsum(wanted + own), self._list.free, "right"))
-        for at in np.flatnonzero((wanted + own)[:fitting]).tolist():
-            if wanted[at]:
-                self._tables.hand_out(int(rows[at]), self._list.pop(int(wanted[at])))
-            self._beside.extend(int(requests[at]), int(own[at]))
-        held, kept = requests[:fitting], kept[:fitting]
-        self._tables.tokens[rows[:fitting]] += kept
-        self.stored[held] += kept
-        self.reserved[held] += wanted[:fitting] * self.block
-        self.reserved_total += int((wanted + own)[:fitting].sum()) * self.block
-        if self._windows.near:
-            self._windows.last[held] = np.where(kept > 0, kept, self._windows.last[held])
-        return fitting
-
-    def release_known(self, request: int, tokens: int) -> int:
-        self._require(request)
-        demand, unknown = self._demands[request], int(self.stored[request]) - tokens
-        first, *others = self._rows(request)
-        common = demand.prompt // self.block
-        for row in others:
-            hashed = self._hashed(row, demand, unknown)
-            for group in range(self.groups):
-                gone = self._windows.gone_of(request, group)
-                self._free_row(row, group, max(gone, common), hashed)
-            self._tables.remove(row)
-        self.reserved_total -= self._beside.leave_states(request) * self.block
-        hashed = self._hashed(first, demand, unknown)
-        for group in range(self.groups):
-            gone = self._windows.gone_of(request, group)
-            if self._keeps(demand):
-                # one sample's outputs are not another's: what several find again is the prompt
-                end = min(hashed, common) if others else hashed
-                self._keep(request, group, gone, end, hashed)
-            self._free_row(first, group, gone, hashed)
-        self._reused.pop(request, None)
-        self.reserved_total -= self._beside.leave_drafter(request) * self.block
-        self._tables.remove(first)
-        self._first_row[request] = -1
-        self._samples.pop(request, None)
-        self._unforked.discard(request)
-        return self._dismiss(request)
-
-    def finished(self, request: int, prompt: int, output: int) -> None:
-        super().finished(request, prompt, output)
-        self._swapped.pop(request, None)
-
-    def swap_out(self, request: int) -> int:
-        stored = int(self.stored[request])
-        self.release(request)
-        for cache in self._caches:
-            cache.drop(("own", request))
-        self._swapped[request] = stored
-        return stored
-
-    def swap_in(self, request: int) -> bool:
-        if (tokens := self._swapped.get(request)) is None:
-            raise KeyError(f"request {request} is not swapped out")
-        if not self.reserve(request, self._demands[request], tokens):
-            return False
-        del self._swapped[request]
-        return True
-
-    def headroom(self, requests: IntArray, limit: int) -> int:
-        if self._windows.near:
-            return self._headroom_in_windows(requests, limit)
-        if self._forks_among(requests):
-            return self._headroom_before_forks(requests, limit)
-        return self._tables.rounds(self._all_rows(requests), self._list.free, limit)
-
-    def advance(self, requests: IntArray, rounds: int) -> None:
-        if self._windows.near:
-            return self._advance_in_windows(requests, rounds)
-        if rounds and self._forks_among(requests):
-            for request in requests.tolist():
-                self.grow(request, self._demands[request].samples)
-            rounds -= 1
-        rows = self._all_rows(requests)
-        wanted = self._tables.wanted(rows, rounds)
-        self._tables.advance(rows, rounds, self._list.pop_apart(wanted), self.stored, self.reserved)
-        self.reserved_total += wanted * self.block
-        return None
-
-    def grown(self, requests: IntArray, rounds: int) -> IntArray:
-        if self._windows.near:
-            return self._grown_in_windows(requests, rounds)
-        return self.block * self._tables.grown(self._all_rows(requests), rounds)
-
-    def _has_room(self, places: list[int], found: IntArray, own: int) -> bool:
-        """Whether a request can be admitted that needs so many places in each group and `own`
-        blocks of a drafter's, and finds these, int64 (groups, blocks); free ones are used up, too.
-        """
-        count, wanted = found.shape[1], self._beside.fixed + own
-        for group, most in enumerate(places):
-            wanted += max(most - count, 0)
-            if count:
-                gone = self._windows.left(group, count * self.block, 0)
-                wanted += int(self._list.is_free(found[group, gone:]).sum())
-        return wanted + self._kept_free <= self._list.free
-
-    def _headroom_before_forks(self, requests: IntArray, limit: int) -> int:
-        """As `headroom` where some samples have no rows yet: blocks are counted, not looked at."""
-        asked = [(self._demands[r], int(self.stored[r])) for r in requests.tolist()]
-        held = int(self.reserved[requests].sum()) // self.block
-        low, high = 0, limit
-        while low < high:
-            rounds = (low + high + 1) // 2
-            wanted = sum(self._places(d, stored + rounds * d.samples) for d, stored in asked)
-            fits = (wanted * self.groups - held) <= self._list.free
-            low, high = (rounds, high) if fits else (low, rounds - 1)
-        return low

@@ -33,9 +33,9 @@ from policies.allocators.free_lists.free_list import FreeList
 from policies.allocators.free_lists.free_list_registry import FREE_LISTS
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING
-from policies.allocators.paged import PagedAllocator
 from policies.allocators.radix_tree import NO_PAGES, Node, RadixTree, text_of
 from policies.allocators.sliding_windows import WindowRules
+from policies.allocators.table_allocator import TableAllocator
 from policies.requests.requests import IntArray
 
 LISTS = {"queue": "fifo", "stack": "split", "staged": "staged"}
@@ -76,7 +76,7 @@ class RadixOptions(PolicyOptions):
         return "apart"  # SGLang has nothing else
 
 
-class RadixAllocator(PagedAllocator, Batches):
+class RadixAllocator(TableAllocator, Batches):
     """`_nodes[request]`: the node up to which a resident locks the tree."""
 
     Options = RadixOptions
@@ -248,7 +248,7 @@ class RadixAllocator(PagedAllocator, Batches):
             self._tree.touch(node)
 
     def report(self) -> dict[str, float]:
-        """As `PagedAllocator.report`; of the prompts of all requests (full pages) the mean extent
+        """As `TableAllocator.report`; of the prompts of all requests (full pages) the mean extent
         in tokens, and the share of the pages that are an extent each."""
         if not self._pages:
             return super().report()

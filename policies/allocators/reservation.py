@@ -135,7 +135,8 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts):
         if self._remains is None:
             return best
         held = np.flatnonzero(self.resident).tolist()
-        runs = (self._run(r) for r in held if r not in self._fresh and r not in self._filling)
+        unready = self._fresh | self._filling | self._pinned
+        runs = (self._run(r) for r in held if r not in unready)
         for run in (*self._remains.runs, *runs):
             if (tokens := min(run.holds(request, demand), limit)) > best.tokens:
                 best = Migration(request, run.start, -1, tokens, run.size)
@@ -184,6 +185,7 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts):
         if size > arena.free:
             return False
         held = np.flatnonzero(self.resident)
+        held = held[~np.isin(held, list(self._pinned))]
         held = held[np.argsort(self.start[held])]
         tokens = self.stored[held].copy()
         tokens[np.isin(held, list(self._fresh))] = 0
@@ -222,7 +224,8 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts):
 
 
 class ReservingAllocator(ContiguousAllocator):
-    """Runs of `size(request, demand)` slots or more out of one space, with room for all samples."""
+    """Runs of `size(request, demand)` slots or more out of one space, with room for all samples.
+    `reserve` raises DescriptionError where that is no whole number."""
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: Any, space: Space
@@ -241,8 +244,12 @@ class ReservingAllocator(ContiguousAllocator):
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
-        size = self.size(request, demand)
-        space = self._space
+        size, space = self.size(request, demand), self._space
+        if not isinstance(size, int | np.integer) or size < 1:
+            raise DescriptionError(
+                f"policy {self.options.name}: {type(self).__name__}.size of request {request}: "
+                f"expected a whole number of slots, 1 or more; got {size!r}"
+            )
         place = space.place(size)
         if place is None and isinstance(space, Arena) and self._make_room(space, size):
             place = space.place(size)

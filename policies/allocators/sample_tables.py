@@ -84,6 +84,10 @@ class SampleTables(SharingAllocator, CopiesOnWrite):
         parts += [self._row_units(row, common, group) for row in others]
         return Units(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
+    def first_kept(self, request: int, group: int = 0) -> int:
+        self._require(request)
+        return self._windows.gone_of(request, group) * self.block
+
     def extent_count(self, requests: IntArray) -> int:
         if not self._samples and self._uniform:
             return int(self._tables.runs[self._first_row[requests]].sum())

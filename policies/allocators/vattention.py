@@ -129,6 +129,10 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         """Groups mapped since `charged`: waited for, or behind a step."""
         self._mapped = self._taken = 0
 
+    @property
+    def transfer_block(self) -> int:
+        return self.block
+
     def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
         needed: IntArray = self._in_use(prompt + samples * (output - 1)) * self.block
         return needed

@@ -81,3 +81,12 @@ def test_a_notebook_runs_it_beside_the_others(documented: type[Allocator], tmp_p
     settings = {"policy": ["paged", {"name": "doubling", "first": 64}], "requests": 20}
     result = run("smoke", set=settings, out=tmp_path / "run", jobs=2)
     assert result.table()["replications"] == [2, 2]
+
+
+@pytest.mark.parametrize("size", [64.0, float("nan"), 0, -5, None])
+def test_a_size_that_is_no_number_of_slots_is_named(
+    documented: type[Allocator], monkeypatch: pytest.MonkeyPatch, size: Any
+) -> None:
+    monkeypatch.setattr(documented, "size", lambda self, request, demand: size)
+    with pytest.raises(DescriptionError, match=r"DoublingAllocator.size of request \d+: exp"):
+        small.run(1024, small.mixed(5), policy={"name": "doubling", "first": 4})
