@@ -129,3 +129,9 @@ class Buckets:
             min(max(align_up(int(np.ceil(length)), self.align), self.align), self._longest)
             for length in lengths
         )
+
+
+def equal_classes(longest: int, classes: int) -> tuple[int, ...]:
+    """Longest length of each of the classes that part [1, longest] into equal widths, as far as
+    whole tokens allow."""
+    return tuple(-(-longest * nth // classes) for nth in range(1, classes + 1))

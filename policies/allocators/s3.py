@@ -20,6 +20,7 @@ from pydantic import Field
 
 from hwmodel.description.description import checked
 from policies.allocators.allocator import Demand, Limits
+from policies.allocators.buckets import equal_classes
 from policies.allocators.capabilities import Classifies, Remembers, Reports
 from policies.allocators.compaction import RunOptions
 from policies.allocators.declaration import CHOICES, Range, References
@@ -90,7 +91,7 @@ class S3Allocator(RunAllocator, Classifies, Remembers, Reports):
 
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: S3Options) -> None:
         super().__init__(layout, requests, limits, options)
-        self._bounds = _uniform(limits.max_tokens, options.buckets)
+        self._bounds = equal_classes(limits.max_tokens, options.buckets)
         if options.lengths:
             self._bounds = class_bounds(options, options.lengths)
         self._profile: list[int] = []
@@ -175,12 +176,7 @@ class S3Allocator(RunAllocator, Classifies, Remembers, Reports):
 def class_bounds(options: S3Options, lengths: Sequence[int]) -> tuple[int, ...]:
     """Longest output of each class, in tokens, for a sample of lengths."""
     if options.bounds == "uniform":
-        return _uniform(max(lengths), options.buckets)
+        return equal_classes(max(lengths), options.buckets)
     shares = np.arange(1, options.buckets + 1) / options.buckets
     bounds = np.quantile(lengths, shares, method="inverted_cdf")
     return tuple(int(bound) for bound in bounds)
-
-
-def _uniform(longest: int, classes: int) -> tuple[int, ...]:
-    """[1, longest] in classes of equal width, as far as whole tokens allow."""
-    return tuple(-(-longest * nth // classes) for nth in range(1, classes + 1))

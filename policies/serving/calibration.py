@@ -17,13 +17,15 @@ import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import Strict, checked
-from policies.allocators.s3 import S3Options, class_bounds
+from policies.allocators.buckets import equal_classes
 from policies.predictors.predictor import PredictorSpec, predict
 from policies.requests.length_table import QUANTILES
 from policies.requests.requests import FloatArray, IntArray
 
 STEPS = 40
 """Halvings of an interval of scales or spreads."""
+S3_CLASSES = 10
+"""Of output length (Jin et al. 2023)."""
 SCALES = (1e-3, 1e4)
 SPREADS = (1e-4, 3.0)
 TOLERANCE = 0.002
@@ -117,7 +119,7 @@ def utilization(drawn: Draw, scale: float, limit: int) -> float:
 def s3_accuracy(drawn: Draw, scale: float, limit: int, sigma: float) -> float:
     """Share of the predictions in the class of the length, of ten equal ones up to `limit`."""
     output_tokens = drawn.output_tokens(scale, limit)
-    bounds = class_bounds(S3Options(), [limit])
+    bounds = equal_classes(limit, S3_CLASSES)
     predicted = predict(error_of(sigma, limit), output_tokens, drawn.seed).length
     true = np.searchsorted(bounds, output_tokens, side="left")
     return float((np.searchsorted(bounds, predicted, side="left") == true).mean())
