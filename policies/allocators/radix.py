@@ -195,6 +195,14 @@ class RadixAllocator(PagedAllocator, Batches):
             self._list.prepare(len(rows))
             super().advance(requests, 1)
 
+    def store_ahead(
+        self, requests: IntArray, kept: IntArray, beyond: IntArray, unseen: IntArray
+    ) -> int:
+        """See `Drafts.store_ahead`. Pages of rejected drafts stay with their request, as those that
+        SGLang allocates ahead (`kv_allocated_len`)."""
+        self.settle_step()
+        return super().store_ahead(requests, kept, beyond, unseen)
+
     def units(self, request: int) -> Units:
         self.settle_step()
         return super().units(request)

@@ -29,6 +29,7 @@ from policies.allocators.capabilities import (
     Remembers,
 )
 from policies.engines.scheduled_step import Chunk, Step
+from policies.engines.verifier import Verifier
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import FloatArray, IntArray, Requests
 
@@ -74,6 +75,8 @@ class Engine(ABC):
         they run or, if preempted, wait."""
         self._windowed = allocator.layout.groups is not None
         self._uneven = self._windowed or allocator.layout.sparse is not None
+        self.drafts: Verifier | None = None
+        """What its decode steps verify."""
         self._late = False  # the next step is scheduled before it is known which requests ended
         self._partial = False  # the last running request is still in its prefill
         self._cached_tokens = 0  # of the step being scheduled
@@ -149,7 +152,7 @@ class Engine(ABC):
         arrives."""
         if limit == 1 or not step.repeats or self._partial or self._relenting or self.ending:
             return 1
-        if self._windowed:
+        if self._windowed or self.drafts is not None:
             return 1  # what a step reads and holds is not linear in its length
         limit = min(limit, int(self.left[step.decode].min()))
         return 1 + self.allocator.headroom(step.decode, limit - 1)
@@ -164,6 +167,8 @@ class Engine(ABC):
         ended)."""
         if self._migrating is not None:
             self._migrating.settle()
+        if self.drafts is not None:
+            self.drafts.seen(step)
         late = self.ending
         if late:
             self.retire()
@@ -181,6 +186,8 @@ class Engine(ABC):
             if not self._late:
                 self.running = self.running[~done]
                 self.retire()
+        if self.drafts is not None:
+            self.drafts.completed(step, prefilled, ended, self._late)
         return prefilled, ended
 
     def retire(self) -> None:
@@ -229,15 +236,24 @@ class Engine(ABC):
 
     def rows_of(self, step: Step) -> IntArray:
         """Rows that each decoding request computes, int64 (n,)."""
-        return self.samples[step.decode]
+        rows = self.samples if self.drafts is None else self.drafts.rows
+        return rows[step.decode]
 
     def chunk_rows(self, chunk: Chunk) -> int:
         """Tokens of the budget that a chunk of an admitted request takes."""
-        return chunk.tokens
+        if self.drafts is None:
+            return chunk.tokens
+        return chunk.tokens + self.drafts.spec.tokens * (chunk.request in self.drafts.padded)
 
     def _kept(self, step: Step, rounds: int) -> IntArray | int:
         """Output tokens of each that decodes in so many steps."""
-        return rounds
+        return rounds if self.drafts is None else self.drafts.tokens[step.decode]
+
+    def _rows(self, decode: IntArray) -> int:
+        """Tokens of the budget that these take to decode."""
+        if self.drafts is None:
+            return self._sequences(decode)
+        return int(self.drafts.rows[decode].sum())
 
     def _release(self, request: int) -> int:
         """Free the slots of a request; how many were reserved."""
@@ -248,20 +264,24 @@ class Engine(ABC):
         return self.running[:-1] if self._partial else self.running
 
     def _decode(self) -> tuple[IntArray, list[Migration]]:
-        """Reserve one more token for every decoding request."""
+        """Reserve one more token for every decoding request, or all that it verifies."""
+        if self.drafts is not None:
+            return self._decode_one_by_one(
+                self.drafts.plan(self._decoding(), self.left, self.budget)
+            )
         if self._batching is not None:
             return self._retract(self._batching), []
         decode = self._decoding()
         if self.allocator.headroom(decode, 1):
             self.allocator.advance(decode, 1)
             return decode, []
-        return self._decode_one_by_one()
+        return self._decode_one_by_one(decode)
 
-    def _decode_one_by_one(self) -> tuple[IntArray, list[Migration]]:
+    def _decode_one_by_one(self, decode: IntArray) -> tuple[IntArray, list[Migration]]:
         """As `_decode` when a request has no free slot: migrate it, or preempt one."""
         running: list[int] = self.running.tolist()
         partial = running[-1] if self._partial else -1
-        growing: list[int] = self._decoding().tolist()
+        growing: list[int] = decode.tolist()
         migrations: list[Migration] = []
         at = 0
         while at < len(growing):
@@ -294,6 +314,8 @@ class Engine(ABC):
     def _grow_those_that_fit(self, growing: list[int]) -> int:
         """Reserve a token for as many of the first of `growing` as have room; how many."""
         decode = np.array(growing, np.int64)
+        if self.drafts is not None:
+            return self.drafts.store(decode)
         low, high = 0, len(decode)
         while low < high:
             middle = (low + high + 1) // 2
@@ -322,6 +344,8 @@ class Engine(ABC):
             decode, context, chunks, migrations, preempted, limit, self._cached_tokens,
             swapped=swapped, lengths=self.allocator.stored[decode] - 1 if self._uneven else None,
         )  # fmt: skip
+        if self.drafts is not None:
+            step = self.drafts.verify(step, self._windowed)
         if not self.several:
             return step
         others = self.samples[decode] - 1

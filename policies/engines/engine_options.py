@@ -60,6 +60,11 @@ class EngineOptions(Strict):
         changes = {key: batches * count for key, count in most.items() if count is not None}
         return self if batches == 1 else self.model_copy(update=changes)
 
+    def samples_apart(self, policy: str) -> bool:
+        """Whether each sample of a request is a request of its own to the scheduler, where the
+        policy says so of samples (`PolicyOptions.samples`)."""
+        return policy == "apart"
+
     @property
     def ahead(self) -> int:
         """See `Limits.ahead`."""

@@ -56,6 +56,9 @@ class EngineSglangSpec(EngineOptions):
     """Output that a request asks for: the most that any may have (assumed: as most do that people
     chat with), or its own length."""
 
+    def samples_apart(self, policy: str) -> bool:
+        return True  # SGLang has nothing else
+
     def token_budget(self, longest: int) -> int:
         return max(self.chunked_prefill_size, self.sequence_cap)
 
@@ -257,20 +260,32 @@ class EngineSglang(Engine):
         return line
 
     def _decode_all(self) -> IntArray:
-        """Reserve a token of every running request, or retract some."""
-        if self.allocator.headroom(self.running, 1):
+        """Reserve a token of every running request, or what it verifies; or retract some."""
+        if self._fit(self.running):
             self._ratio = max(self._ratio - self._decay, self._least)
         else:
             self._retract_some()
-        self._pool.advance_later(self.running)
+        if self.drafts is None:
+            self._pool.advance_later(self.running)
+        else:
+            self.drafts.store(self.running)
         return self.running
+
+    def _fit(self, running: IntArray) -> bool:
+        """Whether all of these have room in the next step."""
+        if self.drafts is None:
+            return bool(self.allocator.headroom(running, 1))
+        self._pool.settle_step()
+        rows = (1 + self.drafts.spec.tokens) * len(running)  # no budget cuts them
+        planned = self.drafts.plan(running, self.left, rows)
+        return self.drafts.lacking(planned, self._page) <= self.allocator.free_slots
 
     def _retract_some(self) -> None:
         running: list[int] = self.running.tolist()
         made = dict(zip(running, self._made(self.running).tolist(), strict=True))
         running.sort(key=lambda each: (made[each], -int(self.prompt[each])), reverse=True)
         first = True
-        while first or not self.allocator.headroom(np.array(running), 1):
+        while first or not self._fit(np.array(running)):
             if len(running) == 1:
                 raise self._never_fits(running[0])
             first = False

@@ -87,6 +87,9 @@ class EngineV0Spec(EngineOptions):
                 f"contention: needs preemption least; steps wait for copies with {self.preemption}"
             )
 
+    def samples_apart(self, policy: str) -> bool:
+        return False  # a sequence group is scheduled, swapped and preempted as one
+
     def token_budget(self, longest: int) -> int:
         default = CHUNKED_BUDGET if self.chunked_prefill else max(longest, LEAST_BUDGET)
         return self.max_num_batched_tokens or default
@@ -145,12 +148,12 @@ class EngineV0(Engine):
             limit = self._admit(chunks, self.budget)
         if not chunks:
             decode, moves = self._decode()
-            budget = self.budget - self._sequences(decode)
+            budget = self.budget - self._rows(decode)
             if chunked and self._partial and budget:
                 budget -= self._continue(chunks, budget)
             if self.swapped and self.preemptions == before:
                 back = self._swap_in(budget)
-                budget -= self._sequences(back)
+                budget -= self._rows(back)
                 decode = np.concatenate((decode, back))
             if chunked and (len(self.running) or self.preemptions == before):
                 limit = self._admit(chunks, budget)
@@ -248,9 +251,10 @@ class EngineV0(Engine):
             more = self._swapping + self._host[request] > self._hidden
             if self.weighs and self._swapping and more:
                 break
-            if room < 0 or not self._returns(request):
+            if room < 0 or not self._returns(request, budget):
                 break
             back.append(self.swapped.popleft())
+            budget -= self._rows(np.array([request]))
             self._swapping += self._host[request]
             self.host_free_tokens += self._host.pop(request)
         if self.swapped and not back and not len(self.running):
@@ -261,8 +265,9 @@ class EngineV0(Engine):
         self.running = np.insert(self.running, at, came)
         return came
 
-    def _returns(self, request: int) -> bool:
-        """Reserve the slots of a swapped-out request and of the next token of each sample."""
+    def _returns(self, request: int, budget: int) -> bool:
+        """Reserve the slots of a swapped-out request and of the next token of each sample, or of
+        what it verifies."""
         allocator, alone = self.allocator, np.array([request], np.int64)
         assert self._swaps is not None
         tokens = self._host[request] + int(self.samples[request])
@@ -271,8 +276,10 @@ class EngineV0(Engine):
             return False
         if not self._swaps.swap_in(request):
             return False
-        if not allocator.headroom(alone, 1):
+        if self.drafts is not None:
+            fits = self.drafts.store(self.drafts.plan(alone, self.left, budget)) == 1
+        elif fits := allocator.headroom(alone, 1) > 0:
+            allocator.advance(alone, 1)
+        if not fits:
             self._swaps.swap_out(request)
-            return False
-        allocator.advance(alone, 1)
-        return True
+        return fits

@@ -19,8 +19,8 @@ from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_v0 import EngineV0, EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import ENGINES
-from policies.engines.speculating_engine import SpeculatingEngine
 from policies.engines.speculation import draw
+from policies.engines.verifier import Verifier
 from policies.memory.drafting import Drafter, DraftingSteps, drafter_of
 from policies.memory.fidelity import Simulate
 from policies.memory.mapped import require_frames
@@ -184,18 +184,18 @@ def build_replica(
     if spec.tiers is not None and isinstance(spec.engine, EngineV1Spec):
         tiers = Tiers(spec.tiers, device, local, allocator, each[0], spec.tensor_parallel)
         engine = OffloadingEngine(spec.engine, allocator, offered, tiers, spec.tiers.layerwise)
-    elif speculation is not None and isinstance(engine_spec, EngineV1Spec):
-        drawn = draw(speculation, outputs, seed if isinstance(seed, int) else seed[0])
-        engine = SpeculatingEngine(engine_spec, allocator, offered, speculation, drawn)
-        if (drafter := _drafter(spec, local)) is not None:
-            passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
-            steps = DraftingSteps(each[0], passes, speculation.tokens, device)
     else:
         kind = HostingEngine if spec.cluster.moves else ENGINES[spec.engine.name].engine
         kind = kind if spec.cluster.lending is None else LendingEngine
         engine = kind(engine_spec, allocator, offered)
         if isinstance(engine, EngineV0) and engine.spec.preemption == "least":
             engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
+    if speculation is not None:
+        drawn = draw(speculation, outputs, seed if isinstance(seed, int) else seed[0])
+        engine.drafts = Verifier(speculation, drawn, allocator, outputs)
+        if (drafter := _drafter(spec, local)) is not None:
+            passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
+            steps = DraftingSteps(each[0], passes, speculation.tokens, device)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
 

@@ -178,17 +178,6 @@ class ServingSpec(Strict):
         return self.model_copy(update={**given, "pools": None, "cluster": ClusterSpec()})
 
     @model_validator(mode="after")
-    def _drafts_on_v1(self) -> ServingSpec:
-        apart = self.tiers is not None or self.expert_parallel != "none"
-        apart |= self.cluster.stages > 1 or self.cluster.moves
-        if self.speculation is not None and (self.engine.name != "v1" or apart):
-            raise ValueError(
-                "speculation: needs engine v1 and expert_parallel none, without tiers, "
-                "cluster.stages, .dropping, .migration or .lending"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _cards_of_one_host(self) -> ServingSpec:
         apart = self.cluster.stages > 1 or self.cluster.fleet is not None
         if isinstance(self.engine, EngineV0Spec) and self.engine.swap_dram is not None and apart:
@@ -233,12 +222,8 @@ class ServingSpec(Strict):
 
     @property
     def samples_apart(self) -> bool:
-        """Whether each sample is a request of its own, as the policy has it under engine v1."""
-        if not isinstance(self.engine, EngineV1Spec):
-            return False
-        if self.policy.samples == "as_engine":
-            return self.engine.like is not None
-        return self.policy.samples == "apart"
+        """Whether each sample is a request of its own, as the policy has it, or the engine."""
+        return self.engine.samples_apart(self.policy.samples)
 
 
 def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpec:
