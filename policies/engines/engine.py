@@ -345,7 +345,7 @@ class Engine(ABC):
             swapped=swapped, lengths=self.allocator.stored[decode] - 1 if self._uneven else None,
         )  # fmt: skip
         if self.drafts is not None:
-            step = self.drafts.verify(step, self._windowed)
+            step = self.drafts.verify(step)
         if not self.several:
             return step
         others = self.samples[decode] - 1

@@ -50,9 +50,10 @@ class Step(NamedTuple):
     copies: tuple[Migration, ...] = ()
     """Copies on write."""
     lengths: IntArray | None = None
-    """Tokens that each of `decode` had stored before; only where not all of them are read."""
+    """Tokens that each of `decode` had stored before; only where not all of them are read, or where
+    drafts are verified."""
     rows: IntArray | None = None
-    """Then, where drafts are verified: rows of each of `decode`."""
+    """Where drafts are verified: rows of each of `decode`."""
     overrun: int = 0
     """Of `tokens`, those of samples that have ended, which asynchronous scheduling sees a step
     later; they are no output."""
@@ -71,6 +72,23 @@ class Step(NamedTuple):
         return len(self.decode) + self.further
 
     @property
+    def decoded(self) -> int:
+        """Rows of the requests that decode: their last tokens and drafts."""
+        return self.tokens + self.drafts
+
+    def ordered(self, order: IntArray) -> Step:
+        """The same of its decoding requests at these places, int64 (m,), with their drafts; sums
+        over samples and copies stay."""
+        step = self._replace(decode=self.decode[order])
+        if self.lengths is None:
+            return step
+        lengths = self.lengths[order]
+        if self.rows is None:
+            return step._replace(lengths=lengths)
+        rows = self.rows[order]
+        return step._replace(lengths=lengths, rows=rows, **verified(lengths, rows))
+
+    @property
     def empty(self) -> bool:
         """Whether nothing is computed."""
         return not len(self.decode) and not self.chunks
@@ -78,7 +96,7 @@ class Step(NamedTuple):
     @property
     def batched(self) -> int:
         """Tokens that run through the matrix products: those decoded and those of chunks."""
-        return self.tokens + self.drafts + sum(chunk.tokens for chunk in self.chunks)
+        return self.decoded + sum(chunk.tokens for chunk in self.chunks)
 
     @property
     def routed(self) -> int:
@@ -95,3 +113,10 @@ class Step(NamedTuple):
         """Whether the next step is the same if no request arrives, ends or lacks room."""
         moved = self.migrations or self.preempted or self.copies or self.swapped
         return not self.chunks and not moved
+
+
+def verified(lengths: IntArray, rows: IntArray) -> dict[str, int]:
+    """`drafts` and `pairs` of a step whose requests compute so many rows each behind so many
+    tokens, int64 (n,)."""
+    pairs = (rows - 1) * lengths + rows * (rows + 1) // 2 - 1
+    return {"drafts": int((rows - 1).sum()), "pairs": int(pairs.sum())}

@@ -18,7 +18,7 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Contiguous, Drafts
-from policies.engines.scheduled_step import Step
+from policies.engines.scheduled_step import Step, verified
 from policies.engines.speculation import Drawn, SpeculationSpec
 from policies.requests.requests import IntArray
 
@@ -140,21 +140,20 @@ class Verifier:
             self._optimistic[step.decode] = (self.rows - self.tokens)[step.decode]
             self._optimistic[list(self.padded)] = self.spec.tokens
 
-    def verify(self, step: Step, by_request: bool) -> Step:
-        """The step with the drafts that it verifies. by_request: with rows and stored tokens of
-        each request."""
+    def verify(self, step: Step) -> Step:
+        """The step with the drafts that it verifies."""
         decode = step.decode
         rows, tokens = self.rows[decode], self.tokens[decode]
         stored = self._allocator.stored[decode] - tokens
-        drafts, accepted = int((rows - 1).sum()), int((tokens - 1).sum())
-        pairs = (rows - 1) * stored + rows * (rows + 1) // 2 - 1
-        self.drafted += drafts
+        accepted = int((tokens - 1).sum())
+        step = step._replace(
+            context=int(stored.sum()), lengths=stored, rows=rows, accepted=accepted,
+            **verified(stored, rows),
+        )  # fmt: skip
+        self.drafted += step.drafts
         self.held += accepted
         self.verified += len(decode)
-        step = step._replace(
-            context=int(stored.sum()), drafts=drafts, pairs=int(pairs.sum()), accepted=accepted
-        )
-        return step._replace(lengths=stored, rows=rows) if by_request else step
+        return step
 
 
 def acceptance(verifiers: Iterable[Verifier]) -> dict[str, float]:

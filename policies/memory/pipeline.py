@@ -121,8 +121,9 @@ def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
             ends = chunk.last and last == chunk.tokens
             chunks.append(chunk._replace(start=chunk.start + first, tokens=last - first, last=ends))
         at += chunk.tokens
+    step = step.ordered(np.arange(low, min(high, many)))
     return step._replace(
-        decode=step.decode[low:high], context=int(stored[low:high].sum()), chunks=chunks,
+        context=int(stored[low:high].sum()), chunks=chunks,
         migrations=[] if low else step.migrations, copies=() if low else step.copies,
         swapped=0 if low else step.swapped, hidden=0 if low else step.hidden,
     )  # fmt: skip
@@ -210,8 +211,9 @@ class PipelineSteps:
         """As `StepModel.times`. Phases are those of the mean stage, all micro-batches together; for
         the rest of a step it waits."""
         order = np.argsort(np.arange(len(step.decode)) % DEALT, kind="stable")
-        step = step._replace(decode=step.decode[order])
-        stored = self._allocator.stored[step.decode] - 1
+        step = step.ordered(order)
+        stored = step.lengths if step.drafts else self._allocator.stored[step.decode] - 1
+        assert stored is not None
         edges = cuts(stored, step.chunks, self._spec, self._costs, len(self._stages))
         parts = [micro_batch(step, *ends, stored) for ends in pairwise(edges)] or [step]
         rows = [[stage.times(each, rounds, efficiency) for stage in self._stages] for each in parts]

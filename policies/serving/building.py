@@ -34,7 +34,7 @@ from policies.serving.activations import peak_activation_bytes
 from policies.serving.metrics import Metrics
 from policies.serving.pool_replica import PoolReplica, Side
 from policies.serving.recorder import Recorder
-from policies.serving.replica import Replica
+from policies.serving.replica import Replica, Steps
 from policies.serving.serving_spec import ServingSpec, state_pages, state_pool
 from policies.transfers.hosting_engine import HostingEngine
 from policies.transfers.lending_engine import LendingEngine
@@ -56,12 +56,13 @@ def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
 
 
 def kv_region(
-    device: Device, local: TransformerSpec, spec: ServingSpec, seed: int | tuple[int, ...] = 0
-) -> KvLayout:
+    device: Device, local: TransformerSpec, spec: ServingSpec, seed: int | tuple[int, ...] = 0,
+    drafts: bool = True,
+) -> KvLayout:  # fmt: skip
     """Where the KV of a card lies: what weights, activations, the predictor, states that are kept
-    apart and the share that is kept free leave. `local` is its shard of the model. Raises
-    DescriptionError if nothing is left."""
-    whole, pool = _region(device, local, spec, seed), state_pool(spec, local)
+    apart and the share that is kept free leave. `local` is its shard of the model. drafts: it has
+    the drafter, if there is one. Raises DescriptionError if nothing is left."""
+    whole, pool = _region(device, local, spec, seed, 0, drafts), state_pool(spec, local)
     if (dropping := spec.cluster.dropping) and dropping.frame and spec.cluster.stages == 1:
         require_frames(device, dropping.frame, "cluster.dropping")  # before the first drop
         return in_frames(whole, dropping.frame)[0]
@@ -72,19 +73,19 @@ def kv_region(
             f"policy.states: the slots of {pool.name} take {apart} B of {whole.bytes} B for KV and "
             f"states of {local.name}; lower engine.max_num_seqs"
         )
-    return _region(device, local, spec, seed, apart)
+    return _region(device, local, spec, seed, apart, drafts)
 
 
 def _region(
     device: Device, local: TransformerSpec, spec: ServingSpec, seed: int | tuple[int, ...],
-    apart: int = 0,
+    apart: int = 0, drafts: bool = True,
 ) -> KvLayout:  # fmt: skip
     """As `kv_region`, with `apart` bytes for states."""
     order = spec.kv_layout or spec.policy.kv_layout or device.paging.kv_layout
     kept = spec.predictor.on_card_bytes + activation_bytes(spec, local) + apart
     groups = kv_groups(local, spec.policy.kv_of_windows)
     drafter, beside_bytes = _drafter(spec, local), 0
-    if drafter is not None:
+    if drafter is not None and drafts:
         kept, beside_bytes = kept + drafter.weight_bytes, drafter.model.kv_token_bytes
     if (pages := state_pages(spec, local)) is not None:  # missing layers of a group, padding
         beside_bytes = pages.page * pages.group // pages.block - local.kv_token_bytes
@@ -117,7 +118,10 @@ def build_replica(
     """
     stages = stages_of(local, spec.cluster.stages)
     if placed is None:
-        regions = [kv_region(device, stage, spec, seed) for stage in stages]
+        regions = [
+            kv_region(device, stage, spec, seed, drafts=at == len(stages) - 1)
+            for at, stage in enumerate(stages)
+        ]
         layout = min(regions, key=lambda region: region.slots)
         placed = regions.index(layout), layout, None
     at, layout, frames = placed
@@ -159,7 +163,7 @@ def build_replica(
         even=bool(spec.memory.efficiency or spec.memory.attention),
         commits=isinstance(spec.policy, PagedOptions) and spec.policy.states == "two_pools",
     ) for stage in stages]  # fmt: skip
-    steps: StepModel | PipelineSteps | DraftingSteps = each[0]
+    steps: Steps = each[0]
     if len(stages) > 1:
         assert device.accelerator is not None
         pipeline = spec.cluster.pipeline or PipelineSpec()
@@ -175,13 +179,10 @@ def build_replica(
     )  # fmt: skip
     engine: Engine
     offered = Offered(requests, outputs, predicted)
-    if side is not None and isinstance(spec.engine, EngineV1Spec):
-        mine = side.engine(spec.engine, allocator, offered)
-        return PoolReplica(
-            mine, each[0], memory, metrics, side.port(each[0]), spec.advance_together
-        )
     tiers = None
-    if spec.tiers is not None and isinstance(spec.engine, EngineV1Spec):
+    if side is not None and isinstance(spec.engine, EngineV1Spec):
+        engine = pooled = side.engine(spec.engine, allocator, offered)
+    elif spec.tiers is not None and isinstance(spec.engine, EngineV1Spec):
         tiers = Tiers(spec.tiers, device, local, allocator, each[0], spec.tensor_parallel)
         engine = OffloadingEngine(spec.engine, allocator, offered, tiers, spec.tiers.layerwise)
     else:
@@ -192,10 +193,14 @@ def build_replica(
             engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
     if speculation is not None:
         drawn = draw(speculation, outputs, seed if isinstance(seed, int) else seed[0])
-        engine.drafts = Verifier(speculation, drawn, allocator, outputs)
-        if (drafter := _drafter(spec, local)) is not None:
+        engine.drafts = Verifier(speculation, drawn, allocator, engine.output)
+        if (drafter := _drafter(spec, stages[-1])) is not None:
             passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
-            steps = DraftingSteps(each[0], passes, speculation.tokens, device)
+            steps = DraftingSteps(steps, passes, speculation.tokens, device)
+    if side is not None:
+        return PoolReplica(
+            pooled, steps, memory, metrics, side.port(each[0]), spec.advance_together
+        )
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
 

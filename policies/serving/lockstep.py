@@ -26,10 +26,10 @@ class Lockstep(Node):
         if not cards:
             return True
         chosen, begun = [self.replicas[card] for card in cards], [began[card] for card in cards]
-        decoded = sum(step.tokens for step, _ in begun)
+        decoded = sum(step.decoded for step, _ in begun)
         chunked = sum(step.batched for step, _ in begun) - decoded
         steps = [
-            step._replace(elsewhere=(decoded - step.tokens, chunked + step.tokens - step.batched))
+            step._replace(elsewhere=(decoded - step.decoded, chunked + step.decoded - step.batched))
             for step, _ in begun
         ]
         pairs = list(zip(chosen, steps, strict=True))

@@ -36,6 +36,7 @@ from policies.transfers.moves import Moves
 from policies.transfers.offloading_engine import OffloadingEngine
 from policies.transfers.tiers import Tiers
 
+Steps = StepModel | PipelineSteps | DraftingSteps
 MOST_ROUNDS = 1 << 14
 """Steps advanced together at most, so that their times stay a small array."""
 MOST_HOSTING = 16
@@ -46,8 +47,7 @@ class Replica:
     """`now_s`: when its last step ended. `together`: False advances a step at a time, for tests."""
 
     def __init__(
-        self, engine: Engine, steps: StepModel | PipelineSteps | DraftingSteps, memory: Memory,
-        metrics: Metrics,
+        self, engine: Engine, steps: Steps, memory: Memory, metrics: Metrics,
         together: bool = True, recorder: Recorder | None = None, moves: Moves | None = None,
         tiers: Tiers | Port | None = None,
     ) -> None:  # fmt: skip
@@ -59,7 +59,8 @@ class Replica:
         self._learns = allocator if isinstance(allocator, Learns) else None
         self._maps = allocator if isinstance(allocator, Maps) else None
         self._steps = steps
-        self.pipeline = steps if isinstance(steps, PipelineSteps) else None
+        self._model = steps.steps if isinstance(steps, DraftingSteps) else steps
+        self.pipeline = self._model if isinstance(self._model, PipelineSteps) else None
         self._together = together
         self.moves = moves
         self.tiers = tiers
@@ -233,14 +234,14 @@ class Replica:
         if self.pipeline is not None:
             self.pipeline.now_s = self.now_s
         times = self._steps.times(step, rounds, efficiency)
-        if step.swapped and self.host is not None and isinstance(self._steps, StepModel):
-            times = times.delayed(self._host_s(step, times, self._steps))
+        if step.swapped and self.host is not None and isinstance(self._model, StepModel):
+            times = times.delayed(self._host_s(step, times, self._model))
         if self.tiers is not None:
             moving = self.tiers.moving(self.engine.allocator)
             cost = self.memory.beside(step, self.engine, moving)
             return times.delayed(self.tiers.stalls(times, efficiency, cost))
-        if self._lending is not None and isinstance(self._steps, StepModel):
-            waits_s = self._lending.stalls(times, step.chunks, self._steps, efficiency)
+        if self._lending is not None and isinstance(self._model, StepModel):
+            waits_s = self._lending.stalls(times, step.chunks, self._model, efficiency)
             return times.delayed(waits_s)
         if self.hosting is not None and (taken := self.hosting.copied_bytes_s(self.now_s)):
             waits_s = times.contended(taken, self._steps.bandwidth * efficiency.attention)

@@ -150,7 +150,7 @@ class ServingSpec(Strict):
     def _pools_alone(self) -> ServingSpec:
         if self.pools is None:
             return self
-        for name in ("tiers", "moves", "speculation"):
+        for name in ("tiers", "moves"):
             if getattr(self, name) is not None:
                 raise ValueError(f"pools: not with {name}")
         if self.cluster.stages > 1 or self.cluster.moves:
