@@ -28,6 +28,7 @@ from policies.allocators.capabilities import (
     OnDemand,
     Remembers,
 )
+from policies.engines.part import NONE, Part
 from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.verifier import Verifier
 from policies.predictors.prediction import Predictions
@@ -77,6 +78,8 @@ class Engine(ABC):
         self._uneven = self._windowed or allocator.layout.sparse is not None
         self.drafts: Verifier | None = None
         """What its decode steps verify."""
+        self.parts: list[Part] = []
+        """What it has beside: requests and memory that are partly elsewhere."""
         self._late = False  # the next step is scheduled before it is known which requests ended
         self._partial = False  # the last running request is still in its prefill
         self._cached_tokens = 0  # of the step being scheduled
@@ -104,27 +107,45 @@ class Engine(ABC):
 
     @property
     def busy(self) -> bool:
-        """Whether a request has arrived and has not ended."""
-        return self.waits or len(self.running) > 0
+        """Whether a request has arrived and has not ended, and something can be done about it."""
+        return self._has_work(self.waits or len(self.running) > 0)
+
+    def _has_work(self, own: bool) -> bool:
+        """`busy`, with what its parts say."""
+        for part in self.parts:
+            own = part.busy(own)
+        return own
 
     @property
     def holding(self) -> bool:
         """Whether requests that do not run hold memory, and will give it back."""
-        return False
+        return any(part.holding for part in self.parts)
 
     @property
     def holders(self) -> IntArray:
         """Requests that hold memory and neither run nor have just ended, int64 (n,)."""
-        return np.zeros(0, np.int64)
+        return np.concatenate([part.holders for part in self.parts]) if self.parts else NONE
 
     def admits_arrivals(self, step: Step) -> bool:
         """Whether a request that arrives in a step like this could be admitted to the next one."""
         overtakes = step.limit == "batching" or self.spec.packing != "arrival"
         return overtakes or not self.waiting
 
-    @abstractmethod
     def schedule(self) -> Step:
         """Choose the requests of the next step and reserve its slots."""
+        for part in self.parts:
+            part.begins()
+        step = self._schedule()
+        for part in self.parts:
+            if step.empty and part.gives_way():
+                step = self._schedule()
+        for part in self.parts:
+            step = part.scheduled(step)
+        return step
+
+    @abstractmethod
+    def _schedule(self) -> Step:
+        """As `schedule`, of the scheduler alone."""
 
     def fitting(self, step: Step) -> int:
         """Slots that the next requests in line would reserve if all free slots were one run, while
@@ -154,6 +175,8 @@ class Engine(ABC):
             return 1
         if self._windowed or self.drafts is not None:
             return 1  # what a step reads and holds is not linear in its length
+        if any(part.moving for part in self.parts):
+            return 1
         limit = min(limit, int(self.left[step.decode].min()))
         return 1 + self.allocator.headroom(step.decode, limit - 1)
 
@@ -223,9 +246,13 @@ class Engine(ABC):
         self.retire()
         for request in reversed(self.running.tolist()):
             self._preempt(request)
+        self.running, self._partial = np.zeros(0, np.int64), False
+        return self.leave_line()
+
+    def leave_line(self) -> list[int]:
+        """Requests that wait, in order; it has none of them any more."""
         gone = list(self.waiting)
         self.waiting.clear()
-        self.running = np.zeros(0, np.int64)
         return gone
 
     def share(self, other: Engine) -> None:
@@ -257,7 +284,74 @@ class Engine(ABC):
 
     def _release(self, request: int) -> int:
         """Free the slots of a request; how many were reserved."""
+        if (given := self._leave(request)) is None:
+            return self._forget(request)
+        if self._caching is None:
+            return given + self.allocator.release(request)
+        return given + self._caching.release_known(request, 0)
+
+    def _leave(self, request: int) -> int | None:
+        """Tokens that a request gives back elsewhere; None: it has nothing there."""
+        given = [part.leave(request) for part in self.parts]
+        return next((each for each in given if each is not None), None)
+
+    def _forget(self, request: int) -> int:
+        """As `_release`, of one that has all of its tokens here."""
         return self.allocator.release(request)
+
+    def _stored(self, request: int) -> int:
+        """Tokens that a request stores, here and elsewhere."""
+        return int(self.allocator.stored[request]) + sum(p.away(request) for p in self.parts)
+
+    def _grow(self, request: int, tokens: int) -> bool:
+        """Reserve the slots of the next tokens of a prefill; False if there is no room."""
+        for part in self.parts:
+            if (done := part.grow(request, tokens)) is not None:
+                return done
+        return self.allocator.grow(request, tokens)
+
+    def _was_preempted(self, request: int) -> None:
+        self.reserved_ever[request] = 0
+        self.preemptions += 1
+        for part in self.parts:
+            part.preempted(request)
+
+    def stop(self, request: int) -> None:
+        """A running request runs here no more; it has its memory."""
+        if self._partial and request == self.running[-1]:
+            self._partial = False
+        self.running = self.running[self.running != request]
+        self.changes += 1
+
+    def join(self, request: int) -> None:
+        """A request that has its memory, with its prompt computed, runs here from now on."""
+        at = len(self.running) - self._partial  # one in its prefill stays the last
+        self.running = np.insert(self.running, at, request)
+        self.changes += 1
+
+    def give_back(self, request: int) -> None:
+        """The memory of a request that does not run is free."""
+        self._release(request)
+        self.changes += 1
+
+    def decoding(self) -> IntArray:
+        """The running requests that decode in the next step and have not ended, in order, int64
+        (n,)."""
+        decode = self._decoding()
+        return decode[self.left[decode] > 0] if self.ending else decode
+
+    @property
+    def prefilling(self) -> bool:
+        """Whether a running request is in its prefill."""
+        return self._partial
+
+    def total(self, request: int) -> int:
+        """Tokens that a request has to store when it is admitted."""
+        return self._total(request)
+
+    def demand(self, request: int) -> Demand:
+        """What a request asks for now."""
+        return self._demand(request)
 
     def _decoding(self) -> IntArray:
         """The running requests that decode, in order."""
@@ -409,11 +503,24 @@ class Engine(ABC):
         tokens = self._first_chunk(total - cached, budget)
         if not tokens:
             return "token_budget", None
-        if not self._reserve(request, demand, total, cached, budget):
+        if not self._admitted(request, demand, total, cached, budget):
             return "kv_memory", None
         self._cached_tokens += cached
         self._partial = cached + tokens < total
         return "offered_load", Chunk(request, cached, tokens, not self._partial, samples)
+
+    def _admitted(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
+        """`_reserve`, or with room elsewhere."""
+        if self._reserve(request, demand, total, cached, budget):
+            for part in self.parts:
+                part.admitted(request)
+            return True
+        tokens = self._first_stored(total - cached, budget)
+        return any(part.admit(request, demand, total, cached, tokens) for part in self.parts)
+
+    def _first_stored(self, rest: int, budget: int) -> int:
+        """How many of the `rest` of a request's tokens `_reserve` stores."""
+        return self._first_chunk(rest, budget)
 
     def _candidates(self, begun: bool) -> Iterable[int]:
         """Places in line of the requests to try next, in this order. `begun`: a request was

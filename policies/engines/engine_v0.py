@@ -133,7 +133,7 @@ class EngineV0(Engine):
     def waits(self) -> bool:
         return bool(self.waiting or self.swapped)
 
-    def schedule(self) -> Step:
+    def _schedule(self) -> Step:
         before = self.preemptions
         self._cached_tokens = self._swapping = self._hidden = 0
         if self.weighs is not None:
@@ -164,6 +164,15 @@ class EngineV0(Engine):
         hidden = min(self._swapping, self._hidden)
         return step._replace(hidden=hidden, beside=hidden * (self.spec.contention is not False))
 
+    def leave_line(self) -> list[int]:
+        gone = [*self.swapped, *reversed(self._set_back)]
+        for request in self.swapped:
+            self.host_free_tokens += self._host.pop(request)
+        self.swapped.clear()
+        self._set_back.clear()
+        self._cut_short.clear()
+        return gone + super().leave_line()
+
     def fitting(self, step: Step) -> int:
         return 0 if self.swapped else super().fitting(step)  # those return first
 
@@ -187,6 +196,9 @@ class EngineV0(Engine):
         # slots are reserved for the whole prompt, so blocks that were never filled may be cached
         return min(self._cut_short.get(request, total), total - 1)
 
+    def _first_stored(self, rest: int, budget: int) -> int:
+        return rest
+
     def _first_chunk(self, rest: int, budget: int) -> int:
         if self.spec.chunked_prefill:
             return min(rest, budget)
@@ -194,11 +206,14 @@ class EngineV0(Engine):
         return rest if rest <= budget or budget == self.budget else 0
 
     def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
-        if not self.allocator.reserve(request, demand, total):
-            return False
-        self._computed = cached + self._first_chunk(total - cached, budget)
-        self._cut_short.pop(request, None)
-        return True
+        return self.allocator.reserve(request, demand, total)
+
+    def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
+        found = super()._try(request, sequences, budget)
+        if (chunk := found[1]) is not None:
+            self._computed = chunk.start + chunk.tokens
+            self._cut_short.pop(request, None)
+        return found
 
     def _continue(self, chunks: list[Chunk], budget: int) -> int:
         request = int(self.running[-1])
@@ -207,6 +222,7 @@ class EngineV0(Engine):
         self._computed += tokens
         self._partial = self._computed < total
         samples = int(self.samples[request])
+        start = min(start, int(self.allocator.stored[request]))  # the rest may lie elsewhere
         chunks.append(Chunk(request, start, tokens, not self._partial, samples))
         return tokens
 
@@ -214,19 +230,19 @@ class EngineV0(Engine):
         return begun
 
     def _preempt(self, request: int) -> None:
-        self.reserved_ever[request] = 0
-        self.preemptions += 1
+        self._was_preempted(request)
         partial = self._partial and request == self.running[-1]
         if partial:
             self._cut_short[request] = self._computed
-        if not partial and self._swaps is not None and self._prefers_swap(request):
+        whole = not partial and self._stored(request) == int(self.allocator.stored[request])
+        if whole and self._swaps is not None and self._prefers_swap(request):
             tokens = self._swaps.swap_out(request)
             self._host[request] = tokens
             self.host_free_tokens -= tokens
             self._swapping += tokens
             self.swapped.append(request)
         else:
-            self.allocator.release(request)
+            self._release(request)
             self._set_back.append(request)
 
     def _prefers_swap(self, request: int) -> bool:
@@ -257,7 +273,7 @@ class EngineV0(Engine):
             budget -= self._rows(np.array([request]))
             self._swapping += self._host[request]
             self.host_free_tokens += self._host.pop(request)
-        if self.swapped and not back and not len(self.running):
+        if self.swapped and not back and not len(self.running) and not self.holding:
             raise self._never_fits(self.swapped[0])
         came = np.array(back, np.int64)
         # the request in its prefill stays the last

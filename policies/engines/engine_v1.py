@@ -133,7 +133,7 @@ class EngineV1(Engine):
 
     @property
     def busy(self) -> bool:
-        return self.waits or len(self.running) > len(self._foreseen)
+        return self._has_work(self.waits or len(self.running) > len(self._foreseen))
 
     @property
     def _foreseen(self) -> list[int]:
@@ -142,7 +142,7 @@ class EngineV1(Engine):
             return []
         return self.ending if self.drafts is None else self.drafts.certain(self.ending)
 
-    def schedule(self) -> Step:
+    def _schedule(self) -> Step:
         before = self.preemptions
         self._cached_tokens, self._relenting = 0, False
         chunks: list[Chunk] = []
@@ -207,6 +207,7 @@ class EngineV1(Engine):
         skipped = set(self._foreseen)
         skipped |= self._filling if defers else set()
         tokens: dict[int, int] = {}
+        begins: dict[int, int] = {}  # tokens that those in their prefill have here
         migrations: list[Migration] = []
         at, budget = 0, self.budget
         while at < len(running) and budget > 0:
@@ -216,8 +217,8 @@ class EngineV1(Engine):
                 continue
             wanted = int(self.samples[request])
             if request in self._filling:
-                rest = self._total(request) - int(self.allocator.stored[request])
-                wanted = self._first_chunk(rest, budget)
+                begins[request] = int(self.allocator.stored[request])
+                wanted = self._first_chunk(self._total(request) - self._stored(request), budget)
             elif self.drafts is not None:
                 wanted = self._rows(self.drafts.plan(np.array([request]), self.left, budget))
                 if not wanted:
@@ -241,16 +242,18 @@ class EngineV1(Engine):
         self.running = np.array(running, np.int64)
         for request in [each for each in tokens if each in self._filling]:
             count = tokens.pop(request)
-            end, samples = int(self.allocator.stored[request]), int(self.samples[request])
-            last = end == self._total(request)
-            chunks.append(Chunk(request, end - count, count, last, samples))
+            last = self._stored(request) == self._total(request)
+            samples = int(self.samples[request])
+            chunks.append(Chunk(request, begins[request], count, last, samples))
             if last:
                 self._filling.remove(request)
         return np.array(list(tokens), np.int64), migrations, budget
 
     def _stores(self, request: int, tokens: int) -> bool:
         """Reserve so many tokens of a running request, or what it verifies; whether it has room."""
-        if self.drafts is None or request in self._filling:
+        if request in self._filling:
+            return self._grow(request, tokens)
+        if self.drafts is None:
             return self.allocator.grow(request, tokens)
         return self.drafts.store(np.array([request])) == 1
 
@@ -296,13 +299,14 @@ class EngineV1(Engine):
         """The next chunk of the prefill under way; its tokens."""
         request = int(self.running[-1])
         start, total = int(self.allocator.stored[request]), self._total(request)
-        tokens = min(total - start, budget)
-        if not self.allocator.grow(request, tokens):  # the last running one preempts itself
+        rest = total - self._stored(request)
+        tokens = min(rest, budget)
+        if not self._grow(request, tokens):  # the last running one preempts itself
             self.running = self.running[:-1]
             self._partial = False
             self._preempt(request)
             return 0
-        self._partial = start + tokens < total
+        self._partial = tokens < rest
         chunks.append(Chunk(request, start, tokens, not self._partial, int(self.samples[request])))
         return tokens
 
@@ -320,7 +324,21 @@ class EngineV1(Engine):
         drafts."""
         return self._recent and rest == 1 and not self._fills
 
-    def _release(self, request: int) -> int:
+    def stop(self, request: int) -> None:
+        super().stop(request)
+        self._filling.discard(request)
+
+    def decoding(self) -> IntArray:
+        decode = super().decoding()
+        if not self._filling:
+            return decode
+        return np.array([each for each in decode.tolist() if each not in self._filling], np.int64)
+
+    @property
+    def prefilling(self) -> bool:
+        return self._partial or bool(self._filling)
+
+    def _forget(self, request: int) -> int:
         if self._caching is None or not (unknown := self._unknown(request)):
             return self.allocator.release(request)
         return self._caching.release_known(request, int(self.allocator.stored[request]) - unknown)
@@ -342,6 +360,5 @@ class EngineV1(Engine):
     def _preempt(self, request: int) -> None:
         self._release(request)
         self._filling.discard(request)
-        self.reserved_ever[request] = 0
         self.waiting.appendleft(request)
-        self.preemptions += 1
+        self._was_preempted(request)

@@ -85,8 +85,15 @@ class Step(NamedTuple):
         lengths = self.lengths[order]
         if self.rows is None:
             return step._replace(lengths=lengths)
-        rows = self.rows[order]
-        return step._replace(lengths=lengths, rows=rows, **verified(lengths, rows))
+        return step.verifying(lengths, self.rows[order])
+
+    def verifying(self, lengths: IntArray, rows: IntArray) -> Step:
+        """With so many rows of each request that decodes, behind so many tokens, int64 (n,)
+        each."""
+        pairs = (rows - 1) * lengths + rows * (rows + 1) // 2 - 1
+        return self._replace(
+            lengths=lengths, rows=rows, drafts=int((rows - 1).sum()), pairs=int(pairs.sum())
+        )
 
     @property
     def empty(self) -> bool:
@@ -113,10 +120,3 @@ class Step(NamedTuple):
         """Whether the next step is the same if no request arrives, ends or lacks room."""
         moved = self.migrations or self.preempted or self.copies or self.swapped
         return not self.chunks and not moved
-
-
-def verified(lengths: IntArray, rows: IntArray) -> dict[str, int]:
-    """`drafts` and `pairs` of a step whose requests compute so many rows each behind so many
-    tokens, int64 (n,)."""
-    pairs = (rows - 1) * lengths + rows * (rows + 1) // 2 - 1
-    return {"drafts": int((rows - 1).sum()), "pairs": int(pairs.sum())}

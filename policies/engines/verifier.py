@@ -18,7 +18,7 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Contiguous, Drafts
-from policies.engines.scheduled_step import Step, verified
+from policies.engines.scheduled_step import Step
 from policies.engines.speculation import Drawn, SpeculationSpec
 from policies.requests.requests import IntArray
 
@@ -146,10 +146,8 @@ class Verifier:
         rows, tokens = self.rows[decode], self.tokens[decode]
         stored = self._allocator.stored[decode] - tokens
         accepted = int((tokens - 1).sum())
-        step = step._replace(
-            context=int(stored.sum()), lengths=stored, rows=rows, accepted=accepted,
-            **verified(stored, rows),
-        )  # fmt: skip
+        step = step._replace(context=int(stored.sum()), accepted=accepted)
+        step = step.verifying(stored, rows)
         self.drafted += step.drafts
         self.held += accepted
         self.verified += len(decode)

@@ -36,8 +36,8 @@ from policies.serving.pool_replica import PoolReplica, Side
 from policies.serving.recorder import Recorder
 from policies.serving.replica import Replica, Steps
 from policies.serving.serving_spec import ServingSpec, state_pages, state_pool
-from policies.transfers.hosting_engine import HostingEngine
-from policies.transfers.lending_engine import LendingEngine
+from policies.transfers.hosting import Hosting
+from policies.transfers.lender import Lender
 from policies.transfers.moves import Moves
 from policies.transfers.offloading_engine import OffloadingEngine
 from policies.transfers.pausing import least_waste
@@ -163,11 +163,11 @@ def build_replica(
         even=bool(spec.memory.efficiency or spec.memory.attention),
         commits=isinstance(spec.policy, PagedOptions) and spec.policy.states == "two_pools",
     ) for stage in stages]  # fmt: skip
-    steps: Steps = each[0]
+    model: StepModel | PipelineSteps = each[0]
     if len(stages) > 1:
         assert device.accelerator is not None
         pipeline = spec.cluster.pipeline or PipelineSpec()
-        steps = PipelineSteps(
+        model = PipelineSteps(
             pipeline, each, allocator, metrics.arrival_s, device.accelerator.link, state_bytes,
             spec.tensor_parallel,
         )  # fmt: skip
@@ -186,23 +186,27 @@ def build_replica(
         tiers = Tiers(spec.tiers, device, local, allocator, each[0], spec.tensor_parallel)
         engine = OffloadingEngine(spec.engine, allocator, offered, tiers, spec.tiers.layerwise)
     else:
-        kind = HostingEngine if spec.cluster.moves else ENGINES[spec.engine.name].engine
-        kind = kind if spec.cluster.lending is None else LendingEngine
-        engine = kind(engine_spec, allocator, offered)
+        engine = ENGINES[spec.engine.name].engine(engine_spec, allocator, offered)
         if isinstance(engine, EngineV0) and engine.spec.preemption == "least":
             engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
+    steps: Steps = model
     if speculation is not None:
         drawn = draw(speculation, outputs, seed if isinstance(seed, int) else seed[0])
         engine.drafts = Verifier(speculation, drawn, allocator, engine.output)
         if (drafter := _drafter(spec, stages[-1])) is not None:
             passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
-            steps = DraftingSteps(steps, passes, speculation.tokens, device)
+            steps = DraftingSteps(model, passes, speculation.tokens, device)
     if side is not None:
         return PoolReplica(
             pooled, steps, memory, metrics, side.port(each[0]), spec.advance_together
         )
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
-    return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
+    made = Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
+    if spec.cluster.lending is not None:
+        made.lender = Lender(engine)
+    elif spec.cluster.moves:
+        made.hosting = Hosting(engine)
+    return made
 
 
 _STATES = ("paged", "static", "odma", "odma-best", "s3", "oracle", "orca")

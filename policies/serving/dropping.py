@@ -19,7 +19,7 @@ leaves a card while other KV comes.
 from __future__ import annotations
 
 import heapq
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -31,6 +31,7 @@ from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_frames import Placed, all_of_blocks, in_frames
 from policies.allocators.kv_layout import KV_ALIGN_BYTES
+from policies.engines.part import NONE
 from policies.memory.distributed_attention import kv_seconds
 from policies.memory.pipeline import Exchange
 from policies.requests.requests import IntArray
@@ -38,7 +39,6 @@ from policies.serving.cluster import Manager
 from policies.serving.moving import MovingNode
 from policies.serving.moving_options import DroppingSpec
 from policies.serving.replica import Replica
-from policies.transfers.hosting_engine import NONE
 
 Group = tuple[int, ...]
 """Cards in the order of their stages."""
@@ -287,8 +287,7 @@ class Dropping(MovingNode):
             self._exchanges.append((seconds, tokens * layers * self._model.kv_layer_bytes))
         for request in line:
             engine = self.engine(card_of(request))
-            engine.left[request] = old.engine.left[request]
-            engine.waiting = deque(sorted((*engine.waiting, request)))
+            engine.queue(request, int(old.engine.left[request]))
         for at_s, request in old.depart():
             self.replicas[card_of(request)].arrive([request], [at_s])
         rate = max(path.bandwidth for path in self._link.paths)

@@ -24,7 +24,7 @@ from policies.serving.cluster import Manager
 from policies.serving.moving import MovingNode
 from policies.serving.moving_options import LendingSpec
 from policies.serving.replica import Replica
-from policies.transfers.lending_engine import LendingEngine
+from policies.transfers.lender import Lender
 
 
 class Holder(NamedTuple):
@@ -85,17 +85,18 @@ class Lending(MovingNode):
         """Raises DescriptionError where a card has less room than a step needs."""
         super().__init__(replicas, manager, spec.every_s)
         work = DistributedAttention(model, load_link(spec.link), spec.block)
-        self._engines: list[LendingEngine] = []
+        self._engines: list[Lender] = []
         for replica in replicas:
-            assert isinstance(replica.engine, LendingEngine)
-            self._engines.append(replica.engine)
+            assert replica.lender is not None
+            self._engines.append(replica.lender)
         first = self._engines[0]
         slots, block = first.allocator.reach, first.block
         spare = -(-int(spec.spare * slots) // block) * block
-        if slots < spare + first.budget + block:
+        budget = first.engine.budget
+        if slots < spare + budget + block:
             raise DescriptionError(
                 f"cluster.lending: {slots} token slots on a card are fewer than a step computes, "
-                f"{first.budget}, beside {spare} that stay free; expected a smaller "
+                f"{budget}, beside {spare} that stay free; expected a smaller "
                 "engine.max_num_batched_tokens"
             )
         self._vain = 0
@@ -104,7 +105,7 @@ class Lending(MovingNode):
             engine.join(card, self._engines, work, spare, spec.step_tokens, spec.every_s)
 
     def decide(self, at_s: float) -> None:
-        stuck = all(each.blocked or not each.busy for each in self._engines)
+        stuck = all(each.blocked or not each.engine.busy for each in self._engines)
         for replica, engine in zip(self.own, self._engines, strict=True):
             if engine.blocked:
                 replica.wait(max(at_s, replica.now_s))
@@ -112,14 +113,17 @@ class Lending(MovingNode):
         plan = lending_plan([self._says(each) for each in self._engines], self._engines[0].block)
         for debtor, creditor, request, tokens in plan:
             self._engines[debtor].borrow(request, creditor, tokens)
-        rooms, line = (any(getattr(e, key) for e in self._engines) for key in ("loans", "waiting"))
+        rooms = any(each.loans for each in self._engines)
+        line = any(each.engine.waiting for each in self._engines)
         self._vain = self._vain + 1 if stuck and line and not (plan or rooms) else 0
         assert self._vain < 3, "requests wait, and nothing will give them room"
 
-    def _says(self, engine: LendingEngine) -> Holder:
-        line, lacking = bool(engine.waiting), engine.lacking
+    def _says(self, engine: Lender) -> Holder:
+        line, lacking = bool(engine.engine.waiting), engine.lacking
         free = 0 if line and not lacking else engine.allocator.largest_hole - engine.spare
-        return Holder(engine.running.size, lacking, engine.lendable, max(free, 0), whole=line)
+        return Holder(
+            engine.engine.running.size, lacking, engine.lendable, max(free, 0), whole=line
+        )
 
     def report(self, outputs: IntArray) -> dict[str, Any]:
         names = (

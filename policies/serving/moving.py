@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from policies.serving.cluster import Manager, Node
 from policies.serving.replica import Replica
-from policies.transfers.hosting_engine import HostingEngine
+from policies.transfers.hosting import Hosting
 
 
 class MovingNode(Node):
@@ -44,8 +44,8 @@ class MovingNode(Node):
         self._order += 1
         heapq.heappush(self._events, (at_s, self._order, act))
 
-    def engine(self, card: int) -> HostingEngine:
-        """That which serves a card now."""
+    def engine(self, card: int) -> Hosting:
+        """That of the engine which serves a card now."""
         found = self.replicas[card].hosting
         assert found is not None
         return found

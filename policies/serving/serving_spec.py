@@ -117,10 +117,8 @@ class ServingSpec(Strict):
             raise ValueError("tiers: needs engine v1, and cluster.cards 1")
         if self.cluster.stages > 1 and (self.tiers is not None or self.expert_parallel != "none"):
             raise ValueError("cluster.stages: not with tiers or expert_parallel")
-        if self.cluster.moves and (self.engine.name != "v1" or self.expert_parallel != "none"):
-            raise ValueError(
-                "cluster.dropping, .migration, .lending: need engine v1, and no expert_parallel"
-            )
+        if self.cluster.moves and self.expert_parallel != "none":
+            raise ValueError("cluster.dropping, .migration, .lending: need no expert_parallel")
         if self.cluster.dropping is not None and self.kv_tokens is not None:
             raise ValueError("cluster.dropping: frees bytes, not with kv_tokens")
         return self

@@ -27,7 +27,7 @@ from policies.serving.migration import Migrating
 from policies.serving.moving import MovingNode
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
-from policies.transfers.hosting_engine import HostingEngine
+from policies.transfers.hosting import Hosting
 from tests.policies.small import FakeMemory, mixed, requests, spec
 from tests.rotation import LONG
 
@@ -81,20 +81,20 @@ class Watched:
         runs: list[int] = []
         waits: list[int] = []
         for replica in node.built:
-            engine, allocator = replica.hosting, replica.engine.allocator
-            assert engine is not None
+            hosting, engine, allocator = replica.hosting, replica.engine, replica.engine.allocator
+            assert hosting is not None
             running = engine.running.tolist()
-            arriving = [request for _, request, lands in engine._due if lands]
+            arriving = [request for _, request, lands in hosting._due if lands]
             runs += running + arriving
             waits += list(engine.waiting)
-            held = {*running, *engine.stopped, *engine.coming}
+            held = {*running, *hosting.stopped, *hosting.coming}
             assert held == set(np.flatnonzero(allocator.resident).tolist())
             assert allocator.reserved_total == int(allocator.reserved.sum())
-            barred = len(engine.allocator._barred) * engine.block
+            barred = len(hosting.allocator._barred) * hosting.block
             assert allocator.reserved_total + allocator.free_slots + barred == allocator.slots
             assert (allocator.stored <= allocator.reserved).all()
             assert not set(engine.waiting) & held
-            self.copies += len(engine.coming)
+            self.copies += len(hosting.coming)
         assert len(runs) == len(set(runs)) and not set(runs) & set(waits)
         assert len(waits) == len(set(waits))
         if isinstance(node, Dropping):
@@ -119,7 +119,7 @@ class Watched:
                     assert (places(card, held_by(node.engine(group[0]))) >= own.base).all()
 
 
-def held_by(engine: HostingEngine) -> Any:
+def held_by(engine: Hosting) -> Any:
     """Blocks of all requests with memory."""
     residents = np.flatnonzero(engine.allocator.resident).tolist()
     each = [engine.allocator.units(request).start for request in residents]
@@ -173,9 +173,9 @@ def test_cards_of_a_group_keep_layers_that_they_have() -> None:
 
 def test_running_requests_keep_their_blocks_across_a_drop(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[tuple[int, int]] = []
-    host = HostingEngine.host
+    host = Hosting.host
 
-    def watched(engine: HostingEngine, request: int, *given: Any) -> bool:
+    def watched(engine: Hosting, request: int, *given: Any) -> bool:
         done, at = host(engine, request, *given), (*given, None)[2]
         if done and at is not None:
             units = engine.allocator.units(request)
@@ -183,7 +183,7 @@ def test_running_requests_keep_their_blocks_across_a_drop(monkeypatch: pytest.Mo
             kept.append((request, int(at.min())))
         return done
 
-    monkeypatch.setattr(HostingEngine, "host", watched)
+    monkeypatch.setattr(Hosting, "host", watched)
     node = found(burst(150), DROPPING)["node"]["dropping"]
     assert len(kept) >= node["exchanges"] / 2 > 10
     assert max(first for _, first in kept) >= 1984 // 16  # those of a second group
