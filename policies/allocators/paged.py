@@ -117,6 +117,8 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
     }  # fmt: skip
     references = References(("static",), ceilings=("ideal",))
     by_request = (*Allocator.by_request, "resident", "_first_row")
+    lies_apart: ClassVar[bool] = True
+    """Whether the first blocks of a request may lie elsewhere (`drop_first`)."""
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: BlockOptions

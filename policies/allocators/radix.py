@@ -79,6 +79,7 @@ class RadixAllocator(PagedAllocator, Batches):
     searched = {"page": Range(1, 256), "free_list": CHOICES, "prefix_caching": CHOICES}
     references = References(("static", "paged"), ceilings=("ideal",))
     options: RadixOptions
+    lies_apart = False
     _list: _Pool
 
     def __init__(

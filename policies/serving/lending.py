@@ -82,7 +82,7 @@ class Lending(MovingNode):
     def __init__(
         self, replicas: list[Replica], manager: Manager, spec: LendingSpec, model: TransformerSpec
     ) -> None:
-        """Raises DescriptionError where a card has less room than a step needs."""
+        """Raises DescriptionError where a card has no room beside what stays free."""
         super().__init__(replicas, manager, spec.every_s)
         work = DistributedAttention(model, load_link(spec.link), spec.block)
         self._engines: list[Lender] = []
@@ -92,12 +92,10 @@ class Lending(MovingNode):
         first = self._engines[0]
         slots, block = first.allocator.reach, first.block
         spare = -(-int(spec.spare * slots) // block) * block
-        budget = first.engine.budget
-        if slots < spare + budget + block:
+        if slots <= spare + block:
             raise DescriptionError(
-                f"cluster.lending: {slots} token slots on a card are fewer than a step computes, "
-                f"{budget}, beside {spare} that stay free; expected a smaller "
-                "engine.max_num_batched_tokens"
+                f"cluster.lending: {slots} token slots on a card leave no room beside {spare} that "
+                "stay free; expected a smaller lending.spare"
             )
         self._vain = 0
         self.reach = len(replicas) * (slots - spare - block)

@@ -63,8 +63,9 @@ class Hosting(Part):
 
     @property
     def running(self) -> IntArray:
-        """Those of the engine, int64 (n,)."""
-        return self.engine.running
+        """Those of the engine that have not ended, int64 (n,)."""
+        running = self.engine.running
+        return running[self.left[running] > 0] if self.engine.ending else running
 
     @property
     def left(self) -> IntArray:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Demand
 from policies.engines.engine import Engine
 from policies.engines.part import Part
@@ -45,9 +46,15 @@ class Lender(Part):
     model. `spare`: tokens that plans leave free on each."""
 
     def __init__(self, engine: Engine) -> None:
-        """Joins the parts of `engine`. Raises DescriptionError as `require_blocks`."""
+        """Joins the parts of `engine`. Raises DescriptionError as `require_blocks`, and where
+        prefixes lie in one place."""
         self.engine = engine
         self.allocator = require_blocks(engine.allocator)
+        if not self.allocator.lies_apart:
+            raise DescriptionError(
+                "cluster.lending: this policy keeps what requests have in common whole, in one "
+                "tree, so that no part of it can lie on another card; expected paged"
+            )
         self.block = self.allocator.block
         self.loans: dict[int, list[Loan]] = {}
         """Of requests at home here."""
@@ -127,8 +134,8 @@ class Lender(Part):
             whole = (int(self.allocator.stored[request]) - 1) // self.block * self.block
             found.append((whole - moving, request))
         if engine.waiting and not engine.prefilling:
-            head = engine.waiting[0]
-            found.append((engine.total(head) - engine.budget, head))
+            head, alone = engine.waiting[0], self.allocator.reach - self.spare - self.block
+            found.append((engine.total(head) - min(engine.budget, alone), head))
         found = [each for each in found if engine.samples[each[1]] == 1]
         return sorted((each for each in found if each[0] > 0), reverse=True)
 
