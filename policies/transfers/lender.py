@@ -300,7 +300,7 @@ class Lender(Part):
             return False
         if self.allocator.reserve(request, demand, cached + tokens):
             return True
-        away = self._deal(request, tokens)
+        away = self._deal(request, tokens, cached)
         if not self.allocator.reserve(request, demand, cached + tokens - sum(away)):
             return False
         self._send(request, away)
@@ -315,10 +315,11 @@ class Lender(Part):
         self._send(request, away)
         return True
 
-    def _deal(self, request: int, tokens: int) -> list[int]:
+    def _deal(self, request: int, tokens: int, found: int = 0) -> list[int]:
         """How many of the next tokens of a request each of its lenders keeps: those for which there
-        is no room at home."""
-        left = tokens - max(min(tokens, self.allocator.free_slots - self.spare), 0)
+        is no room at home. found: tokens before them that may lie in what is free."""
+        room = self.allocator.free_slots - self.spare - found
+        left = tokens - max(min(tokens, room), 0)
         away: list[int] = []
         for loan in self.loans[request]:
             away.append(min(loan.open, left))
