@@ -11,8 +11,6 @@ their drafts are cut by a budget is assumed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
@@ -24,8 +22,7 @@ from policies.requests.requests import IntArray
 
 
 class Verifier:
-    """Drafts of the requests of an engine. `drawn`: how many of them hold. Sums of the run:
-    `drafted`, `held` drafts, `verified` times."""
+    """Drafts of the requests of an engine. `drawn`: how many of them hold."""
 
     def __init__(
         self, speculation: SpeculationSpec, drawn: Drawn, allocator: Allocator, output: IntArray
@@ -73,7 +70,6 @@ class Verifier:
         as if they had drafts (vLLM 0.33: `pad_spec_decode`)."""
         self._prefilled: set[int] = set()
         """Requests whose prefill ended in the last step."""
-        self.drafted = self.held = self.verified = 0
 
     def plan(self, decode: IntArray, left: IntArray, budget: int) -> IntArray:
         """Rows, output tokens and further slots of those of `decode` that the budget has a row for,
@@ -147,17 +143,4 @@ class Verifier:
         stored = self._allocator.stored[decode] - tokens
         accepted = int((tokens - 1).sum())
         step = step._replace(context=int(stored.sum()), accepted=accepted)
-        step = step.verifying(stored, rows)
-        self.drafted += step.drafts
-        self.held += accepted
-        self.verified += len(decode)
-        return step
-
-
-def acceptance(verifiers: Iterable[Verifier]) -> dict[str, float]:
-    """Drafts that were verified and output, and tokens a sequence and step, of a whole run."""
-    own = list(verifiers)
-    drafted, held, verified = (
-        sum(getattr(each, name) for each in own) for name in ("drafted", "held", "verified")
-    )
-    return {"drafted": drafted, "accepted": held, "tokens_a_step": 1 + held / max(verified, 1)}
+        return step.verifying(stored, rows)

@@ -31,6 +31,7 @@ from policies.memory.step import StepModel
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
+from policies.serving.combinations import Facts, conflicts
 from policies.serving.metrics import Metrics
 from policies.serving.pool_replica import PoolReplica, Side
 from policies.serving.recorder import Recorder
@@ -216,41 +217,19 @@ _STATES = ("paged", "static", "odma", "odma-best", "s3", "oracle", "orca")
 def _require_modelled(
     local: TransformerSpec, spec: ServingSpec, layout: KvLayout, requests: Requests
 ) -> None:
-    several = requests.samples.max(initial=1) > 1
-    others = spec.tiers or spec.moves or spec.policy.copies_prefixes
-    others = others or spec.cluster.moves
-    plain = spec.engine.name == "v1" and not several and not others
-    if local.state is not None and not (plain and spec.policy.name in _STATES):
+    several = bool(requests.samples.max(initial=1) > 1)
+    windows, sparse = layout.groups is not None, layout.sparse is not None
+    for conflict in conflicts(Facts(spec, local, several, windows, sparse)):
+        raise DescriptionError(f"{local.name}, serving.{conflict}")
+    if local.state is not None and spec.policy.name not in _STATES:
         raise DescriptionError(
-            f"{local.name} has {local.state.kind} layers, whose states runs allocate with engine "
-            f"v1, one sample a request and {', '.join(_STATES)}, without tiers, moves, "
-            "cluster.dropping, .migration, .lending or copied prefixes"
+            f"{local.name} has {local.state.kind} layers, whose states runs allocate with "
+            f"{', '.join(_STATES)}"
         )
     pages = state_pages(spec, local)
     if pages is not None and pages.groups[0] > 1:
         raise DescriptionError(
             f"{local.name} has {pages.groups[0]} groups of layers with KV; runs allocate one"
-        )
-    if spec.cluster.stages > 1 and (layout.sparse is not None or layout.groups or several):
-        raise DescriptionError(
-            "cluster.stages: not modelled with sparse attention, sliding windows, or requests with "
-            "several samples (engine.like makes a request of each)"
-        )
-    if layout.sparse is not None and several:
-        raise DescriptionError(
-            f"attention {spec.attention.name}, and requests with several samples; which tokens "
-            "each of them chooses is not modelled, except with engine.like, which makes a request "
-            "of each"
-        )
-    if layout.groups is not None and several:
-        raise DescriptionError(
-            f"{local.name} has sliding windows, and requests with several samples; what those "
-            "share of a window is not modelled, except with engine.like, which makes a request of "
-            "each"
-        )
-    if layout.groups is not None and spec.policy.copies_prefixes:
-        raise DescriptionError(
-            f"{local.name} has sliding windows, whose prefixes are not copied; prefixes: recompute"
         )
 
 

@@ -176,26 +176,10 @@ class ClusterSpec(Strict):
             if ROUTERS[self.placement] is KvAware:
                 raise ValueError(f"placement {self.placement}: needs fleet, whose cards report")
             return
-        if self.moves:
-            raise ValueError("fleet: not with dropping, migration or lending")
         if self.cards % self.fleet.cells or self.cards == self.fleet.cells:
             raise ValueError(
                 f"fleet.cells: {self.fleet.cells} cells of {self.cards} cards; expected a divisor"
                 " that leaves each cell 2 cards or more"
-            )
-
-    @checked
-    def _pipeline_of_stages(self) -> None:
-        if self.pipeline is not None and self.stages == 1 and self.dropping is None:
-            raise ValueError("pipeline: needs stages, 2 or more")
-        if self.dropping is not None and (self.cards == 1 or self.stages > 1):
-            raise ValueError("dropping: needs 2 cards or more, and stages 1")
-        if self.migration is not None and (self.cards == 1 or self.dropping is not None):
-            raise ValueError("migration: needs 2 cards or more, and no dropping")
-        others = self.stages > 1 or self.dropping is not None or self.migration is not None
-        if self.lending is not None and (self.cards == 1 or others):
-            raise ValueError(
-                "lending: needs 2 cards or more, stages 1, and neither dropping nor migration"
             )
 
     def grouped(self, stages: int) -> ClusterSpec:

@@ -16,7 +16,6 @@ from policies.allocators.capabilities import Learns, report_of
 from policies.allocators.kv_frames import Placed
 from policies.engines.engine_v0 import EngineV0Spec
 from policies.engines.host_memory import HostTraffic
-from policies.engines.verifier import acceptance
 from policies.memory.fidelity import Simulate
 from policies.memory.routing import Routing
 from policies.predictors.inference import Inference, infer
@@ -348,8 +347,6 @@ def _figures(
         figures["policy"] = mean_of([report_of(each) for each in allocators], served)
         figures["memory"] = mean_of(reports, served)
         figures["node"] = node.report(stream.outputs)
-    if verifiers := [each.engine.drafts for each in replicas if each.engine.drafts is not None]:
-        figures["speculation"] = acceptance(verifiers)
     if replicas[0].moves is not None:
         figures["moves"] = replicas[0].moves.figures()
     if isinstance(replicas[0].tiers, Tiers):

@@ -18,7 +18,7 @@ from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import PolicySpec
 from policies.engines.engine_options import EngineOptions
-from policies.engines.engine_v0 import PAGED_V0, EngineV0Spec
+from policies.engines.engine_v0 import PAGED_V0
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.generations import EngineChoice
 from policies.engines.speculation import SpeculationSpec
@@ -29,6 +29,7 @@ from policies.memory.routing import RoutingSpec
 from policies.memory.step import Free
 from policies.predictors.predictor import ChosenPredictor, PredictorSpec
 from policies.serving.cluster import ClusterSpec
+from policies.serving.combinations import Facts, conflicts
 from policies.serving.pool_options import PoolSpec, PoolsSpec
 from policies.serving.pool_replica import DECODE, PREFILL
 from policies.transfers.moves import MovesSpec
@@ -112,53 +113,18 @@ class ServingSpec(Strict):
         return data
 
     @model_validator(mode="after")
-    def _tiers_of_a_card(self) -> ServingSpec:
-        if self.tiers is not None and (self.engine.name != "v1" or self.cluster.cards > 1):
-            raise ValueError("tiers: needs engine v1, and cluster.cards 1")
-        if self.cluster.stages > 1 and (self.tiers is not None or self.expert_parallel != "none"):
-            raise ValueError("cluster.stages: not with tiers or expert_parallel")
-        if self.cluster.moves and self.expert_parallel != "none":
-            raise ValueError("cluster.dropping, .migration, .lending: need no expert_parallel")
-        if self.cluster.dropping is not None and self.kv_tokens is not None:
-            raise ValueError("cluster.dropping: frees bytes, not with kv_tokens")
+    def _goes_together(self) -> ServingSpec:
+        for conflict in conflicts(Facts(self)):
+            raise ValueError(conflict)
         return self
 
     @model_validator(mode="after")
-    def _contends_where_phases_are_one(self) -> ServingSpec:
-        memory = self.memory
-        if memory.fidelity == "analytic" or memory.phases == "in_turn":
-            for name, given in (("tiers", self.tiers), ("pools", self.pools)):
-                if given is not None and given.contention == "simulated":
-                    raise ValueError(
-                        f"{name}.contention: simulated needs memory.phases: together, and "
-                        "memory.fidelity: sampled, full or exhaustive"
-                    )
-        return self
-
-    @model_validator(mode="after")
-    def _fleet_of_replicas(self) -> ServingSpec:
-        fleet = self.cluster.fleet
-        if fleet is not None and self.pools is not None:
-            raise ValueError("cluster.fleet: not with pools")
-        if fleet is not None and fleet.failures is not None and self.engine.name != "v1":
-            raise ValueError("cluster.fleet.failures: needs engine v1")
-        return self
-
-    @model_validator(mode="after")
-    def _pools_alone(self) -> ServingSpec:
+    def _cards_of_pools(self) -> ServingSpec:
         if self.pools is None:
             return self
-        for name in ("tiers", "moves"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"pools: not with {name}")
-        if self.cluster.stages > 1 or self.cluster.moves:
-            raise ValueError("pools: not with cluster.stages, .dropping, .migration or .lending")
         many, cards = self.pools.prefill.replicas + self.pools.decode.replicas, self.cluster.cards
         if cards not in (1, many):
             raise ValueError(f"pools: has {many} replicas; expected cluster.cards 1 or {many}")
-        for half in (self.pools.prefill, self.pools.decode):
-            if self.pooled(half).engine.name != "v1":
-                raise ValueError("pools: needs engine v1")
         return self
 
     @property
@@ -175,13 +141,6 @@ class ServingSpec(Strict):
         given = {name: getattr(pool, name) for name in own}
         return self.model_copy(update={**given, "pools": None, "cluster": ClusterSpec()})
 
-    @model_validator(mode="after")
-    def _cards_of_one_host(self) -> ServingSpec:
-        apart = self.cluster.stages > 1 or self.cluster.fleet is not None
-        if isinstance(self.engine, EngineV0Spec) and self.engine.swap_dram is not None and apart:
-            raise ValueError("engine.swap_dram: not with cluster.stages or .fleet")
-        return self
-
     def on_device(self, device: Device, model: TransformerSpec) -> ServingSpec:
         """The description with what engine and policy take from the device."""
         longest = model.max_position
@@ -193,25 +152,6 @@ class ServingSpec(Strict):
             block = policy.block if pages is None else pages.block
             policy = policy.model_copy(update={"block": block, **plain})
         return self.model_copy(update={"engine": engine, "policy": policy})
-
-    @model_validator(mode="after")
-    def _copies_what_is_computed(self) -> ServingSpec:
-        if self.policy.copies_prefixes and self.engine.name == "v0":
-            raise ValueError(
-                "policy.prefixes: copy needs engine v1; v0 stores a prompt before it is computed"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _exchanges_with_whole_experts(self) -> ServingSpec:
-        if self.expert_exchange != "all_reduce" and self.expert_parallel == "none":
-            raise ValueError("expert_exchange: needs expert_parallel, linear or balanced")
-        if self.cluster.cards > 1 < self.tensor_parallel and self.expert_parallel != "none":
-            raise ValueError(
-                "expert_parallel: over several replicas (cluster.cards) needs tensor_parallel 1; "
-                f"got {self.tensor_parallel}"
-            )
-        return self
 
     @property
     def drafts(self) -> int:
