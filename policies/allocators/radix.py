@@ -131,6 +131,10 @@ class RadixAllocator(PagedAllocator, Batches):
     def adopt(self, request: int, demand: Demand, blocks: IntArray, tokens: int) -> bool:
         return False  # the tree has no place for them
 
+    def bar(self, blocks: IntArray) -> int | None:
+        """Pages of the tree stay where they are: none can be vacated."""
+        return None if len(blocks) else 0
+
     def forget(self) -> None:
         self._list.prepare(self._list.blocks)
 

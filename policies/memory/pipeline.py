@@ -112,7 +112,8 @@ def cuts(
 
 
 def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
-    """The tokens from `low` to `high` of a step (`cuts`). Copies go with the first ones."""
+    """The tokens from `low` to `high` of a step (`cuts`). Copies go with the first ones; samples
+    beyond the first of each request are spread evenly (assumed)."""
     many, chunks = len(stored), []
     at = many
     for chunk in step.chunks:
@@ -121,11 +122,17 @@ def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
             ends = chunk.last and last == chunk.tokens
             chunks.append(chunk._replace(start=chunk.start + first, tokens=last - first, last=ends))
         at += chunk.tokens
-    step = step.ordered(np.arange(low, min(high, many)))
+    begin, end = min(low, many), min(high, many)
+    further, common = (
+        total * end // max(many, 1) - total * begin // max(many, 1)
+        for total in (step.further, step.common)
+    )
+    step = step.ordered(np.arange(begin, end))
     return step._replace(
         context=int(stored[low:high].sum()), chunks=chunks,
         migrations=[] if low else step.migrations, copies=() if low else step.copies,
-        swapped=0 if low else step.swapped, hidden=0 if low else step.hidden,
+        further=further, common=common, swapped=0 if low else step.swapped,
+        hidden=0 if low else step.hidden,
     )  # fmt: skip
 
 

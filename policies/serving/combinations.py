@@ -39,6 +39,11 @@ class Declaration(NamedTuple):
     modelled: bool = True
     """False: the pair means something, and is not modelled."""
 
+    @property
+    def of_run(self) -> bool:
+        """Whether it is known only once requests and the memory's layout are."""
+        return self.key in OF_RUN or not OF_RUN.isdisjoint(self.others)
+
     def breach(self, facts: Facts) -> str | None:
         """What is wrong, with the key and what to do; None: nothing."""
         if not present(facts, self.key):
@@ -114,6 +119,10 @@ NAMED: dict[str, Callable[[Facts], bool]] = {
     "several samples in a request": lambda facts: facts.several,
 }
 """What is not there just because a key is given."""
+OF_RUN = {
+    "sparse attention", "sliding windows", "layers with a state", "several samples in a request",
+}  # fmt: skip
+"""Those that a description alone does not tell."""
 
 
 def present(facts: Facts, feature: str) -> bool:
@@ -179,9 +188,9 @@ DECLARATIONS: tuple[Declaration, ...] = (
         )
     ),
     # what is not modelled
-    unmodelled("tiers", "engine v0", "engine sglang", why="expected: needs engine v1"),
+    unmodelled("tiers", "engine v0", "engine sglang", why="expected engine v1"),
     unmodelled("tiers", "cluster.cards", "cluster.stages"),
-    unmodelled("pools", "pools of engine v0", "pools of engine sglang", why="needs engine v1"),
+    unmodelled("pools", "pools of engine v0", "pools of engine sglang", why="expected engine v1"),
     unmodelled("pools", "tiers", "cluster.stages", "cluster.fleet", *_MOVES),
     unmodelled("expert_parallel", "cluster.stages", "cluster.migration", "cluster.lending"),
     unmodelled(
@@ -192,11 +201,10 @@ DECLARATIONS: tuple[Declaration, ...] = (
     unmodelled("cluster.fleet", *_MOVES),
     unmodelled("cluster.dropping", "cluster.stages", "cluster.migration", "cluster.lending"),
     unmodelled("cluster.lending", "cluster.stages", "cluster.migration"),
-    unmodelled("sparse attention", "cluster.stages", "speculation"),
+    unmodelled("sparse attention", "speculation"),
     unmodelled("sparse attention", "several samples in a request", why=_APART),
     unmodelled("sliding windows", "cluster.stages"),
     unmodelled("sliding windows", "several samples in a request", why=_APART),
-    unmodelled("several samples in a request", "cluster.stages", why=_APART),
     unmodelled("layers with a state", "tiers", "moves", *_MOVES, "policy.prefixes: copy"),
     unmodelled("layers with a state", "engine.preemption: swap", "engine sglang"),
     unmodelled("layers with a state", "several samples in a request", why=_APART),
@@ -205,6 +213,8 @@ DECLARATIONS: tuple[Declaration, ...] = (
 
 
 def conflicts(facts: Facts) -> Iterator[str]:
-    """What does not go together in a run, in the order of the declarations."""
-    found = (each.breach(facts) for each in DECLARATIONS)
+    """What does not go together, in the order of the declarations: in a description, or, where the
+    model is known, in a run of one that is valid."""
+    of_run = facts.model is not None
+    found = (each.breach(facts) for each in DECLARATIONS if each.of_run == of_run)
     return (each for each in found if each is not None)

@@ -107,6 +107,34 @@ def test_every_byte_of_kv_is_somewhere_once_across_loans_moves_ends_and_preempti
     assert lending["sent_tokens"] + lending["moved_tokens"] <= lending["lent_tokens"]
 
 
+SCHEDULERS: dict[str, dict[str, Any]] = {
+    "v0": {"engine": {"name": "v0"}},
+    "v0 in chunks, swapped": {
+        "engine": {**ENGINE, "name": "v0", "chunked_prefill": True, "preemption": "swap"},
+        "policy": {"name": "paged", "prefix_caching": True},
+    },
+    "asynchronous": {"engine": {**ENGINE, "async_scheduling": True}},
+    "prefills in turn": {"engine": {**ENGINE, "long_prefill_token_threshold": 64}},
+    "large steps": {"engine": {"max_num_batched_tokens": 4096, "max_num_seqs": 64}},
+    "drafts": {
+        "engine": ENGINE,
+        "speculation": {"method": "ngram", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_every_byte_of_kv_is_somewhere_once_under_any_scheduler(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(monkeypatch)
+    metrics = found(some_long(40), **SCHEDULERS[name])
+    lending = metrics["node"]["lending"]
+    assert metrics["finished"] == 40 and watched.looks > 100 and watched.lent
+    assert lending["sent_tokens"] > 0
+    assert lending["sent_tokens"] + lending["moved_tokens"] <= lending["lent_tokens"]
+
+
 def test_what_lenders_compute_for_others_delays_their_own_steps_by_as_much() -> None:
     lending = found(some_long(60))["node"]["lending"]
     assert 0 < lending["charged_s"] <= lending["card_s"]
@@ -285,11 +313,10 @@ def test_a_plan_serves_small_batches_first_and_lends_the_longest_request() -> No
         ({"cards": 1, "lending": {"link": LINK}}, {}, "needs 2 cards"),
         ({"cards": 2, "lending": {"link": LINK, "spares": 0.1}}, {}, "spare"),
         ({"cards": 2, "lending": {"link": "rdma"}}, {}, "no shipped link"),
-        ({"cards": 2, "lending": {"link": LINK}, "migration": {"link": LINK}}, {}, "neither"),
+        ({"cards": 2, "lending": {"link": LINK}, "migration": {"link": LINK}}, {}, "not with"),
         (LENDING, {"policy": {"name": "s3"}}, "expected paged"),
-        (LENDING, {"engine": {"name": "v0"}}, "need engine v1"),
         (LENDING, {"engine": {**ENGINE, "admit_on": "chunk"}}, "admit_on: input"),
-        (LENDING, {"engine": {"max_num_batched_tokens": 4096}}, "fewer than a step"),
+        (LENDING, {"policy": {"name": "radix"}}, "in one tree"),
     ],
 )  # fmt: skip
 def test_a_mistake_says_what_was_expected(

@@ -149,6 +149,55 @@ def test_every_byte_of_kv_is_in_one_place_across_drops_moves_and_aborts(
         assert node["migration"]["moved"] and watched.copies
 
 
+SCHEDULERS: dict[str, dict[str, Any]] = {
+    "v0": {"engine": {"name": "v0"}},
+    "v0 that swaps": {"engine": {"name": "v0", "chunked_prefill": True, "preemption": "swap"}},
+    "sglang": {
+        "engine": {"name": "sglang"}, "policy": {"name": "radix", "page": 16},
+    },
+    "asynchronous": {"engine": {"async_scheduling": True}},
+    "foreseen ends": {"engine": {"async_scheduling": True, "ends": "length"}},
+    "prefills in turn": {
+        "engine": {"long_prefill_token_threshold": 64, "prefill_schedule_interval": 3},
+    },
+    "drafts": {
+        "engine": {"async_scheduling": True},
+        "speculation": {"method": "eagle", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize("cluster", [DROPPING, MIGRATION], ids=["dropping", "migration"])
+def test_every_byte_of_kv_is_in_one_place_under_any_scheduler(
+    cluster: dict[str, Any], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(monkeypatch)
+    metrics = found(burst(100), cluster, **SCHEDULERS[name])
+    assert metrics["finished"] == 100 and watched.looks > 100
+    node = metrics["node"]
+    assert node["dropping"]["drops"] if "dropping" in node else node["migration"]["moved"]
+    assert ("speculation" in SCHEDULERS[name]) == ("speculation" in metrics)
+
+
+@pytest.mark.parametrize("cluster", [DROPPING, MIGRATION], ids=["dropping", "migration"])
+def test_requests_of_several_samples_move(cluster: dict[str, Any]) -> None:
+    stream = burst(100, rate=4000.0)
+    several = dataclasses.replace(stream, samples=np.where(np.arange(100) % 3 == 0, 2, 1))
+    metrics = found(several, cluster, policy={"name": "paged", "prefix_caching": True})
+    assert metrics["finished"] == 100
+    node = metrics["node"]
+    assert node["dropping"]["drops"] if "dropping" in node else node["migration"]["moved"]
+
+
+def test_rates_of_copies_at_once_add_up_until_each_ends() -> None:
+    node = built(MIGRATION, burst(4), Migrating)
+    hosting = node.engine(0)
+    hosting.copies(3.0, 2.0)
+    hosting.copies(4.0, 1.0)
+    assert [hosting.copied_bytes_s(at_s) for at_s in (0.0, 1.0, 2.0)] == [7.0, 3.0, 0.0]
+
+
 def test_a_plan_merges_the_two_smallest_until_enough_is_freed() -> None:
     cards = [(0,), (1,), (2,), (3,)]
     assert drop_plan(cards, 10, 1, 8) == [((0,), (1,))]
@@ -385,9 +434,8 @@ def test_steps_beside_a_copy_take_longer_by_what_it_takes_of_the_memory() -> Non
         ({"cards": 1, "dropping": {"link": LINK}}, {}, "needs 2 cards"),
         ({"cards": 2, "dropping": {"link": LINK, "restore": 0.5}}, {}, "restore"),
         ({"cards": 2, "dropping": {"link": "rdma", "frame": None}}, {}, "no shipped link"),
-        ({"cards": 2, "migration": {"link": LINK}, "dropping": {"link": LINK}}, {}, "no dropping"),
+        ({"cards": 2, "migration": {"link": LINK}, "dropping": {"link": LINK}}, {}, "not with"),
         ({"cards": 2, "migration": {"link": LINK}}, {"policy": {"name": "s3"}}, "expected paged"),
-        ({"cards": 2, "migration": {"link": LINK}}, {"engine": {"name": "v0"}}, "need engine v1"),
         ({"cards": 2, "dropping": {"link": LINK}}, {"kv_tokens": 512}, "not with kv_tokens"),
         ({"cards": 2, "dropping": {"link": LINK, "frame": "3KiB"}}, {}, "power of two from 4KiB"),
         ({"cards": 2, "dropping": {"link": LINK, "frames": "2MiB"}}, {}, "frame"),

@@ -294,7 +294,10 @@ def test_the_cost_of_a_run_grows_with_the_cards_and_no_faster() -> None:
     [
         ({"transfer": "layers"}, "layers needs mode: push"),
         ({"fails": [{"pool": "decode", "replica": 2, "at_s": 1}]}, "decode has replicas 0 to 0"),
-        ({"decode": {"engine": {"name": "v0"}}}, "pools: needs engine v1"),
+        (
+            {"decode": {"engine": {"name": "v0"}}},
+            "pools: not with pools of engine v0; expected engine v1",
+        ),
         ({"decode": {"replica": 2}}, "replica"),
     ],
 )

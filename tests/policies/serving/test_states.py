@@ -210,7 +210,7 @@ def test_short_requests_are_limited_by_their_states() -> None:
     ("changes", "message"),
     [
         ({"policy": {"name": "radix"}}, "gated_delta layers, .* paged, static"),
-        ({"engine": {"name": "v0"}}, "engine v1"),
+        ({"engine": {"name": "v0", "preemption": "swap"}}, "not with engine.preemption: swap"),
         ({"policy": {"name": "paged", "states": "two_pools"}}, "not with kv_tokens"),
         (
             {
