@@ -16,7 +16,7 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Contiguous, Drafts
-from policies.engines.scheduled_step import Step
+from policies.engines.scheduled_step import Step, Verified
 from policies.engines.speculation import Drawn, SpeculationSpec
 from policies.requests.requests import IntArray
 
@@ -141,6 +141,5 @@ class Verifier:
         decode = step.decode
         rows, tokens = self.rows[decode], self.tokens[decode]
         stored = self._allocator.stored[decode] - tokens
-        accepted = int((tokens - 1).sum())
-        step = step._replace(context=int(stored.sum()), accepted=accepted)
-        return step.verifying(stored, rows)
+        verified = Verified.behind(stored, rows, int((tokens - 1).sum()))
+        return step._replace(context=int(stored.sum()), lengths=stored, verified=verified)

@@ -54,9 +54,9 @@ def test_few_reasons_make_pairs_mean_nothing() -> None:
         ({"cluster": {"cards": 2, "dropping": {"link": LINK}}, "kv_tokens": 512},
          "cluster.dropping: not with kv_tokens; it frees bytes"),
         ({"expert_exchange": "all_to_all"}, "no token goes to another"),
-        ({"pools": POOLS, "moves": {"links": [LINK]}}, "pools: not with moves; it counts"),
+        ({"pools": POOLS, "moves": {"links": [LINK]}}, "pools: not with moves"),
         ({"tiers": HOST, "cluster": {"cards": 2}}, "tiers: not with cluster.cards; not modelled"),
-        ({"tiers": HOST, "engine": {"name": "v0"}}, "tiers: not with engine v0; expected engine v1"),
+        ({"tiers": HOST, "engine": {"name": "v0"}}, "not with engine v0; expected engine v1"),
         ({"pools": POOLS, "cluster": {"cards": 2, "fleet": {}}}, "pools: not with cluster.fleet"),
     ],
 )  # fmt: skip
