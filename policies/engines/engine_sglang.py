@@ -215,8 +215,7 @@ class EngineSglang(Engine):
         cached, pinned = self._pool.ask(request, total - 1, demand)
         asked, rest = int(self._asked[request]), total - cached
         made = int(self._made(request))
-        rest_here = max(rest - sum(part.room(request) for part in self.parts), 0)
-        wanted = rest_here + min(max(asked - made, 0), MOST_NEW) + self._page
+        wanted = rest + min(max(asked - made, 0), MOST_NEW) + self._page
         if wanted >= self._left(budget) - pinned:
             return "kv_memory", None
         tokens, output = rest, min(asked, MOST_NEW)

@@ -70,10 +70,6 @@ class Part:
         """Tokens that a request stores in other places."""
         return 0
 
-    def room(self, request: int) -> int:
-        """Tokens of a request that waits for which there is room in other places."""
-        return 0
-
     def admit(self, request: int, demand: Demand, total: int, cached: int, tokens: int) -> bool:
         """Reserve slots for a request that has no room of its own here, with what it has room for
         in other places; whether there were enough.

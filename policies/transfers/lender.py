@@ -289,6 +289,7 @@ class Lender(Part):
         return sum(loan.filled for loan in self.loans.get(request, ()))
 
     def room(self, request: int) -> int:
+        """Tokens of a request for which there is room on other cards."""
         return sum(loan.room for loan in self.loans.get(request, ()))
 
     def admitted(self, request: int) -> None:
