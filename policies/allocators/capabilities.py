@@ -7,7 +7,7 @@ logs ask `isinstance(allocator, Swaps)`, never for a policy by its name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from hwmodel.kernel.extents import Frames
 from policies.allocators.allocator import Allocator, Demand
@@ -147,6 +147,8 @@ class MovesBlocks(Allocator, Caches, CopiesOnWrite):
 
     block: int
     """Tokens in a block."""
+    lies_apart: ClassVar[bool] = True
+    """Whether the first blocks of a request may lie elsewhere (`drop_first`)."""
 
     @abstractmethod
     def drop_first(self, request: int, tokens: int) -> None:

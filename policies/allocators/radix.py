@@ -88,6 +88,7 @@ class RadixAllocator(TableAllocator, Batches):
     searched = {"page": Range(1, 256), "free_list": CHOICES, "prefix_caching": CHOICES}
     references = References(("static", "paged"), ceilings=("ideal",))
     options: RadixOptions
+    lies_apart = False
     _list: _Pool
 
     def __init__(
@@ -138,6 +139,10 @@ class RadixAllocator(TableAllocator, Batches):
 
     def adopt(self, request: int, demand: Demand, blocks: IntArray, tokens: int) -> bool:
         return False  # the tree has no place for them
+
+    def bar(self, blocks: IntArray) -> int | None:
+        """Pages of the tree stay where they are: none can be vacated."""
+        return None if len(blocks) else 0
 
     def forget(self) -> None:
         self._list.prepare(self._list.blocks)
@@ -203,6 +208,14 @@ class RadixAllocator(TableAllocator, Batches):
         for _ in range(rounds):
             self._list.prepare(len(rows))
             super().advance(requests, 1)
+
+    def store_ahead(
+        self, requests: IntArray, kept: IntArray, beyond: IntArray, unseen: IntArray
+    ) -> int:
+        """See `Drafts.store_ahead`. Pages of rejected drafts stay with their request, as those that
+        SGLang allocates ahead (`kv_allocated_len`)."""
+        self.settle_step()
+        return super().store_ahead(requests, kept, beyond, unseen)
 
     def units(self, request: int) -> Units:
         self.settle_step()

@@ -30,7 +30,7 @@ from hwmodel.kernel.extents import Frames
 from hwmodel.specs.kv_order import LAYOUTS, Dims
 from hwmodel.specs.virtual_memory import Frame
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
-from policies.allocators.capabilities import Maps, OnDemand, Reports
+from policies.allocators.capabilities import Drafts, Maps, OnDemand, Reports
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING
@@ -63,7 +63,7 @@ class VattentionOptions(PolicyOptions):
     """To map a frame and grant access to it (paper: about 40 us)."""
 
 
-class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
+class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts):
     """`_groups[id]`: groups mapped to each request id, in token order, the first `_needed[id]` of
     which are in use: `_fixed` by states (assumed, as the paper's models have none), the others by
     tokens. `block`: tokens in a group. Raises DescriptionError for a layout that is not
@@ -134,7 +134,10 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         return self.block
 
     def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
-        needed: IntArray = self._in_use(prompt + samples * (output - 1)) * self.block
+        most = prompt + samples * (output - 1)
+        if ahead := self.limits.lookahead.slots:
+            most = np.maximum(np.minimum(most + ahead, self.limits.max_model_len), most)
+        needed: IntArray = self._in_use(most) * self.block
         return needed
 
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
@@ -158,6 +161,19 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports):
         self._now += sum(self._take(request) for _ in range(lacking))
         self.stored[request] = stored
         return True
+
+    def store_ahead(
+        self, requests: IntArray, kept: IntArray, beyond: IntArray, unseen: IntArray
+    ) -> int:
+        """See `Drafts.store_ahead`. Frames behind rejected drafts are the next step's."""
+        for at, (request, tokens) in enumerate(zip(requests.tolist(), kept.tolist(), strict=True)):
+            end = int(self.stored[request]) + tokens + int(beyond[at])
+            lacking = -(-end // self.block) - int(self.reserved[request]) // self.block
+            if lacking * self.block > self.free_slots:
+                return at
+            self._behind += sum(self._take(request) for _ in range(lacking))
+            self.stored[request] += tokens
+        return len(requests)
 
     def release(self, request: int) -> int:
         self._require(request)

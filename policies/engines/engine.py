@@ -29,7 +29,9 @@ from policies.allocators.capabilities import (
     Remembers,
 )
 from policies.engines.engine_options import EngineOptions
+from policies.engines.part import NONE, Part
 from policies.engines.scheduled_step import Chunk, Step
+from policies.engines.verifier import Verifier
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import FloatArray, IntArray, Requests
 
@@ -88,6 +90,10 @@ class Engine(ABC):
         they run or, if preempted, wait."""
         self._windowed = allocator.layout.groups is not None
         self._uneven = self._windowed or allocator.layout.sparse is not None
+        self.drafts: Verifier | None = None
+        """What its decode steps verify."""
+        self.parts: list[Part] = []
+        """What it has beside: requests and memory that are partly elsewhere."""
         self._late = False  # the next step is scheduled before it is known which requests ended
         self._partial = False  # the last running request is still in its prefill
         self._cached_tokens = 0  # of the step being scheduled
@@ -119,18 +125,24 @@ class Engine(ABC):
 
     @property
     def busy(self) -> bool:
-        """Whether a request has arrived and has not ended."""
-        return self.waits or len(self.running) > 0
+        """Whether a request has arrived and has not ended, and something can be done about it."""
+        return self._has_work(self.waits or len(self.running) > 0)
+
+    def _has_work(self, own: bool) -> bool:
+        """`busy`, with what its parts say."""
+        for part in self.parts:
+            own = part.busy(own)
+        return own
 
     @property
     def holding(self) -> bool:
         """Whether requests that do not run hold memory, and will give it back."""
-        return False
+        return any(part.holding for part in self.parts)
 
     @property
     def holders(self) -> IntArray:
         """Requests that hold memory and neither run nor have just ended, int64 (n,)."""
-        return np.zeros(0, np.int64)
+        return np.concatenate([part.holders for part in self.parts]) if self.parts else NONE
 
     def cached(self, request: int) -> int:
         """How many tokens of a request that is not here are in memory now, so that it would not
@@ -145,9 +157,21 @@ class Engine(ABC):
         overtakes = step.limit == "batching" or self.spec.packing != "arrival"
         return overtakes or not self.waiting
 
-    @abstractmethod
     def schedule(self) -> Step:
         """Choose the requests of the next step and reserve its slots."""
+        for part in self.parts:
+            part.begins()
+        step = self._schedule()
+        for part in self.parts:
+            if step.empty and part.gives_way():
+                step = self._schedule()
+        for part in self.parts:
+            step = part.scheduled(step)
+        return step
+
+    @abstractmethod
+    def _schedule(self) -> Step:
+        """As `schedule`, of the scheduler alone."""
 
     def fitting(self, step: Step) -> int:
         """Slots that the next requests in line would reserve if all free slots were one run, while
@@ -175,8 +199,10 @@ class Engine(ABC):
         arrives."""
         if limit == 1 or not step.repeats or self._partial or self._relenting or self.ending:
             return 1
-        if self._windowed:
+        if self._windowed or self.drafts is not None:
             return 1  # what a step reads and holds is not linear in its length
+        if any(part.moving for part in self.parts):
+            return 1
         limit = min(limit, int(self.left[step.decode].min()))
         return 1 + self.allocator.headroom(step.decode, limit - 1)
 
@@ -190,6 +216,8 @@ class Engine(ABC):
         ended)."""
         if self._migrating is not None:
             self._migrating.settle()
+        if self.drafts is not None:
+            self.drafts.seen(step)
         late = self.ending
         if late:
             self.retire()
@@ -207,6 +235,8 @@ class Engine(ABC):
             if not self._late:
                 self.running = self.running[~done]
                 self.retire()
+        if self.drafts is not None:
+            self.drafts.completed(step, prefilled, ended, self._late)
         return prefilled, ended
 
     def retire(self) -> None:
@@ -242,9 +272,13 @@ class Engine(ABC):
         self.retire()
         for request in reversed(self.running.tolist()):
             self._preempt(request)
+        self.running, self._partial = np.zeros(0, np.int64), False
+        return self.leave_line()
+
+    def leave_line(self) -> list[int]:
+        """Requests that wait, in order; it has none of them any more."""
         gone = list(self.waiting)
         self.waiting.clear()
-        self.running = np.zeros(0, np.int64)
         return gone
 
     def share(self, other: Engine) -> None:
@@ -255,39 +289,119 @@ class Engine(ABC):
 
     def rows_of(self, step: Step) -> IntArray:
         """Rows that each decoding request computes, int64 (n,)."""
-        return self.samples[step.decode]
+        rows = self.samples if self.drafts is None else self.drafts.rows
+        return rows[step.decode]
 
     def chunk_rows(self, chunk: Chunk) -> int:
         """Tokens of the budget that a chunk of an admitted request takes."""
-        return chunk.tokens
+        if self.drafts is None:
+            return chunk.tokens
+        return chunk.tokens + self.drafts.spec.tokens * (chunk.request in self.drafts.padded)
 
     def _kept(self, step: Step, rounds: int) -> IntArray | int:
         """Output tokens of each that decodes in so many steps."""
-        return rounds
+        return rounds if self.drafts is None else self.drafts.tokens[step.decode]
+
+    def _rows(self, decode: IntArray) -> int:
+        """Tokens of the budget that these take to decode."""
+        if self.drafts is None:
+            return self._sequences(decode)
+        return int(self.drafts.rows[decode].sum())
 
     def _release(self, request: int) -> int:
         """Free the slots of a request; how many were reserved."""
+        if (given := self._leave(request)) is None:
+            return self._forget(request)
+        if self._caching is None:
+            return given + self.allocator.release(request)
+        return given + self._caching.release_known(request, 0)
+
+    def _leave(self, request: int) -> int | None:
+        """Tokens that a request gives back elsewhere; None: it has nothing there."""
+        given = [part.leave(request) for part in self.parts]
+        return next((each for each in given if each is not None), None)
+
+    def _forget(self, request: int) -> int:
+        """As `_release`, of one that has all of its tokens here."""
         return self.allocator.release(request)
+
+    def _stored(self, request: int) -> int:
+        """Tokens that a request stores, here and elsewhere."""
+        return int(self.allocator.stored[request]) + sum(p.away(request) for p in self.parts)
+
+    def _grow(self, request: int, tokens: int) -> bool:
+        """Reserve the slots of the next tokens of a prefill; False if there is no room."""
+        for part in self.parts:
+            if (done := part.grow(request, tokens)) is not None:
+                return done
+        return self.allocator.grow(request, tokens)
+
+    def _was_preempted(self, request: int) -> None:
+        self.reserved_ever[request] = 0
+        self._count_preemption(request)
+        for part in self.parts:
+            part.preempted(request)
+
+    def stop(self, request: int) -> None:
+        """A running request runs here no more; it has its memory."""
+        if self._partial and request == self.running[-1]:
+            self._partial = False
+        self.running = self.running[self.running != request]
+        self.changes += 1
+
+    def join(self, request: int) -> None:
+        """A request that has its memory, with its prompt computed, runs here from now on."""
+        at = len(self.running) - self._partial  # one in its prefill stays the last
+        self.running = np.insert(self.running, at, request)
+        self.changes += 1
+
+    def give_back(self, request: int) -> None:
+        """The memory of a request that does not run is free."""
+        self._release(request)
+        self.changes += 1
+
+    def decoding(self) -> IntArray:
+        """The running requests that decode in the next step and have not ended, in order, int64
+        (n,)."""
+        decode = self._decoding()
+        return decode[self.left[decode] > 0] if self.ending else decode
+
+    @property
+    def prefilling(self) -> bool:
+        """Whether a running request is in its prefill."""
+        return self._partial
+
+    def total(self, request: int) -> int:
+        """Tokens that a request has to store when it is admitted."""
+        return self._total(request)
+
+    def demand(self, request: int) -> Demand:
+        """What a request asks for now."""
+        return self._demand(request)
 
     def _decoding(self) -> IntArray:
         """The running requests that decode, in order."""
         return self.running[:-1] if self._partial else self.running
 
     def _decode(self) -> tuple[IntArray, list[Migration]]:
-        """Reserve one more token for every decoding request."""
+        """Reserve one more token for every decoding request, or all that it verifies."""
+        if self.drafts is not None:
+            return self._decode_one_by_one(
+                self.drafts.plan(self._decoding(), self.left, self.budget)
+            )
         if self._batching is not None:
             return self._retract(self._batching), []
         decode = self._decoding()
         if self.allocator.headroom(decode, 1):
             self.allocator.advance(decode, 1)
             return decode, []
-        return self._decode_one_by_one()
+        return self._decode_one_by_one(decode)
 
-    def _decode_one_by_one(self) -> tuple[IntArray, list[Migration]]:
+    def _decode_one_by_one(self, decode: IntArray) -> tuple[IntArray, list[Migration]]:
         """As `_decode` when a request has no free slot: migrate it, or preempt one."""
         running: list[int] = self.running.tolist()
         partial = running[-1] if self._partial else -1
-        growing: list[int] = self._decoding().tolist()
+        growing: list[int] = decode.tolist()
         migrations: list[Migration] = []
         at = 0
         while at < len(growing):
@@ -320,6 +434,8 @@ class Engine(ABC):
     def _grow_those_that_fit(self, growing: list[int]) -> int:
         """Reserve a token for as many of the first of `growing` as have room; how many."""
         decode = np.array(growing, np.int64)
+        if self.drafts is not None:
+            return self.drafts.store(decode)
         low, high = 0, len(decode)
         while low < high:
             middle = (low + high + 1) // 2
@@ -348,6 +464,8 @@ class Engine(ABC):
             decode, context, chunks, migrations, preempted, limit, self._cached_tokens,
             swapped=swapped, lengths=self.allocator.stored[decode] - 1 if self._uneven else None,
         )  # fmt: skip
+        if self.drafts is not None:
+            step = self.drafts.verify(step)
         if not self.several:
             return step
         others = self.samples[decode] - 1
@@ -411,11 +529,24 @@ class Engine(ABC):
         tokens = self._first_chunk(total - cached, budget)
         if not tokens:
             return "token_budget", None
-        if not self._reserve(request, demand, total, cached, budget):
+        if not self._admitted(request, demand, total, cached, budget):
             return "kv_memory", None
         self._cached_tokens += cached
         self._partial = cached + tokens < total
         return "offered_load", Chunk(request, cached, tokens, not self._partial, samples)
+
+    def _admitted(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
+        """`_reserve`, or with room elsewhere."""
+        if self._reserve(request, demand, total, cached, budget):
+            for part in self.parts:
+                part.admitted(request)
+            return True
+        tokens = self._first_stored(total - cached, budget)
+        return any(part.admit(request, demand, total, cached, tokens) for part in self.parts)
+
+    def _first_stored(self, rest: int, budget: int) -> int:
+        """How many of the `rest` of a request's tokens `_reserve` stores."""
+        return self._first_chunk(rest, budget)
 
     def _candidates(self, begun: bool) -> Iterable[int]:
         """Places in line of the requests to try next, in this order. `begun`: a request was

@@ -90,6 +90,11 @@ class EngineOptions(Strict):
         from it."""
         return False
 
+    def samples_apart(self, policy: str) -> bool:
+        """Whether each sample of a request is a request of its own to the scheduler, where the
+        policy says so of samples (`PolicyOptions.samples`)."""
+        return policy == "apart"
+
     @property
     def ahead(self) -> int:
         """See `Limits.ahead`."""

@@ -56,6 +56,9 @@ class EngineSglangSpec(EngineOptions):
     """Output that a request asks for: the most that any may have (assumed: as most do that people
     chat with), or its own length."""
 
+    def samples_apart(self, policy: str) -> bool:
+        return True  # SGLang has nothing else
+
     def token_budget(self, longest: int) -> int:
         return max(self.chunked_prefill_size, self.sequence_cap)
 
@@ -128,7 +131,7 @@ class EngineSglang(Engine):
         self._filled = np.zeros(len(offered.requests), np.int64)
         """Tokens that the last prefill of each computed or found."""
 
-    def schedule(self) -> Step:
+    def _schedule(self) -> Step:
         before, self._cached_tokens = self.preemptions, 0
         chunks: list[Chunk] = []
         decode: IntArray = np.zeros(0, np.int64)
@@ -137,7 +140,7 @@ class EngineSglang(Engine):
             self._limit = self._prefill(chunks)
         if not chunks and len(self.running):
             decode = self._decode_all()
-        elif not chunks and self.waiting:
+        elif not chunks and self.waiting and self.preemptions == before and not self.holding:
             raise self._never_fits(self.waiting[0])
         limit = self._limit if self.waiting else "offered_load"
         return self._step(decode, chunks, [], self.preemptions - before, limit)
@@ -163,8 +166,8 @@ class EngineSglang(Engine):
         decode = self._decoding()
         to_come = np.minimum(self._asked[decode] - self._made(decode), MOST_NEW)
         budget = _Pass(self.spec, float((to_come * self._ratio).sum()), self._page)
-        if self._partial:
-            self._continue(chunks, budget)
+        if self._partial and not self._continue(chunks, budget):
+            return "kv_memory"
         admitted, limit = [], "offered_load"
         for request in self._line():
             if budget.spent and self._left(budget) > 0:
@@ -186,20 +189,26 @@ class EngineSglang(Engine):
         self.running = np.concatenate((self.running, np.array(admitted, np.int64)))
         return limit
 
-    def _continue(self, chunks: list[Chunk], budget: _Pass) -> None:
-        """The next chunk of the prefill under way."""
+    def _continue(self, chunks: list[Chunk], budget: _Pass) -> bool:
+        """The next chunk of the prefill under way; False: it has no room, and waits again."""
         request = int(self.running[-1])
-        start, total = int(self.allocator.stored[request]), self._total(request)
+        start = int(self.allocator.stored[request])
+        rest = self._total(request) - self._stored(request)
         most = min(budget.chunk, int(self._left(budget)))
-        tokens = min(total - start, most if most > 0 else budget.chunk)
+        tokens = min(rest, most if most > 0 else budget.chunk)
         before = self.allocator.free_slots
-        if not self.allocator.grow(request, tokens):
-            raise self._never_fits(request)
+        if not self._grow(request, tokens):
+            if not self.holding:
+                raise self._never_fits(request)
+            self.running, self._partial = self.running[:-1], False
+            self._preempt(request)
+            return False
         budget.promised += before - self.allocator.free_slots
-        self._partial = start + tokens < total
+        self._partial = tokens < rest
         output = 0 if self._partial else min(int(self._asked[request]), MOST_NEW)
         budget.charge(tokens, output)
         chunks.append(Chunk(request, start, tokens, not self._partial))
+        return True
 
     def _admit_one(self, request: int, budget: _Pass) -> tuple[str, Chunk | None]:
         """(What keeps others from being admitted, the first chunk of a request that is)."""
@@ -216,7 +225,9 @@ class EngineSglang(Engine):
             if tokens <= 0:
                 return "token_budget", None
         before = self.allocator.free_slots
-        if not self._reserve(request, demand, total, cached, tokens):
+        if not self._admitted(request, demand, total, cached, tokens):
+            if self.holding:
+                return "kv_memory", None
             raise self._never_fits(request)
         budget.promised += before - self.allocator.free_slots - pinned
         budget.charge(tokens, output)
@@ -258,35 +269,49 @@ class EngineSglang(Engine):
         return line
 
     def _decode_all(self) -> IntArray:
-        """Reserve a token of every running request, or retract some."""
-        if self.allocator.headroom(self.running, 1):
+        """Reserve a token of every running request, or what it verifies; or retract some."""
+        if self._fit(self.running):
             self._ratio = max(self._ratio - self._decay, self._least)
         else:
             self._retract_some()
-        self._pool.advance_later(self.running)
+        if self.drafts is None:
+            self._pool.advance_later(self.running)
+        else:
+            self.drafts.store(self.running)
         return self.running
+
+    def _fit(self, running: IntArray) -> bool:
+        """Whether all of these have room in the next step."""
+        if self.drafts is None:
+            return bool(self.allocator.headroom(running, 1))
+        self._pool.settle_step()
+        rows = (1 + self.drafts.spec.tokens) * len(running)  # no budget cuts them
+        planned = self.drafts.plan(running, self.left, rows)
+        return self.drafts.lacking(planned, self._page) <= self.allocator.free_slots
 
     def _retract_some(self) -> None:
         running: list[int] = self.running.tolist()
         made = dict(zip(running, self._made(self.running).tolist(), strict=True))
         running.sort(key=lambda each: (made[each], -int(self.prompt[each])), reverse=True)
         first = True
-        while first or not self.allocator.headroom(np.array(running), 1):
-            if len(running) == 1:
+        while running and (first or not self._fit(np.array(running))):
+            if len(running) == 1 and not self.holding:
                 raise self._never_fits(running[0])
             first = False
             self._preempt(running.pop())
             self._pool.make_room(len(running) * RETRACT_STEPS)
         self.running, self._full = np.array(running, np.int64), False
+        if not running:
+            return
         tokens = sum(made[each] for each in running) + RETRACT_STEPS * len(running)
         self._ratio = min(tokens / (int(self._asked[self.running].sum()) + 1), 1.0)
 
     def _preempt(self, request: int) -> None:
         assert self._caching is not None
-        self._caching.release_known(request, int(self._filled[request]))
-        self.reserved_ever[request] = 0
+        known = int(self._filled[request]) if self._leave(request) is None else 0
+        self._caching.release_known(request, known)
         self.waiting.append(request)
-        self._count_preemption(request)
+        self._was_preempted(request)
 
     def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
         return self.allocator.reserve(request, demand, cached + budget)

@@ -102,6 +102,9 @@ class EngineV0Spec(EngineOptions):
     def stores_uncomputed(self) -> bool:
         return True
 
+    def samples_apart(self, policy: str) -> bool:
+        return False  # a sequence group is scheduled, swapped and preempted as one
+
     def token_budget(self, longest: int) -> int:
         default = CHUNKED_BUDGET if self.chunked_prefill else max(longest, LEAST_BUDGET)
         return self.max_num_batched_tokens or default
@@ -144,7 +147,7 @@ class EngineV0(Engine):
     def waits(self) -> bool:
         return bool(self.waiting or self.swapped)
 
-    def schedule(self) -> Step:
+    def _schedule(self) -> Step:
         before = self.preemptions
         self._cached_tokens = self._swapping = self._hidden = 0
         if self.weighs is not None:
@@ -159,12 +162,12 @@ class EngineV0(Engine):
             limit = self._admit(chunks, self.budget)
         if not chunks:
             decode, moves = self._decode()
-            budget = self.budget - self._sequences(decode)
+            budget = self.budget - self._rows(decode)
             if chunked and self._partial and budget:
                 budget -= self._continue(chunks, budget)
             if self.swapped and self.preemptions == before:
                 back = self._swap_in(budget)
-                budget -= self._sequences(back)
+                budget -= self._rows(back)
                 decode = np.concatenate((decode, back))
             if chunked and (len(self.running) or self.preemptions == before):
                 limit = self._admit(chunks, budget)
@@ -174,6 +177,15 @@ class EngineV0(Engine):
         step = self._step(decode, chunks, moves, preempted, limit, self._swapping)
         hidden = min(self._swapping, self._hidden)
         return step._replace(hidden=hidden, beside=hidden * (self.spec.contention is not False))
+
+    def leave_line(self) -> list[int]:
+        gone = [*self.swapped, *reversed(self._set_back)]
+        for request in self.swapped:
+            self.host_free_tokens += self._host.pop(request)
+        self.swapped.clear()
+        self._set_back.clear()
+        self._cut_short.clear()
+        return gone + super().leave_line()
 
     def fitting(self, step: Step) -> int:
         return 0 if self.swapped else super().fitting(step)  # those return first
@@ -198,6 +210,9 @@ class EngineV0(Engine):
         # slots are reserved for the whole prompt, so blocks that were never filled may be cached
         return min(self._cut_short.get(request, total), total - 1)
 
+    def _first_stored(self, rest: int, budget: int) -> int:
+        return rest
+
     def _first_chunk(self, rest: int, budget: int) -> int:
         if self.spec.chunked_prefill:
             return min(rest, budget)
@@ -205,11 +220,14 @@ class EngineV0(Engine):
         return rest if rest <= budget or budget == self.budget else 0
 
     def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
-        if not self.allocator.reserve(request, demand, total):
-            return False
-        self._computed = cached + self._first_chunk(total - cached, budget)
-        self._cut_short.pop(request, None)
-        return True
+        return self.allocator.reserve(request, demand, total)
+
+    def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
+        found = super()._try(request, sequences, budget)
+        if (chunk := found[1]) is not None:
+            self._computed = chunk.start + chunk.tokens
+            self._cut_short.pop(request, None)
+        return found
 
     def _continue(self, chunks: list[Chunk], budget: int) -> int:
         request = int(self.running[-1])
@@ -218,6 +236,7 @@ class EngineV0(Engine):
         self._computed += tokens
         self._partial = self._computed < total
         samples = int(self.samples[request])
+        start = min(start, int(self.allocator.stored[request]))  # the rest may lie elsewhere
         chunks.append(Chunk(request, start, tokens, not self._partial, samples))
         return tokens
 
@@ -225,19 +244,19 @@ class EngineV0(Engine):
         return begun
 
     def _preempt(self, request: int) -> None:
-        self.reserved_ever[request] = 0
-        self._count_preemption(request)
+        self._was_preempted(request)
         partial = self._partial and request == self.running[-1]
         if partial:
             self._cut_short[request] = self._computed
-        if not partial and self._swaps is not None and self._prefers_swap(request):
+        whole = not partial and self._stored(request) == int(self.allocator.stored[request])
+        if whole and self._swaps is not None and self._prefers_swap(request):
             tokens = self._swaps.swap_out(request)
             self._host[request] = tokens
             self.host_free_tokens -= tokens
             self._swapping += tokens
             self.swapped.append(request)
         else:
-            self.allocator.release(request)
+            self._release(request)
             self._set_back.append(request)
 
     def _prefers_swap(self, request: int) -> bool:
@@ -262,12 +281,13 @@ class EngineV0(Engine):
             more = self._swapping + self._host[request] > self._hidden
             if self.weighs and self._swapping and more:
                 break
-            if room < 0 or not self._returns(request):
+            if room < 0 or not self._returns(request, budget):
                 break
             back.append(self.swapped.popleft())
+            budget -= self._rows(np.array([request]))
             self._swapping += self._host[request]
             self.host_free_tokens += self._host.pop(request)
-        if self.swapped and not back and not len(self.running):
+        if self.swapped and not back and not len(self.running) and not self.holding:
             raise self._never_fits(self.swapped[0])
         came = np.array(back, np.int64)
         # the request in its prefill stays the last
@@ -275,8 +295,9 @@ class EngineV0(Engine):
         self.running = np.insert(self.running, at, came)
         return came
 
-    def _returns(self, request: int) -> bool:
-        """Reserve the slots of a swapped-out request and of the next token of each sample."""
+    def _returns(self, request: int, budget: int) -> bool:
+        """Reserve the slots of a swapped-out request and of the next token of each sample, or of
+        what it verifies."""
         allocator, alone = self.allocator, np.array([request], np.int64)
         assert self._swaps is not None
         tokens = self._host[request] + int(self.samples[request])
@@ -285,8 +306,10 @@ class EngineV0(Engine):
             return False
         if not self._swaps.swap_in(request):
             return False
-        if not allocator.headroom(alone, 1):
+        if self.drafts is not None:
+            fits = self.drafts.store(self.drafts.plan(alone, self.left, budget)) == 1
+        elif fits := allocator.headroom(alone, 1) > 0:
+            allocator.advance(alone, 1)
+        if not fits:
             self._swaps.swap_out(request)
-            return False
-        allocator.advance(alone, 1)
-        return True
+        return fits

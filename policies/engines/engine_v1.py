@@ -77,6 +77,9 @@ class EngineV1Spec(EngineOptions):
         assert self.max_num_batched_tokens is not None  # given, or resolved by `on_device`
         return self.max_num_batched_tokens
 
+    def samples_apart(self, policy: str) -> bool:
+        return self.like is not None if policy == "as_engine" else policy == "apart"
+
     @property
     def ahead(self) -> int:
         return int(self.async_scheduling)
@@ -127,6 +130,8 @@ class EngineV1(Engine):
         """Whether several requests may be in their prefill, among those that decode."""
         self._filling: set[int] = set()
         """Then: running requests that are in their prefill."""
+        self._fills = self._decodes = False
+        """Whether a request was in its prefill when the step began, and whether any decodes."""
         self._threshold = spec.long_prefill_token_threshold
         self._since = spec.prefill_schedule_interval
         """Steps since the last one with a prefill."""
@@ -135,18 +140,23 @@ class EngineV1(Engine):
 
     @property
     def busy(self) -> bool:
-        return self.waits or len(self.running) > len(self._foreseen)
+        return self._has_work(self.waits or len(self.running) > len(self._foreseen))
 
     @property
     def _foreseen(self) -> list[int]:
         """Requests that have ended and were known to, so that they do not decode once more."""
-        return [] if self._stops else self.ending
+        if self._stops or not self.ending:
+            return []
+        return self.ending if self.drafts is None else self.drafts.certain(self.ending)
 
-    def schedule(self) -> Step:
+    def _schedule(self) -> Step:
         before = self.preemptions
         self._cached_tokens, self._relenting = 0, False
         chunks: list[Chunk] = []
         defers = False
+        self._fills = self._partial or bool(self._filling)
+        if self.drafts is not None:
+            self.drafts.padded.clear()
         if self.in_turn:
             defers = self._defers()
             decode, migrations, budget = self._run_in_turn(chunks, defers)
@@ -155,6 +165,7 @@ class EngineV1(Engine):
             budget = self.prefill_budget(self.budget - self._rows(decode))
             if self._partial and budget:
                 budget -= self._continue(chunks, budget)
+        self._decodes = len(decode) > 0
         limit = "kv_memory"
         if self.preemptions == before:
             limit = "token_budget" if defers else self._admit(chunks, budget)
@@ -175,18 +186,16 @@ class EngineV1(Engine):
         """
         return left
 
-    def _rows(self, decode: IntArray) -> int:
-        """Tokens of the budget that these take to decode."""
-        return self._sequences(decode)
-
     def _decoding(self) -> IntArray:
-        decode = super()._decoding()
-        return decode if self._stops or not self.ending else decode[self.left[decode] > 0]
+        decode, foreseen = super()._decoding(), self._foreseen
+        return decode[~np.isin(decode, foreseen)] if foreseen else decode
 
     def _token_budget(self) -> int:
         return self.spec.token_budget(self.allocator.limits.max_model_len)
 
     def _first_chunk(self, rest: int, budget: int) -> int:
+        if self.drafts is not None and self._pads(rest) and budget <= self.drafts.spec.tokens:
+            return 0
         return min(rest, budget, self._threshold or rest)
 
     def rounds(self, step: Step, limit: int) -> int:
@@ -210,9 +219,10 @@ class EngineV1(Engine):
         """Schedule running requests one after another, prefills among decodes: (those that decode,
         migrations, the budget that is left). Prefills go to `chunks`, unless the step defers."""
         running: list[int] = self.running.tolist()
-        skipped = set() if self._stops else set(self.ending)
+        skipped = set(self._foreseen)
         skipped |= self._filling if defers else set()
         tokens: dict[int, int] = {}
+        begins: dict[int, int] = {}  # tokens that those in their prefill have here
         migrations: list[Migration] = []
         at, budget = 0, self.budget
         room = self.prefill_budget(budget)
@@ -223,11 +233,16 @@ class EngineV1(Engine):
                 continue
             wanted = int(self.samples[request])
             if request in self._filling:
-                rest = self._total(request) - int(self.allocator.stored[request])
+                begins[request] = int(self.allocator.stored[request])
+                rest = self._total(request) - self._stored(request)
                 wanted = self._first_chunk(rest, min(budget, room))
                 if not wanted:
                     continue
-            while request in running and not self.allocator.grow(request, wanted):
+            elif self.drafts is not None:
+                wanted = self._rows(self.drafts.plan(np.array([request]), self.left, budget))
+                if not wanted:
+                    continue
+            while request in running and not self._stores(request, wanted):
                 if self._migrating is not None and (moved := self._migrating.migrate(request)):
                     migrations.append(moved)
                     self.reserved_ever[request] += moved.left
@@ -249,12 +264,20 @@ class EngineV1(Engine):
         self.running = np.array(running, np.int64)
         for request in [each for each in tokens if each in self._filling]:
             count = tokens.pop(request)
-            end, samples = int(self.allocator.stored[request]), int(self.samples[request])
-            last = end == self._total(request)
-            chunks.append(Chunk(request, end - count, count, last, samples))
+            last = self._stored(request) == self._total(request)
+            samples = int(self.samples[request])
+            chunks.append(Chunk(request, begins[request], count, last, samples))
             if last:
                 self._filling.remove(request)
         return np.array(list(tokens), np.int64), migrations, min(budget, room)
+
+    def _stores(self, request: int, tokens: int) -> bool:
+        """Reserve so many tokens of a running request, or what it verifies; whether it has room."""
+        if request in self._filling:
+            return self._grow(request, tokens)
+        if self.drafts is None:
+            return self.allocator.grow(request, tokens)
+        return self.drafts.store(np.array([request])) == 1
 
     def _victim(self, running: list[int], request: int) -> int:
         """Who is preempted where a running request has no room."""
@@ -279,6 +302,14 @@ class EngineV1(Engine):
         stored = cached + self._first_chunk(total - cached, budget)
         growing = self._on_demand
         fits = not whole or growing is None or growing.fits(total, request, demand)
+        drafts = self.drafts
+        if drafts is not None and self._pads(total - cached) and (self._decodes or cached):
+            longer = total + drafts.behind_prefill
+            if growing is not None and not growing.fits(longer, request, demand):
+                return False
+            if fits := fits and self.allocator.reserve(request, demand, stored):
+                drafts.pad(request)
+            return fits
         if fits and self.allocator.reserve(request, demand, stored):
             return True
         # it asks for less when all that was cached is lost and a chunk is not the whole rest
@@ -290,13 +321,14 @@ class EngineV1(Engine):
         """The next chunk of the prefill under way; its tokens."""
         request = int(self.running[-1])
         start, total = int(self.allocator.stored[request]), self._total(request)
-        tokens = min(total - start, budget)
-        if not self.allocator.grow(request, tokens):  # the last running one preempts itself
+        rest = total - self._stored(request)
+        tokens = min(rest, budget)
+        if not self._grow(request, tokens):  # the last running one preempts itself
             self.running = self.running[:-1]
             self._partial = False
             self._preempt(request)
             return 0
-        self._partial = start + tokens < total
+        self._partial = tokens < rest
         chunks.append(Chunk(request, start, tokens, not self._partial, int(self.samples[request])))
         return tokens
 
@@ -309,20 +341,46 @@ class EngineV1(Engine):
             self._under_way = np.setdiff1d(self._under_way, self._foreseen, assume_unique=True)
         super().retire()
 
-    def _release(self, request: int) -> int:
-        # the last token of a decode under way is the output of a step not yet seen
-        if not self._late or self._caching is None or request not in self._under_way:
+    def _pads(self, rest: int) -> bool:
+        """Whether a request with so many tokens left to compute is admitted like one that
+        drafts."""
+        return self._recent and rest == 1 and not self._fills
+
+    def stop(self, request: int) -> None:
+        super().stop(request)
+        self._filling.discard(request)
+
+    def decoding(self) -> IntArray:
+        decode = super().decoding()
+        if not self._filling:
+            return decode
+        return np.array([each for each in decode.tolist() if each not in self._filling], np.int64)
+
+    @property
+    def prefilling(self) -> bool:
+        return self._partial or bool(self._filling)
+
+    def _forget(self, request: int) -> int:
+        if self._caching is None or not (unknown := self._unknown(request)):
             return self.allocator.release(request)
-        known = int(self.allocator.stored[request]) - self._unknown(request)
-        return self._caching.release_known(request, known)
+        return self._caching.release_known(request, int(self.allocator.stored[request]) - unknown)
 
     def _unknown(self, request: int) -> int:
-        """Tokens stored by a decode under way."""
-        return int(self.samples[request])
+        """Tokens that it stores and whose blocks have no name yet."""
+        drafts = self.drafts
+        if not self._late:
+            # then blocks are named when the next step is scheduled, so not those that drafts fill
+            named_late = drafts is not None and self.spec.like is not None and not self._recent
+            return max(int(drafts.under_way[request]) - 1, 0) if drafts and named_late else 0
+        if drafts is not None and (unnamed := drafts.unnamed(request)):
+            return unnamed
+        if request not in self._under_way:
+            return 0
+        # the last token of a decode under way is the output of a step not yet seen
+        return int(self.samples[request] if drafts is None else drafts.under_way[request])
 
     def _preempt(self, request: int) -> None:
         self._release(request)
         self._filling.discard(request)
-        self.reserved_ever[request] = 0
         self.waiting.appendleft(request)
-        self._count_preemption(request)
+        self._was_preempted(request)

@@ -31,8 +31,8 @@ from policies.allocators.registry import build
 from policies.engines.engine import Offered
 from policies.engines.engine_options import Count
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
-from policies.engines.speculating_engine import SpeculatingEngine
 from policies.engines.speculation import Drawn, Method, SpeculationSpec
+from policies.engines.verifier import Verifier
 from policies.engines.vllm_version import VERSIONS
 from policies.predictors.prediction import LognormalPredictions
 from policies.requests.requests import IntArray, Requests
@@ -317,7 +317,8 @@ class Driven:
         given = spec, self.allocator, Offered(requests, output, predicted)
         self.engine = EngineV1(*given, priority)
         if speculation is not None:
-            self.engine = SpeculatingEngine(*given, speculation, case.trace.drawn())
+            drawn = case.trace.drawn()
+            self.engine.drafts = Verifier(speculation, drawn, self.allocator, output)
         self._to_come = deque(enumerate(case.trace.arrival))
         self._entries: dict[int, tuple[tuple[int, int], bytes]] = {}
 

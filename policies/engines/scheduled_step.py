@@ -23,6 +23,25 @@ class Chunk(NamedTuple):
     """Samples of the request."""
 
 
+class Verified(NamedTuple):
+    """Drafts that a step verifies."""
+
+    rows: IntArray
+    """Of each request that decodes: its last token and drafts, int64 (n,)."""
+    drafts: int
+    """Rows of drafts, beside the last tokens."""
+    pairs: int
+    """Of these rows and the tokens that they attend to, themselves included."""
+    accepted: int = 0
+    """Drafts that are output."""
+
+    @classmethod
+    def behind(cls, lengths: IntArray, rows: IntArray, accepted: int = 0) -> Verified:
+        """So many rows of each request behind so many stored tokens, int64 (n,) each."""
+        pairs = (rows - 1) * lengths + rows * (rows + 1) // 2 - 1
+        return cls(rows, int((rows - 1).sum()), int(pairs.sum()), accepted)
+
+
 class Step(NamedTuple):
     """One scheduled step, whose slots are reserved already."""
 
@@ -50,18 +69,13 @@ class Step(NamedTuple):
     copies: tuple[Migration, ...] = ()
     """Copies on write."""
     lengths: IntArray | None = None
-    """Tokens that each of `decode` had stored before; only where not all of them are read."""
-    rows: IntArray | None = None
-    """Then, where drafts are verified: rows of each of `decode`."""
+    """Tokens that each of `decode` had stored before; only where not all of them are read, or where
+    drafts are verified."""
+    verified: Verified | None = None
+    """Where drafts are verified."""
     overrun: int = 0
     """Of `tokens`, those of samples that have ended, which asynchronous scheduling sees a step
     later; they are no output."""
-    drafts: int = 0
-    """Rows of drafts that are verified beside the decoding requests' last tokens."""
-    pairs: int = 0
-    """Of these rows and the tokens that they attend to, themselves included."""
-    accepted: int = 0
-    """Drafts that are output."""
     elsewhere: tuple[int, int] = (0, 0)
     """Tokens of other replicas that pass through the same experts: decoded, and of chunks."""
 
@@ -71,6 +85,43 @@ class Step(NamedTuple):
         return len(self.decode) + self.further
 
     @property
+    def rows(self) -> IntArray | None:
+        """See `Verified`."""
+        return None if self.verified is None else self.verified.rows
+
+    @property
+    def drafts(self) -> int:
+        """See `Verified`."""
+        return 0 if self.verified is None else self.verified.drafts
+
+    @property
+    def pairs(self) -> int:
+        """See `Verified`."""
+        return 0 if self.verified is None else self.verified.pairs
+
+    @property
+    def accepted(self) -> int:
+        """See `Verified`."""
+        return 0 if self.verified is None else self.verified.accepted
+
+    @property
+    def decoded(self) -> int:
+        """Rows of the requests that decode: their last tokens and drafts."""
+        return self.tokens + self.drafts
+
+    def ordered(self, order: IntArray) -> Step:
+        """The same of its decoding requests at these places, int64 (m,), with their drafts; sums
+        over samples and copies stay."""
+        step = self._replace(decode=self.decode[order])
+        if self.lengths is None:
+            return step
+        lengths = self.lengths[order]
+        if self.verified is None:
+            return step._replace(lengths=lengths)
+        verified = Verified.behind(lengths, self.verified.rows[order], self.accepted)
+        return step._replace(lengths=lengths, verified=verified)
+
+    @property
     def empty(self) -> bool:
         """Whether nothing is computed."""
         return not len(self.decode) and not self.chunks
@@ -78,7 +129,7 @@ class Step(NamedTuple):
     @property
     def batched(self) -> int:
         """Tokens that run through the matrix products: those decoded and those of chunks."""
-        return self.tokens + self.drafts + sum(chunk.tokens for chunk in self.chunks)
+        return self.decoded + sum(chunk.tokens for chunk in self.chunks)
 
     @property
     def routed(self) -> int:

@@ -28,7 +28,7 @@ SCALAR_BYTES = 4
 
 
 @dataclass
-class Part:
+class Share:
     """What a step asks of a lender, in tokens: those that decode and their KV there, those of
     chunks, their KV there, and the pairs of both."""
 
@@ -85,7 +85,7 @@ class DistributedAttention:
         return self._model.kv_token_bytes / (steps.bandwidth * efficiency.migration)
 
     def asks(
-        self, parts: Sequence[Part], busy: Sequence[bool], tokens: int, steps: StepModel,
+        self, parts: Sequence[Share], busy: Sequence[bool], tokens: int, steps: StepModel,
         efficiency: Efficiency,
     ) -> Asked:  # fmt: skip
         """What a step takes that asks these of lenders, for so many tokens in all. busy: whether

@@ -3,6 +3,7 @@
 Its first pass takes all rows of the step, prompt chunks too, and stores their KV; each further one
 takes a token of every sequence that decodes next. A pass reads the drafter's weights and KV at the
 efficiency of the model's, and costs its layers' overhead, not a step's (assumed: launched with it).
+With pipeline stages the drafter is on the last one, behind whose end its passes come (assumed).
 EAGLE (Li et al. 2024) and MTP (DeepSeek-V3, arXiv 2412.19437) draft with one layer like the model's
 last and the model's own head; the projection that joins two hidden states is left out.
 """
@@ -16,6 +17,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.engines.scheduled_step import Step
 from policies.engines.speculation import SpeculationSpec
+from policies.memory.pipeline import PipelineSteps
 from policies.memory.step import Efficiency, StepModel, StepTimes
 
 
@@ -57,22 +59,29 @@ def drafter_of(spec: SpeculationSpec, local: TransformerSpec, cards: int) -> Dra
 class DraftingSteps:
     """As `StepModel`, with `passes` of a drafter."""
 
-    def __init__(self, steps: StepModel, drafter: StepModel, passes: int, device: Device) -> None:
+    def __init__(
+        self, steps: StepModel | PipelineSteps, drafter: StepModel, passes: int, device: Device
+    ) -> None:
         assert device.accelerator is not None
-        self._steps, self._drafter, self._passes = steps, drafter, passes
+        self.steps = steps
+        """Of the model."""
+        self._drafter, self._passes = drafter, passes
         self._launch_s = device.accelerator.compute.step_overhead * 1e-9
         self.bandwidth = steps.bandwidth
 
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
         """Of one step; of several nothing is drafted alike."""
         assert rounds == 1
-        times = self._steps.times(step, 1, efficiency)
+        times = self.steps.times(step, 1, efficiency)
         first = step._replace(migrations=[], copies=(), swapped=0)
         passed = [self._drafter.times(first, 1, efficiency)]
         lasts = [chunk.start + chunk.tokens for chunk in step.chunks if chunk.last]
         context = step.context + len(step.decode) + sum(lasts)
         if self._passes > 1 and (len(step.decode) or lasts):
-            further = Step(step.decode, context, [], [], 0, step.limit, further=len(lasts))
+            elsewhere = step.elsewhere[0] // (1 + self._passes), 0  # a token of each there, too
+            further = Step(
+                step.decode, context, [], [], 0, step.limit, further=len(lasts), elsewhere=elsewhere
+            )
             passed.append(self._drafter.times(further, self._passes - 1, efficiency))
         draft_s = sum(float(each.total_s.sum()) for each in passed)
         many = sum(len(each.total_s) for each in passed)

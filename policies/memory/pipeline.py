@@ -112,7 +112,8 @@ def cuts(
 
 
 def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
-    """The tokens from `low` to `high` of a step (`cuts`). Copies go with the first ones."""
+    """The tokens from `low` to `high` of a step (`cuts`). Copies go with the first ones; samples
+    beyond the first of each request are spread evenly (assumed)."""
     many, chunks = len(stored), []
     at = many
     for chunk in step.chunks:
@@ -121,10 +122,17 @@ def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
             ends = chunk.last and last == chunk.tokens
             chunks.append(chunk._replace(start=chunk.start + first, tokens=last - first, last=ends))
         at += chunk.tokens
+    begin, end = min(low, many), min(high, many)
+    further, common = (
+        total * end // max(many, 1) - total * begin // max(many, 1)
+        for total in (step.further, step.common)
+    )
+    step = step.ordered(np.arange(begin, end))
     return step._replace(
-        decode=step.decode[low:high], context=int(stored[low:high].sum()), chunks=chunks,
+        context=int(stored[low:high].sum()), chunks=chunks,
         migrations=[] if low else step.migrations, copies=() if low else step.copies,
-        swapped=0 if low else step.swapped, hidden=0 if low else step.hidden,
+        further=further, common=common, swapped=0 if low else step.swapped,
+        hidden=0 if low else step.hidden,
     )  # fmt: skip
 
 
@@ -210,8 +218,9 @@ class PipelineSteps:
         """As `StepModel.times`. Phases are those of the mean stage, all micro-batches together; for
         the rest of a step it waits."""
         order = np.argsort(np.arange(len(step.decode)) % DEALT, kind="stable")
-        step = step._replace(decode=step.decode[order])
-        stored = self._allocator.stored[step.decode] - 1
+        step = step.ordered(order)
+        stored = step.lengths if step.drafts else self._allocator.stored[step.decode] - 1
+        assert stored is not None
         edges = cuts(stored, step.chunks, self._spec, self._costs, len(self._stages))
         parts = [micro_batch(step, *ends, stored) for ends in pairwise(edges)] or [step]
         rows = [[stage.times(each, rounds, efficiency) for stage in self._stages] for each in parts]

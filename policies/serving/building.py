@@ -18,8 +18,8 @@ from policies.engines.engine import Engine, Offered
 from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.schedulers import SCHEDULERS
-from policies.engines.speculating_engine import SpeculatingEngine
 from policies.engines.speculation import draw
+from policies.engines.verifier import Verifier
 from policies.memory.drafting import Drafter, DraftingSteps, drafter_of
 from policies.memory.fidelity import Simulate
 from policies.memory.mapped import require_frames
@@ -30,13 +30,14 @@ from policies.memory.step import StepModel
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
+from policies.serving.combinations import Facts, conflicts
 from policies.serving.metrics import Metrics
 from policies.serving.pool_replica import PoolReplica, Side
 from policies.serving.recorder import Recorder
-from policies.serving.replica import Replica
+from policies.serving.replica import Replica, Steps
 from policies.serving.serving_spec import ServingSpec, state_pages, state_pool
-from policies.transfers.hosting_engine import HostingEngine
-from policies.transfers.lending_engine import LendingEngine
+from policies.transfers.hosting import Hosting
+from policies.transfers.lender import Lender
 from policies.transfers.moves import Moves
 from policies.transfers.offloading_engine import OffloadingEngine
 from policies.transfers.pausing import least_waste
@@ -55,12 +56,13 @@ def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
 
 
 def kv_region(
-    device: Device, local: TransformerSpec, spec: ServingSpec, seed: int | tuple[int, ...] = 0
-) -> KvLayout:
+    device: Device, local: TransformerSpec, spec: ServingSpec, seed: int | tuple[int, ...] = 0,
+    drafts: bool = True,
+) -> KvLayout:  # fmt: skip
     """Where the KV of a card lies: what weights, activations, the predictor, states that are kept
-    apart and the share that is kept free leave. `local` is its shard of the model. Raises
-    DescriptionError if nothing is left."""
-    whole, pool = _region(device, local, spec, seed), state_pool(spec, local)
+    apart and the share that is kept free leave. `local` is its shard of the model. drafts: it has
+    the drafter, if there is one. Raises DescriptionError if nothing is left."""
+    whole, pool = _region(device, local, spec, seed, 0, drafts), state_pool(spec, local)
     if (dropping := spec.cluster.dropping) and dropping.frame and spec.cluster.stages == 1:
         require_frames(device, dropping.frame, "cluster.dropping")  # before the first drop
         return in_frames(whole, dropping.frame)[0]
@@ -71,19 +73,19 @@ def kv_region(
             f"policy.states: the slots of {pool.name} take {apart} B of {whole.bytes} B for KV and "
             f"states of {local.name}; lower engine.max_num_seqs"
         )
-    return _region(device, local, spec, seed, apart)
+    return _region(device, local, spec, seed, apart, drafts)
 
 
 def _region(
     device: Device, local: TransformerSpec, spec: ServingSpec, seed: int | tuple[int, ...],
-    apart: int = 0,
+    apart: int = 0, drafts: bool = True,
 ) -> KvLayout:  # fmt: skip
     """As `kv_region`, with `apart` bytes for states."""
     order = spec.kv_layout or spec.policy.kv_layout or device.paging.kv_layout
     kept = spec.predictor.on_card_bytes + activation_bytes(spec, local) + apart
     groups = kv_groups(local, spec.policy.kv_of_windows)
     drafter, beside_bytes = _drafter(spec, local), 0
-    if drafter is not None:
+    if drafter is not None and drafts:
         kept, beside_bytes = kept + drafter.weight_bytes, drafter.model.kv_token_bytes
     if (pages := state_pages(spec, local)) is not None:  # missing layers of a group, padding
         beside_bytes = pages.page * pages.group // pages.block - local.kv_token_bytes
@@ -116,7 +118,10 @@ def build_replica(
     """
     stages = stages_of(local, spec.cluster.stages)
     if placed is None:
-        regions = [kv_region(device, stage, spec, seed) for stage in stages]
+        regions = [
+            kv_region(device, stage, spec, seed, drafts=at == len(stages) - 1)
+            for at, stage in enumerate(stages)
+        ]
         layout = min(regions, key=lambda region: region.slots)
         placed = regions.index(layout), layout, None
     at, layout, frames = placed
@@ -158,11 +163,11 @@ def build_replica(
         even=bool(spec.memory.efficiency or spec.memory.attention),
         commits=isinstance(spec.policy, PagedOptions) and spec.policy.states == "two_pools",
     ) for stage in stages]  # fmt: skip
-    steps: StepModel | PipelineSteps | DraftingSteps = each[0]
+    model: StepModel | PipelineSteps = each[0]
     if len(stages) > 1:
         assert device.accelerator is not None
         pipeline = spec.cluster.pipeline or PipelineSpec()
-        steps = PipelineSteps(
+        model = PipelineSteps(
             pipeline, each, allocator, metrics.arrival_s, device.accelerator.link, state_bytes,
             spec.tensor_parallel,
         )  # fmt: skip
@@ -174,74 +179,52 @@ def build_replica(
     )  # fmt: skip
     engine: Engine
     offered = Offered(requests, outputs, predicted)
-    if side is not None and isinstance(spec.engine, EngineV1Spec):
-        mine = side.engine(spec.engine, allocator, offered)
-        return PoolReplica(
-            mine, each[0], memory, metrics, side.port(each[0]), spec.advance_together
-        )
     tiers = None
-    if spec.tiers is not None and isinstance(spec.engine, EngineV1Spec):
+    if side is not None and isinstance(spec.engine, EngineV1Spec):
+        engine = pooled = side.engine(spec.engine, allocator, offered)
+    elif spec.tiers is not None and isinstance(spec.engine, EngineV1Spec):
         tiers = Tiers(spec.tiers, device, local, allocator, each[0], spec.tensor_parallel)
         engine = OffloadingEngine(spec.engine, allocator, offered, tiers, spec.tiers.layerwise)
-    elif speculation is not None and isinstance(engine_spec, EngineV1Spec):
-        drawn = draw(speculation, outputs, seed if isinstance(seed, int) else seed[0])
-        engine = SpeculatingEngine(engine_spec, allocator, offered, speculation, drawn)
-        if (drafter := _drafter(spec, local)) is not None:
-            passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
-            steps = DraftingSteps(each[0], passes, speculation.tokens, device)
     else:
-        kind = HostingEngine if spec.cluster.moves else SCHEDULERS[spec.engine.name]
-        kind = kind if spec.cluster.lending is None else LendingEngine
-        engine = kind(engine_spec, allocator, offered)
+        engine = SCHEDULERS[spec.engine.name](engine_spec, allocator, offered)
         if spec.engine.weighs_waste:
             engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
+    steps: Steps = model
+    if speculation is not None:
+        drawn = draw(speculation, outputs, seed if isinstance(seed, int) else seed[0])
+        engine.drafts = Verifier(speculation, drawn, allocator, engine.output)
+        if (drafter := _drafter(spec, stages[-1])) is not None:
+            passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
+            steps = DraftingSteps(model, passes, speculation.tokens, device)
+    if side is not None:
+        return PoolReplica(
+            pooled, steps, memory, metrics, side.port(each[0]), spec.advance_together
+        )
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
-    return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
+    made = Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
+    if spec.cluster.lending is not None:
+        made.lender = Lender(engine)
+    elif spec.cluster.moves:
+        made.hosting = Hosting(engine)
+    return made
 
 
 def _require_modelled(
     local: TransformerSpec, spec: ServingSpec, layout: KvLayout, requests: Requests
 ) -> None:
-    several = requests.samples.max(initial=1) > 1
-    others = spec.tiers or spec.moves or spec.policy.copies_prefixes
-    others = others or spec.cluster.moves
-    plain = spec.engine.name == "v1" and not several and not others
+    several = bool(requests.samples.max(initial=1) > 1)
+    windows, sparse = layout.groups is not None, layout.sparse is not None
+    for conflict in conflicts(Facts(spec, local, several, windows, sparse)):
+        raise DescriptionError(f"{local.name}, serving.{conflict}")
     if local.state is not None and not POLICIES[spec.policy.name].holds_states:
         raise DescriptionError(
             f"{local.name} has {local.state.kind} layers, and policy {spec.policy.name} has no "
             "place for their states"
         )
-    if local.state is not None and not plain:
-        raise DescriptionError(
-            f"{local.name} has {local.state.kind} layers, whose states runs allocate with engine "
-            "v1 and one sample a request, without tiers, moves, cluster.dropping, .migration, "
-            ".lending or copied prefixes"
-        )
     pages = state_pages(spec, local)
     if pages is not None and pages.groups[0] > 1:
         raise DescriptionError(
             f"{local.name} has {pages.groups[0]} groups of layers with KV; runs allocate one"
-        )
-    if spec.cluster.stages > 1 and (layout.sparse is not None or layout.groups or several):
-        raise DescriptionError(
-            "cluster.stages: not modelled with sparse attention, sliding windows, or requests with "
-            "several samples (engine.like makes a request of each)"
-        )
-    if layout.sparse is not None and several:
-        raise DescriptionError(
-            f"attention {spec.attention.name}, and requests with several samples; which tokens "
-            "each of them chooses is not modelled, except with engine.like, which makes a request "
-            "of each"
-        )
-    if layout.groups is not None and several:
-        raise DescriptionError(
-            f"{local.name} has sliding windows, and requests with several samples; what those "
-            "share of a window is not modelled, except with engine.like, which makes a request of "
-            "each"
-        )
-    if layout.groups is not None and spec.policy.copies_prefixes:
-        raise DescriptionError(
-            f"{local.name} has sliding windows, whose prefixes are not copied; prefixes: recompute"
         )
 
 

@@ -13,7 +13,6 @@ from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Learns, report_of
 from policies.allocators.kv_frames import Placed
 from policies.engines.host_memory import HostTraffic
-from policies.engines.speculating_engine import SpeculatingEngine, acceptance
 from policies.memory.fidelity import Simulate
 from policies.memory.routing import Routing
 from policies.requests.requests import Requests
@@ -137,8 +136,6 @@ class Cards:
 def _parts(replicas: list[Replica]) -> dict[str, Any]:
     """Figures of what replicas have beside their scheduler, by name."""
     figures: dict[str, Any] = {}
-    if isinstance(replicas[0].engine, SpeculatingEngine):
-        figures["speculation"] = acceptance(each.engine for each in replicas)
     if replicas[0].moves is not None:
         figures["moves"] = replicas[0].moves.figures()
     if isinstance(replicas[0].tiers, Tiers):

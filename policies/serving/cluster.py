@@ -74,20 +74,6 @@ class ClusterSpec(Strict):
                 " that leaves each cell 2 cards or more"
             )
 
-    @checked
-    def _pipeline_of_stages(self) -> None:
-        if self.pipeline is not None and self.stages == 1 and self.dropping is None:
-            raise ValueError("pipeline: needs stages, 2 or more")
-        if self.dropping is not None and (self.cards == 1 or self.stages > 1):
-            raise ValueError("dropping: needs 2 cards or more, and stages 1")
-        if self.migration is not None and (self.cards == 1 or self.dropping is not None):
-            raise ValueError("migration: needs 2 cards or more, and no dropping")
-        others = self.stages > 1 or self.dropping is not None or self.migration is not None
-        if self.lending is not None and (self.cards == 1 or others):
-            raise ValueError(
-                "lending: needs 2 cards or more, stages 1, and neither dropping nor migration"
-            )
-
     def grouped(self, stages: int) -> ClusterSpec:
         """How so many cards serve that have dropped parameters."""
         assert self.dropping is not None

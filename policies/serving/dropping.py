@@ -19,7 +19,7 @@ leaves a card while other KV comes.
 from __future__ import annotations
 
 import heapq
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -31,6 +31,7 @@ from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_frames import Placed, all_of_blocks, in_frames
 from policies.allocators.kv_layout import KV_ALIGN_BYTES
+from policies.engines.part import NONE
 from policies.memory.distributed_attention import kv_seconds
 from policies.memory.pipeline import Exchange
 from policies.requests.requests import IntArray
@@ -38,7 +39,7 @@ from policies.serving.controller import Controller
 from policies.serving.moving_options import DroppingSpec
 from policies.serving.node import Node
 from policies.serving.replica import Replica
-from policies.transfers.hosting_engine import NONE, HostingEngine
+from policies.transfers.hosting import Hosting
 
 Group = tuple[int, ...]
 """Cards in the order of their stages."""
@@ -106,7 +107,7 @@ class Dropping(Controller):
         self._dropped = self._looks = 0
         self._vacated = self._moved = self._stayed = 0
 
-    def engine(self, card: int) -> HostingEngine:
+    def engine(self, card: int) -> Hosting:
         """That which serves a card now."""
         found = self.replica(card).hosting
         assert found is not None
@@ -294,8 +295,7 @@ class Dropping(Controller):
             self._exchanges.append((seconds, tokens * layers * self._model.kv_layer_bytes))
         for request in line:
             engine = self.engine(card_of(request))
-            engine.left[request] = old.engine.left[request]
-            engine.waiting = deque(sorted((*engine.waiting, request)))
+            engine.queue(request, int(old.engine.left[request]))
         for at_s, request in old.depart():
             self.replica(card_of(request)).arrive([request], [at_s])
         rate = max(path.bandwidth for path in self._link.paths)

@@ -22,7 +22,7 @@ from policies.requests.percentiles import summary
 from policies.serving.controller import Controller
 from policies.serving.moving_options import LendingSpec
 from policies.serving.node import Node
-from policies.transfers.lending_engine import LendingEngine
+from policies.transfers.lender import Lender
 
 
 class Holder(NamedTuple):
@@ -80,21 +80,20 @@ class Lending(Controller):
     name = "lending"
 
     def __init__(self, node: Node, spec: LendingSpec, model: TransformerSpec) -> None:
-        """Raises DescriptionError where a card has less room than a step needs."""
+        """Raises DescriptionError where a card has no room beside what stays free."""
         super().__init__(node, spec.every_s)
         work = DistributedAttention(model, load_link(spec.link), spec.block)
-        self._engines: list[LendingEngine] = []
+        self._engines: list[Lender] = []
         for replica in node.own:
-            assert isinstance(replica.engine, LendingEngine)
-            self._engines.append(replica.engine)
+            assert replica.lender is not None
+            self._engines.append(replica.lender)
         first = self._engines[0]
         slots, block = first.allocator.reach, first.block
         spare = -(-int(spec.spare * slots) // block) * block
-        if slots < spare + first.budget + block:
+        if slots <= spare + block:
             raise DescriptionError(
-                f"cluster.lending: {slots} token slots on a card are fewer than a step computes, "
-                f"{first.budget}, beside {spare} that stay free; expected a smaller "
-                "engine.max_num_batched_tokens"
+                f"cluster.lending: {slots} token slots on a card leave no room beside {spare} that "
+                "stay free; expected a smaller lending.spare"
             )
         self.reach = len(node.own) * (slots - spare - block)
         for card, engine in enumerate(self._engines):
@@ -109,10 +108,12 @@ class Lending(Controller):
         for debtor, creditor, request, tokens in plan:
             self._engines[debtor].borrow(request, creditor, tokens)
 
-    def _says(self, engine: LendingEngine) -> Holder:
-        line, lacking = bool(engine.waiting), engine.lacking
+    def _says(self, engine: Lender) -> Holder:
+        line, lacking = bool(engine.engine.waiting), engine.lacking
         free = 0 if line and not lacking else engine.allocator.largest_hole - engine.spare
-        return Holder(engine.running.size, lacking, engine.lendable, max(free, 0), whole=line)
+        return Holder(
+            engine.engine.running.size, lacking, engine.lendable, max(free, 0), whole=line
+        )
 
     def report(self) -> dict[str, Any]:
         names = (

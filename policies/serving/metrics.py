@@ -56,6 +56,12 @@ class Sums:
     """Of the weights read."""
     draft_bytes: int = 0
     """Read by a drafter."""
+    drafted: int = 0
+    """Drafts that were verified."""
+    accepted: int = 0
+    """Those of them that are output."""
+    verified: int = 0
+    """Sequences whose drafts were verified, times steps."""
     index_bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_INDEXED, 0))
     """Moved of what tokens are chosen by."""
     compute_s: float = 0.0
@@ -202,6 +208,10 @@ class Metrics:
         begun = self._prefill(step, allocator.layout)
         made = batch - step.overrun + step.accepted
         sums.output_tokens += made * rounds + begun
+        if step.rows is not None:
+            sums.drafted += step.drafts
+            sums.accepted += step.accepted
+            sums.verified += len(step.decode)
         sums.attention_tokens += self._attended(step, allocator.layout, rounds)
         sums.batch_seconds += len(running) * total
         steps_s = float(np.arange(rounds) @ times.total_s) if rounds > 1 else 0.0
@@ -448,6 +458,7 @@ class Metrics:
             **{name: summary(values) for name, values in seconds.items()},
             **self._memory_figures(engines, layout, done),
             **self._step_figures(model),
+            **self._acceptance(),
             "kv_capacity_tokens": layout.slots // layout.parts,
             "quantiles": {name: quantiles(values) for name, values in seconds.items()},
             "over_time": {"warm_s": self.begin[0], **self.timeline.figures(layout.slots)},
@@ -463,6 +474,15 @@ class Metrics:
         if close_s <= begin_s:
             close_s, made = float(np.nanmax(self.end_s, initial=0.0)), self.sums.output_tokens
         return made - begin.output_tokens, close_s - begin_s
+
+    def _acceptance(self) -> dict[str, Any]:
+        """Drafts that were verified and output, and tokens a sequence and step, of the whole run;
+        nothing where none were."""
+        sums = self.sums
+        if not sums.verified:
+            return {}
+        found = {"drafted": sums.drafted, "accepted": sums.accepted}
+        return {"speculation": {**found, "tokens_a_step": 1 + sums.accepted / sums.verified}}
 
     def _memory_figures(
         self, engines: Sequence[Engine | Known], layout: KvLayout, done: NDArray[np.bool_]

@@ -22,7 +22,7 @@ from policies.requests.percentiles import summary
 from policies.serving.controller import Controller
 from policies.serving.moving_options import MigrationSpec
 from policies.serving.node import Node
-from policies.transfers.hosting_engine import HostingEngine
+from policies.transfers.hosting import Hosting
 from policies.transfers.moves import as_table
 from policies.transfers.transfer import Server, transfer
 
@@ -55,7 +55,7 @@ class Migrating(Controller):
         """Of each request its tokens, seconds from its stop until it may run there, and stages."""
         self._aborted = self._bytes = 0
 
-    def engine(self, card: int) -> HostingEngine:
+    def engine(self, card: int) -> Hosting:
         """That of a card."""
         found = self.replica(card).hosting
         assert found is not None

@@ -20,7 +20,7 @@ from policies.memory.step import StepModel
 from policies.requests.requests import Requests
 from policies.serving.metrics import Known, Metrics
 from policies.serving.node import Node, mean_of
-from policies.serving.replica import Replica
+from policies.serving.replica import Replica, Steps
 from policies.transfers.fabric import Fabric, Place, Port
 from policies.transfers.pool_engines import DecodeEngine, PoolEngine, PrefillEngine
 from policies.transfers.tier_options import Contends
@@ -64,7 +64,7 @@ class PoolReplica(Replica):
     engine: PoolEngine
 
     def __init__(
-        self, engine: PoolEngine, steps: StepModel, memory: Memory, metrics: Metrics, port: Port,
+        self, engine: PoolEngine, steps: Steps, memory: Memory, metrics: Metrics, port: Port,
         together: bool,
     ) -> None:  # fmt: skip
         super().__init__(engine, steps, memory, metrics, together, tiers=port)

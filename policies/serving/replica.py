@@ -32,12 +32,13 @@ from policies.requests.requests import FloatArray
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watch
 from policies.transfers.fabric import Port
-from policies.transfers.hosting_engine import HostingEngine
-from policies.transfers.lending_engine import LendingEngine
+from policies.transfers.hosting import Hosting
+from policies.transfers.lender import Lender
 from policies.transfers.moves import Moves
 from policies.transfers.offloading_engine import OffloadingEngine
 from policies.transfers.tiers import Tiers
 
+Steps = StepModel | PipelineSteps | DraftingSteps
 MOST_ROUNDS = 1 << 14
 """Steps advanced together at most, so that their times stay a small array."""
 MOST_HOSTING = 16
@@ -48,8 +49,7 @@ class Replica:
     """`now_s`: when its last step ended. `together`: False advances a step at a time, for tests."""
 
     def __init__(
-        self, engine: Engine, steps: StepModel | PipelineSteps | DraftingSteps, memory: Memory,
-        metrics: Metrics,
+        self, engine: Engine, steps: Steps, memory: Memory, metrics: Metrics,
         together: bool = True, recorder: Recorder | None = None, moves: Moves | None = None,
         tiers: Tiers | Port | None = None,
     ) -> None:  # fmt: skip
@@ -61,12 +61,15 @@ class Replica:
         self._learns = allocator if isinstance(allocator, Learns) else None
         self._maps = allocator if isinstance(allocator, Maps) else None
         self._steps = steps
-        self.pipeline = steps if isinstance(steps, PipelineSteps) else None
+        self._model = steps.steps if isinstance(steps, DraftingSteps) else steps
+        self.pipeline = self._model if isinstance(self._model, PipelineSteps) else None
         self._together = together
         self.moves = moves
         self.tiers = tiers
-        self.hosting = engine if isinstance(engine, HostingEngine) else None
-        self._lending = engine if isinstance(engine, LendingEngine) else None
+        self.hosting: Hosting | None = None
+        """What requests that run come and go through, where they do."""
+        self.lender: Lender | None = None
+        """What keeps KV on other cards, and theirs, where it does."""
         self._offloading = engine if isinstance(engine, OffloadingEngine) else None
         self.host: HostTraffic | None = None
         """Copies of all cards of the host, where its memory is described."""
@@ -105,8 +108,8 @@ class Replica:
     def _event_s(self) -> float:
         """When a request comes or a transfer arrives next; inf if none is known."""
         due_s = math.inf if self.tiers is None else self.tiers.due_s
-        if self.hosting is not None:
-            due_s = self.hosting.due_s
+        for part in (self.hosting, self.lender):
+            due_s = due_s if part is None else min(due_s, part.due_s)
         return min(self._to_come[0][0], due_s) if self._to_come else due_s
 
     def arrive(self, requests: Iterable[int], at_s: Iterable[float]) -> None:
@@ -179,8 +182,8 @@ class Replica:
             self._watch.stepped(begin_s, step, times)
         if self.tiers is not None:
             self.tiers.passed(end_s, times)
-        if self._lending is not None:
-            self._lending.passed(times)
+        if self.lender is not None:
+            self.lender.passed(times)
         return self._complete(step, rounds)
 
     def _schedule(self) -> Step | None:
@@ -195,7 +198,7 @@ class Replica:
             if self.engine.ending:
                 self.metrics.sums.preemptions += step.preempted
                 self.engine.complete(step, 1)
-            elif self.engine.holding and not (self.hosting and self.hosting.blocked):
+            elif self.engine.holding and not (self.lender and self.lender.blocked):
                 return None
             elif self.engine.busy:
                 self.engine.idle_step()
@@ -209,8 +212,9 @@ class Replica:
         if isinstance(self.tiers, Tiers) and self._offloading is not None:
             self.tiers.clock(self.now_s)
             self._offloading.landed()
-        if self.hosting is not None:
-            self.hosting.land(self.now_s)
+        for part in (self.hosting, self.lender):
+            if part is not None:
+                part.land(self.now_s)
 
     def wait(self, until_s: float) -> None:
         """Nothing runs until then, if that is to come."""
@@ -225,7 +229,8 @@ class Replica:
         efficiency = self.memory.observe(step, self.engine)
         rounds = 1
         if self._together:
-            most = MOST_ROUNDS if self.hosting is None else MOST_HOSTING
+            alone = self.hosting is None and self.lender is None
+            most = MOST_ROUNDS if alone else MOST_HOSTING
             rounds = self.engine.rounds(step, min(most, self.memory.rounds_to_probe))
         return rounds, efficiency
 
@@ -234,14 +239,14 @@ class Replica:
         if self.pipeline is not None:
             self.pipeline.now_s = self.now_s
         times = self._steps.times(step, rounds, efficiency)
-        if step.swapped and self.host is not None and isinstance(self._steps, StepModel):
-            times = times.delayed(self._host_s(step, times, self._steps))
+        if step.swapped and self.host is not None and isinstance(self._model, StepModel):
+            times = times.delayed(self._host_s(step, times, self._model))
         if self.tiers is not None:
             moving = self.tiers.moving(self.engine.allocator)
             cost = self.memory.beside(step, self.engine, moving)
             return times.delayed(self.tiers.stalls(times, efficiency, cost))
-        if self._lending is not None and isinstance(self._steps, StepModel):
-            waits_s = self._lending.stalls(times, step.chunks, self._steps, efficiency)
+        if self.lender is not None and isinstance(self._model, StepModel):
+            waits_s = self.lender.stalls(times, step.chunks, self._model, efficiency)
             return times.delayed(waits_s)
         if self.hosting is not None and (taken := self.hosting.copied_bytes_s(self.now_s)):
             waits_s = times.contended(taken, self._steps.bandwidth * efficiency.attention)
@@ -277,8 +282,8 @@ class Replica:
         event_s = until_s if self._learns is None else min(self._learns.due_s, until_s)
         if self.tiers is not None:
             event_s = min(event_s, self.tiers.due_s)
-        if self.hosting is not None:
-            event_s = min(event_s, self.hosting.due_s)
+        for part in (self.hosting, self.lender):
+            event_s = event_s if part is None else min(event_s, part.due_s)
         if self._to_come and self.engine.admits_arrivals(step):
             event_s = min(event_s, self._to_come[0][0])
         if event_s < ends[rounds]:

@@ -18,7 +18,6 @@ from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import DEFAULT_POLICY, PolicySpec, default_policy, predicts
 from policies.engines.engine_options import EngineOptions
-from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.schedulers import (
     DEFAULT_SCHEDULER,
     SCHEDULERS,
@@ -33,6 +32,7 @@ from policies.memory.step import Free
 from policies.predictors.predictors import ChosenPredictor, default_predictor
 from policies.routers.routers import ROUTERS
 from policies.serving.cluster import ClusterSpec
+from policies.serving.combinations import Facts, conflicts
 from policies.serving.fault_options import FaultSpec
 from policies.serving.pool_options import PoolSpec, PoolsSpec
 from policies.serving.pool_replica import DECODE, PREFILL
@@ -118,29 +118,9 @@ class ServingSpec(Strict):
         return {**data, "policy": {**own, **policy}} if own else data
 
     @model_validator(mode="after")
-    def _tiers_of_a_card(self) -> ServingSpec:
-        if self.tiers is not None and (self.engine.name != "v1" or self.cluster.cards > 1):
-            raise ValueError("tiers: needs engine v1, and cluster.cards 1")
-        if self.cluster.stages > 1 and (self.tiers is not None or self.expert_parallel != "none"):
-            raise ValueError("cluster.stages: not with tiers or expert_parallel")
-        if self.cluster.moves and (self.engine.name != "v1" or self.expert_parallel != "none"):
-            raise ValueError(
-                "cluster.dropping, .migration, .lending: need engine v1, and no expert_parallel"
-            )
-        if self.cluster.dropping is not None and self.kv_tokens is not None:
-            raise ValueError("cluster.dropping: frees bytes, not with kv_tokens")
-        return self
-
-    @model_validator(mode="after")
-    def _contends_where_phases_are_one(self) -> ServingSpec:
-        memory = self.memory
-        if memory.fidelity == "analytic" or memory.phases == "in_turn":
-            for name, given in (("tiers", self.tiers), ("pools", self.pools)):
-                if given is not None and given.contention == "simulated":
-                    raise ValueError(
-                        f"{name}.contention: simulated needs memory.phases: together, and "
-                        "memory.fidelity: sampled, full or exhaustive"
-                    )
+    def _goes_together(self) -> ServingSpec:
+        for conflict in conflicts(Facts(self)):
+            raise ValueError(conflict)
         return self
 
     @model_validator(mode="after")
@@ -159,20 +139,12 @@ class ServingSpec(Strict):
         return self
 
     @model_validator(mode="after")
-    def _pools_alone(self) -> ServingSpec:
+    def _cards_of_pools(self) -> ServingSpec:
         if self.pools is None:
             return self
-        for name in ("tiers", "moves", "speculation"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"pools: not with {name}")
-        if self.cluster.stages > 1 or self.cluster.moves:
-            raise ValueError("pools: not with cluster.stages, .dropping, .migration or .lending")
         many, cards = self.pools.prefill.replicas + self.pools.decode.replicas, self.cluster.cards
         if cards not in (1, many):
             raise ValueError(f"pools: has {many} replicas; expected cluster.cards 1 or {many}")
-        for half in (self.pools.prefill, self.pools.decode):
-            if self.pooled(half).engine.name != "v1":
-                raise ValueError("pools: needs engine v1")
         return self
 
     @property
@@ -189,23 +161,6 @@ class ServingSpec(Strict):
         given = {name: getattr(pool, name) for name in own}
         return self.model_copy(update={**given, "pools": None, "cluster": ClusterSpec()})
 
-    @model_validator(mode="after")
-    def _drafts_on_v1(self) -> ServingSpec:
-        apart = self.tiers is not None or self.expert_parallel != "none"
-        apart |= self.cluster.stages > 1 or self.cluster.moves
-        if self.speculation is not None and (self.engine.name != "v1" or apart):
-            raise ValueError(
-                "speculation: needs engine v1 and expert_parallel none, without tiers, "
-                "cluster.stages, .dropping, .migration or .lending"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _cards_of_one_host(self) -> ServingSpec:
-        if self.engine.host_dram is not None and self.cluster.stages > 1:
-            raise ValueError("engine.swap_dram: not with cluster.stages")
-        return self
-
     def on_device(self, device: Device, model: TransformerSpec) -> ServingSpec:
         """The description with what engine and policy take from the device and the model. Raises
         DescriptionError for options that the model has no use for."""
@@ -216,25 +171,6 @@ class ServingSpec(Strict):
             pages = state_pages(self, model_of_a_card(self, model))
             policy = policy.beside_states(model.name, None if pages is None else pages.block)
         return self.model_copy(update={"engine": engine, "policy": policy})
-
-    @model_validator(mode="after")
-    def _copies_what_is_computed(self) -> ServingSpec:
-        if self.policy.copies_prefixes and self.engine.stores_uncomputed:
-            raise ValueError(
-                "policy.prefixes: copy needs engine v1; v0 stores a prompt before it is computed"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _exchanges_with_whole_experts(self) -> ServingSpec:
-        if self.expert_exchange != "all_reduce" and self.expert_parallel == "none":
-            raise ValueError("expert_exchange: needs expert_parallel, linear or balanced")
-        if self.cluster.cards > 1 < self.tensor_parallel and self.expert_parallel != "none":
-            raise ValueError(
-                "expert_parallel: over several replicas (cluster.cards) needs tensor_parallel 1; "
-                f"got {self.tensor_parallel}"
-            )
-        return self
 
     @property
     def predicts(self) -> bool:
@@ -253,12 +189,8 @@ class ServingSpec(Strict):
 
     @property
     def samples_apart(self) -> bool:
-        """Whether each sample is a request of its own, as the policy has it under engine v1."""
-        if not isinstance(self.engine, EngineV1Spec):
-            return False
-        if self.policy.samples == "as_engine":
-            return self.engine.like is not None
-        return self.policy.samples == "apart"
+        """Whether each sample is a request of its own, as the policy has it, or the engine."""
+        return self.engine.samples_apart(self.policy.samples)
 
 
 def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpec:

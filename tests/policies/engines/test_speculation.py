@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from typing import Any
@@ -15,13 +16,12 @@ from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Demand, Limits, Lookahead
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
-from policies.engines.scheduled_step import Step
+from policies.engines.scheduled_step import Step, Verified
 from policies.engines.speculation import GOLDEN, SpeculationSpec, draw, positions
 from policies.memory.drafting import drafter_of
 from policies.memory.step import Efficiency, StepModel
 from policies.predictors.prediction import Prediction
-from policies.serving.serving_spec import ServingSpec
-from tests.policies.small import MODEL, WINDOWS, device, mixed, requests, run
+from tests.policies.small import EXPERTS, MODEL, WINDOWS, device, mixed, requests, run
 
 EAGLE = {"method": "eagle", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]}
 LOOKUP = {"method": "ngram", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]}
@@ -118,7 +118,9 @@ def test_rows_are_computed_each_and_weights_and_kv_read_once() -> None:
     plain = Step(np.array([0]), 1000, [], [], 0, "offered_load")
     alone = steps.times(plain, 1, full)
     # rows attend to 1,001 to 1,004 tokens: 3,009 pairs beside the first
-    rows = steps.times(plain._replace(drafts=3, pairs=3009), 1, full)
+    rows = steps.times(
+        plain._replace(verified=Verified.behind(np.array([1000]), np.array([4]))), 1, full
+    )
     assert rows.weight_bytes == alone.weight_bytes
     longer = rows.attention_s - alone.attention_s
     assert longer == pytest.approx(3 * MODEL.kv_token_bytes / steps.bandwidth)
@@ -167,25 +169,69 @@ def test_mistakes_name_the_nearest_right_word(changes: dict[str, Any], message: 
         Document({**EAGLE, **changes}, "x").build(SpeculationSpec)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"engine": {"name": "v0"}}, "needs engine v1"),
-        (
-            {"tiers": {"host": {"link": "pcie5-h100-batched", "cpu_bytes_to_use": "1GB"}}},
-            "without tiers",
-        ),
-    ],
-)
-def test_what_does_not_draft_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(DescriptionError, match=message):
-        Document({"model": "small", "speculation": EAGLE, **changes}, "x").build(ServingSpec)
+ENGINES: dict[str, dict[str, Any]] = {
+    "v0": {"engine": {"name": "v0"}},
+    "v0 in chunks": {"engine": {"name": "v0", "chunked_prefill": True}},
+    "v0 that swaps": {"engine": {"name": "v0", "preemption": "swap"}},
+    "sglang": {"engine": {"name": "sglang"}, "policy": {"name": "radix"}},
+    "sglang, pages of 16": {"engine": {"name": "sglang"}, "policy": {"name": "radix", "page": 16}},
+    "v1 over a tree": {"policy": {"name": "radix"}},
+    "mapped frames": {
+        "policy": {"name": "vattention", "frame": "4KiB"}, "kv_layout": "layer_kv_token",
+    },
+    "prefills in turn": {
+        "engine": {"long_prefill_token_threshold": 24, "prefill_schedule_interval": 3},
+    },
+    "in turn, asynchronous": {
+        "engine": {"long_prefill_token_threshold": 24, "async_scheduling": True},
+    },
+    "batches of a class": {"engine": {"batching": "same_tag"}, "policy": {"name": "s3"}},
+    "packed": {"engine": {"packing": "first_fit"}, "policy": {"name": "s3"}},
+    "stages": {"cluster": {"stages": 2}},
+    "replicas": {"cluster": {"cards": 2}},
+    "a fleet that fails": {
+        "cluster": {"cards": 3, "fleet": {"failures": {"mean_up_s": 0.05, "down_s": 0.02}}},
+    },
+    "experts of two replicas": {
+        "shape": EXPERTS, "expert_parallel": "linear", "cluster": {"cards": 2},
+    },
+    "tiers": {"tiers": {"host": {"link": "pcie5-h100-batched", "cpu_bytes_to_use": "1GB"}}},
+    "pools": {"pools": {"link": "rdma-200", "prefill": {}, "decode": {}}},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("policy", ["vattention", "radix"])
-def test_policies_without_slots_for_drafts_are_refused(policy: str) -> None:
-    with pytest.raises(DescriptionError, match=policy):
-        run(4096, mixed(3), speculation=EAGLE, policy={"name": policy})
+@pytest.mark.parametrize("name", ENGINES)
+def test_drafts_make_the_same_tokens_in_fewer_steps_with(name: str) -> None:
+    given = dict(ENGINES[name])
+    given["engine"] = {"max_model_len": 1024, **given.get("engine", {})}
+    stream = mixed(60)
+    plain, drafted = (
+        run(2048, stream, **given, **more).metrics for more in ({}, {"speculation": LOOKUP})
+    )
+    assert drafted["finished"] == plain["finished"] == 60
+    found = drafted["speculation"]
+    assert "speculation" not in plain
+    assert 2.4 < found["tokens_a_step"] < 2.9  # 2.8 without ends
+    made = int(stream.output_tokens.sum()) - 60  # of decode steps; a few are made again
+    assert made * 0.55 < found["accepted"] < made * 0.75
+    assert drafted["steps"] < 0.95 * plain["steps"]
+
+
+def test_a_step_of_sglang_has_room_for_all_of_its_drafts() -> None:
+    """A request whose pages are full retracts another where its drafts have no room."""
+    stream = requests(np.zeros(8), 60, 200)
+    given = {"engine": {"name": "sglang", "ends": "length", "schedule_conservativeness": 0.01}}
+    found = run(1024, stream, policy={"name": "radix"}, speculation=LOOKUP, **given).metrics
+    assert found["finished"] == 8 and found["preemptions"] > 0
+
+
+def test_samples_of_one_request_hold_no_drafts_in_common() -> None:
+    several = dataclasses.replace(mixed(4), samples=np.full(4, 2))
+    policy = {"name": "static"}
+    with pytest.raises(DescriptionError, match="speculation: not with several samples"):
+        run(4096, several, speculation=EAGLE, policy=policy)
+    apart = run(4096, several, speculation=EAGLE, engine={"like": "0.33"}).metrics
+    assert apart["finished"] == 4 and apart["speculation"]["accepted"] > 0
 
 
 @pytest.mark.parametrize("policy", [{"name": "paged"}, {"name": "static", "window_kv": "full"}])

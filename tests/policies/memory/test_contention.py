@@ -150,8 +150,14 @@ def test_a_pool_simulates_what_it_receives(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"tiers": tiers(contention="simulated")}, "tiers.contention: simulated needs memory.phas"),
-        ({"pools": pools(contention="simulated")}, "pools.contention: simulated needs memory.phas"),
+        (
+            {"tiers": tiers(contention="simulated")},
+            "tiers.contention: simulated: needs memory.phases",
+        ),
+        (
+            {"pools": pools(contention="simulated")},
+            "pools.contention: simulated: needs memory.phases",
+        ),
         ({"tiers": tiers(contention="simulate")}, "True, False or 'simulated'"),
         (
             {"tiers": tiers({"dram": "card"}, contention="simulated"), "memory": TOGETHER},

@@ -16,7 +16,7 @@ from hwmodel.specs.device import load_device
 from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk
-from policies.memory.distributed_attention import DistributedAttention, Part
+from policies.memory.distributed_attention import DistributedAttention, Share
 from policies.memory.step import Efficiency, StepModel
 from policies.requests.requests import Requests
 from policies.serving.building import kv_region
@@ -25,7 +25,7 @@ from policies.serving.controller import Controller
 from policies.serving.lending import Grant, Holder, lending_plan
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
-from policies.transfers.lending_engine import LendingEngine, Loan
+from policies.transfers.lender import Lender, Loan
 from tests.policies.serving.test_moving import LINK, SHAPE, card
 from tests.policies.small import LATENT, FakeMemory, device, mixed, requests, spec
 from tests.rotation import LONG
@@ -64,30 +64,31 @@ class Watched:
 
         monkeypatch.setattr(Controller, "_act", looking)
 
-    def _look(self, engines: list[LendingEngine]) -> None:
+    def _look(self, lenders: list[Lender]) -> None:
         """A token that is stored is at home or in one loan, a room is memory of one lender, and
         nothing else is reserved."""
         rooms: dict[tuple[int, int], int] = {}
-        for engine in engines:
-            for request, loans in engine.loans.items():
+        for lender in lenders:
+            engine = lender.engine
+            for request, loans in lender.loans.items():
                 assert len({loan.lender for loan in loans}) == len(loans)
                 for loan in loans:
-                    assert loan.lender != engine.card and loan.open >= 0 <= loan.filled
+                    assert loan.lender != lender.card and loan.open >= 0 <= loan.filled
                     assert (loan.lender, request) not in rooms
                     rooms[loan.lender, request] = loan.room
                     self.moving += loan.moving
-            for request in engine._decoding().tolist():
-                away = sum(loan.filled for loan in engine.loans.get(request, ()))
+            for request in engine.decoding().tolist():
+                away = sum(loan.filled for loan in lender.loans.get(request, ()))
                 made = int(engine.output[request] - engine.left[request])
                 whole = int(engine.prompt[request]) + made - 1
                 assert int(engine.allocator.stored[request]) + away == whole
-        for number, engine in enumerate(engines):
-            allocator = engine.allocator
-            held = {*engine.running.tolist(), *engine.lent}
+        for number, lender in enumerate(lenders):
+            engine, allocator = lender.engine, lender.allocator
+            held = {*engine.running.tolist(), *lender.lent}
             assert held == set(np.flatnonzero(allocator.resident).tolist())
-            assert not engine.lent & set(engine.running.tolist())
-            assert engine.lent == {request for lender, request in rooms if lender == number}
-            for request in engine.lent:
+            assert not lender.lent & set(engine.running.tolist())
+            assert lender.lent == {request for card, request in rooms if card == number}
+            for request in lender.lent:
                 assert allocator.stored[request] == rooms[number, request]
             assert allocator.reserved_total == int(allocator.reserved.sum())
             assert allocator.reserved_total + allocator.free_slots == allocator.slots
@@ -107,6 +108,34 @@ def test_every_byte_of_kv_is_somewhere_once_across_loans_moves_ends_and_preempti
     lending = metrics["node"]["lending"]
     assert metrics["finished"] == 60 and watched.looks > 200 and watched.lent and watched.moving
     assert metrics["preemptions"] and lending["sent_tokens"] and lending["moved_tokens"]
+    assert lending["sent_tokens"] + lending["moved_tokens"] <= lending["lent_tokens"]
+
+
+SCHEDULERS: dict[str, dict[str, Any]] = {
+    "v0": {"engine": {"name": "v0"}},
+    "v0 in chunks, swapped": {
+        "engine": {**ENGINE, "name": "v0", "chunked_prefill": True, "preemption": "swap"},
+        "policy": {"name": "paged", "prefix_caching": True},
+    },
+    "asynchronous": {"engine": {**ENGINE, "async_scheduling": True}},
+    "prefills in turn": {"engine": {**ENGINE, "long_prefill_token_threshold": 64}},
+    "large steps": {"engine": {"max_num_batched_tokens": 4096, "max_num_seqs": 64}},
+    "drafts": {
+        "engine": ENGINE,
+        "speculation": {"method": "ngram", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_every_byte_of_kv_is_somewhere_once_under_any_scheduler(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(monkeypatch)
+    metrics = found(some_long(40), **SCHEDULERS[name])
+    lending = metrics["node"]["lending"]
+    assert metrics["finished"] == 40 and watched.looks > 100 and watched.lent
+    assert lending["sent_tokens"] > 0
     assert lending["sent_tokens"] + lending["moved_tokens"] <= lending["lent_tokens"]
 
 
@@ -211,7 +240,7 @@ def test_query_partial_result_and_merge_have_their_bytes_in_each_step_and_layer(
     query, partial = heads * dim * 2, heads * (dim * 2 + 4 + 4)
     assert (work().query_bytes, work().partial_bytes) == (query, partial)
     assert work().merge_bytes(3) == 3 * partial + query
-    steps, parts = StepModel(card(2048), SHAPE), [Part(3, 900), Part(2, 100, 64, 500, 32000)]
+    steps, parts = StepModel(card(2048), SHAPE), [Share(3, 900), Share(2, 100, 64, 500, 32000)]
     asked = work().asks(parts, [False, False], 67, steps, Efficiency())
     assert asked.query_bytes == layers * 69 * query
     assert asked.partial_bytes == layers * 69 * partial
@@ -232,7 +261,7 @@ def test_decoding_with_one_lender_asks_once_a_step_and_layer() -> None:
 
 
 def test_a_lender_with_steps_of_its_own_takes_twice_as_long() -> None:
-    steps, parts = StepModel(card(2048), SHAPE), [Part(1, 5000)]
+    steps, parts = StepModel(card(2048), SHAPE), [Share(1, 5000)]
     alone = work().asks(parts, [False], 1, steps, Efficiency())
     beside = work().asks(parts, [True], 1, steps, Efficiency())
     assert beside.path_s - alone.path_s == pytest.approx(alone.card_s[0])
@@ -251,7 +280,7 @@ def test_attention_on_a_card_alone_is_that_of_a_step() -> None:
 
 def stepping(tokens: int | None, bandwidth: str) -> tuple[float, float]:
     """(seconds of a step, KV bytes that it copies) of a lone request that moves away."""
-    engine = LendingEngine.__new__(LendingEngine)
+    engine = Lender.__new__(Lender)
     engine.loans, engine._landing, engine._fresh = {0: [Loan(1, 512, 0, 512)]}, 0, 0
     engine._step_tokens = tokens
     engine._work = work(f"paths=[{{post: 0ns, bandwidth: {bandwidth}}}]", "latency=0ns")
@@ -288,11 +317,10 @@ def test_a_plan_serves_small_batches_first_and_lends_the_longest_request() -> No
         ({"cards": 1, "lending": {"link": LINK}}, {}, "needs 2 cards"),
         ({"cards": 2, "lending": {"link": LINK, "spares": 0.1}}, {}, "spare"),
         ({"cards": 2, "lending": {"link": "rdma"}}, {}, "no shipped link"),
-        ({"cards": 2, "lending": {"link": LINK}, "migration": {"link": LINK}}, {}, "neither"),
+        ({"cards": 2, "lending": {"link": LINK}, "migration": {"link": LINK}}, {}, "not with"),
         (LENDING, {"policy": {"name": "s3"}}, "expected paged"),
-        (LENDING, {"engine": {"name": "v0"}}, "need engine v1"),
         (LENDING, {"engine": {**ENGINE, "admit_on": "chunk"}}, "admit_on: input"),
-        (LENDING, {"engine": {"max_num_batched_tokens": 4096}}, "fewer than a step"),
+        (LENDING, {"policy": {"name": "radix"}}, "in one tree"),
     ],
 )  # fmt: skip
 def test_a_mistake_says_what_was_expected(

@@ -30,7 +30,7 @@ from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.simulation import Simulation
 from policies.serving.source import Source
-from policies.transfers.hosting_engine import HostingEngine
+from policies.transfers.hosting import Hosting
 from tests.policies.small import FakeMemory, mixed, requests, spec
 from tests.rotation import LONG
 
@@ -88,20 +88,20 @@ class Watched:
         runs: list[int] = []
         waits: list[int] = []
         for replica in control.node.built:
-            engine, allocator = replica.hosting, replica.engine.allocator
-            assert engine is not None
+            hosting, engine, allocator = replica.hosting, replica.engine, replica.engine.allocator
+            assert hosting is not None
             running = engine.running.tolist()
-            arriving = [request for _, request, lands in engine._due if lands]
+            arriving = [request for _, request, lands in hosting._due if lands]
             runs += running + arriving
             waits += list(engine.waiting)
-            held = {*running, *engine.stopped, *engine.coming}
+            held = {*running, *hosting.stopped, *hosting.coming}
             assert held == set(np.flatnonzero(allocator.resident).tolist())
             assert allocator.reserved_total == int(allocator.reserved.sum())
-            barred = len(engine.allocator._barred) * engine.block
+            barred = len(hosting.allocator._barred) * hosting.block
             assert allocator.reserved_total + allocator.free_slots + barred == allocator.slots
             assert (allocator.stored <= allocator.reserved).all()
             assert not set(engine.waiting) & held
-            self.copies += len(engine.coming)
+            self.copies += len(hosting.coming)
         assert len(runs) == len(set(runs)) and not set(runs) & set(waits)
         assert len(waits) == len(set(waits))
         if isinstance(control, Dropping):
@@ -126,7 +126,7 @@ class Watched:
                     assert (places(card, held_by(node.engine(group[0]))) >= own.base).all()
 
 
-def held_by(engine: HostingEngine) -> Any:
+def held_by(engine: Hosting) -> Any:
     """Blocks of all requests with memory."""
     residents = np.flatnonzero(engine.allocator.resident).tolist()
     each = [engine.allocator.units(request).start for request in residents]
@@ -156,6 +156,55 @@ def test_every_byte_of_kv_is_in_one_place_across_drops_moves_and_aborts(
         assert node["migration"]["moved"] and watched.copies
 
 
+SCHEDULERS: dict[str, dict[str, Any]] = {
+    "v0": {"engine": {"name": "v0"}},
+    "v0 that swaps": {"engine": {"name": "v0", "chunked_prefill": True, "preemption": "swap"}},
+    "sglang": {
+        "engine": {"name": "sglang"}, "policy": {"name": "radix", "page": 16},
+    },
+    "asynchronous": {"engine": {"async_scheduling": True}},
+    "foreseen ends": {"engine": {"async_scheduling": True, "ends": "length"}},
+    "prefills in turn": {
+        "engine": {"long_prefill_token_threshold": 64, "prefill_schedule_interval": 3},
+    },
+    "drafts": {
+        "engine": {"async_scheduling": True},
+        "speculation": {"method": "eagle", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize("cluster", [DROPPING, MIGRATION], ids=["dropping", "migration"])
+def test_every_byte_of_kv_is_in_one_place_under_any_scheduler(
+    cluster: dict[str, Any], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(monkeypatch)
+    metrics = found(burst(100), cluster, **SCHEDULERS[name])
+    assert metrics["finished"] == 100 and watched.looks > 100
+    node = metrics["node"]
+    assert node["dropping"]["drops"] if "dropping" in node else node["migration"]["moved"]
+    assert ("speculation" in SCHEDULERS[name]) == ("speculation" in metrics)
+
+
+@pytest.mark.parametrize("cluster", [DROPPING, MIGRATION], ids=["dropping", "migration"])
+def test_requests_of_several_samples_move(cluster: dict[str, Any]) -> None:
+    stream = burst(100, rate=4000.0)
+    several = dataclasses.replace(stream, samples=np.where(np.arange(100) % 3 == 0, 2, 1))
+    metrics = found(several, cluster, policy={"name": "paged", "prefix_caching": True})
+    assert metrics["finished"] == 100
+    node = metrics["node"]
+    assert node["dropping"]["drops"] if "dropping" in node else node["migration"]["moved"]
+
+
+def test_rates_of_copies_at_once_add_up_until_each_ends() -> None:
+    node = built(MIGRATION, burst(4), Migrating)
+    hosting = node.engine(0)
+    hosting.copies(3.0, 2.0)
+    hosting.copies(4.0, 1.0)
+    assert [hosting.copied_bytes_s(at_s) for at_s in (0.0, 1.0, 2.0)] == [7.0, 3.0, 0.0]
+
+
 def test_a_plan_merges_the_two_smallest_until_enough_is_freed() -> None:
     cards = [(0,), (1,), (2,), (3,)]
     assert drop_plan(cards, 10, 1, 8) == [((0,), (1,))]
@@ -180,9 +229,9 @@ def test_cards_of_a_group_keep_layers_that_they_have() -> None:
 
 def test_running_requests_keep_their_blocks_across_a_drop(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[tuple[int, int]] = []
-    host = HostingEngine.host
+    host = Hosting.host
 
-    def watched(engine: HostingEngine, request: int, *given: Any) -> bool:
+    def watched(engine: Hosting, request: int, *given: Any) -> bool:
         done, at = host(engine, request, *given), (*given, None)[2]
         if done and at is not None:
             units = engine.allocator.units(request)
@@ -190,7 +239,7 @@ def test_running_requests_keep_their_blocks_across_a_drop(monkeypatch: pytest.Mo
             kept.append((request, int(at.min())))
         return done
 
-    monkeypatch.setattr(HostingEngine, "host", watched)
+    monkeypatch.setattr(Hosting, "host", watched)
     node = found(burst(150), DROPPING)["node"]["dropping"]
     assert len(kept) >= node["exchanges"] / 2 > 10
     assert max(first for _, first in kept) >= 1984 // 16  # those of a second group
@@ -393,9 +442,8 @@ def test_steps_beside_a_copy_take_longer_by_what_it_takes_of_the_memory() -> Non
         ({"cards": 1, "dropping": {"link": LINK}}, {}, "needs 2 cards"),
         ({"cards": 2, "dropping": {"link": LINK, "restore": 0.5}}, {}, "restore"),
         ({"cards": 2, "dropping": {"link": "rdma", "frame": None}}, {}, "no shipped link"),
-        ({"cards": 2, "migration": {"link": LINK}, "dropping": {"link": LINK}}, {}, "no dropping"),
+        ({"cards": 2, "migration": {"link": LINK}, "dropping": {"link": LINK}}, {}, "not with"),
         ({"cards": 2, "migration": {"link": LINK}}, {"policy": {"name": "s3"}}, "expected paged"),
-        ({"cards": 2, "migration": {"link": LINK}}, {"engine": {"name": "v0"}}, "need engine v1"),
         ({"cards": 2, "dropping": {"link": LINK}}, {"kv_tokens": 512}, "not with kv_tokens"),
         ({"cards": 2, "dropping": {"link": LINK, "frame": "3KiB"}}, {}, "power of two from 4KiB"),
         ({"cards": 2, "dropping": {"link": LINK, "frames": "2MiB"}}, {}, "frame"),

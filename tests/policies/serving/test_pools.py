@@ -301,7 +301,10 @@ def test_the_cost_of_a_run_grows_with_the_cards_and_no_faster() -> None:
     ("changes", "message"),
     [
         ({"transfer": "layers"}, "layers needs mode: push"),
-        ({"decode": {"engine": {"name": "v0"}}}, "pools: needs engine v1"),
+        (
+            {"decode": {"engine": {"name": "v0"}}},
+            "pools: not with pools of engine v0; expected engine v1",
+        ),
         ({"decode": {"replica": 2}}, "replica"),
     ],
 )

@@ -20,7 +20,7 @@ from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.allocators.registry import POLICIES
-from policies.engines.scheduled_step import Step
+from policies.engines.scheduled_step import Step, Verified
 from policies.memory.step import Efficiency, StepModel
 from policies.predictors.prediction import Prediction
 from policies.requests.requests import Requests
@@ -184,13 +184,14 @@ def test_a_step_with_drafts_writes_a_state_behind_each_row() -> None:
     plain = Step(np.array([0]), 1000, [], [], 0, "offered_load")
     states = HYBRID.state_bytes()
     # 24 layers: 32 heads of 128 x 128 numbers in fp32, and an input of 8,192 channels in bf16
-    each = 24 * (32 * 128 * 128 * 4 + 8192 * 2)
+    one = 24 * (32 * 128 * 128 * 4 + 8192 * 2)
     for commits, copied in ((False, 0), (True, 2 * states)):
         steps = StepModel(device, HYBRID, free=["compute"], commits=commits)
         alone, rows = (
-            steps.times(plain._replace(drafts=drafts), 1, full).attention_s for drafts in (0, 3)
+            steps.times(plain._replace(verified=each), 1, full).attention_s
+            for each in (None, Verified(np.array([4]), 3, 0))
         )
-        more = 3 * (HYBRID.kv_token_bytes + each) + copied
+        more = 3 * (HYBRID.kv_token_bytes + one) + copied
         assert (rows - alone) * steps.bandwidth == pytest.approx(more)
 
 
@@ -223,7 +224,7 @@ def test_short_requests_are_limited_by_their_states() -> None:
             {"policy": {"name": "paged", "cached_recompute": True}},
             "policy.cached_recompute: .* of the last token alone",
         ),
-        ({"engine": {"name": "v0"}}, "engine v1"),
+        ({"engine": {"name": "v0", "preemption": "swap"}}, "not with engine.preemption: swap"),
         ({"policy": {"name": "paged", "states": "two_pools"}}, "not with kv_tokens"),
         (
             {

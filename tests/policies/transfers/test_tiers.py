@@ -341,6 +341,9 @@ def test_what_is_not_modelled_is_refused(changes: dict[str, Any], named: str) ->
 
 
 def test_tiers_are_of_one_replica_under_engine_v1() -> None:
-    for other in ({"engine": {"name": "v0"}}, {"cluster": {"cards": 2}}):
-        with pytest.raises(ValueError, match="needs engine v1"):
+    for said, other in (
+        ("engine v0; expected engine v1", {"engine": {"name": "v0"}}),
+        ("cluster.cards", {"cluster": {"cards": 2}}),
+    ):
+        with pytest.raises(ValueError, match=f"tiers: not with {said}"):
             serving(tiers=tiers(), **other)

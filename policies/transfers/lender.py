@@ -1,4 +1,4 @@
-"""v1 on a card that keeps part of its requests' KV on other cards, and part of theirs.
+"""An engine that keeps part of its requests' KV on other cards, and part of theirs.
 
 A request runs on its home. Blocks of its KV lie there and on lenders, which compute local attention
 over theirs (`policies.memory.distributed_attention`). A lender reserves room; the home fills it
@@ -15,15 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
-from policies.allocators.allocator import Allocator, Demand
-from policies.allocators.capabilities import MovesBlocks
-from policies.engines.engine import Offered
-from policies.engines.engine_v1 import EngineV1Spec
+from policies.allocators.allocator import Demand
+from policies.engines.engine import Engine
+from policies.engines.part import Part
 from policies.engines.scheduled_step import Chunk, Step
-from policies.memory.distributed_attention import DistributedAttention, Part
+from policies.memory.distributed_attention import DistributedAttention, Share
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
-from policies.transfers.hosting_engine import HostingEngine
+from policies.transfers.hosting import require_blocks
 
 
 @dataclass(eq=False)
@@ -42,32 +41,42 @@ class Loan:
         return self.room - self.filled - self.moving
 
 
-class LendingEngine(HostingEngine):
-    """`card`: its number among `cards`, which all are of one model. `spare`: tokens that plans
-    leave free on each."""
+class Lender(Part):
+    """Loans of the requests of `engine`. `card`: its number among `cards`, which all are of one
+    model. `spare`: tokens that plans leave free on each."""
 
-    def __init__(self, spec: EngineV1Spec, allocator: Allocator, offered: Offered) -> None:
-        """Raises DescriptionError for what is not modelled."""
-        super().__init__(spec, allocator, offered)
-        if spec.admit_on != "input" or not isinstance(allocator, MovesBlocks):
-            raise DescriptionError("cluster.lending: needs policy paged and engine.admit_on: input")
-        self._paged = allocator
+    def __init__(self, engine: Engine) -> None:
+        """Joins the parts of `engine`. Raises DescriptionError as `require_blocks`, and where
+        prefixes lie in one place."""
+        self.engine = engine
+        self.allocator = require_blocks(engine.allocator)
+        if not self.allocator.lies_apart:
+            raise DescriptionError(
+                "cluster.lending: this policy keeps what requests have in common whole, in one "
+                "tree, so that no part of it can lie on another card; expected paged"
+            )
+        self.block = self.allocator.block
         self.loans: dict[int, list[Loan]] = {}
         """Of requests at home here."""
         self.lent: set[int] = set()
         """Requests of others with room here."""
+        self.blocked = False
+        """Whether it can run nothing until something is decided elsewhere."""
+        self.slower: list[float] = []
+        """Shares by which steps beside copies take longer."""
         self._tick_s = self._now_s = 0.0
         self.owed_s = 0.0
         """What attention for others has taken of this card and its own steps have not waited."""
-        self._parts: dict[int, Part] = {}
+        self._shares: dict[int, Share] = {}
         self._fresh = self._asking = self._leaving = self._landing = 0
-        self._sent: list[tuple[int, int]] = []
-        """(lender, tokens) of those that a step computes and does not keep."""
+        self._sent: list[tuple[int, Loan, int]] = []
+        """(request, loan, tokens) of those that a step computes and does not keep."""
         self.totals: dict[str, float] = defaultdict(float)
         """Bytes, seconds and tokens so far."""
+        engine.parts.append(self)
 
     def join(
-        self, card: int, cards: Sequence[LendingEngine], work: DistributedAttention, spare: int,
+        self, card: int, cards: Sequence[Lender], work: DistributedAttention, spare: int,
         step_tokens: int | None, first_s: float,
     ) -> None:  # fmt: skip
         """It is one of these from now on; loans are first planned at `first_s`."""
@@ -75,9 +84,8 @@ class LendingEngine(HostingEngine):
         self.card, self._cards, self._work, self.spare = card, cards, work, spare
         self._step_tokens = step_tokens
 
-    @property
-    def busy(self) -> bool:
-        return super().busy and not self.blocked
+    def busy(self, own: bool) -> bool:
+        return own and not self.blocked
 
     @property
     def holding(self) -> bool:
@@ -89,9 +97,11 @@ class LendingEngine(HostingEngine):
 
     @property
     def due_s(self) -> float:
+        """When it can run again, where it is blocked; else inf."""
         return self._tick_s if self.blocked else float("inf")
 
     def land(self, now_s: float) -> None:
+        """Time has passed: what was blocked may be tried again."""
         if now_s > self._now_s:
             self.blocked = False
         self._now_s = now_s
@@ -99,30 +109,34 @@ class LendingEngine(HostingEngine):
     def plans(self, at_s: float, next_s: float) -> None:
         """Loans are planned now, and then."""
         self._tick_s, self._now_s, self.blocked = next_s, at_s, False
-        for request in [each for each in list(self.waiting)[1:] if each in self.loans]:
+        for request in [each for each in list(self.engine.waiting)[1:] if each in self.loans]:
             self._give_rooms_back(request)
 
     @property
     def lacking(self) -> int:
         """Tokens that the first in line lacks, or those that run to grow."""
-        wanted = self.spare - self.allocator.free_slots if self.running.size else 0
-        if self.waiting and not self._partial and self.room_for_one():
-            head = self.waiting[0]
-            rooms = sum(loan.room for loan in self.loans.get(head, ()))
-            wanted = self._total(head) + self.spare - rooms - self.allocator.free_slots
-        return max(wanted - self._moving, 0)
+        engine, free = self.engine, self.allocator.free_slots
+        wanted = self.spare - free if engine.running.size else 0
+        room = len(engine.running) < engine.spec.sequence_cap
+        if engine.waiting and not engine.prefilling and room:
+            head = engine.waiting[0]
+            wanted = engine.total(head) + self.spare - self.room(head) - free
+        return max(wanted - self._to_move, 0)
 
     @property
     def lendable(self) -> list[tuple[int, int]]:
         """(tokens, request) that others could keep, the longest first: whole blocks of requests
         that decode, but for the last, and what the first in line will have beyond a step."""
         found = []
-        for request in self._decoding().tolist():
+        engine = self.engine
+        for request in engine.decoding().tolist():
             moving = sum(loan.moving for loan in self.loans.get(request, ()))
             whole = (int(self.allocator.stored[request]) - 1) // self.block * self.block
             found.append((whole - moving, request))
-        if self.waiting and not self._partial:
-            found.append((self._total(self.waiting[0]) - self.budget, self.waiting[0]))
+        if engine.waiting and not engine.prefilling:
+            head, alone = engine.waiting[0], self.allocator.reach - self.spare - self.block
+            found.append((engine.total(head) - min(engine.budget, alone), head))
+        found = [each for each in found if engine.samples[each[1]] == 1]
         return sorted((each for each in found if each[0] > 0), reverse=True)
 
     def borrow(self, request: int, lender: int, tokens: int) -> bool:
@@ -135,7 +149,7 @@ class LendingEngine(HostingEngine):
         if loan is None:
             loans.append(loan := Loan(lender))
         loan.room += tokens
-        if request in self.running:
+        if request in self.engine.running:
             loan.moving += tokens
         self.totals["loans"] += 1
         self.totals["lent_tokens"] += tokens
@@ -143,10 +157,11 @@ class LendingEngine(HostingEngine):
 
     def lend(self, request: int, tokens: int) -> bool:
         """Room for so many tokens of another card's request; False if there is none."""
-        self.changes += 1
+        self.engine.changes += 1
         if request in self.lent:
             return self.allocator.grow(request, tokens)
-        if self.allocator.reserve(request, Demand(tokens, 0, self._predicted[request]), tokens):
+        demand = Demand(tokens, 0, self.engine.demand(request).prediction)
+        if self.allocator.reserve(request, demand, tokens):
             self.lent.add(request)
             return True
         return False
@@ -154,35 +169,56 @@ class LendingEngine(HostingEngine):
     def give_back(self, request: int) -> int:
         """Room of another's request is free again; its tokens."""
         self.lent.remove(request)
-        self.changes += 1
-        return self._paged.release_known(request, 0)
+        self.engine.changes += 1
+        return self.allocator.release_known(request, 0)
 
-    def rounds(self, step: Step, limit: int) -> int:
-        return 1 if self._moving else super().rounds(step, limit)
+    @property
+    def moving(self) -> bool:
+        return self._to_move > 0
 
-    def schedule(self) -> Step:
-        self._parts, self._fresh, self._asking, self._sent = {}, 0, 0, []
-        step = super().schedule()
-        self.blocked = step.empty and not step.preempted and not self.running.size
-        for request in step.decode.tolist() if self.loans else ():
-            for loan, part in self._asked_of(request, 1):
-                part.decoding += 1
-                part.context += loan.filled
+    def begins(self) -> None:
+        self._shares, self._fresh, self._asking, self._sent = {}, 0, 0, []
+
+    def scheduled(self, step: Step) -> Step:
+        running = self.engine.running.size
+        self.blocked = step.empty and not step.preempted and not running
+        if not self.loans:
+            return step
+        fresh = {id(loan): sent for _, loan, sent in self._sent}  # nothing asks for these yet
+        for chunk in step.chunks:
+            for share, filled in self._ask(chunk.request, chunk.tokens, fresh):
+                share.chunked += chunk.tokens
+                share.stored += filled
+                share.pairs += chunk.tokens * filled
+        for request, rows in zip(
+            step.decode.tolist(), self.engine.rows_of(step).tolist(), strict=True
+        ):
+            for share, filled in self._ask(request, rows, fresh):
+                share.decoding += rows
+                share.context += filled
+                share.pairs += (rows - 1) * filled
         return step
 
-    def _asked_of(self, request: int, tokens: int) -> list[tuple[Loan, Part]]:
-        """Loans in which KV of a request lies, of which so many tokens of it ask now."""
-        found = [loan for loan in self.loans.get(request, ()) if loan.filled]
+    def _ask(
+        self, request: int, tokens: int, fresh: dict[int, int]
+    ) -> list[tuple[Share, int]]:  # fmt: skip
+        """What cards are asked that hold KV of a request, by so many tokens of it, and how much of
+        it they hold, but for what is on its way."""
+        found = [
+            (loan, loan.filled - fresh.get(id(loan), 0)) for loan in self.loans.get(request, ())
+        ]
+        found = [each for each in found if each[1]]
         self._asking += tokens if found else 0
-        return [(loan, self._parts.setdefault(loan.lender, Part())) for loan in found]
+        shares = self._shares
+        return [(shares.setdefault(loan.lender, Share()), filled) for loan, filled in found]
 
     def stalls(
         self, times: StepTimes, chunks: Sequence[Chunk], steps: StepModel, efficiency: Efficiency
     ) -> FloatArray:
         """Seconds that each of the steps last scheduled waits: for lenders, for the link, and for
         attention that this card computes for others. Float64 (rounds,)."""
-        busy = [self._cards[lender].running.size > 0 for lender in self._parts]
-        asked = self._work.asks(list(self._parts.values()), busy, self._asking, steps, efficiency)
+        busy = [self._cards[lender].engine.running.size > 0 for lender in self._shares]
+        asked = self._work.asks(list(self._shares.values()), busy, self._asking, steps, efficiency)
         pairs = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in chunks)
         stored = sum(chunk.start for chunk in chunks)
         local_s = times.attention_s + steps.attention_alone_s(0, pairs, stored, efficiency)
@@ -202,7 +238,7 @@ class LendingEngine(HostingEngine):
         """(tokens copied beside a step, seconds of the link for them and for those computed): as
         many as it has time for, or as the options say."""
         fresh_s = self._work.copy_s(self._fresh)
-        pending = self._moving - self._landing
+        pending = self._to_move - self._landing
         if not pending:
             return 0, fresh_s
         most = self._step_tokens
@@ -220,10 +256,10 @@ class LendingEngine(HostingEngine):
             total["wait_s"] += float(times.stall_s.sum()) - self._pays_s * rounds
         for name in ("query_bytes", "partial_bytes", "merge_bytes", "read_bytes"):
             total[name] += getattr(asked, name) * rounds
-        for lender, card_s in zip(self._parts, asked.card_s, strict=True):
+        for lender, card_s in zip(self._shares, asked.card_s, strict=True):
             self._charge(lender, card_s * rounds)
-        for lender, tokens in self._sent:
-            self._charge(lender, tokens * self._written_s)
+        for _, loan, tokens in self._sent:
+            self._charge(loan.lender, tokens * self._written_s)
         total["sent_tokens"] += self._fresh
         total["moved_tokens"] += self._leaving
         self._landing += self._leaving
@@ -232,67 +268,76 @@ class LendingEngine(HostingEngine):
                 self._landing -= landed
                 loan.moving -= landed
                 loan.filled += landed
-                self._paged.drop_first(request, landed)
+                self.allocator.drop_first(request, landed)
                 self._charge(loan.lender, landed * self._written_s)
-                self.changes += 1
-        self._landing = min(self._landing, self._moving)
+                self.engine.changes += 1
+        self._landing = min(self._landing, self._to_move)
 
     def _charge(self, lender: int, seconds: float) -> None:
         """A lender worked so long, for which steps of its own wait."""
         self.totals["card_s"] += seconds
-        if (engine := self._cards[lender]).running.size:
-            engine.owed_s += seconds
+        if (other := self._cards[lender]).engine.running.size:
+            other.owed_s += seconds
             self.totals["charged_s"] += seconds
 
     @property
-    def _moving(self) -> int:
+    def _to_move(self) -> int:
         """Tokens that wait to be copied to lenders, or are on their way."""
         return sum(loan.moving for loans in self.loans.values() for loan in loans)
 
-    def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
-        if super()._reserve(request, demand, total, cached, budget):
-            self._give_rooms_back(request)
-            return True
-        rooms = sum(loan.room for loan in self.loans.get(request, ()))
-        if not rooms or total - rooms > self.allocator.free_slots:
-            return False
-        return self.allocator.reserve(request, demand, cached + min(total - cached, budget))
+    def away(self, request: int) -> int:
+        return sum(loan.filled for loan in self.loans.get(request, ()))
 
-    def _continue(self, chunks: list[Chunk], budget: int) -> int:
-        request = int(self.running[-1])
+    def room(self, request: int) -> int:
+        """Tokens of a request for which there is room on other cards."""
+        return sum(loan.room for loan in self.loans.get(request, ()))
+
+    def admitted(self, request: int) -> None:
+        self._give_rooms_back(request)
+
+    def admit(self, request: int, demand: Demand, total: int, cached: int, tokens: int) -> bool:
+        rooms, free = self.room(request), self.allocator.free_slots
+        if not rooms or total - rooms > free:
+            return False
+        if self.allocator.reserve(request, demand, cached + tokens):
+            return True
+        away = self._deal(request, tokens, cached)
+        if not self.allocator.reserve(request, demand, cached + tokens - sum(away)):
+            return False
+        self._send(request, away)
+        return True
+
+    def grow(self, request: int, tokens: int) -> bool | None:
         if request not in self.loans:
-            return super()._continue(chunks, budget)
-        loans, home = self.loans[request], int(self.allocator.stored[request])
-        start, total = home + sum(loan.filled for loan in loans), self._total(request)
-        tokens = min(total - start, budget)
+            return None
+        away = self._deal(request, tokens)
+        if not self.allocator.grow(request, tokens - sum(away)):
+            return False
+        self._send(request, away)
+        return True
+
+    def _deal(self, request: int, tokens: int, found: int = 0) -> list[int]:
+        """How many of the next tokens of a request each of its lenders keeps: those for which there
+        is no room at home. found: tokens before them that may lie in what is free."""
+        room = self.allocator.free_slots - self.spare - found
+        left = tokens - max(min(tokens, room), 0)
         away: list[int] = []
-        left = tokens - max(min(tokens, self.allocator.free_slots - self.spare), 0)
-        for loan in loans:
+        for loan in self.loans[request]:
             away.append(min(loan.open, left))
             left -= away[-1]
-        if not self.allocator.grow(request, tokens - sum(away)):
-            self.running = self.running[:-1]
-            self._partial = False
-            self._preempt(request)
-            return 0
-        for loan, part in self._asked_of(request, tokens):
-            part.chunked += tokens
-            part.stored += loan.filled
-            part.pairs += tokens * loan.filled
-        for loan, sent in zip(loans, away, strict=True):
-            loan.filled += sent
-            self._sent.append((loan.lender, sent))
-        if sum(away):
-            self._paged.drop_first(request, 0)
-        self._fresh += sum(away)
-        self._partial = start + tokens < total
-        chunks.append(Chunk(request, home, tokens, not self._partial))
-        return tokens
+        return away
 
-    def _release(self, request: int) -> int:
-        if request not in self.loans:
-            return super()._release(request)
-        return self._give_rooms_back(request) + self._paged.release_known(request, 0)
+    def _send(self, request: int, away: list[int]) -> None:
+        """So many tokens of a request are computed, and kept by each of its lenders."""
+        for loan, sent in zip(self.loans[request], away, strict=True):
+            loan.filled += sent
+            self._sent.append((request, loan, sent))
+        if sum(away):
+            self.allocator.drop_first(request, 0)
+        self._fresh += sum(away)
+
+    def leave(self, request: int) -> int | None:
+        return self._give_rooms_back(request) if request in self.loans else None
 
     def _give_rooms_back(self, request: int) -> int:
         """All that others keep for a request is gone; tokens of the rooms."""

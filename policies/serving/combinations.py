@@ -1,0 +1,219 @@
+"""What does not go together, and why.
+
+A component declares what it needs and what it excludes, each with the reason: why the pair would
+mean nothing, or that it is not modelled. `conflicts` holds a description against all declarations.
+Keys are those of a serving description; a key that no description has is never there, so that a
+component goes with its options and its lines here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from hwmodel.specs.transformer import TransformerSpec
+
+
+class Facts(NamedTuple):
+    """What is known of a run."""
+
+    serving: Any
+    """A serving description (`policies.serving.serving_spec.ServingSpec`)."""
+    model: TransformerSpec | None = None
+    """As a card serves it; None: not known yet."""
+    several: bool = False
+    """Whether a request has several samples and is one request to the scheduler."""
+    windows: bool = False
+    """Whether layers keep a window of tokens alone."""
+    sparse: bool = False
+    """Whether decoding reads some tokens of all."""
+
+
+class Declaration(NamedTuple):
+    """`key` excludes each of `others`; or, with `needs`, one of them has to be there."""
+
+    key: str
+    others: tuple[str, ...]
+    reason: str
+    needs: bool = False
+    modelled: bool = True
+    """False: the pair means something, and is not modelled."""
+
+    @property
+    def of_run(self) -> bool:
+        """Whether it is known only once requests and the memory's layout are."""
+        return self.key in OF_RUN or not OF_RUN.isdisjoint(self.others)
+
+    def breach(self, facts: Facts) -> str | None:
+        """What is wrong, with the key and what to do; None: nothing."""
+        if not present(facts, self.key):
+            return None
+        there = [each for each in self.others if present(facts, each)]
+        if self.needs:
+            wanted = " or ".join(self.others)
+            return None if there else f"{self.key}: needs {wanted}; {self.reason}"
+        return f"{self.key}: not with {there[0]}; {self.reason}" if there else None
+
+
+def excludes(key: str, *others: str, why: str) -> Declaration:
+    """`key` means nothing beside any of `others`."""
+    return Declaration(key, others, why)
+
+
+def requires(key: str, *others: str, why: str) -> Declaration:
+    """`key` means nothing without one of `others`."""
+    return Declaration(key, others, why, needs=True)
+
+
+def unmodelled(key: str, *others: str, why: str = "not modelled") -> Declaration:
+    """`key` beside any of `others` is not modelled."""
+    return Declaration(key, others, why, modelled=False)
+
+
+def _given(facts: Facts, key: str) -> bool:
+    """Whether a description says something at this key, other than that there is none."""
+    value = facts.serving
+    for part in key.split("."):
+        value = getattr(value, part, None)
+    many = isinstance(value, int) and not isinstance(value, bool)
+    return value > 1 if many else value not in (None, False, "none", [])
+
+
+def _contends(facts: Facts, key: str) -> bool:
+    return getattr(getattr(facts.serving, key, None), "contention", None) == "simulated"
+
+
+def _pool_engines(facts: Facts) -> set[str]:
+    serving = facts.serving
+    halves = [] if serving.pools is None else [serving.pools.prefill, serving.pools.decode]
+    return {(half.engine or serving.engine).name for half in halves}
+
+
+NAMED: dict[str, Callable[[Facts], bool]] = {
+    "cluster.cards, 2 or more": lambda facts: _given(facts, "cluster.cards"),
+    "cluster.stages, 2 or more": lambda facts: _given(facts, "cluster.stages"),
+    "tensor_parallel over several replicas": lambda facts: (
+        _given(facts, "tensor_parallel") and _given(facts, "cluster.cards")
+    ),
+    "kv_tokens": lambda facts: facts.serving.kv_tokens is not None,
+    "engine v0": lambda facts: facts.serving.engine.name == "v0",
+    "engine sglang": lambda facts: facts.serving.engine.name == "sglang",
+    "engine.admit_on: chunk": lambda facts: (
+        getattr(facts.serving.engine, "admit_on", "input") == "chunk"
+    ),
+    "engine.preemption: swap": lambda facts: (
+        getattr(facts.serving.engine, "preemption", "") in ("swap", "least")
+    ),
+    "policy.prefixes: copy": lambda facts: facts.serving.policy.copies_prefixes,
+    "expert_exchange: all_to_all": lambda facts: facts.serving.expert_exchange != "all_reduce",
+    "pools of engine v0": lambda facts: "v0" in _pool_engines(facts),
+    "pools of engine sglang": lambda facts: "sglang" in _pool_engines(facts),
+    "tiers.contention: simulated": lambda facts: _contends(facts, "tiers"),
+    "pools.contention: simulated": lambda facts: _contends(facts, "pools"),
+    "memory.phases: together, and memory.fidelity: sampled, full or exhaustive": lambda facts: (
+        facts.serving.memory.fidelity != "analytic" and facts.serving.memory.phases == "together"
+    ),
+    "sparse attention": lambda facts: facts.sparse,
+    "sliding windows": lambda facts: facts.windows,
+    "layers with a state": lambda facts: facts.model is not None and facts.model.state is not None,
+    "several samples in a request": lambda facts: facts.several,
+}
+"""What is not there just because a key is given."""
+OF_RUN = {
+    "sparse attention", "sliding windows", "layers with a state", "several samples in a request",
+}  # fmt: skip
+"""Those that a description alone does not tell."""
+
+
+def present(facts: Facts, feature: str) -> bool:
+    """Whether a run has a feature: one of NAMED, or a key of the description."""
+    return NAMED[feature](facts) if feature in NAMED else _given(facts, feature)
+
+
+_APART = "engine.like, or policy.samples: apart, makes a request of each sample"
+_MOVES = ("cluster.dropping", "cluster.migration", "cluster.lending")
+
+DECLARATIONS: tuple[Declaration, ...] = (
+    # what means nothing
+    *(
+        requires(each, "cluster.cards, 2 or more", why="there is no other card: it needs 2 cards")
+        for each in _MOVES
+    ),
+    requires(
+        "cluster.pipeline", "cluster.stages, 2 or more", "cluster.dropping",
+        why="one stage has nobody to share a step with",
+    ),
+    requires(
+        "expert_exchange: all_to_all", "expert_parallel",
+        why="each card has a part of every expert, so that no token goes to another",
+    ),
+    *(
+        requires(
+            f"{each}.contention: simulated",
+            "memory.phases: together, and memory.fidelity: sampled, full or exhaustive",
+            why="what a byte in motion takes is measured in the stream of a whole step",
+        )
+        for each in ("tiers", "pools")
+    ),
+    excludes(
+        "cluster.dropping", "kv_tokens",
+        why="it frees bytes for more slots of KV, whose number is given",
+    ),
+    excludes(
+        "cluster.dropping", "expert_parallel",
+        why="cards keep different experts, so that none has a copy to drop",
+    ),
+    excludes("pools", "moves", why="it counts what moving KV would take, and pools move it"),
+    excludes(
+        "policy.prefixes: copy", "engine v0",
+        why="v0 stores a prompt before it is computed; expected engine v1",
+    ),
+    excludes(
+        "policy.prefixes: copy", "sliding windows",
+        why="a window has the last tokens alone, and no prefix; expected prefixes: recompute",
+    ),
+    excludes(
+        "cluster.lending", "engine.admit_on: chunk",
+        why="a prompt without room is admitted and preempts itself, so that it never waits for a "
+        "loan; expected engine.admit_on: input",
+    ),
+    *(
+        excludes(
+            each, "several samples in a request",
+            why=f"samples of one request store and step alike, {what}; {_APART}",
+        )
+        for each, what in (
+            ("speculation", "and other drafts of each hold"),
+            ("cluster.lending", "and share a prompt of which a part would lie elsewhere"),
+        )
+    ),
+    # what is not modelled
+    unmodelled("tiers", "engine v0", "engine sglang", why="expected engine v1"),
+    unmodelled("tiers", "cluster.cards", "cluster.stages"),
+    unmodelled("pools", "pools of engine v0", "pools of engine sglang", why="expected engine v1"),
+    unmodelled("pools", "tiers", "cluster.stages", *_MOVES),
+    unmodelled("expert_parallel", "cluster.stages", "cluster.migration", "cluster.lending"),
+    unmodelled(
+        "expert_parallel", "tensor_parallel over several replicas",
+        why="over cluster.cards it needs tensor_parallel 1",
+    ),
+    unmodelled("engine.swap_dram", "cluster.stages"),
+    unmodelled("cluster.dropping", "cluster.stages", "cluster.migration", "cluster.lending"),
+    unmodelled("cluster.lending", "cluster.stages", "cluster.migration"),
+    unmodelled("sparse attention", "speculation"),
+    unmodelled("sparse attention", "several samples in a request", why=_APART),
+    unmodelled("sliding windows", "cluster.stages"),
+    unmodelled("sliding windows", "several samples in a request", why=_APART),
+    unmodelled("layers with a state", "tiers", "moves", *_MOVES, "policy.prefixes: copy"),
+    unmodelled("layers with a state", "engine.preemption: swap", "engine sglang"),
+    unmodelled("layers with a state", "several samples in a request", why=_APART),
+)  # fmt: skip
+"""All of them; `docs` has them as a page."""
+
+
+def conflicts(facts: Facts) -> Iterator[str]:
+    """What does not go together, in the order of the declarations: in a description, or, where the
+    model is known, in a run of one that is valid."""
+    of_run = facts.model is not None
+    found = (each.breach(facts) for each in DECLARATIONS if each.of_run == of_run)
+    return (each for each in found if each is not None)

@@ -1,0 +1,213 @@
+"""An engine that takes requests over from others while they run, and hands them over.
+
+A request has its memory on the card that takes it from the first copy on, and on the one that gives
+it until the last copy is there; where it runs its KV is whole. Copies that come give way: where
+nothing else could run, their memory is taken back.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, deque
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from policies.allocators.allocator import Allocator
+from policies.allocators.capabilities import CopiesOnWrite, MovesBlocks
+from policies.engines.engine import Engine
+from policies.engines.part import NONE, Part
+from policies.engines.scheduled_step import Step
+from policies.requests.requests import IntArray
+
+_KEYS = "cluster.dropping, cluster.migration, cluster.lending"
+
+
+def require_blocks(allocator: Allocator) -> MovesBlocks:
+    """The allocator, whose blocks can change hands. Raises DescriptionError for a policy without
+    such blocks, and for KV that is more than the numbers of heads in blocks of tokens."""
+    layout = allocator.layout
+    if layout.groups is not None or layout.apart is not None or layout.sparse is not None:
+        raise DescriptionError(
+            f"{_KEYS}: the model has windows, scales apart or an index of tokens"
+        )
+    if not isinstance(allocator, MovesBlocks):
+        raise DescriptionError(
+            f"{_KEYS}: policy {allocator.options.name} has no blocks that change hands; expected "
+            "paged, or one that is made of it"
+        )
+    return allocator
+
+
+class Hosting(Part):
+    """Requests of `engine` that run there wholly, come, or are leaving."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Joins the parts of `engine`. Raises DescriptionError as `require_blocks`."""
+        self.engine = engine
+        self.allocator = require_blocks(engine.allocator)
+        self.block = self.allocator.block
+        self.coming: set[int] = set()
+        """Requests with memory here that run elsewhere."""
+        self.stopped: set[int] = set()
+        """Requests with memory here that run nowhere: until a time in `_due`."""
+        self.lost: Counter[int] = Counter()
+        """How often requests were preempted."""
+        self.slower: list[float] = []
+        """Shares by which steps beside copies take longer."""
+        self._copying = engine.allocator if isinstance(engine.allocator, CopiesOnWrite) else None
+        self._copies: list[tuple[float, float]] = []  # (bytes a second, until when)
+        self._due: list[tuple[float, int, bool]] = []  # a heap: (when, request, whether it runs)
+        engine.parts.append(self)
+
+    @property
+    def running(self) -> IntArray:
+        """Those of the engine that have not ended, int64 (n,)."""
+        running = self.engine.running
+        return running[self.left[running] > 0] if self.engine.ending else running
+
+    @property
+    def left(self) -> IntArray:
+        """Output tokens that each request has still to make, int64 (n,), as the engine has it."""
+        return self.engine.left
+
+    def busy(self, own: bool) -> bool:
+        return own or bool(self._due)
+
+    @property
+    def holding(self) -> bool:
+        return bool(self.coming or self.stopped)
+
+    @property
+    def holders(self) -> IntArray:
+        return np.array([*self.coming, *self.stopped], np.int64)
+
+    @property
+    def due_s(self) -> float:
+        """When a copy that a stopped request waits for is there; inf if none does."""
+        return self._due[0][0] if self._due else float("inf")
+
+    @property
+    def freeness(self) -> float:
+        """Llumnix's: blocks that are free, less those of the first in line, over the requests that
+        run, with it; inf where there are none."""
+        free, waiting = self.allocator.free_slots // self.block, self.engine.waiting
+        many = len(self.running) + self.engine.waits
+        if waiting:
+            free -= -(-self.engine.total(waiting[0]) // self.block)
+        return free / many if many else float("inf")
+
+    @property
+    def demand_tokens(self) -> int:
+        """Tokens that those in line have to store."""
+        return sum(self.engine.total(request) for request in self.engine.waiting)
+
+    def room_for_one(self) -> bool:
+        """Whether the sequence cap has room for one more."""
+        many = len(self.running) + len(self.coming) + len(self.stopped)
+        return many < self.engine.spec.sequence_cap
+
+    def copies(self, bytes_s: float, until_s: float) -> None:
+        """So much more is read and written in its memory until then by copies to and from
+        others."""
+        self._copies.append((bytes_s, until_s))
+
+    def copied_bytes_s(self, now_s: float) -> float:
+        """What all copies that are under way then read and write in a second. `now_s` never
+        decreases."""
+        if not self._copies:
+            return 0.0
+        self._copies = [each for each in self._copies if now_s < each[1]]
+        return sum(rate for rate, _ in self._copies)
+
+    def whole(self) -> IntArray:
+        """The running requests whose prompts are computed."""
+        return self.engine.decoding()
+
+    def host(self, request: int, tokens: int, left: int, blocks: IntArray = NONE) -> bool:
+        """Memory for the first `tokens` of a request, of which `left` are to be made; False if
+        there is no room. Also for more of one that comes already. blocks: they lie there."""
+        if request in self.coming:
+            return self.allocator.grow(request, tokens - int(self.allocator.stored[request]))
+        self.left[request] = left
+        demand = self.engine.demand(request)
+        there = len(blocks) and demand.samples == 1
+        adopted = there and self.allocator.adopt(request, demand, blocks, tokens)
+        if not adopted and not self.allocator.reserve(request, demand, tokens):
+            return False
+        self.coming.add(request)
+        self.engine.changes += 1
+        return True
+
+    def run_at(self, request: int, at_s: float) -> None:
+        """All of a request that comes is here then, and it runs."""
+        self.coming.remove(request)
+        self.stopped.add(request)
+        heapq.heappush(self._due, (at_s, request, True))
+
+    def stop(self, request: int, until_s: float) -> None:
+        """A running request stops, and gives its memory back then."""
+        self.engine.stop(request)
+        self.stopped.add(request)
+        heapq.heappush(self._due, (until_s, request, False))
+
+    def cancel(self, request: int) -> None:
+        """A request that comes does not."""
+        if request in self.coming:
+            self.coming.remove(request)
+            self.engine.give_back(request)
+
+    def queue(self, request: int, left: int) -> None:
+        """A request begins again here, of whose output `left` is to be made; in order of
+        arrival."""
+        self.left[request] = left
+        self.engine.waiting = deque(sorted((*self.engine.waiting, request)))
+
+    def land(self, now_s: float) -> None:
+        """What was due by now runs here, or is gone."""
+        while self._due and self._due[0][0] <= now_s:
+            _, request, runs = heapq.heappop(self._due)
+            self.stopped.remove(request)
+            if runs:
+                self.engine.join(request)
+            else:
+                self.engine.give_back(request)
+
+    def clear(self) -> tuple[list[tuple[int, int, float, IntArray]], list[int]]:
+        """Give all requests and memory up: (request, tokens, when it may run at the earliest,
+        blocks) of those whose prompts are computed, and those that have to begin again."""
+        self.engine.retire()
+        due = {request: at_s for at_s, request, runs in self._due if runs}
+        running, done = self.running.tolist(), self.whole().tolist()
+        stored, units = self.allocator.stored, self.allocator.units
+        kept = [
+            (r, int(stored[r]), due.get(r, 0.0), units(r).start // self.block)
+            for r in (*done, *due)
+        ]  # fmt: skip
+        begun = set(done)
+        line = [r for r in running if r not in begun] + self.engine.leave_line()
+        for request in running:
+            self.engine.stop(request)
+        for request in (*running, *self.stopped, *self.coming):
+            self.engine.give_back(request)
+        self.allocator.forget()
+        self.allocator.copies()
+        for each in (self.stopped, self.coming, self._due):
+            each.clear()
+        return kept, line
+
+    def gives_way(self) -> bool:
+        if not (self.coming and self.engine.waiting):
+            return False
+        for request in list(self.coming):
+            self.cancel(request)
+        return True
+
+    def scheduled(self, step: Step) -> Step:
+        if step.empty or self._copying is None or not (copied := self._copying.copies()):
+            return step
+        self.engine.changes += 1
+        return step._replace(copies=(*step.copies, *copied))
+
+    def preempted(self, request: int) -> None:
+        self.lost[request] += 1

@@ -1,0 +1,96 @@
+"""Is what does not go together refused with a reason, and nothing else?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from policies.serving.combinations import (
+    DECLARATIONS,
+    NAMED,
+    OF_RUN,
+    Declaration,
+    Facts,
+    conflicts,
+    present,
+)
+from policies.serving.serving_spec import ServingSpec
+from tests.policies.small import MODEL, mixed, run, spec
+
+LINK = "mooncake-rdma-400"
+HOST = {"host": {"link": "pcie5-h100-batched", "cpu_bytes_to_use": "1GB"}}
+POOLS: dict[str, Any] = {"link": LINK, "prefill": {}, "decode": {}}
+MOST_REASONS = 12
+FEATURES = sorted({name for each in DECLARATIONS for name in (each.key, *each.others)})
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_a_declaration_names_a_key_of_the_description(feature: str) -> None:
+    if feature in NAMED:
+        return
+    own: Any = ServingSpec
+    for part in feature.split("."):
+        field = own.model_fields.get(part)
+        assert field is not None or part == "swap_dram", feature
+        kinds = (
+            [] if field is None else [field.annotation, *getattr(field.annotation, "__args__", ())]
+        )
+        own = next((kind for kind in kinds if hasattr(kind, "model_fields")), own)
+
+
+def test_few_reasons_make_pairs_mean_nothing() -> None:
+    reasons = {each.reason for each in DECLARATIONS if each.modelled}
+    assert all(len(reason) > 15 for reason in reasons)
+    assert len(reasons) <= MOST_REASONS
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"cluster": {"migration": {"link": LINK}}}, "cluster.migration: needs cluster.cards, 2"),
+        ({"cluster": {"pipeline": {"drains": True}}}, "one stage has nobody to share a step with"),
+        ({"cluster": {"cards": 2, "dropping": {"link": LINK}}, "kv_tokens": 512},
+         "cluster.dropping: not with kv_tokens; it frees bytes"),
+        ({"expert_exchange": "all_to_all"}, "no token goes to another"),
+        ({"pools": POOLS, "moves": {"links": [LINK]}}, "pools: not with moves"),
+        ({"tiers": HOST, "cluster": {"cards": 2}}, "tiers: not with cluster.cards; not modelled"),
+        ({"tiers": HOST, "engine": {"name": "v0"}}, "not with engine v0; expected engine v1"),
+    ],
+)  # fmt: skip
+def test_a_description_says_why_it_cannot_be(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        spec(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tiers": HOST},
+        {"pools": POOLS, "speculation": {"method": "ngram", "tokens": 1, "acceptance": [0.5]}},
+        {"cluster": {"cards": 2, "migration": {"link": LINK}}, "engine": {"name": "v0"}},
+        {"cluster": {"cards": 2, "dropping": {"link": LINK}, "pipeline": {"drains": True}}},
+        {"expert_parallel": "linear", "expert_exchange": "all_to_all", "tensor_parallel": 2},
+    ],
+)
+def test_what_goes_together_is_no_conflict(changes: dict[str, Any]) -> None:
+    assert not list(conflicts(Facts(spec(**changes))))
+
+
+def test_what_a_run_tells_is_asked_of_a_run() -> None:
+    given = spec(speculation={"method": "ngram", "tokens": 1, "acceptance": [0.5]})
+    assert not list(conflicts(Facts(given, MODEL)))
+    (conflict,) = conflicts(Facts(given, MODEL, several=True))
+    assert "other drafts of each hold" in conflict and "samples: apart" in conflict
+    assert all(not present(Facts(given), name) for name in OF_RUN)
+    with pytest.raises(DescriptionError, match=r"small, serving\.sparse attention: not with spec"):
+        run(
+            2048, mixed(3), attention={"name": "top_k", "tokens": 48, "index_bytes": "12B"},
+            speculation={"method": "ngram", "tokens": 1, "acceptance": [0.5]},
+        )  # fmt: skip
+
+
+def test_a_key_that_is_gone_is_never_there() -> None:
+    gone = Declaration("cluster.teleporting", ("tiers",), "it is nowhere")
+    assert gone.breach(Facts(spec(tiers=HOST))) is None
