@@ -17,6 +17,7 @@ from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.engines.scheduled_step import Step
 from policies.engines.speculation import SpeculationSpec
 from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step_work import Phase
 
 
 class Drafter(NamedTuple):
@@ -57,6 +58,8 @@ def drafter_of(spec: SpeculationSpec, local: TransformerSpec, cards: int) -> Dra
 class DraftingSteps:
     """As `StepModel`, with `passes` of a drafter."""
 
+    stages = 1
+
     def __init__(self, steps: StepModel, drafter: StepModel, passes: int, device: Device) -> None:
         assert device.accelerator is not None
         self._steps, self._drafter, self._passes = steps, drafter, passes
@@ -75,8 +78,8 @@ class DraftingSteps:
             further = Step(step.decode, context, [], [], 0, step.limit, further=len(lasts))
             passed.append(self._drafter.times(further, self._passes - 1, efficiency))
         draft_s = sum(float(each.total_s.sum()) for each in passed)
-        many = sum(len(each.total_s) for each in passed)
-        draft_s -= many * self._launch_s
-        read = sum(each.weight_bytes * len(each.total_s) for each in passed)
-        read += many * context * self._drafter.kv_bytes
-        return times._replace(total_s=times.total_s + draft_s, draft_s=draft_s, draft_bytes=read)
+        draft_s -= sum(len(each.total_s) for each in passed) * self._launch_s
+        draft = Phase({"drafts": sum(each.work.moved for each in passed)})
+        layers = sum(each.work.rounds * each.work.layers for each in (times, *passed))
+        work = times.work._replace(draft=draft, layers=layers)
+        return times._replace(total_s=times.total_s + draft_s, draft_s=draft_s, work=work)

@@ -27,7 +27,7 @@ from policies.memory.mapped import require_frames
 from policies.memory.memory_model import memory_model
 from policies.memory.pipeline import PipelineSpec, PipelineSteps
 from policies.memory.routing import Routing
-from policies.memory.step import StepModel
+from policies.memory.step import StepModel, StepTimer
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
@@ -159,7 +159,7 @@ def build_replica(
         even=bool(spec.memory.efficiency or spec.memory.attention),
         commits=isinstance(spec.policy, PagedOptions) and spec.policy.states == "two_pools",
     ) for stage in stages]  # fmt: skip
-    steps: StepModel | PipelineSteps | DraftingSteps = each[0]
+    steps: StepTimer = each[0]
     if len(stages) > 1:
         assert device.accelerator is not None
         pipeline = spec.cluster.pipeline or PipelineSpec()

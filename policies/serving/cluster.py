@@ -316,8 +316,8 @@ class Node:
         while self._advance(np.inf, len(requests), progress):
             pass
         last_s = max(replica.now_s for replica in self.replicas)
-        for replica in self.replicas:
-            self._metrics.idle(last_s - replica.now_s)
+        for replica in dict.fromkeys(self.replicas):  # cards that are stages have one
+            self._metrics.idle(last_s - replica.now_s, replica.stages)
 
     def _advance(
         self, until_s: float, count: int, progress: Callable[[int, int], None] | None

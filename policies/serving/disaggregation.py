@@ -387,7 +387,7 @@ class Pools:
         `memory_ms` is the wait for blocks after the prefill, `link_ms` that for the link; all that
         failures cost."""
         found: dict[str, Any] = {}
-        span_s = max(self._metrics._steady()[1], 1e-300)
+        span_s = max(self._metrics.steady()[1], 1e-300)
         moved = sum(each[1] for each in self.arrived)
         for name, pool in self.pools.items():
             many = len(pool.replicas)

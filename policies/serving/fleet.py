@@ -108,7 +108,7 @@ class Fleet(Node):
         last_s = max(replica.now_s for replica in self.replicas)
         for card, replica in enumerate(self.replicas):
             if card in self.manager.cards:
-                self._metrics.idle(last_s - replica.now_s)
+                self._metrics.idle(last_s - replica.now_s, replica.stages)
             else:
                 self.down_s += max(last_s - float(self._failed_s[card]), 0.0)
 
@@ -218,7 +218,7 @@ class Fleet(Node):
         """What its steps have done until then counts; the one under way is lost."""
         ahead, replica = self._ahead[card], self.replicas[card]
         if ahead is None:
-            self._metrics.idle(max(at_s - replica.now_s, 0.0))
+            self._metrics.idle(max(at_s - replica.now_s, 0.0), replica.stages)
         else:
             ends = replica.now_s + np.cumsum(ahead.times.total_s)
             if done := int(np.searchsorted(ends, at_s, "right")):

@@ -22,10 +22,9 @@ from policies.allocators.capabilities import Learns, Maps
 from policies.engines.engine import Engine
 from policies.engines.host_memory import HostTraffic
 from policies.engines.scheduled_step import Step
-from policies.memory.drafting import DraftingSteps
 from policies.memory.fidelity import Memory
 from policies.memory.pipeline import PipelineSteps
-from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step import Efficiency, StepModel, StepTimer, StepTimes
 from policies.requests.requests import FloatArray
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watch
@@ -46,8 +45,7 @@ class Replica:
     """`now_s`: when its last step ended. `together`: False advances a step at a time, for tests."""
 
     def __init__(
-        self, engine: Engine, steps: StepModel | PipelineSteps | DraftingSteps, memory: Memory,
-        metrics: Metrics,
+        self, engine: Engine, steps: StepTimer, memory: Memory, metrics: Metrics,
         together: bool = True, recorder: Recorder | None = None, moves: Moves | None = None,
         tiers: Tiers | Port | None = None,
     ) -> None:  # fmt: skip
@@ -58,7 +56,7 @@ class Replica:
         allocator = engine.allocator
         self._learns = allocator if isinstance(allocator, Learns) else None
         self._maps = allocator if isinstance(allocator, Maps) else None
-        self._steps = steps
+        self._steps, self.stages = steps, steps.stages
         self.pipeline = steps if isinstance(steps, PipelineSteps) else None
         self._together = together
         self.moves = moves
@@ -198,7 +196,7 @@ class Replica:
         assert event_s < math.inf, "requests wait, and nothing will come"
         if event_s > self.now_s:
             self.engine.retire()
-        self.metrics.idle(event_s - self.now_s)
+        self.metrics.idle(event_s - self.now_s, self.stages)
         self.now_s = event_s
         self._join()
 
@@ -216,7 +214,7 @@ class Replica:
     def wait(self, until_s: float) -> None:
         """Nothing runs until then."""
         self.engine.retire()
-        self.metrics.idle(until_s - self.now_s)
+        self.metrics.idle(until_s - self.now_s, self.stages)
         self.now_s = until_s
 
     def observe(self, step: Step) -> tuple[int, Efficiency]:

@@ -24,7 +24,7 @@ from policies.predictors.prediction import Predictions, RepeatedPredictions
 from policies.predictors.predictor import predict
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.building import admissible, build_replica
-from policies.serving.cells import Cell, ServingResult, energy_of, heaviest, merged, rows_of
+from policies.serving.cells import Cell, ServingResult, energy_of, merged, rows_of
 from policies.serving.clients import Clients
 from policies.serving.cluster import Manager, Node, mean_of
 from policies.serving.disaggregation import Pools
@@ -32,13 +32,14 @@ from policies.serving.dropping import Dropping
 from policies.serving.fleet import Fleet, together
 from policies.serving.lending import Lending
 from policies.serving.lockstep import Lockstep
-from policies.serving.metrics import Known, Metrics
+from policies.serving.metrics import Metrics
 from policies.serving.migration import Migrating
 from policies.serving.pool_options import PoolSpec, PoolsSpec
 from policies.serving.pool_replica import DECODE, PREFILL, Pool, PoolMetrics, PoolReplica, Side
 from policies.serving.recorder import Recorder
 from policies.serving.replica import Replica
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
+from policies.serving.slot_use import Known
 from policies.transfers.fabric import Fabric
 from policies.transfers.tiers import Tiers
 
@@ -70,7 +71,7 @@ def serve(
                 )
                 for cell in range(fleet.cells)
             ]  # fmt: skip
-        return merged(device, model, spec, requests, seed, warmup_requests, cells)
+        return merged(device, spec, requests, seed, warmup_requests, cells)
     try:
         return _serve(
             device, model, spec, requests, seed, warmup_requests, progress, simulate, recorder,
@@ -193,8 +194,7 @@ def _serve(
         _serve_one(replicas[0], admitted, ready_s[admitted], progress)
     else:
         node.serve(admitted, ready_s[admitted], progress)
-    stage = heaviest(local, spec)
-    figures = _figures(device, stage, spec, stream, node, metrics, admitted)
+    figures = _figures(device, spec, stream, node, metrics, admitted)
     cell = None
     if fleet is not None:
         one = replicas[0].engine
@@ -325,20 +325,20 @@ def _teach(spec: ServingSpec, allocators: list[Allocator], profile: Requests | N
 
 
 def _figures(
-    device: Device, local: TransformerSpec, spec: ServingSpec, stream: _Stream, node: Node,
-    metrics: Metrics, admitted: IntArray,
+    device: Device, spec: ServingSpec, stream: _Stream, node: Node, metrics: Metrics,
+    admitted: IntArray,
 ) -> dict[str, Any]:  # fmt: skip
     """All metrics of a run, those of several cards as of one."""
     replicas, outputs = node.own, stream.came.output_tokens
     allocators = [replica.engine.allocator for replica in replicas]
     built = [replica.engine for replica in node.built]
-    figures = metrics.figures(built, local, allocators[0].layout)
+    figures = metrics.figures(built, allocators[0].layout)
     dropped = np.isin(np.arange(len(stream.requests)), admitted, invert=True)
     if stream.first_sample is not None:
         dropped = dropped[stream.first_sample]
     figures["dropped"] = int(dropped.sum())
     figures["cut_outputs"] = int((outputs > (spec.engine.max_tokens or np.inf)).sum())
-    moved = metrics.moved_bytes(local)
+    moved = metrics.moved_bytes()
     if len(replicas) == 1:
         figures["policy"] = report_of(allocators[0])
         figures["memory"] = replicas[0].memory.report(moved)
@@ -358,7 +358,7 @@ def _figures(
         figures["predictor"] = stream.inference.figures(stream.came.arrival_s, stream.came_warmup)
     if replicas[0].pipeline is not None:
         figures["pipeline"] = replicas[0].pipeline.figures()
-    figures |= energy_of(device, local, spec, metrics, replicas[0].memory.transfers())
+    figures |= energy_of(device, spec, metrics, replicas[0].memory.transfers())
     return figures
 
 

@@ -26,7 +26,7 @@ from policies.engines.vllm_version import VERSIONS
 from policies.memory.drafting import drafter_of
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.routing import RoutingSpec
-from policies.memory.step import Free
+from policies.memory.step_work import Free
 from policies.predictors.predictor import ChosenPredictor, PredictorSpec
 from policies.serving.cluster import ClusterSpec
 from policies.serving.pool_options import PoolSpec, PoolsSpec
