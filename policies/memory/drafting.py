@@ -79,7 +79,8 @@ class DraftingSteps:
             passed.append(self._drafter.times(further, self._passes - 1, efficiency))
         draft_s = sum(float(each.total_s.sum()) for each in passed)
         draft_s -= sum(len(each.total_s) for each in passed) * self._launch_s
-        draft = Phase({"drafts": sum(each.work.moved for each in passed)})
+        read = sum(each.work.moved for each in passed)
+        draft = Phase({"drafts": read}, {}, read)
         layers = sum(each.work.rounds * each.work.layers for each in (times, *passed))
-        work = times.work._replace(draft=draft, layers=layers)
+        work = times.work._replace(layers=layers, phases={**times.work.phases, "draft": draft})
         return times._replace(total_s=times.total_s + draft_s, draft_s=draft_s, work=work)

@@ -185,17 +185,22 @@ class StepModel:
 
     def roofline(self, work: StepWork, efficiency: Efficiency) -> StepTimes:
         """Times of this work."""
-        linear, prefill, rates = work.weights, work.prefill, self._rates
+        phases, rates, bandwidth = work.phases, self._rates, self.bandwidth
+        linear, attention, prefill = phases["weights"], phases["attention"], phases.get("prefill")
         linear_s = linear.flops["decode"] / rates["decode"]
         more_s = linear.flops["prefill"] / rates["prefill"] if "prefill" in linear.flops else 0.0
         if prefill is None:
             linear_s += more_s
-        weight_bytes = linear.waits
-        weights_s = self._phase(linear_s, weight_bytes, efficiency.weights)
+        read_s = linear.waits / (bandwidth * efficiency.weights)
+        weights_s = self._overlapped(linear_s, read_s)
+        attended: Any = attention.flops["attend"] / rates["attend"]
+        if len(attention.flops) > 1:
+            attended = self._compute_s(attention.flops)
+        share = efficiency.attention
+        if self._shares is not None:
+            share = self._kv_share(attention.waits, efficiency)
+        memory_s = attention.waits / (bandwidth * share)
         alone = work.rounds == 1
-        attended = self._compute_s(work.attention.flops)
-        moved_bytes = work.attention.moved
-        memory_s = moved_bytes / (self.bandwidth * self._kv_share(moved_bytes, efficiency))
         more, less = (max, min) if alone else (np.maximum, np.minimum)
         attention_s: Any = more(attended, memory_s)
         if self._left:
@@ -203,47 +208,51 @@ class StepModel:
         if self._slowdown != 1:
             attention_s = attention_s * self._slowdown
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
-        flops_s, moved, chunk_memory_s = 0.0, 0.0, 0.0
+        flops_s = moved_s = chunk_memory_s = 0.0
         if prefill is not None:
             together_s = linear_s + more_s
-            linear_phase_s = self._phase(together_s, weight_bytes, efficiency.weights)
-            flops_s, moved = self._compute_s(prefill.flops), prefill.moved
-            chunk_s = self._phase(flops_s, moved, efficiency.prefill)
-            chunk_memory_s = self._memory_s(moved, efficiency.prefill)
-            if flops_s > chunk_memory_s:
+            linear_phase_s = self._overlapped(together_s, read_s)
+            flops_s, moved_s = (
+                self._compute_s(prefill.flops), prefill.waits / (bandwidth * efficiency.prefill)
+            )  # fmt: skip
+            chunk_s, chunk_memory_s = self._overlapped(flops_s, moved_s), moved_s
+            if flops_s > moved_s:
                 compute_s = chunk_s
                 chunk_memory_s *= self._left
             prefill_s = linear_phase_s - weights_s + chunk_s
-        if together_s > self._memory_s(weight_bytes, efficiency.weights):
+        if together_s > read_s:
             compute_s += linear_phase_s
         computing: Any = compute_s + attention_s * (attended > memory_s)
         if self._together:
             # all FLOPs beside all bytes; a phase is charged what it adds to those before
-            all_flops_s = together_s + flops_s
-            all_memory_s = self._memory_s(weight_bytes, efficiency.weights)
-            all_memory_s += self._memory_s(moved, efficiency.prefill)
+            all_flops_s, all_memory_s = together_s + flops_s, read_s + moved_s
             before_s = self._overlapped(all_flops_s, all_memory_s)
             prefill_s = chunk_memory_s = before_s - weights_s
             flops = all_flops_s + self._slowdown * attended
             bytes_s = all_memory_s + self._slowdown * memory_s
             whole = more(flops, bytes_s) + self._left * less(flops, bytes_s)
             attention_s, computing = whole - before_s, whole * (flops > bytes_s)
-        migration_s = self._copy_s(work.migration, efficiency)
-        copy_s = self._copy_s(work.copy, efficiency)
-        swap_s = 0.0 if work.swap is None else work.swap.waits / self._host_bandwidth
-        all_reduce_s = sum(map(self._collective_s, work.collectives), 0.0)
+        migration_s = copy_s = swap_s = all_reduce_s = 0.0
         launch_ns, layer_ns = self._launch_ns
         overhead_s = (launch_ns + work.layers * layer_ns) * 1e-9
         total: Any = weights_s + attention_s
-        rest_s = copy_s + swap_s + all_reduce_s
-        for seconds in (prefill_s, migration_s, overhead_s, rest_s):
-            if seconds:
-                total += seconds
+        if len(phases) > 2:
+            migration_s = self._copy_s(phases.get("migration"), efficiency)
+            copy_s = self._copy_s(phases.get("copy"), efficiency)
+            if (swap := phases.get("swap")) is not None:
+                swap_s = swap.waits / self._host_bandwidth
+        if prefill_s or migration_s:
+            total = total + prefill_s + migration_s
+        total = total + overhead_s
+        if work.collectives:
+            all_reduce_s = sum(map(self._collective_s, work.collectives))
+        if rest_s := copy_s + swap_s + all_reduce_s:
+            total = total + rest_s
         if alone:
             attention_s, total, computing = np.array(((attention_s,), (total,), (computing,)))
         return StepTimes(
             weights_s, attention_s, prefill_s, migration_s, overhead_s, total, computing,
-            copy_s, swap_s, all_reduce_s, chunk_memory_s, work=work,
+            copy_s, swap_s, all_reduce_s, chunk_memory_s, None, 0.0, work,
         )  # fmt: skip
 
     def attention_alone_s(
@@ -252,9 +261,9 @@ class StepModel:
         """Seconds of a card that only attends: tokens that decode to `context` of KV together, and
         chunks to `stored` of it in so many pairs."""
         decode, chunks = self.work.lent(context, pairs, stored)
-        share = self._kv_share(decode.moved, efficiency)
-        decode_s = self._phase(self._compute_s(decode.flops), decode.moved, share)
-        chunks_s = self._phase(self._compute_s(chunks.flops), chunks.moved, efficiency.prefill)
+        share = self._kv_share(decode.waits, efficiency)
+        decode_s = self._phase(self._compute_s(decode.flops), decode.waits, share)
+        chunks_s = self._phase(self._compute_s(chunks.flops), chunks.waits, efficiency.prefill)
         return self._slowdown * decode_s + chunks_s
 
     def swap_s(self, tokens: int) -> float:
@@ -281,7 +290,7 @@ class StepModel:
 
     def _copy_s(self, phase: Phase | None, efficiency: Efficiency) -> float:
         """Seconds to copy KV within the memory."""
-        return 0.0 if phase is None else self._phase(0.0, phase.moved, efficiency.migration)
+        return 0.0 if phase is None else self._phase(0.0, phase.waits, efficiency.migration)
 
     def _collective_s(self, sent: Collective) -> float:
         assert self._link is not None
@@ -290,10 +299,7 @@ class StepModel:
         return sent.many * self._link.exchange_s(sent.bytes)
 
     def _phase(self, compute_s: float, moved_bytes: float, efficiency: float) -> float:
-        return self._overlapped(compute_s, self._memory_s(moved_bytes, efficiency))
-
-    def _memory_s(self, moved_bytes: float, efficiency: float) -> float:
-        return moved_bytes / (self.bandwidth * efficiency)
+        return self._overlapped(compute_s, moved_bytes / (self.bandwidth * efficiency))
 
     def _overlapped(self, compute_s: float, memory_s: float) -> float:
         return max(compute_s, memory_s) + self._left * min(compute_s, memory_s)

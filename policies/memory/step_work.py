@@ -47,7 +47,7 @@ PhaseName = Literal["weights", "attention", "prefill", "migration", "copy", "swa
 MOVING: tuple[PhaseName, ...] = (
     "weights", "attention", "prefill", "migration", "copy", "swap", "draft",
 )  # fmt: skip
-"""Phases that move bytes of a memory, in the order of the fields of `StepWork`."""
+"""Phases that move bytes of a memory."""
 Kind = Literal[
     "weights", "kv_read", "kv_again", "kv_written", "states", "index", "drafts", "transfers"
 ]
@@ -63,25 +63,17 @@ DEVICE = "device"
 class Phase(NamedTuple):
     """Of each of the steps: numbers, or int64 or float64 (rounds,) where they grow."""
 
-    bytes: Mapping[Kind, Any] = {}
-    flops: Mapping[Rate, Any] = {}
-    waited_bytes: float | None = None
-    """What the step waits for, where that is not all, or more: of the weights those of the card
-    with most of them, of a swap what is not hidden."""
+    bytes: Mapping[Kind, Any]
+    flops: Mapping[Rate, Any]
+    waits: Any
+    """Bytes that the step waits for: those of all kinds, but of the weights those of the card with
+    most of them, and of a swap what is not hidden."""
     memory: str = DEVICE
 
     @property
     def moved(self) -> Any:
         """Bytes of all kinds."""
         return sum(self.bytes.values())
-
-    @property
-    def waits(self) -> Any:
-        """Bytes that the step waits for."""
-        return self.moved if self.waited_bytes is None else self.waited_bytes
-
-
-NOTHING = Phase()
 
 
 class Collective(NamedTuple):
@@ -95,48 +87,34 @@ class Collective(NamedTuple):
 
 
 class StepWork(NamedTuple):
-    """Work of `rounds` consecutive steps, which differ in nothing but the growing context. None:
-    nothing of a phase."""
+    """Work of `rounds` consecutive steps, which differ in nothing but the growing context."""
 
     rounds: int
     layers: int
     """Layers whose kernels are launched, each for the device's `layer_overhead`."""
-    weights: Phase = NOTHING
-    attention: Phase = NOTHING
-    prefill: Phase | None = None
-    migration: Phase | None = None
-    copy: Phase | None = None
-    swap: Phase | None = None
-    draft: Phase | None = None
+    phases: dict[PhaseName, Phase]
+    """Those that there are; `weights` and `attention` always."""
     collectives: tuple[Collective, ...] = ()
     stages: int = 1
     """Groups of cards that each do as much, one after the other."""
 
     @property
-    def phases(self) -> list[tuple[PhaseName, Phase]]:
-        """Those that there are."""
-        every = (
-            self.weights, self.attention, self.prefill, self.migration, self.copy, self.swap,
-            self.draft,
-        )  # fmt: skip
-        named = zip(MOVING, every, strict=True)
-        return [(name, phase) for name, phase in named if phase is not None]
-
-    @property
     def moved(self) -> Any:
         """Bytes of all phases, in all the steps."""
-        return sum(total(phase.moved, self.rounds) for _, phase in self.phases)
+        return sum(total(phase.moved, self.rounds) for phase in self.phases.values())
 
     def first(self, rounds: int) -> StepWork:
         """The first `rounds` steps of these."""
-        cut: dict[str, Any] = {
-            name: phase._replace(
-                bytes={kind: _first(each, rounds) for kind, each in phase.bytes.items()},
-                flops={rate: _first(each, rounds) for rate, each in phase.flops.items()},
+        cut: dict[PhaseName, Phase] = {
+            name: Phase(
+                {kind: _first(each, rounds) for kind, each in phase.bytes.items()},
+                {rate: _first(each, rounds) for rate, each in phase.flops.items()},
+                _first(phase.waits, rounds),
+                phase.memory,
             )
-            for name, phase in self.phases
+            for name, phase in self.phases.items()
         }
-        return self._replace(rounds=rounds, **cut)
+        return self._replace(rounds=rounds, phases=cut)
 
 
 def total(amount: Any, rounds: int) -> Any:
@@ -150,24 +128,23 @@ def _first(amount: Any, rounds: int) -> Any:
     return amount[:rounds] if rounds > 1 else amount[0].item()
 
 
-NO_WORK = StepWork(1, 0)
+NO_WORK = StepWork(1, 0, {})
 
 
 def mean_stage(works: Sequence[StepWork], stages: int) -> StepWork:
     """What the mean of so many stages does in a step, of which these are parts."""
-    found: dict[str, Any] = {}
+    found: dict[PhaseName, Phase] = {}
     for name in MOVING:
-        parts = [phase for work in works if (phase := getattr(work, name)) is not None]
+        parts = [work.phases[name] for work in works if name in work.phases]
         if parts:
             moved = _sum_by_key((part.bytes for part in parts), stages)
             flops = _sum_by_key((part.flops for part in parts), stages)
-            waited = [part.waits for part in parts if part.waited_bytes is not None]
-            found[name] = Phase(moved, flops, sum(waited) / stages if waited else None)
+            found[name] = Phase(moved, flops, sum(part.waits for part in parts) / stages)
     layers = round(sum(work.layers for work in works) / stages)
     sent = tuple(
         each._replace(many=each.many / stages) for work in works for each in work.collectives
     )
-    return StepWork(works[0].rounds, layers, **found, collectives=sent, stages=stages)
+    return StepWork(works[0].rounds, layers, found, sent, stages)
 
 
 def _sum_by_key(rows: Iterable[Mapping[Any, Any]], over: int) -> dict[Any, Any]:
@@ -194,6 +171,7 @@ class StepWorkModel:
         self._groups, self._sparse, self._cards = groups, sparse, cards
         self._layers = model.layers
         self._apart = model.experts if isinstance(model.experts, CardExperts) else None
+        self._alone = cards == 1 and self._apart is None
         self._hidden_bytes = model.activation_bytes
         self.kv_bytes = model.kv_token_bytes
         """Of a token in all layers."""
@@ -213,6 +191,7 @@ class StepWorkModel:
             self._expert_bytes = sum(sum(model.expert_bytes(layer)) for layer in layers)
         if "weights" in free:
             self._all_weight_bytes, self._experts = 0, None
+        self._all_weights: dict[Kind, Any] = {"weights": self._all_weight_bytes}
         self._state_bytes, self._commits = model.state_bytes(), commits
         self._state_row_bytes = model.state_row_bytes
         computes = int("compute" not in free)
@@ -233,25 +212,27 @@ class StepWorkModel:
     def of(self, step: Step, rounds: int) -> StepWork:
         """The work of `rounds` steps in which only the context grows, a token a sample and
         step."""
-        chunks = step.chunks
-        migration = copy = swap = None
-        if step.migrations and self._copies:
-            migration = self._migration(step)
-        if step.copied and self._copies:
-            copy = self._moved(step.copied)
-        if step.swapped:
-            each, waited = self.moved_bytes, step.swapped - step.hidden
-            swap = Phase({"transfers": step.swapped * each}, {}, waited * each)
-        alone = self._cards == 1 and self._apart is None
-        return StepWork(
-            rounds, self._layers, self._linear(step), self._attention(step, rounds),
-            self._prefill(chunks) if chunks else None, migration, copy, swap,
-            collectives=() if alone else self._collectives(step),
-        )  # fmt: skip
+        decode = step.tokens
+        phases: dict[PhaseName, Phase] = {
+            "weights": self._linear(step, decode + step.drafts),
+            "attention": self._attention(step, decode, rounds),
+        }
+        if not step.repeats:
+            if step.chunks:
+                phases["prefill"] = self._prefill(step.chunks)
+            if step.migrations and self._copies:
+                phases["migration"] = self._migration(step)
+            if step.copies and self._copies:
+                phases["copy"] = self._moved(step.copied)
+            if step.swapped:
+                each, waited = self.moved_bytes, step.swapped - step.hidden
+                phases["swap"] = Phase({"transfers": step.swapped * each}, {}, waited * each)
+        if self._alone:
+            return StepWork(rounds, self._layers, phases)
+        return StepWork(rounds, self._layers, phases, self._collectives(step))
 
-    def _linear(self, step: Step) -> Phase:
+    def _linear(self, step: Step, rows: int) -> Phase:
         """The matrix products; only the end of a prefill needs the head."""
-        rows = step.tokens + step.drafts
         flops: dict[Rate, Any] = {"decode": rows * (self._layer_flops + self._head_flops)}
         if step.chunks:
             tokens = sum(chunk.tokens for chunk in step.chunks)
@@ -262,18 +243,17 @@ class StepWorkModel:
             flops["decode"] += decoded * each
             flops["prefill"] = flops.get("prefill", 0) + (step.routed - decoded) * each
         if self._routing is None or self._experts is None:
-            return Phase({"weights": self._all_weight_bytes}, flops)
+            return Phase(self._all_weights, flops, self._all_weight_bytes)
         fullest = self.weight_bytes(step)
         if self._apart is None:
-            return Phase({"weights": fullest}, flops)
+            return Phase({"weights": fullest}, flops, fullest)
         mean = self._routing.distinct(step.routed) / self._apart.cards
         beyond = round((self._routing.expected(step.routed) - mean) * self._expert_bytes)
         return Phase({"weights": fullest - beyond}, flops, fullest)
 
-    def _attention(self, step: Step, rounds: int) -> Phase:
-        """Of what decodes. A single step in plain numbers: the same, without the cost of short
+    def _attention(self, step: Step, decode: int, rounds: int) -> Phase:
+        """Of `decode` tokens. A single step in plain numbers: the same, without the cost of short
         arrays."""
-        decode = step.tokens
         rows = decode + step.drafts
         context: Any = step.context if rounds == 1 else step.context + decode * np.arange(rounds)
         pairs: float = step.pairs
@@ -294,17 +274,19 @@ class StepWorkModel:
         if self._load_ops or self._store_ops:
             loaded = context * self._repeats * self._load_ops
             flops["convert"] = loaded + rows * self._store_ops
-        read = context * self.kv_bytes
-        moved: dict[Kind, Any] = {"kv_read": read, "kv_written": rows * self.kv_bytes}
+        read, written = context * self.kv_bytes, rows * self.kv_bytes
+        moved: dict[Kind, Any] = {"kv_read": read, "kv_written": written}
+        waits = self._repeats * read + written
         if self._repeats > 1:
             moved["kv_again"] = read * (self._repeats - 1)
         if self._state_bytes:
             passes = 2 + 2 * bool(step.drafts and self._commits)
-            moved["states"] = decode * passes * self._state_bytes
-            moved["states"] += step.drafts * self._state_row_bytes
+            states = decode * passes * self._state_bytes + step.drafts * self._state_row_bytes
+            moved["states"], waits = states, waits + states
         if self._index_bytes:
-            moved["index"] = (indexed + rows) * self._index_bytes
-        return Phase(moved, flops)
+            index = (indexed + rows) * self._index_bytes
+            moved["index"], waits = index, waits + index
+        return Phase(moved, flops, waits)
 
     def _prefill(self, chunks: list[Chunk]) -> Phase:
         """Attention of chunks: a token attends to itself and all before it, or its window; KV moves
@@ -337,7 +319,7 @@ class StepWorkModel:
             moved["kv_again"] = read * (self._repeats - 1)
         if self._state_bytes:
             moved["states"] = 2 * len(chunks) * self._state_bytes
-        return Phase(moved, flops)
+        return Phase(moved, flops, sum(moved.values()))
 
     def _migration(self, step: Step) -> Phase:
         """Requests that are moved, each with its states."""
@@ -356,23 +338,21 @@ class StepWorkModel:
             moved["index"] = 2 * tokens * self._index_bytes
         if self._state_bytes and requests:
             moved["states"] = 2 * requests * self._state_bytes
-        return Phase(moved)
+        return Phase(moved, {}, sum(moved.values()))
 
     def lent(self, context: int, pairs: int, stored: int) -> tuple[Phase, Phase]:
         """(attention, prefill) of a card that only attends, for others: tokens that decode to
         `context` of KV together, and chunks to `stored` of it in so many pairs."""
-        read = self._repeats * self.kv_bytes
         loads = self._repeats * self._load_ops
-        return (
-            Phase(
-                {"kv_read": context * read},
-                {"attend": context * self._attention_flops, "convert": context * loads},
-            ),
-            Phase(
-                {"kv_read": stored * read},
-                {"attend_prefill": pairs * self._chunk_flops, "convert": stored * loads},
-            ),
+        flops: tuple[dict[Rate, Any], ...] = (
+            {"attend": context * self._attention_flops, "convert": context * loads},
+            {"attend_prefill": pairs * self._chunk_flops, "convert": stored * loads},
         )
+        read = [tokens * self._repeats * self.kv_bytes for tokens in (context, stored)]
+        decode, chunks = (
+            Phase({"kv_read": size}, each, size) for size, each in zip(read, flops, strict=True)
+        )
+        return decode, chunks
 
     def weight_bytes(self, step: Step) -> int:
         """Weights that the card with most of them reads; of experts the mean over draws."""

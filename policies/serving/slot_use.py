@@ -37,6 +37,8 @@ class SlotUse:
         """The requests that ran last, what was reserved then, and `_unneeded` of it."""
         self._shares = bool((requests.prefix_id >= 0).any() or (requests.samples > 1).any())
         self._shares |= samples_apart
+        self._grows: dict[type, bool] = {}
+        """Whether an allocator of a type reserves as tokens are stored."""
 
     def stored(
         self, step: Step, allocator: Allocator, running: IntArray, rounds: int,
@@ -66,7 +68,9 @@ class SlotUse:
         those stored and of those that requests in line would fit."""
         rounds = len(times_s)
         reserved_s, unneeded_s = allocator.reserved_total * total, 0.0
-        if not isinstance(allocator, OnDemand):
+        if (grows := self._grows.get(type(allocator))) is None:
+            grows = self._grows[type(allocator)] = isinstance(allocator, OnDemand)
+        if not grows:
             unneeded_s = self._unneeded(allocator, running) * total
         elif rounds > 1:
             reserved_s -= float(allocator.grown(step.decode, rounds) @ times_s)
@@ -74,13 +78,15 @@ class SlotUse:
         sums.reserved_seconds += reserved_s
         free_s = allocator.slots * total - reserved_s
         bound = step.limit == "kv_memory"
-        holes_s = fitting_s if bound else 0.0
         for states in (sums.slot_s, sums.binding_slot_s)[: 1 + bound]:
             states["used"] += stored_s
             states["unfilled"] += reserved_s - stored_s - unneeded_s
             states["unneeded"] += unneeded_s
-            states["holes"] += holes_s
-            states["head_of_line" if bound else "free"] += free_s - holes_s
+            if bound:
+                states["holes"] += fitting_s
+                states["head_of_line"] += free_s - fitting_s
+            else:
+                states["free"] += free_s
 
     def _unneeded(self, allocator: Allocator, running: IntArray) -> int:
         """Slots reserved for `running`, of which reservations are made once, that never hold a

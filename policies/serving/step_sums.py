@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +21,7 @@ last blocks counts as unfilled). Free while KV memory limits the batch: `holes`,
 requests in line would reserve if all free slots were one run, and `head_of_line`, fewer than the
 next one then needs. Free at other times: `free`."""
 
-Moved = dict[tuple[str, str], float]
+Moved = defaultdict[tuple[str, str], float]
 """Bytes by phase and kind (`policies.memory.step_work`)."""
 
 
@@ -55,8 +57,8 @@ class Sums:
     """Tokens copied on write."""
     swapped_tokens: int = 0
     """Tokens copied to host memory, and back."""
-    moved: Moved = field(default_factory=dict)
-    further_moved: Moved = field(default_factory=dict)
+    moved: Moved = field(default_factory=lambda: defaultdict(int))
+    further_moved: Moved = field(default_factory=lambda: defaultdict(int))
     further_s: float = 0.0
     further_idle_s: float = 0.0
     phase_s: dict[str, float] = field(
@@ -107,13 +109,12 @@ class Sums:
     def _add_work(self, work: StepWork) -> None:
         """Add the bytes of each phase, by kind."""
         rounds, moved, further = work.rounds, self.moved, work.stages - 1
-        for name, phase in work.phases:
+        for name, phase in work.phases.items():
             for kind, amount in phase.bytes.items():
-                key = name, kind
                 whole = amount if rounds == 1 else total(amount, rounds)
-                moved[key] = moved.get(key, 0) + whole
+                moved[name, kind] += whole
                 if further:
-                    self.further_moved[key] = self.further_moved.get(key, 0) + further * whole
+                    self.further_moved[name, kind] += further * whole
 
     def _add_phases(self, times: StepTimes, rounds: int) -> None:
         """Add the time of each phase."""
@@ -166,10 +167,11 @@ class Sums:
 
 
 def _plus(one: dict[Any, Any], more: dict[Any, Any], times: int) -> dict[Any, Any]:
-    return {key: one.get(key, 0) + times * more.get(key, 0) for key in {**one, **more}}
+    sums = {key: one.get(key, 0) + times * more.get(key, 0) for key in {**one, **more}}
+    return defaultdict(int, sums)
 
 
-def _by_phase(moved: Moved, once: bool) -> dict[str, int]:
+def _by_phase(moved: Mapping[tuple[str, str], float], once: bool) -> dict[str, int]:
     sums: dict[str, float] = dict.fromkeys(MOVING[:-1], 0)
     for (phase, kind), size in moved.items():
         if not once or kind != "kv_again":
@@ -179,4 +181,4 @@ def _by_phase(moved: Moved, once: bool) -> dict[str, int]:
 
 def summed(seconds: FloatArray) -> float:
     """Their sum; mostly there is one."""
-    return float(seconds[0]) if len(seconds) == 1 else float(seconds.sum())
+    return seconds.item() if len(seconds) == 1 else float(seconds.sum())

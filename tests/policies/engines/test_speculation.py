@@ -119,7 +119,7 @@ def test_rows_are_computed_each_and_weights_and_kv_read_once() -> None:
     alone = steps.times(plain, 1, full)
     # rows attend to 1,001 to 1,004 tokens: 3,009 pairs beside the first
     rows = steps.times(plain._replace(drafts=3, pairs=3009), 1, full)
-    assert rows.work.weights.moved == alone.work.weights.moved
+    assert rows.work.phases["weights"].moved == alone.work.phases["weights"].moved
     longer = rows.attention_s - alone.attention_s
     assert longer == pytest.approx(3 * MODEL.kv_token_bytes / steps.bandwidth)
 

@@ -128,7 +128,7 @@ def test_a_step_of_qwen_reads_what_its_batch_touches() -> None:
     one = steps.times(decode(1), 1, Efficiency())
     # what a token reads: its active parameters but for the embedding table, and the norms
     active = 2 * (model.active_parameters - model.embedding_parameters)
-    assert one.work.weights.moved == pytest.approx(active, rel=1e-9)
+    assert one.work.phases["weights"].moved == pytest.approx(active, rel=1e-9)
     assert one.weights_s == pytest.approx(active / steps.bandwidth)
 
 
