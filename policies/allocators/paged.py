@@ -14,6 +14,7 @@ prompt's last block if that is not full (copy-on-write).
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -26,15 +27,17 @@ from policies.allocators.block_tables import BlockTables
 from policies.allocators.capabilities import (
     CopiesOnWrite,
     Drafts,
+    KeepsStates,
     Migration,
     Swaps,
 )
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_list import FreeListName
 from policies.allocators.kv_groups import WindowKv
-from policies.allocators.kv_layout import KvLayout, Units
+from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
 from policies.allocators.losses import GROWING
 from policies.allocators.prefix_cache import BlockCache
+from policies.allocators.state_places import in_block
 from policies.requests.requests import IntArray
 
 
@@ -100,7 +103,7 @@ class PagedOptions(PolicyOptions):
         return "blocks"
 
 
-class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
+class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts, KeepsStates):
     """`_rows[request]`: rows of the block tables, one for each sample, the first sample's first."""
 
     Options: ClassVar[type[PolicyOptions]] = PagedOptions
@@ -137,6 +140,10 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         """Blocks of a request that hold states."""
         self.states: dict[int, IntArray] = {}
         """These blocks of residents, group by group."""
+        pool = limits.state_pool
+        self._free_states = deque(range(pool.slots if pool else 0))
+        self._state_slot: dict[int, int] = {}
+        """Slots of residents in the pool of states."""
         self._own_groups, self._own_block = limits.drafter
         self.drafter: dict[int, IntArray] = {}
         """Blocks of residents that hold a drafter's KV: int64 (groups, places)."""
@@ -178,6 +185,11 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
         if self._fixed:
             self.states[request] = self._list.pop(self._fixed)
             self.reserved_total += self._fixed * self.block
+        if (pool := self.limits.state_pool) is not None:
+            # one that comes while another, which has ended, still holds its slot gets the padding
+            self._state_slot[request] = (
+                self._free_states.popleft() if self._free_states else pool.slots
+            )
         if self._own_groups:
             self.drafter[request] = np.zeros((self._own_groups, 0), np.int64)
         if len(cached):
@@ -313,6 +325,10 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
             for group in np.split(self.states.pop(request), self._fixed // self.limits.kept_states):
                 self._list.push(group[::-1], len(group))
             self.reserved_total -= self._fixed * self.block
+        if (pool := self.limits.state_pool) is not None:
+            slot = self._state_slot.pop(request)
+            if slot < pool.slots:
+                self._free_states.append(slot)
         held, hashed = self._tables.blocks(first), self._hashed(first, demand, unknown)
         if self._keeps(demand):
             # one sample's outputs are not another's: what several find again is the prompt
@@ -335,6 +351,14 @@ class PagedAllocator(SharingAllocator, CopiesOnWrite, Swaps, Drafts):
     def finished(self, request: int, prompt: int, output: int) -> None:
         super().finished(request, prompt, output)
         self._swapped.pop(request, None)
+
+    def state_runs(self, request: int, copy: int, nth: int, size: int) -> ByteRuns:
+        limits = self.limits
+        if (pool := limits.state_pool) is not None:
+            return pool.runs(self._state_slot[request], copy, nth * limits.state_bytes, size)
+        blocks = self.states[request].reshape(-1, limits.kept_states)
+        place, group = divmod(nth, len(blocks))
+        return in_block(self.layout, int(blocks[group, copy]), self.block, place, size)
 
     def swap_out(self, request: int) -> int:
         stored = int(self.stored[request])

@@ -50,9 +50,10 @@ class Step(NamedTuple):
     copies: tuple[Migration, ...] = ()
     """Copies on write."""
     lengths: IntArray | None = None
-    """Tokens that each of `decode` had stored before; only where not all of them are read."""
+    """Tokens that each of `decode` had stored before; only where not all of them are read, or
+    drafts are verified."""
     rows: IntArray | None = None
-    """Then, where drafts are verified: rows of each of `decode`."""
+    """Where drafts are verified: rows of each of `decode`."""
     overrun: int = 0
     """Of `tokens`, those of samples that have ended, which asynchronous scheduling sees a step
     later; they are no output."""

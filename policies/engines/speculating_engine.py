@@ -188,10 +188,10 @@ class SpeculatingEngine(EngineV1):
         self.drafted += drafts
         self.held += accepted
         self.verified += len(decode)
-        step = step._replace(
-            context=int(stored.sum()), drafts=drafts, pairs=int(pairs.sum()), accepted=accepted
-        )
-        return step._replace(lengths=stored, rows=rows) if self._windowed else step
+        return step._replace(
+            context=int(stored.sum()), drafts=drafts, pairs=int(pairs.sum()), accepted=accepted,
+            lengths=stored, rows=rows,
+        )  # fmt: skip
 
 
 def acceptance(engines: Iterable[Engine]) -> dict[str, float]:

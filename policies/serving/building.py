@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
@@ -9,11 +11,12 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Limits
+from policies.allocators.hybrid import Compact, TwoPools
 from policies.allocators.kv_frames import Placed, in_frames
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
-from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import build
+from policies.allocators.state_places import StatePool
 from policies.engines.engine import Engine, Offered
 from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_v0 import EngineV0, EngineV0Spec
@@ -140,14 +143,21 @@ def build_replica(
         pages = state_pages(spec, local)
         slots = -(-local.state_bytes(spec.drafts) // layout.token_bytes)
         slots = pages.groups[1] * pages.block if pages else slots
-        limits = limits._replace(states=slots, kept_states=1 + spec.drafts)
+        layers = sum(many for kind, many in local.kinds.items() if kind.state is not None)
+        limits = limits._replace(
+            states=slots, kept_states=1 + spec.drafts,
+            state_bytes=local.state_bytes(spec.drafts) // layers,
+        )  # fmt: skip
         if pages is not None:
             limits = limits._replace(drafter=(pages.groups[2], pages.drafter_block))
         if (pool := state_pool(spec, local)) is not None:
             running = pool.running(_region(device, local, spec, seed).bytes)
             if not running:
                 raise DescriptionError("policy.state_ratio: no request has a slot; raise it")
-            limits = limits._replace(states=0)
+            drafter = _drafter(spec, local)
+            beside = 0 if drafter is None else layout.slots * drafter.model.kv_token_bytes
+            above = layout.base + layout.bytes + beside
+            limits = limits._replace(states=0, **_apart(pool, above, running, layers))
             most = min(running, engine_spec.sequence_cap)
             engine_spec = engine_spec.model_copy(update={"max_num_seqs": most})
     allocator = build(layout, len(requests), limits, spec.policy)
@@ -157,7 +167,7 @@ def build_replica(
         device, stage, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
         spec.memory.phases == "together", layout.groups, layout.sparse,
         even=bool(spec.memory.efficiency or spec.memory.attention),
-        commits=isinstance(spec.policy, PagedOptions) and spec.policy.states == "two_pools",
+        commits=limits.commits_states,
     ) for stage in stages]  # fmt: skip
     steps: StepTimer = each[0]
     if len(stages) > 1:
@@ -198,6 +208,16 @@ def build_replica(
             engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
     return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
+
+
+def _apart(pool: TwoPools | Compact, base: int, running: int, layers: int) -> dict[str, Any]:
+    """`Limits` of states of so many layers and requests that are kept apart, from `base` on."""
+    copies, size = pool.copies
+    return {
+        "state_pool": StatePool(base, running, copies, size),
+        "state_bytes": size // layers,
+        "commits_states": pool.commits,
+    }
 
 
 _STATES = ("paged", "static", "odma", "odma-best", "s3", "oracle", "orca")
