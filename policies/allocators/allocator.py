@@ -98,14 +98,14 @@ class Limits(NamedTuple):
     its tokens, `kept_states` times."""
     kept_states: int = 1
     """One, and one more for each draft of a step, which writes the state behind each row."""
+    drafter: tuple[int, int] = (0, 1)
+    """Groups of a drafter's layers that have blocks of their own, and tokens of such a block."""
     state_bytes: int = 0
     """Room of a state in one of its layers."""
     state_pool: StatePool | None = None
     """Where states are kept apart."""
     commits_states: bool = False
     """With drafts the state that holds is copied to a place of its own, not found by its slot."""
-    drafter: tuple[int, int] = (0, 1)
-    """Groups of a drafter's layers that have blocks of their own, and tokens of such a block."""
 
 
 class Demand(NamedTuple):

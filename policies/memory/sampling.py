@@ -53,21 +53,21 @@ class SampledMemory(SimulatedMemory):
         super().__init__(efficiency, transfers, spec, probe, layout, streams, routed)
         key = (*b"policies.fidelity", spec.seed)
         self._rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
-        self._clocks = {name: Clock(spec) for name in KV_PHASES}
+        self._clocks: dict[str, Clock] = {name: Clock(spec) for name in KV_PHASES}
         self._changes = -1
         self._results: dict[str, list[tuple[float, Any]]] = {name: [] for name in self._clocks}
         self._marks = dict.fromkeys(self._clocks, 0)
         self._beside: dict[str, list[Beside]] = {name: [] for name in self._clocks}
         """Layers that were simulated in addition to their windows."""
-        self._windows = dict.fromkeys(self._clocks, 0)
+        self._windows: dict[str, int] = dict.fromkeys(self._clocks, 0)
         """Probes of a window."""
-        self._common = dict.fromkeys(self._clocks, 0.0)
+        self._common: dict[str, float] = dict.fromkeys(self._clocks, 0.0)
         """Relative half-width common to all windows, from what they leave out."""
         self._intervals: dict[str, tuple[float, float | None]] = {}
         """`_measured` since the last probe of each phase."""
         self._placed: dict[str, list[tuple[float, ...]]] = {name: [] for name in self._clocks}
         """Placement statistics of each probe."""
-        self._spent_s = dict.fromkeys((*KV_PHASES, _ALL), 0.0)
+        self._spent_s: dict[str, float] = dict.fromkeys((*KV_PHASES, _ALL), 0.0)
         """Seconds since the warm-up that hang on each phase's efficiency, and all of them."""
         self._run_bytes: list[float] = []
         """Mean extent of one layer's K at each probe of the attention."""

@@ -90,7 +90,7 @@ class Rows(NamedTuple):
     its last one and its drafts, of which not all stay."""
 
     stored: IntArray
-    count: IntArray
+    written: IntArray
 
 
 def attention(
@@ -109,7 +109,7 @@ def attention(
     new, layout = allocator.width[requests], allocator.layout
     last = allocator.stored[requests]
     if rows is not None:
-        new = rows.count
+        new = rows.written
         more = np.maximum(rows.stored + new - last, 0).tolist()
         units = [_ahead(each, tokens) for each, tokens in zip(units, more, strict=True)]
         last = rows.stored + new

@@ -73,6 +73,7 @@ class SlotUse:
         if not grows:
             unneeded_s = self._unneeded(allocator, running) * total
         elif rounds > 1:
+            assert isinstance(allocator, OnDemand)
             reserved_s -= float(allocator.grown(step.decode, rounds) @ times_s)
         sums.stored_seconds += stored_s
         sums.reserved_seconds += reserved_s
