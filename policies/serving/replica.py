@@ -56,7 +56,7 @@ class Replica:
         allocator = engine.allocator
         self._learns = allocator if isinstance(allocator, Learns) else None
         self._maps = allocator if isinstance(allocator, Maps) else None
-        self._steps, self.stages = steps, steps.stages
+        self._steps = steps
         self.pipeline = steps if isinstance(steps, PipelineSteps) else None
         self._together = together
         self.moves = moves
@@ -72,6 +72,11 @@ class Replica:
         self.lasts_s: float | None = None
         """Of sessions: when the last one begins, until which the load is steady; inf if unknown."""
         self._to_come: list[tuple[float, int]] = []  # a heap
+
+    @property
+    def stages(self) -> int:
+        """Groups of its cards that a step passes through."""
+        return self._steps.stages
 
     @property
     def next_s(self) -> float:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from policies.requests.percentiles import quantiles, summary
 from policies.requests.requests import FloatArray, IntArray, Requests
-from policies.serving.rates import mean, rate
+from policies.serving.ratios import mean, rate
 
 
 class RequestTimes:

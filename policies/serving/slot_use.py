@@ -14,7 +14,7 @@ from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
 from policies.requests.requests import FloatArray, IntArray, Requests
-from policies.serving.rates import mean, rate, shares
+from policies.serving.ratios import mean, rate, shares
 from policies.serving.step_sums import Sums
 
 

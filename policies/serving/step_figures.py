@@ -7,7 +7,7 @@ from typing import Any
 
 from hwmodel.specs.device import Device
 from policies.memory.step_energy import Transfer, serving_energy
-from policies.serving.rates import rate, shares
+from policies.serving.ratios import rate, shares
 from policies.serving.step_sums import Sums
 
 _COUNTS = (
