@@ -249,7 +249,8 @@ class StepModel:
         if rest_s := copy_s + swap_s + all_reduce_s:
             total = total + rest_s
         if alone:
-            attention_s, total, computing = np.array(((attention_s,), (total,), (computing,)))
+            each = np.array([attention_s, total, computing])  # faster cut than as three
+            attention_s, total, computing = each[:1], each[1:2], each[2:]
         return StepTimes(
             weights_s, attention_s, prefill_s, migration_s, overhead_s, total, computing,
             copy_s, swap_s, all_reduce_s, chunk_memory_s, None, 0.0, work,

@@ -119,7 +119,7 @@ class StepWork(NamedTuple):
 
 def total(amount: Any, rounds: int) -> Any:
     """Of all the steps, where each has so much: a number, or (rounds,)."""
-    return amount.sum().item() if isinstance(amount, np.ndarray) else rounds * amount
+    return np.add.reduce(amount).item() if isinstance(amount, np.ndarray) else rounds * amount
 
 
 def _first(amount: Any, rounds: int) -> Any:
@@ -217,16 +217,15 @@ class StepWorkModel:
             "weights": self._linear(step, decode + step.drafts),
             "attention": self._attention(step, decode, rounds),
         }
-        if not step.repeats:
-            if step.chunks:
-                phases["prefill"] = self._prefill(step.chunks)
-            if step.migrations and self._copies:
-                phases["migration"] = self._migration(step)
-            if step.copies and self._copies:
-                phases["copy"] = self._moved(step.copied)
-            if step.swapped:
-                each, waited = self.moved_bytes, step.swapped - step.hidden
-                phases["swap"] = Phase({"transfers": step.swapped * each}, {}, waited * each)
+        if step.chunks:
+            phases["prefill"] = self._prefill(step.chunks)
+        if step.migrations and self._copies:
+            phases["migration"] = self._migration(step)
+        if step.copies and self._copies:
+            phases["copy"] = self._moved(step.copied)
+        if step.swapped:
+            each, waited = self.moved_bytes, step.swapped - step.hidden
+            phases["swap"] = Phase({"transfers": step.swapped * each}, {}, waited * each)
         if self._alone:
             return StepWork(rounds, self._layers, phases)
         return StepWork(rounds, self._layers, phases, self._collectives(step))
@@ -276,9 +275,10 @@ class StepWorkModel:
             flops["convert"] = loaded + rows * self._store_ops
         read, written = context * self.kv_bytes, rows * self.kv_bytes
         moved: dict[Kind, Any] = {"kv_read": read, "kv_written": written}
-        waits = self._repeats * read + written
+        waits = read + written
         if self._repeats > 1:
-            moved["kv_again"] = read * (self._repeats - 1)
+            moved["kv_again"] = again = read * (self._repeats - 1)
+            waits = waits + again
         if self._state_bytes:
             passes = 2 + 2 * bool(step.drafts and self._commits)
             states = decode * passes * self._state_bytes + step.drafts * self._state_row_bytes

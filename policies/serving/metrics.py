@@ -102,7 +102,7 @@ class Metrics:
         sums, times_s, batch = self.sums, times.total_s, step.tokens
         rounds, total = len(times_s), summed(times_s)
         stored = self._slots.stored(step, allocator, running, rounds, holders)
-        made, begun = sums.add(step, times, allocator.layout, total)
+        made, begun = sums.add(step, times, allocator.layout, batch, total)
         sums.batch_seconds += len(running) * total
         steps_s = float(np.arange(rounds) @ times_s) if rounds > 1 else 0.0
         stored_s = stored * total + batch * steps_s

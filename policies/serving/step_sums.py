@@ -8,6 +8,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from policies.allocators.kv_layout import KvLayout
 from policies.engines.scheduled_step import STEP_LIMITS, Step
 from policies.memory.step import PHASES, StepTimes
@@ -69,10 +71,10 @@ class Sums:
     )
 
     def add(
-        self, step: Step, times: StepTimes, layout: KvLayout, seconds: float
+        self, step: Step, times: StepTimes, layout: KvLayout, decoded: int, seconds: float
     ) -> tuple[int, int]:
-        """Consecutive equal steps, which take so long together: (output tokens of each that
-        decodes, those that prefills lead to)."""
+        """Consecutive equal steps, which decode so many tokens each and take so long together:
+        (output tokens of each that decodes, those that prefills lead to)."""
         rounds, begun = len(times.total_s), 0
         self.seconds += seconds
         self.steps += rounds
@@ -80,9 +82,9 @@ class Sums:
             self.prefill_tokens += chunk.tokens
             begun += chunk.samples if chunk.last else 0
         self.cached_tokens += step.cached
-        made = step.tokens - step.overrun + step.accepted
+        made = decoded - step.overrun + step.accepted
         self.output_tokens += made * rounds + begun
-        if not step.repeats:
+        if step.preempted or step.migrations or step.copies or step.swapped:
             self._moves(step, layout)
         self._add_work(times.work)
         self._add_phases(times, rounds)
@@ -181,4 +183,4 @@ def _by_phase(moved: Mapping[tuple[str, str], float], once: bool) -> dict[str, i
 
 def summed(seconds: FloatArray) -> float:
     """Their sum; mostly there is one."""
-    return seconds.item() if len(seconds) == 1 else float(seconds.sum())
+    return seconds.item() if len(seconds) == 1 else float(np.add.reduce(seconds))
