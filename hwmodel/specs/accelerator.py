@@ -154,13 +154,17 @@ class Compute(Strict):
     step_overhead: Nanoseconds
     layer_overhead: Nanoseconds
 
-    def quantising_s(self, stored: str) -> tuple[float, float]:
-        """Seconds to load and to store a number of KV in this format, beside its bytes."""
-        cost = number_format(stored).quantising
+    @property
+    def vector_rate(self) -> float:
+        """Operations a second outside matrix products."""
+        return float(self.vector or self.fp32 or self.fp16 / 16)
+
+    def quantising_ops(self, stored: str) -> tuple[float, float]:
+        """Vector operations of the cores to load and to store a number of KV in this format."""
         if self.quantiser == "dma":
             return 0.0, 0.0
-        rate = self.vector or self.fp32 or self.fp16 / 16
-        return cost.load_ops / rate, cost.store_ops / rate
+        cost = number_format(stored).quantising
+        return cost.load_ops, cost.store_ops
 
     def peak(self, stored: str) -> float:
         """FLOPs/s of matrix products in which one operand is stored in this format.

@@ -20,6 +20,7 @@ from policies.allocators.arena import external_fragmentation
 from policies.allocators.declaration import Loss, References, Removal, Searched
 from policies.allocators.kv_groups import WindowKv
 from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
+from policies.allocators.state_places import StatePool
 from policies.predictors.prediction import Predictive
 from policies.requests.requests import IntArray
 
@@ -110,6 +111,12 @@ class Limits(NamedTuple):
     """One, and one more for each draft of a step, which writes the state behind each row."""
     drafter: tuple[int, int] = (0, 1)
     """Groups of a drafter's layers that have blocks of their own, and tokens of such a block."""
+    state_bytes: int = 0
+    """Room of a state in one of its layers."""
+    state_pool: StatePool | None = None
+    """Where states are kept apart."""
+    commits_states: bool = False
+    """With drafts the state that holds is copied to a place of its own, not found by its slot."""
 
 
 class Demand(NamedTuple):

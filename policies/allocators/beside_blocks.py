@@ -3,10 +3,14 @@ a drafter's layers, whose KV is unlike the model's (`policies.allocators.hybrid`
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 
 from policies.allocators.allocator import Limits
 from policies.allocators.free_lists.free_list import FreeList
+from policies.allocators.kv_layout import ByteRuns, KvLayout
+from policies.allocators.state_places import in_block
 from policies.requests.requests import IntArray
 
 
@@ -21,6 +25,10 @@ class BesideBlocks:
         self.groups, self._block = limits.drafter
         self.states: dict[int, IntArray] = {}
         self.drafter: dict[int, IntArray] = {}
+        self._pool, self._state_bytes = limits.state_pool, limits.state_bytes
+        self._free_slots = deque(range(self._pool.slots if self._pool else 0))
+        self._slot: dict[int, int] = {}
+        """Slots of residents in the pool of states, where they are kept apart."""
 
     def most(self, tokens: IntArray) -> IntArray:
         """Blocks of requests of so many tokens, int64 (n,)."""
@@ -41,7 +49,21 @@ class BesideBlocks:
             self.states[request] = self._list.pop(self.fixed)
         if self.groups:
             self.drafter[request] = np.zeros((self.groups, 0), np.int64)
+        if self._pool is not None:
+            # one that comes while another, which has ended, still holds its slot gets the padding
+            free = self._free_slots
+            self._slot[request] = free.popleft() if free else self._pool.slots
         return self.fixed
+
+    def state_runs(
+        self, layout: KvLayout, block: int, request: int, copy: int, nth: int, size: int
+    ) -> ByteRuns:
+        """See `KeepsStates.state_runs`; block: tokens of one of the model's."""
+        if self._pool is not None:
+            return self._pool.runs(self._slot[request], copy, nth * self._state_bytes, size)
+        blocks = self.states[request].reshape(-1, self._kept)
+        place, group = divmod(nth, len(blocks))
+        return in_block(layout, int(blocks[group, copy]), block, place, size)
 
     def extend(self, request: int, blocks: int) -> int:
         """So many more of a drafter's groups, as many of each, one group after another."""
@@ -52,6 +74,8 @@ class BesideBlocks:
 
     def leave_states(self, request: int) -> int:
         """Each group on its own, tail first; how many. vLLM frees them before the KV."""
+        if self._pool is not None and (slot := self._slot.pop(request)) < self._pool.slots:
+            self._free_slots.append(slot)
         if self.fixed:
             for group in np.split(self.states.pop(request), self.fixed // self._kept):
                 self._list.push(group[::-1], len(group))

@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from hwmodel.kernel.extents import Frames
-from policies.allocators.allocator import Allocator, Demand
+from policies.allocators.allocator import Allocator, Demand, Limits
+from policies.allocators.kv_layout import ByteRuns
 from policies.requests.requests import FloatArray, IntArray
 
 
@@ -50,6 +51,11 @@ class Contiguous(ABC):
     def moves(self) -> list[Migration]:
         """Copies of compaction since the last call, a request once. Its tokens are where
         `Migration.target` says; there is nothing to settle."""
+
+    @abstractmethod
+    def moved_states(self, move: Migration, nth: int, size: int) -> tuple[ByteRuns, ByteRuns]:
+        """Where the first `size` bytes of the running state of a request that is moved lie in the
+        `nth` of the layers that have one, in its old place and in its new."""
 
 
 class Migrates(ABC):
@@ -98,6 +104,23 @@ class Drafts(ABC):
         """Store `kept` tokens more of each of `requests`, with slots for `beyond` more behind them,
         in order until one has no room; how many had. unseen: rejected drafts that count as stored
         until the step is known. int64 (n,) each."""
+
+
+class KeepsStates(ABC):
+    """Has a place for the states of fixed size that some layers keep of a request
+    (`Limits.states`)."""
+
+    limits: Limits
+
+    @property
+    def commits_states(self) -> bool:
+        """Whether the state that holds behind drafts is copied to copy 0."""
+        return self.limits.commits_states
+
+    @abstractmethod
+    def state_runs(self, request: int, copy: int, nth: int, size: int) -> ByteRuns:
+        """Where the first `size` bytes of a resident's state lie in the `nth` of the layers that
+        have one. copy: 0 is the running one, those behind a step's rows come after it."""
 
 
 class Remembers(ABC):

@@ -15,12 +15,13 @@ from typing import Any, Literal
 import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand, Limits
-from policies.allocators.capabilities import Caches, Drafts, OnDemand, Swaps
+from policies.allocators.capabilities import Caches, Drafts, KeepsStates, OnDemand, Swaps
 from policies.allocators.ceiling_options import IdealOptions, OracleOptions
 from policies.allocators.declaration import CHOICES, References
-from policies.allocators.kv_layout import KvLayout, Units
+from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
 from policies.allocators.losses import GROWING, RUNS, WAITING
 from policies.allocators.reservation import RunAllocator
+from policies.allocators.state_places import behind
 from policies.requests.requests import IntArray, Samples
 
 
@@ -42,7 +43,7 @@ class OracleAllocator(RunAllocator):
         return int(self._slots(_stored(demand.prompt, demand.output, demand.samples)))
 
 
-class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts):
+class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
     """Requests one after another without gaps, in order of their ids."""
 
     Options = IdealOptions
@@ -168,6 +169,12 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts):
         held = self.reserved[request : request + 1].copy()
         stored = self.layout.slots_of(self.stored[request : request + 1].copy())
         return Units(np.array([self.reserved[:request].sum()]), stored, held)
+
+    def state_runs(self, request: int, copy: int, nth: int, size: int) -> ByteRuns:
+        limits, held = self.limits, int(self.reserved[request])
+        first = held - (limits.kept_states - copy) * limits.states
+        start, offset = int(self.reserved[:request].sum()), nth * limits.state_bytes
+        return behind(self.layout, start, held, first, first + limits.states, offset, size)
 
     def layer_units(self, request: int, group: int) -> Units:
         held = int(self.reserved[request])

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from hwmodel.specs.transformer import TransformerSpec
 
@@ -191,6 +191,8 @@ class TwoPools:
     drafts: int = 0
     page: int = 1
     name: str = field(default="two_pools", init=False)
+    commits: ClassVar[bool] = True
+    """Whether the state that holds behind drafts is copied."""
 
     @property
     def rows(self) -> int:
@@ -206,6 +208,11 @@ class TwoPools:
         each = self.model.state_bytes()
         budget = memory * self.ratio / (1 + self.ratio) - (1 + self.rows) * each
         return max(int(budget / (each * (1 + self.rows / self.slots))), 0) // self.slots
+
+    @property
+    def copies(self) -> tuple[int, int]:
+        """(States of a running request, bytes of each in all layers)."""
+        return self.slots + self.rows, self.model.state_bytes()
 
     def held(self, memory: int, lengths: Sequence[int]) -> Held:
         """As `Unified.held`."""
@@ -236,6 +243,7 @@ class Compact:
     block: int = 16
     drafts: int = 0
     name: str = field(default="compact", init=False)
+    commits: ClassVar[bool] = False
 
     def apart(self, memory: int) -> int:
         """As `TwoPools.apart`; it does not hang on the memory."""
@@ -245,6 +253,11 @@ class Compact:
     def running(self, memory: int) -> int:
         """As `TwoPools.running`."""
         return self.sequences
+
+    @property
+    def copies(self) -> tuple[int, int]:
+        """As `TwoPools.copies`."""
+        return 1 + self.drafts, self.model.state_bytes(self.drafts)
 
     def held(self, memory: int, lengths: Sequence[int]) -> Held:
         """As `Unified.held`."""

@@ -13,12 +13,20 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand, Limits
 from policies.allocators.arena import Arena
-from policies.allocators.capabilities import Caches, Contiguous, Drafts, Migration, Swaps
+from policies.allocators.capabilities import (
+    Caches,
+    Contiguous,
+    Drafts,
+    KeepsStates,
+    Migration,
+    Swaps,
+)
 from policies.allocators.compaction import ArenaOptions, Runs, compact
-from policies.allocators.kv_layout import KvLayout, Units
+from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
 from policies.allocators.places import Space
 from policies.allocators.remains import Remains, Run
 from policies.allocators.slabs import space
+from policies.allocators.state_places import behind
 from policies.requests.requests import IntArray
 
 
@@ -29,7 +37,7 @@ class _Away(NamedTuple):
     stored: int
 
 
-class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts):
+class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsStates):
     """An allocator whose reservation is one run of slots, `start[request]`; a policy calls
     `_occupy` and `_vacate`. `_demands`: the demand of each resident at its admission."""
 
@@ -98,6 +106,23 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts):
     def layer_units(self, request: int, group: int) -> Units:
         held, stored = int(self.reserved[request]), int(self.stored[request])
         return self.layout.unit_of(int(self.start[request]), stored, held, group)
+
+    def state_runs(self, request: int, copy: int, nth: int, size: int) -> ByteRuns:
+        return self._states(int(self.start[request]), int(self.reserved[request]), copy, nth, size)
+
+    def moved_states(self, move: Migration, nth: int, size: int) -> tuple[ByteRuns, ByteRuns]:
+        room = int(self.reserved[move.request])
+        return (
+            self._states(move.source, move.left, 0, nth, size),
+            self._states(move.target, room, 0, nth, size),
+        )
+
+    def _states(self, start: int, reserved: int, copy: int, nth: int, size: int) -> ByteRuns:
+        """In the last slots of a reservation, copy by copy, layer by layer."""
+        limits = self.limits
+        first = reserved - (limits.kept_states - copy) * limits.states
+        offset = nth * limits.state_bytes
+        return behind(self.layout, start, reserved, first, first + limits.states, offset, size)
 
     def swap_out(self, request: int) -> int:
         self._require(request)

@@ -14,13 +14,13 @@ import numpy as np
 
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.block_allocator import BlockOptions
-from policies.allocators.capabilities import Drafts, Swaps
-from policies.allocators.kv_layout import KvLayout
+from policies.allocators.capabilities import Drafts, KeepsStates, Swaps
+from policies.allocators.kv_layout import ByteRuns, KvLayout
 from policies.allocators.movable_tables import MovableTables
 from policies.requests.requests import IntArray
 
 
-class TableAllocator(MovableTables, Swaps, Drafts):
+class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
     """Blocks as tokens are stored; of a model with windows those that it still attends to."""
 
     def __init__(
@@ -41,6 +41,9 @@ class TableAllocator(MovableTables, Swaps, Drafts):
         for group in range(self.groups):
             blocks = blocks + self._windows.most(group, places, samples)
         return blocks * self.block
+
+    def state_runs(self, request: int, copy: int, nth: int, size: int) -> ByteRuns:
+        return self._beside.state_runs(self.layout, self.block, request, copy, nth, size)
 
     def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
         """See `Caches.cached`; with its `demand`, also for a request not seen before."""

@@ -30,10 +30,11 @@ from hwmodel.kernel.extents import Frames
 from hwmodel.specs.kv_order import LAYOUTS, Dims
 from hwmodel.specs.virtual_memory import Frame
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
-from policies.allocators.capabilities import Drafts, Maps, OnDemand, Reports
+from policies.allocators.capabilities import Drafts, KeepsStates, Maps, OnDemand, Reports
 from policies.allocators.declaration import CHOICES, Range, References
-from policies.allocators.kv_layout import KvLayout, Units
+from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
 from policies.allocators.losses import GROWING
+from policies.allocators.state_places import cut
 from policies.requests.requests import FloatArray, IntArray, Samples
 
 SLICED: Dims = ("kv", "unit", "token", "layer", "head")
@@ -63,7 +64,7 @@ class VattentionOptions(PolicyOptions):
     """To map a frame and grant access to it (paper: about 40 us)."""
 
 
-class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts):
+class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsStates):
     """`_groups[id]`: groups mapped to each request id, in token order, the first `_needed[id]` of
     which are in use: `_fixed` by states (assumed, as the paper's models have none), the others by
     tokens. `block`: tokens in a group. Raises DescriptionError for a layout that is not
@@ -168,7 +169,7 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts):
         """See `Drafts.store_ahead`. Frames behind rejected drafts are the next step's."""
         for at, (request, tokens) in enumerate(zip(requests.tolist(), kept.tolist(), strict=True)):
             end = int(self.stored[request]) + tokens + int(beyond[at])
-            lacking = -(-end // self.block) - int(self.reserved[request]) // self.block
+            lacking = self._in_use(end) - int(self.reserved[request]) // self.block
             if lacking * self.block > self.free_slots:
                 return at
             self._behind += sum(self._take(request) for _ in range(lacking))
@@ -183,6 +184,15 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts):
         heapq.heappush(self._spare, -left)
         self._keep_low()
         return self._dismiss(request)
+
+    def state_runs(self, request: int, copy: int, nth: int, size: int) -> ByteRuns:
+        each = self._fixed // self.limits.kept_states
+        groups = self._groups[int(self._id[request])][copy * each : (copy + 1) * each]
+        whole = np.full(len(groups), self.block, np.int64)
+        units = Units(np.array(groups, np.int64) * self.block, whole, whole)
+        layers = [self.layout.extents(units, layer, None) for layer in range(self.layout.layers)]
+        runs = ByteRuns(*(np.concatenate(column) for column in zip(*layers, strict=True)))
+        return cut(runs, nth * self.limits.state_bytes, size)
 
     def units(self, request: int) -> Units:
         self._require(request)

@@ -19,6 +19,7 @@ from policies.engines.scheduled_step import Step
 from policies.engines.speculation import SpeculationSpec
 from policies.memory.pipeline import PipelineSteps
 from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step_work import Phase
 
 
 class Drafter(NamedTuple):
@@ -67,7 +68,7 @@ class DraftingSteps:
         """Of the model."""
         self._drafter, self._passes = drafter, passes
         self._launch_s = device.accelerator.compute.step_overhead * 1e-9
-        self.bandwidth = steps.bandwidth
+        self.bandwidth, self.stages = steps.bandwidth, steps.stages
 
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
         """Of one step; of several nothing is drafted alike."""
@@ -84,8 +85,9 @@ class DraftingSteps:
             )
             passed.append(self._drafter.times(further, self._passes - 1, efficiency))
         draft_s = sum(float(each.total_s.sum()) for each in passed)
-        many = sum(len(each.total_s) for each in passed)
-        draft_s -= many * self._launch_s
-        read = sum(each.weight_bytes * len(each.total_s) for each in passed)
-        read += many * context * self._drafter.kv_bytes
-        return times._replace(total_s=times.total_s + draft_s, draft_s=draft_s, draft_bytes=read)
+        draft_s -= sum(len(each.total_s) for each in passed) * self._launch_s
+        read = sum(each.work.moved for each in passed)
+        draft = Phase({"drafts": read}, {}, read)
+        layers = sum(each.work.rounds * each.work.layers for each in (times, *passed))
+        work = times.work._replace(layers=layers, phases={**times.work.phases, "draft": draft})
+        return times._replace(total_s=times.total_s + draft_s, draft_s=draft_s, work=work)

@@ -34,7 +34,9 @@ NO_PROBE = 1 << 30
 """Steps to the next probe when none is due."""
 AGAIN = 8
 """Times `max_probes` that a phase is probed whose interval is too wide for the throughput."""
-KV_PHASES = ("attention", "prefill", "migration")
+KV_PHASES: tuple[Literal["attention", "prefill", "migration"], ...] = (
+    "attention", "prefill", "migration",
+)  # fmt: skip
 """Phases that are simulated at the addresses of a step."""
 
 

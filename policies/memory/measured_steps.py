@@ -132,9 +132,8 @@ def decode_time(
         (runtime.weights or _weights(device, part, item.batch)) * rate.weights,
         (runtime.kv or _attention(device, part, item, runtime)) * rate.kv,
     )
-    ms = float(steps.times(step, 1, efficiency).total_s[0]) * 1e3
-    moved = steps.weight_bytes(step) + item.batch * (item.context + 1) * part.kv_token_bytes
-    return StepTime(ms, moved / steps.bandwidth * 1e3)
+    times = steps.times(step, 1, efficiency)
+    return StepTime(float(times.total_s[0]) * 1e3, times.work.moved / steps.bandwidth * 1e3)
 
 
 def kv_rate(

@@ -70,26 +70,21 @@ def _simulated(
     simulate = simulate or _simulate_once()
     weights = _weights(spec, device, model, simulate, routing)
     efficiency, transfers = _phases(spec, weights, weights)  # until a phase is probed
-    routed = together = None
-    if spec.phases == "together":
-        together = StepStreams(device, model, spec.weight_tile, routing)
-    elif routing is not None and not spec.weights:
+    streams, routed = StepStreams(device, model, spec.weight_tile, routing), None
+    if spec.phases == "in_turn" and routing is not None and not spec.weights:
         routed = RoutedWeights(device, model, spec, simulate, routing)
     if allocator is not None:
         simulate = mapped(simulate, device, allocator, frames)
-    probe, reading = Probe(device, spec, simulate), traffic.reading(device, model)
+    probe = Probe(device, spec, simulate)
     if spec.fidelity != "sampled":
         memory: Memory = FullMemory(
-            efficiency, transfers, spec, probe, layout, reading, routed, together
+            efficiency, transfers, spec, probe, layout, streams, routed is not None
         )
     else:
         share = None if routed is None else routed.share
-        memory = SampledMemory(
-            efficiency, transfers, spec, probe, layout, seed, reading, share, together
-        )
+        memory = SampledMemory(efficiency, transfers, spec, probe, layout, streams, seed, share)
     if contends:
-        assert together is not None, "ServingSpec says so"
-        memory.contention = Contention(probe, together, spec)
+        memory.contention = Contention(probe, streams, spec)
     return memory
 
 

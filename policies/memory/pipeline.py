@@ -28,6 +28,7 @@ from hwmodel.specs.link import LinkSpec, load_link
 from policies.allocators.allocator import Allocator
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step_work import mean_stage
 from policies.requests.requests import FloatArray, IntArray
 
 Count = Annotated[int, Field(ge=1)]
@@ -194,7 +195,7 @@ class PipelineSteps:
             raise DescriptionError("stages: the device has no link; name one in pipeline.link")
         self._token_bytes = state_bytes / cards
         self._costs = costs_of(stages[0]) if spec.balance == "cost" else Costs()
-        self.bandwidth = stages[0].bandwidth
+        self.bandwidth, self.stages = stages[0].bandwidth, len(stages)
         self._arrival_s, self.now_s = arrival_s, 0.0
         self._free = [0.0] * (2 * len(stages) - 1)
         self._ready = [0.0]
@@ -215,8 +216,8 @@ class PipelineSteps:
         return self._link.exchange_s(size)
 
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
-        """As `StepModel.times`. Phases are those of the mean stage, all micro-batches together; for
-        the rest of a step it waits."""
+        """See `StepTimer.times`. Phases and work are those of the mean stage, all micro-batches
+        together; for the rest of a step it waits."""
         order = np.argsort(np.arange(len(step.decode)) % DEALT, kind="stable")
         step = step.ordered(order)
         stored = step.lengths if step.drafts else self._allocator.stored[step.decode] - 1
@@ -229,12 +230,12 @@ class PipelineSteps:
         total = self._run(parts, work, sends)
         flat, many = [times for row in rows for times in row], len(self._stages)
         sums: dict[str, Any] = {}
-        for name in set(StepTimes._fields) - {"stall_s"}:
+        for name in set(StepTimes._fields) - {"stall_s", "work"}:
             sums[name] = sum((getattr(times, name) for times in flat), 0) / many
-        sums["weight_bytes"] = round(sums["weight_bytes"])
+        done = mean_stage([times.work for times in flat], many)
         waits: FloatArray = total - sums["total_s"]
         self.link_share = min(sum(sends) / float(total[0]), 0.9)
-        return StepTimes(**{**sums, "total_s": total, "stall_s": waits})
+        return StepTimes(**{**sums, "total_s": total, "stall_s": waits, "work": done})
 
     def _run(self, parts: list[Step], work: Any, sends: list[float]) -> FloatArray:
         """Seconds of each step; work: (parts, stages, rounds)."""

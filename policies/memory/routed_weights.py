@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
-from policies.memory import traffic
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.probe import weights_stream
 from policies.memory.routing import Routing
-from policies.memory.traffic import Extents
 
 
 class RoutedWeights:
@@ -27,9 +25,3 @@ class RoutedWeights:
         if size not in self._shares:
             self._shares[size] = weights_stream(*self._of, tokens=max(tokens, 1)).share
         return self._shares[size]
-
-    def layer(self, tokens: int, layer: int, draw: int) -> Extents:
-        """One layer of step `draw`, at its experts' addresses."""
-        _, model, spec, _, routing = self._of
-        touched = routing.touched(tokens, layer, draw)
-        return traffic.weights(model, layer, spec.weight_tile, touched)

@@ -20,15 +20,13 @@ import numpy as np
 from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
-from policies.memory import traffic
-from policies.memory.banks import bank_activity
-from policies.memory.fidelity import AGAIN, KV_PHASES, NO_PROBE, FidelitySpec, Memory
+from policies.memory.fidelity import AGAIN, KV_PHASES, NO_PROBE, FidelitySpec
 from policies.memory.interval import confidence_interval
 from policies.memory.probe import LEAST, Beside, Layer, Probe, lost_ns
+from policies.memory.simulated import SimulatedMemory
 from policies.memory.step import Efficiency, StepTimes
-from policies.memory.step_energy import Transfer, transfer
-from policies.memory.step_streams import StepStreams
-from policies.memory.traffic import Reading, Spread
+from policies.memory.step_energy import Transfer
+from policies.memory.step_streams import StepStreams, StreamPhase
 from policies.requests.requests import FloatArray
 
 RECENT = 4
@@ -44,39 +42,32 @@ MOST_EXTENTS = 40
 """Most probes that a result lists one by one."""
 
 
-class SampledMemory(Memory):
+class SampledMemory(SimulatedMemory):
     """Efficiencies measured at the addresses of the running batch."""
 
     def __init__(
         self, efficiency: Efficiency, transfers: Mapping[str, Transfer], spec: FidelitySpec,
-        probe: Probe, layout: KvLayout, seed: int | tuple[int, ...], reading: Reading,
-        routed: Callable[[int], float] | None = None, together: StepStreams | None = None,
+        probe: Probe, layout: KvLayout, streams: StepStreams, seed: int | tuple[int, ...],
+        routed: Callable[[int], float] | None = None,
     ) -> None:  # fmt: skip
-        """together: where the phases of a step are moved at the same time, measured as `full` has
-        them."""
-        super().__init__(efficiency, transfers, routed)
-        self._spec = spec
-        self._probe = probe
-        self._layout = layout
-        self._reading = reading
-        self._together = together
+        super().__init__(efficiency, transfers, spec, probe, layout, streams, routed)
         key = (*b"policies.fidelity", spec.seed)
         self._rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
-        self._clocks = {name: Clock(spec) for name in KV_PHASES}
+        self._clocks: dict[str, Clock] = {name: Clock(spec) for name in KV_PHASES}
         self._changes = -1
         self._results: dict[str, list[tuple[float, Any]]] = {name: [] for name in self._clocks}
         self._marks = dict.fromkeys(self._clocks, 0)
         self._beside: dict[str, list[Beside]] = {name: [] for name in self._clocks}
         """Layers that were simulated in addition to their windows."""
-        self._windows = dict.fromkeys(self._clocks, 0)
+        self._windows: dict[str, int] = dict.fromkeys(self._clocks, 0)
         """Probes of a window."""
-        self._common = dict.fromkeys(self._clocks, 0.0)
+        self._common: dict[str, float] = dict.fromkeys(self._clocks, 0.0)
         """Relative half-width common to all windows, from what they leave out."""
         self._intervals: dict[str, tuple[float, float | None]] = {}
         """`_measured` since the last probe of each phase."""
         self._placed: dict[str, list[tuple[float, ...]]] = {name: [] for name in self._clocks}
         """Placement statistics of each probe."""
-        self._spent_s = dict.fromkeys((*KV_PHASES, _ALL), 0.0)
+        self._spent_s: dict[str, float] = dict.fromkeys((*KV_PHASES, _ALL), 0.0)
         """Seconds since the warm-up that hang on each phase's efficiency, and all of them."""
         self._run_bytes: list[float] = []
         """Mean extent of one layer's K at each probe of the attention."""
@@ -85,51 +76,33 @@ class SampledMemory(Memory):
     def rounds_to_probe(self) -> int:  # type: ignore[override]
         return max(self._clocks["attention"].due - self._steps, 1)
 
+    def _look(self, phase: StreamPhase, step: Step, engine: Engine) -> None:
+        if phase != "attention":
+            if self._asks(phase):
+                self._take(phase, self._layer(phase, step, engine.allocator))
+            return
+        changed = engine.changes != self._changes or self._steps >= self._clocks[phase].due
+        if not changed:
+            return
+        extents = engine.allocator.extent_count(step.decode)
+        tokens = step.context
+        if step.lengths is not None:
+            tokens = int(self._layout.slots_of(step.lengths).sum())
+        placed = (len(step.decode), extents, tokens / extents)
+        if self._asks(phase, placed):
+            self._take(phase, self._layer(phase, step, engine.allocator), placed)
+            self._run_bytes.append(self._read_bytes(step, engine, tokens / extents))
+
     def observe(self, step: Step, engine: Engine) -> Efficiency:
-        allocator, streams, draw = engine.allocator, self._together, self._steps
-        clock = self._clocks["attention"]
-        changed = engine.changes != self._changes or self._steps >= clock.due
-        self._changes = engine.changes
-        attends = len(step.decode) and self._spec.attention is None
-        if attends and changed and (streams is None or not step.chunks):
-            extents = allocator.extent_count(step.decode)
-            tokens = step.context
-            if step.lengths is not None:
-                tokens = int(self._layout.slots_of(step.lengths).sum())
-            placed = (len(step.decode), extents, tokens / extents)
-            if clock.asks(self._steps, placed, *self._wants("attention")):
-                self._take(
-                    "attention",
-                    lambda layer: (
-                        traffic.attention(allocator, step.decode, layer, self._reading)
-                        if streams is None
-                        else streams.at_once(step, allocator, layer, draw)
-                    ),
-                    placed,
-                )
-                self._run_bytes.append(self._read_bytes(step, engine, tokens / extents))
-        if step.chunks and self._spec.prefill is None and self._asks("prefill"):
-            self._take(
-                "prefill",
-                lambda layer: (
-                    traffic.prefill(allocator, step.chunks, layer, self._reading)
-                    if streams is None
-                    else streams.at_once(step, allocator, layer, draw)
-                ),
-            )
-        moves, copies, piece = step.migrations, step.copies, self._probe.piece_bytes
-        if (moves or copies) and self._spec.migration is None and self._asks("migration"):
-            self._take(
-                "migration", lambda layer: traffic.migration(allocator, moves, layer, piece, copies)
-            )
         efficiency = super().observe(step, engine)
-        return efficiency if streams is None else efficiency.as_one(bool(step.chunks))
+        self._changes = engine.changes
+        return efficiency
 
     def passed(self, rounds: int, times: StepTimes | None = None) -> None:
         self._steps += rounds
         if times is not None:
             attention_s = float(times.attention_s.sum())
-            if self._together is not None:  # the weights have the error of the attention
+            if self._together:  # the weights have the error of the attention
                 attention_s += times.weights_s * rounds
             self._spent_s["attention"] += attention_s
             self._spent_s["prefill"] += times.chunk_memory_s * rounds
@@ -143,58 +116,35 @@ class SampledMemory(Memory):
         for clock in self._clocks.values():
             clock.restart(self._steps)
 
-    def transfers(self) -> dict[str, Transfer]:
-        own = {
-            name: transfer(self._probe.memory, [result for _, result in self._counted(name)])
-            for name, results in self._results.items()
-            if results
-        }
-        return self._transfers | own
-
     def _counted(self, phase: str) -> list[tuple[float, Any]]:
         """The probes of a phase that count: after the warm-up, or the last before."""
         results = self._results[phase]
         return results[self._marks[phase] :] or results[-1:]
 
-    def report(self, moved_bytes: int) -> dict[str, Any]:
-        """Efficiencies by phase: mean, half width of the 95 % interval, probes; cost of the
-        probes."""
-        phases = {}
-        for name, results in self._results.items():
-            counted = self._counted(name)
-            mean, half = self._interval(name)
-            hits = sum(int(result.row_hits) for _, result in counted)
-            others = sum(int(r.row_misses) + int(r.row_conflicts) for _, r in counted)
-            phases[name] = {
-                "efficiency": mean if results else getattr(self.efficiency, name),
-                "ci95": half,
-                "probes": len(results),
-                "row_hit_rate": hits / (hits + others) if hits + others else 0.0,
-                "banks": bank_activity(self._probe.device, [result for _, result in counted]),
-            }
-        phases["attention"]["by_extent"] = self._by_extent()
-        one, error = self._together is not None, math.hypot(*map(self._error, phases))
-        weights = phases["attention"]["efficiency"] if one else self.efficiency.weights
-        return {
-            "fidelity": "sampled",
-            **({"together": True} if one else {}),
-            **self.in_motion(),
-            **({"throughput_ci95": error} if error else {}),
-            "efficiency": {"weights": weights}
-            | {name: phase["efficiency"] for name, phase in phases.items()},
-            "phases": phases,
-            "probes": sum(len(results) for results in self._results.values()),
-            "simulated_bytes": self._probe.simulated_bytes,
-            "simulated_share": self._probe.simulated_bytes / max(moved_bytes, 1),
-            "probe_wall_s": self._probe.wall_s,
-        }
+    def _found(self, phase: StreamPhase) -> list[Any]:
+        return [result for _, result in self._counted(phase)]
+
+    def _probes(self, phase: StreamPhase) -> int:
+        return len(self._results[phase])
+
+    def _share(self, phase: StreamPhase) -> tuple[float | None, float | None]:
+        mean, half = self._interval(phase)
+        return (mean if self._results[phase] else None), half
+
+    def _phase_report(self, phase: StreamPhase) -> dict[str, Any]:
+        found = super()._phase_report(phase)
+        return found | {"by_extent": self._by_extent()} if phase == "attention" else found
+
+    def _errors(self) -> dict[str, float]:
+        error = math.hypot(*map(self._error, self._phases))
+        return {"throughput_ci95": error} if error else {}
 
     def _read_bytes(self, step: Step, engine: Engine, run: float) -> float:
         """Mean extent of one layer's K, where requests lie in runs of `run` tokens; where tokens
         are chosen of them, of what is read."""
         if self._layout.sparse is None:
             return run * self._layout.half_bytes
-        extents = traffic.attention(engine.allocator, step.decode, 0, self._reading)
+        extents = self._streams.attention(step, engine.allocator, 0)
         read = ~extents.write
         read[: extents.ahead] = False
         return float(extents.size[read].mean()) if read.any() else 0.0
@@ -208,18 +158,21 @@ class SampledMemory(Memory):
         ][self._marks["attention"] :]
         return points[:: -(-len(points) // MOST_EXTENTS) or 1]
 
-    def _layers(self, layer: Layer) -> tuple[int, FloatArray | None]:
-        """Layers of the model, and of each its share of what they all move, where some have
-        windows: drawn by it, the mean of a time over its bytes is that of all layers together."""
-        if (groups := self._layout.groups) is None:
-            return self._layout.layers, None
-        moved = np.zeros(len(groups.windows))
-        for kind in groups.kinds:
-            moved[kind] = layer(kind[0]).size.sum()
-        return len(moved), moved / moved.sum()
+    def _drawn(self, phase: StreamPhase, layer: Layer) -> tuple[list[int], FloatArray | None]:
+        """Layers that move something, in order, and of each its share of what they all move, where
+        they are not alike: drawn by it, the mean of a time over its bytes is that of all layers
+        together."""
+        kinds = self._kinds(phase)
+        every = sorted(each for kind in kinds for each in kind)
+        if len(kinds) == 1 and self._layout.groups is None:
+            return every, None
+        moved = np.zeros(len(every))
+        for kind in kinds:
+            moved[np.isin(every, kind)] = layer(kind[0]).size.sum()
+        return every, moved / moved.sum()
 
-    def _asks(self, phase: str) -> bool:
-        return self._clocks[phase].asks(self._steps, (), *self._wants(phase))
+    def _asks(self, phase: str, placed: tuple[float, ...] = ()) -> bool:
+        return self._clocks[phase].asks(self._steps, placed, *self._wants(phase))
 
     def _wants(self, phase: str) -> tuple[bool, int]:
         """Whether the interval of what counts is too wide, as far as two probes show, and how often
@@ -252,12 +205,13 @@ class SampledMemory(Memory):
             return 0.0
         return self._spent_s[phase] / self._spent_s[_ALL] * half / mean
 
-    def _take(self, phase: str, layer: Layer, placed: tuple[float, ...] = ()) -> None:
-        spread: Spread = "slice" if phase == "migration" else self._reading.spread
+    def _take(self, phase: StreamPhase, layer: Layer, placed: tuple[float, ...] = ()) -> None:
         results, beside, place = self._results[phase], self._beside[phase], self._placed[phase]
-        calibrate = self._windows[phase] % EVERY < FIRST
-        layers, shares = self._layers(layer)
-        probed = self._probe.measure(layer, layers, spread, self._rng, calibrate, shares)
+        calibrate, spread = self._windows[phase] % EVERY < FIRST, self._streams.spread(phase)
+        every, shares = self._drawn(phase, layer)
+        probed = self._probe.measure(
+            lambda nth: layer(every[nth]), len(every), spread, self._rng, calibrate, shares
+        )
         if probed.beside is not None:
             beside.append(probed.beside)
         elapsed_ns = probed.elapsed_ns

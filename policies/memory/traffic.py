@@ -85,24 +85,48 @@ class Extents(NamedTuple):
         )
 
 
+class Rows(NamedTuple):
+    """Tokens of each sequence that a step writes behind those that were stored, int64 (n,) each:
+    its last one and its drafts, of which not all stay."""
+
+    stored: IntArray
+    written: IntArray
+
+
 def attention(
-    allocator: Allocator, requests: IntArray, layer: int, reading: Reading = _PLAIN
-) -> Extents:
+    allocator: Allocator, requests: IntArray, layer: int, reading: Reading = _PLAIN,
+    rows: Rows | None = None,
+) -> Extents:  # fmt: skip
     """One layer of a decode step whose new tokens have their slots already: for each request the K
     of the tokens before and the new ones' K written, then the same of V. Where tokens are chosen,
     their index comes first, for all requests, and then the K and V of those chosen.
 
-    reading: as its `repeats` and its parts are.
+    reading: as its `repeats` and its parts are. rows: where drafts are verified; None: one of each
+    sample.
     """
     group, _ = allocator.layout.place(layer)
     units = [allocator.layer_units(request, group) for request in requests.tolist()]
     new, layout = allocator.width[requests], allocator.layout
+    last = allocator.stored[requests]
+    if rows is not None:
+        new = rows.written
+        more = np.maximum(rows.stored + new - last, 0).tolist()
+        units = [_ahead(each, tokens) for each, tokens in zip(units, more, strict=True)]
+        last = rows.stored + new
+        if layout.sparse is None:
+            return _passes(layout, units, rows.stored, last, layer, reading)
     if (sparse := layout.sparse) is None:
         return decode(layout, units, new, layer, reading)
-    last = allocator.stored[requests]
     stored = last - new
     kv = _chosen(layout, sparse, units, requests, stored, layer, reading)
     return _behind(_index(layout, units, sparse.indexed(stored), stored, last, layer), kv)
+
+
+def _ahead(units: Units, tokens: int) -> Units:
+    """With so many tokens more, in the room that the last units have."""
+    room = units.size - units.tokens
+    more = np.clip(tokens - (np.cumsum(room) - room), 0, room)
+    return units._replace(tokens=units.tokens + more)
 
 
 def decode(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
@@ -9,11 +11,12 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Limits
+from policies.allocators.hybrid import Compact, TwoPools
 from policies.allocators.kv_frames import Placed, in_frames
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
-from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import POLICIES, build
+from policies.allocators.state_places import StatePool
 from policies.engines.engine import Engine, Offered
 from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_v1 import EngineV1Spec
@@ -26,7 +29,7 @@ from policies.memory.mapped import require_frames
 from policies.memory.memory_model import memory_model
 from policies.memory.pipeline import PipelineSpec, PipelineSteps
 from policies.memory.routing import Routing
-from policies.memory.step import StepModel
+from policies.memory.step import StepModel, StepTimer
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
@@ -34,7 +37,7 @@ from policies.serving.combinations import Facts, conflicts
 from policies.serving.metrics import Metrics
 from policies.serving.pool_replica import PoolReplica, Side
 from policies.serving.recorder import Recorder
-from policies.serving.replica import Replica, Steps
+from policies.serving.replica import Replica
 from policies.serving.serving_spec import ServingSpec, state_pages, state_pool
 from policies.transfers.hosting import Hosting
 from policies.transfers.lender import Lender
@@ -144,14 +147,21 @@ def build_replica(
         pages = state_pages(spec, local)
         slots = -(-local.state_bytes(spec.drafts) // layout.token_bytes)
         slots = pages.groups[1] * pages.block if pages else slots
-        limits = limits._replace(states=slots, kept_states=1 + spec.drafts)
+        layers = sum(many for kind, many in local.kinds.items() if kind.state is not None)
+        limits = limits._replace(
+            states=slots, kept_states=1 + spec.drafts,
+            state_bytes=local.state_bytes(spec.drafts) // layers,
+        )  # fmt: skip
         if pages is not None:
             limits = limits._replace(drafter=(pages.groups[2], pages.drafter_block))
         if (pool := state_pool(spec, local)) is not None:
             running = pool.running(_region(device, local, spec, seed).bytes)
             if not running:
                 raise DescriptionError("policy.state_ratio: no request has a slot; raise it")
-            limits = limits._replace(states=0)
+            drafter = _drafter(spec, local)
+            beside = 0 if drafter is None else layout.slots * drafter.model.kv_token_bytes
+            above = layout.base + layout.bytes + beside
+            limits = limits._replace(states=0, **_apart(pool, above, running, layers))
             most = min(running, engine_spec.sequence_cap)
             engine_spec = engine_spec.model_copy(update={"max_num_seqs": most})
     allocator = build(layout, len(requests), limits, spec.policy)
@@ -161,7 +171,7 @@ def build_replica(
         device, stage, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
         spec.memory.phases == "together", layout.groups, layout.sparse,
         even=bool(spec.memory.efficiency or spec.memory.attention),
-        commits=isinstance(spec.policy, PagedOptions) and spec.policy.states == "two_pools",
+        commits=limits.commits_states,
     ) for stage in stages]  # fmt: skip
     model: StepModel | PipelineSteps = each[0]
     if len(stages) > 1:
@@ -189,7 +199,7 @@ def build_replica(
         engine = SCHEDULERS[spec.engine.name](engine_spec, allocator, offered)
         if spec.engine.weighs_waste:
             engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
-    steps: Steps = model
+    steps: StepTimer = model
     if speculation is not None:
         drawn = draw(speculation, outputs, seed if isinstance(seed, int) else seed[0])
         engine.drafts = Verifier(speculation, drawn, allocator, engine.output)
@@ -207,6 +217,16 @@ def build_replica(
     elif spec.cluster.moves:
         made.hosting = Hosting(engine)
     return made
+
+
+def _apart(pool: TwoPools | Compact, base: int, running: int, layers: int) -> dict[str, Any]:
+    """`Limits` of states of so many layers and requests that are kept apart, from `base` on."""
+    copies, size = pool.copies
+    return {
+        "state_pool": StatePool(base, running, copies, size),
+        "state_bytes": size // layers,
+        "commits_states": pool.commits,
+    }
 
 
 def _require_modelled(

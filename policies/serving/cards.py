@@ -17,19 +17,20 @@ from policies.memory.fidelity import Simulate
 from policies.memory.routing import Routing
 from policies.requests.requests import Requests
 from policies.serving.building import admissible, build_replica
-from policies.serving.cells import Cell, energy_of, heaviest
+from policies.serving.cells import Cell, energy_of
 from policies.serving.cluster import Manager
 from policies.serving.controller import Controller
 from policies.serving.dropping import Dropping
 from policies.serving.faults import Faults
 from policies.serving.lending import Lending
-from policies.serving.metrics import Known, Metrics
+from policies.serving.metrics import Metrics
 from policies.serving.migration import Migrating
 from policies.serving.node import Node, mean_of, merged
 from policies.serving.recorder import Recorder
 from policies.serving.replica import Replica
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.serving.simulation import Watcher
+from policies.serving.slot_use import Known
 from policies.serving.stream import Stream
 from policies.transfers.tiers import Tiers
 
@@ -98,15 +99,15 @@ class Cards:
         """All metrics of a run, those of several cards as of one; and what those of several cells
         are made of."""
         node, stream, metrics, spec = self._node, self._stream, self._metrics, self._spec
-        replicas, outputs, stage = node.own, stream.came.output_tokens, heaviest(self._local, spec)
+        replicas, outputs = node.own, stream.came.output_tokens
         allocators = [replica.engine.allocator for replica in replicas]
-        figures = metrics.figures([each.engine for each in node.built], stage, allocators[0].layout)
+        figures = metrics.figures([each.engine for each in node.built], allocators[0].layout)
         dropped = np.isin(np.arange(len(stream.requests)), self.admitted, invert=True)
         if stream.first_sample is not None:
             dropped = dropped[stream.first_sample]
         figures["dropped"] = int(dropped.sum())
         figures["cut_outputs"] = int((outputs > (spec.engine.max_tokens or np.inf)).sum())
-        moved = metrics.moved_bytes(stage)
+        moved = metrics.moved_bytes()
         report: dict[str, Any] = {}
         if len(replicas) == 1 and not spec.faults:
             figures["policy"] = report_of(allocators[0])
@@ -127,7 +128,7 @@ class Cards:
                 stream.came.arrival_s, stream.came_warmup
             )
         transfers = replicas[0].memory.transfers()
-        figures |= energy_of(self._device, stage, spec, metrics, transfers)
+        figures |= energy_of(self._device, spec, metrics, transfers)
         one = replicas[0].engine
         known = Known(one.reserved_ever, one.run_tokens, one.allocator.layout)
         return figures, Cell(metrics, known, transfers, {**figures, "node": report})

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from hwmodel.specs.device import Device
-from hwmodel.specs.stages import stages_of
-from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.step_energy import Transfer
 from policies.requests.requests import FloatArray, IntArray, Requests
-from policies.serving.metrics import Known, Metrics
+from policies.serving.metrics import Metrics
 from policies.serving.node import mean_of, merged
-from policies.serving.serving_spec import ServingSpec, model_of_a_card
+from policies.serving.serving_spec import ServingSpec
+from policies.serving.slot_use import Known
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +48,8 @@ def rows_of(spec: ServingSpec, requests: Requests, cell: int) -> IntArray:
 
 
 def merged_cells(
-    device: Device, model: TransformerSpec, spec: ServingSpec, requests: Requests, seed: int,
-    warmup: int, results: Sequence[ServingResult],
+    device: Device, spec: ServingSpec, requests: Requests, seed: int, warmup: int,
+    results: Sequence[ServingResult],
 ) -> ServingResult:  # fmt: skip
     """The result of cells that gave these."""
     outputs = spec.engine.cut(requests.output_tokens)
@@ -63,8 +62,7 @@ def merged_cells(
     for cell, mine in zip(cells, rows, strict=True):
         known.reserved_ever[mine] = cell.known.reserved_ever
         known.run_tokens[mine] = cell.known.run_tokens
-    local = heaviest(model_of_a_card(spec.on_device(device, model), model), spec)
-    figures = metrics.figures([known], local, whole)
+    figures = metrics.figures([known], whole)
     reports = [cell.figures for cell in cells]
     served = np.array([cell.metrics.ended for cell in cells])
     for key in ("policy", "memory"):
@@ -74,20 +72,15 @@ def merged_cells(
     figures["node"] = merged([report["node"] for report in reports])
     if "warnings" in reports[0]:
         figures["warnings"] = reports[0]["warnings"]
-    figures |= energy_of(device, local, spec, metrics, cells[0].transfers)
+    figures |= energy_of(device, spec, metrics, cells[0].transfers)
     return ServingResult({**figures, "seed": seed}, *metrics.times())
 
 
-def heaviest(local: TransformerSpec, spec: ServingSpec) -> TransformerSpec:
-    """The stage of a replica with the most weights."""
-    return max(stages_of(local, spec.cluster.stages), key=lambda each: each.weight_bytes)
-
-
 def energy_of(
-    device: Device, local: TransformerSpec, spec: ServingSpec, metrics: Metrics,
-    transfers: Mapping[str, Transfer],
-) -> dict[str, Any]:  # fmt: skip
-    cards = spec.tensor_parallel * spec.cluster.stages
-    energy = metrics.energy(device, local, transfers, cards)
+    device: Device, spec: ServingSpec, metrics: Metrics, transfers: Mapping[str, Transfer]
+) -> dict[str, Any]:
+    """Energy of a token, and tokens of a joule, of all cards of a run."""
+    cards = spec.tensor_parallel
+    energy = metrics.energy(device, transfers, cards)
     rates = metrics.tokens_per_joule(device, energy, cards)
     return {"energy": energy, "tokens_per_joule": rates}

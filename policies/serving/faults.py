@@ -43,7 +43,7 @@ class Faults(Watcher):
         for card in cards:
             unit, replica = node.unit_of[card], node.replicas[card]
             if unit.ahead is None:
-                replica.metrics.idle(max(at_s - replica.now_s, 0.0))
+                replica.metrics.idle(max(at_s - replica.now_s, 0.0), replica.stages)
             node.lost_s += simulation.stop(unit, at_s)
             for watcher in simulation.watchers:
                 watcher.lost(node, card, at_s)

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.capabilities import report_of
-from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
 from policies.memory.fidelity import Memory
-from policies.memory.step import StepModel
+from policies.memory.step import StepModel, StepTimer
 from policies.requests.requests import Requests
-from policies.serving.metrics import Known, Metrics
+from policies.serving.metrics import Metrics
 from policies.serving.node import Node, mean_of
-from policies.serving.replica import Replica, Steps
+from policies.serving.replica import Replica
+from policies.serving.slot_use import Known
 from policies.transfers.fabric import Fabric, Place, Port
 from policies.transfers.pool_engines import DecodeEngine, PoolEngine, PrefillEngine
 from policies.transfers.tier_options import Contends
@@ -33,8 +33,7 @@ class PoolMetrics(Metrics):
 
     def __init__(self, whole: Metrics, requests: Requests) -> None:
         super().__init__(requests, whole.output, whole.warmup)
-        self.whole = whole
-        self.arrival_s, self.first_s, self.end_s = whole.arrival_s, whole.first_s, whole.end_s
+        self.whole, self.requests = whole, whole.requests
 
     def saturated(self, now: float) -> None:
         """The pools know together whether requests wait."""
@@ -48,11 +47,10 @@ class PoolMetrics(Metrics):
         self.ended += len(requests)
         return self.whole.end(requests, now)
 
-    def _memory_figures(
-        self, engines: Sequence[Engine | Known], layout: KvLayout, done: NDArray[np.bool_]
-    ) -> dict[str, Any]:  # fmt: skip
+    def counted(self, engines: Sequence[Engine | Known]) -> NDArray[np.bool_]:
         here = np.sum([engine.reserved_ever for engine in engines], axis=0) > 0
-        return super()._memory_figures(engines, layout, done & here)
+        counted: NDArray[np.bool_] = super().counted(engines) & here
+        return counted
 
     def steady(self) -> tuple[int, float]:
         return self.whole.steady()
@@ -64,7 +62,7 @@ class PoolReplica(Replica):
     engine: PoolEngine
 
     def __init__(
-        self, engine: PoolEngine, steps: Steps, memory: Memory, metrics: Metrics, port: Port,
+        self, engine: PoolEngine, steps: StepTimer, memory: Memory, metrics: Metrics, port: Port,
         together: bool,
     ) -> None:  # fmt: skip
         super().__init__(engine, steps, memory, metrics, together, tiers=port)
@@ -122,7 +120,7 @@ class Pool:
     def reports(self) -> dict[str, Any]:
         """`policy` and `memory` of its replicas as of one."""
         weights = np.ones(len(self.replicas), np.int64)
-        moved = self.metrics.moved_bytes(self.local) // len(weights)
+        moved = self.metrics.moved_bytes() // len(weights)
         allocators = [each.engine.allocator for each in self.replicas]
         return {
             "policy": mean_of([report_of(each) for each in allocators], weights),
@@ -133,4 +131,4 @@ class Pool:
         """All metrics, as of a card (`Metrics.figures`); those of requests are of the whole."""
         engines = [each.engine for each in self.node.built]
         layout = self.replicas[0].engine.allocator.layout
-        return self.metrics.figures(engines, self.local, layout)
+        return self.metrics.figures(engines, layout)

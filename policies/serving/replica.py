@@ -27,7 +27,7 @@ from policies.engines.scheduled_step import Step
 from policies.memory.drafting import DraftingSteps
 from policies.memory.fidelity import Memory
 from policies.memory.pipeline import PipelineSteps
-from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step import Efficiency, StepModel, StepTimer, StepTimes
 from policies.requests.requests import FloatArray
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watch
@@ -38,7 +38,6 @@ from policies.transfers.moves import Moves
 from policies.transfers.offloading_engine import OffloadingEngine
 from policies.transfers.tiers import Tiers
 
-Steps = StepModel | PipelineSteps | DraftingSteps
 MOST_ROUNDS = 1 << 14
 """Steps advanced together at most, so that their times stay a small array."""
 MOST_HOSTING = 16
@@ -49,7 +48,7 @@ class Replica:
     """`now_s`: when its last step ended. `together`: False advances a step at a time, for tests."""
 
     def __init__(
-        self, engine: Engine, steps: Steps, memory: Memory, metrics: Metrics,
+        self, engine: Engine, steps: StepTimer, memory: Memory, metrics: Metrics,
         together: bool = True, recorder: Recorder | None = None, moves: Moves | None = None,
         tiers: Tiers | Port | None = None,
     ) -> None:  # fmt: skip
@@ -80,6 +79,11 @@ class Replica:
         self.waited = False
         """Whether requests were in line, or known to come, as it scheduled last."""
         self._to_come: list[tuple[float, int]] = []  # a heap
+
+    @property
+    def stages(self) -> int:
+        """Groups of its cards that a step passes through."""
+        return self._steps.stages
 
     @property
     def next_s(self) -> float:
@@ -221,7 +225,7 @@ class Replica:
         if until_s <= self.now_s:
             return
         self.engine.retire()
-        self.metrics.idle(until_s - self.now_s)
+        self.metrics.idle(until_s - self.now_s, self.stages)
         self.now_s = until_s
 
     def observe(self, step: Step) -> tuple[int, Efficiency]:

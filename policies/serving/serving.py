@@ -48,7 +48,7 @@ def serve(
                 )
                 for cell in range(spec.cluster.cells)
             ]  # fmt: skip
-        return merged_cells(device, model, spec, requests, seed, warmup_requests, cells)
+        return merged_cells(device, spec, requests, seed, warmup_requests, cells)
     try:
         return _serve(
             device, model, spec, requests, seed, warmup_requests, progress, simulate, recorder,

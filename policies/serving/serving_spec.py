@@ -28,7 +28,7 @@ from policies.engines.speculation import SpeculationSpec
 from policies.memory.drafting import drafter_of
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.routing import RoutingSpec
-from policies.memory.step import Free
+from policies.memory.step_work import Free
 from policies.predictors.predictors import ChosenPredictor, default_predictor
 from policies.routers.routers import ROUTERS
 from policies.serving.cluster import ClusterSpec

@@ -302,8 +302,9 @@ class Simulation:
         """Replicas idle until the last of them ends; a card that is away does not."""
         last_s = max(replica.now_s for node in self.nodes for replica in node.replicas)
         for node in self.nodes:
-            for card, replica in enumerate(node.replicas):
-                if card in node.manager.cards:
-                    replica.metrics.idle(last_s - replica.now_s)
-                else:
-                    node.down_s += max(last_s - node.failed_s[card], 0.0)
+            for unit in node.units:
+                for replica, cards in zip(unit.replicas, unit.cards, strict=True):
+                    if cards[0] in node.manager.cards:
+                        replica.metrics.idle(last_s - replica.now_s, replica.stages)
+                    else:
+                        node.down_s += max(last_s - node.failed_s[cards[0]], 0.0)

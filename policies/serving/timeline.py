@@ -55,10 +55,11 @@ class Timeline:
     def add(self, stretch: Stretch) -> None:
         """Add steps; none begins before 0."""
         begin_s, count = stretch.begin_s, len(stretch.times_s)
-        while begin_s + stretch.seconds >= MOST_BINS * self._width_s:
+        end_s = begin_s + stretch.seconds
+        while end_s >= MOST_BINS * self._width_s:
             self._widen()
         first = int(begin_s / self._width_s)
-        if count == 1 or first == int((begin_s + stretch.seconds) / self._width_s):
+        if count == 1 or first == int(end_s / self._width_s):
             self._count(first, stretch, stretch.seconds, stretch.steps_s, count, True)
             return
         times = stretch.times_s
@@ -76,12 +77,14 @@ class Timeline:
         self, place: int, stretch: Stretch, seconds: float, steps_s: float, steps: int, first: bool
     ) -> None:
         """Add some steps of a stretch to a bin; `first`: the first of all is among them."""
-        slope = (stretch.reserved_last - stretch.reserved) / max(len(stretch.times_s) - 1, 1)
         sums = self._sums[place]
         sums[0] += seconds
         sums[1] += stretch.running * seconds
         sums[2] += stretch.stored * seconds + stretch.grown * steps_s
-        sums[3] += stretch.reserved * seconds + slope * steps_s
+        sums[3] += stretch.reserved * seconds
+        if steps_s:
+            slope = (stretch.reserved_last - stretch.reserved) / (len(stretch.times_s) - 1)
+            sums[3] += slope * steps_s
         sums[4] += stretch.free_outside * seconds
         sums[5] += stretch.tokens * steps + first * (stretch.tokens_first - stretch.tokens)
 

@@ -14,7 +14,6 @@ from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
-from policies.memory import traffic
 from policies.memory.probe import Probe
 from policies.memory.probe_cache import simulate_once
 from policies.memory.sampling import SampledMemory
@@ -61,9 +60,9 @@ class _Compared(SampledMemory):
         efficiency = super().observe(step, engine)
         if self._steps in self.drawn and len(step.decode):
             layer = self._steps % self._layout.layers
-            extents = traffic.attention(engine.allocator, step.decode, layer, self._reading)
-            share, _ = self.beside.whole([self.beside.deal(extents, self._reading.spread)])
-            self.rows.append((float(extents.size.sum()), efficiency.attention, share))
+            stream = self._streams.layer(step, engine.allocator, "attention", layer)
+            share, _ = self.beside.whole([stream])
+            self.rows.append((float(stream.size.sum()), efficiency.attention, share))
         return efficiency
 
 

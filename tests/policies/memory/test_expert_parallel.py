@@ -88,13 +88,13 @@ def test_the_closed_form_is_the_mean_of_the_streams(
         for draw in range(60)
     ])  # fmt: skip
     steps = StepModel(big, part, 4, routing=routing)
-    expected = steps.weight_bytes(step) - part.head_weight_bytes
+    expected = steps.work.weight_bytes(step) - part.head_weight_bytes
     # and of the simulation of the fullest card, in experts of a layer
     error = 4 * moved.std() / len(moved) ** 0.5 + 0.02 * 2 * sum(part.expert_bytes(1))
     assert abs(moved.mean() - expected) <= error
     # all cards together read what one alone does, and what is on every card
     alone = Routing(EXPERTS.experts, RoutingSpec(skew=skew), 1)  # type: ignore[arg-type]
-    mean = steps.times(step, 1, Efficiency()).weight_bytes
+    mean = steps.times(step, 1, Efficiency()).work.phases["weights"].moved
     distinct = alone.expected(step.batched) / 4
     idle = (experts.held - distinct) * 2 * sum(part.expert_bytes(1))
     assert mean == pytest.approx(part.step_weight_bytes - idle, abs=2)
@@ -135,7 +135,9 @@ def test_all_experts_of_every_token_are_read_as_when_split() -> None:
     assert Routing(experts).most(5) == (4, 20, 5)
     both = [StepModel(device(1024), each, 4) for each in (part, split)]
     first, second = (each.times(decode(5), 1, Efficiency()) for each in both)
-    assert first.weights_s == second.weights_s and first.weight_bytes == second.weight_bytes
+    assert first.weights_s == second.weights_s
+    read = [each.work.phases["weights"].bytes for each in (first, second)]
+    assert read[0] == read[1]
     assert first.total_s == pytest.approx(second.total_s, rel=1e-12)
 
 

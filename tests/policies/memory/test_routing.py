@@ -106,7 +106,8 @@ def test_the_closed_form_is_the_mean_of_the_streams(batch: int, chunk: int, skew
         for draw in range(120)
     ])  # fmt: skip
     expected = (
-        StepModel(card, EXPERTS, routing=routing).weight_bytes(step) - EXPERTS.head_weight_bytes
+        StepModel(card, EXPERTS, routing=routing).work.weight_bytes(step)
+        - EXPERTS.head_weight_bytes
     )
     assert abs(moved.mean() - expected) <= max(4 * moved.std() / len(moved) ** 0.5, 1)
     # and exactly, of the experts drawn
@@ -121,11 +122,13 @@ def test_a_step_of_qwen_reads_what_its_batch_touches() -> None:
     per_expert = 3 * 2048 * 768 * 2
     for batch, distinct in ((1, 8.0), (8, 128 * (1 - (15 / 16) ** 8))):
         idle = 48 * (128 - distinct) * per_expert
-        assert steps.weight_bytes(decode(batch)) == pytest.approx(model.step_weight_bytes - idle)
+        assert steps.work.weight_bytes(decode(batch)) == pytest.approx(
+            model.step_weight_bytes - idle
+        )
     one = steps.times(decode(1), 1, Efficiency())
     # what a token reads: its active parameters but for the embedding table, and the norms
     active = 2 * (model.active_parameters - model.embedding_parameters)
-    assert one.weight_bytes == pytest.approx(active, rel=1e-9)
+    assert one.work.phases["weights"].moved == pytest.approx(active, rel=1e-9)
     assert one.weights_s == pytest.approx(active / steps.bandwidth)
 
 

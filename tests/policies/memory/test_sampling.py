@@ -17,11 +17,12 @@ from policies.memory.interval import confidence_interval
 from policies.memory.probe import Beside, Probed
 from policies.memory.sampling import SampledMemory
 from policies.memory.step import Efficiency, StepTimes
-from policies.memory.traffic import Reading
-from tests.policies.small import device
+from policies.memory.step_streams import StepStreams
+from tests.policies.small import MODEL, device
 
 LAYOUT = KvLayout(0, 4096, 2, 2, 16)
 """32 bytes of K a token and layer."""
+STREAMS = StepStreams(device(4096, "work.spread=split"), MODEL, 4096)
 T2 = 4.302653
 """Student's t for 95 % at two degrees of freedom."""
 
@@ -55,7 +56,7 @@ class Scripted:
 def memory(probe: Scripted, **spec: Any) -> SampledMemory:
     plain = {"every_steps": 1, "spacing": 0.0, "precision": 9.0}
     return SampledMemory(
-        Efficiency(), {}, FidelitySpec(**{**plain, **spec}), probe, LAYOUT, 1, Reading("split")  # type: ignore[arg-type]
+        Efficiency(), {}, FidelitySpec(**{**plain, **spec}), probe, LAYOUT, STREAMS, 1  # type: ignore[arg-type]
     )  # fmt: skip
 
 

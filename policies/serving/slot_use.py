@@ -1,0 +1,130 @@
+"""How the token slots of KV memory are used: stored, reserved, free and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.allocators.allocator import Allocator
+from policies.allocators.capabilities import OnDemand
+from policies.allocators.kv_layout import KvLayout
+from policies.engines.engine import Engine
+from policies.engines.scheduled_step import Step
+from policies.requests.requests import FloatArray, IntArray, Requests
+from policies.serving.ratios import mean, rate, shares
+from policies.serving.step_sums import Sums
+
+
+class Known(NamedTuple):
+    """What engines know of requests that have ended; see `Engine`."""
+
+    reserved_ever: IntArray
+    run_tokens: FloatArray
+    allocator: KvLayout
+    """Whose `slots` are the card's."""
+
+
+class SlotUse:
+    """Of a run. samples_apart: whether samples are requests of their own."""
+
+    def __init__(self, requests: Requests, output_tokens: IntArray, samples_apart: bool) -> None:
+        self._needed = requests.prompt_tokens + requests.samples * (output_tokens - 1)
+        """Tokens that each request has stored at its end."""
+        self._filled: tuple[IntArray | None, int, int] = (None, 0, 0)
+        """The requests that ran last, what was reserved then, and `_unneeded` of it."""
+        self._shares = bool((requests.prefix_id >= 0).any() or (requests.samples > 1).any())
+        self._shares |= samples_apart
+        self._grows: dict[type, bool] = {}
+        """Whether an allocator of a type reserves as tokens are stored."""
+
+    def stored(
+        self, step: Step, allocator: Allocator, running: IntArray, rounds: int,
+        holders: IntArray | None,
+    ) -> int:  # fmt: skip
+        """Slots that hold a token in the first of so many steps; shared ones once."""
+        layout = allocator.layout
+        if layout.groups is None and len(step.decode) == len(running):  # all, before they grew
+            stored = step.context + step.tokens
+        else:
+            stored = int(layout.slots_of(allocator.stored[running]).sum())
+            stored -= step.tokens * (rounds - 1)
+        others = () if holders is None else holders
+        if len(others):
+            stored += int(layout.slots_of(allocator.stored[others]).sum())
+        if self._shares:
+            held = int(allocator.reserved[running].sum())
+            held += int(allocator.reserved[others].sum()) if len(others) else 0
+            stored -= max(held - allocator.reserved_total, 0)
+        return stored
+
+    def add(
+        self, sums: Sums, step: Step, times_s: FloatArray, total: float, allocator: Allocator,
+        running: IntArray, stored_s: float, fitting_s: float,
+    ) -> None:  # fmt: skip
+        """Add the slots in each state times seconds; `stored_s` and `fitting_s` are such sums, of
+        those stored and of those that requests in line would fit."""
+        rounds = len(times_s)
+        reserved_s, unneeded_s = allocator.reserved_total * total, 0.0
+        if (grows := self._grows.get(type(allocator))) is None:
+            grows = self._grows[type(allocator)] = isinstance(allocator, OnDemand)
+        if not grows:
+            unneeded_s = self._unneeded(allocator, running) * total
+        elif rounds > 1:
+            assert isinstance(allocator, OnDemand)
+            reserved_s -= float(allocator.grown(step.decode, rounds) @ times_s)
+        sums.stored_seconds += stored_s
+        sums.reserved_seconds += reserved_s
+        free_s = allocator.slots * total - reserved_s
+        bound = step.limit == "kv_memory"
+        for states in (sums.slot_s, sums.binding_slot_s)[: 1 + bound]:
+            states["used"] += stored_s
+            states["unfilled"] += reserved_s - stored_s - unneeded_s
+            states["unneeded"] += unneeded_s
+            if bound:
+                states["holes"] += fitting_s
+                states["head_of_line"] += free_s - fitting_s
+            else:
+                states["free"] += free_s
+
+    def _unneeded(self, allocator: Allocator, running: IntArray) -> int:
+        """Slots reserved for `running`, of which reservations are made once, that never hold a
+        token."""
+        before, reserved, unneeded = self._filled
+        if running is not before or allocator.reserved_total != reserved:
+            reserved = allocator.reserved_total
+            needed = allocator.layout.slots_of(self._needed[running])
+            filled = np.minimum(allocator.reserved[running], needed)
+            unneeded = reserved - int(filled.sum())
+            self._filled = (running, reserved, unneeded)
+        return unneeded
+
+
+def slot_figures(
+    after: Sums, engines: Sequence[Engine | Known], layout: KvLayout, held_tokens: IntArray,
+    done: NDArray[np.bool_], whole: Callable[[np.ufunc, Any], Any],
+) -> dict[str, Any]:  # fmt: skip
+    """How KV memory was used after the warm-up. held_tokens: of each request at its end; `done`:
+    those that count; whole: combines samples that are requests of their own."""
+    reserved = whole(np.add, np.sum([engine.reserved_ever for engine in engines], axis=0))
+    held = np.minimum(whole(np.add, layout.slots_of(held_tokens)), reserved)
+    runs = [engine.run_tokens for engine in engines]
+    run_tokens = np.where(np.isnan(runs).all(axis=0), np.nan, np.nansum(runs, axis=0))
+    run_tokens = whole(np.add, run_tokens) / whole(np.add, np.ones(len(run_tokens)))
+    busy = max(after.seconds, 1e-300)
+    slots: float = layout.slots
+    if any(engine.allocator.slots != slots for engine in engines):  # cards that joined
+        slots = sum(after.slot_s.values()) / busy
+    return {
+        "utilization": rate(int(held[done].sum()), int(reserved[done].sum())),
+        "time_weighted_utilization": rate(after.stored_seconds, after.reserved_seconds),
+        "kv_stored_share": after.stored_seconds / busy / slots,
+        "external_fragmentation": after.hole_seconds / busy,
+        "kv_slots": {
+            "binding": shares(after.binding_slot_s) if after.limit_s["kv_memory"] else {},
+            "overall": shares(after.slot_s),
+        },
+        "mean_run_tokens": mean(run_tokens[done]),
+    }

@@ -1,0 +1,191 @@
+"""Does the address stream of every step have the bytes of its work, and do they all read it?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.specs.state import StateLayers
+from hwmodel.specs.transformer import TransformerSpec, load_model
+from policies.allocators.capabilities import KeepsStates, Migration
+from policies.engines.engine import Engine
+from policies.engines.scheduled_step import Chunk, Step
+from policies.memory.fidelity import Memory
+from policies.memory.step import Efficiency, StepModel
+from policies.memory.step_streams import StepStreams
+from policies.memory.step_work import StepWorkModel, mean_stage
+from policies.serving import building
+from policies.serving.serving import serve
+from tests.policies.small import LATENT, MODEL, WINDOWS, FakeMemory, device, mixed, spec
+
+HYBRID = MODEL.model_copy(
+    update={
+        "name": "small-hybrid",
+        "layers": 6,
+        "state": StateLayers(
+            kind="gated_delta", pattern=["state", "state", "full"], heads=4, head_dim=16,
+            key_heads=2, key_dim=8,
+        ),
+    }
+)  # fmt: skip
+"""Four layers with a state of 2,560 bytes, two with KV."""
+BESIDE = HYBRID.model_copy(
+    update={"state": HYBRID.state.model_copy(update={"pattern": ["both", "state"]})}  # type: ignore[union-attr]
+)
+"""Three layers with KV and a state side by side, three with a state."""
+DRAFTS: dict[str, Any] = {"method": "ngram", "tokens": 3, "acceptance": [0.7, 0.5, 0.3]}
+TOP: dict[str, Any] = {"name": "top_k", "tokens": 48, "index_bytes": "12B"}
+ODMA: dict[str, Any] = {
+    "name": "odma", "window": 40, "refresh": 20, "balance": "requests", "first_bounds": "even",
+}  # fmt: skip
+PHASES = ("attention", "prefill", "migration")
+
+
+class Counting(Memory):
+    """Holds the streams of every step, over all layers, against its work."""
+
+    def __init__(self) -> None:
+        super().__init__(Efficiency())
+        self.seen: dict[str, int] = dict.fromkeys(PHASES, 0)
+        self.drafts = self.states = 0
+
+    def of(self, card: Any, local: TransformerSpec, region: Any) -> Counting:
+        self.streams, self.model, self.base = StepStreams(card, local, 4096), local, region.base
+        self.card = card
+        return self
+
+    def observe(self, step: Step, engine: Engine) -> Efficiency:
+        allocator, layout = engine.allocator, engine.allocator.layout
+        work = StepWorkModel(
+            self.card, self.model, groups=layout.groups, sparse=layout.sparse,
+            commits=isinstance(allocator, KeepsStates) and allocator.commits_states,
+        ).of(step, 1)  # fmt: skip
+        layers = range(self.model.layers)
+        for phase in PHASES:
+            parts = list(self.streams.of(step, allocator, layers, [phase]))
+            moved = sum(int(part.size.sum()) for part in parts)
+            expected = 0
+            for name in (phase, "copy") if phase == "migration" else (phase,):
+                if name in work.phases:
+                    expected += work.phases[name].moved  # type: ignore[index]
+            assert moved == pytest.approx(expected, abs=1e-6), (phase, step)
+            self.seen[phase] += bool(parts)
+            for part in parts:
+                assert part.start.min() >= self.base
+                assert (part.start + part.size).max() <= self.card.capacity_bytes
+        if self.model.state is not None:
+            self._apart(step, allocator)
+        self.drafts += step.drafts
+        self.states += work.phases["attention"].bytes.get("states", 0)
+        return self.efficiency
+
+    def _apart(self, step: Step, allocator: Any) -> None:
+        """States and KV that decoding requests write lie each in a place of its own."""
+        layers = range(self.model.layers)
+        parts = list(self.streams.of(step, allocator, layers, ["attention"]))
+        if not parts:
+            return
+        start, size, write = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("start", "size", "write")
+        )
+        # a state that is copied to its place is written there once
+        runs = np.unique(np.stack((start, size), 1)[write], axis=0)
+        assert (runs[1:, 0] >= runs.sum(axis=1)[:-1]).all()
+
+
+CASES: dict[str, tuple[TransformerSpec, dict[str, Any]]] = {
+    "paged": (MODEL, {}),
+    "odma": (MODEL, {"policy": ODMA}),
+    "latent": (LATENT, {}),
+    "windows": (WINDOWS, {}),
+    "windows in rings": (WINDOWS, {"policy": {"name": "static"}}),
+    "an index": (MODEL, {"attention": TOP}),
+    "drafts": (MODEL, {"speculation": DRAFTS}),
+    "drafts behind windows": (WINDOWS, {"speculation": DRAFTS}),
+    "drafts in reservations": (MODEL, {"speculation": DRAFTS, "policy": {"name": "static"}}),
+    "states in pages": (HYBRID, {}),
+    "states beside KV": (BESIDE, {"policy": {"name": "static"}}),
+    "states behind reservations": (HYBRID, {"policy": {"name": "static"}}),
+    "states that move": (HYBRID, {"policy": ODMA}),
+    "states in two pools": (HYBRID, {"policy": {"name": "paged", "states": "two_pools"}}),
+    "states in slots": (HYBRID, {"policy": {"name": "paged", "states": "compact"}}),
+    "drafts and states": (HYBRID, {"speculation": DRAFTS}),
+    "drafts and states behind": (HYBRID, {"speculation": DRAFTS, "policy": {"name": "static"}}),
+    "drafts and pools": (
+        HYBRID, {"speculation": DRAFTS, "policy": {"name": "paged", "states": "two_pools"}},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_streams_have_the_bytes_of_the_work(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (model, given), counting = CASES[name], Counting()
+    monkeypatch.setattr(
+        building, "memory_model", lambda _, card, local, kv, *__: counting.of(card, local, kv)
+    )
+    moves = given.get("policy") == ODMA
+    changes: dict[str, Any] = {
+        "engine": {"max_model_len": 1024, "max_num_seqs": 16, "max_tokens": 400 if moves else 80},
+        "advance_together": False, "predictor": {"kind": "lognormal", "sigma": 0.8}, **given,
+    }  # fmt: skip
+    repeats = list(CASES).index(name) % 2
+    card = device(2048 if moves else 8192, *(["work.grouped=false"] if repeats else []))
+    serve(card, model, spec(**changes), mixed(40 if moves else 12), seed=1)
+    assert counting.seen["attention"] > 40 and counting.seen["prefill"] >= 8
+    assert (counting.seen["migration"] > 0) == moves
+    assert (counting.drafts > 0) == ("speculation" in given)
+    assert (counting.states > 0) == (model.state is not None)
+
+
+def test_rounds_are_single_steps_and_the_first_of_many_are_the_same() -> None:
+    model = StepModel(device(4096), MODEL).work
+    step = Step(np.arange(3), 300, [], [], 0, "offered_load")
+    many = model.of(step, 5)
+    singly = [model.of(step._replace(context=300 + 3 * n), 1) for n in range(5)]
+    assert many.moved == sum(each.moved for each in singly)
+    for rounds in (1, 3):
+        assert many.first(rounds).moved == sum(each.moved for each in singly[:rounds])
+    assert many.first(1) == singly[0]
+
+
+def test_the_mean_stage_of_stages_does_its_share() -> None:
+    model = StepModel(device(4096), MODEL).work
+    step = Step(np.arange(3), 300, [Chunk(9, 10, 20, True)], [], 0, "offered_load")
+    one = model.of(step, 1)
+    mean = mean_stage([one, one], 2)
+    assert (mean.moved, mean.stages, mean.layers) == (one.moved, 2, one.layers)
+    assert mean_stage([one], 2).moved == one.moved / 2
+
+
+@pytest.mark.parametrize("policy", ["paged", "static"])
+def test_simulated_memory_reads_the_states_of_hybrids(policy: str) -> None:
+    fake = FakeMemory()
+    changes: dict[str, Any] = {
+        "engine": {"max_model_len": 1024}, "memory": {"fidelity": "full"},
+        "policy": {"name": policy},
+    }  # fmt: skip
+    found = serve(device(8192), HYBRID, spec(**changes), mixed(12), seed=1, simulate=fake)
+    # in a step with one layer of either kind, some streams are of states: written as they are read
+    halves = [call.size[call.write].sum() * 2 == call.size.sum() for call in fake.calls]
+    assert sum(halves) > found.metrics["steps"] / 2
+    # and the bytes of attention have them: 10,240 read and written by each sequence
+    moved = found.metrics["phase_gbps"]["attention"]
+    assert moved > 0 and np.isfinite(moved)
+
+
+def test_a_migrated_request_takes_its_states_along() -> None:
+    work = StepModel(device(4096), HYBRID).work
+    step = Step(np.zeros(0, np.int64), 0, [], [Migration(0, 0, 500, 70, 80)], 0, "")
+    moved = work.of(step, 1).phases["migration"].bytes
+    assert moved["states"] == 2 * HYBRID.state_bytes()
+    assert moved["kv_read"] == moved["kv_written"] == 70 * HYBRID.kv_token_bytes
+
+
+def test_states_are_what_qwens_step_moves() -> None:
+    model = load_model("qwen3.5-9b")
+    work = StepModel(device(4096), model).work
+    step = Step(np.arange(5), 500, [], [], 0, "offered_load")
+    assert work.of(step, 1).phases["attention"].bytes["states"] == 10 * model.state_bytes()
