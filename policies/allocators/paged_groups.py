@@ -141,6 +141,9 @@ class PagedGroupsAllocator(SharingAllocator, Drafts):
         del self._tables[request]
         return self._dismiss(request)
 
+    def forget(self) -> None:
+        self._uses += 1
+
     def headroom(self, requests: IntArray, limit: int) -> int:
         if self._others.any():
             return min(limit, self._one_round(requests))

@@ -7,7 +7,7 @@ and each of its decode steps makes a token of every sample.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
@@ -28,6 +28,7 @@ from policies.allocators.capabilities import (
     OnDemand,
     Remembers,
 )
+from policies.engines.connected import Connected
 from policies.engines.scheduled_step import Chunk, Step
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import FloatArray, IntArray, Requests
@@ -41,7 +42,7 @@ class Offered(NamedTuple):
     predicted: Predictions
 
 
-class Engine(ABC):
+class Engine(Connected):
     """Requests that wait and run. `left[i]`: output tokens that each sample of request i must still
     produce."""
 
@@ -92,7 +93,13 @@ class Engine(ABC):
         self._batching = allocator if isinstance(allocator, Batches) else None
         self._copying = allocator if isinstance(allocator, CopiesOnWrite) else None
         self._remembering = allocator if isinstance(allocator, Remembers) else None
+        self._begin_connected()
         self._classifying = allocator if isinstance(allocator, Classifies) else None
+
+    @property
+    def swaps(self) -> bool:
+        """Whether it copies KV of preempted requests to the host, which steps wait for."""
+        return False
 
     @property
     def waits(self) -> bool:
@@ -102,22 +109,17 @@ class Engine(ABC):
     @property
     def busy(self) -> bool:
         """Whether a request has arrived and has not ended."""
-        return self.waits or len(self.running) > 0
+        return self._unfinished or len(self.running) > 0
 
     @property
-    def holding(self) -> bool:
-        """Whether requests that do not run hold memory, and will give it back."""
-        return False
-
-    @property
-    def holders(self) -> IntArray:
-        """Requests that hold memory and neither run nor have just ended, int64 (n,)."""
-        return np.zeros(0, np.int64)
+    def _unfinished(self) -> bool:
+        """Whether a request that does not run could be scheduled."""
+        return bool(self._back or self._decodes or (self.waits and not self.stuck))
 
     def admits_arrivals(self, step: Step) -> bool:
         """Whether a request that arrives in a step like this could be admitted to the next one."""
         overtakes = step.limit == "batching" or self.spec.packing != "arrival"
-        return overtakes or not self.waiting
+        return overtakes or not self.waiting or self.holding  # others may be passed over
 
     @abstractmethod
     def schedule(self) -> Step:
@@ -136,7 +138,7 @@ class Engine(ABC):
                 sizes.clear()
             for request in self.waiting:
                 if (size := sizes.get(request, 0)) == 0:
-                    size = self._contiguous.size(request, self._demand(request))
+                    size = self._contiguous.size(request, self.demand(request))
                     sizes[request] = size
                 if slots + size > free:
                     break
@@ -147,6 +149,8 @@ class Engine(ABC):
     def rounds(self, step: Step, limit: int) -> int:
         """How many steps, this one included and up to `limit`, are the same if no request
         arrives."""
+        for connector in self.connectors:
+            limit = connector.rounds(step, limit)
         if limit == 1 or not step.repeats or self._partial or self._relenting or self.ending:
             return 1
         if self._windowed:
@@ -181,6 +185,8 @@ class Engine(ABC):
             if not self._late:
                 self.running = self.running[~done]
                 self.retire()
+        if self.connectors:
+            ended = self._tell_stepped(step, prefilled, ended)
         return prefilled, ended
 
     def retire(self) -> None:
@@ -191,7 +197,7 @@ class Engine(ABC):
                 self.running = self.running[self.left[self.running] > 0]
             self._free(ended)
 
-    def _free(self, ended: list[int]) -> None:
+    def _free_now(self, ended: list[int]) -> None:
         if self._batching is not None:
             self._batching.release_together(True)
         for request in ended:
@@ -214,11 +220,9 @@ class Engine(ABC):
     def drain(self) -> list[int]:
         """Requests that have not ended, in the order of the line; it has none of them any more."""
         self.retire()
-        for request in reversed(self.running.tolist()):
-            self._preempt(request)
+        self.lose()
         gone = list(self.waiting)
         self.waiting.clear()
-        self.running = np.zeros(0, np.int64)
         return gone
 
     def share(self, other: Engine) -> None:
@@ -238,10 +242,6 @@ class Engine(ABC):
     def _kept(self, step: Step, rounds: int) -> IntArray | int:
         """Output tokens of each that decodes in so many steps."""
         return rounds
-
-    def _release(self, request: int) -> int:
-        """Free the slots of a request; how many were reserved."""
-        return self.allocator.release(request)
 
     def _decoding(self) -> IntArray:
         """The running requests that decode, in order."""
@@ -335,13 +335,22 @@ class Engine(ABC):
         """Samples of `requests` together."""
         return int(self.samples[requests].sum()) if self.several else len(requests)
 
-    def _total(self, request: int) -> int:
+    def total(self, request: int) -> int:
         """Tokens to prefill: the prompt and what was generated before a preemption."""
         generated = self.output[request] - self.left[request]
         return int(self.prompt[request] + self.samples[request] * generated)
 
     def _admit(self, chunks: list[Chunk], budget: int) -> str:
         """Admit from the head of the line; which of STEP_LIMITS ended it."""
+        if self._back:
+            budget = self._come_back(chunks, budget)
+        limit = self._admit_from_line(chunks, budget)
+        while limit == "kv_memory" and not len(self.running) and self._yield():
+            limit = self._admit_from_line(chunks, budget)
+        return limit
+
+    def _admit_from_line(self, chunks: list[Chunk], budget: int) -> str:
+        """As `_admit`, but for requests that hold memory."""
         admitted: list[int] = []
         sequences = self._sequences(self.running)
         limit = "offered_load"
@@ -378,15 +387,21 @@ class Engine(ABC):
             return "sequence_cap", None
         if not budget or self._partial:
             return "token_budget", None
-        total, demand = self._total(request), self._demand(request)
+        if self.connectors:
+            self._resume(request)
+        total, demand = self.total(request), self.demand(request)
         cached = 0
         if self._caching is not None:
             cached = self._caching.cached(request, self._findable(request, total), demand)
+        if self.connectors and (found := self._matched(request, demand, cached, total)):
+            return self._load(request, demand, cached, total, found, budget)
         tokens = self._first_chunk(total - cached, budget)
         if not tokens:
             return "token_budget", None
         if not self._reserve(request, demand, total, cached, budget):
             return "kv_memory", None
+        if self.connectors:
+            self._allocated(request, demand, cached, total, None)
         self._cached_tokens += cached
         self._partial = cached + tokens < total
         return "offered_load", Chunk(request, cached, tokens, not self._partial, samples)
@@ -394,16 +409,22 @@ class Engine(ABC):
     def _candidates(self, begun: bool) -> Iterable[int]:
         """Places in line of the requests to try next, in this order. `begun`: a request was
         admitted in this step."""
-        if self.spec.packing != "arrival":
+        places: Iterable[int] = range(len(self.waiting))
+        packs = self.spec.packing != "arrival"
+        if self.connectors:
+            if (place := self._foremost()) >= 0:
+                return (place,)
+            most = max(self._cap, self.spec.packing_window) if packs else self._cap
+            places = self._open(islice(self.waiting, most))
+        if packs:
             reach = 1 if self._overtaken >= self._cap else self.spec.packing_window
-            line = list(islice(self.waiting, reach))
+            line = list(islice(places, reach))
             if self.spec.packing == "first_fit":
-                return range(len(line))
-            return sorted(range(len(line)), key=lambda place: -self._predicted.length[line[place]])
+                return line
+            return sorted(line, key=lambda place: -self._predicted.length[self.waiting[place]])
         if self.spec.batching == "any":
-            return (0,)
-        place = self._place_in_line(begun)
-        return () if place < 0 else (place,)
+            return tuple(islice(places, 1))
+        return self._place_in_line(begun, places)
 
     def _findable(self, request: int, total: int) -> int:
         """How many of a request's first `total` tokens may be cached: the last one is always
@@ -431,23 +452,26 @@ class Engine(ABC):
     def _has_batch(self, begun: bool) -> bool:
         """Whether there is a batch that admitted requests join."""
 
-    def _place_in_line(self, begun: bool) -> int:
-        """Place of the first request in line with the batch's tag, -1 if there is none. `begun`: a
+    def _place_in_line(self, begun: bool, places: Iterable[int]) -> Iterable[int]:
+        """The first of these places whose request has the batch's tag, if there is one. `begun`: a
         request was admitted in this step."""
-        if not self._has_batch(begun):
-            self._tag = self._tag_of(self.waiting[0])
-        reach = self._cap - self._overtaken + 1
-        line = enumerate(islice(self.waiting, reach))
-        return next((at for at, request in line if self._tag_of(request) == self._tag), -1)
+        reach, renewed = self._cap - self._overtaken + 1, not self._has_batch(begun)
+        for place in islice(places, reach):
+            tag = self._tag_of(self.waiting[place])
+            if renewed:
+                self._tag, renewed = tag, False
+            if tag == self._tag:
+                return (place,)
+        return ()
 
     def _tag_of(self, request: int) -> int:
         return (
             0
             if self._classifying is None
-            else self._classifying.tag(request, self._demand(request))
+            else self._classifying.tag(request, self.demand(request))
         )
 
-    def _demand(self, request: int) -> Demand:
+    def demand(self, request: int) -> Demand:
         """What a request asks for now: the same object until it has generated more."""
         known = self._demands.get(request)
         output, left = int(self.output[request]), int(self.left[request])

@@ -123,8 +123,12 @@ class EngineV0(Engine):
         """Free room of the swap space, in tokens."""
         self._swapping = self._hidden = 0
         """Tokens that this step copies to or from the host, and those that hide behind it."""
-        self._computed = 0  # tokens of the current prefill that are computed
+        self._computed_tokens = 0  # tokens of the current prefill that are computed
         self._cut_short: dict[int, int] = {}  # the same of requests preempted in their prefill
+
+    @property
+    def swaps(self) -> bool:
+        return self._swaps is not None and self.spec.preemption != "recompute"
 
     @property
     def waits(self) -> bool:
@@ -141,6 +145,8 @@ class EngineV0(Engine):
         moves: list[Migration] = []
         limit = "kv_memory"
         chunked = self.spec.chunked_prefill
+        if self._decodes:
+            self._decode_on()
         if not chunked and not self.swapped:
             limit = self._admit(chunks, self.budget)
         if not chunks:
@@ -193,16 +199,33 @@ class EngineV0(Engine):
     def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
         if not self.allocator.reserve(request, demand, total):
             return False
-        self._computed = cached + self._first_chunk(total - cached, budget)
+        self._computed_tokens = cached + self._first_chunk(total - cached, budget)
         self._cut_short.pop(request, None)
+        return True
+
+    def _reserve_loaded(self, request: int, demand: Demand, total: int, stored: int) -> bool:
+        growing = self._on_demand
+        if growing is not None and not growing.fits(total, request, demand):
+            return False
+        if not self.allocator.reserve(request, demand, stored):
+            return False
+        self._computed_tokens = stored
+        self._cut_short.pop(request, None)
+        return True
+
+    def _extend(self, request: int, tokens: int, total: int) -> bool:
+        start = int(self.allocator.stored[request])
+        if not self.allocator.grow(request, total - start):
+            return False
+        self._computed_tokens = start + tokens
         return True
 
     def _continue(self, chunks: list[Chunk], budget: int) -> int:
         request = int(self.running[-1])
-        start, total = self._computed, self._total(request)
+        start, total = self._computed_tokens, self.total(request)
         tokens = min(total - start, budget)
-        self._computed += tokens
-        self._partial = self._computed < total
+        self._computed_tokens += tokens
+        self._partial = self._computed_tokens < total
         samples = int(self.samples[request])
         chunks.append(Chunk(request, start, tokens, not self._partial, samples))
         return tokens
@@ -210,12 +233,31 @@ class EngineV0(Engine):
     def _has_batch(self, begun: bool) -> bool:
         return begun
 
-    def _preempt(self, request: int) -> None:
+    def _put_back(self, request: int) -> None:
+        self._cut(request)
+        self._release(request)
+        self.waiting.appendleft(request)
+
+    def _cut(self, request: int) -> bool:
+        """A request loses its memory; whether in its prefill."""
         self.reserved_ever[request] = 0
         self.preemptions += 1
-        partial = self._partial and request == self.running[-1]
+        self._tell_preempted(request)
+        partial = self._partial and len(self.running) > 0 and request == self.running[-1]
         if partial:
-            self._cut_short[request] = self._computed
+            self._cut_short[request] = self._computed_tokens
+        return bool(partial)
+
+    def drain(self) -> list[int]:
+        """See `Engine.drain`; what the host has of them is lost as well."""
+        away = list(self.swapped)
+        for request in away:
+            self.host_free_tokens += self._host.pop(request)
+        self.swapped.clear()
+        return away + super().drain()
+
+    def _preempt(self, request: int) -> None:
+        partial = self._cut(request)
         if not partial and self._swaps is not None and self._prefers_swap(request):
             tokens = self._swaps.swap_out(request)
             self._host[request] = tokens
@@ -223,7 +265,7 @@ class EngineV0(Engine):
             self._swapping += tokens
             self.swapped.append(request)
         else:
-            self.allocator.release(request)
+            self._release(request)
             self._set_back.append(request)
 
     def _prefers_swap(self, request: int) -> bool:
@@ -253,7 +295,7 @@ class EngineV0(Engine):
             back.append(self.swapped.popleft())
             self._swapping += self._host[request]
             self.host_free_tokens += self._host.pop(request)
-        if self.swapped and not back and not len(self.running):
+        if self.swapped and not back and not len(self.running) and not self.holding:
             raise self._never_fits(self.swapped[0])
         came = np.array(back, np.int64)
         # the request in its prefill stays the last
@@ -267,7 +309,7 @@ class EngineV0(Engine):
         assert self._swaps is not None
         tokens = self._host[request] + int(self.samples[request])
         growing = self._on_demand
-        if growing is not None and not growing.fits(tokens, request, self._demand(request)):
+        if growing is not None and not growing.fits(tokens, request, self.demand(request)):
             return False
         if not self._swaps.swap_in(request):
             return False

@@ -23,6 +23,7 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import checked
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration
+from policies.engines.connector import Connector
 from policies.engines.engine import Engine, Offered
 from policies.engines.engine_options import Count, EngineOptions
 from policies.engines.scheduled_step import Chunk, Step
@@ -123,12 +124,18 @@ class EngineV1(Engine):
         self._threshold = spec.long_prefill_token_threshold
         self._since = spec.prefill_schedule_interval
         """Steps since the last one with a prefill."""
+        self._again: dict[int, int] = {}
+        """Requests whose KV has not come from elsewhere, and the tokens that they have."""
         self._line = False
         """Whether it left requests in line."""
 
+    def connect(self, connector: Connector) -> None:
+        super().connect(connector)
+        self._stops &= not connector.foresees_ends
+
     @property
     def busy(self) -> bool:
-        return self.waits or len(self.running) > len(self._foreseen)
+        return self._unfinished or len(self.running) > len(self._foreseen)
 
     @property
     def _foreseen(self) -> list[int]:
@@ -140,6 +147,8 @@ class EngineV1(Engine):
         self._cached_tokens, self._relenting = 0, False
         chunks: list[Chunk] = []
         defers = False
+        if self._decodes:
+            self._decode_on()
         if self.in_turn:
             defers = self._defers()
             decode, migrations, budget = self._run_in_turn(chunks, defers)
@@ -205,9 +214,12 @@ class EngineV1(Engine):
             at += 1
             if request in skipped:
                 continue
+            if self._again and (again := self._compute_again(request, chunks, budget)):
+                budget, self._partial = budget - again, False
+                continue
             wanted = int(self.samples[request])
             if request in self._filling:
-                rest = self._total(request) - int(self.allocator.stored[request])
+                rest = self.total(request) - int(self.allocator.stored[request])
                 wanted = self._first_chunk(rest, budget)
             while request in running and not self.allocator.grow(request, wanted):
                 if self._migrating is not None and (moved := self._migrating.migrate(request)):
@@ -229,7 +241,7 @@ class EngineV1(Engine):
         for request in [each for each in tokens if each in self._filling]:
             count = tokens.pop(request)
             end, samples = int(self.allocator.stored[request]), int(self.samples[request])
-            last = end == self._total(request)
+            last = end == self.total(request)
             chunks.append(Chunk(request, end - count, count, last, samples))
             if last:
                 self._filling.remove(request)
@@ -268,7 +280,9 @@ class EngineV1(Engine):
     def _continue(self, chunks: list[Chunk], budget: int) -> int:
         """The next chunk of the prefill under way; its tokens."""
         request = int(self.running[-1])
-        start, total = int(self.allocator.stored[request]), self._total(request)
+        if self._again and (tokens := self._compute_again(request, chunks, budget)):
+            return tokens
+        start, total = int(self.allocator.stored[request]), self.total(request)
         tokens = min(total - start, budget)
         if not self.allocator.grow(request, tokens):  # the last running one preempts itself
             self.running = self.running[:-1]
@@ -290,16 +304,57 @@ class EngineV1(Engine):
 
     def _release(self, request: int) -> int:
         # the last token of a decode under way is the output of a step not yet seen
-        if not self._late or self._caching is None or request not in self._under_way:
-            return self.allocator.release(request)
+        if request in self._again:
+            self._computed(request)
+            return self._release_known(request, self._again.pop(request))
+        apart = request in self._unsure or request in self._forgets
+        if apart or not self._late or self._caching is None or request not in self._under_way:
+            return super()._release(request)
         known = int(self.allocator.stored[request]) - self._unknown(request)
         return self._caching.release_known(request, known)
+
+    def _unseen(self, request: int) -> int:
+        return self._unknown(request) if self._late and request in self._under_way else 0
 
     def _unknown(self, request: int) -> int:
         """Tokens stored by a decode under way."""
         return int(self.samples[request])
 
+    def _reserve_loaded(self, request: int, demand: Demand, total: int, stored: int) -> bool:
+        growing = self._on_demand
+        whole = self.spec.admit_on == "input"
+        fits = not whole or growing is None or growing.fits(total, request, demand)
+        return fits and self.allocator.reserve(request, demand, stored)
+
+    def _put_back(self, request: int) -> None:
+        self._preempt(request)
+
+    def _enter(self, request: int) -> None:
+        super()._enter(request)
+        if self.in_turn and self._partial:
+            self._filling.add(request)
+            self._partial = False
+
+    def _recover(self, request: int) -> None:
+        self._again[request] = self.loading[request].match.start  # it keeps its memory
+        self._back.append(request)
+
+    def _compute_again(self, request: int, chunks: list[Chunk], budget: int) -> int:
+        start = self._again.get(request, -1)
+        if start < 0:
+            return 0
+        stored = int(self.allocator.stored[request])
+        tokens = self._first_chunk(stored - start, budget)
+        self._again[request] += tokens
+        if start + tokens == stored:
+            del self._again[request]
+            self._computed(request)
+        self._partial = True
+        chunks.append(Chunk(request, start, tokens, False, int(self.samples[request])))
+        return tokens
+
     def _preempt(self, request: int) -> None:
+        self._tell_preempted(request)
         self._release(request)
         self._filling.discard(request)
         self.reserved_ever[request] = 0

@@ -23,7 +23,7 @@ from policies.requests.requests import IntArray
 
 
 class SpeculatingEngine(EngineV1):
-    """`drawn`: drafts that hold. Sums of the run: `drafted`, `held` drafts, `verified` times."""
+    """`drawn`: drafts that hold. Sums of the run: `drafted`, `accepted` drafts, `verified` times."""
 
     def __init__(
         self, spec: EngineV1Spec, allocator: Allocator, offered: Offered,
@@ -74,7 +74,7 @@ class SpeculatingEngine(EngineV1):
         """Requests whose prefill ended in the last step."""
         self._fills = False
         """Whether a request that runs is in its prefill."""
-        self.drafted = self.held = self.verified = 0
+        self.drafted = self.accepted = self.verified = 0
 
     def rounds(self, step: Step, limit: int) -> int:
         return 1
@@ -186,7 +186,7 @@ class SpeculatingEngine(EngineV1):
         drafts, accepted = int((rows - 1).sum()), int((tokens - 1).sum())
         pairs = (rows - 1) * stored + rows * (rows + 1) // 2 - 1
         self.drafted += drafts
-        self.held += accepted
+        self.accepted += accepted
         self.verified += len(decode)
         step = step._replace(
             context=int(stored.sum()), drafts=drafts, pairs=int(pairs.sum()), accepted=accepted
@@ -198,6 +198,6 @@ def acceptance(engines: Iterable[Engine]) -> dict[str, float]:
     """Drafts that were verified and output, and tokens a sequence and step, of a whole run."""
     own = [each for each in engines if isinstance(each, SpeculatingEngine)]
     drafted, held, verified = (
-        sum(getattr(each, name) for each in own) for name in ("drafted", "held", "verified")
+        sum(getattr(each, name) for each in own) for name in ("drafted", "accepted", "verified")
     )
     return {"drafted": drafted, "accepted": held, "tokens_a_step": 1 + held / max(verified, 1)}

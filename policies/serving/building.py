@@ -31,6 +31,7 @@ from policies.memory.step import StepModel
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
+from policies.serving.component_builders import Site, build_components
 from policies.serving.metrics import Metrics
 from policies.serving.pool_replica import PoolReplica, Side
 from policies.serving.recorder import Recorder
@@ -39,9 +40,7 @@ from policies.serving.serving_spec import ServingSpec, state_pages, state_pool
 from policies.transfers.hosting_engine import HostingEngine
 from policies.transfers.lending_engine import LendingEngine
 from policies.transfers.moves import Moves
-from policies.transfers.offloading_engine import OffloadingEngine
 from policies.transfers.pausing import least_waste
-from policies.transfers.tiers import Tiers
 
 
 def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
@@ -175,16 +174,9 @@ def build_replica(
     )  # fmt: skip
     engine: Engine
     offered = Offered(requests, outputs, predicted)
-    if side is not None and isinstance(spec.engine, EngineV1Spec):
-        mine = side.engine(spec.engine, allocator, offered)
-        return PoolReplica(
-            mine, each[0], memory, metrics, side.port(each[0]), spec.advance_together
-        )
-    tiers = None
-    if spec.tiers is not None and isinstance(spec.engine, EngineV1Spec):
-        tiers = Tiers(spec.tiers, device, local, allocator, each[0], spec.tensor_parallel)
-        engine = OffloadingEngine(spec.engine, allocator, offered, tiers, spec.tiers.layerwise)
-    elif speculation is not None and isinstance(engine_spec, EngineV1Spec):
+    if side is not None:  # what each side makes of them is its own
+        offered = offered._replace(output_tokens=outputs.copy())
+    if speculation is not None and isinstance(engine_spec, EngineV1Spec):
         drawn = draw(speculation, outputs, seed if isinstance(seed, int) else seed[0])
         engine = SpeculatingEngine(engine_spec, allocator, offered, speculation, drawn)
         if (drafter := _drafter(spec, local)) is not None:
@@ -197,7 +189,16 @@ def build_replica(
         if isinstance(engine, EngineV0) and engine.spec.preemption == "least":
             engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
-    return Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
+    port = None if side is None else side.port
+    components = build_components(
+        Site(spec, device, local, each[0], len(stages), engine, port)
+    )
+    if side is not None:
+        return PoolReplica(engine, steps, memory, metrics, components, spec.advance_together)
+    return Replica(
+        engine, steps, memory, metrics, spec.advance_together, recorder, moves, components,
+        engine if isinstance(engine, HostingEngine) else None,
+    )  # fmt: skip
 
 
 _STATES = ("paged", "static", "odma", "odma-best", "s3", "oracle", "orca")

@@ -28,7 +28,7 @@ from policies.requests.requests import IntArray, Requests
 from policies.serving.pool_options import FailureSpec, PoolsSpec
 from policies.serving.pool_replica import DECODE, PREFILL, Pool, PoolReplica
 from policies.transfers.fabric import Fabric, Place, Sent
-from policies.transfers.pool_engines import DecodeEngine
+from policies.transfers.ports import ReceivingPort
 from policies.transfers.transfer import Server, transfer
 
 
@@ -116,7 +116,7 @@ class Pools:
             self._event(now_s)
             return [], now_s
         ended = replica.go_on(lambda: self._horizon(place))
-        if isinstance(replica.engine, DecodeEngine):
+        if place[0] == DECODE:
             self._given(replica)
         elif replica.step is not None:
             self._prefilled(replica, replica.step)
@@ -210,17 +210,17 @@ class Pools:
 
     def _given(self, replica: PoolReplica) -> None:
         """Requests have got memory at the decode side."""
-        engine = replica.engine
-        if not isinstance(engine, DecodeEngine):
+        port = replica.port
+        if not isinstance(port, ReceivingPort):
             return
-        for request in engine.asked:
+        for request in port.asked:
             trip = self._trips[request]
-            trip.skip = engine.loading[request]
+            trip.skip = port.loading[request]
             if trip.entered:
                 self._send(request, replica.now_s)
             else:
                 self._to_prefill(request, replica.now_s)
-        engine.asked.clear()
+        port.asked.clear()
 
     def _prefilled(self, replica: PoolReplica, step: Step) -> None:
         """A step of a prefill replica is over."""
@@ -241,7 +241,7 @@ class Pools:
         if trip.computed is None or trip.skip is None or (not trip.done and not layers):
             return
         near, far = (
-            self.pools[name].replicas[number].engine
+            self.pools[name].replicas[number].port
             for name, number in ((PREFILL, trip.source), (DECODE, trip.target))
         )
         end, began_s, ended_s = trip.computed
@@ -263,9 +263,9 @@ class Pools:
     def _move(self, skip: int, tokens: int, near: IntArray, far: IntArray) -> Sent:
         """A transfer of a request's tokens from `skip` to `tokens` between such blocks."""
         source, target = (
-            Server(engine.allocator.layout.dims, engine.block, table, pool.cards)
+            Server(one.engine.allocator.layout.dims, one.port.block, table, pool.cards)
             for pool, table in zip(self.pools.values(), (near, far), strict=True)
-            for engine in (pool.replicas[0].engine,)
+            for one in (pool.replicas[0],)
         )
         moved = transfer(
             self._link, self._model, tokens, source, target, skip=skip,
@@ -326,7 +326,7 @@ class Pools:
         held = (at for at, trip in self._trips.items() if trip.done and trip.skip is None)
         request = max(held)
         now_s = max(each.now_s for pool in self.pools.values() for each in pool.replicas)
-        self.pools[PREFILL].replicas[self._trips[request].source].engine.landed(request)
+        self.pools[PREFILL].replicas[self._trips[request].source].port.landed(request)
         self._source_lost(request, now_s)
 
     def _give_up(self, request: int, now_s: float) -> None:
@@ -334,13 +334,13 @@ class Pools:
         trip = self._trips[request]
         self._drop(trip)
         replica = self.pools[DECODE].replicas[trip.target]
-        engine = replica.engine
-        assert isinstance(engine, DecodeEngine)
+        port = replica.port
+        assert isinstance(port, ReceivingPort)
         replica.withdraw(request)
-        engine.remote.discard(request)
-        if request not in engine.loading:
+        port.remote.discard(request)
+        if request not in port.loading:
             return
-        for other in engine.cancel(request):
+        for other in port.cancel(request):
             theirs = self._trips[other]
             if other == request:
                 continue

@@ -18,13 +18,14 @@ from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import Memory
+from policies.memory.component import Component
 from policies.memory.step import StepModel
 from policies.requests.requests import Requests
 from policies.serving.cluster import mean_of
 from policies.serving.metrics import Known, Metrics
-from policies.serving.replica import Replica
-from policies.transfers.fabric import Fabric, Place, Port
-from policies.transfers.pool_engines import DecodeEngine, PoolEngine, PrefillEngine
+from policies.serving.replica import Replica, Steps
+from policies.transfers.fabric import Fabric, Place
+from policies.transfers.ports import Port, ReceivingPort, SendingPort
 from policies.transfers.tier_options import Contends
 
 PREFILL, DECODE = "prefill", "decode"
@@ -63,26 +64,19 @@ class PoolMetrics(Metrics):
 class PoolReplica(Replica):
     """A replica whose requests come, and go, through a port."""
 
-    engine: PoolEngine
-
     def __init__(
-        self, engine: PoolEngine, steps: StepModel, memory: Memory, metrics: Metrics, port: Port,
-        together: bool,
+        self, engine: Engine, steps: Steps, memory: Memory, metrics: Metrics,
+        components: Sequence[Component], together: bool,
     ) -> None:  # fmt: skip
-        super().__init__(engine, steps, memory, metrics, together, tiers=port)
-        self.port = port
+        super().__init__(engine, steps, memory, metrics, together, components=components)
+        self.port = next(each for each in components if isinstance(each, Port))
         self.step: Step | None = None
         """The last step, which ended at `now_s`; None: nothing was computed."""
         self.began_s = 0.0
 
     def go_on(self, horizon: Callable[[], float]) -> list[int]:
         """As `advance`, where `horizon` knows the driver's next event once a step is scheduled."""
-        self.step, next_s = None, self.next_s
-        self._join()
-        if not self.engine.busy and self._event_s <= next_s:
-            self._idle()
-        if not self.engine.busy:
-            return []
+        self.step = None
         step, fitting = self.begin(math.inf)
         until_s = max(horizon(), math.nextafter(self.now_s, math.inf))
         if self.idles(step):
@@ -93,7 +87,7 @@ class PoolReplica(Replica):
 
     def meet(self, request: int, made: int, at_s: float) -> None:
         """A request that has made so many tokens elsewhere comes then."""
-        self.engine.expect(request, made)
+        self.port.expect(request, made)
         self.arrive([request], [at_s])
 
     def withdraw(self, request: int) -> None:
@@ -103,40 +97,18 @@ class PoolReplica(Replica):
         if request in self.engine.waiting:
             self.engine.waiting.remove(request)
 
-    def idles(self, step: Step) -> bool:
-        return self.engine.stuck
-
-    def _schedule(self, begin_s: float) -> Step:
-        step = self.engine.schedule()
-        while self.engine.stuck and self.engine.ending:
-            self.engine.complete(step, 1)
-            step = self.engine.schedule()
-        return step
-
-    def _join(self) -> None:
-        before = len(self.engine.waiting)
-        super()._join()
-        if len(self.engine.waiting) > before:
-            self.engine.stuck = False
-        for request in self.port.seen(self.now_s):
-            self.engine.landed(request)
-
 
 @dataclass
 class Side:
     """What makes a replica one of a pool."""
 
-    engine: type[PrefillEngine] | type[DecodeEngine]
     port: Callable[[StepModel], Port]
     contention: Contends
 
     @classmethod
     def of(cls, fabric: Fabric, place: Place, contention: Contends) -> Side:
-        return cls(
-            PrefillEngine if place[0] == PREFILL else DecodeEngine,
-            lambda steps: Port(steps, fabric, place, contention),
-            contention,
-        )
+        kind = SendingPort if place[0] == PREFILL else ReceivingPort
+        return cls(lambda steps: kind(steps, fabric, place, contention), contention)
 
 
 @dataclass

@@ -15,41 +15,40 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
-from policies.allocators.capabilities import Learns, Maps
+from policies.allocators.capabilities import Learns
 from policies.engines.engine import Engine
 from policies.engines.host_memory import HostTraffic
 from policies.engines.scheduled_step import Step
+from policies.memory.component import Component
 from policies.memory.drafting import DraftingSteps
 from policies.memory.fidelity import Memory
 from policies.memory.pipeline import PipelineSteps
 from policies.memory.step import Efficiency, StepModel, StepTimes
-from policies.requests.requests import FloatArray
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watch
-from policies.transfers.fabric import Port
 from policies.transfers.hosting_engine import HostingEngine
-from policies.transfers.lending_engine import LendingEngine
 from policies.transfers.moves import Moves
-from policies.transfers.offloading_engine import OffloadingEngine
-from policies.transfers.tiers import Tiers
 
 MOST_ROUNDS = 1 << 14
 """Steps advanced together at most, so that their times stay a small array."""
-MOST_HOSTING = 16
-"""The same where its driver decides something every few steps."""
+Steps = StepModel | PipelineSteps | DraftingSteps
+NO_STEP = Step(np.zeros(0, np.int64), 0, [], [], 0, "offered_load")
+"""Where nothing can be scheduled."""
 
 
 class Replica:
-    """`now_s`: when its last step ended. `together`: False advances a step at a time, for tests."""
+    """`now_s`: when its last step ended. `together`: False advances a step at a time, for tests.
+    `components`: what it has beside engine and memory; each stalls steps that are as long as those
+    before it have made them. `hosting`: of requests that move while they run, where they do."""
 
     def __init__(
-        self, engine: Engine, steps: StepModel | PipelineSteps | DraftingSteps, memory: Memory,
-        metrics: Metrics,
+        self, engine: Engine, steps: Steps, memory: Memory, metrics: Metrics,
         together: bool = True, recorder: Recorder | None = None, moves: Moves | None = None,
-        tiers: Tiers | Port | None = None,
+        components: Iterable[Component] = (), hosting: HostingEngine | None = None,
     ) -> None:  # fmt: skip
         self.engine = engine
         self.memory = memory
@@ -57,17 +56,14 @@ class Replica:
         self.now_s = 0.0
         allocator = engine.allocator
         self._learns = allocator if isinstance(allocator, Learns) else None
-        self._maps = allocator if isinstance(allocator, Maps) else None
         self._steps = steps
         self.pipeline = steps if isinstance(steps, PipelineSteps) else None
         self._together = together
         self.moves = moves
-        self.tiers = tiers
-        self.hosting = engine if isinstance(engine, HostingEngine) else None
-        self._lending = engine if isinstance(engine, LendingEngine) else None
-        self._offloading = engine if isinstance(engine, OffloadingEngine) else None
-        self.host: HostTraffic | None = None
-        """Copies of all cards of the host, where its memory is described."""
+        self.components = list(components)
+        self.hosting = hosting
+        self._most = min((each.most_rounds for each in self.components), default=MOST_ROUNDS)
+        self._most = min(self._most, MOST_ROUNDS)
         self._watch = None if recorder is None else Watch(recorder, engine)
         self.more = False
         """Whether requests will come that `arrive` has not announced: those of a closed loop."""
@@ -84,10 +80,8 @@ class Replica:
 
     @property
     def _event_s(self) -> float:
-        """When a request comes or a transfer arrives next; inf if none is known."""
-        due_s = math.inf if self.tiers is None else self.tiers.due_s
-        if self.hosting is not None:
-            due_s = self.hosting.due_s
+        """When a request comes or something happens to a component; inf if none is known."""
+        due_s = min((each.due_s for each in self.components), default=math.inf)
         return min(self._to_come[0][0], due_s) if self._to_come else due_s
 
     def arrive(self, requests: Iterable[int], at_s: Iterable[float]) -> None:
@@ -109,6 +103,18 @@ class Replica:
         """What it knows of requests is what `other` knows; none is in both at a time."""
         self.engine.share(other.engine)
 
+    def figures(self) -> dict[str, Any]:
+        """What its components report, by name."""
+        found: dict[str, Any] = {}
+        for component in self.components:
+            found |= component.figures()
+        return found
+
+    def share_host(self, host: HostTraffic) -> None:
+        """The host's memory carries the copies of all its cards together."""
+        for component in self.components:
+            component.share_host(host)
+
     def kv_slots(self) -> int:
         """Slots of KV that it holds, and those that prompts in line will take."""
         line = [*self.engine.waiting, *(request for _, request in self._to_come)]
@@ -116,7 +122,8 @@ class Replica:
 
     def advance(self, until_s: float = math.inf, due_s: float = math.inf) -> list[int]:
         """The steps from `next_s`, which is finite, to the next event, but none that begins at or
-        after `until_s` or, but for the first, `due_s`. Returns the requests that ended with them.
+        after `until_s` or, but for the first, `due_s`; none where nothing can be scheduled then.
+        Returns the requests that ended with them.
 
         until_s: the load goes on there; inf if all requests to come were announced by `arrive`.
         due_s: when its driver decides something.
@@ -130,9 +137,15 @@ class Replica:
 
     def begin(self, until_s: float) -> tuple[Step, int]:
         """(the step that begins at `next_s`, `Engine.fitting` of it); `until_s` as in `advance`."""
+        at_s = self.next_s
+        assert at_s < math.inf, "requests wait, and nothing will come"
+        if at_s > self.now_s:
+            self.wait(at_s)
+        if self.engine.stuck:
+            self.engine.wake()
         self._join()
-        while not self.engine.busy:
-            self._idle()
+        if not self.engine.busy:
+            return NO_STEP, 0
         begin_s = self.now_s
         lasts = bool(self.engine.waits or self._to_come or self.more or until_s < math.inf)
         if lasts if self.lasts_s is None else begin_s <= self.lasts_s:
@@ -143,8 +156,8 @@ class Replica:
         return step, self.engine.fitting(step)
 
     def idles(self, step: Step) -> bool:
-        """Whether nothing is computed, since all that ran had ended and found no room to decode
-        once more (asynchronous scheduling)."""
+        """Whether nothing is computed: all that ran had ended and found no room to decode once more
+        (asynchronous scheduling), or those in line wait for something else than a step."""
         return step.empty and not self.engine.busy
 
     def end(self, step: Step, fitting: int, times: StepTimes, end_s: float) -> list[int]:
@@ -152,8 +165,6 @@ class Replica:
         engine, begin_s = self.engine, self.now_s
         rounds, reserved = len(times.total_s), engine.allocator.reserved_total
         engine.repeat(step, rounds - 1)
-        if self._maps is not None:
-            self._maps.charged()
         self.memory.passed(rounds, times)
         if self.pipeline is not None:
             self.pipeline.passed(rounds)
@@ -168,10 +179,8 @@ class Replica:
         )  # fmt: skip
         if self._watch:
             self._watch.stepped(begin_s, step, times)
-        if self.tiers is not None:
-            self.tiers.passed(end_s, times)
-        if self._lending is not None:
-            self._lending.passed(times)
+        for component in self.components:
+            component.passed(end_s, times)
         return self._complete(step, rounds)
 
     def _schedule(self, begin_s: float) -> Step:
@@ -186,32 +195,19 @@ class Replica:
             if self.engine.ending:
                 self.metrics.sums.preemptions += step.preempted
                 self.engine.complete(step, 1)
-            elif self.engine.holding and not (self.hosting and self.hosting.blocked):
-                self._idle()
-                begin_s = self.now_s
             else:
+                if self.engine.busy:
+                    self.engine.rest()
                 return step
-
-    def _idle(self) -> None:
-        """Nothing runs until the next event."""
-        event_s = self._event_s
-        assert event_s < math.inf, "requests wait, and nothing will come"
-        if event_s > self.now_s:
-            self.engine.retire()
-        self.metrics.idle(event_s - self.now_s)
-        self.now_s = event_s
-        self._join()
 
     def _join(self) -> None:
         """Requests that have arrived join the line, and transfers are over."""
         while self._to_come and self._to_come[0][0] <= self.now_s:
             self.engine.waiting.append(heapq.heappop(self._to_come)[1])
-        if isinstance(self.tiers, Tiers) and self._offloading is not None:
-            self.tiers.clock(self.now_s)
-            self._offloading.landed()
-
-        if self.hosting is not None:
-            self.hosting.land(self.now_s)
+            self.engine.wake()
+        for component in self.components:
+            component.clock(self.now_s)
+        self.engine.landed()
 
     def wait(self, until_s: float) -> None:
         """Nothing runs until then."""
@@ -224,8 +220,7 @@ class Replica:
         efficiency = self.memory.observe(step, self.engine)
         rounds = 1
         if self._together:
-            most = MOST_ROUNDS if self.hosting is None else MOST_HOSTING
-            rounds = self.engine.rounds(step, min(most, self.memory.rounds_to_probe))
+            rounds = self.engine.rounds(step, min(self._most, self.memory.rounds_to_probe))
         return rounds, efficiency
 
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
@@ -233,37 +228,17 @@ class Replica:
         if self.pipeline is not None:
             self.pipeline.now_s = self.now_s
         times = self._steps.times(step, rounds, efficiency)
-        if step.swapped and self.host is not None and isinstance(self._steps, StepModel):
-            times = times.delayed(self._host_s(step, times, self._steps))
-        if self.tiers is not None:
-            moving = self.tiers.moving(self.engine.allocator)
-            cost = self.memory.beside(step, self.engine, moving)
-            return times.delayed(self.tiers.stalls(times, efficiency, cost))
-        if self._lending is not None and isinstance(self._steps, StepModel):
-            waits_s = self._lending.stalls(times, step.chunks, self._steps, efficiency)
-            return times.delayed(waits_s)
-        if self.hosting is not None and (taken := self.hosting.copied_bytes_s(self.now_s)):
-            waits_s = times.contended(taken, self._steps.bandwidth * efficiency.attention)
-            self.hosting.slower.append(float(waits_s[0] / times.total_s[0]))
-            return times.delayed(waits_s)
-        if step.beside:
-            moved = step.beside * self.engine.allocator.layout.token_bytes
-            taken, given = moved / float(times.total_s[0]), self._steps.bandwidth
-            return times.delayed(times.contended(taken, given * efficiency.attention))
-        if self._maps is None:
+        if not self.components:
             return times
-        return times.delayed(self._maps.stalls(step.decode, times.total_s))
-
-    def _host_s(self, step: Step, times: StepTimes, steps: StepModel) -> FloatArray:
-        """Seconds that steps, of which the first swaps, wait for the host's memory beyond what its
-        link takes, float64 (rounds,). What hides may take as long as the step."""
-        assert self.host is not None
-        alone_s, size = steps.swap_s(step.swapped), steps.swap_bytes(step.swapped)
-        waits_s = np.zeros(len(times.total_s))
-        taken_s = self.host.seconds(self.now_s, size, size / alone_s)
-        spare_s = float(times.total_s[0]) - alone_s if step.hidden else 0.0
-        waits_s[0] = max(taken_s - alone_s - max(spare_s, 0.0), 0.0)
-        return waits_s
+        moving = [
+            each for component in self.components
+            for each in component.moving(self.engine.allocator)
+        ]  # fmt: skip
+        cost = self.memory.beside(step, self.engine, moving) if moving else 1.0
+        for component in self.components:
+            waits_s = component.stalls(step, times, efficiency, cost)
+            times = times if waits_s is None else times.delayed(waits_s)
+        return times
 
     def cut(self, step: Step, times: StepTimes, until_s: float) -> tuple[StepTimes, float]:
         """(those of the steps that begin before something happens, when the last of them ends)."""
@@ -274,15 +249,13 @@ class Replica:
         ends[0], ends[1:] = self.now_s, times.total_s
         ends.cumsum(out=ends)
         event_s = until_s if self._learns is None else min(self._learns.due_s, until_s)
-        if self.tiers is not None:
-            event_s = min(event_s, self.tiers.due_s)
-        if self.hosting is not None:
-            event_s = min(event_s, self.hosting.due_s)
+        for component in self.components:
+            event_s = min(event_s, component.due_s)
         if self._to_come and self.engine.admits_arrivals(step):
             event_s = min(event_s, self._to_come[0][0])
         if event_s < ends[rounds]:
             # a step that starts at or after an event sees it
-            rounds = int(np.searchsorted(ends[:-1], event_s))
+            rounds = max(int(np.searchsorted(ends[:-1], event_s)), 1)
             times = times.first(rounds)
         return times, float(ends[rounds])
 
@@ -297,8 +270,8 @@ class Replica:
                     self.moves.sent(request, self.engine.allocator.units(request))
         if ended and self.metrics.end(ended, self.now_s):
             self.memory.mark()
-            if self.tiers is not None:
-                self.tiers.mark()
+            for component in self.components:
+                component.mark()
         if self._watch:
             self._watch.completed(self.now_s, prefilled, ended)
         return ended

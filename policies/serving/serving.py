@@ -40,7 +40,6 @@ from policies.serving.recorder import Recorder
 from policies.serving.replica import Replica
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.transfers.fabric import Fabric
-from policies.transfers.tiers import Tiers
 
 
 def serve(
@@ -156,7 +155,7 @@ def _serve(
     if isinstance(spec.engine, EngineV0Spec) and spec.engine.swap_dram is not None:
         host = HostTraffic(spec.engine.swap_dram.bandwidth)
         for each in replicas:
-            each.host = host
+            each.share_host(host)
     manager = Manager(spec.cluster, requests, stream.predicted.length)
     node, reach = Node(replicas, manager), None
     if spec.cluster.lending is not None:
@@ -352,8 +351,7 @@ def _figures(
         figures["speculation"] = acceptance(each.engine for each in replicas)
     if replicas[0].moves is not None:
         figures["moves"] = replicas[0].moves.figures()
-    if isinstance(replicas[0].tiers, Tiers):
-        figures["tiers"] = replicas[0].tiers.figures()
+    figures |= replicas[0].figures()
     if stream.inference is not None:
         figures["predictor"] = stream.inference.figures(stream.came.arrival_s, stream.came_warmup)
     if replicas[0].pipeline is not None:

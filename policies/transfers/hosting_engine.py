@@ -74,13 +74,13 @@ class HostingEngine(EngineV1):
         run, with it; inf where there are none."""
         free, many = self.allocator.free_slots // self.block, len(self.running) + self.waits
         if self.waiting:
-            free -= -(-self._total(self.waiting[0]) // self.block)
+            free -= -(-self.total(self.waiting[0]) // self.block)
         return free / many if many else float("inf")
 
     @property
     def demand_tokens(self) -> int:
         """Tokens that those in line have to store."""
-        return sum(self._total(request) for request in self.waiting)
+        return sum(self.total(request) for request in self.waiting)
 
     def room_for_one(self) -> bool:
         """Whether the sequence cap has room for one more."""
@@ -104,7 +104,7 @@ class HostingEngine(EngineV1):
         if request in self.coming:
             return self.allocator.grow(request, tokens - int(self.allocator.stored[request]))
         self.left[request] = left
-        demand = self._demand(request)
+        demand = self.demand(request)
         mine = len(blocks) and self.allocator.adopt(request, demand, blocks, tokens)
         if not mine and not self.allocator.reserve(request, demand, tokens):
             return False

@@ -109,7 +109,7 @@ class LendingEngine(HostingEngine):
         if self.waiting and not self._partial and self.room_for_one():
             head = self.waiting[0]
             rooms = sum(loan.room for loan in self.loans.get(head, ()))
-            wanted = self._total(head) + self.spare - rooms - self.allocator.free_slots
+            wanted = self.total(head) + self.spare - rooms - self.allocator.free_slots
         return max(wanted - self._moving, 0)
 
     @property
@@ -122,7 +122,7 @@ class LendingEngine(HostingEngine):
             whole = (int(self.allocator.stored[request]) - 1) // self.block * self.block
             found.append((whole - moving, request))
         if self.waiting and not self._partial:
-            found.append((self._total(self.waiting[0]) - self.budget, self.waiting[0]))
+            found.append((self.total(self.waiting[0]) - self.budget, self.waiting[0]))
         return sorted((each for each in found if each[0] > 0), reverse=True)
 
     def borrow(self, request: int, lender: int, tokens: int) -> bool:
@@ -263,7 +263,7 @@ class LendingEngine(HostingEngine):
         if request not in self.loans:
             return super()._continue(chunks, budget)
         loans, home = self.loans[request], int(self.allocator.stored[request])
-        start, total = home + sum(loan.filled for loan in loans), self._total(request)
+        start, total = home + sum(loan.filled for loan in loans), self.total(request)
         tokens = min(total - start, budget)
         away: list[int] = []
         left = tokens - max(min(tokens, self.allocator.free_slots - self.spare), 0)

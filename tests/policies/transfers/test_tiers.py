@@ -35,7 +35,7 @@ def seen_tiers(made: list[Tiers]) -> Any:
         made.append(Tiers(*arguments))
         return made[-1]
 
-    return mock.patch("policies.serving.building.Tiers", build)
+    return mock.patch("policies.serving.component_builders.Tiers", build)
 
 
 def tiers(host: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
@@ -206,15 +206,15 @@ def test_every_transfer_arrives_once_or_is_dropped_whatever_is_preempted_or_fail
     host["fails_at_s"] = fails if drive else []
     made: list[Tiers] = []
     Watched.seen.clear()
-    with mock.patch("policies.transfers.tiers.LinkQueue", Watched), seen_tiers(made):
+    with mock.patch("policies.transfers.tier_store.LinkQueue", Watched), seen_tiers(made):
         found = served(
             stream, slots, policy=policy, engine=ENGINE | late,
             tiers=tiers(**{**way, "host": host}, card_fails_at_s=card, **drive),
         )  # fmt: skip
     assert found.metrics["finished"] == len(stream)
     made[0].clock(1e6)
-    assert not made[0]._coming
-    for pool in (made[0]._host, made[0]._drive):
+    assert not made[0].store.coming
+    for pool in (made[0].store.host, made[0].store.drive):
         assert pool is None or not pool._used  # nothing is held for a transfer any more
     for queue in Watched.seen:
         assert isinstance(queue, Watched)
@@ -316,7 +316,7 @@ def test_the_host_s_dram_limits_the_link() -> None:
 def test_cards_share_the_host_s_dram() -> None:
     dram = {"memory": "ddr5-4800-x32", "channels": 1}
     Watched.seen.clear()
-    with mock.patch("policies.transfers.tiers.LinkQueue", Watched):
+    with mock.patch("policies.transfers.tier_store.LinkQueue", Watched):
         for cards in (1, 2):
             served(AGAIN, 512 // cards, tensor_parallel=cards, tiers=tiers({"dram": dram}))
     alone, both = (queue.far_bandwidth for queue in Watched.seen if queue.far_bandwidth < 1e15)

@@ -1,0 +1,81 @@
+"""What builds the components of a replica from its description: a function each. One that is a
+connector joins the engine, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from hwmodel.specs.device import Device
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.capabilities import Maps
+from policies.engines.engine import Engine
+from policies.memory.component import Component
+from policies.memory.step import StepModel
+from policies.serving.components import HostedCopies, Lent, MappedFrames, Swaps
+from policies.serving.serving_spec import ServingSpec
+from policies.transfers.hosting_engine import HostingEngine
+from policies.transfers.lending_engine import LendingEngine
+from policies.transfers.ports import Port
+from policies.transfers.tiers import Tiers
+
+
+@dataclass(frozen=True)
+class Site:
+    """Of a replica that is being built: what there is already. `steps`: of its (heaviest) stage;
+    `stages`: how many. `port`: makes the port of a replica of a pool."""
+
+    spec: ServingSpec
+    device: Device
+    local: TransformerSpec
+    steps: StepModel
+    stages: int
+    engine: Engine
+    port: Callable[[StepModel], Port] | None
+
+
+def mapped_frames(site: Site) -> Iterable[Component]:
+    allocator = site.engine.allocator
+    if isinstance(allocator, Maps):
+        yield MappedFrames(allocator)
+
+
+def swaps(site: Site) -> Iterable[Component]:
+    if site.engine.swaps and site.stages == 1:
+        yield Swaps(site.steps, site.engine.allocator.layout.token_bytes)
+
+
+def port(site: Site) -> Iterable[Component]:
+    if site.port is not None:
+        made = site.port(site.steps)
+        site.engine.connect(made)
+        yield made
+
+
+def tiers(site: Site) -> Iterable[Component]:
+    spec = site.spec.tiers
+    if spec is not None:
+        made = Tiers(
+            spec, site.device, site.local, site.engine.allocator, site.steps,
+            site.spec.tensor_parallel,
+        )  # fmt: skip
+        site.engine.connect(made)
+        yield made
+
+
+def moved(site: Site) -> Iterable[Component]:
+    if isinstance(site.engine, LendingEngine):
+        yield Lent(site.engine, site.steps)
+    elif isinstance(site.engine, HostingEngine):
+        yield HostedCopies(site.engine, site.steps)
+
+
+BUILDERS: tuple[Callable[[Site], Iterable[Component]], ...] = (
+    swaps, port, tiers, moved, mapped_frames,
+)  # fmt: skip
+"""In the order in which connectors are asked, and in which steps are made longer."""
+
+
+def build_components(site: Site) -> list[Component]:
+    """All components that the description asks for."""
+    return [component for builder in BUILDERS for component in builder(site)]
