@@ -11,6 +11,7 @@ free a step later; KV moves once it is computed, as without.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -69,11 +70,11 @@ class Port(Connector, Component):
 
     @property
     def due_s(self) -> float:
-        """The first arrival that the replica has not seen, or what it has not been told of yet; inf
-        where there is none."""
+        """The first arrival that the replica has not seen; inf where there is none. The past, where
+        the engine has not asked for what has happened."""
         if self._pending:
-            return 0.0
-        return self._came[0][0] if self._came else np.inf
+            return -math.inf
+        return self._came[0][0] if self._came else math.inf
 
     @property
     def _pending(self) -> bool:

@@ -101,7 +101,7 @@ class Tiers(Connector, Component):
     def clock(self, now_s: float, steps: bool = False) -> None:
         """See `Component.clock`. steps: whether steps ran until then."""
         store = self.store
-        while (due_s := self._event_s if steps else self.due_s) <= now_s:
+        while (due_s := self._event_s if steps else self._idle_event_s) <= now_s:
             before_s = store.queue.now_s
             store.until(due_s)
             if self._card_fails and self._card_fails[0] <= due_s:
@@ -121,7 +121,14 @@ class Tiers(Connector, Component):
     @property
     def due_s(self) -> float:
         """When the next transfer arrives or is projected, host or card fails, or a pause is too
-        long; inf: never."""
+        long; inf: never. The past, where the engine has not asked for what has happened."""
+        store = self.store
+        asked = not (store.loaded or store.failed or store.stored or self._over or self._card_lost)
+        return self._idle_event_s if asked else -math.inf
+
+    @property
+    def _idle_event_s(self) -> float:
+        """As `due_s` while no step runs."""
         return min(self._event_s, self.store.projections.due_s)
 
     @property
