@@ -466,9 +466,7 @@ class Engine(Connected):
 
     def _tag_of(self, request: int) -> int:
         return (
-            0
-            if self._classifying is None
-            else self._classifying.tag(request, self.demand(request))
+            0 if self._classifying is None else self._classifying.tag(request, self.demand(request))
         )
 
     def demand(self, request: int) -> Demand:

@@ -190,9 +190,7 @@ def build_replica(
             engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
     port = None if side is None else side.port
-    components = build_components(
-        Site(spec, device, local, each[0], len(stages), engine, port)
-    )
+    components = build_components(Site(spec, device, local, each[0], len(stages), engine, port))
     if side is not None:
         return PoolReplica(engine, steps, memory, metrics, components, spec.advance_together)
     return Replica(

@@ -112,5 +112,3 @@ class Lent(HostedCopies):
 
     def passed(self, end_s: float, times: StepTimes) -> None:
         self._lending.passed(times)
-
-

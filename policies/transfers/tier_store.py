@@ -14,18 +14,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError
 from policies.engines.connector import Match
 from policies.engines.host_memory import HostMemory
+from policies.requests.requests import IntArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.hidden_states import Projections, Work
 from policies.transfers.link_queue import IN, OUT, Job, LinkQueue
 from policies.transfers.tier_figures import TierFigures
-from policies.transfers.tier_links import TierLinks
+from policies.transfers.tier_links import Part, TierLinks
 from policies.transfers.tier_options import TiersSpec
 from policies.transfers.tier_pool import TierPool
-from policies.transfers.transfer import Server
 
 
 class Store(NamedTuple):
@@ -47,8 +48,13 @@ class Load(NamedTuple):
 class Plan(Match):
     """What a request would load, in these blocks, of which some are on the drive only."""
 
-    keys: tuple[BlockKey, ...] = ()
+    parts: tuple[Part, ...] = ()
     cold: tuple[BlockKey, ...] = ()
+
+    @property
+    def keys(self) -> tuple[BlockKey, ...]:
+        """Of all parts."""
+        return tuple(key for part in self.parts for key in part.keys)
 
 
 class TierStore:
@@ -58,6 +64,7 @@ class TierStore:
         """Raises DescriptionError for tiers that hold no block."""
         self._spec, self.links, size = spec, links, links.block_bytes
         self.block = links.block
+        self._full = [at for at, group in enumerate(links.groups) if group.window is None]
         self.host = TierPool(
             _blocks("host.cpu_bytes_to_use", spec.host.cpu_bytes_to_use, size),
             spec.host.eviction_policy,
@@ -113,17 +120,61 @@ class TierStore:
 
     # what there is
 
-    def find(self, keys: Sequence[BlockKey]) -> tuple[list[BlockKey], list[BlockKey]]:
-        """(the first of these blocks that the tiers have, those of them on the drive only)."""
-        found: list[BlockKey] = []
-        cold: list[BlockKey] = []
-        for key in keys:
-            if not self.host.ready(key):
-                if self.drive is None or not self.drive.ready(key) or key in self.host:
-                    break
-                cold.append(key)
-            found.append(key)
-        return found, cold
+    def keys_of(self, keys: Sequence[BlockKey]) -> Sequence[BlockKey]:
+        """Those of all groups of layers, from those of the first."""
+        groups = range(len(self.links.groups))
+        if len(groups) == 1:
+            return keys
+        return [_of_group(key, group) for key in keys for group in groups]
+
+    def found(self, keys: Sequence[BlockKey], first: int) -> int:
+        """How many blocks of a text, from its beginning, it is known up to, if the device has the
+        first ones: the most for which the tiers have all blocks of layers that keep all, and of
+        those with a window all that the next token attends to."""
+        there = [first + self._there(keys[first:], group) for group in self._full]
+        most = min(there, default=len(keys))
+        near = [group for group in range(len(self.links.groups)) if group not in self._full]
+        if not near:
+            return most
+        has = {group: self._has(keys[:most], group) for group in near}
+        for end in range(most, first, -1):
+            if all(has[group][max(self._begin(group, end), first) : end].all() for group in near):
+                return end
+        return first
+
+    def parts(self, keys: Sequence[BlockKey], first: int, end: int) -> tuple[Part, ...]:
+        """Blocks `first` to `end` of a text that a request needs from the tiers."""
+        found = []
+        for group in range(len(self.links.groups)):
+            begin = max(first, self._begin(group, end))
+            chosen = tuple(_of_group(key, group) for key in keys[begin:end])
+            found.append(Part(group, begin, chosen))
+        return tuple(found)
+
+    def cold(self, parts: Sequence[Part]) -> tuple[BlockKey, ...]:
+        """Those that are on the drive only."""
+        return tuple(
+            key for part in parts for key in part.keys if not self.host.ready(key)
+        )  # fmt: skip
+
+    def _is_there(self, key: BlockKey) -> bool:
+        if self.host.ready(key):
+            return True
+        return self.drive is not None and self.drive.ready(key) and key not in self.host
+
+    def _there(self, keys: Sequence[BlockKey], group: int) -> int:
+        """How many of the first of these blocks the tiers have."""
+        for at, key in enumerate(keys):
+            if not self._is_there(_of_group(key, group)):
+                return at
+        return len(keys)
+
+    def _has(self, keys: Sequence[BlockKey], group: int) -> NDArray[np.bool_]:
+        return np.array([self._is_there(_of_group(key, group)) for key in keys], np.bool_)
+
+    def _begin(self, group: int, end: int) -> int:
+        """The first block that the token behind block `end` needs of a group."""
+        return self.links.groups[group].needs_from(end * self.block) // self.block
 
     def load_s(self, plan: Plan) -> float:
         """How long a planned load takes from now on."""
@@ -149,47 +200,49 @@ class TierStore:
         assert fits, "the plan says so"
         cold = set(plan.cold)
         self.host.use([key for key in plan.keys if key not in cold])
-        self.counted.tokens["host"] += plan.end - plan.start - len(plan.cold) * self.block
-        self.counted.tokens["ssd"] += len(plan.cold) * self.block
+        read = len({number for _, number in plan.cold}) * self.block
+        self.counted.tokens["host"] += plan.end - plan.start - read
+        self.counted.tokens["ssd"] += read
         self.coming.update(plan.keys)
         if work is not None:
             self.projections.put(request, work)
-        first = plan.start // self.block * self.block
-        links, asked = self.links, Load(request, plan.keys)
-        ends = (
-            self._end(self.host, plan.keys),
-            links.near(links.table(request, first, plan.end)),
-        )
-        size, skip = plan.end - first, plan.start - first
-        job = links.job(IN, 0, links.host, ends, size, asked, skip)
+        host, links = self.host, self.links
+        parts = [(part, _ids(host, part.keys)) for part in plan.parts]
+        asked = Load(request, plan.keys)
         if not plan.cold:
+            job = links.loading(request, plan.start, parts, asked, IN)
             self.loads[request] = job
             self.queue.put(job)
             return
         assert self.drive is not None
         self.drive.use(plan.cold)
-        ends = self._end(self.drive, plan.cold), self._end(self.host, plan.cold)
-        size = len(plan.cold) * self.block
-        read = links.job(IN, 0, links.drive, ends, size, Load(request, plan.cold, job))
-        self.loads[request] = read
-        self.drive_queue.put(read)
+        job = links.loading(request, plan.start, parts, asked, IN)
+        ends = _ids(self.drive, plan.cold), _ids(host, plan.cold)
+        first = links.over_drive(IN, 0, *ends, Load(request, plan.cold, job))
+        self.loads[request] = first
+        self.drive_queue.put(first)
 
-    def store(self, request: int, keys: Sequence[BlockKey], ended: bool) -> bool:
+    def store(self, request: int, keys: Sequence[BlockKey], has: int, ended: bool) -> bool:
         """Put the transfer of what the host has not of these blocks, the first of a resident
-        request; whether it has to keep its memory for this, or an earlier one."""
-        least = self._spec.host.store_threshold
-        places = [
-            at for at, key in enumerate(keys)
-            if key not in self.host and (not least or self._asked[key] >= least)
-        ]  # fmt: skip
-        chosen = tuple(keys[at] for at in places)
-        if chosen and self.host.put(chosen, keys):
-            self.host.asked(keys)  # the first block goes last
-            links, size = self.links, len(chosen) * self.block
-            table = links.table(request, 0, len(keys) * self.block)
-            table = table.reshape(-1, self.block // links.near_block)
-            ends = links.near(table[places].ravel()), self._end(self.host, chosen)
-            job = links.job(OUT, 1 - ended, links.host, ends, size, Store(request, chosen))
+        request which has stored `has` tokens; whether it has to keep its memory for this, or an
+        earlier one. Of layers with a window as much goes as their window has."""
+        least, wanted = self._spec.host.store_threshold, self.keys_of(keys)
+        chosen: list[tuple[Part, list[int]]] = []
+        for group, layers in enumerate(self.links.groups):
+            begin = layers.needs_from(has) // self.block
+            places = []
+            for at, key in enumerate(keys[begin:], begin):
+                own = _of_group(key, group)
+                if own not in self.host and (not least or self._asked[own] >= least):
+                    places.append(at)
+            if places:
+                part = Part(group, begin, tuple(_of_group(keys[at], group) for at in places))
+                chosen.append((part, places))
+        fresh = tuple(key for part, _ in chosen for key in part.keys)
+        if fresh and self.host.put(fresh, wanted):
+            self.host.asked(wanted)  # the first block goes last
+            parts = [(part, places, _ids(self.host, part.keys)) for part, places in chosen]
+            job = self.links.storing(request, parts, 1 - ended, Store(request, fresh), OUT)
             self._stores.setdefault(request, set()).add(job)
             self.queue.put(job)
         return bool(self._stores.get(request))
@@ -233,10 +286,6 @@ class TierStore:
             left.clear()
 
     # its own
-
-    def _end(self, pool: TierPool, keys: Sequence[BlockKey]) -> Server:
-        """Where a tier has these blocks."""
-        return self.links.far(np.array(pool.ids(keys), np.int64))
 
     def _arrived(self, job: Job) -> None:
         what, counted = job.what, self.counted
@@ -306,9 +355,17 @@ class TierStore:
         if not keys or not drive.put(keys, keys):
             return
         self.host.use(keys)
-        links, size = self.links, len(keys) * self.block
-        ends, stored = (self._end(self.host, keys), self._end(drive, keys)), Store(-1, keys)
-        self.drive_queue.put(links.job(OUT, 1, links.drive, ends, size, stored))
+        ends = _ids(self.host, keys), _ids(drive, keys)
+        self.drive_queue.put(self.links.over_drive(OUT, 1, *ends, Store(-1, keys)))
+
+
+def _of_group(key: BlockKey, group: int) -> BlockKey:
+    """The block of a group of layers, from that of the first group."""
+    return ((*key[0], group), key[1]) if group else key
+
+
+def _ids(pool: TierPool, keys: Sequence[BlockKey]) -> IntArray:
+    return np.array(pool.ids(keys), np.int64)
 
 
 def _blocks(name: str, room: int, size: int) -> int:

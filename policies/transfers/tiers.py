@@ -31,9 +31,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Demand
-from policies.allocators.block_allocator import BlockAllocator
 from policies.allocators.capabilities import Caches
-from policies.allocators.kv_layout import Units
 from policies.allocators.radix_tree import text_of
 from policies.engines.connector import Connector, Ending, Match, Scheduler
 from policies.engines.scheduled_step import Step
@@ -45,7 +43,6 @@ from policies.transfers.eviction import BlockKey
 from policies.transfers.link_queue import IN, OUT
 from policies.transfers.pauses import Pauses, Way
 from policies.transfers.pausing import Batch, step_cost
-from policies.transfers.refusals import require_blocks
 from policies.transfers.restoring import recompute
 from policies.transfers.tier_links import TierLinks
 from policies.transfers.tier_options import TiersSpec
@@ -61,12 +58,11 @@ class Tiers(Connector, Component):
         self, spec: TiersSpec, device: Device, model: TransformerSpec, allocator: Allocator,
         steps: StepModel, cards: int = 1,
     ) -> None:  # fmt: skip
-        """Raises DescriptionError for a policy that cannot find blocks again, and as `TierLinks`
-        and `TierStore`."""
+        """Raises DescriptionError for turns that are to be dropped by a policy which forgets
+        nothing, and as `TierLinks` and `TierStore`."""
         policy = allocator.options.name
-        require_blocks("serving.tiers", allocator)
-        assert isinstance(allocator, BlockAllocator) and isinstance(allocator, Caches)
-        if spec.pauses and spec.pauses.policy in ("drop", "least") and not allocator.discards:
+        forgets = isinstance(allocator, Caches) and allocator.discards
+        if spec.pauses and spec.pauses.policy in ("drop", "least") and not forgets:
             raise DescriptionError(
                 f"serving.tiers.pauses: policy {policy} forgets nothing; expected keep or swap"
             )
@@ -139,14 +135,14 @@ class Tiers(Connector, Component):
     def moving(self, allocator: Allocator) -> list[Moving]:
         if self._spec.contention != "simulated":
             return []
-        found, queue, block = [], self.store.queue, self.links.near_block
-        for job in queue.under_way:
-            assert job.near is not None
-            size = np.full(len(job.near), block)
-            units = Units(job.near * block, size, size)
-            rate = queue.rate(job.direction)
-            found.append(Moving(rate, job.direction == IN, units, 1 - job.left))
-        return found
+        queue = self.store.queue
+        return [
+            Moving(
+                queue.rate(job.direction) / len(job.near), job.direction == IN, near.units,
+                1 - job.left, near.first, near.last,
+            )
+            for job in queue.under_way for near in job.near
+        ]  # fmt: skip
 
     def stalls(
         self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
@@ -226,7 +222,10 @@ class Tiers(Connector, Component):
         if own >= 0 and any(sessions[other] == own for other in self._leaving):
             return True
         coming = self.store.coming
-        return bool(coming) and any(key in coming for key in self._keys_of(request, demand, total))
+        if not coming:
+            return False
+        keys = self.store.keys_of(self._keys_of(request, demand, total))
+        return any(key in coming for key in keys)
 
     def resumed(self, request: int) -> Sequence[int]:
         return self._give_up(int(self.engine.requests.session[request]))
@@ -237,19 +236,20 @@ class Tiers(Connector, Component):
 
     def matched(self, request: int, demand: Demand, cached: int, total: int) -> Plan | None:
         """What to load behind what the device has, in whole blocks of the tier."""
-        first = cached // self.block
+        first, block = cached // self.block, self.block
         keys = self._keys_of(request, demand, total - 1)
-        found, cold = self.store.find(keys[first:])
-        start, end = cached, (first + len(found)) * self.block
-        if end - start < self.block:
+        end = self.store.found(keys, first) * block
+        if end - cached < block:
             return None
-        plan = Plan(start, end, not self._spec.layerwise, False, tuple(found), tuple(cold))
+        parts = self.store.parts(keys, first, end // block)
+        cold = self.store.cold(parts)
+        plan = Plan(cached, end, not self._spec.layerwise, False, parts, cold)
         self._declined.pop(request, None)
-        if cold and self.store.host.victims(cold, keys) is None:
+        if cold and self.store.host.victims(cold, plan.keys) is None:
             return None
         load = self._spec.load
         if load == "never" or (load == "sooner" and not self._sooner(plan)):
-            self._declined[request] = end - start
+            self._declined[request] = end - cached
             return None
         return plan
 
@@ -266,7 +266,7 @@ class Tiers(Connector, Component):
         counted.recomputed += self._declined.pop(request, 0)
         counted.tokens["asked"] += total
         counted.tokens["device"] += cached
-        self.store.asked(self._keys_of(request, demand, total))
+        self.store.asked(self.store.keys_of(self._keys_of(request, demand, total)))
 
     # requests that run
 
@@ -359,8 +359,9 @@ class Tiers(Connector, Component):
         return 0 if prompts else self.block
 
     def _keys_of(self, request: int, demand: Demand, tokens: int) -> list[BlockKey]:
-        """Keys of the full blocks of the first `tokens` of a request; of one with several samples,
-        of its prompt only, behind which tokens of all of them lie in turn."""
+        """Keys of the full blocks of the first `tokens` of a request, in the first group of layers;
+        of one with several samples, of its prompt only, behind which tokens of all of them lie in
+        turn."""
         if demand.samples > 1:
             tokens = min(tokens, demand.prompt)
         count = tokens // self.block
@@ -388,7 +389,8 @@ class Tiers(Connector, Component):
             return False
         if self._spec.host.offload_prompt_only and self._pauses is None:
             tokens = min(tokens, demand.prompt)
-        return self.store.store(request, self._keys_of(request, demand, tokens), ended)
+        has = int(self.engine.allocator.stored[request])
+        return self.store.store(request, self._keys_of(request, demand, tokens), has, ended)
 
     def _way(self, request: int, demand: Demand, tokens: int) -> Way | Literal["end"] | None:
         """What to do with what an ended request has stored while its session pauses; None: as
@@ -398,7 +400,8 @@ class Tiers(Connector, Component):
         pause_s = float(self._pause_s[request])
         if math.isnan(pause_s):
             return "end"
-        keys, queue = self._keys_of(request, demand, tokens), self.store.queue
+        keys = self.store.keys_of(self._keys_of(request, demand, tokens))
+        queue = self.store.queue
         out = sum(key not in self.store.host for key in keys)
         swap_s = queue.wait_s(OUT) + self.links.host_s(out)
         swap_s += queue.wait_s(IN) + self.links.host_s(len(keys))
