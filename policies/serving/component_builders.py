@@ -31,7 +31,7 @@ class Site:
     steps: StepModel
     stages: int
     engine: Engine
-    port: Callable[[StepModel], Port] | None
+    port: Callable[[StepModel, TransformerSpec, int], Port] | None
 
 
 def mapped_frames(site: Site) -> Iterable[Component]:
@@ -47,7 +47,7 @@ def swaps(site: Site) -> Iterable[Component]:
 
 def port(site: Site) -> Iterable[Component]:
     if site.port is not None:
-        made = site.port(site.steps)
+        made = site.port(site.steps, site.local, site.spec.tensor_parallel)
         site.engine.connect(made)
         yield made
 

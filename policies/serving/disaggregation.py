@@ -28,8 +28,7 @@ from policies.requests.requests import IntArray, Requests
 from policies.serving.pool_options import FailureSpec, PoolsSpec
 from policies.serving.pool_replica import DECODE, PREFILL, Pool, PoolReplica
 from policies.transfers.fabric import Fabric, Place, Sent
-from policies.transfers.ports import ReceivingPort
-from policies.transfers.transfer import Server, transfer
+from policies.transfers.ports import Places, ReceivingPort, between
 
 
 @dataclass
@@ -92,7 +91,8 @@ class Pools:
         self.again = 0
         """Requests whose KV was lost."""
         self._began_s, self._busy_s = 0.0, dict[Place, float]()
-        self._move(0, 1, *np.zeros((2, 1), np.int64))
+        ends = (pool.replicas[0].port.empty() for pool in self.pools.values())
+        self._move(0, 1, *ends)  # whether it can be
 
     # the run
 
@@ -249,7 +249,7 @@ class Pools:
         tokens = trip.kv if trip.done else end // step * step
         if tokens <= trip.skip:
             return
-        sent = self._move(trip.skip, tokens, near.table(request), far.table(request))
+        sent = self._move(trip.skip, tokens, near.places(request), far.places(request))
         sent.request, sent.last, sent.tokens = request, trip.done, (trip.skip, tokens)
         sent.source, sent.target = (PREFILL, trip.source), (DECODE, trip.target)
         at_s = now_s
@@ -260,21 +260,14 @@ class Pools:
         trip.sent.append(sent)
         self._fabric.put(sent, max(at_s, self._fabric.now_s))
 
-    def _move(self, skip: int, tokens: int, near: IntArray, far: IntArray) -> Sent:
-        """A transfer of a request's tokens from `skip` to `tokens` between such blocks."""
-        source, target = (
-            Server(one.engine.allocator.layout.dims, one.port.block, table, pool.cards)
-            for pool, table in zip(self.pools.values(), (near, far), strict=True)
-            for one in (pool.replicas[0],)
-        )
-        moved = transfer(
-            self._link, self._model, tokens, source, target, skip=skip,
-            by_layer=self._spec.transfer == "layers",
-        )  # fmt: skip
+    def _move(self, skip: int, tokens: int, near: Places, far: Places) -> Sent:
+        """A transfer of a request's tokens from `skip` to `tokens` between such places."""
+        by_layer = self._spec.transfer == "layers"
+        moved = between(self._link, self._model, skip, tokens, near, far, by_layer)
         found = moved.pieces
         return Sent(
             -1, ("", 0), ("", 0), found.bytes, found.descriptors, moved.cost.total_ns / 1e9,
-            moved.ranks / target.cards,
+            moved.ranks / self.pools[DECODE].cards,
         )  # fmt: skip
 
     def _landed(self, sent: Sent) -> None:

@@ -102,13 +102,16 @@ class PoolReplica(Replica):
 class Side:
     """What makes a replica one of a pool."""
 
-    port: Callable[[StepModel], Port]
+    port: Callable[[StepModel, TransformerSpec, int], Port]
     contention: Contends
 
     @classmethod
     def of(cls, fabric: Fabric, place: Place, contention: Contends) -> Side:
         kind = SendingPort if place[0] == PREFILL else ReceivingPort
-        return cls(lambda steps: kind(steps, fabric, place, contention), contention)
+        return cls(
+            lambda steps, model, cards: kind(steps, fabric, place, contention, model, cards),
+            contention,
+        )
 
 
 @dataclass

@@ -113,8 +113,6 @@ class ServingSpec(Strict):
 
     @model_validator(mode="after")
     def _tiers_of_a_card(self) -> ServingSpec:
-        if self.tiers is not None and (self.engine.name != "v1" or self.cluster.cards > 1):
-            raise ValueError("tiers: needs engine v1, and cluster.cards 1")
         if self.cluster.stages > 1 and (self.tiers is not None or self.expert_parallel != "none"):
             raise ValueError("cluster.stages: not with tiers or expert_parallel")
         if self.cluster.moves and (self.engine.name != "v1" or self.expert_parallel != "none"):
@@ -150,17 +148,13 @@ class ServingSpec(Strict):
     def _pools_alone(self) -> ServingSpec:
         if self.pools is None:
             return self
-        for name in ("tiers", "moves", "speculation"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"pools: not with {name}")
+        if self.moves is not None:
+            raise ValueError("pools: not with moves")
         if self.cluster.stages > 1 or self.cluster.moves:
             raise ValueError("pools: not with cluster.stages, .dropping, .migration or .lending")
         many, cards = self.pools.prefill.replicas + self.pools.decode.replicas, self.cluster.cards
         if cards not in (1, many):
             raise ValueError(f"pools: has {many} replicas; expected cluster.cards 1 or {many}")
-        for half in (self.pools.prefill, self.pools.decode):
-            if self.pooled(half).engine.name != "v1":
-                raise ValueError("pools: needs engine v1")
         return self
 
     @property
@@ -179,12 +173,12 @@ class ServingSpec(Strict):
 
     @model_validator(mode="after")
     def _drafts_on_v1(self) -> ServingSpec:
-        apart = self.tiers is not None or self.expert_parallel != "none"
+        apart = self.expert_parallel != "none"
         apart |= self.cluster.stages > 1 or self.cluster.moves
         if self.speculation is not None and (self.engine.name != "v1" or apart):
             raise ValueError(
-                "speculation: needs engine v1 and expert_parallel none, without tiers, "
-                "cluster.stages, .dropping, .migration or .lending"
+                "speculation: needs engine v1 and expert_parallel none, without cluster.stages, "
+                ".dropping, .migration or .lending"
             )
         return self
 

@@ -14,12 +14,13 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
+from policies.allocators.block_allocator import BlockAllocator
+from policies.allocators.capabilities import Caches
 from policies.allocators.paged import PagedAllocator
 from policies.engines.engine import Offered
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.engines.scheduled_step import Step
 from policies.requests.requests import IntArray
-from policies.transfers.refusals import require_blocks, require_plain
 
 NONE: IntArray = np.zeros(0, np.int64)
 _KEYS = "cluster.dropping, cluster.migration, cluster.lending"
@@ -33,8 +34,8 @@ class HostingEngine(EngineV1):
     def __init__(self, spec: EngineV1Spec, allocator: Allocator, offered: Offered) -> None:
         """Raises DescriptionError for what is not modelled."""
         super().__init__(spec, allocator, offered)
-        require_plain(_KEYS, self)
-        require_blocks(_KEYS, allocator)
+        _require_plain(_KEYS, self)
+        _require_blocks(_KEYS, allocator)
         if not isinstance(allocator, PagedAllocator):
             raise DescriptionError(f"{_KEYS}: expected policy paged, or one that is made of it")
         self.block = allocator.block
@@ -179,3 +180,33 @@ class HostingEngine(EngineV1):
     def _preempt(self, request: int) -> None:
         self.lost[request] += 1
         super()._preempt(request)
+
+
+def _require_plain(key: str, engine: EngineV1, late: bool = False) -> None:
+    """Raises DescriptionError for options of v1 that are not modelled with KV in motion. late:
+    asynchronous scheduling is."""
+    spec = engine.spec
+    plain = spec.batching == "any" and spec.packing == "arrival" and not engine.in_turn
+    if (spec.async_scheduling and not late) or not plain:
+        needs = "neither" if late else "engine.async_scheduling: false, and neither"
+        raise DescriptionError(
+            f"{key}: needs {needs} batching, packing, long_prefill_token_threshold nor "
+            "prefill_schedule_interval"
+        )
+    if engine.several:
+        raise DescriptionError(
+            f"{key}: several samples in a request are not modelled; engine.like makes "
+            "a request of each"
+        )
+
+
+def _require_blocks(key: str, allocator: Allocator) -> None:
+    """Raises DescriptionError for a policy without blocks that are found again, and for KV that is
+    more than the numbers of heads in blocks of tokens."""
+    layout, policy = allocator.layout, allocator.options.name
+    if layout.groups is not None or layout.apart is not None or layout.sparse is not None:
+        raise DescriptionError(f"{key}: the model has windows, scales apart or an index of tokens")
+    if not isinstance(allocator, BlockAllocator) or not isinstance(allocator, Caches):
+        raise DescriptionError(
+            f"{key}: policy {policy} has no blocks that are found again; expected paged"
+        )

@@ -17,6 +17,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from hwmodel.specs.link import LinkSpec
+from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Demand
 from policies.engines.connector import Connector, Ending, Match, Scheduler
 from policies.engines.scheduled_step import Step
@@ -25,8 +27,13 @@ from policies.memory.contention import Moving
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 from policies.transfers.fabric import Fabric, Place
-from policies.transfers.refusals import require_blocks
+from policies.transfers.located import Layers, block_of, layers_of, table_of
 from policies.transfers.tier_options import Contends
+from policies.transfers.transfer import Leg, Moved, Server, of_layers, transfer_legs
+
+
+Places = list[tuple[Layers, Server]]
+"""Groups of a model's layers, and where a request has their KV."""
 
 
 class Port(Connector, Component):
@@ -34,8 +41,11 @@ class Port(Connector, Component):
     they take."""
 
     def __init__(
-        self, steps: StepModel, fabric: Fabric, place: Place, contention: Contends
-    ) -> None:
+        self, steps: StepModel, fabric: Fabric, place: Place, contention: Contends,
+        model: TransformerSpec, cards: int,
+    ) -> None:  # fmt: skip
+        """model: the shard of a card, of `cards`."""
+        self._layers, self._cards = model.kv_layers, cards
         self._steps, self._fabric, self._place = steps, fabric, place
         self._contention = contention
         self._came: list[tuple[float, int]] = []
@@ -43,10 +53,10 @@ class Port(Connector, Component):
         self.stalled_s = 0.0
 
     def connect(self, engine: Scheduler) -> None:
-        """See `Connector.connect`. Raises DescriptionError for a policy without blocks."""
         super().connect(engine)
-        require_blocks("serving.pools", engine.allocator)
-        self.block: int = engine.allocator.block  # type: ignore[attr-defined]
+        self.block = block_of(engine.allocator)
+        """Tokens in which KV moves."""
+        self._groups = layers_of(engine.allocator.layout, self._layers)
 
     # what the driver asks
 
@@ -62,9 +72,20 @@ class Port(Connector, Component):
         """All of a request's KV has moved at `at_s`."""
         self._came.append((at_s, request))
 
-    def table(self, request: int) -> IntArray:
-        """Its block ids, int64 (blocks,)."""
-        return self.engine.allocator.units(request).start // self.block
+    def places(self, request: int) -> Places:
+        """Where the KV of a request lies, in each group of the model's layers with KV."""
+        allocator, dims = self.engine.allocator, self.engine.allocator.layout.dims
+        return [
+            (layers, Server(dims, *table_of(allocator, request, group), self._cards))
+            for group, layers in enumerate(self._groups)
+        ]
+
+    def empty(self) -> Places:
+        """As `places`, of a request in the first block."""
+        dims, table = self.engine.allocator.layout.dims, np.zeros(1, np.int64)
+        return [
+            (layers, Server(dims, self.block, table, self._cards)) for layers in self._groups
+        ]  # fmt: skip
 
     # as a component of a replica
 
@@ -199,11 +220,18 @@ class ReceivingPort(Port):
         """Requests that load what a request found here."""
         if not cached or not self.loading:
             return set()
-        mine, found = self.table(request)[: cached // self.block], set()
-        for other, had in self.loading.items():
-            if np.isin(mine, self.table(other)[had // self.block :]).any():
-                found.add(other)
+        whole = [at for at, group in enumerate(self._groups) if group.window is None]
+        found = set()
+        for group in whole[:1]:
+            mine = self._begins(request, group)[: cached // self.block]
+            for other, had in self.loading.items():
+                if np.isin(mine, self._begins(other, group)[had // self.block :]).any():
+                    found.add(other)
         return found
+
+    def _begins(self, request: int, group: int) -> IntArray:
+        """First slots of what a request has in a group of layers."""
+        return self.engine.allocator.layer_units(request, group).start
 
     def landed(self, request: int) -> None:
         for other, awaited in list(self._after.items()):
@@ -237,3 +265,20 @@ class ReceivingPort(Port):
     def reset(self) -> None:
         for each in (self.loading, self._after, self.asked, self._there):
             each.clear()
+
+
+def between(
+    link: LinkSpec, model: TransformerSpec, skip: int, tokens: int, near: Places,
+    far: Places, by_layer: bool,
+) -> Moved:  # fmt: skip
+    """A transfer of a request's tokens from `skip` to `tokens` between two such places; of layers
+    with a window those that the next token attends to. model: whole."""
+    legs = []
+    for here, source in near:
+        for there, target in far:
+            if not (many := len(set(here.numbers) & set(there.numbers))):
+                continue
+            step = math.gcd(source.block, target.block)
+            first = max(here.needs_from(tokens), there.needs_from(tokens)) // step * step
+            legs.append(Leg(of_layers(model, many), tokens, source, target, max(skip, first)))
+    return transfer_legs(link, legs, by_layer=by_layer)
