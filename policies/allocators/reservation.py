@@ -126,6 +126,10 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts):
     def finished(self, request: int, prompt: int, output: int) -> None:
         """Nothing is kept for a request alone."""
 
+    @property
+    def discards(self) -> bool:
+        return self._remains is None
+
     def forget(self) -> None:
         if self._remains is not None:
             self._remains = Remains(self._remains.flat)

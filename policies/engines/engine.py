@@ -368,6 +368,8 @@ class Engine(Connected):
                     sequences += chunk.samples
                     budget -= self.chunk_rows(chunk)
                     break
+                if request in self.loading:  # it has left the line
+                    break
                 idle = not len(self.running) and not admitted and not self.holding
                 if limit == "kv_memory" and idle:
                     raise self._never_fits(request)
