@@ -207,13 +207,13 @@ def _require_modelled(
     local: TransformerSpec, spec: ServingSpec, layout: KvLayout, requests: Requests
 ) -> None:
     several = requests.samples.max(initial=1) > 1
-    others = spec.tiers or spec.moves or spec.policy.copies_prefixes
+    others = spec.moves or spec.policy.copies_prefixes
     others = others or spec.cluster.moves
     plain = spec.engine.name == "v1" and not several and not others
     if local.state is not None and not (plain and spec.policy.name in _STATES):
         raise DescriptionError(
             f"{local.name} has {local.state.kind} layers, whose states runs allocate with engine "
-            f"v1, one sample a request and {', '.join(_STATES)}, without tiers, moves, "
+            f"v1, one sample a request and {', '.join(_STATES)}, without moves, "
             "cluster.dropping, .migration, .lending or copied prefixes"
         )
     pages = state_pages(spec, local)

@@ -91,8 +91,8 @@ class Pools:
         self.again = 0
         """Requests whose KV was lost."""
         self._began_s, self._busy_s = 0.0, dict[Place, float]()
-        ends = (pool.replicas[0].port.empty() for pool in self.pools.values())
-        self._move(0, 1, *ends)  # whether it can be
+        near, far = (pool.replicas[0].port.empty() for pool in self.pools.values())
+        self._move(0, 1, near, far)  # whether it can be
 
     # the run
 
@@ -249,7 +249,7 @@ class Pools:
         tokens = trip.kv if trip.done else end // step * step
         if tokens <= trip.skip:
             return
-        sent = self._move(trip.skip, tokens, near.places(request), far.places(request))
+        sent = self._move(trip.skip, tokens, near.places(request), far.places(request), trip.done)
         sent.request, sent.last, sent.tokens = request, trip.done, (trip.skip, tokens)
         sent.source, sent.target = (PREFILL, trip.source), (DECODE, trip.target)
         at_s = now_s
@@ -260,10 +260,14 @@ class Pools:
         trip.sent.append(sent)
         self._fabric.put(sent, max(at_s, self._fabric.now_s))
 
-    def _move(self, skip: int, tokens: int, near: Places, far: Places) -> Sent:
-        """A transfer of a request's tokens from `skip` to `tokens` between such places."""
-        by_layer = self._spec.transfer == "layers"
-        moved = between(self._link, self._model, skip, tokens, near, far, by_layer)
+    def _move(self, skip: int, tokens: int, near: Places, far: Places, last: bool = False) -> Sent:
+        """A transfer of a request's tokens from `skip` to `tokens` between such places; with the
+        last ones go its states, in the shares of the side with fewer cards."""
+        by_layer, beside = self._spec.transfer == "layers", None
+        if last:
+            fewest = min(self.pools.values(), key=lambda pool: pool.cards)
+            beside = fewest.replicas[0].port.states
+        moved = between(self._link, self._model, skip, tokens, near, far, by_layer, beside)
         found = moved.pieces
         return Sent(
             -1, ("", 0), ("", 0), found.bytes, found.descriptors, moved.cost.total_ns / 1e9,

@@ -17,8 +17,8 @@ from policies.allocators.capabilities import report_of
 from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
-from policies.memory.fidelity import Memory
 from policies.memory.component import Component
+from policies.memory.fidelity import Memory
 from policies.memory.step import StepModel
 from policies.requests.requests import Requests
 from policies.serving.cluster import mean_of
@@ -129,13 +129,14 @@ class Pool:
     """Those that failed."""
 
     def reports(self) -> dict[str, Any]:
-        """`policy` and `memory` of its replicas as of one."""
+        """`policy`, `memory` and what components report, of its replicas as of one."""
         weights = np.ones(len(self.replicas), np.int64)
         moved = self.metrics.moved_bytes(self.local) // len(weights)
         allocators = [each.engine.allocator for each in self.replicas]
         return {
             "policy": mean_of([report_of(each) for each in allocators], weights),
             "memory": mean_of([each.memory.report(moved) for each in self.replicas], weights),
+            **mean_of([each.figures() for each in self.replicas], weights),
         }
 
     def figures(self) -> dict[str, Any]:

@@ -214,9 +214,6 @@ def _serve_pools(
         what = "logs are" if recorder is not None else "engine.like with several samples is"
         raise DescriptionError(f"serving.pools: {what} not modelled with them")
 
-    if model.state is not None:
-        raise DescriptionError(f"serving.pools: the states of {model.name} are not moved")
-
     def pool(name: str, half: PoolSpec) -> Pool:
         card = device if half.device is None else load_device(half.device)
         own = spec.pooled(half).on_device(card, model)
@@ -341,17 +338,18 @@ def _figures(
     if len(replicas) == 1:
         figures["policy"] = report_of(allocators[0])
         figures["memory"] = replicas[0].memory.report(moved)
+        figures |= replicas[0].figures()
     else:
         served = np.bincount(node.manager.card_of[admitted], minlength=len(replicas))
         reports = [replica.memory.report(moved // len(replicas)) for replica in replicas]
         figures["policy"] = mean_of([report_of(each) for each in allocators], served)
         figures["memory"] = mean_of(reports, served)
+        figures |= mean_of([replica.figures() for replica in replicas], served)
         figures["node"] = node.report(stream.outputs)
     if isinstance(replicas[0].engine, SpeculatingEngine):
         figures["speculation"] = acceptance(each.engine for each in replicas)
     if replicas[0].moves is not None:
         figures["moves"] = replicas[0].moves.figures()
-    figures |= replicas[0].figures()
     if stream.inference is not None:
         figures["predictor"] = stream.inference.figures(stream.came.arrival_s, stream.came_warmup)
     if replicas[0].pipeline is not None:

@@ -1,5 +1,5 @@
-"""What a replica of a prefill or a decode pool sees of the KV that moves between them: a connector of
-its engine, as vLLM's `NixlConnector` is.
+"""What a replica of a prefill or a decode pool sees of the KV that moves between them: a connector
+of its engine, as vLLM's `NixlConnector` is.
 
 At the prefill side a request has its first token and ends, but holds its memory until all of its KV
 has arrived elsewhere. At the decode side it gets memory, waits until its KV is there, and decodes
@@ -28,17 +28,17 @@ from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 from policies.transfers.fabric import Fabric, Place
 from policies.transfers.located import Layers, block_of, layers_of, table_of
+from policies.transfers.pieces import Pieces
 from policies.transfers.tier_options import Contends
-from policies.transfers.transfer import Leg, Moved, Server, of_layers, transfer_legs
-
+from policies.transfers.transfer import Leg, Moved, Server, of_layers, states, transfer_legs
 
 Places = list[tuple[Layers, Server]]
 """Groups of a model's layers, and where a request has their KV."""
 
 
 class Port(Connector, Component):
-    """Of the replica at `place`: transfers that have arrived, and the DRAM of each of its cards that
-    they take."""
+    """Of the replica at `place`: transfers that have arrived, and the DRAM of each of its cards
+    that they take."""
 
     def __init__(
         self, steps: StepModel, fabric: Fabric, place: Place, contention: Contends,
@@ -46,6 +46,8 @@ class Port(Connector, Component):
     ) -> None:  # fmt: skip
         """model: the shard of a card, of `cards`."""
         self._layers, self._cards = model.kv_layers, cards
+        self.states = states(model)
+        """What states of a request move as, to or from each card; None: it has none."""
         self._steps, self._fabric, self._place = steps, fabric, place
         self._contention = contention
         self._came: list[tuple[float, int]] = []
@@ -269,10 +271,10 @@ class ReceivingPort(Port):
 
 def between(
     link: LinkSpec, model: TransformerSpec, skip: int, tokens: int, near: Places,
-    far: Places, by_layer: bool,
+    far: Places, by_layer: bool, beside: Pieces | None = None,
 ) -> Moved:  # fmt: skip
-    """A transfer of a request's tokens from `skip` to `tokens` between two such places; of layers
-    with a window those that the next token attends to. model: whole."""
+    """A transfer of a request's tokens from `skip` to `tokens` between two such places, and of what
+    goes beside; of layers with a window those that the next token attends to. model: whole."""
     legs = []
     for here, source in near:
         for there, target in far:
@@ -281,4 +283,4 @@ def between(
             step = math.gcd(source.block, target.block)
             first = max(here.needs_from(tokens), there.needs_from(tokens)) // step * step
             legs.append(Leg(of_layers(model, many), tokens, source, target, max(skip, first)))
-    return transfer_legs(link, legs, by_layer=by_layer)
+    return transfer_legs(link, legs, by_layer=by_layer, beside=beside)

@@ -1,8 +1,11 @@
 """The blocks of a tier and the links to it: what a transfer between two tables of blocks moves, and
 how long it takes.
 
-A block of a tier holds the tokens of a block in the layers of a group (`policies.transfers.located`),
-of which there is one but for models with windows.
+A block of a tier holds the tokens of a block in the layers of a group
+(`policies.transfers.located`), of which there is one but for models with windows. States of hybrids
+are those behind the last whole block, and take as many blocks as they fill; they move whole. Where
+that block ends inside a prefill or among outputs, its kernels give the states there (assumed:
+SGLang's `mamba_track_interval`).
 """
 
 from __future__ import annotations
@@ -25,11 +28,19 @@ from policies.requests.requests import IntArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.hidden_states import PROFILED, HiddenStates
 from policies.transfers.link_queue import Job, Near
-from policies.transfers.located import block_of, layers_of, table_of
+from policies.transfers.located import Layers, block_of, layers_of, table_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.restoring import HCACHE_CHUNK
 from policies.transfers.tier_options import TiersSpec
-from policies.transfers.transfer import Index, Leg, Moved, Server, of_layers, transfer_legs
+from policies.transfers.transfer import (
+    Index,
+    Leg,
+    Moved,
+    Server,
+    of_layers,
+    states,
+    transfer_legs,
+)
 
 
 class Part(NamedTuple):
@@ -54,6 +65,9 @@ class TierLinks:
         layout = allocator.layout
         self._allocator, self._cards = allocator, cards
         self.groups = layers_of(layout, model.kv_layers)
+        self.kv_groups = len(self.groups)
+        """Of them, those that hold KV; the others, states."""
+        self._states = states(model)
         self._models = [of_layers(model, len(group.numbers)) for group in self.groups]
         self._whole = of_layers(model, layout.layers)
         index = layout.sparse.index_bytes if layout.sparse is not None else 0
@@ -75,13 +89,17 @@ class TierLinks:
         self._drive = load_link(spec.ssd.link) if spec.ssd is not None else None
         self.block_bytes = self.block * layout.token_bytes * cards
         """Of a block of the tiers, of all cards."""
+        if self._states is not None:
+            filled = -(-self._states.bytes * cards // self.block_bytes)
+            self.groups += [Layers((), self.block)] * filled
         self.hidden: HiddenStates | None = None
         """What of it is hidden states; None: all is KV."""
         if spec.host.hcache is not None:
             if cards > 1 or len(self.groups) > 1:
                 raise DescriptionError(
                     "serving.tiers.host.hcache: hidden states are of all KV heads and of layers "
-                    "that keep all tokens; expected tensor_parallel: 1 and no sliding windows"
+                    "that keep all tokens; expected tensor_parallel: 1, and a model without "
+                    "sliding windows and states"
                 )
             ends = self._apart(-(-PROFILED // self.block), self.near_block, self._near)
             self.hidden = HiddenStates(spec.host.hcache, self.host, device, model, steps, ends)
@@ -105,6 +123,8 @@ class TierLinks:
         on; `to`: the direction."""
         legs, near = [], []
         for part, ids in parts:
+            if part.group >= self.kv_groups:
+                continue
             begin, end = part.first * self.block, (part.first + len(ids)) * self.block
             block, table = table_of(self._allocator, request, part.group)
             step = math.gcd(block, self.block)
@@ -113,7 +133,7 @@ class TierLinks:
             ends = Server(self._far, self.block, far), Server(self._near, block, table)
             legs.append(self._leg(part.group, end, ends, skip))
             near.append(self._near_of(request, part.group, block, table, skip, end))
-        return self._job(to, 0, self.host, legs, what, near)
+        return self._job(to, 0, self.host, legs, what, near, self._states)
 
     def storing(
         self, request: int, parts: Sequence[tuple[Part, list[int], IntArray]], priority: int,
@@ -121,8 +141,11 @@ class TierLinks:
     ) -> Job:  # fmt: skip
         """A transfer of blocks of a request, numbers of those in a part, to these ids at the
         host."""
-        legs, near = [], []
+        legs, near, beside = [], [], None
         for part, places, ids in parts:
+            if part.group >= self.kv_groups:
+                beside = self._states
+                continue
             block, table = table_of(self._allocator, request, part.group)
             if self.block % block == 0:  # whole blocks, in the order of the tier's
                 many = self.block // block
@@ -139,7 +162,7 @@ class TierLinks:
                 ends = Server(self._near, block, table), Server(self._far, self.block, far)
                 legs.append(self._leg(part.group, end, ends, begin))
                 near.append(self._near_of(request, part.group, block, table, begin, end))
-        return self._job(to, priority, self.host, legs, what, near)
+        return self._job(to, priority, self.host, legs, what, near, beside)
 
     def over_drive(
         self, to: int, priority: int, source: IntArray, target: IntArray, what: Any
@@ -173,11 +196,11 @@ class TierLinks:
 
     def _job(
         self, direction: int, priority: int, link: LinkSpec, legs: Sequence[Leg], what: Any,
-        near: list[Near],
+        near: list[Near], beside: Pieces | None = None,
     ) -> Job:  # fmt: skip
-        alone = both = self._moved(link, legs)
+        alone = both = self._moved(link, legs, beside)
         if link.both_ways is not None:
-            both = self._moved(link, legs, both_ways=True)
+            both = self._moved(link, legs, beside, both_ways=True)
         found = alone.pieces
         return Job(
             direction, priority, found.bytes, found.descriptors, alone.cost, both.cost, what,
@@ -191,7 +214,10 @@ class TierLinks:
         leg = Leg(self._whole, blocks * self.block, *ends, 0, self._index)
         return self._moved(link, [leg]).cost.total_ns / 1e9
 
-    def _moved(self, link: LinkSpec, legs: Sequence[Leg], both_ways: bool = False) -> Moved:
+    def _moved(
+        self, link: LinkSpec, legs: Sequence[Leg], beside: Pieces | None = None,
+        both_ways: bool = False,
+    ) -> Moved:  # fmt: skip
         """What such a transfer moves and takes: over the drive's link the shards of all cards."""
         if self.hidden is not None:
             (leg,) = legs
@@ -199,7 +225,7 @@ class TierLinks:
                 link, leg.model, leg.tokens, leg.source, leg.target, both_ways, leg.skip
             )
         else:
-            moved = transfer_legs(link, legs, both_ways)
+            moved = transfer_legs(link, legs, both_ways, beside=beside)
         if self._cards == 1 or link is not self._drive:
             return moved
         own = moved.pieces

@@ -230,8 +230,10 @@ class TierStore:
         chosen: list[tuple[Part, list[int]]] = []
         for group, layers in enumerate(self.links.groups):
             begin = layers.needs_from(has) // self.block
+            if group >= self.links.kv_groups:  # those there are: behind the last whole block
+                begin = len(keys) - 1 if len(keys) == has // self.block else len(keys)
             places = []
-            for at, key in enumerate(keys[begin:], begin):
+            for at, key in enumerate(keys[max(begin, 0) :], max(begin, 0)):
                 own = _of_group(key, group)
                 if own not in self.host and (not least or self._asked[own] >= least):
                     places.append(at)

@@ -135,21 +135,33 @@ class Leg(NamedTuple):
     indexer: Index | None = None
 
 
+def states(model: TransformerSpec) -> Pieces | None:
+    """What the states of a sequence move as, of layers that have one: whole, a piece each. model:
+    the shard of a card."""
+    found = [(kind.state.bytes(), many) for kind, many in model.kinds.items() if kind.state]
+    if not found:
+        return None
+    sizes, counts = (np.array(column, np.int64) for column in zip(*found, strict=True))
+    return Pieces(sizes, counts, int(counts.sum()), 1)
+
+
 def transfer_legs(
-    link: LinkSpec, legs: Sequence[Leg], both_ways: bool = False, by_layer: bool = False
+    link: LinkSpec, legs: Sequence[Leg], both_ways: bool = False, by_layer: bool = False,
+    beside: Pieces | None = None,
 ) -> Moved:  # fmt: skip
-    """Move several parts as one, as `transfer` does each."""
+    """Move several parts as one, as `transfer` does each, and what goes beside them."""
     moved = [
         transfer(
             link, leg.model, leg.tokens, leg.source, leg.target, leg.indexer, both_ways, leg.skip,
             by_layer,
         ) for leg in legs
     ]  # fmt: skip
-    if len(moved) == 1:
+    if len(moved) == 1 and beside is None:
         return moved[0]
-    found = reduce(_together, (each.pieces for each in moved))
+    parts = [each.pieces for each in moved] + ([] if beside is None else [beside])
+    found = reduce(_together, parts)
     cost = link.cost(found.sizes, found.counts, both_ways)
-    return Moved(found, cost, max(each.ranks for each in moved))
+    return Moved(found, cost, max((each.ranks for each in moved), default=1))
 
 
 def of_layers(model: TransformerSpec, layers: int) -> TransformerSpec:
