@@ -1,5 +1,5 @@
-"""Requests of an engine that hold memory and do not run, since their KV comes from elsewhere or goes
-there (`policies.engines.connector`)."""
+"""Requests of an engine that hold memory and do not run, since their KV comes from elsewhere or
+goes there (`policies.engines.connector`)."""
 
 from __future__ import annotations
 

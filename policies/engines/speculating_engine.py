@@ -23,7 +23,7 @@ from policies.requests.requests import IntArray
 
 
 class SpeculatingEngine(EngineV1):
-    """`drawn`: drafts that hold. Sums of the run: `drafted`, `accepted` drafts, `verified` times."""
+    """`drawn`: drafts that hold. Sums of the run: `drafted`, `accepted`, `verified` times."""
 
     def __init__(
         self, spec: EngineV1Spec, allocator: Allocator, offered: Offered,

@@ -33,8 +33,9 @@ class MappedFrames(Component):
 
 
 class Swaps(Component):
-    """Copies of swapped KV: they share the host's memory with those of other cards (without `share_host`
-    it carries all that links do), and those that hide behind a step take bandwidth from it."""
+    """Copies of swapped KV: they share the host's memory with those of other cards (without
+    `share_host` it carries all that links do), and those that hide behind a step take bandwidth
+    from it."""
 
     def __init__(self, steps: StepModel, token_bytes: int) -> None:
         self._steps, self._token_bytes = steps, token_bytes

@@ -74,7 +74,7 @@ class Replica:
     @property
     def next_s(self) -> float:
         """When its next step begins; inf where it has nothing to do."""
-        if self.engine.busy:
+        if self.engine.busy and not self.engine.stuck:
             return self.now_s
         return max(self._event_s, self.now_s)
 
@@ -158,7 +158,7 @@ class Replica:
     def idles(self, step: Step) -> bool:
         """Whether nothing is computed: all that ran had ended and found no room to decode once more
         (asynchronous scheduling), or those in line wait for something else than a step."""
-        return step.empty and not self.engine.busy
+        return step.empty and (self.engine.stuck or not self.engine.busy)
 
     def end(self, step: Step, fitting: int, times: StepTimes, end_s: float) -> list[int]:
         """Steps like this are done, the last at `end_s`: the requests that ended with them."""

@@ -1,5 +1,5 @@
-"""Where the KV of a request lies on a device, for any allocator: layers that have one table of blocks
-together, and that table.
+"""Where the KV of a request lies on a device, for any allocator: layers that have one table of
+blocks together, and that table.
 
 An allocator of blocks has its own, one for each group of layers of a model with windows. A
 contiguous reservation is one block, as long as it is, of which any tokens can be moved; a ring is
