@@ -290,18 +290,23 @@ class EngineV0(Engine):
             more = self._swapping + self._host[request] > self._hidden
             if self.weighs and self._swapping and more:
                 break
-            if room < 0 or not self._returns(request):
+            if room < 0:
+                break
+            while not (came := self._returns(request)):
+                if back or len(self.running) or not self._yield():
+                    break
+            if not came:
                 break
             back.append(self.swapped.popleft())
             self._swapping += self._host[request]
             self.host_free_tokens += self._host.pop(request)
         if self.swapped and not back and not len(self.running) and not self.holding:
             raise self._never_fits(self.swapped[0])
-        came = np.array(back, np.int64)
+        returned = np.array(back, np.int64)
         # the request in its prefill stays the last
         at = len(self.running) - self._partial
-        self.running = np.insert(self.running, at, came)
-        return came
+        self.running = np.insert(self.running, at, returned)
+        return returned
 
     def _returns(self, request: int) -> bool:
         """Reserve the slots of a swapped-out request and of the next token of each sample."""

@@ -326,21 +326,13 @@ def test_cards_share_the_host_s_dram() -> None:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"policy": {"name": "static"}}, "policy static has no blocks"),
         ({"tiers": tiers({"block_size": 24})}, "a multiple of 16"),
         ({"tiers": tiers({"cpu_bytes_to_use": "1KiB"})}, "cpu_bytes_to_use: expected room"),
-        ({"engine": {"name": "v1", "prefill_schedule_interval": 2}}, "nor prefill_schedule"),
         ({"tiers": tiers({"link": "no-such-link"})}, "no-such-link"),
-        ({"shape": WINDOWS}, "windows"),
+        ({"shape": WINDOWS, "tiers": tiers({"hcache": {}})}, "sliding windows"),
         ({"policy": {"name": "radix"}, "tiers": tiers(pauses={})}, "radix forgets nothing"),
     ],
 )
-def test_what_is_not_modelled_is_refused(changes: dict[str, Any], named: str) -> None:
+def test_what_cannot_be_is_refused(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(DescriptionError, match=named):
         served(AGAIN, **{"tiers": tiers(), **changes})
-
-
-def test_tiers_are_of_one_replica_under_engine_v1() -> None:
-    for other in ({"engine": {"name": "v0"}}, {"cluster": {"cards": 2}}):
-        with pytest.raises(ValueError, match="needs engine v1"):
-            serving(tiers=tiers(), **other)
