@@ -124,31 +124,7 @@ def build_replica(
     _require_modelled(local, spec, layout, requests)
     _require_host(device, spec.engine)
     engine_spec = spec.engine.times(len(stages))
-    outputs, longest = metrics.output, spec.engine.max_model_len or local.max_position
-    longest = min(longest, local.max_position)
-    limits = Limits(
-        int(spec.engine.max_tokens or outputs.max(initial=1)),
-        longest,
-        engine_spec.token_budget(longest),
-        spec.engine.ahead,
-    )
-    if (speculation := spec.speculation) is not None:
-        version = getattr(spec.engine, "like", None)
-        limits = limits._replace(lookahead=speculation.slots(spec.engine.ahead, version))
-    if local.state is not None:
-        pages = state_pages(spec, local)
-        slots = -(-local.state_bytes(spec.drafts) // layout.token_bytes)
-        slots = pages.groups[1] * pages.block if pages else slots
-        limits = limits._replace(states=slots, kept_states=1 + spec.drafts)
-        if pages is not None:
-            limits = limits._replace(drafter=(pages.groups[2], pages.drafter_block))
-        if (pool := state_pool(spec, local)) is not None:
-            running = pool.running(_region(device, local, spec, seed).bytes)
-            if not running:
-                raise DescriptionError("policy.state_ratio: no request has a slot; raise it")
-            limits = limits._replace(states=0)
-            most = min(running, engine_spec.sequence_cap)
-            engine_spec = engine_spec.model_copy(update={"max_num_seqs": most})
+    limits, engine_spec = _limits(device, local, spec, layout, engine_spec, metrics.output, seed)
     allocator = build(layout, len(requests), limits, spec.policy)
     if routing is None and local.experts is not None:
         routing = Routing(local.experts, spec.routing, seed)
@@ -170,24 +146,17 @@ def build_replica(
     region = layout if spec.cluster.dropping is None else _region(device, local, spec, seed)
     memory = memory_model(
         spec.memory, device, local, region, seed, simulate, routing, allocator,
-        getattr(spec.tiers or side, "contention", False) == "simulated", frames,
+        any(each and each.contention == "simulated" for each in (spec.tiers, side)), frames,
     )  # fmt: skip
-    engine: Engine
-    offered = Offered(requests, outputs, predicted)
+    offered = Offered(requests, metrics.output, predicted)
     if side is not None:  # what each side makes of them is its own
-        offered = offered._replace(output_tokens=outputs.copy())
-    if speculation is not None and isinstance(engine_spec, EngineV1Spec):
-        drawn = draw(speculation, outputs, seed if isinstance(seed, int) else seed[0])
-        engine = SpeculatingEngine(engine_spec, allocator, offered, speculation, drawn)
-        if (drafter := _drafter(spec, local)) is not None:
-            passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
-            steps = DraftingSteps(each[0], passes, speculation.tokens, device)
-    else:
-        kind = HostingEngine if spec.cluster.moves else ENGINES[spec.engine.name].engine
-        kind = kind if spec.cluster.lending is None else LendingEngine
-        engine = kind(engine_spec, allocator, offered)
-        if isinstance(engine, EngineV0) and engine.spec.preemption == "least":
-            engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
+        offered = offered._replace(output_tokens=metrics.output.copy())
+    engine = _scheduler(spec, engine_spec, allocator, offered, seed)
+    if isinstance(engine, EngineV0) and engine.spec.preemption == "least":
+        engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
+    if spec.speculation is not None and (drafter := _drafter(spec, local)) is not None:
+        passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
+        steps = DraftingSteps(each[0], passes, spec.speculation.tokens, device)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
     port = None if side is None else side.port
     components = build_components(Site(spec, device, local, each[0], len(stages), engine, port))
@@ -197,6 +166,54 @@ def build_replica(
         engine, steps, memory, metrics, spec.advance_together, recorder, moves, components,
         engine if isinstance(engine, HostingEngine) else None,
     )  # fmt: skip
+
+
+def _limits(
+    device: Device, local: TransformerSpec, spec: ServingSpec, layout: KvLayout,
+    engine: EngineOptions, outputs: IntArray, seed: int | tuple[int, ...],
+) -> tuple[Limits, EngineOptions]:  # fmt: skip
+    """What an allocator has to know of the engine, and the engine's options with what the slots of
+    states leave. Raises DescriptionError where no request has one."""
+    longest = min(spec.engine.max_model_len or local.max_position, local.max_position)
+    limits = Limits(
+        int(spec.engine.max_tokens or outputs.max(initial=1)),
+        longest,
+        engine.token_budget(longest),
+        spec.engine.ahead,
+    )
+    if (speculation := spec.speculation) is not None:
+        version = getattr(spec.engine, "like", None)
+        limits = limits._replace(lookahead=speculation.slots(spec.engine.ahead, version))
+    if local.state is None:
+        return limits, engine
+    pages = state_pages(spec, local)
+    slots = -(-local.state_bytes(spec.drafts) // layout.token_bytes)
+    slots = pages.groups[1] * pages.block if pages else slots
+    limits = limits._replace(states=slots, kept_states=1 + spec.drafts)
+    if pages is not None:
+        limits = limits._replace(drafter=(pages.groups[2], pages.drafter_block))
+    if (pool := state_pool(spec, local)) is not None:
+        running = pool.running(_region(device, local, spec, seed).bytes)
+        if not running:
+            raise DescriptionError("policy.state_ratio: no request has a slot; raise it")
+        limits = limits._replace(states=0)
+        most = min(running, engine.sequence_cap)
+        engine = engine.model_copy(update={"max_num_seqs": most})
+    return limits, engine
+
+
+def _scheduler(
+    spec: ServingSpec, options: EngineOptions, allocator: Allocator, offered: Offered,
+    seed: int | tuple[int, ...],
+) -> Engine:  # fmt: skip
+    """The engine that the description names, or what its features make of it."""
+    if spec.speculation is not None and isinstance(options, EngineV1Spec):
+        first = seed if isinstance(seed, int) else seed[0]
+        drawn = draw(spec.speculation, offered.output_tokens, first)
+        return SpeculatingEngine(options, allocator, offered, spec.speculation, drawn)
+    kind = HostingEngine if spec.cluster.moves else ENGINES[spec.engine.name].engine
+    kind = kind if spec.cluster.lending is None else LendingEngine
+    return kind(options, allocator, offered)
 
 
 _STATES = ("paged", "static", "odma", "odma-best", "s3", "oracle", "orca")

@@ -57,7 +57,7 @@ def tiers(site: Site) -> Iterable[Component]:
     if spec is not None:
         made = Tiers(
             spec, site.device, site.local, site.engine.allocator, site.steps,
-            site.spec.tensor_parallel,
+            site.spec.tensor_parallel * site.stages,  # stages move their layers at once
         )  # fmt: skip
         site.engine.connect(made)
         yield made

@@ -112,9 +112,9 @@ class ServingSpec(Strict):
         return data
 
     @model_validator(mode="after")
-    def _tiers_of_a_card(self) -> ServingSpec:
-        if self.cluster.stages > 1 and (self.tiers is not None or self.expert_parallel != "none"):
-            raise ValueError("cluster.stages: not with tiers or expert_parallel")
+    def _moves_of_whole_cards(self) -> ServingSpec:
+        if self.cluster.stages > 1 and self.expert_parallel != "none":
+            raise ValueError("cluster.stages: not with expert_parallel")
         if self.cluster.moves and (self.engine.name != "v1" or self.expert_parallel != "none"):
             raise ValueError(
                 "cluster.dropping, .migration, .lending: need engine v1, and no expert_parallel"
