@@ -51,13 +51,13 @@ class Swaps(Component):
     def stalls(
         self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
     ) -> FloatArray | None:  # fmt: skip
-        if not step.swapped:
+        if not step.swapped or (self._host is None and not step.beside):
             return None
-        waits_s = np.zeros(len(times.total_s))
+        waits_s, longer = np.zeros(len(times.total_s)), times
         if self._host is not None:
             waits_s[0] = self._host_s(step, times, self._host)
-        if step.beside:
             longer = times.delayed(waits_s)
+        if step.beside:
             taken = step.beside * self._token_bytes / float(longer.total_s[0])
             waits_s += longer.contended(taken, self._steps.bandwidth * efficiency.attention)
         return waits_s

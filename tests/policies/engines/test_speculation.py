@@ -171,10 +171,7 @@ def test_mistakes_name_the_nearest_right_word(changes: dict[str, Any], message: 
     ("changes", "message"),
     [
         ({"engine": {"name": "v0"}}, "needs engine v1"),
-        (
-            {"tiers": {"host": {"link": "pcie5-h100-batched", "cpu_bytes_to_use": "1GB"}}},
-            "without tiers",
-        ),
+        ({"cluster": {"cards": 2, "migration": {"link": "pcie5-h100-batched"}}}, "migration"),
     ],
 )
 def test_what_does_not_draft_is_refused(changes: dict[str, Any], message: str) -> None:
