@@ -140,8 +140,6 @@ class ServingSpec(Strict):
         fleet = self.cluster.fleet
         if fleet is not None and self.pools is not None:
             raise ValueError("cluster.fleet: not with pools")
-        if fleet is not None and fleet.failures is not None and self.engine.name != "v1":
-            raise ValueError("cluster.fleet.failures: needs engine v1")
         return self
 
     @model_validator(mode="after")

@@ -234,8 +234,8 @@ class Perfect(Connector):
 def test_the_smallest_connector_saves_all_prefills_but_the_first() -> None:
     many = 5
     stream = Requests(
-        np.arange(many, dtype=np.float64), np.full(many, 160), np.full(many, 4), np.zeros(many, np.int64),
-        np.full(many, 160), tree=np.array([[-1, 0]]),
+        np.arange(many, dtype=np.float64), np.full(many, 160), np.full(many, 4),
+        np.zeros(many, np.int64), np.full(many, 160), tree=np.array([[-1, 0]]),
     )  # fmt: skip
 
     def build(*arguments: Any, **named: Any) -> Replica:
@@ -253,3 +253,16 @@ def test_turns_cannot_be_dropped_where_nothing_is_forgotten() -> None:
     dropped = {**tiers(), "pauses": {"policy": "drop"}}
     with pytest.raises(DescriptionError, match="radix forgets nothing"):
         run(1024, talks(4, 2), tiers=dropped, policy={"name": "radix"}, engine=ENGINES["v1"])
+
+
+@pytest.mark.parametrize(("engine", "way"), rotated(list(ENGINES), ["whole", "keep", "drive"]))
+def test_a_card_of_a_fleet_that_fails_gives_up_what_it_held_for_others(
+    engine: str, way: str
+) -> None:
+    failures = {"mean_up_s": 0.03, "down_s": 0.005}
+    seen = Seen(
+        talks(40, 10), 1024, tiers=tiers(way), engine=ENGINES[engine], policy=policy_of(engine),
+        cluster={"cards": 2, "fleet": {"failures": failures}},
+    )  # fmt: skip
+    assert len(seen.replicas) > 2
+    assert seen.left == 0  # of those that failed as well
