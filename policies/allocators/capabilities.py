@@ -157,6 +157,9 @@ class Caches(Remembers):
         """As `release`; what it stored cannot be found again, but what others have in common."""
         return self.release_known(request, 0)
 
+    def forget(self) -> None:
+        """All content of the memory is lost: nothing is found again."""
+
     @property
     def loses_ends_first(self) -> bool:
         """Whether cached tokens are overwritten from the last on, one for each free slot handed

@@ -154,6 +154,14 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsSta
     def finished(self, request: int, prompt: int, output: int) -> None:
         """Nothing is kept for a request alone."""
 
+    @property
+    def discards(self) -> bool:
+        return self._remains is None
+
+    def forget(self) -> None:
+        if self._remains is not None:
+            self._remains = Remains(self._remains.flat)
+
     def _source(self, request: int, limit: int, demand: Demand) -> Migration:
         """The copy of as many of a request's first `limit` tokens as one run in memory holds."""
         best = Migration(request, -1, -1, 0, 0)

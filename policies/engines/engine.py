@@ -7,7 +7,7 @@ and each of its decode steps makes a token of every sample.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -28,8 +28,9 @@ from policies.allocators.capabilities import (
     OnDemand,
     Remembers,
 )
+from policies.engines.connected import Connected
 from policies.engines.engine_options import EngineOptions
-from policies.engines.part import NONE, Part
+from policies.engines.part import Part
 from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.verifier import Verifier
 from policies.predictors.prediction import Predictions
@@ -52,7 +53,7 @@ Weighs = Callable[[int, int, int], tuple[int, bool]]
 step, and whether a copy that steps wait for wastes less than computing them again."""
 
 
-class Engine(ABC):
+class Engine(Connected):
     """Requests that wait and run. `left[i]`: output tokens that each sample of request i must still
     produce."""
 
@@ -116,7 +117,13 @@ class Engine(ABC):
         self._batching = allocator if isinstance(allocator, Batches) else None
         self._copying = allocator if isinstance(allocator, CopiesOnWrite) else None
         self._remembering = allocator if isinstance(allocator, Remembers) else None
+        self._begin_connected()
         self._classifying = allocator if isinstance(allocator, Classifies) else None
+
+    @property
+    def swaps(self) -> bool:
+        """Whether it copies KV of preempted requests to the host, which steps wait for."""
+        return False
 
     @property
     def waits(self) -> bool:
@@ -126,7 +133,12 @@ class Engine(ABC):
     @property
     def busy(self) -> bool:
         """Whether a request has arrived and has not ended, and something can be done about it."""
-        return self._has_work(self.waits or len(self.running) > 0)
+        return self._has_work(self._unfinished or len(self.running) > 0)
+
+    @property
+    def _unfinished(self) -> bool:
+        """Whether a request that does not run could be scheduled."""
+        return bool(self._back or self._decodes or (self.waits and not self.stuck))
 
     def _has_work(self, own: bool) -> bool:
         """`busy`, with what its parts say."""
@@ -136,26 +148,27 @@ class Engine(ABC):
 
     @property
     def holding(self) -> bool:
-        """Whether requests that do not run hold memory, and will give it back."""
-        return any(part.holding for part in self.parts)
+        """See `Connected.holding`."""
+        return super().holding or any(part.holding for part in self.parts)
 
     @property
     def holders(self) -> IntArray:
-        """Requests that hold memory and neither run nor have just ended, int64 (n,)."""
-        return np.concatenate([part.holders for part in self.parts]) if self.parts else NONE
+        """See `Connected.holders`."""
+        own = super().holders
+        return np.concatenate([own, *(part.holders for part in self.parts)]) if self.parts else own
 
-    def cached(self, request: int) -> int:
+    def here(self, request: int) -> int:
         """How many tokens of a request that is not here are in memory now, so that it would not
         compute them."""
         if self._caching is None:
             return 0
-        limit = self._findable(request, self._total(request))
+        limit = self._findable(request, self.total(request))
         return self._caching.cached(request, limit, self._demanded(request))
 
     def admits_arrivals(self, step: Step) -> bool:
         """Whether a request that arrives in a step like this could be admitted to the next one."""
         overtakes = step.limit == "batching" or self.spec.packing != "arrival"
-        return overtakes or not self.waiting
+        return overtakes or not self.waiting or self.holding  # others may be passed over
 
     def schedule(self) -> Step:
         """Choose the requests of the next step and reserve its slots."""
@@ -186,7 +199,7 @@ class Engine(ABC):
                 sizes.clear()
             for request in self.waiting:
                 if (size := sizes.get(request, 0)) == 0:
-                    size = self._contiguous.size(request, self._demand(request))
+                    size = self._contiguous.size(request, self.demand(request))
                     sizes[request] = size
                 if slots + size > free:
                     break
@@ -197,6 +210,8 @@ class Engine(ABC):
     def rounds(self, step: Step, limit: int) -> int:
         """How many steps, this one included and up to `limit`, are the same if no request
         arrives."""
+        for connector in self.connectors:
+            limit = connector.rounds(step, limit)
         if limit == 1 or not step.repeats or self._partial or self._relenting or self.ending:
             return 1
         if self._windowed or self.drafts is not None:
@@ -237,6 +252,8 @@ class Engine(ABC):
                 self.retire()
         if self.drafts is not None:
             self.drafts.completed(step, prefilled, ended, self._late)
+        if self.connectors:
+            ended = self._tell_stepped(step, prefilled, ended)
         return prefilled, ended
 
     def retire(self) -> None:
@@ -247,7 +264,7 @@ class Engine(ABC):
                 self.running = self.running[self.left[self.running] > 0]
             self._free(ended)
 
-    def _free(self, ended: list[int]) -> None:
+    def _free_now(self, ended: list[int]) -> None:
         if self._batching is not None:
             self._batching.release_together(True)
         for request in ended:
@@ -270,9 +287,7 @@ class Engine(ABC):
     def drain(self) -> list[int]:
         """Requests that have not ended, in the order of the line; it has none of them any more."""
         self.retire()
-        for request in reversed(self.running.tolist()):
-            self._preempt(request)
-        self.running, self._partial = np.zeros(0, np.int64), False
+        self.lose()
         return self.leave_line()
 
     def leave_line(self) -> list[int]:
@@ -309,21 +324,16 @@ class Engine(ABC):
         return int(self.drafts.rows[decode].sum())
 
     def _release(self, request: int) -> int:
-        """Free the slots of a request; how many were reserved."""
         if (given := self._leave(request)) is None:
-            return self._forget(request)
-        if self._caching is None:
-            return given + self.allocator.release(request)
-        return given + self._caching.release_known(request, 0)
+            return super()._release(request)
+        self._forgets.discard(request)
+        self._unsure.pop(request, None)
+        return given + self._release_known(request, 0)
 
     def _leave(self, request: int) -> int | None:
         """Tokens that a request gives back elsewhere; None: it has nothing there."""
         given = [part.leave(request) for part in self.parts]
         return next((each for each in given if each is not None), None)
-
-    def _forget(self, request: int) -> int:
-        """As `_release`, of one that has all of its tokens here."""
-        return self.allocator.release(request)
 
     def _stored(self, request: int) -> int:
         """Tokens that a request stores, here and elsewhere."""
@@ -370,14 +380,6 @@ class Engine(ABC):
     def prefilling(self) -> bool:
         """Whether a running request is in its prefill."""
         return self._partial
-
-    def total(self, request: int) -> int:
-        """Tokens that a request has to store when it is admitted."""
-        return self._total(request)
-
-    def demand(self, request: int) -> Demand:
-        """What a request asks for now."""
-        return self._demand(request)
 
     def _decoding(self) -> IntArray:
         """The running requests that decode, in order."""
@@ -479,13 +481,22 @@ class Engine(ABC):
         """Samples of `requests` together."""
         return int(self.samples[requests].sum()) if self.several else len(requests)
 
-    def _total(self, request: int) -> int:
+    def total(self, request: int) -> int:
         """Tokens to prefill: the prompt and what was generated before a preemption."""
         generated = self.output[request] - self.left[request]
         return int(self.prompt[request] + self.samples[request] * generated)
 
     def _admit(self, chunks: list[Chunk], budget: int) -> str:
         """Admit from the head of the line; which of STEP_LIMITS ended it."""
+        if self._back:
+            budget = self._come_back(chunks, budget)
+        limit = self._admit_from_line(chunks, budget)
+        while limit == "kv_memory" and not len(self.running) and self._yield():
+            limit = self._admit_from_line(chunks, budget)
+        return limit
+
+    def _admit_from_line(self, chunks: list[Chunk], budget: int) -> str:
+        """As `_admit`, but for requests that hold memory."""
         admitted: list[int] = []
         sequences = self._sequences(self.running)
         limit = "offered_load"
@@ -502,6 +513,8 @@ class Engine(ABC):
                     chunks.append(chunk)
                     sequences += chunk.samples
                     budget -= self.chunk_rows(chunk)
+                    break
+                if request in self.loading:  # it has left the line
                     break
                 idle = not len(self.running) and not admitted and not self.holding
                 if limit == "kv_memory" and idle:
@@ -522,15 +535,21 @@ class Engine(ABC):
             return "sequence_cap", None
         if not budget or self._partial:
             return "token_budget", None
-        total, demand = self._total(request), self._demand(request)
+        if self.connectors:
+            self._resume(request)
+        total, demand = self.total(request), self.demand(request)
         cached = 0
         if self._caching is not None:
             cached = self._caching.cached(request, self._findable(request, total), demand)
+        if self.connectors and (found := self._matched(request, demand, cached, total)):
+            return self._load(request, demand, cached, total, found, budget)
         tokens = self._first_chunk(total - cached, budget)
         if not tokens:
             return "token_budget", None
         if not self._admitted(request, demand, total, cached, budget):
             return "kv_memory", None
+        if self.connectors:
+            self._allocated(request, demand, cached, total, None)
         self._cached_tokens += cached
         self._partial = cached + tokens < total
         return "offered_load", Chunk(request, cached, tokens, not self._partial, samples)
@@ -551,16 +570,22 @@ class Engine(ABC):
     def _candidates(self, begun: bool) -> Iterable[int]:
         """Places in line of the requests to try next, in this order. `begun`: a request was
         admitted in this step."""
-        if self.spec.packing != "arrival":
+        places: Iterable[int] = range(len(self.waiting))
+        packs = self.spec.packing != "arrival"
+        if self.connectors:
+            if (place := self._foremost()) >= 0:
+                return (place,)
+            most = max(self._cap, self.spec.packing_window) if packs else self._cap
+            places = self._open(islice(self.waiting, most))
+        if packs:
             reach = 1 if self._overtaken >= self._cap else self.spec.packing_window
-            line = list(islice(self.waiting, reach))
+            line = list(islice(places, reach))
             if self.spec.packing == "first_fit":
-                return range(len(line))
-            return sorted(range(len(line)), key=lambda place: -self._predicted.length[line[place]])
+                return line
+            return sorted(line, key=lambda place: -self._predicted.length[self.waiting[place]])
         if self.spec.batching == "any":
-            return (0,)
-        place = self._place_in_line(begun)
-        return () if place < 0 else (place,)
+            return tuple(islice(places, 1))
+        return self._place_in_line(begun, places)
 
     def _findable(self, request: int, total: int) -> int:
         """How many of a request's first `total` tokens may be cached: the last one is always
@@ -588,23 +613,24 @@ class Engine(ABC):
     def _has_batch(self, begun: bool) -> bool:
         """Whether there is a batch that admitted requests join."""
 
-    def _place_in_line(self, begun: bool) -> int:
-        """Place of the first request in line with the batch's tag, -1 if there is none. `begun`: a
+    def _place_in_line(self, begun: bool, places: Iterable[int]) -> Iterable[int]:
+        """The first of these places whose request has the batch's tag, if there is one. `begun`: a
         request was admitted in this step."""
-        if not self._has_batch(begun):
-            self._tag = self._tag_of(self.waiting[0])
-        reach = self._cap - self._overtaken + 1
-        line = enumerate(islice(self.waiting, reach))
-        return next((at for at, request in line if self._tag_of(request) == self._tag), -1)
+        reach, renewed = self._cap - self._overtaken + 1, not self._has_batch(begun)
+        for place in islice(places, reach):
+            tag = self._tag_of(self.waiting[place])
+            if renewed:
+                self._tag, renewed = tag, False
+            if tag == self._tag:
+                return (place,)
+        return ()
 
     def _tag_of(self, request: int) -> int:
         return (
-            0
-            if self._classifying is None
-            else self._classifying.tag(request, self._demand(request))
+            0 if self._classifying is None else self._classifying.tag(request, self.demand(request))
         )
 
-    def _demand(self, request: int) -> Demand:
+    def demand(self, request: int) -> Demand:
         """What a request asks for now: the same object until it has generated more."""
         known = self._demands.get(request)
         output, left = int(self.output[request]), int(self.left[request])

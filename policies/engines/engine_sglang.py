@@ -28,6 +28,7 @@ from hwmodel.description.description import DescriptionError, checked
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Batches, Caches
 from policies.allocators.radix_tree import Key, beginning
+from policies.engines.connector import Connector, Match
 from policies.engines.engine import Engine, Offered
 from policies.engines.engine_options import Count, EngineOptions
 from policies.engines.scheduled_step import Chunk, Step
@@ -135,9 +136,13 @@ class EngineSglang(Engine):
         before, self._cached_tokens = self.preemptions, 0
         chunks: list[Chunk] = []
         decode: IntArray = np.zeros(0, np.int64)
+        if self._decodes:
+            self._decode_on()
         self._full &= len(self.running) > 0
-        if self._partial or (self.waiting and not self._full):
+        if self._partial or self._back or (self.waiting and not self._full):
             self._limit = self._prefill(chunks)
+            while not chunks and not len(self.running) and self.waiting and self._yield():
+                self._limit = self._prefill(chunks)
         if not chunks and len(self.running):
             decode = self._decode_all()
         elif not chunks and self.waiting and self.preemptions == before and not self.holding:
@@ -154,7 +159,12 @@ class EngineSglang(Engine):
         return done
 
     def admits_arrivals(self, step: Step) -> bool:
-        return not self._full
+        return not self._full or self.holding
+
+    def wake(self) -> None:
+        """See `Scheduler.wake`."""
+        super().wake()
+        self._full = False
 
     def repeat(self, step: Step, rounds: int) -> None:
         super().repeat(step, rounds)
@@ -168,8 +178,12 @@ class EngineSglang(Engine):
         budget = _Pass(self.spec, float((to_come * self._ratio).sum()), self._page)
         if self._partial and not self._continue(chunks, budget):
             return "kv_memory"
-        admitted, limit = [], "offered_load"
-        for request in self._line():
+        admitted, limit, line = [], "offered_load", self._line_open()
+        if self._back and not self._partial:
+            self._prefill_back(chunks, budget)
+            if self._partial:
+                limit, line = "token_budget", []
+        for request in line:
             if budget.spent and self._left(budget) > 0:
                 limit = "token_budget"
                 break
@@ -189,11 +203,31 @@ class EngineSglang(Engine):
         self.running = np.concatenate((self.running, np.array(admitted, np.int64)))
         return limit
 
+    def _line_open(self) -> list[int]:
+        """Of the requests in `_line`, those that no connector passes over."""
+        line = self._line()
+        if self.connectors:
+            line = [line[place] for place in self._open(line)]
+            if (place := self._foremost()) >= 0:
+                first = self.waiting[place]
+                line = [first, *(request for request in line if request != first)]
+        return line
+
+    def _prefill_back(self, chunks: list[Chunk], budget: _Pass) -> None:
+        """Prefill those whose KV has come, or will not, which have most of their memory."""
+        free, before = self.allocator.free_slots, len(chunks)
+        self._come_back(chunks, max(budget.chunk, 0))
+        budget.promised += free - self.allocator.free_slots
+        for chunk in chunks[before:]:
+            self._filled[chunk.request] = self.total(chunk.request)
+            output = min(int(self._asked[chunk.request]), MOST_NEW) if chunk.last else 0
+            budget.charge(chunk.tokens, output)
+
     def _continue(self, chunks: list[Chunk], budget: _Pass) -> bool:
         """The next chunk of the prefill under way; False: it has no room, and waits again."""
         request = int(self.running[-1])
         start = int(self.allocator.stored[request])
-        rest = self._total(request) - self._stored(request)
+        rest = self.total(request) - self._stored(request)
         most = min(budget.chunk, int(self._left(budget)))
         tokens = min(rest, most if most > 0 else budget.chunk)
         before = self.allocator.free_slots
@@ -212,13 +246,17 @@ class EngineSglang(Engine):
 
     def _admit_one(self, request: int, budget: _Pass) -> tuple[str, Chunk | None]:
         """(What keeps others from being admitted, the first chunk of a request that is)."""
-        total, demand = self._total(request), self._demand(request)
+        if self.connectors:
+            self._resume(request)
+        total, demand = self.total(request), self.demand(request)
         cached, pinned = self._pool.ask(request, total - 1, demand)
         asked, rest = int(self._asked[request]), total - cached
         made = int(self._made(request))
         wanted = rest + min(max(asked - made, 0), MOST_NEW) + self._page
         if wanted >= self._left(budget) - pinned:
             return "kv_memory", None
+        if self.connectors and (found := self._matched(request, demand, cached, total)):
+            return self._admit_loaded(request, demand, cached, total, found, budget)
         tokens, output = rest, min(asked, MOST_NEW)
         if budget.paged(rest) > budget.chunk:
             tokens, output = budget.chunk // self._page * self._page, 0
@@ -229,6 +267,8 @@ class EngineSglang(Engine):
             if self.holding:
                 return "kv_memory", None
             raise self._never_fits(request)
+        if self.connectors:
+            self._allocated(request, demand, cached, total, None)
         budget.promised += before - self.allocator.free_slots - pinned
         budget.charge(tokens, output)
         self._filled[request] = total
@@ -237,6 +277,22 @@ class EngineSglang(Engine):
         limit = "kv_memory" if self._left(budget) <= 0 else "offered_load"
         limit = "token_budget" if budget.spent and limit != "kv_memory" else limit
         return limit, Chunk(request, cached, tokens, not self._partial)
+
+    def _admit_loaded(
+        self, request: int, demand: Demand, cached: int, total: int,
+        found: tuple[Connector, Match], budget: _Pass,
+    ) -> tuple[str, Chunk | None]:  # fmt: skip
+        """As `_admit_one`, of a request whose KV comes from elsewhere."""
+        most = budget.chunk // self._page * self._page
+        before = self.allocator.free_slots
+        limit, chunk = self._load(request, demand, cached, total, found, max(most, 0))
+        self._filled[request] = found[1].end
+        if chunk is not None:
+            self._filled[request] = total
+            budget.promised += before - self.allocator.free_slots
+            output = min(int(self._asked[request]), MOST_NEW) if chunk.last else 0
+            budget.charge(chunk.tokens, output)
+        return limit, chunk
 
     def _left(self, budget: _Pass) -> float:
         """Slots that nothing is promised to, neither with nor without output to come."""
@@ -256,7 +312,7 @@ class EngineSglang(Engine):
         rank: dict[int, float] = {}
         begun: set[Key] = set()
         for request in line:
-            total, demand = self._total(request), self._demand(request)
+            total, demand = self.total(request), self.demand(request)
             found, _ = self._pool.ask(request, total, demand)
             rank[request] = -min(found, total - 1)
             if found <= IN_BATCH <= total:
@@ -306,8 +362,15 @@ class EngineSglang(Engine):
         tokens = sum(made[each] for each in running) + RETRACT_STEPS * len(running)
         self._ratio = min(tokens / (int(self._asked[self.running].sum()) + 1), 1.0)
 
+    def _reserve_loaded(self, request: int, demand: Demand, total: int, stored: int) -> bool:
+        return self.allocator.reserve(request, demand, stored)
+
+    def _put_back(self, request: int) -> None:
+        self._preempt(request)
+
     def _preempt(self, request: int) -> None:
         assert self._caching is not None
+        self._tell_preempted(request)
         known = int(self._filled[request]) if self._leave(request) is None else 0
         self._caching.release_known(request, known)
         self.waiting.append(request)

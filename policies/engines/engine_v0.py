@@ -140,8 +140,12 @@ class EngineV0(Engine):
         """Free room of the swap space, in tokens."""
         self._swapping = self._hidden = 0
         """Tokens that this step copies to or from the host, and those that hide behind it."""
-        self._computed = 0  # tokens of the current prefill that are computed
+        self._computed_tokens = 0  # tokens of the current prefill that are computed
         self._cut_short: dict[int, int] = {}  # the same of requests preempted in their prefill
+
+    @property
+    def swaps(self) -> bool:
+        return self._swaps is not None and self.spec.preemption != "recompute"
 
     @property
     def waits(self) -> bool:
@@ -158,6 +162,8 @@ class EngineV0(Engine):
         moves: list[Migration] = []
         limit = "kv_memory"
         chunked = self.spec.chunked_prefill
+        if self._decodes:
+            self._decode_on()
         if not chunked and not self.swapped:
             limit = self._admit(chunks, self.budget)
         if not chunks:
@@ -225,16 +231,33 @@ class EngineV0(Engine):
     def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
         found = super()._try(request, sequences, budget)
         if (chunk := found[1]) is not None:
-            self._computed = chunk.start + chunk.tokens
+            self._computed_tokens = chunk.start + chunk.tokens
             self._cut_short.pop(request, None)
         return found
 
+    def _reserve_loaded(self, request: int, demand: Demand, total: int, stored: int) -> bool:
+        growing = self._on_demand
+        if growing is not None and not growing.fits(total, request, demand):
+            return False
+        if not self.allocator.reserve(request, demand, stored):
+            return False
+        self._computed_tokens = stored
+        self._cut_short.pop(request, None)
+        return True
+
+    def _extend(self, request: int, tokens: int, total: int) -> bool:
+        start = int(self.allocator.stored[request])
+        if not self.allocator.grow(request, total - start):
+            return False
+        self._computed_tokens = start + tokens
+        return True
+
     def _continue(self, chunks: list[Chunk], budget: int) -> int:
         request = int(self.running[-1])
-        start, total = self._computed, self._total(request)
+        start, total = self._computed_tokens, self.total(request)
         tokens = min(total - start, budget)
-        self._computed += tokens
-        self._partial = self._computed < total
+        self._computed_tokens += tokens
+        self._partial = self._computed_tokens < total
         samples = int(self.samples[request])
         start = min(start, int(self.allocator.stored[request]))  # the rest may lie elsewhere
         chunks.append(Chunk(request, start, tokens, not self._partial, samples))
@@ -243,11 +266,30 @@ class EngineV0(Engine):
     def _has_batch(self, begun: bool) -> bool:
         return begun
 
-    def _preempt(self, request: int) -> None:
+    def _put_back(self, request: int) -> None:
+        self._cut(request)
+        self._release(request)
+        self.waiting.appendleft(request)
+
+    def _cut(self, request: int) -> bool:
+        """A request loses its memory; whether in its prefill."""
+        self._tell_preempted(request)
         self._was_preempted(request)
-        partial = self._partial and request == self.running[-1]
+        partial = self._partial and len(self.running) > 0 and request == self.running[-1]
         if partial:
-            self._cut_short[request] = self._computed
+            self._cut_short[request] = self._computed_tokens
+        return bool(partial)
+
+    def drain(self) -> list[int]:
+        """See `Engine.drain`; what the host has of them is lost as well."""
+        away = list(self.swapped)
+        for request in away:
+            self.host_free_tokens += self._host.pop(request)
+        self.swapped.clear()
+        return away + super().drain()
+
+    def _preempt(self, request: int) -> None:
+        partial = self._cut(request)
         whole = not partial and self._stored(request) == int(self.allocator.stored[request])
         if whole and self._swaps is not None and self._prefers_swap(request):
             tokens = self._swaps.swap_out(request)
@@ -281,7 +323,12 @@ class EngineV0(Engine):
             more = self._swapping + self._host[request] > self._hidden
             if self.weighs and self._swapping and more:
                 break
-            if room < 0 or not self._returns(request, budget):
+            if room < 0:
+                break
+            while not (came := self._returns(request, budget)):
+                if back or len(self.running) or not self._yield():
+                    break
+            if not came:
                 break
             back.append(self.swapped.popleft())
             budget -= self._rows(np.array([request]))
@@ -289,11 +336,11 @@ class EngineV0(Engine):
             self.host_free_tokens += self._host.pop(request)
         if self.swapped and not back and not len(self.running) and not self.holding:
             raise self._never_fits(self.swapped[0])
-        came = np.array(back, np.int64)
+        returned = np.array(back, np.int64)
         # the request in its prefill stays the last
         at = len(self.running) - self._partial
-        self.running = np.insert(self.running, at, came)
-        return came
+        self.running = np.insert(self.running, at, returned)
+        return returned
 
     def _returns(self, request: int, budget: int) -> bool:
         """Reserve the slots of a swapped-out request and of the next token of each sample, or of
@@ -302,7 +349,7 @@ class EngineV0(Engine):
         assert self._swaps is not None
         tokens = self._host[request] + int(self.samples[request])
         growing = self._on_demand
-        if growing is not None and not growing.fits(tokens, request, self._demand(request)):
+        if growing is not None and not growing.fits(tokens, request, self.demand(request)):
             return False
         if not self._swaps.swap_in(request):
             return False

@@ -24,6 +24,7 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import checked
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration
+from policies.engines.connector import Connector
 from policies.engines.engine import Engine, Offered
 from policies.engines.engine_options import Count, EngineOptions
 from policies.engines.scheduled_step import Chunk, Step
@@ -130,17 +131,23 @@ class EngineV1(Engine):
         """Whether several requests may be in their prefill, among those that decode."""
         self._filling: set[int] = set()
         """Then: running requests that are in their prefill."""
-        self._fills = self._decodes = False
+        self._fills = self._any_decode = False
         """Whether a request was in its prefill when the step began, and whether any decodes."""
         self._threshold = spec.long_prefill_token_threshold
         self._since = spec.prefill_schedule_interval
         """Steps since the last one with a prefill."""
+        self._again: dict[int, int] = {}
+        """Requests whose KV has not come from elsewhere, and the tokens that they have."""
         self._line = False
         """Whether it left requests in line."""
 
+    def connect(self, connector: Connector) -> None:
+        super().connect(connector)
+        self._stops &= not connector.foresees_ends
+
     @property
     def busy(self) -> bool:
-        return self._has_work(self.waits or len(self.running) > len(self._foreseen))
+        return self._has_work(self._unfinished or len(self.running) > len(self._foreseen))
 
     @property
     def _foreseen(self) -> list[int]:
@@ -157,6 +164,8 @@ class EngineV1(Engine):
         self._fills = self._partial or bool(self._filling)
         if self.drafts is not None:
             self.drafts.padded.clear()
+        if self._decodes:
+            self._decode_on()
         if self.in_turn:
             defers = self._defers()
             decode, migrations, budget = self._run_in_turn(chunks, defers)
@@ -165,7 +174,7 @@ class EngineV1(Engine):
             budget = self.prefill_budget(self.budget - self._rows(decode))
             if self._partial and budget:
                 budget -= self._continue(chunks, budget)
-        self._decodes = len(decode) > 0
+        self._any_decode = len(decode) > 0
         limit = "kv_memory"
         if self.preemptions == before:
             limit = "token_budget" if defers else self._admit(chunks, budget)
@@ -231,10 +240,13 @@ class EngineV1(Engine):
             at += 1
             if request in skipped:
                 continue
+            if self._again and (again := self._compute_again(request, chunks, budget)):
+                budget, self._partial = budget - again, False
+                continue
             wanted = int(self.samples[request])
             if request in self._filling:
                 begins[request] = int(self.allocator.stored[request])
-                rest = self._total(request) - self._stored(request)
+                rest = self.total(request) - self._stored(request)
                 wanted = self._first_chunk(rest, min(budget, room))
                 if not wanted:
                     continue
@@ -264,7 +276,7 @@ class EngineV1(Engine):
         self.running = np.array(running, np.int64)
         for request in [each for each in tokens if each in self._filling]:
             count = tokens.pop(request)
-            last = self._stored(request) == self._total(request)
+            last = self._stored(request) == self.total(request)
             samples = int(self.samples[request])
             chunks.append(Chunk(request, begins[request], count, last, samples))
             if last:
@@ -303,7 +315,7 @@ class EngineV1(Engine):
         growing = self._on_demand
         fits = not whole or growing is None or growing.fits(total, request, demand)
         drafts = self.drafts
-        if drafts is not None and self._pads(total - cached) and (self._decodes or cached):
+        if drafts is not None and self._pads(total - cached) and (self._any_decode or cached):
             longer = total + drafts.behind_prefill
             if growing is not None and not growing.fits(longer, request, demand):
                 return False
@@ -320,7 +332,9 @@ class EngineV1(Engine):
     def _continue(self, chunks: list[Chunk], budget: int) -> int:
         """The next chunk of the prefill under way; its tokens."""
         request = int(self.running[-1])
-        start, total = int(self.allocator.stored[request]), self._total(request)
+        if self._again and (tokens := self._compute_again(request, chunks, budget)):
+            return tokens
+        start, total = int(self.allocator.stored[request]), self.total(request)
         rest = total - self._stored(request)
         tokens = min(rest, budget)
         if not self._grow(request, tokens):  # the last running one preempts itself
@@ -360,10 +374,19 @@ class EngineV1(Engine):
     def prefilling(self) -> bool:
         return self._partial or bool(self._filling)
 
+    def _release(self, request: int) -> int:
+        if request in self._again:
+            self._computed(request)
+            return self._release_known(request, self._again.pop(request))
+        return super()._release(request)
+
     def _forget(self, request: int) -> int:
         if self._caching is None or not (unknown := self._unknown(request)):
             return self.allocator.release(request)
         return self._caching.release_known(request, int(self.allocator.stored[request]) - unknown)
+
+    def _unseen(self, request: int) -> int:
+        return self._unknown(request)
 
     def _unknown(self, request: int) -> int:
         """Tokens that it stores and whose blocks have no name yet."""
@@ -379,7 +402,41 @@ class EngineV1(Engine):
         # the last token of a decode under way is the output of a step not yet seen
         return int(self.samples[request] if drafts is None else drafts.under_way[request])
 
+    def _reserve_loaded(self, request: int, demand: Demand, total: int, stored: int) -> bool:
+        growing = self._on_demand
+        whole = self.spec.admit_on == "input"
+        fits = not whole or growing is None or growing.fits(total, request, demand)
+        return fits and self.allocator.reserve(request, demand, stored)
+
+    def _put_back(self, request: int) -> None:
+        self._preempt(request)
+
+    def _enter(self, request: int) -> None:
+        super()._enter(request)
+        if self.in_turn and self._partial:
+            self._filling.add(request)
+            self._partial = False
+
+    def _recover(self, request: int) -> None:
+        self._again[request] = self.loading[request].match.start  # it keeps its memory
+        self._back.append(request)
+
+    def _compute_again(self, request: int, chunks: list[Chunk], budget: int) -> int:
+        start = self._again.get(request, -1)
+        if start < 0:
+            return 0
+        stored = int(self.allocator.stored[request])
+        tokens = self._first_chunk(stored - start, budget)
+        self._again[request] += tokens
+        if start + tokens == stored:
+            del self._again[request]
+            self._computed(request)
+        self._partial = True
+        chunks.append(Chunk(request, start, tokens, False, int(self.samples[request])))
+        return tokens
+
     def _preempt(self, request: int) -> None:
+        self._tell_preempted(request)
         self._release(request)
         self._filling.discard(request)
         self.waiting.appendleft(request)

@@ -17,9 +17,8 @@ from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import POLICIES, build
 from policies.allocators.state_places import StatePool
-from policies.engines.engine import Engine, Offered
+from policies.engines.engine import Offered
 from policies.engines.engine_options import EngineOptions
-from policies.engines.engine_v1 import EngineV1Spec
 from policies.engines.schedulers import SCHEDULERS
 from policies.engines.speculation import draw
 from policies.engines.verifier import Verifier
@@ -34,6 +33,7 @@ from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
 from policies.serving.combinations import Facts, conflicts
+from policies.serving.component_builders import Site, build_components
 from policies.serving.metrics import Metrics
 from policies.serving.pool_replica import PoolReplica, Side
 from policies.serving.recorder import Recorder
@@ -42,9 +42,7 @@ from policies.serving.serving_spec import ServingSpec, state_pages, state_pool
 from policies.transfers.hosting import Hosting
 from policies.transfers.lender import Lender
 from policies.transfers.moves import Moves
-from policies.transfers.offloading_engine import OffloadingEngine
 from policies.transfers.pausing import least_waste
-from policies.transfers.tiers import Tiers
 
 
 def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
@@ -132,38 +130,7 @@ def build_replica(
     _require_modelled(local, spec, layout, requests)
     _require_host(device, spec.engine)
     engine_spec = spec.engine.times(len(stages))
-    outputs, longest = metrics.output, spec.engine.max_model_len or local.max_position
-    longest = min(longest, local.max_position)
-    limits = Limits(
-        int(spec.engine.max_tokens or outputs.max(initial=1)),
-        longest,
-        engine_spec.token_budget(longest),
-        spec.engine.ahead,
-    )
-    if (speculation := spec.speculation) is not None:
-        version = getattr(spec.engine, "like", None)
-        limits = limits._replace(lookahead=speculation.slots(spec.engine.ahead, version))
-    if local.state is not None:
-        pages = state_pages(spec, local)
-        slots = -(-local.state_bytes(spec.drafts) // layout.token_bytes)
-        slots = pages.groups[1] * pages.block if pages else slots
-        layers = sum(many for kind, many in local.kinds.items() if kind.state is not None)
-        limits = limits._replace(
-            states=slots, kept_states=1 + spec.drafts,
-            state_bytes=local.state_bytes(spec.drafts) // layers,
-        )  # fmt: skip
-        if pages is not None:
-            limits = limits._replace(drafter=(pages.groups[2], pages.drafter_block))
-        if (pool := state_pool(spec, local)) is not None:
-            running = pool.running(_region(device, local, spec, seed).bytes)
-            if not running:
-                raise DescriptionError("policy.state_ratio: no request has a slot; raise it")
-            drafter = _drafter(spec, local)
-            beside = 0 if drafter is None else layout.slots * drafter.model.kv_token_bytes
-            above = layout.base + layout.bytes + beside
-            limits = limits._replace(states=0, **_apart(pool, above, running, layers))
-            most = min(running, engine_spec.sequence_cap)
-            engine_spec = engine_spec.model_copy(update={"max_num_seqs": most})
+    limits, engine_spec = _limits(device, local, spec, layout, engine_spec, metrics.output, seed)
     allocator = build(layout, len(requests), limits, spec.policy)
     if routing is None and local.experts is not None:
         routing = Routing(local.experts, spec.routing, seed)
@@ -185,38 +152,78 @@ def build_replica(
     region = layout if spec.cluster.dropping is None else _region(device, local, spec, seed)
     memory = memory_model(
         spec.memory, device, local, region, seed, simulate, routing, allocator,
-        getattr(spec.tiers or side, "contention", False) == "simulated", frames,
+        any(each and each.contention == "simulated" for each in (spec.tiers, side)), frames,
     )  # fmt: skip
-    engine: Engine
-    offered = Offered(requests, outputs, predicted)
-    tiers = None
-    if side is not None and isinstance(spec.engine, EngineV1Spec):
-        engine = pooled = side.engine(spec.engine, allocator, offered)
-    elif spec.tiers is not None and isinstance(spec.engine, EngineV1Spec):
-        tiers = Tiers(spec.tiers, device, local, allocator, each[0], spec.tensor_parallel)
-        engine = OffloadingEngine(spec.engine, allocator, offered, tiers, spec.tiers.layerwise)
-    else:
-        engine = SCHEDULERS[spec.engine.name](engine_spec, allocator, offered)
-        if spec.engine.weighs_waste:
-            engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
+    offered = Offered(requests, metrics.output, predicted)
+    if side is not None:  # what each side makes of them is its own
+        offered = offered._replace(output_tokens=metrics.output.copy())
+    engine = SCHEDULERS[spec.engine.name](engine_spec, allocator, offered)
+    if spec.engine.weighs_waste:
+        engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
     steps: StepTimer = model
-    if speculation is not None:
-        drawn = draw(speculation, outputs, seed if isinstance(seed, int) else seed[0])
+    if (speculation := spec.speculation) is not None:
+        drawn = draw(speculation, offered.output_tokens, seed if isinstance(seed, int) else seed[0])
         engine.drafts = Verifier(speculation, drawn, allocator, engine.output)
         if (drafter := _drafter(spec, stages[-1])) is not None:
             passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
             steps = DraftingSteps(model, passes, speculation.tokens, device)
-    if side is not None:
-        return PoolReplica(
-            pooled, steps, memory, metrics, side.port(each[0]), spec.advance_together
-        )
-    moves = None if spec.moves is None else Moves(spec.moves, local, layout)
-    made = Replica(engine, steps, memory, metrics, spec.advance_together, recorder, moves, tiers)
+    hosting = lender = None
     if spec.cluster.lending is not None:
-        made.lender = Lender(engine)
+        lender = Lender(engine)
     elif spec.cluster.moves:
-        made.hosting = Hosting(engine)
-    return made
+        hosting = Hosting(engine)
+    moves = None if spec.moves is None else Moves(spec.moves, local, layout)
+    port = None if side is None else side.port
+    components = build_components(
+        Site(spec, device, local, each[0], len(stages), engine, port, hosting, lender)
+    )
+    if side is not None:
+        return PoolReplica(engine, steps, memory, metrics, components, spec.advance_together)
+    return Replica(
+        engine, steps, memory, metrics, spec.advance_together, recorder, moves, components, hosting,
+        lender,
+    )  # fmt: skip
+
+
+def _limits(
+    device: Device, local: TransformerSpec, spec: ServingSpec, layout: KvLayout,
+    engine: EngineOptions, outputs: IntArray, seed: int | tuple[int, ...],
+) -> tuple[Limits, EngineOptions]:  # fmt: skip
+    """What an allocator has to know of the engine, and the engine's options with what the slots of
+    states leave. Raises DescriptionError where no request has one."""
+    longest = min(spec.engine.max_model_len or local.max_position, local.max_position)
+    limits = Limits(
+        int(spec.engine.max_tokens or outputs.max(initial=1)),
+        longest,
+        engine.token_budget(longest),
+        spec.engine.ahead,
+    )
+    if (speculation := spec.speculation) is not None:
+        version = getattr(spec.engine, "like", None)
+        limits = limits._replace(lookahead=speculation.slots(spec.engine.ahead, version))
+    if local.state is None:
+        return limits, engine
+    pages = state_pages(spec, local)
+    slots = -(-local.state_bytes(spec.drafts) // layout.token_bytes)
+    slots = pages.groups[1] * pages.block if pages else slots
+    layers = sum(many for kind, many in local.kinds.items() if kind.state is not None)
+    limits = limits._replace(
+        states=slots, kept_states=1 + spec.drafts,
+        state_bytes=local.state_bytes(spec.drafts) // layers,
+    )  # fmt: skip
+    if pages is not None:
+        limits = limits._replace(drafter=(pages.groups[2], pages.drafter_block))
+    if (pool := state_pool(spec, local)) is not None:
+        running = pool.running(_region(device, local, spec, seed).bytes)
+        if not running:
+            raise DescriptionError("policy.state_ratio: no request has a slot; raise it")
+        drafter = _drafter(spec, local)
+        beside = 0 if drafter is None else layout.slots * drafter.model.kv_token_bytes
+        above = layout.base + layout.bytes + beside
+        limits = limits._replace(states=0, **_apart(pool, above, running, layers))
+        most = min(running, engine.sequence_cap)
+        engine = engine.model_copy(update={"max_num_seqs": most})
+    return limits, engine
 
 
 def _apart(pool: TwoPools | Compact, base: int, running: int, layers: int) -> dict[str, Any]:

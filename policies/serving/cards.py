@@ -32,7 +32,6 @@ from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.serving.simulation import Watcher
 from policies.serving.slot_use import Known
 from policies.serving.stream import Stream
-from policies.transfers.tiers import Tiers
 
 
 class Cards:
@@ -79,7 +78,7 @@ class Cards:
         if (host_dram := spec.engine.host_dram) is not None:
             host = HostTraffic(host_dram.bandwidth)
             for each in node.own:
-                each.host = host
+                each.share_host(host)
         self._controllers: list[Controller] = []
         reach = None
         if cluster.lending is not None:
@@ -109,6 +108,7 @@ class Cards:
         figures["cut_outputs"] = int((outputs > (spec.engine.max_tokens or np.inf)).sum())
         moved = metrics.moved_bytes()
         report: dict[str, Any] = {}
+        served = np.ones(1, np.int64)
         if len(replicas) == 1 and not spec.faults:
             figures["policy"] = report_of(allocators[0])
             figures["memory"] = replicas[0].memory.report(moved)
@@ -122,7 +122,11 @@ class Cards:
             figures["node"] = merged([report])
         for each in self._controllers:
             figures["node"][each.name] = each.report()
-        figures |= _parts(replicas)
+        figures |= mean_of([replica.figures() for replica in replicas], served)
+        if replicas[0].moves is not None:
+            figures["moves"] = replicas[0].moves.figures()
+        if replicas[0].pipeline is not None:
+            figures["pipeline"] = replicas[0].pipeline.figures()
         if stream.inference is not None:
             figures["predictor"] = stream.inference.figures(
                 stream.came.arrival_s, stream.came_warmup
@@ -132,18 +136,6 @@ class Cards:
         one = replicas[0].engine
         known = Known(one.reserved_ever, one.run_tokens, one.allocator.layout)
         return figures, Cell(metrics, known, transfers, {**figures, "node": report})
-
-
-def _parts(replicas: list[Replica]) -> dict[str, Any]:
-    """Figures of what replicas have beside their scheduler, by name."""
-    figures: dict[str, Any] = {}
-    if replicas[0].moves is not None:
-        figures["moves"] = replicas[0].moves.figures()
-    if isinstance(replicas[0].tiers, Tiers):
-        figures["tiers"] = replicas[0].tiers.figures()
-    if replicas[0].pipeline is not None:
-        figures["pipeline"] = replicas[0].pipeline.figures()
-    return figures
 
 
 def _teach(spec: ServingSpec, allocators: list[Allocator], profile: Requests | None) -> None:

@@ -188,10 +188,8 @@ DECLARATIONS: tuple[Declaration, ...] = (
         )
     ),
     # what is not modelled
-    unmodelled("tiers", "engine v0", "engine sglang", why="expected engine v1"),
-    unmodelled("tiers", "cluster.cards", "cluster.stages"),
-    unmodelled("pools", "pools of engine v0", "pools of engine sglang", why="expected engine v1"),
-    unmodelled("pools", "tiers", "cluster.stages", *_MOVES),
+    unmodelled("tiers", *_MOVES),
+    unmodelled("pools", "cluster.stages", *_MOVES),
     unmodelled("expert_parallel", "cluster.stages", "cluster.migration", "cluster.lending"),
     unmodelled(
         "expert_parallel", "tensor_parallel over several replicas",
@@ -204,7 +202,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     unmodelled("sparse attention", "several samples in a request", why=_APART),
     unmodelled("sliding windows", "cluster.stages"),
     unmodelled("sliding windows", "several samples in a request", why=_APART),
-    unmodelled("layers with a state", "tiers", "moves", *_MOVES, "policy.prefixes: copy"),
+    unmodelled("layers with a state", "moves", *_MOVES, "policy.prefixes: copy"),
     unmodelled("layers with a state", "engine.preemption: swap", "engine sglang"),
     unmodelled("layers with a state", "several samples in a request", why=_APART),
 )  # fmt: skip

@@ -40,8 +40,7 @@ from policies.serving.simulation import LINK, Watcher
 from policies.serving.stream import Stream
 from policies.serving.unit import Part, Unit
 from policies.transfers.fabric import Fabric, Place, Sent
-from policies.transfers.pool_engines import DecodeEngine
-from policies.transfers.transfer import Server, transfer
+from policies.transfers.ports import Places, Port, ReceivingPort, between
 
 
 @dataclass
@@ -81,8 +80,6 @@ class Disaggregation(Watcher):
         if recorder is not None or stream.first_sample is not None:
             what = "logs are" if recorder is not None else "engine.like with several samples is"
             raise DescriptionError(f"serving.pools: {what} not modelled with them")
-        if model.state is not None:
-            raise DescriptionError(f"serving.pools: the states of {model.name} are not moved")
         self._spec, self._link = spec.pools, load_link(spec.pools.link)
         self._model = model.stored_as(spec.weights, spec.kv)
         self._stream, self._metrics = stream, metrics
@@ -110,7 +107,8 @@ class Disaggregation(Watcher):
         """Requests whose KV was lost."""
         self._began_s, self._busy_s = 0.0, dict[Place, float]()
         self._link_due_s = math.inf
-        self._move(0, 1, *np.zeros((2, 1), np.int64))
+        near, far = (self._port(name, 0).empty() for name in self.pools)
+        self._move(0, 1, near, far)  # whether it can be
         self.watchers: list[Watcher] = [self]
         for law in spec.faults:
             for name, pool in self.pools.items():
@@ -216,7 +214,7 @@ class Disaggregation(Watcher):
             return False
         request = max(held)
         source = self._trips[request].source
-        self._replica(PREFILL, source).engine.landed(request)
+        self._port(PREFILL, source).landed(request)
         self._source_lost(request, self.simulation.now_s)
         self._wake(PREFILL, source)
         return True
@@ -234,6 +232,9 @@ class Disaggregation(Watcher):
         assert isinstance(replica, PoolReplica)
         return replica
 
+    def _port(self, name: str, number: int) -> Port:
+        return self._replica(name, number).port
+
     def _wake(self, name: str, number: int) -> None:
         unit = self.pools[name].node.unit_of[number]
         for replica in unit.replicas:
@@ -242,7 +243,7 @@ class Disaggregation(Watcher):
 
     def _meet(self, name: str, number: int, request: int, at_s: float) -> None:
         """A request joins the line of a replica, with the tokens that it has made."""
-        self._replica(name, number).engine.expect(request, self._trips[request].made)
+        self._port(name, number).expect(request, self._trips[request].made)
         self.simulation.deliver(self.pools[name].node, number, request, at_s)
 
     def _to_prefill(self, request: int, now_s: float) -> None:
@@ -255,15 +256,17 @@ class Disaggregation(Watcher):
 
     def _given(self, replica: Any) -> None:
         """Requests have got memory at the decode side."""
-        engine: DecodeEngine = replica.engine
-        for request in engine.asked:
+        port = replica.port
+        if not isinstance(port, ReceivingPort):
+            return
+        for request in port.asked:
             trip = self._trips[request]
-            trip.skip = engine.loading[request]
+            trip.skip = port.loading[request]
             if trip.entered:
                 self._send(request, replica.now_s)
             else:
                 self._to_prefill(request, replica.now_s)
-        engine.asked.clear()
+        port.asked.clear()
 
     def _prefilled(
         self, request: int, tokens: int, last: bool, began_s: float, now_s: float
@@ -284,7 +287,7 @@ class Disaggregation(Watcher):
         if trip.computed is None or trip.skip is None or (not trip.done and not layers):
             return
         near, far = (
-            self._replica(name, number).engine
+            self._port(name, number)
             for name, number in ((PREFILL, trip.source), (DECODE, trip.target))
         )
         end, began_s, ended_s = trip.computed
@@ -292,7 +295,7 @@ class Disaggregation(Watcher):
         tokens = trip.kv if trip.done else end // step * step
         if tokens <= trip.skip:
             return
-        sent = self._move(trip.skip, tokens, near.table(request), far.table(request))
+        sent = self._move(trip.skip, tokens, near.places(request), far.places(request), trip.done)
         sent.request, sent.last, sent.tokens = request, trip.done, (trip.skip, tokens)
         sent.source, sent.target = (PREFILL, trip.source), (DECODE, trip.target)
         at_s = now_s
@@ -303,21 +306,18 @@ class Disaggregation(Watcher):
         trip.sent.append(sent)
         self._fabric.put(sent, max(at_s, self._fabric.now_s))
 
-    def _move(self, skip: int, tokens: int, near: IntArray, far: IntArray) -> Sent:
-        """A transfer of a request's tokens from `skip` to `tokens` between such blocks."""
-        source, target = (
-            Server(replica.engine.allocator.layout.dims, replica.engine.block, table, pool.cards)
-            for (name, pool), table in zip(self.pools.items(), (near, far), strict=True)
-            for replica in (self._replica(name, 0),)
-        )
-        moved = transfer(
-            self._link, self._model, tokens, source, target, skip=skip,
-            by_layer=self._spec.transfer == "layers",
-        )  # fmt: skip
+    def _move(self, skip: int, tokens: int, near: Places, far: Places, last: bool = False) -> Sent:
+        """A transfer of a request's tokens from `skip` to `tokens` between such places; with the
+        last ones go its states, in the shares of the side with fewer cards."""
+        by_layer, beside = self._spec.transfer == "layers", None
+        if last:
+            fewest = min(self.pools, key=lambda name: self.pools[name].cards)
+            beside = self._port(fewest, 0).states
+        moved = between(self._link, self._model, skip, tokens, near, far, by_layer, beside)
         found = moved.pieces
         return Sent(
             -1, ("", 0), ("", 0), found.bytes, found.descriptors, moved.cost.total_ns / 1e9,
-            moved.ranks / target.cards,
+            moved.ranks / self.pools[DECODE].cards,
         )  # fmt: skip
 
     # the fabric
@@ -396,13 +396,13 @@ class Disaggregation(Watcher):
         trip = self._trips[request]
         self._drop(trip)
         replica = self._replica(DECODE, trip.target)
-        engine = replica.engine
-        assert isinstance(engine, DecodeEngine)
+        port = replica.port
+        assert isinstance(port, ReceivingPort)
         replica.withdraw(request)
-        engine.remote.discard(request)
-        if request not in engine.loading:
+        port.remote.discard(request)
+        if request not in port.loading:
             return
-        for other in engine.cancel(request):
+        for other in port.cancel(request):
             theirs = self._trips[other]
             if other == request:
                 continue

@@ -76,7 +76,7 @@ class Node:
 
     def _cached(self, card: int, request: int) -> int:
         """How many tokens of a request a card has in memory now."""
-        return self.replicas[card].engine.cached(request)
+        return self.replicas[card].engine.here(request)
 
     def report(self, outputs: IntArray) -> dict[str, Any]:
         """What `merged` takes. outputs: int64 (n,), output tokens of each request."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.capabilities import report_of
 from policies.engines.engine import Engine
+from policies.memory.component import Component
 from policies.memory.fidelity import Memory
 from policies.memory.step import StepModel, StepTimer
 from policies.requests.requests import Requests
@@ -21,8 +21,8 @@ from policies.serving.metrics import Metrics
 from policies.serving.node import Node, mean_of
 from policies.serving.replica import Replica
 from policies.serving.slot_use import Known
-from policies.transfers.fabric import Fabric, Place, Port
-from policies.transfers.pool_engines import DecodeEngine, PoolEngine, PrefillEngine
+from policies.transfers.fabric import Fabric, Place
+from policies.transfers.ports import Port, ReceivingPort, SendingPort
 from policies.transfers.tier_options import Contends
 
 PREFILL, DECODE = "prefill", "decode"
@@ -59,44 +59,26 @@ class PoolMetrics(Metrics):
 class PoolReplica(Replica):
     """A replica whose requests come, and go, through a port."""
 
-    engine: PoolEngine
-
     def __init__(
-        self, engine: PoolEngine, steps: StepTimer, memory: Memory, metrics: Metrics, port: Port,
-        together: bool,
+        self, engine: Engine, steps: StepTimer, memory: Memory, metrics: Metrics,
+        components: Sequence[Component], together: bool,
     ) -> None:  # fmt: skip
-        super().__init__(engine, steps, memory, metrics, together, tiers=port)
-        self.port = port
-
-    def withdraw(self, request: int) -> None:
-        """It comes no more, or waits no more."""
-        self._to_come = [item for item in self._to_come if item[1] != request]
-        heapq.heapify(self._to_come)
-        if request in self.engine.waiting:
-            self.engine.waiting.remove(request)
-
-    def _join(self) -> None:
-        before = len(self.engine.waiting)
-        super()._join()
-        if len(self.engine.waiting) > before:
-            self.engine.stuck = False
-        for request in self.port.seen(self.now_s):
-            self.engine.landed(request)
+        super().__init__(engine, steps, memory, metrics, together, components=components)
+        self.port = next(each for each in components if isinstance(each, Port))
 
 
 @dataclass
 class Side:
     """What makes a replica one of a pool."""
 
-    engine: type[PrefillEngine] | type[DecodeEngine]
-    port: Callable[[StepModel], Port]
+    port: Callable[[StepModel, TransformerSpec, int], Port]
     contention: Contends
 
     @classmethod
     def of(cls, fabric: Fabric, place: Place, contention: Contends) -> Side:
+        kind = SendingPort if place[0] == PREFILL else ReceivingPort
         return cls(
-            PrefillEngine if place[0] == PREFILL else DecodeEngine,
-            lambda steps: Port(steps, fabric, place, contention),
+            lambda steps, model, cards: kind(steps, fabric, place, contention, model, cards),
             contention,
         )
 
@@ -118,13 +100,14 @@ class Pool:
         return [each for each in self.node.own if isinstance(each, PoolReplica)]
 
     def reports(self) -> dict[str, Any]:
-        """`policy` and `memory` of its replicas as of one."""
+        """`policy`, `memory` and what components report, of its replicas as of one."""
         weights = np.ones(len(self.replicas), np.int64)
         moved = self.metrics.moved_bytes() // len(weights)
         allocators = [each.engine.allocator for each in self.replicas]
         return {
             "policy": mean_of([report_of(each) for each in allocators], weights),
             "memory": mean_of([each.memory.report(moved) for each in self.replicas], weights),
+            **mean_of([each.figures() for each in self.replicas], weights),
         }
 
     def figures(self) -> dict[str, Any]:

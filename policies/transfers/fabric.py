@@ -11,12 +11,6 @@ import heapq
 import math
 from dataclasses import dataclass, field
 
-from policies.allocators.allocator import Allocator
-from policies.memory.contention import Moving
-from policies.memory.step import Efficiency, StepModel, StepTimes
-from policies.requests.requests import FloatArray
-from policies.transfers.tier_options import Contends
-
 Place = tuple[str, int]
 """A pool and the number of a replica."""
 
@@ -129,60 +123,3 @@ class Fabric:
             self._order += 1
             heapq.heappush(self._under_way, (sent.due_s, self._order, sent))
         self._line = left
-
-
-class Port:
-    """What a replica at `place` sees of the transfers: those that have arrived, and the DRAM of
-    each of its cards that they take."""
-
-    def __init__(
-        self, steps: StepModel, fabric: Fabric, place: Place, contention: Contends
-    ) -> None:
-        self._steps, self._fabric, self._place = steps, fabric, place
-        self._contention = contention
-        self._came: list[tuple[float, int]] = []
-        self.stalled_s = 0.0
-
-    def came(self, at_s: float, request: int) -> None:
-        """All of a request's KV has moved at `at_s`."""
-        self._came.append((at_s, request))
-
-    @property
-    def due_s(self) -> float:
-        """The first arrival that the replica has not seen; inf where there is none."""
-        return self._came[0][0] if self._came else math.inf
-
-    def seen(self, now_s: float) -> list[int]:
-        """Requests whose KV has moved by `now_s`, each once."""
-        found = [request for at_s, request in self._came if at_s <= now_s]
-        self._came = self._came[len(found) :]
-        return found
-
-    def moving(self, allocator: Allocator) -> list[Moving]:
-        """What moves to or from the replica's memory now, where that is simulated."""
-        sent = self._fabric.under_way(self._place)
-        if self._contention != "simulated" or sent is None:
-            return []
-        gone = (self._fabric.now_s - sent.began_s) / (sent.due_s - sent.began_s)
-        rate, write = self._fabric.rate(self._place), self._place == sent.target
-        return [Moving(rate, write, allocator.units(sent.request), gone, *sent.tokens)]
-
-    def stalls(self, times: StepTimes, efficiency: Efficiency, cost: float = 1.0) -> FloatArray:
-        """Seconds by which each of these steps is longer, float64 (steps,); `cost` as of
-        `StepTimes.contended`."""
-        rate = self._fabric.rate(self._place) if self._contention else 0.0
-        return times.contended(rate, self.bandwidth * efficiency.attention, cost)
-
-    @property
-    def bandwidth(self) -> float:
-        """Bytes a second of a card's DRAM at most."""
-        return self._steps.bandwidth
-
-    def passed(self, end_s: float, times: StepTimes) -> None:
-        """Steps with such times ended then."""
-        if times.stall_s is not None:
-            self.stalled_s += float(times.stall_s.sum())
-
-    def mark(self) -> None:
-        """The warm-up is over: what was counted before does not count."""
-        self.stalled_s = 0.0

@@ -12,13 +12,21 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from hwmodel.specs.link import Cost
-from policies.requests.requests import IntArray
+from policies.allocators.kv_layout import Units
 
 IN, OUT = 0, 1
 """Directions: to the device, and from it."""
+
+
+class Near(NamedTuple):
+    """Tokens [first, last) of these units of the card; None: to their end."""
+
+    units: Units
+    first: int
+    last: int | None
 
 
 @dataclass(eq=False)
@@ -34,8 +42,8 @@ class Job:
     alone: Cost
     both: Cost
     what: Any = None
-    near: IntArray | None = None
-    """Block ids on the card in the order in which they move, int64 (blocks,)."""
+    near: tuple[Near, ...] = ()
+    """What of the card it reads or writes, in order."""
     put_s: float = 0.0
     began_s: float = math.inf
     left: float = 1.0

@@ -1,10 +1,18 @@
 """The blocks of a tier and the links to it: what a transfer between two tables of blocks moves, and
-how long it takes."""
+how long it takes.
+
+A block of a tier holds the tokens of a block in the layers of a group
+(`policies.transfers.located`), of which there is one but for models with windows. States of hybrids
+are those behind the last whole block, and take as many blocks as they fill; they move whole. Where
+that block ends inside a prefill or among outputs, its kernels give the states there (assumed:
+SGLang's `mamba_track_interval`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,15 +21,35 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.kv_order import Dims
 from hwmodel.specs.link import LinkSpec, load_link
 from hwmodel.specs.transformer import TransformerSpec
-from policies.allocators.block_allocator import BlockAllocator
+from policies.allocators.allocator import Allocator
+from policies.allocators.kv_layout import Units
 from policies.memory.step import StepModel
 from policies.requests.requests import IntArray
+from policies.transfers.eviction import BlockKey
 from policies.transfers.hidden_states import PROFILED, HiddenStates
-from policies.transfers.link_queue import IN, Job
+from policies.transfers.link_queue import Job, Near
+from policies.transfers.located import Layers, block_of, layers_of, table_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.restoring import HCACHE_CHUNK
 from policies.transfers.tier_options import TiersSpec
-from policies.transfers.transfer import Moved, Server, transfer
+from policies.transfers.transfer import (
+    Index,
+    Leg,
+    Moved,
+    Server,
+    of_layers,
+    states,
+    transfer_legs,
+)
+
+
+class Part(NamedTuple):
+    """Blocks of a tier that hold tokens of a request in a group of layers, one after another from
+    block number `first` on."""
+
+    group: int
+    first: int
+    keys: tuple[BlockKey, ...]
 
 
 class TierLinks:
@@ -29,21 +57,30 @@ class TierLinks:
     is of one card, but over the drive's link of all."""
 
     def __init__(
-        self, spec: TiersSpec, device: Device, model: TransformerSpec, allocator: BlockAllocator,
+        self, spec: TiersSpec, device: Device, model: TransformerSpec, allocator: Allocator,
         steps: StepModel, cards: int,
     ) -> None:  # fmt: skip
-        """Raises DescriptionError for KV that `transfer` refuses, and as `HiddenStates`."""
+        """Raises DescriptionError for blocks that are no multiple of the device's, and as
+        `HiddenStates`."""
         layout = allocator.layout
-        self._model, self._allocator, self._cards = model, allocator, cards
-        self.near_block = allocator.block
+        self._allocator, self._cards = allocator, cards
+        self.groups = layers_of(layout, model.kv_layers)
+        self.kv_groups = len(self.groups)
+        """Of them, those that hold KV; the others, states."""
+        self._states = states(model)
+        self._models = [of_layers(model, len(group.numbers)) for group in self.groups]
+        self._whole = of_layers(model, layout.layers)
+        index = layout.sparse.index_bytes if layout.sparse is not None else 0
+        self._index = Index(layout.layers, index) if index else None
+        self.near_block = block_of(allocator)
         """Tokens of a block of the device."""
         usual = HCACHE_CHUNK if spec.host.hcache else 1
-        usual = -(-usual // allocator.block) * allocator.block
+        usual = -(-usual // self.near_block) * self.near_block
         self.block = spec.host.block_size or usual
         """Tokens of a block of the tiers."""
-        if self.block % allocator.block:
+        if self.block % self.near_block:
             raise DescriptionError(
-                f"serving.tiers.host.block_size: expected a multiple of {allocator.block}, the "
+                f"serving.tiers.host.block_size: expected a multiple of {self.near_block}, the "
                 f"device's block; got {self.block}"
             )
         self._near: Dims = layout.dims
@@ -52,15 +89,20 @@ class TierLinks:
         self._drive = load_link(spec.ssd.link) if spec.ssd is not None else None
         self.block_bytes = self.block * layout.token_bytes * cards
         """Of a block of the tiers, of all cards."""
+        if self._states is not None:
+            filled = -(-self._states.bytes * cards // self.block_bytes)
+            self.groups += [Layers((), self.block)] * filled
         self.hidden: HiddenStates | None = None
         """What of it is hidden states; None: all is KV."""
-        self._transfer: Callable[..., Moved] = transfer
         if spec.host.hcache is not None:
-            if cards > 1:
-                raise DescriptionError("serving.tiers.host.hcache: expected tensor_parallel: 1")
+            if cards > 1 or len(self.groups) > 1:
+                raise DescriptionError(
+                    "serving.tiers.host.hcache: hidden states are of all KV heads and of layers "
+                    "that keep all tokens; expected tensor_parallel: 1, and a model without "
+                    "sliding windows and states"
+                )
             ends = self._apart(-(-PROFILED // self.block), self.near_block, self._near)
             self.hidden = HiddenStates(spec.host.hcache, self.host, device, model, steps, ends)
-            self._transfer = self.hidden.transfer
             if spec.host.kv_layout and not self.hidden.keeps_kv:
                 raise DescriptionError(
                     "serving.tiers.host.kv_layout: HCache keeps no KV here, whose order it is; "
@@ -74,31 +116,61 @@ class TierLinks:
         assert self._drive is not None
         return self._drive
 
-    def table(self, request: int, first: int, end: int) -> IntArray:
-        """Block ids on the device of these tokens of a request."""
-        start = self._allocator.units(request).start // self.near_block
-        return start[first // self.near_block : end // self.block * self.block // self.near_block]
-
-    def near(self, table: IntArray) -> Server:
-        """The device, with these blocks."""
-        return Server(self._near, self.near_block, table)
-
-    def far(self, table: IntArray) -> Server:
-        """The host or the drive, with these blocks."""
-        return Server(self._far, self.block, table)
-
-    def job(
-        self, direction: int, priority: int, link: LinkSpec, ends: tuple[Server, Server],
-        tokens: int, what: Any, skip: int = 0,
+    def loading(
+        self, request: int, start: int, parts: Sequence[tuple[Part, IntArray]], what: Any, to: int
     ) -> Job:  # fmt: skip
-        """A transfer of `tokens` tokens between the first and the second of `ends`."""
-        alone = both = self._moved(link, tokens, ends, skip=skip)
-        if link.both_ways is not None:
-            both = self._moved(link, tokens, ends, both_ways=True, skip=skip)
-        found, near = alone.pieces, ends[direction == IN].table[skip // self.near_block :]
-        return Job(
-            direction, priority, found.bytes, found.descriptors, alone.cost, both.cost, what, near
-        )  # fmt: skip
+        """A transfer of parts, with their ids at the host, to what a request has from token `start`
+        on; `to`: the direction."""
+        legs, near = [], []
+        for part, ids in parts:
+            if part.group >= self.kv_groups:
+                continue
+            begin, end = part.first * self.block, (part.first + len(ids)) * self.block
+            block, table = table_of(self._allocator, request, part.group)
+            step = math.gcd(block, self.block)
+            skip = max(begin, start // step * step)
+            far = np.concatenate((np.zeros(part.first, np.int64), ids))
+            ends = Server(self._far, self.block, far), Server(self._near, block, table)
+            legs.append(self._leg(part.group, end, ends, skip))
+            near.append(self._near_of(request, part.group, block, table, skip, end))
+        return self._job(to, 0, self.host, legs, what, near, self._states)
+
+    def storing(
+        self, request: int, parts: Sequence[tuple[Part, list[int], IntArray]], priority: int,
+        what: Any, to: int,
+    ) -> Job:  # fmt: skip
+        """A transfer of blocks of a request, numbers of those in a part, to these ids at the
+        host."""
+        legs, near, beside = [], [], None
+        for part, places, ids in parts:
+            if part.group >= self.kv_groups:
+                beside = self._states
+                continue
+            block, table = table_of(self._allocator, request, part.group)
+            if self.block % block == 0:  # whole blocks, in the order of the tier's
+                many = self.block // block
+                most = (max(places) + 1) * many
+                table = table[:most].reshape(-1, many)[places].ravel()
+                ends = Server(self._near, block, table), Server(self._far, self.block, ids)
+                legs.append(self._leg(part.group, len(ids) * self.block, ends))
+                near.append(_near_blocks(block, table))
+                continue
+            breaks = np.flatnonzero(np.diff(places) != 1) + 1
+            for run, here in zip(np.split(places, breaks), np.split(ids, breaks), strict=True):
+                begin, end = int(run[0]) * self.block, (int(run[-1]) + 1) * self.block
+                far = np.concatenate((np.zeros(int(run[0]), np.int64), here))
+                ends = Server(self._near, block, table), Server(self._far, self.block, far)
+                legs.append(self._leg(part.group, end, ends, begin))
+                near.append(self._near_of(request, part.group, block, table, begin, end))
+        return self._job(to, priority, self.host, legs, what, near, beside)
+
+    def over_drive(
+        self, to: int, priority: int, source: IntArray, target: IntArray, what: Any
+    ) -> Job:  # fmt: skip
+        """A transfer of blocks between host and drive."""
+        ends = Server(self._far, self.block, source), Server(self._far, self.block, target)
+        leg = Leg(self._whole, len(source) * self.block, *ends, 0, self._index)
+        return self._job(to, priority, self.drive, [leg], what, [])
 
     def host_s(self, blocks: int) -> float:
         """Seconds to move so many blocks between host and device whose ids are not known yet: none
@@ -109,18 +181,51 @@ class TierLinks:
         """The same between drive and host."""
         return self._estimate_s(self.drive, blocks, self.block, self._far)
 
+    def _leg(self, group: int, tokens: int, ends: tuple[Server, Server], skip: int = 0) -> Leg:
+        index = self._index if group == 0 else None
+        return Leg(self._models[group], tokens, *ends, skip, index)
+
+    def _near_of(
+        self, request: int, group: int, block: int, table: IntArray, first: int, last: int
+    ) -> Near:  # fmt: skip
+        """What tokens from `first` to `last` of a request take of the card."""
+        units = self._allocator.layer_units(request, group)
+        if len(units.start) == len(table) and block == self.near_block:
+            return _near_blocks(block, table[first // block : -(-last // block)])
+        return Near(units, first, last)
+
+    def _job(
+        self, direction: int, priority: int, link: LinkSpec, legs: Sequence[Leg], what: Any,
+        near: list[Near], beside: Pieces | None = None,
+    ) -> Job:  # fmt: skip
+        alone = both = self._moved(link, legs, beside)
+        if link.both_ways is not None:
+            both = self._moved(link, legs, beside, both_ways=True)
+        found = alone.pieces
+        return Job(
+            direction, priority, found.bytes, found.descriptors, alone.cost, both.cost, what,
+            tuple(near),
+        )  # fmt: skip
+
     def _estimate_s(self, link: LinkSpec, blocks: int, near_block: int, dims: Dims) -> float:
         if not blocks:
             return 0.0
         ends = self._apart(blocks, near_block, dims)
-        return self._moved(link, blocks * self.block, ends).cost.total_ns / 1e9
+        leg = Leg(self._whole, blocks * self.block, *ends, 0, self._index)
+        return self._moved(link, [leg]).cost.total_ns / 1e9
 
     def _moved(
-        self, link: LinkSpec, tokens: int, ends: tuple[Server, Server], both_ways: bool = False,
-        skip: int = 0,
+        self, link: LinkSpec, legs: Sequence[Leg], beside: Pieces | None = None,
+        both_ways: bool = False,
     ) -> Moved:  # fmt: skip
         """What such a transfer moves and takes: over the drive's link the shards of all cards."""
-        moved = self._transfer(link, self._model, tokens, *ends, both_ways=both_ways, skip=skip)
+        if self.hidden is not None:
+            (leg,) = legs
+            moved = self.hidden.transfer(
+                link, leg.model, leg.tokens, leg.source, leg.target, both_ways, leg.skip
+            )
+        else:
+            moved = transfer_legs(link, legs, both_ways, beside=beside)
         if self._cards == 1 or link is not self._drive:
             return moved
         own = moved.pieces
@@ -131,4 +236,9 @@ class TierLinks:
     def _apart(self, blocks: int, small: int, dims: Dims) -> tuple[Server, Server]:
         """So many blocks of the host, and those of `small` tokens: none lie together."""
         near = Server(dims, small, np.arange(blocks * self.block // small) * 2)
-        return self.far(np.arange(blocks) * 2), near
+        return Server(self._far, self.block, np.arange(blocks) * 2), near
+
+
+def _near_blocks(block: int, table: IntArray) -> Near:
+    size = np.full(len(table), block)
+    return Near(Units(table * block, size, size), 0, None)

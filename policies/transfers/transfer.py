@@ -7,9 +7,10 @@ busiest rank. A model's chosen-token indexers, if any, are regions of their own 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.kv_order import Dims
 from hwmodel.specs.link import Cost, LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.kv_apart import apart
 from policies.requests.requests import IntArray
 from policies.transfers.pieces import End, Pieces, pieces
 
@@ -81,13 +83,12 @@ def transfer(
 
     by_layer: as of `pieces`. index: of all cards, whole on each. both_ways: as much goes the other
     way at the same time.
-    Raises DescriptionError where the cards do not divide the heads, a table is too short, the
-    model's layers have windows, or its format keeps something beside the numbers of a head.
+    What a format keeps beside the numbers of a head moves as well: sparse entries with all their
+    room, since whole blocks do, and scales. Raises DescriptionError where the cards do not divide
+    the heads, a table is too short, or the model's layers have windows (`legs` moves those).
     """
     if model.window is not None:
         raise DescriptionError(f"{model.name}: layers with windows have block tables of their own")
-    if model.kv_layer_bytes != model.attention.halves * model.kv_half_bytes:
-        raise DescriptionError(f"{model.name}: format {model.kv} keeps scales apart")
     by_rank: dict[int, list[Pieces]] = {}
     (held, copies), (wanted, again) = _split(model, source.cards), _split(model, target.cards)
     move = _mover(link, tokens, source, target, skip, by_layer)
@@ -98,11 +99,12 @@ def transfer(
             shared = min(first + wanted, (sender + 1) * held) - low
             if shared <= 0:
                 continue
-            found = move(
-                (held, low - sender * held), (wanted, low - first), shared, model.layers,
-                model.attention.halves, model.kv_head_bytes,
+            ends = (held, low - sender * held), (wanted, low - first)
+            by_rank.setdefault(sender * copies + rank % copies, []).extend(
+                move(*(ends if many == shared else ((1, 0), (1, 0))), many, model.kv_layers,
+                     model.attention.halves, size)
+                for many, size in _records(model, shared)
             )  # fmt: skip
-            by_rank.setdefault(sender * copies + rank % copies, []).append(found)
         if index is not None:
             found = move((1, 0), (1, 0), 1, index.layers, 1, index.bytes)
             by_rank.setdefault(rank % source.cards, []).append(found)
@@ -110,6 +112,63 @@ def transfer(
     costs = [link.cost(each.sizes, each.counts, both_ways) for each in sent]
     slowest = max(range(len(sent)), key=lambda rank: costs[rank].total_ns)
     return Moved(sent[slowest], costs[slowest], len(sent))
+
+
+def _records(model: TransformerSpec, heads: int) -> list[tuple[int, int]]:
+    """(heads, bytes of each) of a token in each region, of so many KV heads."""
+    beside = apart(model.model_copy(update={"kv_heads": heads}))
+    if beside is None:
+        return [(heads, model.kv_head_bytes)]
+    each = beside.records(heads, model.kv_head_bytes)
+    return [(many, size) for many, size in each if size]
+
+
+class Leg(NamedTuple):
+    """A part of a transfer: of layers with one table at each end."""
+
+    model: TransformerSpec
+    """With these layers only."""
+    tokens: int
+    source: Server
+    target: Server
+    skip: int = 0
+    indexer: Index | None = None
+
+
+def states(model: TransformerSpec) -> Pieces | None:
+    """What the states of a sequence move as, of layers that have one: whole, a piece each. model:
+    the shard of a card."""
+    found = [(kind.state.bytes(), many) for kind, many in model.kinds.items() if kind.state]
+    if not found:
+        return None
+    sizes, counts = (np.array(column, np.int64) for column in zip(*found, strict=True))
+    return Pieces(sizes, counts, int(counts.sum()), 1)
+
+
+def transfer_legs(
+    link: LinkSpec, legs: Sequence[Leg], both_ways: bool = False, by_layer: bool = False,
+    beside: Pieces | None = None,
+) -> Moved:  # fmt: skip
+    """Move several parts as one, as `transfer` does each, and what goes beside them."""
+    moved = [
+        transfer(
+            link, leg.model, leg.tokens, leg.source, leg.target, leg.indexer, both_ways, leg.skip,
+            by_layer,
+        ) for leg in legs
+    ]  # fmt: skip
+    if len(moved) == 1 and beside is None:
+        return moved[0]
+    parts = [each.pieces for each in moved] + ([] if beside is None else [beside])
+    found = reduce(_together, parts)
+    cost = link.cost(found.sizes, found.counts, both_ways)
+    return Moved(found, cost, max((each.ranks for each in moved), default=1))
+
+
+def of_layers(model: TransformerSpec, layers: int) -> TransformerSpec:
+    """The KV of so many of a model's layers, without windows and states."""
+    if model.window is None and model.state is None and layers == model.layers:
+        return model
+    return model.model_copy(update={"layers": layers, "window": None, "state": None})
 
 
 def _mover(

@@ -190,7 +190,7 @@ ENGINES: dict[str, dict[str, Any]] = {
     "stages": {"cluster": {"stages": 2}},
     "replicas": {"cluster": {"cards": 2}},
     "a fleet that fails": {
-        "cluster": {"cards": 3, "fleet": {"failures": {"mean_up_s": 0.05, "down_s": 0.02}}},
+        "cluster": {"cards": 3}, "faults": [{"mean_up_s": 0.05, "down_s": 0.02}],
     },
     "experts of two replicas": {
         "shape": EXPERTS, "expert_parallel": "linear", "cluster": {"cards": 2},

@@ -22,7 +22,7 @@ from policies.transfers.hidden_states import PROFILED, HiddenStates, Projections
 from policies.transfers.link_queue import IN, Job, LinkQueue
 from policies.transfers.restoring import hidden_bytes
 from policies.transfers.tier_options import HcacheSpec
-from policies.transfers.tiers import Load
+from policies.transfers.tier_store import Load
 from policies.transfers.transfer import Server
 from tests.policies.serving.test_sessions import talks
 from tests.policies.small import LATENT, MODEL
@@ -220,7 +220,7 @@ def busy(stream: Requests, fails: list[float], hcache: dict[str, Any]) -> Servin
 def test_every_byte_that_leaves_arrives_once_or_is_dropped(fails: list[float], layers: int) -> None:
     stream = talks(30, 10)
     Watched.seen.clear()
-    with mock.patch("policies.transfers.tiers.LinkQueue", Watched):
+    with mock.patch("policies.transfers.tier_store.LinkQueue", Watched):
         found = busy(stream, fails, {"layers": layers})
     assert found.metrics["finished"] == len(stream)
     for queue in Watched.seen:

@@ -35,7 +35,7 @@ def seen_tiers(made: list[Tiers]) -> Any:
         made.append(Tiers(*arguments))
         return made[-1]
 
-    return mock.patch("policies.serving.building.Tiers", build)
+    return mock.patch("policies.serving.component_builders.Tiers", build)
 
 
 def tiers(host: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
@@ -206,15 +206,15 @@ def test_every_transfer_arrives_once_or_is_dropped_whatever_is_preempted_or_fail
     host["fails_at_s"] = fails if drive else []
     made: list[Tiers] = []
     Watched.seen.clear()
-    with mock.patch("policies.transfers.tiers.LinkQueue", Watched), seen_tiers(made):
+    with mock.patch("policies.transfers.tier_store.LinkQueue", Watched), seen_tiers(made):
         found = served(
             stream, slots, policy=policy, engine=ENGINE | late,
             tiers=tiers(**{**way, "host": host}, card_fails_at_s=card, **drive),
         )  # fmt: skip
     assert found.metrics["finished"] == len(stream)
     made[0].clock(1e6)
-    assert not made[0]._coming
-    for pool in (made[0]._host, made[0]._drive):
+    assert not made[0].store.coming
+    for pool in (made[0].store.host, made[0].store.drive):
         assert pool is None or not pool._used  # nothing is held for a transfer any more
     for queue in Watched.seen:
         assert isinstance(queue, Watched)
@@ -316,7 +316,7 @@ def test_the_host_s_dram_limits_the_link() -> None:
 def test_cards_share_the_host_s_dram() -> None:
     dram = {"memory": "ddr5-4800-x32", "channels": 1}
     Watched.seen.clear()
-    with mock.patch("policies.transfers.tiers.LinkQueue", Watched):
+    with mock.patch("policies.transfers.tier_store.LinkQueue", Watched):
         for cards in (1, 2):
             served(AGAIN, 512 // cards, tensor_parallel=cards, tiers=tiers({"dram": dram}))
     alone, both = (queue.far_bandwidth for queue in Watched.seen if queue.far_bandwidth < 1e15)
@@ -326,24 +326,13 @@ def test_cards_share_the_host_s_dram() -> None:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"policy": {"name": "static"}}, "policy static has no blocks"),
         ({"tiers": tiers({"block_size": 24})}, "a multiple of 16"),
         ({"tiers": tiers({"cpu_bytes_to_use": "1KiB"})}, "cpu_bytes_to_use: expected room"),
-        ({"engine": {"name": "v1", "prefill_schedule_interval": 2}}, "nor prefill_schedule"),
         ({"tiers": tiers({"link": "no-such-link"})}, "no-such-link"),
-        ({"shape": WINDOWS}, "windows"),
+        ({"shape": WINDOWS, "tiers": tiers({"hcache": {}})}, "sliding windows"),
         ({"policy": {"name": "radix"}, "tiers": tiers(pauses={})}, "radix forgets nothing"),
     ],
 )
-def test_what_is_not_modelled_is_refused(changes: dict[str, Any], named: str) -> None:
+def test_what_cannot_be_is_refused(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(DescriptionError, match=named):
         served(AGAIN, **{"tiers": tiers(), **changes})
-
-
-def test_tiers_are_of_one_replica_under_engine_v1() -> None:
-    for said, other in (
-        ("engine v0; expected engine v1", {"engine": {"name": "v0"}}),
-        ("cluster.cards", {"cluster": {"cards": 2}}),
-    ):
-        with pytest.raises(ValueError, match=f"tiers: not with {said}"):
-            serving(tiers=tiers(), **other)

@@ -1,0 +1,286 @@
+"""What a replica of a prefill or a decode pool sees of the KV that moves between them: a connector
+of its engine, as vLLM's `NixlConnector` is.
+
+At the prefill side a request has its first token and ends, but holds its memory until all of its KV
+has arrived elsewhere. At the decode side it gets memory, waits until its KV is there, and decodes
+from its second token on; if it is preempted there, it is computed again there (vLLM). It also waits
+for KV of other requests that it found while that was on its way. A request that lost its KV comes
+again with the tokens that it has made, as a longer prompt. With asynchronous scheduling memory is
+free a step later; KV moves once it is computed, as without.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from hwmodel.specs.link import LinkSpec
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.allocator import Allocator, Demand
+from policies.engines.connector import Connector, Ending, Match, Scheduler
+from policies.engines.scheduled_step import Step
+from policies.memory.component import Component
+from policies.memory.contention import Moving
+from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.requests.requests import FloatArray, IntArray
+from policies.transfers.fabric import Fabric, Place
+from policies.transfers.located import Layers, block_of, layers_of, table_of
+from policies.transfers.pieces import Pieces
+from policies.transfers.tier_options import Contends
+from policies.transfers.transfer import Leg, Moved, Server, of_layers, states, transfer_legs
+
+Places = list[tuple[Layers, Server]]
+"""Groups of a model's layers, and where a request has their KV."""
+
+
+class Port(Connector, Component):
+    """Of the replica at `place`: transfers that have arrived, and the DRAM of each of its cards
+    that they take."""
+
+    def __init__(
+        self, steps: StepModel, fabric: Fabric, place: Place, contention: Contends,
+        model: TransformerSpec, cards: int,
+    ) -> None:  # fmt: skip
+        """model: the shard of a card, of `cards`."""
+        self._layers, self._cards = model.kv_layers, cards
+        self.states = states(model)
+        """What states of a request move as, to or from each card; None: it has none."""
+        self._steps, self._fabric, self._place = steps, fabric, place
+        self._contention = contention
+        self._came: list[tuple[float, int]] = []
+        self._waits: FloatArray = np.zeros(0)
+        self.stalled_s = 0.0
+
+    def connect(self, engine: Scheduler) -> None:
+        super().connect(engine)
+        self.block = block_of(engine.allocator)
+        """Tokens in which KV moves."""
+        self._groups = layers_of(engine.allocator.layout, self._layers)
+
+    # what the driver asks
+
+    def expect(self, request: int, made: int) -> None:
+        """A request that has made so many tokens elsewhere will come."""
+        raise NotImplementedError
+
+    def landed(self, request: int) -> None:
+        """All of its KV has moved."""
+        raise NotImplementedError
+
+    def came(self, at_s: float, request: int) -> None:
+        """All of a request's KV has moved at `at_s`."""
+        self._came.append((at_s, request))
+
+    def places(self, request: int) -> Places:
+        """Where the KV of a request lies, in each group of the model's layers with KV."""
+        allocator, dims = self.engine.allocator, self.engine.allocator.layout.dims
+        return [
+            (layers, Server(dims, *table_of(allocator, request, group), self._cards))
+            for group, layers in enumerate(self._groups)
+        ]
+
+    def empty(self) -> Places:
+        """As `places`, of a request in the first block."""
+        dims, table = self.engine.allocator.layout.dims, np.zeros(1, np.int64)
+        return [
+            (layers, Server(dims, self.block, table, self._cards)) for layers in self._groups
+        ]  # fmt: skip
+
+    # as a component of a replica
+
+    @property
+    def due_s(self) -> float:
+        """The first arrival that the replica has not seen; inf where there is none. The past, where
+        the engine has not asked for what has happened."""
+        if self._pending:
+            return -math.inf
+        return self._came[0][0] if self._came else math.inf
+
+    @property
+    def _pending(self) -> bool:
+        """Whether something waits for the engine to ask."""
+        return False
+
+    def clock(self, now_s: float) -> None:
+        came = [request for at_s, request in self._came if at_s <= now_s]
+        self._came = self._came[len(came) :]
+        for request in came:
+            self.landed(request)
+
+    def moving(self, allocator: Allocator) -> list[Moving]:
+        sent = self._fabric.under_way(self._place)
+        if self._contention != "simulated" or sent is None:
+            return []
+        gone = (self._fabric.now_s - sent.began_s) / (sent.due_s - sent.began_s)
+        rate, write = self._fabric.rate(self._place), self._place == sent.target
+        return [Moving(rate, write, allocator.units(sent.request), gone, *sent.tokens)]
+
+    def stalls(
+        self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
+    ) -> FloatArray:  # fmt: skip
+        rate = self._fabric.rate(self._place) if self._contention else 0.0
+        self._waits = times.contended(rate, self.bandwidth * efficiency.attention, cost)
+        return self._waits
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes a second of a card's DRAM at most."""
+        return self._steps.bandwidth
+
+    def passed(self, end_s: float, times: StepTimes) -> None:
+        self.stalled_s += float(self._waits[: len(times.total_s)].sum())
+
+    def mark(self) -> None:
+        self.stalled_s = 0.0
+
+
+class SendingPort(Port):
+    """Of a prefill side (vLLM: a `kv_producer`). `held`: requests with a first token whose KV has
+    not left. That token is foreseen to be the last here (vLLM: `max_tokens: 1`)."""
+
+    foresees_ends: ClassVar[bool] = True
+
+    def connect(self, engine: Scheduler) -> None:
+        super().connect(engine)
+        self._outputs = engine.output.copy()
+        self.held: dict[int, None] = {}
+        self._left: set[int] = set()  # whose KV was gone before their end was known here
+        self._gone: list[tuple[int, Ending]] = []
+
+    def expect(self, request: int, made: int) -> None:
+        self.engine.output[request], self.engine.left[request] = made + 1, 1
+
+    def goes_on(self, request: int) -> bool:
+        return bool(self.engine.output[request] < self._outputs[request])
+
+    def finished(self, request: int, demand: Demand, tokens: int) -> Ending:
+        if not self.goes_on(request) or request in self._left:
+            self._left.discard(request)
+            return Ending.FREE
+        self.held[request] = None
+        return Ending.HELD
+
+    def landed(self, request: int) -> None:
+        if request in self.held:
+            del self.held[request]
+            self._gone.append((request, Ending.FREE))
+        else:
+            self._left.add(request)
+
+    @property
+    def _pending(self) -> bool:
+        return bool(self._gone)
+
+    def released(self) -> Sequence[tuple[int, Ending]]:
+        gone, self._gone = self._gone, []
+        return gone
+
+    def reset(self) -> None:
+        self.held.clear()
+        self._gone.clear()
+
+
+class ReceivingPort(Port):
+    """Of a decode side (vLLM: a `kv_consumer`). `loading`: requests with memory whose KV is on its
+    way, and the tokens they found here."""
+
+    def connect(self, engine: Scheduler) -> None:
+        super().connect(engine)
+        self.remote: set[int] = set()
+        """Requests in line whose KV is elsewhere."""
+        self.loading: dict[int, int] = {}
+        self.asked: list[int] = []
+        """Those that got their memory since the driver looked last."""
+        self._after: dict[int, set[int]] = {}
+        """Of those that load: requests on whose KV they wait, themselves among them."""
+        self._there: list[int] = []
+
+    def expect(self, request: int, made: int) -> None:
+        self.engine.left[request] = self.engine.output[request] - made - 1
+        self.remote.add(request)
+
+    def matched(self, request: int, demand: Demand, cached: int, total: int) -> Match | None:
+        if request not in self.remote:
+            return None
+        end = total - int(self.engine.samples[request])
+        return Match(self.engine.cached(request, end - 1), end, computed=True)
+
+    def allocated(
+        self, request: int, demand: Demand, cached: int, total: int, match: Match | None
+    ) -> None:  # fmt: skip
+        if match is None:
+            return
+        self.remote.remove(request)
+        self._after[request] = {request} | self._owners(request, match.start)
+        self.loading[request] = match.start
+        self.asked.append(request)
+
+    def _owners(self, request: int, cached: int) -> set[int]:
+        """Requests that load what a request found here."""
+        if not cached or not self.loading:
+            return set()
+        whole = [at for at, group in enumerate(self._groups) if group.window is None]
+        found = set()
+        for group in whole[:1]:
+            mine = self._begins(request, group)[: cached // self.block]
+            for other, had in self.loading.items():
+                if np.isin(mine, self._begins(other, group)[had // self.block :]).any():
+                    found.add(other)
+        return found
+
+    def _begins(self, request: int, group: int) -> IntArray:
+        """First slots of what a request has in a group of layers."""
+        return self.engine.allocator.layer_units(request, group).start
+
+    def landed(self, request: int) -> None:
+        for other, awaited in list(self._after.items()):
+            awaited.discard(request)
+            if not awaited:
+                del self._after[other], self.loading[other]
+                self._there.append(other)
+
+    @property
+    def _pending(self) -> bool:
+        return bool(self._there)
+
+    def arrived(self) -> Sequence[int]:
+        there, self._there = self._there, []
+        return there
+
+    def cancel(self, request: int) -> list[int]:
+        """Its KV will not come: it, and others that wait for this KV as well, give their memory
+        back; all of them."""
+        gone = {request}
+        while more := {
+            other for other, awaited in self._after.items() if awaited & gone and other not in gone
+        }:
+            gone |= more
+        found = [other for other in self.loading if other in gone]
+        for other in reversed(found):
+            del self.loading[other], self._after[other]
+            self.engine.give_up(other)
+        return found
+
+    def reset(self) -> None:
+        for each in (self.loading, self._after, self.asked, self._there):
+            each.clear()
+
+
+def between(
+    link: LinkSpec, model: TransformerSpec, skip: int, tokens: int, near: Places,
+    far: Places, by_layer: bool, beside: Pieces | None = None,
+) -> Moved:  # fmt: skip
+    """A transfer of a request's tokens from `skip` to `tokens` between two such places, and of what
+    goes beside; of layers with a window those that the next token attends to. model: whole."""
+    legs = []
+    for here, source in near:
+        for there, target in far:
+            if not (many := len(set(here.numbers) & set(there.numbers))):
+                continue
+            step = math.gcd(source.block, target.block)
+            first = max(here.needs_from(tokens), there.needs_from(tokens)) // step * step
+            legs.append(Leg(of_layers(model, many), tokens, source, target, max(skip, first)))
+    return transfer_legs(link, legs, by_layer=by_layer, beside=beside)

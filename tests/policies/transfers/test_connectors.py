@@ -1,0 +1,268 @@
+"""Do connectors go with every engine, allocator, model and option, and with each other: is every
+request served once, does KV move, and is memory empty in the end?"""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from policies.allocators.allocator import Demand
+from policies.engines.connector import Connector, Ending, Match
+from policies.requests.requests import Requests
+from policies.serving import serving as serving_module
+from policies.serving.building import build_replica
+from policies.serving.replica import Replica
+from policies.serving.serving import ServingResult
+from tests.policies.serving.test_sessions import talks
+from tests.policies.serving.test_states import served as served_hybrid
+from tests.policies.small import WINDOWS, run
+from tests.rotation import rotated
+
+LINK = "pcie5-h100-batched"
+LONGEST = {"max_model_len": 1024}
+ENGINES: dict[str, dict[str, Any]] = {
+    "v1": {"name": "v1", **LONGEST}, "late": {"name": "v1", "async_scheduling": True, **LONGEST},
+    "turns": {"name": "v1", "long_prefill_token_threshold": 64, **LONGEST},
+    "rare": {"name": "v1", "prefill_schedule_interval": 3, **LONGEST},
+    "packed": {"name": "v1", "packing": "first_fit", **LONGEST},
+    "v0": {"name": "v0", **LONGEST}, "chunks": {"name": "v0", "chunked_prefill": True, **LONGEST},
+    "swaps": {"name": "v0", "preemption": "swap", **LONGEST},
+    "sglang": {"name": "sglang", "chunked_prefill_size": 512, **LONGEST},
+}  # fmt: skip
+POLICIES = ("paged", "static", "odma", "odma-best", "s3", "orca", "oracle", "ideal", "vattention")
+TIERS: dict[str, dict[str, Any]] = {
+    "whole": {}, "layers": {"layerwise": True}, "drive": {"ssd": {"bytes": "4MiB"}},
+    "swap": {"pauses": {"policy": "swap"}}, "keep": {"pauses": {"policy": "keep"}},
+    "fails": {"host": {"fails_at_s": [0.004, 0.03]}, "ssd": {"bytes": "4MiB"}},
+    "card": {"card_fails_at_s": [0.006, 0.03]}, "outputs": {"host": {"offload_prompt_only": False}},
+}  # fmt: skip
+
+
+def tiers(name: str = "whole", room: str = "4MiB") -> dict[str, Any]:
+    given = TIERS[name]
+    host = {"link": LINK, "cpu_bytes_to_use": room, **given.get("host", {})}
+    return {**given, "host": host}
+
+
+def pools(**changes: Any) -> dict[str, Any]:
+    return {"prefill": {}, "decode": {}, "link": LINK, **changes}
+
+
+class Seen:
+    """A run and the replicas that it had."""
+
+    def __init__(self, stream: Requests, slots: int, **changes: Any) -> None:
+        self.replicas: list[Replica] = []
+
+        def build(*arguments: Any, **named: Any) -> Replica:
+            self.replicas.append(build_replica(*arguments, **named))
+            return self.replicas[-1]
+
+        with mock.patch.object(serving_module, "build_replica", build):
+            self.result: ServingResult = run(slots, stream, **changes)
+        assert self.result.metrics["finished"] == len(stream)
+
+    @property
+    def left(self) -> int:
+        """Slots that are reserved when all that was on its way is there."""
+        for replica in self.replicas:
+            replica.wait(replica.now_s + 1e3)
+            for _ in range(3):
+                replica._join()
+        return sum(each.engine.allocator.reserved_total for each in self.replicas)
+
+    @property
+    def tiers(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.result.metrics["tiers"]
+        return found
+
+
+def policy_of(engine: str) -> dict[str, Any]:
+    if engine == "sglang":
+        return {"name": "radix", "page": 8}
+    caches = {"prefix_caching": True, "cached_recompute": True}
+    return {"name": "paged", **caches}
+
+
+@pytest.mark.parametrize(("engine", "way"), rotated(list(ENGINES), list(TIERS)))
+def test_tiers_go_with_every_scheduler(engine: str, way: str) -> None:
+    changes: dict[str, Any] = {"engine": ENGINES[engine], "policy": policy_of(engine)}
+    seen = Seen(talks(40, 10), 1024, tiers=tiers(way), **changes)
+    assert seen.left == 0
+    if way != "keep":
+        assert seen.tiers["load"]["bytes"] > 0
+    without = run(1024, talks(40, 10), **changes)
+    assert (seen.result.finish_s != without.finish_s).any()
+
+
+@pytest.mark.parametrize(("policy", "way"), rotated(list(POLICIES), list(TIERS)))
+def test_tiers_go_with_every_allocator(policy: str, way: str) -> None:
+    slots = 8192 if policy in ("static", "orca", "vattention") else 1536
+    seen = Seen(
+        talks(40, 10), slots, tiers=tiers(way), engine=ENGINES["v1"], policy={"name": policy}
+    )
+    assert seen.left == 0
+    if way not in ("keep", "drive") and policy != "vattention":
+        assert seen.tiers["host_share"] > 0
+
+
+@pytest.mark.parametrize(("engine", "mode"), rotated(list(ENGINES), ["pull", "push", "layers"]))
+def test_pools_go_with_every_scheduler(engine: str, mode: str) -> None:
+    way = {"mode": "push", "transfer": "layers"} if mode == "layers" else {"mode": mode}
+    seen = Seen(
+        talks(40, 10), 1024, pools=pools(**way), engine=ENGINES[engine], policy=policy_of(engine)
+    )
+    assert seen.result.metrics["pools"]["transfers"]["count"] >= 40
+    assert seen.left == 0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_pools_go_with_every_allocator_and_unlike_ones(policy: str) -> None:
+    own = {"policy": {"name": policy}}
+    seen = Seen(
+        talks(30, 10), 8192, pools=pools(decode=own), engine=ENGINES["v1"], policy={"name": "paged"}
+    )
+    assert seen.result.metrics["pools"]["transfers"]["bytes"] > 0
+    assert seen.left == 0
+
+
+@pytest.mark.parametrize("policy", ["paged", "odma"])
+@pytest.mark.parametrize("way", ["whole", "outputs", "card"])
+def test_of_layers_with_a_window_the_window_moves(policy: str, way: str) -> None:
+    options: dict[str, Any] = {
+        "engine": ENGINES["v1"], "policy": {"name": policy}, "shape": WINDOWS,
+    }  # fmt: skip
+    seen = Seen(talks(40, 10), 2560, tiers=tiers(way), **options)
+    assert seen.tiers["host_share"] > 0
+    assert seen.left == 0
+    both = Seen(talks(30, 10), 9216, pools=pools(), **options)
+    # 2 of 6 layers keep all, 4 the last 40 tokens
+    moved = both.result.metrics["pools"]["transfers"]["bytes"]
+    assert 0 < moved < talks(30, 10).prompt_tokens.mean() * WINDOWS.kv_token_bytes
+    assert both.left == 0
+
+
+def test_sparse_entries_and_scales_of_a_format_move_with_its_numbers() -> None:
+    stream = Requests(np.zeros(1), np.array([160]), np.array([2]))
+    formats: dict[str, Any] = {"kv": "oaken", "kv_layout": "layer_kv_head_block"}
+    found = Seen(stream, 1024, pools=pools(), engine=ENGINES["v1"], **formats)
+    layout = found.replicas[0].engine.allocator.layout
+    assert layout.apart is not None
+    assert found.result.metrics["pools"]["transfers"]["bytes"] == 160 * layout.token_bytes
+
+
+@pytest.mark.parametrize("engine", ["v1", "v0"])
+@pytest.mark.parametrize("policy", ["paged", "odma"])
+def test_of_several_samples_the_prompt_is_stored(engine: str, policy: str) -> None:
+    rng, count = np.random.default_rng(3), 30
+    stream = Requests(
+        np.linspace(0.0, 0.06, count), np.full(count, 200), rng.integers(5, 60, count),
+        np.arange(count) % 5, np.full(count, 160), samples=rng.integers(1, 4, count),
+        tree=np.array([[-1, at] for at in range(5)]),
+    )  # fmt: skip
+    options: dict[str, Any] = {"engine": ENGINES[engine], "policy": {"name": policy}}
+    seen = Seen(stream, 768 if policy == "paged" else 2048, tiers=tiers("outputs"), **options)
+    assert seen.tiers["load"]["bytes"] > 0
+    assert seen.left == 0
+    both = Seen(stream, 2048, pools=pools(), **options)
+    assert both.result.metrics["pools"]["transfers"]["count"] == count
+    assert both.left == 0
+
+
+def test_states_go_to_a_tier_behind_the_last_whole_block_and_come_back() -> None:
+    stream = Requests(
+        np.zeros(6), np.array([1500, 2200, 2900] * 2), np.full(6, 60),
+        session=np.repeat(np.arange(2), 3), think_s=np.tile([np.nan, 0.5, 0.5], 2),
+    )  # fmt: skip
+    given = {"host": {"link": LINK, "cpu_bytes_to_use": "16GiB"}}
+    found = served_hybrid(stream, tiers=given).metrics
+    # blocks of 528 tokens: two of the first turn's prompt, four of the second's
+    assert found["cached_tokens"] == 2 * (2 + 4) * 528
+    assert found["finished"] == 6
+    apart = served_hybrid(stream, pools=pools()).metrics
+    assert apart["pools"]["transfers"]["count"] == 6
+
+
+def test_a_decode_side_has_tiers_and_drafts() -> None:
+    drafts = {"method": "ngram", "tokens": 3, "acceptance": [0.7, 0.5, 0.3]}
+    options: dict[str, Any] = {"engine": ENGINES["v1"], "policy": {"name": "paged"}}
+    seen = Seen(
+        talks(40, 10), 1024, pools=pools(), tiers=tiers("outputs"), speculation=drafts, **options
+    )
+    assert seen.tiers["store"]["transfers"] > 0
+    assert seen.result.metrics["pools"]["transfers"]["count"] >= 40
+    assert seen.left == 0
+
+
+def test_each_replica_of_several_has_tiers_of_its_own() -> None:
+    options: dict[str, Any] = {
+        "engine": ENGINES["v1"],
+        "policy": {"name": "paged"},
+        "cluster": {"cards": 2},
+    }
+    stream = Requests(
+        np.linspace(0.0, 0.06, 60), np.full(60, 300), np.full(60, 20), np.arange(60) % 8,
+        np.full(60, 256), tree=np.array([[-1, at] for at in range(8)]),
+    )  # fmt: skip
+    seen = Seen(stream, 1024, tiers=tiers(), **options)
+    stores = [each.figures()["tiers"]["store"]["transfers"] for each in seen.replicas]
+    assert len(stores) == 2 and min(stores) > 0
+    assert seen.left == 0
+
+
+class Perfect(Connector):
+    """A store that has every prompt which it has seen, whole, at once: the smallest connector."""
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+
+    def matched(self, request: int, demand: Demand, cached: int, total: int) -> Match | None:
+        end = demand.prompt - 1
+        if demand.prefix_id not in self.seen or end <= cached:
+            return None
+        return Match(cached, end, waits=False)
+
+    def finished(self, request: int, demand: Demand, tokens: int) -> Ending:
+        self.seen.add(demand.prefix_id)
+        return Ending.FREE
+
+
+def test_the_smallest_connector_saves_all_prefills_but_the_first() -> None:
+    many = 5
+    stream = Requests(
+        np.arange(many, dtype=np.float64), np.full(many, 160), np.full(many, 4),
+        np.zeros(many, np.int64), np.full(many, 160), tree=np.array([[-1, 0]]),
+    )  # fmt: skip
+
+    def build(*arguments: Any, **named: Any) -> Replica:
+        replica = build_replica(*arguments, **named)
+        replica.engine.connect(Perfect())
+        return replica
+
+    static: dict[str, Any] = {"engine": ENGINES["v1"], "policy": {"name": "static"}}
+    with mock.patch.object(serving_module, "build_replica", build):
+        found = run(4096, stream, **static).metrics
+    assert found["prefill_tokens"] == 160 + (many - 1)
+
+
+def test_turns_cannot_be_dropped_where_nothing_is_forgotten() -> None:
+    dropped = {**tiers(), "pauses": {"policy": "drop"}}
+    with pytest.raises(DescriptionError, match="radix forgets nothing"):
+        run(1024, talks(4, 2), tiers=dropped, policy={"name": "radix"}, engine=ENGINES["v1"])
+
+
+@pytest.mark.parametrize(("engine", "way"), rotated(list(ENGINES), ["whole", "keep", "drive"]))
+def test_a_card_of_a_fleet_that_fails_gives_up_what_it_held_for_others(
+    engine: str, way: str
+) -> None:
+    failures = {"mean_up_s": 0.03, "down_s": 0.005}
+    seen = Seen(
+        talks(40, 10), 1024, tiers=tiers(way), engine=ENGINES[engine], policy=policy_of(engine),
+        cluster={"cards": 2, "fleet": {"failures": failures}},
+    )  # fmt: skip
+    assert len(seen.replicas) > 2
+    assert seen.left == 0  # of those that failed as well
