@@ -69,6 +69,7 @@ class DraftingSteps:
         self._drafter, self._passes = drafter, passes
         self._launch_s = device.accelerator.compute.step_overhead * 1e-9
         self.bandwidth, self.stages = steps.bandwidth, steps.stages
+        self.pipeline = steps.pipeline
 
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
         """Of one step; of several nothing is drafted alike."""

@@ -196,6 +196,7 @@ class PipelineSteps:
         self._token_bytes = state_bytes / cards
         self._costs = costs_of(stages[0]) if spec.balance == "cost" else Costs()
         self.bandwidth, self.stages = stages[0].bandwidth, len(stages)
+        self.pipeline = self
         self._arrival_s, self.now_s = arrival_s, 0.0
         self._free = [0.0] * (2 * len(stages) - 1)
         self._ready = [0.0]

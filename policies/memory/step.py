@@ -124,6 +124,8 @@ class StepTimer(Protocol):
     """Peak bytes a second of a card's memory."""
     stages: int
     """Groups of cards that a step passes through one after the other."""
+    pipeline: Any
+    """The `policies.memory.pipeline.PipelineSteps` of stages; None: there are none."""
 
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
         """Times of `rounds` steps in which only the context grows, a token a sample and step."""
@@ -141,6 +143,7 @@ class StepModel:
     routing, free, groups, sparse, commits: see `StepWorkModel`."""
 
     stages = 1
+    pipeline: Any = None
 
     def __init__(
         self, device: Device, model: TransformerSpec, cards: int = 1, slowdown: float = 1.0,

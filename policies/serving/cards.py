@@ -19,19 +19,19 @@ from policies.requests.requests import Requests
 from policies.serving.building import admissible, build_replica
 from policies.serving.cells import Cell, energy_of
 from policies.serving.cluster import Manager
-from policies.serving.controller import Controller
 from policies.serving.dropping import Dropping
 from policies.serving.faults import Faults
 from policies.serving.lending import Lending
 from policies.serving.metrics import Metrics
 from policies.serving.migration import Migrating
 from policies.serving.node import Node, mean_of, merged
+from policies.serving.node_controller import Controller
 from policies.serving.recorder import Recorder
 from policies.serving.replica import Replica
+from policies.serving.served_stream import Stream
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.serving.simulation import Watcher
 from policies.serving.slot_use import Known
-from policies.serving.stream import Stream
 
 
 class Cards:

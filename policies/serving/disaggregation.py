@@ -35,9 +35,9 @@ from policies.serving.pool_figures import figures_of_pools
 from policies.serving.pool_options import PoolSpec
 from policies.serving.pool_replica import DECODE, PREFILL, Pool, PoolMetrics, PoolReplica, Side
 from policies.serving.recorder import Recorder
+from policies.serving.served_stream import Stream
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.serving.simulation import LINK, Watcher
-from policies.serving.stream import Stream
 from policies.serving.unit import Part, Unit
 from policies.transfers.fabric import Fabric, Place, Sent
 from policies.transfers.ports import Places, Port, ReceivingPort, between

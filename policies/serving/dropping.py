@@ -35,9 +35,9 @@ from policies.engines.part import NONE
 from policies.memory.distributed_attention import kv_seconds
 from policies.memory.pipeline import Exchange
 from policies.requests.requests import IntArray
-from policies.serving.controller import Controller
 from policies.serving.moving_options import DroppingSpec
 from policies.serving.node import Node
+from policies.serving.node_controller import Controller
 from policies.serving.replica import Replica
 from policies.transfers.hosting import Hosting
 

@@ -19,9 +19,9 @@ from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.distributed_attention import DistributedAttention
 from policies.requests.percentiles import summary
-from policies.serving.controller import Controller
 from policies.serving.moving_options import LendingSpec
 from policies.serving.node import Node
+from policies.serving.node_controller import Controller
 from policies.transfers.lender import Lender
 
 

@@ -19,9 +19,9 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import TransformerSpec
 from policies.requests.percentiles import summary
-from policies.serving.controller import Controller
 from policies.serving.moving_options import MigrationSpec
 from policies.serving.node import Node
+from policies.serving.node_controller import Controller
 from policies.transfers.hosting import Hosting
 from policies.transfers.moves import as_table
 from policies.transfers.transfer import Server, transfer

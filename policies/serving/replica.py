@@ -57,8 +57,6 @@ class Replica:
         allocator = engine.allocator
         self._learns = allocator if isinstance(allocator, Learns) else None
         self._steps = steps
-        model = getattr(steps, "steps", steps)  # behind a drafter
-        self.pipeline = model if isinstance(model, PipelineSteps) else None
         self._together = together
         self.moves = moves
         self.components = list(components)
@@ -76,6 +74,12 @@ class Replica:
     def stages(self) -> int:
         """Groups of its cards that a step passes through."""
         return self._steps.stages
+
+    @property
+    def pipeline(self) -> PipelineSteps | None:
+        """Of its stages, where it has several."""
+        found: PipelineSteps | None = self._steps.pipeline
+        return found
 
     @property
     def next_s(self) -> float:

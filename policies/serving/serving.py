@@ -16,10 +16,10 @@ from policies.serving.cells import ServingResult, merged_cells, rows_of
 from policies.serving.disaggregation import Disaggregation
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder
+from policies.serving.served_stream import stream_of
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.simulation import Simulation
 from policies.serving.source import source_of
-from policies.serving.stream import stream_of
 
 
 def serve(

@@ -15,14 +15,14 @@ from hwmodel.specs.attention import LatentAttention
 from hwmodel.specs.device import load_device
 from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import load_model
-from policies.engines.scheduled_step import Chunk
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.distributed_attention import DistributedAttention, Share
 from policies.memory.step import Efficiency, StepModel
 from policies.requests.requests import Requests
 from policies.serving.building import kv_region
 from policies.serving.cluster import ClusterSpec
-from policies.serving.controller import Controller
 from policies.serving.lending import Grant, Holder, lending_plan
+from policies.serving.node_controller import Controller
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.transfers.lender import Lender, Loan
@@ -273,8 +273,10 @@ def test_a_lender_with_steps_of_its_own_takes_twice_as_long() -> None:
 def test_attention_on_a_card_alone_is_that_of_a_step() -> None:
     steps = StepModel(card(2048), SHAPE)
     pairs = 64 * 512 + 64 * 65 // 2
-    flops_s, moved = steps._chunk_attention([Chunk(0, 512, 64, False)])
-    whole = steps._phase(flops_s, moved - 64 * SHAPE.kv_token_bytes, 1.0)
+    step = Step(np.zeros(0, np.int64), 0, [Chunk(0, 512, 64, False)], [], 0, "")
+    chunks = steps.work.of(step, 1).phases["prefill"]
+    moved = chunks.waits - 64 * SHAPE.kv_token_bytes  # which only its own card writes
+    whole = steps._phase(steps._compute_s(chunks.flops), moved, 1.0)
     assert steps.attention_alone_s(0, pairs, 512, Efficiency()) == pytest.approx(whole)
 
 

@@ -21,11 +21,11 @@ from policies.predictors.predictor import predict
 from policies.requests.requests import Requests
 from policies.serving.building import build_replica, kv_region
 from policies.serving.cluster import ClusterSpec, Manager
-from policies.serving.controller import Controller
 from policies.serving.dropping import Dropping, drop_plan, joined, moved_layers
 from policies.serving.metrics import Metrics
 from policies.serving.migration import Migrating
 from policies.serving.node import Node
+from policies.serving.node_controller import Controller
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.simulation import Simulation

@@ -249,7 +249,9 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "predictor.table": (CLASSIFIED, classified(table="bert-lmsys-2"), "utilization"),
     "predictor.scale": (CLASSIFIED, classified(scale="tokens"), "utilization"),
-    "predictor.cost": ({}, {"predictor": COST}, "ttft_s.mean"),
+    "predictor.cost": (
+        {"policy": {"name": "s3"}}, {"policy": {"name": "s3"}, "predictor": COST}, "ttft_s.mean"
+    ),
     "memory.fidelity": ({}, sampled(), "kv_gbps"),
     "memory.efficiency": ({}, {"memory": {"efficiency": 0.5}}, "kv_gbps"),
     "memory.weights": (
@@ -370,7 +372,7 @@ def test_no_option_is_left_out() -> None:
     elsewhere |= {"engine.prefill_schedule_interval", "engine.long_prefill_token_threshold"}
     elsewhere |= {"cluster.stages", "cluster.pipeline"}  # memory/test_pipeline.py
     elsewhere |= {"cluster.dropping", "cluster.migration"}  # test_moving.py
-    elsewhere |= {"cluster.lending", "cluster.fleet"}  # test_lending.py, test_fleet.py
+    elsewhere |= {"cluster.lending", "cluster.cells"}  # test_lending.py, test_fleet.py
     elsewhere |= {"policy.paged.states", "policy.paged.state_ratio"}  # test_states.py
     known, elsewhere = known | {"attention"}, elsewhere | {"attention"}  # memory/test_sparse.py
     for name in ("vattention", "radix"):
@@ -387,5 +389,5 @@ def test_no_option_is_left_out() -> None:
     # engines/test_speculation.py
     assert set(ServingSpec.model_fields) - set(parts) - known == {
         "model", "policy", "advance_together", "routing", "free", "expert_parallel",
-        "expert_exchange", "moves", "tiers", "pools", "speculation",
+        "expert_exchange", "moves", "tiers", "pools", "speculation", "faults",
     }  # fmt: skip

@@ -197,8 +197,6 @@ def test_mistakes_are_answered_in_a_line() -> None:
     stream = talks()
     with pytest.raises(DescriptionError, match=r"max_tokens cuts answers that later turns"):
         run(4096, stream, engine={"max_tokens": 3})
-    with pytest.raises(DescriptionError, match="sessions need one card"):
-        run(4096, stream, cluster={"cards": 2})
     with pytest.raises(ValueError, match="copy: not with engine v0; v0 stores a prompt before"):
         serving(policy={"name": "static", "prefixes": "copy"}, engine={"name": "v0"})
     with pytest.raises(ValueError, match="copy needs compaction: none"):

@@ -13,7 +13,7 @@ from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Demand
 from policies.engines.connector import Connector, Ending, Match
 from policies.requests.requests import Requests
-from policies.serving import serving as serving_module
+from policies.serving import cards, disaggregation
 from policies.serving.building import build_replica
 from policies.serving.replica import Replica
 from policies.serving.serving import ServingResult
@@ -62,7 +62,10 @@ class Seen:
             self.replicas.append(build_replica(*arguments, **named))
             return self.replicas[-1]
 
-        with mock.patch.object(serving_module, "build_replica", build):
+        with (
+            mock.patch.object(cards, "build_replica", build),
+            mock.patch.object(disaggregation, "build_replica", build),
+        ):
             self.result: ServingResult = run(slots, stream, **changes)
         assert self.result.metrics["finished"] == len(stream)
 
@@ -244,7 +247,7 @@ def test_the_smallest_connector_saves_all_prefills_but_the_first() -> None:
         return replica
 
     static: dict[str, Any] = {"engine": ENGINES["v1"], "policy": {"name": "static"}}
-    with mock.patch.object(serving_module, "build_replica", build):
+    with mock.patch.object(cards, "build_replica", build):
         found = run(4096, stream, **static).metrics
     assert found["prefill_tokens"] == 160 + (many - 1)
 
@@ -262,7 +265,7 @@ def test_a_card_of_a_fleet_that_fails_gives_up_what_it_held_for_others(
     failures = {"mean_up_s": 0.03, "down_s": 0.005}
     seen = Seen(
         talks(40, 10), 1024, tiers=tiers(way), engine=ENGINES[engine], policy=policy_of(engine),
-        cluster={"cards": 2, "fleet": {"failures": failures}},
+        cluster={"cards": 2}, faults=[failures],
     )  # fmt: skip
     assert len(seen.replicas) > 2
     assert seen.left == 0  # of those that failed as well
