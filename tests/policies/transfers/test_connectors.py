@@ -265,7 +265,7 @@ def test_a_card_of_a_fleet_that_fails_gives_up_what_it_held_for_others(
     failures = {"mean_up_s": 0.03, "down_s": 0.005}
     seen = Seen(
         talks(40, 10), 1024, tiers=tiers(way), engine=ENGINES[engine], policy=policy_of(engine),
-        cluster={"cards": 2}, faults=[failures],
+        cluster={"cards": 2, "placement": "sticky"}, faults=[failures],
     )  # fmt: skip
     assert len(seen.replicas) > 2
     assert seen.left == 0  # of those that failed as well
