@@ -107,8 +107,6 @@ class Connected(ABC):
             for request in connector.lost():
                 self._recover(request)
             self._let_go(connector, connector.released())
-            if connector.device_lost():
-                self.lose()
 
     def lose(self) -> None:
         """The device has lost all: whoever was there gives its memory up, and nothing is found."""

@@ -227,9 +227,5 @@ class Connector:
     def computed(self, request: int) -> None:
         """Such a request has computed what was to come, or has lost its memory."""
 
-    def device_lost(self) -> bool:
-        """Whether the card has lost all that it had since the last call."""
-        return False
-
     def reset(self) -> None:
-        """It has: nothing is on its way to it or from it any more, and nobody is held."""
+        """The card has lost all that it had: nothing is on its way any more, and nobody is held."""

@@ -19,6 +19,8 @@ class Component:
 
     most_rounds: ClassVar[int] = 1 << 62
     """Steps that are advanced together at most."""
+    outlives: ClassVar[bool] = False
+    """Whether it keeps what it has when its card fails, which then comes again with it."""
 
     @property
     def due_s(self) -> float:
@@ -52,6 +54,9 @@ class Component:
 
     def share_host(self, host: HostTraffic) -> None:
         """The host's memory carries the copies of all its cards together."""
+
+    def host_fails(self, at_s: float) -> None:
+        """The host's memory loses all content then, which is not before now."""
 
     def mark(self) -> None:
         """The warm-up is over: what was counted before does not count."""

@@ -20,7 +20,7 @@ from policies.serving.building import admissible, build_replica
 from policies.serving.cells import Cell, energy_of
 from policies.serving.cluster import Manager
 from policies.serving.dropping import Dropping
-from policies.serving.faults import Faults
+from policies.serving.faults import faults_of
 from policies.serving.lending import Lending
 from policies.serving.metrics import Metrics
 from policies.serving.migration import Migrating
@@ -89,7 +89,7 @@ class Cards:
             self._controllers.append(Dropping(node, cluster.dropping, local, group))
         if cluster.migration is not None:
             self._controllers.append(Migrating(node, cluster.migration, local))
-        faults = [Faults(node, each, seed) for each in spec.faults]
+        faults = [faults_of(node, each, seed) for each in spec.faults]
         self.watchers: list[Watcher] = [*self._controllers, *faults]
         allocator = node.own[0].engine.allocator
         self.admitted = admissible(spec, allocator, requests, stream.outputs, reach)

@@ -113,6 +113,7 @@ NAMED: dict[str, Callable[[Facts], bool]] = {
     "memory.phases: together, and memory.fidelity: sampled, full or exhaustive": lambda facts: (
         facts.serving.memory.fidelity != "analytic" and facts.serving.memory.phases == "together"
     ),
+    "faults of a host": lambda facts: any(each.of == "host" for each in facts.serving.faults),
     "sparse attention": lambda facts: facts.sparse,
     "sliding windows": lambda facts: facts.windows,
     "layers with a state": lambda facts: facts.model is not None and facts.model.state is not None,
@@ -189,6 +190,8 @@ DECLARATIONS: tuple[Declaration, ...] = (
     ),
     # what is not modelled
     unmodelled("tiers", *_MOVES),
+    unmodelled("tiers.layerwise", "faults of a host"),
+    unmodelled("faults", *_MOVES),
     unmodelled("pools", "cluster.stages", *_MOVES),
     unmodelled("expert_parallel", "cluster.stages", "cluster.migration", "cluster.lending"),
     unmodelled(

@@ -28,7 +28,7 @@ from policies.requests.requests import IntArray, Requests
 from policies.serving.building import admissible, build_replica
 from policies.serving.cells import Cell
 from policies.serving.cluster import ClusterSpec, Manager
-from policies.serving.faults import Faults
+from policies.serving.faults import faults_of
 from policies.serving.metrics import Metrics
 from policies.serving.node import Node
 from policies.serving.pool_figures import figures_of_pools
@@ -113,7 +113,7 @@ class Disaggregation(Watcher):
         for law in spec.faults:
             for name, pool in self.pools.items():
                 if law.side in (None, name):
-                    self.watchers.append(Faults(pool.node, law, seed, self._loser(name)))
+                    self.watchers.append(faults_of(pool.node, law, seed, self._loser(name)))
         fitting, other = (
             admissible(spec, node.own[0].engine.allocator, self._requests, stream.outputs)
             for node in self.nodes

@@ -12,6 +12,29 @@ from policies.serving.replica import Replica
 from policies.serving.simulation import FAIL, RETURN, Simulation, Watcher
 
 
+class HostFaults(Watcher):
+    """The hosts of a node's replicas lose all that they have, by one law."""
+
+    def __init__(self, node: Node, spec: FaultSpec, seed: int) -> None:
+        self._node, self._spec = node, spec
+        self._rng = np.random.default_rng((seed, len(node.own), 1))
+
+    def join(self, simulation: Simulation) -> None:
+        super().join(simulation)
+        for card, at_s in self._spec.first_s(len(self._node.own), self._rng).items():
+            simulation.at(at_s, FAIL, self._fails(card), card)
+
+    def _fails(self, card: int) -> Callable[[float], None]:
+        return lambda at_s: self._fail(card, at_s)
+
+    def _fail(self, card: int, at_s: float) -> None:
+        for component in self._node.replicas[card].components:
+            component.host_fails(at_s)
+        self.simulation.wake(self._node.unit_of[card])
+        if (next_s := self._spec.next_s(at_s, self._rng)) < np.inf:
+            self.simulation.at(next_s, FAIL, self._fails(card), card)
+
+
 class Faults(Watcher):
     """Those of a node, by one law. `lost(card, old, at_s)`: a card has failed and is away, and
     `old` was its replica; None: who was there goes where the router says."""
@@ -55,11 +78,14 @@ class Faults(Watcher):
             simulation.at(back_s, RETURN, self._returns(card), card)
         for card in cards:
             old = node.replicas[card]
-            node.renew(card).now_s = at_s + self._spec.down_s
+            if not old.outlives:
+                node.renew(card).now_s = at_s + self._spec.down_s
             if self._lost is not None:
                 self._lost(card, old, at_s)
             else:
                 requests += old.drain()
+            if old.outlives:  # the card comes again with what was not on it
+                old.wait(at_s + self._spec.down_s)
         if self._lost is None:
             node.manager.withdraw(requests)
             node.rerouted += len(requests)
@@ -79,3 +105,11 @@ class Faults(Watcher):
             self._fails_at(next_s, card)
         simulation.wake(node.unit_of[card])
         simulation.returned(at_s)
+
+
+def faults_of(
+    node: Node, spec: FaultSpec, seed: int,
+    lost: Callable[[int, Replica, float], None] | None = None,
+) -> Watcher:  # fmt: skip
+    """What fails in a node by a law; `lost` as of `Faults`."""
+    return HostFaults(node, spec, seed) if spec.of == "host" else Faults(node, spec, seed, lost)

@@ -82,6 +82,11 @@ class Replica:
         return found
 
     @property
+    def outlives(self) -> bool:
+        """Whether it has something that is not lost with its card."""
+        return any(each.outlives for each in self.components)
+
+    @property
     def next_s(self) -> float:
         """When its next step begins; inf where it has nothing to do."""
         if self.engine.busy and not self.engine.stuck:

@@ -30,6 +30,8 @@ class HostSpec(Strict):
     """The host's memory; options of vLLM's `OffloadingConnector` have its names
     (`CPUOffloadingSpec`) and defaults."""
 
+    renamed = {"fails_at_s": "serving.faults, of: host"}
+
     link: str
     """A shipped link, or a file."""
     cpu_bytes_to_use: PositiveBytes
@@ -49,9 +51,6 @@ class HostSpec(Strict):
     """`card`: the card's own, which moves every byte twice. None: never limits."""
     hcache: HcacheSpec | None = None
     """Whether it keeps hidden states. Those of outputs leave while a request decodes."""
-    fails_at_s: list[Annotated[float, Field(gt=0)]] = []
-    """Times at which it loses all content, what is under way included; requests that wait for it
-    compute their tokens (vLLM's `kv_load_failure_policy: recompute`). The drive keeps its own."""
 
 
 class DriveSpec(Strict):
@@ -77,6 +76,8 @@ class PausesSpec(Strict):
 class TiersSpec(Strict):
     """Tiers below the device's memory, and when they are used."""
 
+    renamed = {"card_fails_at_s": "serving.faults"}
+
     host: HostSpec
     ssd: DriveSpec | None = None
     load: Literal["always", "sooner", "never"] = "always"
@@ -92,10 +93,6 @@ class TiersSpec(Strict):
     contention: Contends = True
     """Whether transfers take their bytes from the bandwidth of the card's DRAM. `simulated`: what a
     byte takes is measured, in `memory.phases: together`."""
-    card_fails_at_s: list[Annotated[float, Field(gt=0)]] = []
-    """Times at which the cards lose all content, at the end of the step under way: requests begin
-    again with the tokens made so far, and find what the host and the drive have. They are back at
-    once (assumed)."""
 
     @model_validator(mode="after")
     def _reads_by_layer(self) -> TiersSpec:
@@ -106,8 +103,6 @@ class TiersSpec(Strict):
             raise ValueError(
                 "host.hcache: not with pauses, layerwise, synchronous, nor contention: simulated"
             )
-        if self.layerwise and self.host.fails_at_s:
-            raise ValueError("layerwise: not with host.fails_at_s")
         if self.contention == "simulated" and (self.synchronous or self.host.dram == "card"):
             raise ValueError("contention: simulated is not with synchronous, nor host.dram: card")
         return self

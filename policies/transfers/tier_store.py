@@ -84,7 +84,7 @@ class TierStore:
         self._stores: dict[int, set[Job]] = {}
         self._missing: dict[int, tuple[BlockKey, ...]] = {}
         self._asked: Counter[BlockKey] = Counter()
-        self._fails = sorted(spec.host.fails_at_s)
+        self._fails: list[float] = []
         self.loaded: list[int] = []
         """Requests whose KV has come since somebody took them from here."""
         self.failed: list[int] = []
@@ -327,6 +327,10 @@ class TierStore:
         self.coming.subtract(keys)
         self.coming = +self.coming
         self.loaded.append(request)
+
+    def fails(self, at_s: float) -> None:
+        """The host loses all that it has then."""
+        self._fails = sorted([*self._fails, at_s])
 
     def _fail(self) -> None:
         """The host loses all that it has."""

@@ -54,6 +54,8 @@ class Tiers(Connector, Component):
     a link of its own to the host, whose DRAM and drive they share. A transfer is of one card, but
     over the drive's link of all."""
 
+    outlives = True
+
     def __init__(
         self, spec: TiersSpec, device: Device, model: TransformerSpec, allocator: Allocator,
         steps: StepModel, cards: int = 1,
@@ -73,7 +75,6 @@ class Tiers(Connector, Component):
         self._keys: dict[int, list[BlockKey]] = {}
         self._declined: dict[int, int] = {}
         """Tokens of requests that are sooner recomputed."""
-        self._card_fails, self._card_lost = sorted(spec.card_fails_at_s), False
         self.efficiency = Efficiency()
         """That of the last step."""
         self._waits: FloatArray = np.zeros(0)
@@ -100,9 +101,6 @@ class Tiers(Connector, Component):
         while (due_s := self._event_s if steps else self._idle_event_s) <= now_s:
             before_s = store.queue.now_s
             store.until(due_s)
-            if self._card_fails and self._card_fails[0] <= due_s:
-                del self._card_fails[0]
-                self._card_lost = True
             if self._pauses is not None:
                 self._over |= self._pauses.over(due_s)
             if not steps:
@@ -116,10 +114,10 @@ class Tiers(Connector, Component):
 
     @property
     def due_s(self) -> float:
-        """When the next transfer arrives or is projected, host or card fails, or a pause is too
+        """When the next transfer arrives or is projected, the host fails, or a pause is too
         long; inf: never. The past, where the engine has not asked for what has happened."""
         store = self.store
-        asked = not (store.loaded or store.failed or store.stored or self._over or self._card_lost)
+        asked = not (store.loaded or store.failed or store.stored or self._over)
         return self._idle_event_s if asked else -math.inf
 
     @property
@@ -129,7 +127,7 @@ class Tiers(Connector, Component):
 
     @property
     def _event_s(self) -> float:
-        due_s = min(self.store.due_s, *self._card_fails[:1], math.inf)
+        due_s = self.store.due_s
         return due_s if self._pauses is None else min(due_s, self._pauses.due_s)
 
     def moving(self, allocator: Allocator) -> list[Moving]:
@@ -334,9 +332,8 @@ class Tiers(Connector, Component):
     def computed(self, request: int) -> None:
         self.store.computed(request)
 
-    def device_lost(self) -> bool:
-        lost, self._card_lost = self._card_lost, False
-        return lost
+    def host_fails(self, at_s: float) -> None:
+        self.store.fails(at_s)
 
     def reset(self) -> None:
         self.store.lose()

@@ -211,8 +211,9 @@ def test_every_request_ends_and_steps_advanced_together_are_as_one_by_one(
 
 
 def busy(stream: Requests, fails: list[float], hcache: dict[str, Any]) -> ServingResult:
-    way = kept(hcache, fails_at_s=fails, cpu_bytes_to_use="64KiB", **OUTPUTS)
-    return served(stream, 832, policy={"name": "paged"}, tiers=way)
+    way = kept(hcache, cpu_bytes_to_use="64KiB", **OUTPUTS)
+    faults = [{"of": "host", "at_s": at_s} for at_s in fails]
+    return served(stream, 832, policy={"name": "paged"}, tiers=way, faults=faults)
 
 
 @given(fails=st.lists(st.floats(1e-4, 0.1), max_size=4), layers=st.sampled_from((1, 2)))
@@ -231,8 +232,8 @@ def test_every_byte_that_leaves_arrives_once_or_is_dropped(fails: list[float], l
 
 
 def test_what_does_not_come_is_computed_and_not_projected(tmp_path: Any) -> None:
-    way = kept({"layers": 2}, fails_at_s=[2.05], **slow(tmp_path))
-    found = served(AGAIN, tiers=way).metrics
+    way = kept({"layers": 2}, **slow(tmp_path))
+    found = served(AGAIN, tiers=way, faults=[{"of": "host", "at_s": 2.05}]).metrics
     assert found["cached_tokens"] == 0
     assert found["tiers"]["dropped"] == 1
 

@@ -20,7 +20,6 @@ from policies.transfers.tiers import Tiers
 from policies.transfers.transfer import Server, transfer
 from tests.policies.serving.test_sessions import talks
 from tests.policies.small import MODEL, WINDOWS, run
-from tests.policies.small import spec as serving
 from tests.rotation import LONG, spread
 
 LINK = "pcie5-h100-batched"
@@ -203,13 +202,14 @@ def test_every_transfer_arrives_once_or_is_dropped_whatever_is_preempted_or_fail
     stream = talks(30, 10)
     host = {"cpu_bytes_to_use": room, "offload_prompt_only": prompts, **way.get("host", {})}
     drive = {} if way.get("layerwise") else {"ssd": {"bytes": "2MiB"}}
-    host["fails_at_s"] = fails if drive else []
+    faults = [{"of": "host", "at_s": at_s} for at_s in (fails if drive else [])]
+    faults += [{"at_s": at_s, "down_s": 0.0} for at_s in card]
     made: list[Tiers] = []
     Watched.seen.clear()
     with mock.patch("policies.transfers.tier_store.LinkQueue", Watched), seen_tiers(made):
         found = served(
             stream, slots, policy=policy, engine=ENGINE | late,
-            tiers=tiers(**{**way, "host": host}, card_fails_at_s=card, **drive),
+            tiers=tiers(**{**way, "host": host}, **drive), faults=faults,
         )  # fmt: skip
     assert found.metrics["finished"] == len(stream)
     made[0].clock(1e6)
@@ -229,8 +229,8 @@ def test_every_transfer_arrives_once_or_is_dropped_whatever_is_preempted_or_fail
 
 
 def test_what_does_not_come_is_computed(tmp_path: Path) -> None:
-    failing = tiers({**slow(tmp_path), "fails_at_s": [2.05]})
-    found = served(AGAIN, tiers=failing)
+    failing = [{"of": "host", "at_s": 2.05}]
+    found = served(AGAIN, tiers=tiers(slow(tmp_path)), faults=failing)
     assert found.metrics["cached_tokens"] == 0
     assert found.metrics["prefill_tokens"] == 160 + 496 + 200
     assert found.metrics["tiers"]["dropped"] == 1
@@ -246,23 +246,15 @@ def test_a_request_whose_card_fails_finds_its_prompt_at_the_host_and_goes_on(
     alone = Requests(np.zeros(1), np.array([160]), np.array([200]))
     whole = served(alone, tiers=tiers(), engine=ENGINE | late)
     fails = [float(whole.finish_s[0]) / 2]
-    found = served(alone, tiers=tiers(card_fails_at_s=fails), engine=ENGINE | late)
+    faults = [{"at_s": fails[0], "down_s": 0.0}]
+    found = served(alone, tiers=tiers(), faults=faults, engine=ENGINE | late)
     again = found.metrics["prefill_tokens"] - 160
     assert 90 < again < 110  # the tokens made so far, and none of the prompt
     assert found.metrics["tiers"]["load"]["bytes"] == 160 * MODEL.kv_token_bytes
     assert (found.metrics["preemptions"], found.metrics["finished"]) == (0, 1)
     assert found.first_token_s[0] == whole.first_token_s[0] < fails[0] < found.finish_s[0]
-    lone = served(alone, tiers=tiers(load="never", card_fails_at_s=fails), engine=ENGINE | late)
+    lone = served(alone, tiers=tiers(load="never"), faults=faults, engine=ENGINE | late)
     assert lone.metrics["prefill_tokens"] == 160 + 160 + again
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [([-1], "greater than 0"), (["soon"], "number"), (0.5, "list")],
-)
-def test_times_at_which_cards_fail_are_positive_numbers_in_a_list(wrong: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        serving(tiers=tiers(card_fails_at_s=wrong))
 
 
 WAYS = {
