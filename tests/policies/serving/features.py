@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import signal
 import sys
 import time
 from collections import Counter
@@ -49,10 +50,10 @@ def stream() -> Requests:
 
 
 def prefixes(given: Requests) -> Requests:
-    """Behind one of two system prompts of 96 tokens."""
-    turn = np.arange(len(given)) % 2
+    """Behind one of two system prompts of 96 tokens, all turns of a session behind the same."""
+    talk = np.arange(len(given)) if given.session is None else given.session
     return dataclasses.replace(
-        given, prompt_tokens=given.prompt_tokens + 96, prefix_id=turn,
+        given, prompt_tokens=given.prompt_tokens + 96, prefix_id=talk % 2,
         prefix_tokens=np.full(len(given), 96),
     )  # fmt: skip
 
@@ -194,8 +195,7 @@ FEATURES: dict[str, Feature] = {
         figure("node", "migration", "moved"),
     ),
     "lending": Feature(
-        "cards", {"cluster": {"cards": 2, "lending": {"link": LINK, "every_s": 0.002}},
-                  "engine": {"max_num_batched_tokens": 256, "max_num_seqs": 64}},
+        "cards", {"cluster": {"cards": 2, "lending": {"link": LINK, "every_s": 0.002}}},
         figure("node", "lending", "lent_tokens"), tokens=1024,
     ),
     "drafts": Feature(
@@ -219,6 +219,26 @@ FEATURES: dict[str, Feature] = {
     "logs": Feature("logs", {}, always),
 }  # fmt: skip
 """By name. What a run has beside it: `paged` under v1, one card."""
+
+
+LENDING: dict[str, dict[str, Any]] = {
+    "v1": {"max_num_batched_tokens": 256, "max_num_seqs": 64},
+    "v0": {"chunked_prefill": True, "max_num_batched_tokens": 256, "max_num_seqs": 64},
+}
+"""Steps small enough that a request waits while its KV grows elsewhere, by engine."""
+
+
+def finds_prefixes(policy: dict[str, Any]) -> dict[str, Any]:
+    """What asks an allocator for prefixes that requests have in common, where it can."""
+    if policy["name"] == "paged":
+        return {"name": "paged", "prefix_caching": True}
+    if policy["name"] in ("static", "odma", "odma-best", "s3"):
+        return {"prefixes": "copy", "compaction": "none"}
+    return {}
+
+
+PATIENCE_S = 20
+"""A pair that has not been served by then counts as failed."""
 
 
 class Count(Recorder):
@@ -250,9 +270,9 @@ def card(tokens: int, model_bytes: int, token_bytes: int) -> Device:
 def run_of(names: tuple[str, ...]) -> ServingResult:
     """The run with these features. Raises DescriptionError, or ValidationError, where they do not
     go together."""
-    chosen = [FEATURES[name] for name in names]
+    chosen = sorted((FEATURES[name] for name in names), key=lambda each: each.stream is prefixes)
     served, model, wanted = stream(), SHAPE, 2048
-    changes: dict[str, Any] = {"engine": {"max_model_len": 2048, "too_long": "drop"}}
+    changes: dict[str, Any] = {"engine": {"max_model_len": 1024, "too_long": "drop"}}
     for each in chosen:
         changes = laid(changes, each.changes)
         model = model.model_copy(update=each.model)
@@ -260,8 +280,15 @@ def run_of(names: tuple[str, ...]) -> ServingResult:
         served = each.stream(served) if each.stream is not None else served
     if "engine sglang" in names and "policy" not in changes:
         changes["policy"] = {"name": "radix"}
+    if "prefixes" in names:
+        changes = laid(
+            changes, {"policy": finds_prefixes(changes.get("policy", {"name": "paged"}))}
+        )
+    if "lending" in names:
+        changes = laid(changes, {"engine": LENDING.get(changes["engine"].get("name", "v1"), {})})
     recorder = Count() if "logs" in names else None
-    device = card(wanted, model.weight_bytes, SHAPE.kv_token_bytes)
+    split = changes.get("tensor_parallel", 1)
+    device = card(wanted, model.weight_bytes // split, SHAPE.kv_token_bytes // split)
     found = serve(
         device, model, spec(**changes), served, seed=1, recorder=recorder, simulate=FakeMemory()
     )
@@ -270,21 +297,32 @@ def run_of(names: tuple[str, ...]) -> ServingResult:
 
 
 class Outcome(NamedTuple):
-    """`how`: runs, meaningless (a component says why), refused (nobody does), or fails."""
+    """`how`: runs; idle, where one of them leaves no trace; refused, where a component says why it
+    is meaningless; not modelled; or fails."""
 
     how: str
     why: str = ""
 
 
+def _late(*_: Any) -> None:
+    raise TimeoutError(f"not served within {PATIENCE_S} s")
+
+
 def outcome(names: tuple[str, ...]) -> Outcome:
     """Whether these features go together, and leave their traces."""
+    signal.signal(signal.SIGALRM, _late)
+    signal.alarm(PATIENCE_S)
     try:
         found = run_of(names)
     except (DescriptionError, ValidationError, ValueError) as error:
         text = str(error).splitlines()
-        return Outcome("refused", next((line for line in text if ": " in line), text[0]).strip())
+        said = next((line for line in text if "error, " in line), " ".join(text[:3]))
+        said = (said.partition("error, ")[2] or said).partition(" [type=")[0]
+        return Outcome("not modelled" if "not modelled" in said else "refused", said)
     except Exception as error:
         return Outcome("fails", f"{type(error).__name__}: {error}")
+    finally:
+        signal.alarm(0)
     served = np.isfinite(found.finish_s).sum()
     if found.metrics["finished"] + found.metrics["dropped"] < COUNT or not served:
         return Outcome("fails", f"{found.metrics['finished']} of {COUNT} requests ended")
