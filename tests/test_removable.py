@@ -38,7 +38,7 @@ REGISTRIES = {
     "allocator": Registry("policies/allocators/registry.py", "POLICIES", "policy={}"),
     "router": Registry(
         "policies/routers/routers.py", "ROUTERS",
-        "serving.cluster={{cards: 2, placement: {}, fleet: {{}}}}",
+        "serving.cluster={{cards: 2, placement: {}}}",
     ),
     "predictor": Registry(
         "policies/predictors/predictors.py", "PREDICTORS", "serving.predictor={{kind: {}}}"

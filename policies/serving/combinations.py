@@ -192,7 +192,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     unmodelled("tiers", *_MOVES),
     unmodelled("tiers.layerwise", "faults of a host"),
     unmodelled("faults", *_MOVES),
-    unmodelled("pools", "cluster.stages", *_MOVES),
+    unmodelled("pools", "cluster.stages", "cluster.cells", *_MOVES),
     unmodelled("expert_parallel", "cluster.stages", "cluster.migration", "cluster.lending"),
     unmodelled(
         "expert_parallel", "tensor_parallel over several replicas",

@@ -140,8 +140,7 @@ class Disaggregation(Watcher):
             assert isinstance(replica, PoolReplica)
             return replica
 
-        placement = half.placement or spec.pools.placement
-        cluster = ClusterSpec(cards=half.replicas, placement=placement)
+        cluster = ClusterSpec(cards=half.replicas, placement=spec.router_of(half))
         manager = Manager(cluster, self._requests, stream.predicted.length)
         return Pool(card, local, own.tensor_parallel, mine, Node(manager, make, name=name))
 

@@ -49,8 +49,8 @@ class PoolsSpec(Strict):
     contention: Contends = True
     """Whether transfers take their bytes from the bandwidth of both cards' DRAM; `simulated` as of
     tiers."""
-    placement: str = "sticky"
-    """Where a request goes on each side: see `ClusterSpec.placement`."""
+    placement: str | None = None
+    """The router of each side. None: `cluster.placement`."""
 
     @checked
     def _possible(self) -> None:

@@ -161,6 +161,11 @@ class ServingSpec(Strict):
         given = {name: getattr(pool, name) for name in own}
         return self.model_copy(update={**given, "pools": None, "cluster": ClusterSpec()})
 
+    def router_of(self, pool: PoolSpec) -> str:
+        """The router of a pool."""
+        shared = None if self.pools is None else self.pools.placement
+        return pool.placement or shared or self.cluster.placement
+
     def on_device(self, device: Device, model: TransformerSpec) -> ServingSpec:
         """The description with what engine and policy take from the device and the model. Raises
         DescriptionError for options that the model has no use for."""
@@ -176,9 +181,12 @@ class ServingSpec(Strict):
     def predicts(self) -> bool:
         """Whether requests wait for predictions of their lengths: where their policy, the order of
         the line or the router reads them."""
-        halves = () if self.pools is None else (self.pools.prefill.policy, self.pools.decode.policy)
-        policies = [self.policy, *(each for each in halves if each is not None)]
-        placed = self.cluster.cards > 1 and ROUTERS[self.cluster.placement].predicts
+        policies, routers = [self.policy], {self.cluster.placement: self.cluster.cards}
+        if self.pools is not None:
+            halves = (self.pools.prefill, self.pools.decode)
+            policies += [half.policy for half in halves if half.policy is not None]
+            routers = {self.router_of(half): half.replicas for half in halves}
+        placed = any(many > 1 and ROUTERS[name].predicts for name, many in routers.items())
         packed = self.engine.packing == "decreasing_first_fit"
         return packed or placed or any(predicts(each) for each in policies)
 

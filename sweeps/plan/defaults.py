@@ -35,7 +35,8 @@ def with_defaults(model: type[BaseModel], data: dict[str, Any]) -> dict[str, Any
         given = data.get(key, data.get(name))
         default = None if info.is_required() else info.get_default(call_default_factory=True)
         inner = info.annotation
-        if default is not None and not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+        known = isinstance(inner, type) and issubclass(inner, BaseModel)
+        if default is not None and (not known or name == "predictor"):
             inner = type(default)
         # what a policy is, or what keys there are, may hang on it
         if isinstance(given, dict) and name in ("engine", "predictor"):

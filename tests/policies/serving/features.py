@@ -37,6 +37,7 @@ from tests.policies.small import FakeMemory, spec
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "combinations.md"
 LINK = "mooncake-rdma-400"
 COUNT = 48
+SIDES = ("prefill", "decode")
 
 
 def stream() -> Requests:
@@ -51,7 +52,7 @@ def stream() -> Requests:
 
 def prefixes(given: Requests) -> Requests:
     """Behind one of two system prompts of 96 tokens, all turns of a session behind the same."""
-    talk = np.arange(len(given)) if given.session is None else given.session
+    talk = np.where(given.session < 0, np.arange(len(given)), given.session)
     return dataclasses.replace(
         given, prompt_tokens=given.prompt_tokens + 96, prefix_id=talk % 2,
         prefix_tokens=np.full(len(given), 96),
@@ -126,7 +127,10 @@ def always(metrics: dict[str, Any]) -> float:
 
 
 def both_cards(metrics: dict[str, Any]) -> float:
-    return float(min(card["requests"] for card in metrics["node"]["cards"]))
+    if "pools" in metrics:
+        return float(min(metrics["pools"][side]["requests"]["least"] for side in SIDES))
+    cards = metrics["node"]["cards"] if "node" in metrics else [{"requests": 0}]
+    return float(min(card["requests"] for card in cards))
 
 
 def _policy(name: str, **options: Any) -> Feature:
