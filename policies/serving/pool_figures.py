@@ -23,10 +23,10 @@ def figures_of_pools(
     arrived: Sequence[tuple[int, int, float, float, float]], fabric: Fabric,
     busy_s: Mapping[Place, float],
 ) -> dict[str, Any]:  # fmt: skip
-    """Of each node the requests of the replicas with the fewest and the most; after the warm-up
-    what its steps did (`Metrics.figures`), and the shares of time, until no request waits, and of
-    DRAM that its links took; transfers, of which `memory_ms` is the wait for blocks after the
-    prefill, `link_ms` that for the link.
+    """Of each node the seconds of steps of the replicas with the least and the most; after the
+    warm-up what its steps did (`Metrics.figures`), and the shares of time, until no request waits,
+    and of DRAM that its links took; transfers, of which `memory_ms` is the wait for blocks after
+    the prefill, `link_ms` that for the link.
 
     arrived: descriptors, bytes; ms for memory, in line and on the link: of each transfer. busy_s:
     of each replica's link before the warm-up ended."""
@@ -40,13 +40,12 @@ def figures_of_pools(
             fabric.busy_s.get((name, number), 0.0) - busy_s.get((name, number), 0.0)
             for number in range(many)
         ]
-        card_of = pool.node.manager.card_of
-        served = np.bincount(card_of[card_of >= 0], minlength=many)
+        steps_s = pool.node.busy_s
         figures = pool.figures()
         came = figures["cached_tokens"] + figures["prefill_tokens"]
         found[name] = {
             "replicas": many, "cards": many * pool.cards,
-            "requests": {"least": int(served.min()), "most": int(served.max())},
+            "busy_s": {"least": float(steps_s.min()), "most": float(steps_s.max())},
             **{key: figures[key] for key in KEPT}, **pool.reports(),
             "hit_share": figures["cached_tokens"] / max(came, 1),
             "busy_share": 1 - figures["limit_share"].get("idle", 0.0),

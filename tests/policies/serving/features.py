@@ -12,8 +12,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import signal
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import combinations
@@ -128,7 +126,7 @@ def always(metrics: dict[str, Any]) -> float:
 
 def both_cards(metrics: dict[str, Any]) -> float:
     if "pools" in metrics:
-        return float(min(metrics["pools"][side]["requests"]["least"] for side in SIDES))
+        return float(min(metrics["pools"][side]["busy_s"]["least"] for side in SIDES))
     cards = metrics["node"]["cards"] if "node" in metrics else [{"requests": 0}]
     return float(min(card["requests"] for card in cards))
 
@@ -284,6 +282,10 @@ def run_of(names: tuple[str, ...]) -> ServingResult:
         served = each.stream(served) if each.stream is not None else served
     if "engine sglang" in names and "policy" not in changes:
         changes["policy"] = {"name": "radix"}
+    if "pools" in changes and "placement" in changes.get("cluster", {}):
+        placement = changes.pop("cluster")["placement"]
+        sides = {side: {"replicas": 2} for side in SIDES}
+        changes = laid(changes, {"pools": {"placement": placement, **sides}})
     if "prefixes" in names:
         changes = laid(
             changes, {"policy": finds_prefixes(changes.get("policy", {"name": "paged"}))}
@@ -291,7 +293,7 @@ def run_of(names: tuple[str, ...]) -> ServingResult:
     if "lending" in names:
         changes = laid(changes, {"engine": LENDING.get(changes["engine"].get("name", "v1"), {})})
     recorder = Count() if "logs" in names else None
-    split = changes.get("tensor_parallel", 1)
+    split = changes.get("tensor_parallel", 1) * changes.get("cluster", {}).get("stages", 1)
     device = card(wanted, model.weight_bytes // split, SHAPE.kv_token_bytes // split)
     found = serve(
         device, model, spec(**changes), served, seed=1, recorder=recorder, simulate=FakeMemory()
@@ -343,20 +345,45 @@ def pairs() -> list[tuple[str, str]]:
     ]
 
 
+TITLES = {
+    "refused": "Meaningless",
+    "not modelled": "Not modelled",
+    "idle": "Without a trace",
+    "fails": "Failing",
+}
+"""Headings of the page, by what pairs do that do not run."""
+
+
+def page(found: dict[tuple[str, ...], Outcome]) -> str:
+    """The page of these outcomes."""
+    counts = Counter(each.how for each in found.values())
+    lines = [
+        "# Which features of serving go together",
+        "",
+        "Every pair of features that are not choices of one option is served, small, and counts as"
+        " running if each leaves its trace in the metrics. This page is written by"
+        " `python -m tests.policies.serving.features`, from a clone.",
+        "",
+        f"Of {len(found)} pairs {counts['runs']} run.",
+    ]
+    for how, title in TITLES.items():
+        groups: dict[str, list[str]] = {}
+        for names, each in found.items():
+            if each.how == how:
+                said = each.why if how in ("refused", "not modelled") else ""
+                groups.setdefault(said, []).append(" + ".join(names))
+        if groups:
+            lines += ["", f"## {title}", "", f"{counts[how]} pairs.", ""]
+            for said, those in groups.items():
+                lines.append(f"- {'; '.join(those)}" + (f": `{said}`" if said else ""))
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
-    """Print what each pair does."""
-    counts: Counter[str] = Counter()
-    begun = time.perf_counter()
-    for name in FEATURES:
-        found = outcome((name,))
-        if found.how != "runs":
-            print(f"alone {name}: {found.how} {found.why}")
-    for names in pairs():
-        found = outcome(names)
-        counts[found.how] += 1
-        if found.how != "runs":
-            print(f"{' + '.join(names)}: {found.how} {found.why}", flush=True)
-    print(dict(counts), f"{time.perf_counter() - begun:.0f} s", file=sys.stderr)
+    """Serve all pairs, and write the page."""
+    found = {names: outcome(names) for names in pairs()}
+    PAGE.write_text(page(found), encoding="utf-8")
+    print(dict(Counter(each.how for each in found.values())))
 
 
 if __name__ == "__main__":
