@@ -129,10 +129,11 @@ def test_streams_have_the_bytes_of_the_work(name: str, monkeypatch: pytest.Monke
     moves = given.get("policy") == ODMA
     changes: dict[str, Any] = {
         "engine": {"max_model_len": 1024, "max_num_seqs": 16, "max_tokens": 400 if moves else 80},
-        "advance_together": False, "predictor": {"kind": "lognormal", "sigma": 0.8}, **given,
+        "advance_together": False, "predictor": {"kind": "lognormal", "sigma": 1.5, "bias": -1},
+        **given,
     }  # fmt: skip
     repeats = list(CASES).index(name) % 2
-    card = device(2048 if moves else 8192, *(["work.grouped=false"] if repeats else []))
+    card = device(8192, *(["work.grouped=false"] if repeats else []))
     serve(card, model, spec(**changes), mixed(40 if moves else 12), seed=1)
     assert counting.seen["attention"] > 40 and counting.seen["prefill"] >= 8
     assert (counting.seen["migration"] > 0) == moves
