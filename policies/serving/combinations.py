@@ -65,9 +65,11 @@ def requires(key: str, *others: str, why: str) -> Declaration:
     return Declaration(key, others, why, needs=True)
 
 
-def unmodelled(key: str, *others: str, why: str = "not modelled") -> Declaration:
-    """`key` beside any of `others` is not modelled."""
-    return Declaration(key, others, why, modelled=False)
+def unmodelled(key: str, *others: str, why: str = "") -> Declaration:
+    """`key` beside any of `others` is not modelled; `why`, or what to do instead."""
+    return Declaration(
+        key, others, f"not modelled; {why}" if why else "not modelled", modelled=False
+    )
 
 
 def _given(facts: Facts, key: str) -> bool:
@@ -209,7 +211,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     unmodelled("layers with a state", "engine.preemption: swap", "engine sglang"),
     unmodelled("layers with a state", "several samples in a request", why=_APART),
 )  # fmt: skip
-"""All of them; `docs` has them as a page."""
+"""All of them. What pairs of features do is on docs/combinations.md."""
 
 
 def conflicts(facts: Facts) -> Iterator[str]:

@@ -103,4 +103,6 @@ def _serve(
 def _refuse_logs(recorder: Recorder | None, spec: ServingSpec) -> None:
     cards = spec.cluster.cards
     if recorder is not None and cards > 1 and spec.pools is None:
-        raise DescriptionError(f"logs are those of one card; serving.cluster.cards is {cards}")
+        raise DescriptionError(
+            f"logs are those of one card; serving.cluster.cards is {cards}; not modelled"
+        )

@@ -1,8 +1,9 @@
 """Every feature of serving, small enough to be served in a moment, and what shows that it is there.
 
 A pair counts as running if both leave their trace in one run: a recorded quantity of each that is
-not zero, and a run that differs from the run without it. A pair that is refused counts as
-meaningless if a component declares why. The page is written by
+not zero, and a run that differs from the run without it (a log is there to change
+nothing). A pair that is refused counts as
+not modelled if the answer says so. The page is written by
 
     python -m tests.policies.serving.features
 """
@@ -303,8 +304,8 @@ def run_of(names: tuple[str, ...]) -> ServingResult:
 
 
 class Outcome(NamedTuple):
-    """`how`: runs; idle, where one of them leaves no trace; refused, where a component says why it
-    is meaningless; not modelled; or fails."""
+    """`how`: runs; idle, where one of them leaves no trace; refused, where a component says what it
+    needs; not modelled; or fails."""
 
     how: str
     why: str = ""
@@ -314,13 +315,27 @@ def _late(*_: Any) -> None:
     raise TimeoutError(f"not served within {PATIENCE_S} s")
 
 
+def told(found: ServingResult) -> str:
+    """All that a run says, to the last digit."""
+    return repr((found.finish_s.tolist(), found.metrics))
+
+
+@functools.cache
+def without(names: tuple[str, ...]) -> str:
+    """What the run with these alone says; nothing where there is none."""
+    try:
+        return told(run_of(names))
+    except (DescriptionError, ValidationError):
+        return ""
+
+
 def outcome(names: tuple[str, ...]) -> Outcome:
     """Whether these features go together, and leave their traces."""
     signal.signal(signal.SIGALRM, _late)
     signal.alarm(PATIENCE_S)
     try:
         found = run_of(names)
-    except (DescriptionError, ValidationError, ValueError) as error:
+    except (DescriptionError, ValidationError) as error:
         text = str(error).splitlines()
         said = next((line for line in text if "error, " in line), " ".join(text[:3]))
         said = (said.partition("error, ")[2] or said).partition(" [type=")[0]
@@ -332,7 +347,12 @@ def outcome(names: tuple[str, ...]) -> Outcome:
     served = np.isfinite(found.finish_s).sum()
     if found.metrics["finished"] + found.metrics["dropped"] < COUNT or not served:
         return Outcome("fails", f"{found.metrics['finished']} of {COUNT} requests ended")
-    idle = [name for name in names if not FEATURES[name].shown(found.metrics)]
+    idle = [
+        name for name in names
+        if not FEATURES[name].shown(found.metrics) or (
+            name != "logs" and told(found) == without(tuple(each for each in names if each != name))
+        )
+    ]  # fmt: skip
     return Outcome("idle", ", ".join(idle)) if idle else Outcome("runs")
 
 
@@ -346,7 +366,7 @@ def pairs() -> list[tuple[str, str]]:
 
 
 TITLES = {
-    "refused": "Meaningless",
+    "refused": "Refused for what a component needs",
     "not modelled": "Not modelled",
     "idle": "Without a trace",
     "fails": "Failing",
@@ -361,7 +381,8 @@ def page(found: dict[tuple[str, ...], Outcome]) -> str:
         "# Which features of serving go together",
         "",
         "Every pair of features that are not choices of one option is served, small, and counts as"
-        " running if each leaves its trace in the metrics. This page is written by"
+        " running if each leaves its trace in the metrics, which differ from those without it."
+        " What leaves none is said by the other, or cannot use it. This page is written by"
         " `python -m tests.policies.serving.features`, from a clone.",
         "",
         f"Of {len(found)} pairs {counts['runs']} run.",
