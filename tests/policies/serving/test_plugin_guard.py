@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from policies.serving.plugins import KINDS, LOADED, register
+from policies.serving.plugins import register
 from tests.policies import small
 
 ALLOCATOR = """
@@ -49,15 +48,7 @@ EVICTS = """
 ROUTER = "from policies.routers.router import Router\nclass A(Router):\n    name = 'far'\n"
 
 
-@pytest.fixture(autouse=True)
-def unplugged() -> Iterator[None]:
-    """What was registered goes again."""
-    before = {word: dict(kind.known) for word, kind in KINDS.items()}
-    yield
-    for word, kind in KINDS.items():
-        kind.known.clear()
-        kind.known.update(before[word])
-    LOADED.clear()
+pytestmark = pytest.mark.usefixtures("unplugged")
 
 
 def refused(text: str, **changes: Any) -> str:

@@ -4,7 +4,6 @@ mistake in it answered with its line?"""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +26,7 @@ ROUTER = "from policies.routers.router import Router\n"
 SPEC = "from policies.predictors.predictor import PredictorSpec\n"
 
 
-@pytest.fixture(autouse=True)
-def unplugged() -> Iterator[None]:
-    """What was registered goes again."""
-    before = {word: dict(kind.known) for word, kind in KINDS.items()}
-    yield
-    for word, kind in KINDS.items():
-        kind.known.clear()
-        kind.known.update(before[word])
-    LOADED.clear()
+pytestmark = pytest.mark.usefixtures("unplugged")
 
 
 def test_a_file_brings_all_three() -> None:
