@@ -133,7 +133,7 @@ class Engine(Connected):
     @property
     def busy(self) -> bool:
         """Whether a request has arrived and has not ended, and something can be done about it."""
-        return self._has_work(self._unfinished or len(self.running) > 0)
+        return self._has_work(len(self.running) > 0 or self._unfinished)
 
     @property
     def _unfinished(self) -> bool:

@@ -147,7 +147,7 @@ class EngineV1(Engine):
 
     @property
     def busy(self) -> bool:
-        return self._has_work(self._unfinished or len(self.running) > len(self._foreseen))
+        return self._has_work(len(self.running) > len(self._foreseen) or self._unfinished)
 
     @property
     def _foreseen(self) -> list[int]:

@@ -264,9 +264,11 @@ class Simulation:
                 watcher.done(node, part, ahead.begin_s, ended)
             if ended and self._progress is not None:
                 self._progress(metrics.ended, self.source.count)
-        for replica in unit.replicas:
-            if not any(part.replica is replica for part in ahead.parts):
-                replica.wait(ahead.end_s)
+        if len(ahead.parts) < len(unit.replicas):
+            stepped = [part.replica for part in ahead.parts]
+            for replica in unit.replicas:
+                if replica not in stepped:
+                    replica.wait(ahead.end_s)
         if metrics.begin[0] != warm_s:
             units = (each for node in self.nodes for each in node.units)
             self._steady.warm(metrics.begin[0], (u.ahead for u in units if u.ahead is not None))

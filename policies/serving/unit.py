@@ -60,6 +60,8 @@ class Stretch(NamedTuple):
 
     def first(self, rounds: int, end_s: float) -> Stretch:
         """The first of the steps, which end then."""
+        if rounds == self.rounds:
+            return Stretch(self.parts, self.begin_s, end_s)
         parts = tuple(each._replace(times=each.times.first(rounds)) for each in self.parts)
         return Stretch(parts, self.begin_s, end_s)
 
@@ -84,6 +86,8 @@ class Unit:
     @property
     def next_s(self) -> float:
         """When its next step begins; inf where it has nothing to do."""
+        if len(self.replicas) == 1:
+            return self.replicas[0].next_s
         return min(replica.next_s for replica in self.replicas)
 
     @property
@@ -98,6 +102,8 @@ class Unit:
     @property
     def held_up(self) -> bool:
         """Whether requests are there and nothing can be scheduled until something comes."""
+        if len(self.replicas) == 1:
+            return self.replicas[0].held_up
         return any(replica.held_up for replica in self.replicas)
 
     @property
@@ -112,14 +118,14 @@ class Unit:
         begun = [(each, *found) for each, found in asked if found is not None]
         if not begun:
             return False
-        begin_s = begun[0][0].now_s
         if len(self.replicas) == 1:
             replica, step, fitting = begun[0]
             times = replica.times(step, *replica.observe(step))
-            self.ahead = Stretch((Part(replica, step, fitting, times),), begin_s, math.inf)
+            times, end_s = replica.cut(step, times, math.inf)
+            self.ahead = Stretch((Part(replica, step, fitting, times),), replica.now_s, end_s)
         else:
-            self.ahead = Stretch(_together(begun), begin_s, math.inf)
-        self.recut(math.inf)
+            self.ahead = Stretch(_together(begun), begun[0][0].now_s, math.inf)
+            self.recut(math.inf)
         return True
 
     def recut(self, until_s: float) -> bool:
