@@ -130,6 +130,11 @@ class Engine(Connected):
         """Whether a request has arrived and does not run."""
         return bool(self.waiting)
 
+    def waits_for(self, request: int) -> str | None:
+        """What a preempted request is here for: `recompute` or `swap`; None: it is not here."""
+        line = request in self.waiting or request in self.loading
+        return "recompute" if line else None
+
     @property
     def busy(self) -> bool:
         """Whether a request has arrived and has not ended, and something can be done about it."""

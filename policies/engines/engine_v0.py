@@ -151,6 +151,10 @@ class EngineV0(Engine):
     def waits(self) -> bool:
         return bool(self.waiting or self.swapped)
 
+    def waits_for(self, request: int) -> str | None:
+        """See `Engine.waits_for`."""
+        return "swap" if request in self.swapped else super().waits_for(request)
+
     def _schedule(self) -> Step:
         before = self.preemptions
         self._cached_tokens = self._swapping = self._hidden = 0

@@ -36,7 +36,7 @@ from policies.serving.combinations import Facts, conflicts
 from policies.serving.component_builders import Site, build_components
 from policies.serving.metrics import Metrics
 from policies.serving.pool_replica import PoolReplica, Side
-from policies.serving.recorder import Recorder
+from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
 from policies.serving.serving_spec import ServingSpec, state_pages, state_pool
 from policies.transfers.hosting import Hosting
@@ -106,7 +106,7 @@ def _drafter(spec: ServingSpec, local: TransformerSpec) -> Drafter | None:
 def build_replica(
     device: Device, local: TransformerSpec, spec: ServingSpec, requests: Requests,
     predicted: Predictions, metrics: Metrics, seed: int | tuple[int, ...],
-    simulate: Simulate | None = None, recorder: Recorder | None = None,
+    simulate: Simulate | None = None, watches: Watches | None = None,
     routing: Routing | None = None, side: Side | None = None, placed: Placed | None = None,
 ) -> Replica:  # fmt: skip
     """A replica for any of `requests`, with its memory empty.
@@ -178,9 +178,11 @@ def build_replica(
         Site(spec, device, local, each[0], len(stages), engine, port, hosting, lender)
     )
     if side is not None:
-        return PoolReplica(engine, steps, memory, metrics, components, spec.advance_together)
+        return PoolReplica(
+            engine, steps, memory, metrics, components, spec.advance_together, watches
+        )
     return Replica(
-        engine, steps, memory, metrics, spec.advance_together, recorder, moves, components, hosting,
+        engine, steps, memory, metrics, spec.advance_together, watches, moves, components, hosting,
         lender,
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ from policies.serving.metrics import Metrics
 from policies.serving.migration import Migrating
 from policies.serving.node import Node, mean_of, merged
 from policies.serving.node_controller import Controller
-from policies.serving.recorder import Recorder
+from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
 from policies.serving.served_stream import Stream
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
@@ -41,7 +41,7 @@ class Cards:
 
     def __init__(
         self, device: Device, model: TransformerSpec, spec: ServingSpec, stream: Stream,
-        metrics: Metrics, seed: int, simulate: Simulate | None, recorder: Recorder | None,
+        metrics: Metrics, seed: int, simulate: Simulate | None, watches: Watches | None,
         profile: Requests | None,
     ) -> None:  # fmt: skip
         """See `policies.serving.serving.serve`, for what is raised as well."""
@@ -56,7 +56,7 @@ class Cards:
         def make(card: int, life: int) -> Replica:
             key = (seed, card, life) if life else (seed, card) if card else seed
             built = build_replica(
-                device, local, spec, requests, stream.predicted, metrics, key, simulate, recorder,
+                device, local, spec, requests, stream.predicted, metrics, key, simulate, watches,
                 routing,
             )  # fmt: skip
             if own and not cluster.moves:
@@ -68,7 +68,7 @@ class Cards:
             grouped = spec.model_copy(update={"cluster": cluster.grouped(stages)})
             return build_replica(
                 device, local, grouped, requests, stream.predicted, metrics,
-                (seed, cluster.cards + stages), simulate, placed=placed,
+                (seed, cluster.cards + stages), simulate, watches, placed=placed,
             )  # fmt: skip
 
         manager = Manager(cluster, requests, stream.predicted.length)

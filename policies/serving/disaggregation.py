@@ -34,7 +34,7 @@ from policies.serving.node import Node
 from policies.serving.pool_figures import figures_of_pools
 from policies.serving.pool_options import PoolSpec
 from policies.serving.pool_replica import DECODE, PREFILL, Pool, PoolMetrics, PoolReplica, Side
-from policies.serving.recorder import Recorder
+from policies.serving.recorder import Watches
 from policies.serving.served_stream import Stream
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.serving.simulation import LINK, Watcher
@@ -71,15 +71,16 @@ class Disaggregation(Watcher):
 
     def __init__(
         self, device: Device, model: TransformerSpec, spec: ServingSpec, stream: Stream,
-        metrics: Metrics, seed: int, simulate: Simulate | None, recorder: Recorder | None,
+        metrics: Metrics, seed: int, simulate: Simulate | None, watches: Watches | None,
         profile: Requests | None,
     ) -> None:  # fmt: skip
         """See `policies.serving.serving.serve`; raises DescriptionError for KV that `transfer`
         refuses as well."""
         assert spec.pools is not None
-        if recorder is not None or stream.first_sample is not None:
-            what = "logs are" if recorder is not None else "engine.like with several samples is"
-            raise DescriptionError(f"serving.pools: {what} not modelled with them")
+        if stream.first_sample is not None:
+            raise DescriptionError(
+                "serving.pools: engine.like with several samples is not modelled with them"
+            )
         self._spec, self._link = spec.pools, load_link(spec.pools.link)
         self._model = model.stored_as(spec.weights, spec.kv)
         self._stream, self._metrics = stream, metrics
@@ -87,7 +88,7 @@ class Disaggregation(Watcher):
         self._fabric = Fabric()
         halves = {PREFILL: spec.pools.prefill, DECODE: spec.pools.decode}
         self.pools = {
-            name: self._pool(name, half, device, model, spec, seed, simulate)
+            name: self._pool(name, half, device, model, spec, seed, simulate, watches)
             for name, half in halves.items()
         }
         self.nodes = [pool.node for pool in self.pools.values()]
@@ -122,7 +123,7 @@ class Disaggregation(Watcher):
 
     def _pool(
         self, name: str, half: PoolSpec, device: Device, model: TransformerSpec, spec: ServingSpec,
-        seed: int, simulate: Simulate | None,
+        seed: int, simulate: Simulate | None, watches: Watches | None,
     ) -> Pool:  # fmt: skip
         assert spec.pools is not None
         card = device if half.device is None else load_device(half.device)
@@ -135,14 +136,16 @@ class Disaggregation(Watcher):
             key = (seed, number + 1000 * (name == DECODE))
             replica = build_replica(
                 card, local, own, self._requests, stream.predicted, mine, key if number else seed,
-                simulate, side=side,
+                simulate, watches, side=side,
             )  # fmt: skip
             assert isinstance(replica, PoolReplica)
             return replica
 
+        first = spec.pools.prefill.replicas if name == DECODE else 0
         cluster = ClusterSpec(cards=half.replicas, placement=spec.router_of(half))
         manager = Manager(cluster, self._requests, stream.predicted.length)
-        return Pool(card, local, own.tensor_parallel, mine, Node(manager, make, name=name))
+        node = Node(manager, make, name=name, first=first)
+        return Pool(card, local, own.tensor_parallel, mine, node)
 
     # what the event core tells
 
@@ -373,7 +376,7 @@ class Disaggregation(Watcher):
     def _lost(self, name: str, number: int, old: PoolReplica, at_s: float) -> None:
         """A replica, `old`, has lost all that it had, and is away."""
         requests = sorted(self._at[name, number])
-        old.drain()
+        old.drain(at_s)
         for request in requests:
             if name == PREFILL:
                 self._source_lost(request, at_s)

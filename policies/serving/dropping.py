@@ -183,6 +183,7 @@ class Dropping(Controller):
             layers = {cards[0]: moved_layers(self._model.layers, part, cards)}
             assert old.hosting is not None
             found, line = old.hosting.clear()
+            old.hands_over(now_s, line)
             kept = [(*each[:3], NONE if shift is None else each[3] + shift) for each in found]
             # those without a place of their own take what is left
             kept.sort(key=lambda each: each[3].max(initial=0) >= most)
@@ -227,6 +228,7 @@ class Dropping(Controller):
         self._groups += [(card,) for card in group]
         late = sum(copy.tokens for copy in engine.allocator.copies())  # no step came since
         card_of, (found, line), kept = self.node.manager.card_of, engine.clear(), dict[int, Kept]()
+        old.hands_over(now_s, line)
         begins: dict[int, float] = {}
         for card in group:
             mine = [each for each in found if card_of[each[0]] == card]

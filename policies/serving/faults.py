@@ -83,7 +83,7 @@ class Faults(Watcher):
             if self._lost is not None:
                 self._lost(card, old, at_s)
             else:
-                requests += old.drain()
+                requests += old.drain(at_s)
             if old.outlives:  # the card comes again with what was not on it
                 old.wait(at_s + self._spec.down_s)
         if self._lost is None:

@@ -25,11 +25,13 @@ class Node:
 
     def __init__(
         self, manager: Manager, make: Callable[[int, int], Replica], together: bool = False,
-        name: str = "",
+        name: str = "", first: int = 0,
     ) -> None:  # fmt: skip
+        """first: the number of its first card among those of all nodes."""
         cards = manager.spec.cards
         self.name, self.manager, self.make = name, manager, make
-        self.own = [make(card, 0) for card in range(cards)]
+        self._first = first
+        self.own = [self._made(card, 0) for card in range(cards)]
         """That of each card by itself."""
         self.replicas: list[Replica] = list(self.own)
         """That which serves each card now: several times where cards have one together."""
@@ -57,6 +59,7 @@ class Node:
     def use(self, replica: Replica, cards: tuple[int, ...]) -> Unit:
         """From now on these cards, which were units of their own, serve together as `replica`."""
         unit = Unit([replica], [cards])
+        replica.stands_on(self._first + cards[0])
         for card in cards:
             self.unit_of[card].version += 1  # what was planned of the old one is void
             self.replicas[card], self.unit_of[card] = replica, unit
@@ -65,13 +68,18 @@ class Node:
 
     def renew(self, card: int) -> Replica:
         """An empty replica stands where a card has lost all that it had, in the same unit."""
-        replica = self.make(card, self.lives[card])
+        replica = self._made(card, self.lives[card])
         self.lives[card] += 1
         unit, old = self.unit_of[card], self.own[card]
         unit.replicas = [replica if each is old else each for each in unit.replicas]
         self.own[card] = self.replicas[card] = replica
         if not replica.shares:
             self.built.append(replica)
+        return replica
+
+    def _made(self, card: int, life: int) -> Replica:
+        replica = self.make(card, life)
+        replica.stands_on(self._first + card)
         return replica
 
     def _cached(self, card: int, request: int) -> int:

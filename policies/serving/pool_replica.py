@@ -19,6 +19,7 @@ from policies.memory.step import StepModel, StepTimer
 from policies.requests.requests import Requests
 from policies.serving.metrics import Metrics
 from policies.serving.node import Node, mean_of
+from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
 from policies.serving.slot_use import Known
 from policies.transfers.fabric import Fabric, Place
@@ -61,9 +62,9 @@ class PoolReplica(Replica):
 
     def __init__(
         self, engine: Engine, steps: StepTimer, memory: Memory, metrics: Metrics,
-        components: Sequence[Component], together: bool,
+        components: Sequence[Component], together: bool, watches: Watches | None,
     ) -> None:  # fmt: skip
-        super().__init__(engine, steps, memory, metrics, together, components=components)
+        super().__init__(engine, steps, memory, metrics, together, watches, components=components)
         self.port = next(each for each in components if isinstance(each, Port))
 
 

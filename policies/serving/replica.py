@@ -30,7 +30,7 @@ from policies.memory.fidelity import Memory
 from policies.memory.pipeline import PipelineSteps
 from policies.memory.step import Efficiency, StepTimer, StepTimes
 from policies.serving.metrics import Metrics
-from policies.serving.recorder import Recorder, Watch
+from policies.serving.recorder import Watches
 from policies.transfers.hosting import Hosting
 from policies.transfers.lender import Lender
 from policies.transfers.moves import Moves
@@ -46,7 +46,7 @@ class Replica:
 
     def __init__(
         self, engine: Engine, steps: StepTimer, memory: Memory, metrics: Metrics,
-        together: bool = True, recorder: Recorder | None = None, moves: Moves | None = None,
+        together: bool = True, watches: Watches | None = None, moves: Moves | None = None,
         components: Iterable[Component] = (), hosting: Hosting | None = None,
         lender: Lender | None = None,
     ) -> None:  # fmt: skip
@@ -63,12 +63,17 @@ class Replica:
         self.hosting, self.lender = hosting, lender
         self._most = min((each.most_rounds for each in self.components), default=MOST_ROUNDS)
         self._most = min(self._most, MOST_ROUNDS)
-        self._watch = None if recorder is None else Watch(recorder, engine)
+        self._watch = None if watches is None else watches.watch(engine)
         self.shares = False
         """Whether what it knows of requests is another's."""
         self.waited = False
         """Whether requests were in line, or known to come, as it scheduled last."""
         self._to_come: list[tuple[float, int]] = []  # a heap
+
+    def stands_on(self, card: int) -> None:
+        """Its first card is this one, by which what it does is told to a recorder."""
+        if self._watch:
+            self._watch.number = card
 
     @property
     def stages(self) -> int:
@@ -134,10 +139,17 @@ class Replica:
         gone, self._to_come = self._to_come, []
         return gone
 
-    def drain(self) -> list[int]:
-        """Its memory is lost: the requests that have not ended, in order, none of which it has any
-        more."""
-        return self.engine.drain() + [request for _, request in sorted(self.depart())]
+    def drain(self, at_s: float) -> list[int]:
+        """Its memory is lost at `at_s`: the requests that have not ended, in order, none of which
+        it has any more."""
+        gone = self.engine.drain() + [request for _, request in sorted(self.depart())]
+        self.hands_over(at_s, gone)
+        return gone
+
+    def hands_over(self, at_s: float, again: Iterable[int]) -> None:
+        """All its requests go on elsewhere from then on, these from their beginning."""
+        if self._watch:
+            self._watch.left(at_s, again)
 
     def share(self, other: Replica) -> None:
         """What it knows of requests is what `other` knows; none is in both at a time."""
@@ -287,8 +299,9 @@ class Replica:
         prefilled, ended = self.engine.complete(step, rounds)
         if not self._to_come and not self.engine.busy:
             self.engine.retire()
+        first = [request for request in prefilled if np.isnan(self.metrics.first_s[request])]
         for request in prefilled:
-            if np.isnan(self.metrics.first_s[request]):
+            if request in first:
                 self.metrics.first_s[request] = self.now_s
                 if self.moves is not None and self.metrics.ended >= self.metrics.warmup:
                     self.moves.sent(request, self.engine.allocator.units(request))
@@ -297,5 +310,5 @@ class Replica:
             for component in self.components:
                 component.mark()
         if self._watch:
-            self._watch.completed(self.now_s, prefilled, ended)
+            self._watch.completed(self.now_s, prefilled, first, ended)
         return ended

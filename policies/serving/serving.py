@@ -15,7 +15,7 @@ from policies.serving.cards import Cards
 from policies.serving.cells import ServingResult, merged_cells, rows_of
 from policies.serving.disaggregation import Disaggregation
 from policies.serving.metrics import Metrics
-from policies.serving.recorder import Recorder
+from policies.serving.recorder import Recorder, Watches
 from policies.serving.served_stream import stream_of
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.simulation import Simulation
@@ -39,7 +39,11 @@ def serve(
     Raises DescriptionError if the model, or a request, can never fit, or if all is warm-up.
     """
     if spec.cluster.cells > 1:
-        _refuse_logs(recorder, spec)
+        if recorder is not None:
+            raise DescriptionError(
+                f"logs are of one run, and cells are {spec.cluster.cells}, which know nothing of "
+                "each other; serve one of them with cluster.cells: 1"
+            )
         if cells is None:
             cells = [
                 serve_cell(
@@ -82,14 +86,14 @@ def _serve(
     recorder: Recorder | None, profile: Requests | None,
 ) -> ServingResult:  # fmt: skip
     spec = spec.on_device(device, model)
-    _refuse_logs(recorder, spec)
     stream = stream_of(spec, requests, seed, warmup_requests)
     if recorder is not None and stream.first_sample is not None:
         recorder.serving(stream.requests)
     metrics = Metrics(stream.requests, stream.outputs, stream.warmup, stream.first_sample)
     arrangement = Cards if spec.pools is None else Disaggregation
     served = arrangement(
-        device, model, spec, stream, metrics, seed, simulate, recorder, profile
+        device, model, spec, stream, metrics, seed, simulate,
+        None if recorder is None else Watches(recorder), profile,
     )  # fmt: skip
     stream.require_counted(served.admitted)
     source = source_of(stream.requests, served.admitted, stream.ready_s)
@@ -98,11 +102,3 @@ def _serve(
     ).run()  # fmt: skip
     figures, cell = served.figures()
     return ServingResult({**figures, "seed": seed}, *metrics.times(), cell)
-
-
-def _refuse_logs(recorder: Recorder | None, spec: ServingSpec) -> None:
-    cards = spec.cluster.cards
-    if recorder is not None and cards > 1 and spec.pools is None:
-        raise DescriptionError(
-            f"logs are those of one card; serving.cluster.cards is {cards}; not modelled"
-        )

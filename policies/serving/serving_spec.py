@@ -161,6 +161,18 @@ class ServingSpec(Strict):
         given = {name: getattr(pool, name) for name in own}
         return self.model_copy(update={**given, "pools": None, "cluster": ClusterSpec()})
 
+    def half_of(self, replica: int) -> PoolSpec | None:
+        """The pool of a replica, of which those that prefill come first; None: there are none.
+        Raises DescriptionError for one that is not there."""
+        pools, many = self.pools, self.cluster.cards
+        if pools is not None:
+            many = pools.prefill.replicas + pools.decode.replicas
+        if not 0 <= replica < many:
+            raise DescriptionError(f"there are replicas 0 to {many - 1}; got {replica}")
+        if pools is None:
+            return None
+        return pools.prefill if replica < pools.prefill.replicas else pools.decode
+
     def router_of(self, pool: PoolSpec) -> str:
         """The router of a pool."""
         shared = None if self.pools is None else self.pools.placement

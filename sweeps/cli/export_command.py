@@ -41,6 +41,9 @@ def export(
         str | None,
         typer.Option(help="Addresses for this mapper of the peer: RoBaRaCoCh, rochrababgco, ..."),
     ] = None,
+    replica: Annotated[
+        int, typer.Option(help="Whose steps, from 0 on; of pools those that prefill come first.")
+    ] = 0,
     jobs: Jobs = None,
     json: Json = False,
     overrides: Set = None,
@@ -57,7 +60,7 @@ def export(
     from sweeps.run.trace_export import Wanted
     from sweeps.run.trace_export import export as perform
 
-    wanted = Wanted(steps, layers, phase, channel, format, at_once, mapper)
+    wanted = Wanted(steps, layers, phase, channel, format, at_once, mapper, replica)
     workers = worker_count(jobs)
     found = perform(sweep, out, wanted, overrides or (), point, replication, workers)
     if json:

@@ -28,6 +28,8 @@ def memory_map(run: Path, name: str, point: int, replication: int) -> Patches | 
         return None
     if rows.shape[1] != len(MemoryLog.COLUMNS):
         return None
+    cards = np.unique(rows[:, 5]).astype(np.int64)
+    rows = rows[rows[:, 5] == cards[0]]
     begin_s, end_s = float(rows[:, 3].min()), float(rows[:, 4].max())
     top = int((rows[:, 1] + rows[:, 2]).max())
     stay_s = float((rows[:, 4] - rows[:, 3]).mean())
@@ -38,8 +40,9 @@ def memory_map(run: Path, name: str, point: int, replication: int) -> Patches | 
         (begin_s + x * width, count * width, y * height, high * height, whose)
         for x, count, y, high, whose in _patches(holders)
     ]
+    which = f" of replica {cards[0]}" if len(cards) > 1 else ""
     return Patches(
-        f"{name}: memory over time, who holds which slots",
+        f"{name}: memory{which} over time, who holds which slots",
         Axis("simulated time, s", zero=False, tight=True),
         Axis("token slot of the KV memory", tight=True), patches,
         "request", f"From the record of replication {replication}: the holder at the middle of each"

@@ -15,14 +15,14 @@ from hwmodel.measure.issued import Issuer
 from hwmodel.measure.peer_mapper import not_linear, peer_mapper
 from hwmodel.measure.simulator_traces import FORMATS, Format
 from hwmodel.measure.trace_writer import TraceWriter, trace_writer
-from hwmodel.specs.device import Device
+from hwmodel.specs.device import Device, load_device
 from policies.allocators.allocator import Allocator
 from policies.engines.scheduled_step import Step
 from policies.memory.routing import Routing
 from policies.memory.step import StepTimes
 from policies.memory.step_streams import PHASES, StepStreams
 from policies.serving.recorder import Recorder
-from policies.serving.serving_spec import model_of_a_card
+from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from sweeps.analyse.label import named
 from sweeps.plan.experiment import (
     ExperimentSpec,
@@ -56,6 +56,8 @@ class Wanted:
     """All times are 0, instead of those at which requests reach their channels."""
     mapper: str | None = None
     """The peer's mapper that addresses are encoded for; None: addresses of our map."""
+    replica: int = 0
+    """The replica whose steps these are, of pools those that prefill first."""
 
 
 @dataclass
@@ -89,16 +91,20 @@ class _Export(Recorder):
 
     def __init__(
         self, streams: StepStreams, issuer: Issuer, writer: TraceWriter, found: Exported,
-        steps: range, layers: Iterable[int], phases: tuple[str, ...],
+        steps: range, layers: Iterable[int], phases: tuple[str, ...], replica: int,
     ) -> None:  # fmt: skip
         self._streams, self._issuer, self._writer = streams, issuer, writer
         self._found, self._steps, self._layers, self._phases = found, steps, layers, phases
+        self._replica = replica
         self.passed = 0
         """Steps so far."""
 
     def step(
-        self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
-    ) -> None:
+        self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator,
+        replica: int,
+    ) -> None:  # fmt: skip
+        if replica != self._replica:
+            return
         if self.passed in self._steps:
             for stream in self._streams.of(
                 step, allocator, self._layers, self._phases, self.passed
@@ -133,7 +139,8 @@ def export(
         why = f"measures {sweep.spec.measure}; only a sweep that serves requests has steps"
         raise DescriptionError(why, given)
     refuse_replication(experiment, replication)
-    device, part = device_of(experiment), model_of_a_card(experiment.serving, model_of(experiment))
+    device, serving = _replica_of(experiment, wanted.replica)
+    part = model_of_a_card(serving, model_of(experiment))
     if wanted.channel is not None and not 0 <= wanted.channel < device.channels:
         why = f"expected 0 to {device.channels - 1} of {device.name}; got {wanted.channel}"
         raise DescriptionError(why, "--channel")
@@ -145,8 +152,8 @@ def export(
     routing = None
     if part.experts is not None:
         seed = serving_seed(experiment, replication)
-        routing = Routing(part.experts, experiment.serving.routing, seed)
-    streams = StepStreams(device, part, experiment.serving.memory.weight_tile, routing)
+        routing = Routing(part.experts, serving.routing, seed)
+    streams = StepStreams(device, part, serving.memory.weight_tile, routing)
     burst = device.memory.organisation.burst_bytes
     lacks = "nothing" if out.suffix == ".npz" else form.lacks
     found = Exported(
@@ -159,7 +166,7 @@ def export(
     with trace_writer(
         out, form, device, wanted.channel, wanted.at_once, _remark(device, chosen, wanted), mapper
     ) as writer:
-        recorder = _Export(streams, issuer, writer, found, steps, layers, phases)
+        recorder = _Export(streams, issuer, writer, found, steps, layers, phases, wanted.replica)
         with suppress(_Enough):
             serve_requests(experiment, replication, requests, recorder)
         _refuse_nothing(recorder.passed, steps, writer, wanted)
@@ -169,6 +176,19 @@ def export(
     found.mapper = wanted.mapper
     found.warnings = _warnings(found, form, device)
     return found
+
+
+def _replica_of(experiment: ExperimentSpec, number: int) -> tuple[Device, ServingSpec]:
+    """The device of a replica, and how it serves. Raises DescriptionError for one that is not
+    there."""
+    device, serving = device_of(experiment), experiment.serving
+    try:
+        half = serving.half_of(number)
+    except DescriptionError as error:
+        raise DescriptionError(str(error), "--replica") from None
+    if half is None:
+        return device, serving
+    return device if half.device is None else load_device(half.device), serving.pooled(half)
 
 
 def _warnings(found: Exported, form: Format, device: Device) -> list[str]:

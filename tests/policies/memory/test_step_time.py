@@ -71,8 +71,9 @@ def test_a_step_takes_what_the_formula_says(overlap: str) -> None:
 
     class Watch(Recorder):
         def step(
-            self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
-        ) -> None:
+            self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator,
+            replica: int,
+        ) -> None:  # fmt: skip
             seen.append((float(times.total_s[0]), by_hand(card, step, SHARE, 1.25)))
 
     options = spec(

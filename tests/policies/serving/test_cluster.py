@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from policies.predictors.predictor import predict
 from policies.requests.requests import Requests
 from policies.serving.building import build_replica
 from policies.serving.cluster import ClusterSpec, Manager
 from policies.serving.metrics import Metrics
 from policies.serving.node import Node, mean_of
-from policies.serving.recorder import Recorder
-from policies.serving.serving import serve
 from policies.serving.simulation import Simulation
 from policies.serving.source import Source
 from tests.policies.allocators.contract import cases
@@ -200,5 +197,3 @@ def test_cards_may_be_several_devices() -> None:
 def test_mistakes() -> None:
     with pytest.raises(ValueError, match="cards"):
         spec(cluster={"cards": 0})
-    with pytest.raises(DescriptionError, match=r"logs are those of one card; .*cards is 2"):
-        serve(device(1024), MODEL, spec(**node(2)), STREAM, seed=1, recorder=Recorder())

@@ -211,5 +211,5 @@ def test_a_mistake_in_a_fault_is_named(fault: dict[str, Any], said: str) -> None
 
 def test_logs_of_several_cells_are_refused() -> None:
     described = spec(**fleet(4, cells=2))
-    with pytest.raises(DescriptionError, match="logs are those of one card"):
+    with pytest.raises(DescriptionError, match="logs are of one run, and cells are 2"):
         serve(device(2048), MODEL, described, STREAM[:20], seed=1, recorder=Recorder())

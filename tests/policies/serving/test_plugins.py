@@ -49,8 +49,9 @@ class Prefills(Recorder):
         self.beside = 0
 
     def step(
-        self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator
-    ) -> None:
+        self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator,
+        replica: int,
+    ) -> None:  # fmt: skip
         if step.chunks:
             self.tokens.append(sum(chunk.tokens for chunk in step.chunks))
             self.beside += len(step.decode) > 0

@@ -13,6 +13,7 @@ import pytest
 
 from policies.memory.step import PHASES
 from policies.requests.requests import Requests
+from policies.serving.memory_log import MemoryLog
 from policies.serving.perfetto import PerfettoTrace
 from policies.serving.recorder import Recorders, RequestLog, StepLog
 from policies.serving.serving import ServingResult, serve
@@ -143,7 +144,7 @@ def test_the_trace_is_one_that_viewers_take(tmp_path: Path, changes: dict[str, A
 
 def test_a_run_that_fails_leaves_whole_files(tmp_path: Path) -> None:
     class Broken(RequestLog):
-        def first_token(self, now_s: float, request: int) -> None:
+        def first_token(self, now_s: float, request: int, replica: int) -> None:
             raise OSError("disk full")
 
     broken = Recorders(
@@ -160,3 +161,72 @@ def test_nothing_is_kept_of_who_has_ended(tmp_path: Path) -> None:
     trace = PerfettoTrace(tmp_path / "t.gz", STREAM)
     serve(device(1024), MODEL, spec(), STREAM, seed=1, recorder=Recorders([requests, trace]))
     assert not requests._lives and not trace._doing
+
+
+LINK = "mooncake-rdma-400"
+DEPLOYED: dict[str, tuple[int, dict[str, Any]]] = {
+    "cards": (1024, {"cluster": {"cards": 3}}),
+    "faults": (1024, {"cluster": {"cards": 2}, "faults": [
+        {"replica": 0, "at_s": 0.004, "down_s": 0.002}]}),
+    "swaps": (1024, {**SWAPPING, "cluster": {"cards": 2}}),
+    "pools": (1024, {"pools": {"prefill": {}, "decode": {"replicas": 2}, "link": LINK}}),
+    "dropping": (1024, {"cluster": {"cards": 2, "dropping": {
+        "link": LINK, "every_s": 0.002, "frame": "64KiB"}}}),
+    "migration": (1024, {"cluster": {"cards": 2, "migration": {
+        "link": LINK, "every_s": 0.002, "last_blocks": 3}}}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DEPLOYED)
+def test_replicas_share_logs(tmp_path: Path, case: str) -> None:
+    slots, changes = DEPLOYED[case]
+    memory = MemoryLog(tmp_path / "memory.csv", STREAM[:60])
+    changes = {"engine": {"max_model_len": 1024}, **changes}
+    writers = [
+        RequestLog(tmp_path / "requests.csv", STREAM[:60]), StepLog(tmp_path / "steps.csv"), memory,
+        PerfettoTrace(tmp_path / "trace.json.gz", STREAM[:60]),
+    ]  # fmt: skip
+    found = serve(
+        device(slots), MODEL, spec(**changes), STREAM[:60], seed=1, recorder=Recorders(writers)
+    )  # fmt: skip
+    assert found.metrics == run(slots, STREAM[:60], **changes).metrics  # without logs
+    requests = {int(row["request"]): row for row in rows(tmp_path / "requests.csv")}
+    steps = rows(tmp_path / "steps.csv")
+    assert len(requests) == len(STREAM[:60]) and {row["replica"] for row in steps} >= {"0", "1"}
+    for index, row in requests.items():
+        assert float(row["end_s"]) == found.finish_s[index]
+        assert float(row["first_token_s"]) == found.first_token_s[index]
+        went = sum(int(row[name]) for name in ("recomputed", "swapped", "moved"))
+        assert int(row["admissions"]) == 1 + went
+    moved = sum(int(row["moved"]) for row in requests.values())
+    assert (moved > 0) == (case in ("pools", "dropping", "migration"))
+    for number in {row["replica"] for row in steps}:
+        own = [row for row in steps if row["replica"] == number]
+        starts = np.array([float(row["start_s"]) for row in own])
+        ends = starts + [float(row["seconds"]) for row in own]
+        assert (starts[1:] >= ends[:-1] - 1e-9).all()
+    if case != "pools":
+        assert sum(int(row["steps"]) for row in steps) == found.metrics["steps"]
+        assert sum(int(row["preempted"]) for row in steps) == found.metrics["preemptions"]
+    no_two_hold_a_slot(rows(tmp_path / "memory.csv"))
+    doing: dict[int, str] = {}
+    for event in events(tmp_path / "trace.json.gz"):
+        if event["ph"] == "b":
+            assert event["id"] not in doing
+            doing[event["id"]] = event["name"]
+        elif event["ph"] == "e":
+            assert doing.pop(event["id"]) == event["name"]
+    assert not doing
+
+
+def no_two_hold_a_slot(held: list[dict[str, str]]) -> None:
+    """At any time, of a replica: what is taken in a stretch counts from its beginning."""
+    for number in {row["replica"] for row in held}:
+        own = [
+            (int(row["first_slot"]), int(row["slots"]), float(row["from_s"]), float(row["until_s"]))
+            for row in held if row["replica"] == number
+        ]  # fmt: skip
+        for at, (first, slots, from_s, until_s) in enumerate(own):
+            for other in own[:at]:
+                apart = first + slots <= other[0] or other[0] + other[1] <= first
+                assert apart or from_s >= other[3] - 1e-9 or other[2] >= until_s - 1e-9

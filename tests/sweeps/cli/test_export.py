@@ -50,6 +50,17 @@ def test_a_step_moves_what_its_sequences_have_stored(tmp_path: Path) -> None:
         assert (np.diff(arrays["picosecond"]) >= 0).all() and arrays["picosecond"][0] > 0
 
 
+@pytest.mark.long
+def test_a_replica_of_a_pool_moves_what_its_sequences_have_stored(tmp_path: Path) -> None:
+    pools = ("--set", "serving.pools={prefill: {}, decode: {}, link: mooncake-rdma-400}")
+    asked = (*ONE, *pools, "--steps", "20", "--replica", "1")
+    done = found("export", *asked, "--out", tmp_path / "a.npz")
+    tokens = sum(step["context_tokens"] + step["decode"] for step in done["steps"])
+    assert done["bytes"] == tokens * 2 * 32 * 128 * 2 and done["steps"][0]["decode"] > 0
+    said = mistakes(tmp_path, "export", *asked[:-1], "2", "--out", "b.npz")
+    assert "--replica: there are replicas 0 to 1; got 2" in said[0]
+
+
 def test_weights_go_round_the_channels_and_times_may_be_left_out(tmp_path: Path) -> None:
     asked = (
         "--phase",

@@ -13,7 +13,7 @@ from sweeps.report.presenters import read_table
 from sweeps.run.store import RunDirectory
 from tests.sweeps.made import made
 
-HEAD = "request,first_slot,slots,from_s,until_s\n"
+HEAD = "request,first_slot,slots,from_s,until_s,replica\n"
 
 
 def recorded(path: Path, rows: str) -> Path:
@@ -24,7 +24,9 @@ def recorded(path: Path, rows: str) -> Path:
 
 def test_patches_are_the_rows(tmp_path: Path) -> None:
     # the upper half is one request's all the time, the lower half two requests' in turn
-    recorded(tmp_path, "7,100,100,0.0,4.0\n8,0,100,0.0,1.0\n9,0,100,1.0,4.0\n")
+    recorded(
+        tmp_path, "7,100,100,0.0,4.0,0\n8,0,100,0.0,1.0,0\n9,0,100,1.0,4.0,0\n1,0,400,0.0,4.0,1\n"
+    )
     chart = memory_map(tmp_path, "card, paged", 0, 1)
     assert chart is not None
     found = {row[0]: row[1:] for row in chart.rows()}
@@ -34,7 +36,7 @@ def test_patches_are_the_rows(tmp_path: Path) -> None:
 
 
 def test_what_is_smaller_than_a_place_is_seen_where_a_middle_lies_in_it(tmp_path: Path) -> None:
-    rows = "".join(f"{i},{i},1,0.0,4.0\n" for i in range(1000))
+    rows = "".join(f"{i},{i},1,0.0,4.0,0\n" for i in range(1000))
     chart = memory_map(recorded(tmp_path, rows), "x", 0, 1)
     assert chart is not None and len(chart.patches) == 100
 
@@ -47,7 +49,7 @@ def test_a_record_that_cannot_be_read_is_no_map(rows: str, tmp_path: Path) -> No
 
 def test_the_report_shows_it(tmp_path: Path) -> None:
     made(tmp_path)
-    recorded(tmp_path, "7,100,100,0.0,4.0\n")
+    recorded(tmp_path, "7,100,100,0.0,4.0,0\n")
     titles = [
         getattr(block, "title", "") for block in contents(read_table(RunDirectory(tmp_path))).walk()
     ]
