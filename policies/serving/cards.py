@@ -49,7 +49,7 @@ class Cards:
         self._local = local = model_of_a_card(spec, model)
         cluster, requests = spec.cluster, stream.requests
         routing = None
-        if spec.expert_parallel != "none" and local.experts is not None:
+        if spec.experts_in_common and local.experts is not None:
             routing = Routing(local.experts, spec.routing, seed)
         own = list[Replica]()
 

@@ -94,9 +94,6 @@ def _pool_engines(facts: Facts) -> set[str]:
 NAMED: dict[str, Callable[[Facts], bool]] = {
     "cluster.cards, 2 or more": lambda facts: _given(facts, "cluster.cards"),
     "cluster.stages, 2 or more": lambda facts: _given(facts, "cluster.stages"),
-    "tensor_parallel over several replicas": lambda facts: (
-        _given(facts, "tensor_parallel") and _given(facts, "cluster.cards")
-    ),
     "kv_tokens": lambda facts: facts.serving.kv_tokens is not None,
     "engine v0": lambda facts: facts.serving.engine.name == "v0",
     "engine sglang": lambda facts: facts.serving.engine.name == "sglang",
@@ -107,6 +104,7 @@ NAMED: dict[str, Callable[[Facts], bool]] = {
         getattr(facts.serving.engine, "preemption", "") in ("swap", "least")
     ),
     "policy.prefixes: copy": lambda facts: facts.serving.policy.copies_prefixes,
+    "expert_group: replica": lambda facts: facts.serving.expert_group == "replica",
     "expert_exchange: all_to_all": lambda facts: facts.serving.expert_exchange != "all_reduce",
     "pools of engine v0": lambda facts: "v0" in _pool_engines(facts),
     "pools of engine sglang": lambda facts: "sglang" in _pool_engines(facts),
@@ -146,9 +144,16 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "cluster.pipeline", "cluster.stages, 2 or more", "cluster.dropping",
         why="one stage has nobody to share a step with",
     ),
+    *(
+        requires(
+            each, "expert_parallel",
+            why="each card has a part of every expert, so that no token goes to another",
+        )
+        for each in ("expert_exchange: all_to_all", "expert_group: replica")
+    ),
     requires(
-        "expert_exchange: all_to_all", "expert_parallel",
-        why="each card has a part of every expert, so that no token goes to another",
+        "expert_group: replica", "tensor_parallel",
+        why="a replica of one card has all of its experts there",
     ),
     *(
         requires(
@@ -196,10 +201,6 @@ DECLARATIONS: tuple[Declaration, ...] = (
     unmodelled("faults", *_MOVES),
     unmodelled("pools", "cluster.stages", "cluster.cells", *_MOVES),
     unmodelled("expert_parallel", "cluster.stages", "cluster.migration", "cluster.lending"),
-    unmodelled(
-        "expert_parallel", "tensor_parallel over several replicas",
-        why="over cluster.cards it needs tensor_parallel 1",
-    ),
     unmodelled("engine.swap_dram", "cluster.stages"),
     unmodelled("cluster.dropping", "cluster.stages", "cluster.migration", "cluster.lending"),
     unmodelled("cluster.lending", "cluster.stages", "cluster.migration"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -76,8 +76,12 @@ class ServingSpec(Strict):
     tensor_parallel: Annotated[int, Field(ge=1)] = 1
     """Cards that the replica spans."""
     expert_parallel: ExpertPlacement = "none"
-    """Whole experts on each card of a replica, or of all of `cluster.cards` replicas, and how they
-    are placed; none: each expert is split."""
+    """Whole experts on each card of an `expert_group`, and how they are placed; none: each expert
+    is split over the cards of a replica."""
+    expert_group: Literal["node", "replica"] = "node"
+    """Cards over which experts are placed: those of all `cluster.cards` replicas, which then step
+    together (data-parallel attention; vLLM's groups of data-parallel x tensor-parallel ranks), or
+    those of each replica, which has all experts (vLLM's servers behind a load balancer)."""
     expert_exchange: Exchange = "all_reduce"
     """With `expert_parallel`."""
     moves: MovesSpec | None = None
@@ -203,6 +207,11 @@ class ServingSpec(Strict):
         return packed or placed or any(predicts(each) for each in policies)
 
     @property
+    def experts_in_common(self) -> bool:
+        """Whether replicas have their experts in common, where there are several."""
+        return self.expert_parallel != "none" and self.expert_group == "node"
+
+    @property
     def drafts(self) -> int:
         """Of a sequence in a step."""
         return 0 if self.speculation is None else self.speculation.tokens
@@ -221,7 +230,7 @@ def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpe
         spec.tensor_parallel,
         spec.expert_parallel,
         spec.expert_exchange,
-        spec.cluster.cards if spec.expert_parallel != "none" else 1,
+        spec.cluster.cards if spec.experts_in_common else 1,
     )
     return spec.attention.served(local)
 

@@ -233,8 +233,9 @@ def test_what_cannot_be_placed(shape: Any, changes: dict[str, Any], message: str
     ({"expert_parallel": "lineal"}, "linear"),
     ({"expert_exchange": "all_to_all"}, "expert_exchange: all_to_all: needs expert_parallel"),
     ({"expert_paralel": "linear"}, "expert_parallel"),
-    ({"expert_parallel": "linear", "tensor_parallel": 2, "cluster": {"cards": 2}},
-     "needs tensor_parallel 1"),
+    ({"expert_group": "replica"}, "expert_group: replica: needs expert_parallel"),
+    ({"expert_parallel": "linear", "expert_group": "replica", "cluster": {"cards": 2}},
+     "a replica of one card has all of its experts there"),
 ])  # fmt: skip
 def test_a_mistake_is_answered(keys: dict[str, Any], message: str) -> None:
     with pytest.raises(DescriptionError, match=message):

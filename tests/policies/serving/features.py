@@ -209,7 +209,7 @@ FEATURES: dict[str, Feature] = {
     "states": Feature("model", {}, always, model=HYBRID),
     "windows": Feature("model", {}, always, model=WINDOWS),
     "experts placed": Feature(
-        "model", {"expert_parallel": "linear", "tensor_parallel": 2},
+        "split", {"expert_parallel": "linear", "tensor_parallel": 2},
         figure("phase_share", "all_reduce"), model=EXPERTS,
     ),
     "KV of int8": Feature("format", {"kv": "int8"}, always),
