@@ -137,8 +137,11 @@ _MOVES = ("cluster.dropping", "cluster.migration", "cluster.lending")
 DECLARATIONS: tuple[Declaration, ...] = (
     # what means nothing
     *(
-        requires(each, "cluster.cards, 2 or more", why="there is no other card: it needs 2 cards")
-        for each in _MOVES
+        requires(each, cards, why="there is no other card: it needs 2 cards")
+        for each, cards in (
+            *((each, "cluster.cards, 2 or more") for each in _MOVES),
+            ("expert_group: replica", "tensor_parallel"),
+        )
     ),
     requires(
         "cluster.pipeline", "cluster.stages, 2 or more", "cluster.dropping",
@@ -150,10 +153,6 @@ DECLARATIONS: tuple[Declaration, ...] = (
             why="each card has a part of every expert, so that no token goes to another",
         )
         for each in ("expert_exchange: all_to_all", "expert_group: replica")
-    ),
-    requires(
-        "expert_group: replica", "tensor_parallel",
-        why="a replica of one card has all of its experts there",
     ),
     *(
         requires(

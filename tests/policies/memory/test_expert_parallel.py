@@ -235,7 +235,7 @@ def test_what_cannot_be_placed(shape: Any, changes: dict[str, Any], message: str
     ({"expert_paralel": "linear"}, "expert_parallel"),
     ({"expert_group": "replica"}, "expert_group: replica: needs expert_parallel"),
     ({"expert_parallel": "linear", "expert_group": "replica", "cluster": {"cards": 2}},
-     "a replica of one card has all of its experts there"),
+     "expert_group: replica: needs tensor_parallel; there is no other card"),
 ])  # fmt: skip
 def test_a_mistake_is_answered(keys: dict[str, Any], message: str) -> None:
     with pytest.raises(DescriptionError, match=message):
