@@ -208,7 +208,7 @@ class SharingAllocator(BlockAllocator, Caches, Reports):
         """Give up blocks, tail first as vLLM does; the first `hashed` can be found again. `first`:
         the others are handed out before them."""
         shared = self._others[blocks] > 0
-        if shared.any():  # these others keep; only blocks that can be found are shared
+        if np.count_nonzero(shared):  # these others keep; only blocks that can be found are shared
             self._others[blocks[shared]] -= 1
             self.reserved_total += int(shared.sum()) * self.block  # `_dismiss` takes all of it off
             hashed -= int(shared.sum())

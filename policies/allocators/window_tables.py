@@ -14,6 +14,8 @@ from policies.allocators.sample_tables import SampleTables
 from policies.allocators.sliding_windows import kept_of
 from policies.requests.requests import IntArray
 
+_NONE: IntArray = np.zeros(0, np.int64)
+
 
 class WindowTables(SampleTables):
     """Trees of full blocks, one of each group; rows whose windowed groups move on
@@ -49,11 +51,16 @@ class WindowTables(SampleTables):
         for key, start, end in parts:
             blocks, alive = self._caches[0].find(key)
             alive = alive[start:end]
-            whole = len(alive) if alive.all() else int(alive.argmin())
+            if not (whole := len(alive)):
+                if start < end:
+                    break
+                continue
+            dead = int(alive.argmin())
+            whole = whole if alive[dead] else dead
             found.append(blocks[start : start + whole])
             if whole < end - start:
                 break
-        return np.concatenate(found)
+        return np.concatenate(found) if found else _NONE
 
     def _hold(self, request: int, found: IntArray) -> None:
         """These blocks, which hold their content already, are the request's first ones."""

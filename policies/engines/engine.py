@@ -109,6 +109,7 @@ class Engine(Connected):
         self._left_then = -1  # output tokens to come, of all requests, when it was judged last
         self._idle_steps, self._left_idle = 0, -1  # the same of steps in which nothing is scheduled
         self._fitting = (-1, 0, 0)  # (changes, free slots, what `fitting` found then)
+        self._soonest, self._soonest_of = 0, self.running  # the least `left` of those that run
         # what the allocator can do, or None
         self._on_demand = allocator if isinstance(allocator, OnDemand) else None
         self._contiguous = allocator if isinstance(allocator, Contiguous) else None
@@ -138,7 +139,8 @@ class Engine(Connected):
     @property
     def busy(self) -> bool:
         """Whether a request has arrived and has not ended, and something can be done about it."""
-        return self._has_work(len(self.running) > 0 or self._unfinished)
+        own = len(self.running) > 0 or self._unfinished
+        return self._has_work(own) if self.parts else own
 
     @property
     def _unfinished(self) -> bool:
@@ -177,6 +179,8 @@ class Engine(Connected):
 
     def schedule(self) -> Step:
         """Choose the requests of the next step and reserve its slots."""
+        if not self.parts:
+            return self._schedule()
         for part in self.parts:
             part.begins()
         step = self._schedule()
@@ -221,10 +225,12 @@ class Engine(Connected):
             return 1
         if self._windowed or self.drafts is not None:
             return 1  # what a step reads and holds is not linear in its length
-        if any(part.moving for part in self.parts):
+        if self.parts and any(part.moving for part in self.parts):
             return 1
-        limit = min(limit, int(self.left[step.decode].min()))
-        return 1 + self.allocator.headroom(step.decode, limit - 1)
+        least = self._soonest
+        if step.decode is not self._soonest_of:
+            least = int(np.minimum.reduce(self.left[step.decode]))
+        return 1 + self.allocator.headroom(step.decode, min(limit, least) - 1)
 
     def repeat(self, step: Step, rounds: int) -> None:
         """Reserve the slots of `rounds` further steps like `step`."""
@@ -247,14 +253,19 @@ class Engine(Connected):
         prefilled = [chunk.request for chunk in step.chunks if chunk.last]
         if prefilled:
             self.left[prefilled] -= 1
-        done = self.left[self.running] == 0
+        running = self.running
+        left = self.left[running]
         ended: list[int] = []
-        if np.count_nonzero(done):
-            ended = self.running[done].tolist()
+        least = int(np.minimum.reduce(left)) if len(left) else 0
+        if len(left) and not least:
+            done = left == 0
+            ended = running[done].tolist()
             self.ending = ended
             if not self._late:
-                self.running = self.running[~done]
+                self.running = running[~done]
+                least = int(np.minimum.reduce(left[~done], initial=int(left.max())))
                 self.retire()
+        self._soonest, self._soonest_of = least, self.running
         if self.drafts is not None:
             self.drafts.completed(step, prefilled, ended, self._late)
         if self.connectors:
@@ -337,12 +348,15 @@ class Engine(Connected):
 
     def _leave(self, request: int) -> int | None:
         """Tokens that a request gives back elsewhere; None: it has nothing there."""
+        if not self.parts:
+            return None
         given = [part.leave(request) for part in self.parts]
         return next((each for each in given if each is not None), None)
 
     def _stored(self, request: int) -> int:
         """Tokens that a request stores, here and elsewhere."""
-        return int(self.allocator.stored[request]) + sum(p.away(request) for p in self.parts)
+        stored = int(self.allocator.stored[request])
+        return stored + sum(p.away(request) for p in self.parts) if self.parts else stored
 
     def _grow(self, request: int, tokens: int) -> bool:
         """Reserve the slots of the next tokens of a prefill; False if there is no room."""
@@ -466,7 +480,7 @@ class Engine(Connected):
         if self._contiguous is not None and (moves := self._contiguous.moves()):
             migrations = [*migrations, *moves]
         self.changes += len(chunks) + len(migrations) + preempted + (swapped > 0)
-        context = int(self.allocator.stored[decode].sum()) - self._sequences(decode)
+        context = int(np.add.reduce(self.allocator.stored[decode])) - self._sequences(decode)
         step = Step(
             decode, context, chunks, migrations, preempted, limit, self._cached_tokens,
             swapped=swapped, lengths=self.allocator.stored[decode] - 1 if self._uneven else None,

@@ -147,7 +147,9 @@ class EngineV1(Engine):
 
     @property
     def busy(self) -> bool:
-        return self._has_work(len(self.running) > len(self._foreseen) or self._unfinished)
+        runs = len(self.running) > (len(self._foreseen) if self.ending else 0)
+        own = runs or self._unfinished
+        return self._has_work(own) if self.parts else own
 
     @property
     def _foreseen(self) -> list[int]:
@@ -196,8 +198,10 @@ class EngineV1(Engine):
         return left
 
     def _decoding(self) -> IntArray:
-        decode, foreseen = super()._decoding(), self._foreseen
-        return decode[~np.isin(decode, foreseen)] if foreseen else decode
+        decode = super()._decoding()
+        if not self.ending or not (foreseen := self._foreseen):
+            return decode
+        return decode[~np.isin(decode, foreseen)]
 
     def _token_budget(self) -> int:
         return self.spec.token_budget(self.allocator.limits.max_model_len)

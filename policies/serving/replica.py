@@ -94,7 +94,8 @@ class Replica:
     @property
     def next_s(self) -> float:
         """When its next step begins; inf where it has nothing to do."""
-        if self.engine.busy and not self.engine.stuck:
+        engine = self.engine
+        if engine.busy and not engine.stuck:
             return self.now_s
         return max(self._event_s, self.now_s)
 
@@ -126,7 +127,9 @@ class Replica:
     @property
     def _event_s(self) -> float:
         """When a request comes or something happens to a component; inf if none is known."""
-        due_s = min((each.due_s for each in self.components), default=math.inf)
+        due_s = math.inf
+        for each in self.components:
+            due_s = min(due_s, each.due_s)
         return min(self._to_come[0][0], due_s) if self._to_come else due_s
 
     def arrive(self, requests: Iterable[int], at_s: Iterable[float]) -> None:

@@ -251,15 +251,17 @@ class Simulation:
             replica, sums = part.replica, part.replica.metrics.sums
             before_s = sums.seconds
             ended = replica.end(part.step, part.fitting, part.times, ahead.end_s)
-            cards = unit.cards_of(replica)
+            cards, step = unit.cards_of(replica), part.step
             for card in cards:
                 node.busy_s[card] += sums.seconds - before_s
-            node.preemptions[cards[0]] += part.step.preempted
-            node.manager.ended(ended, ahead.end_s)
-            if node.reports and (ended or part.step.chunks):
+            if step.preempted:
+                node.preemptions[cards[0]] += step.preempted
+            if node.reports and (ended or step.chunks):
                 node.manager.kv_slots[cards[0]] = replica.kv_slots()
-            for request, sent_s in self.source.after(ended, ahead.end_s):
-                self._send(request, sent_s)
+            if ended:
+                node.manager.ended(ended, ahead.end_s)
+                for request, sent_s in self.source.after(ended, ahead.end_s):
+                    self._send(request, sent_s)
             for watcher in self.watchers:
                 watcher.done(node, part, ahead.begin_s, ended)
             if ended and self._progress is not None:

@@ -31,7 +31,7 @@ class SteadyPart:
     def began(self, unit: Unit, at_s: float, lasts: bool) -> None:
         """Steps begin. lasts: whether requests wait, or will come. Steps that go on after somebody
         has looked, and changed nothing, are no new ones."""
-        if lasts and unit.paused != unit.state:
+        if lasts and (unit.paused is None or unit.paused != unit.state):
             self._lasts(at_s)
         unit.paused = None
 

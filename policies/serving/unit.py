@@ -93,6 +93,8 @@ class Unit:
     @property
     def waited(self) -> bool:
         """Whether requests were in line, or known to come, as it scheduled last."""
+        if len(self.replicas) == 1:
+            return self.replicas[0].waited
         return any(replica.waited for replica in self.replicas)
 
     def cards_of(self, replica: Replica) -> tuple[int, ...]:
@@ -114,18 +116,24 @@ class Unit:
     def begin(self, at_s: float) -> bool:
         """Plan the steps from `at_s` on, which is `next_s` or later; False where nothing is
         computed."""
+        if len(self.replicas) == 1:
+            return self._begin_alone(self.replicas[0], at_s)
         asked = [(each, each.begin(at_s)) for each in self.replicas if each.next_s <= at_s]
         begun = [(each, *found) for each, found in asked if found is not None]
         if not begun:
             return False
-        if len(self.replicas) == 1:
-            replica, step, fitting = begun[0]
-            times = replica.times(step, *replica.observe(step))
-            times, end_s = replica.cut(step, times, math.inf)
-            self.ahead = Stretch((Part(replica, step, fitting, times),), replica.now_s, end_s)
-        else:
-            self.ahead = Stretch(_together(begun), begun[0][0].now_s, math.inf)
-            self.recut(math.inf)
+        self.ahead = Stretch(_together(begun), begun[0][0].now_s, math.inf)
+        self.recut(math.inf)
+        return True
+
+    def _begin_alone(self, replica: Replica, at_s: float) -> bool:
+        """As `begin`, of its only replica."""
+        if replica.next_s > at_s or (begun := replica.begin(at_s)) is None:
+            return False
+        step, fitting = begun
+        times = replica.times(step, *replica.observe(step))
+        times, end_s = replica.cut(step, times, math.inf)
+        self.ahead = Stretch((Part(replica, step, fitting, times),), replica.now_s, end_s)
         return True
 
     def recut(self, until_s: float) -> bool:
