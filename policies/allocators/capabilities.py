@@ -139,6 +139,12 @@ class Caches(Remembers):
         """How many first tokens of a request, at most `limit`, are in memory and would belong to it
         after `reserve`: from its last residence and, with its `demand`, from shared prefixes."""
 
+    def ask(self, request: int, limit: int, demand: Demand) -> tuple[int, int]:
+        """(How many of its first `limit` tokens a request would find, the free slots that hold
+        them, which are its own once it is admitted); where it matters to what is lost first, they
+        are asked for now."""
+        return self.cached(request, limit, demand), 0
+
     def release_known(self, request: int, tokens: int) -> int:
         """As `release`; only the first `tokens` stored are known (asynchronous scheduling), and no
         block that ends behind them can be found again."""
@@ -217,11 +223,6 @@ class Batches(ABC):
     def settle_step(self) -> None:
         """The step is known: choose the slots that `advance_later`, `reserve` and `grow` have
         promised."""
-
-    @abstractmethod
-    def ask(self, request: int, limit: int, demand: Demand) -> tuple[int, int]:
-        """(How many of its first `limit` tokens a request would find, the free slots that hold
-        them); they are asked for now, and so lost later."""
 
     @abstractmethod
     def make_room(self, slots: int) -> None:

@@ -49,6 +49,10 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         """See `Caches.cached`; with its `demand`, also for a request not seen before."""
         return self._found(request, limit, demand).shape[1] * self.block
 
+    def ask(self, request: int, limit: int, demand: Demand) -> tuple[int, int]:
+        found = self._found(request, limit, demand)
+        return found.shape[1] * self.block, self._free_among(found) * self.block
+
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
         """See `OnDemand.fits`; with its `demand`, blocks that it shares count as found."""
         found, places, samples = np.zeros((self.groups, 0), np.int64), -(-tokens // self.block), 1
@@ -224,13 +228,19 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         """Whether a request can be admitted that needs so many places in each group and `own`
         blocks of a drafter's, and finds these, int64 (groups, blocks); free ones are used up, too.
         """
-        count, wanted = found.shape[1], self._beside.fixed + own
-        for group, most in enumerate(places):
-            wanted += max(most - count, 0)
-            if count:
-                gone = self._windows.left(group, count * self.block, 0)
-                wanted += int(self._list.is_free(found[group, gone:]).sum())
-        return wanted + self._kept_free <= self._list.free
+        count = found.shape[1]
+        wanted = self._beside.fixed + own + sum(max(most - count, 0) for most in places)
+        return wanted + self._free_among(found) + self._kept_free <= self._list.free
+
+    def _free_among(self, found: IntArray) -> int:
+        """Of these blocks, int64 (groups, blocks), that a request finds and will still attend to,
+        those that nobody holds."""
+        if not (count := found.shape[1]):
+            return 0
+        gone = [self._windows.left(group, count * self.block, 0) for group in range(self.groups)]
+        return sum(
+            int(self._list.is_free(found[group, first:]).sum()) for group, first in enumerate(gone)
+        )
 
     def _headroom_before_forks(self, requests: IntArray, limit: int) -> int:
         """As `headroom` where some samples have no rows yet: blocks are counted, not looked at."""

@@ -12,6 +12,10 @@ with the fewest output tokens, of those the longest prompts, are retracted to th
 one at least; the share becomes what they have decoded of what they asked for, and those that stay
 are in the order of that choice. It begins anew when nothing runs or waits.
 
+SGLang's own memory is policy `radix`, and with `--disable-radix-cache` `paged` with blocks of one
+token. Under policies that reserve at admission nothing is kept free for output to come, as it is in
+the reservation (assumed: SGLang has none).
+
 Not modelled: overlap of scheduling with steps, mixed chunks, `ignore_eos`, requests that are
 aborted for want of memory (an error here).
 """
@@ -26,7 +30,7 @@ from pydantic import Field
 
 from hwmodel.description.description import DescriptionError, checked
 from policies.allocators.allocator import Allocator, Demand
-from policies.allocators.capabilities import Batches, Caches
+from policies.allocators.capabilities import Migration
 from policies.allocators.radix_tree import Key, beginning
 from policies.engines.connector import Connector, Match
 from policies.engines.engine import Engine, Offered
@@ -42,7 +46,7 @@ IN_BATCH, LINE = 32, 128
 
 
 class EngineSglangSpec(EngineOptions):
-    """Options of SGLang's scheduler, which needs policy `radix`."""
+    """Options of SGLang's scheduler."""
 
     name: Literal["sglang"] = "sglang"
     schedule_policy: Literal["fcfs", "lpm"] = "fcfs"
@@ -104,18 +108,12 @@ class EngineSglang(Engine):
     spec: EngineSglangSpec
 
     def __init__(self, spec: EngineSglangSpec, allocator: Allocator, offered: Offered) -> None:
-        """Raises DescriptionError for a policy other than `radix` and chunks that part a page."""
+        """Raises DescriptionError for chunks that part a page."""
         super().__init__(spec, allocator, offered)
-        if not isinstance(allocator, Batches) or not isinstance(allocator, Caches) or self.several:
-            raise DescriptionError(
-                f"serving.engine: sglang needs policy radix, and one sample a request; got "
-                f"{allocator.options.name}"
-            )
-        self._pool: Batches = allocator
-        self._page = allocator.options.page
+        self._page = allocator.transfer_block if self._on_demand is not None else 1
         if spec.chunked_prefill_size % self._page:
             raise DescriptionError(
-                f"serving.engine.chunked_prefill_size: expected a multiple of policy.page, "
+                f"serving.engine.chunked_prefill_size: expected a multiple of the policy's pages, "
                 f"{self._page}; got {spec.chunked_prefill_size}"
             )
         limits = allocator.limits
@@ -136,6 +134,7 @@ class EngineSglang(Engine):
         before, self._cached_tokens = self.preemptions, 0
         chunks: list[Chunk] = []
         decode: IntArray = np.zeros(0, np.int64)
+        moves: list[Migration] = []
         if self._decodes:
             self._decode_on()
         self._full &= len(self.running) > 0
@@ -144,11 +143,11 @@ class EngineSglang(Engine):
             while not chunks and not len(self.running) and self.waiting and self._yield():
                 self._limit = self._prefill(chunks)
         if not chunks and len(self.running):
-            decode = self._decode_all()
+            decode, moves = self._decode_all()
         elif not chunks and self.waiting and self.preemptions == before and not self.holding:
             raise self._never_fits(self.waiting[0])
         limit = self._limit if self.waiting else "offered_load"
-        return self._step(decode, chunks, [], self.preemptions - before, limit)
+        return self._step(decode, chunks, moves, self.preemptions - before, limit)
 
     def complete(self, step: Step, rounds: int) -> tuple[list[int], list[int]]:
         done = super().complete(step, rounds)
@@ -174,8 +173,11 @@ class EngineSglang(Engine):
         """Prefill the next chunk of a request, and those that wait: which of STEP_LIMITS ended
         it."""
         decode = self._decoding()
-        to_come = np.minimum(self._asked[decode] - self._made(decode), MOST_NEW)
-        budget = _Pass(self.spec, float((to_come * self._ratio).sum()), self._page)
+        to_come = 0.0
+        if self._on_demand is not None:
+            asked = np.minimum(self._asked[decode] - self._made(decode), MOST_NEW)
+            to_come = float((asked * self._ratio).sum())
+        budget = _Pass(self.spec, to_come, self._page)
         if self._partial and not self._continue(chunks, budget):
             return "kv_memory"
         admitted, limit, line = [], "offered_load", self._line_open()
@@ -228,7 +230,7 @@ class EngineSglang(Engine):
         request = int(self.running[-1])
         start = int(self.allocator.stored[request])
         rest = self.total(request) - self._stored(request)
-        most = min(budget.chunk, int(self._left(budget)))
+        most = int(min(budget.chunk, self._left(budget)))
         tokens = min(rest, most if most > 0 else budget.chunk)
         before = self.allocator.free_slots
         if not self._grow(request, tokens):
@@ -249,7 +251,7 @@ class EngineSglang(Engine):
         if self.connectors:
             self._resume(request)
         total, demand = self.total(request), self.demand(request)
-        cached, pinned = self._pool.ask(request, total - 1, demand)
+        cached, pinned = self._ask(request, total - 1, demand)
         asked, rest = int(self._asked[request]), total - cached
         made = int(self._made(request))
         wanted = rest + min(max(asked - made, 0), MOST_NEW) + self._page
@@ -264,9 +266,7 @@ class EngineSglang(Engine):
                 return "token_budget", None
         before = self.allocator.free_slots
         if not self._admitted(request, demand, total, cached, tokens):
-            if self.holding:
-                return "kv_memory", None
-            raise self._never_fits(request)
+            return "kv_memory", None
         if self.connectors:
             self._allocated(request, demand, cached, total, None)
         budget.promised += before - self.allocator.free_slots - pinned
@@ -295,7 +295,10 @@ class EngineSglang(Engine):
         return limit, chunk
 
     def _left(self, budget: _Pass) -> float:
-        """Slots that nothing is promised to, neither with nor without output to come."""
+        """Slots that nothing is promised to, neither with nor without output to come. A policy that
+        reserves at admission has promised them itself."""
+        if self._on_demand is None:
+            return np.inf
         free = self.allocator.free_slots + budget.promised
         return min(free - budget.total, free - budget.current)
 
@@ -303,6 +306,10 @@ class EngineSglang(Engine):
         """Output tokens so far."""
         made: IntArray = self.output[requests] - self.left[requests]
         return made
+
+    def _ask(self, request: int, limit: int, demand: Demand) -> tuple[int, int]:
+        """See `Caches.ask`."""
+        return (0, 0) if self._caching is None else self._caching.ask(request, limit, demand)
 
     def _line(self) -> list[int]:
         """Requests in the order in which they are admitted."""
@@ -313,7 +320,7 @@ class EngineSglang(Engine):
         begun: set[Key] = set()
         for request in line:
             total, demand = self.total(request), self.demand(request)
-            found, _ = self._pool.ask(request, total, demand)
+            found, _ = self._ask(request, total, demand)
             rank[request] = -min(found, total - 1)
             if found <= IN_BATCH <= total:
                 begins = beginning(request, demand, IN_BATCH)
@@ -324,23 +331,30 @@ class EngineSglang(Engine):
         self.waiting = deque(line)  # equals keep the order of the last time
         return line
 
-    def _decode_all(self) -> IntArray:
-        """Reserve a token of every running request, or what it verifies; or retract some."""
+    def _decode_all(self) -> tuple[IntArray, list[Migration]]:
+        """Reserve a token of every running request, or what it verifies; or retract some. Of a
+        policy that reserves at admission those move, or are preempted, that have outgrown it: it is
+        nobody else's room that they lack."""
+        if self._on_demand is None:
+            return self._decode()
         if self._fit(self.running):
             self._ratio = max(self._ratio - self._decay, self._least)
         else:
             self._retract_some()
-        if self.drafts is None:
-            self._pool.advance_later(self.running)
-        else:
+        if self.drafts is not None:
             self.drafts.store(self.running)
-        return self.running
+        elif self._batching is not None:
+            self._batching.advance_later(self.running)
+        else:
+            self.allocator.advance(self.running, 1)
+        return self.running, []
 
     def _fit(self, running: IntArray) -> bool:
         """Whether all of these have room in the next step."""
         if self.drafts is None:
             return bool(self.allocator.headroom(running, 1))
-        self._pool.settle_step()
+        if self._batching is not None:
+            self._batching.settle_step()
         rows = (1 + self.drafts.spec.tokens) * len(running)  # no budget cuts them
         planned = self.drafts.plan(running, self.left, rows)
         return self.drafts.lacking(planned, self._page) <= self.allocator.free_slots
@@ -355,7 +369,8 @@ class EngineSglang(Engine):
                 raise self._never_fits(running[0])
             first = False
             self._preempt(running.pop())
-            self._pool.make_room(len(running) * RETRACT_STEPS)
+            if self._batching is not None:
+                self._batching.make_room(len(running) * RETRACT_STEPS)
         self.running, self._full = np.array(running, np.int64), False
         if not running:
             return
@@ -369,10 +384,9 @@ class EngineSglang(Engine):
         self._preempt(request)
 
     def _preempt(self, request: int) -> None:
-        assert self._caching is not None
         self._tell_preempted(request)
         known = int(self._filled[request]) if self._leave(request) is None else 0
-        self._caching.release_known(request, known)
+        self._release_known(request, known)
         self.waiting.append(request)
         self._was_preempted(request)
 

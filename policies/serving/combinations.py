@@ -208,7 +208,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     unmodelled("sliding windows", "cluster.stages"),
     unmodelled("sliding windows", "several samples in a request", why=_APART),
     unmodelled("layers with a state", "moves", *_MOVES, "policy.prefixes: copy"),
-    unmodelled("layers with a state", "engine.preemption: swap", "engine sglang"),
+    unmodelled("layers with a state", "engine.preemption: swap"),
     unmodelled("layers with a state", "several samples in a request", why=_APART),
 )  # fmt: skip
 """All of them. What pairs of features do is on docs/combinations.md."""

@@ -233,7 +233,8 @@ def test_what_cannot_be_placed(shape: Any, changes: dict[str, Any], message: str
     ({"expert_parallel": "lineal"}, "linear"),
     ({"expert_exchange": "all_to_all"}, "expert_exchange: all_to_all: needs expert_parallel"),
     ({"expert_paralel": "linear"}, "expert_parallel"),
-    ({"expert_group": "replica"}, "expert_group: replica: needs expert_parallel"),
+    ({"expert_group": "replica", "tensor_parallel": 2},
+     "expert_group: replica: needs expert_parallel"),
     ({"expert_parallel": "linear", "expert_group": "replica", "cluster": {"cards": 2}},
      "expert_group: replica: needs tensor_parallel; there is no other card"),
 ])  # fmt: skip

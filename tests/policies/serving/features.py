@@ -281,8 +281,6 @@ def run_of(names: tuple[str, ...]) -> ServingResult:
         model = model.model_copy(update=each.model)
         wanted = min(wanted, each.tokens or wanted)
         served = each.stream(served) if each.stream is not None else served
-    if "engine sglang" in names and "policy" not in changes:
-        changes["policy"] = {"name": "radix"}
     if "pools" in changes and "placement" in changes.get("cluster", {}):
         placement = changes.pop("cluster")["placement"]
         sides = {side: {"replicas": 2} for side in SIDES}
