@@ -238,6 +238,11 @@ class Allocator(ABC):
         they have slots, and whoever brings them calls `pin` until they are there.
         """
 
+    def receive(self, request: int, demand: Demand, tokens: int) -> bool:
+        """As `reserve`, of a request whose `tokens` all come from another card: nothing that is
+        found here is copied for them."""
+        return self.reserve(request, demand, tokens)
+
     @abstractmethod
     def grow(self, request: int, tokens: int) -> bool:
         """Store `tokens` more. False (nothing changes) if there is no room."""

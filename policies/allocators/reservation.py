@@ -68,6 +68,12 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsSta
     def preempts(self) -> Literal["last", "itself"]:
         return "itself"
 
+    def receive(self, request: int, demand: Demand, tokens: int) -> bool:
+        if not self.reserve(request, demand, tokens):
+            return False
+        self._copied.pop(request, None)
+        return True
+
     def grow(self, request: int, tokens: int) -> bool:
         self._require(request)
         if self.stored[request] + tokens > self._holds(self.reserved[request]):
@@ -136,10 +142,9 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsSta
 
     def swap_in(self, request: int) -> bool:
         away = self._away[request]
-        if not self.reserve(request, away.demand, away.stored):
+        if not self.receive(request, away.demand, away.stored):
             return False
         del self._away[request]
-        self._copied.pop(request, None)  # all comes from the host
         return True
 
     def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:

@@ -193,8 +193,12 @@ class Connector:
         """Whether a request that ends here goes on elsewhere."""
         return False
 
+    def joined(self, request: int) -> None:
+        """A request runs here from now on whose KV was computed on another card, and has come."""
+
     def preempted(self, request: int) -> None:
-        """A request has lost its memory before its end, or before it came."""
+        """A request has lost its memory before its end, or before it came; or it has gone to
+        another card with its KV."""
 
     # of requests that have ended
 

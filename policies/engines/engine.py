@@ -303,8 +303,9 @@ class Engine(Connected):
     def drain(self) -> list[int]:
         """Requests that have not ended, in the order of the line; it has none of them any more."""
         self.retire()
+        begin_again = [request for part in self.parts for request in part.lost()]
         self.lose()
-        return self.leave_line()
+        return begin_again + self.leave_line()
 
     def leave_line(self) -> list[int]:
         """Requests that wait, in order; it has none of them any more."""
@@ -314,9 +315,13 @@ class Engine(Connected):
 
     def share(self, other: Engine) -> None:
         """Its arrays by request are those of `other`: none is in both engines at a time."""
-        self.left, self.reserved_ever = other.left, other.reserved_ever
-        self.run_tokens = other.run_tokens
+        self.share_left(other)
+        self.reserved_ever, self.run_tokens = other.reserved_ever, other.run_tokens
         self.allocator.share(other.allocator)
+
+    def share_left(self, other: Engine) -> None:
+        """What is left of a request is known in both engines: it may go from one to the other."""
+        self.left = other.left
 
     def rows_of(self, step: Step) -> IntArray:
         """Rows that each decoding request computes, int64 (n,)."""
@@ -379,13 +384,17 @@ class Engine(Connected):
         self.changes += 1
 
     def join(self, request: int) -> None:
-        """A request that has its memory, with its prompt computed, runs here from now on."""
+        """A request that has its memory, with its prompt computed, runs here from now on; its KV
+        was computed elsewhere."""
+        for connector in self.connectors:
+            connector.joined(request)
         at = len(self.running) - self._partial  # one in its prefill stays the last
         self.running = np.insert(self.running, at, request)
         self.changes += 1
 
     def give_back(self, request: int) -> None:
-        """The memory of a request that does not run is free."""
+        """The memory of a request that does not run is free; it runs elsewhere, or begins again."""
+        self._tell_preempted(request)
         self._release(request)
         self.changes += 1
 
@@ -499,6 +508,12 @@ class Engine(Connected):
     def _sequences(self, requests: IntArray) -> int:
         """Samples of `requests` together."""
         return int(self.samples[requests].sum()) if self.several else len(requests)
+
+    def wanted(self, request: int) -> int:
+        """Slots that a request asks for with all of its tokens."""
+        if self._contiguous is not None:
+            return self._contiguous.size(request, self.demand(request))
+        return int(self.allocator.layout.slots_of(self.total(request)))
 
     def total(self, request: int) -> int:
         """Tokens to prefill: the prompt and what was generated before a preemption."""

@@ -55,6 +55,14 @@ class Part:
     def begins(self) -> None:
         """A step is about to be scheduled."""
 
+    def lost(self) -> list[int]:
+        """The card has lost all that it had: it keeps memory for nobody any more.
+
+        Returns:
+            Requests that were here alone and did not run: they begin again.
+        """
+        return []
+
     def gives_way(self) -> bool:
         """Nothing could be scheduled: give memory back, if there is any; whether there was."""
         return False

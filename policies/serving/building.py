@@ -179,7 +179,7 @@ def build_replica(
     )
     if side is not None:
         return PoolReplica(
-            engine, steps, memory, metrics, components, spec.advance_together, watches
+            engine, steps, memory, metrics, components, spec.advance_together, watches, hosting
         )
     return Replica(
         engine, steps, memory, metrics, spec.advance_together, watches, moves, components, hosting,

@@ -91,8 +91,13 @@ def _pool_engines(facts: Facts) -> set[str]:
     return {(half.engine or serving.engine).name for half in halves}
 
 
+SEVERAL = "cluster.cards, 2 or more (with pools: pools.decode.replicas)"
 NAMED: dict[str, Callable[[Facts], bool]] = {
-    "cluster.cards, 2 or more": lambda facts: _given(facts, "cluster.cards"),
+    SEVERAL: lambda facts: (
+        _given(facts, "cluster.cards")
+        if facts.serving.pools is None
+        else facts.serving.pools.decode.replicas > 1
+    ),
     "cluster.stages, 2 or more": lambda facts: _given(facts, "cluster.stages"),
     "kv_tokens": lambda facts: facts.serving.kv_tokens is not None,
     "engine v0": lambda facts: facts.serving.engine.name == "v0",
@@ -133,13 +138,14 @@ def present(facts: Facts, feature: str) -> bool:
 
 _APART = "engine.like, or policy.samples: apart, makes a request of each sample"
 _MOVES = ("cluster.dropping", "cluster.migration", "cluster.lending")
+_SHARES = ("cluster.dropping", "cluster.lending")
 
 DECLARATIONS: tuple[Declaration, ...] = (
     # what means nothing
     *(
         requires(each, cards, why="there is no other card: it needs 2 cards")
         for each, cards in (
-            *((each, "cluster.cards, 2 or more") for each in _MOVES),
+            *((each, SEVERAL) for each in _MOVES),
             ("expert_group: replica", "tensor_parallel"),
         )
     ),
@@ -195,11 +201,11 @@ DECLARATIONS: tuple[Declaration, ...] = (
         )
     ),
     # what is not modelled
-    unmodelled("tiers", *_MOVES),
+    unmodelled("tiers", *_SHARES),
     unmodelled("tiers.layerwise", "faults of a host"),
-    unmodelled("faults", *_MOVES),
-    unmodelled("pools", "cluster.stages", "cluster.cells", *_MOVES),
-    unmodelled("expert_parallel", "cluster.stages", "cluster.migration", "cluster.lending"),
+    unmodelled("faults", *_SHARES),
+    unmodelled("pools", "cluster.stages", "cluster.cells", *_SHARES),
+    unmodelled("expert_parallel", "cluster.stages", "cluster.lending"),
     unmodelled("engine.swap_dram", "cluster.stages"),
     unmodelled("cluster.dropping", "cluster.stages", "cluster.migration", "cluster.lending"),
     unmodelled("cluster.lending", "cluster.stages", "cluster.migration"),
@@ -207,7 +213,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     unmodelled("sparse attention", "several samples in a request", why=_APART),
     unmodelled("sliding windows", "cluster.stages"),
     unmodelled("sliding windows", "several samples in a request", why=_APART),
-    unmodelled("layers with a state", "moves", *_MOVES, "policy.prefixes: copy"),
+    unmodelled("layers with a state", "moves", *_SHARES, "policy.prefixes: copy"),
     unmodelled("layers with a state", "engine.preemption: swap"),
     unmodelled("layers with a state", "several samples in a request", why=_APART),
 )  # fmt: skip

@@ -30,7 +30,9 @@ from policies.serving.cells import Cell
 from policies.serving.cluster import ClusterSpec, Manager
 from policies.serving.faults import faults_of
 from policies.serving.metrics import Metrics
+from policies.serving.migration import Migrating
 from policies.serving.node import Node
+from policies.serving.node_controller import Controller
 from policies.serving.pool_figures import figures_of_pools
 from policies.serving.pool_options import PoolSpec
 from policies.serving.pool_replica import DECODE, PREFILL, Pool, PoolMetrics, PoolReplica, Side
@@ -111,6 +113,11 @@ class Disaggregation(Watcher):
         near, far = (self._port(name, 0).empty() for name in self.pools)
         self._move(0, 1, near, far)  # whether it can be
         self.watchers: list[Watcher] = [self]
+        self._controllers: list[Controller] = []
+        if (migration := spec.cluster.migration) is not None:
+            decode = self.pools[DECODE]
+            self._controllers.append(Migrating(decode.node, migration, decode.local))
+        self.watchers += self._controllers
         for law in spec.faults:
             for name, pool in self.pools.items():
                 if law.side in (None, name):
@@ -207,6 +214,13 @@ class Disaggregation(Watcher):
             self._at[place].discard(request)
             self._trips.pop(request, None)
         self._plan_link()
+
+    def changed_card(self, node: Node, request: int, source: int) -> None:
+        """See `Watcher.changed_card`."""
+        target = int(node.manager.card_of[request])
+        self._trips[request].target = target
+        self._at[node.name, source].discard(request)
+        self._at[node.name, target].add(request)
 
     def untie(self) -> bool:
         """With push, each side may wait for the other's blocks after a failure: who came last of
@@ -461,6 +475,8 @@ class Disaggregation(Watcher):
             "replicas": sum(node.failures for node in self.nodes), "again": self.again,
             "dropped_transfers": len(self.lost_transfers),
         }  # fmt: skip
+        for each in self._controllers:
+            figures["pools"][each.name] = each.report()
         figures["dropped"] = len(stream.requests) - len(self.admitted)
         figures["cut_outputs"] = int((stream.requests.output_tokens > stream.outputs).sum())
         if stream.inference is not None:

@@ -29,6 +29,7 @@ import numpy as np
 from hwmodel.specs.link import load_link
 from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.capabilities import MovesBlocks
 from policies.allocators.kv_frames import Placed, all_of_blocks, in_frames
 from policies.allocators.kv_layout import KV_ALIGN_BYTES
 from policies.engines.part import NONE
@@ -39,7 +40,7 @@ from policies.serving.moving_options import DroppingSpec
 from policies.serving.node import Node
 from policies.serving.node_controller import Controller
 from policies.serving.replica import Replica
-from policies.transfers.hosting import Hosting
+from policies.transfers.hosting import Hosting, require_blocks
 
 Group = tuple[int, ...]
 """Cards in the order of their stages."""
@@ -94,7 +95,7 @@ class Dropping(Controller):
         self._link = load_link(spec.link)
         self._groups: list[Group] = [(card,) for card in range(len(node.own))]
         self._made: dict[Group, Replica] = {}
-        self._layout = node.own[0].engine.allocator.layout
+        self._layout = require_blocks(node.own[0].engine.allocator).layout
         self._whole = spec.frame and in_frames(self._layout, spec.frame)[1]
         self.frames = dict.fromkeys(range(len(node.own)), self._whole) if self._whole else {}
         """What each card's memory holds, where it is mapped in frames."""
@@ -113,13 +114,17 @@ class Dropping(Controller):
         assert found is not None
         return found
 
+    def _blocks(self, card: int) -> MovesBlocks:
+        """Its memory."""
+        return require_blocks(self.engine(card).allocator)
+
     def decide(self, at_s: float) -> None:
         self._looks += 1
         self._dropped += len(self._groups) < len(self.node.own)
         model = self._model
         if self._lacking() and self._pulling:  # a new burst: what was vacated is of use again
             for group in self._pulling:
-                self.engine(group[0]).allocator.bar(NONE)
+                self._blocks(group[0]).bar(NONE)
             self._pulling.clear()
         if wanted := self._lacking() * model.kv_token_bytes:
             for pair in drop_plan(self._groups, model.weight_bytes, wanted, model.layers):
@@ -139,7 +144,7 @@ class Dropping(Controller):
     def _vacate(self, group: Group) -> bool:
         """Whether no block is left in frames that weights had, from the next step on."""
         if self._whole:
-            allocator, base = self.engine(group[0]).allocator, self._whole.base
+            allocator, base = self._blocks(group[0]), self._whole.base
             held = np.concatenate([self.frames[card].held for card in group])
             fine = all_of_blocks(np.all(held >= base, axis=0), allocator.slots, allocator.block)
             if (tokens := allocator.bar(np.flatnonzero(~fine))) is None:
@@ -166,8 +171,7 @@ class Dropping(Controller):
         cards, parts = joined(first, second), (first, second)
         placed = self._place(first, cards)
         if cards not in self._made:
-            self._made[cards] = self._group_of(len(cards), placed)
-            self.node.built.append(self._made[cards])
+            self._made[cards] = self.node.know(self._group_of(len(cards), placed))
         group, engine = self._made[cards], self.engine(first[0])
         behind, unaligned = divmod(engine.allocator.slots, engine.block)
         now_s = max(at_s, *(self.replica(part[0]).now_s for part in parts))
@@ -218,7 +222,7 @@ class Dropping(Controller):
             return
         del self._pulling[group]
         old, engine = self.replica(group[0]), self.engine(group[0])
-        engine.allocator.bar(NONE)
+        self._blocks(group[0]).bar(NONE)
         if not self._may_restore(group):
             return
         assert old.pipeline is not None
@@ -226,7 +230,7 @@ class Dropping(Controller):
         rate = old.pipeline.bandwidth * old.memory.efficiency.migration
         self._groups = [each for each in self._groups if each != group]
         self._groups += [(card,) for card in group]
-        late = sum(copy.tokens for copy in engine.allocator.copies())  # no step came since
+        late = sum(copy.tokens for copy in self._blocks(group[0]).copies())  # no step came since
         card_of, (found, line), kept = self.node.manager.card_of, engine.clear(), dict[int, Kept]()
         old.hands_over(now_s, line)
         begins: dict[int, float] = {}
@@ -254,7 +258,7 @@ class Dropping(Controller):
         first, alone = self._first.get(card), self.node.own[card].hosting
         if not self._whole or first is None or not kept or alone is None:
             return [(*each[:3], NONE) for each in kept], 0
-        own = alone.allocator
+        own = require_blocks(alone.allocator)
         frames, free, block = self.frames[card], own.free_blocks(), own.block
         same = frames.stays(self._whole, first * block * self._whole.held.shape[1] // own.slots)
         staying = all_of_blocks(same, own.slots, block).mean(axis=0)
@@ -284,7 +288,7 @@ class Dropping(Controller):
         for request, tokens, earliest_s, blocks in kept:
             card = card_of(request)
             engine, layers = self.engine(card), layers_of[card]
-            if not engine.host(request, tokens, int(old.engine.left[request]), blocks):
+            if not engine.host(request, tokens, blocks):
                 line.append(request)
                 self._again += 1
                 continue
@@ -296,8 +300,7 @@ class Dropping(Controller):
             engine.run_at(request, max(ends[card], earliest_s))
             self._exchanges.append((seconds, tokens * layers * self._model.kv_layer_bytes))
         for request in line:
-            engine = self.engine(card_of(request))
-            engine.queue(request, int(old.engine.left[request]))
+            self.engine(card_of(request)).queue(request)
         for at_s, request in old.depart():
             self.replica(card_of(request)).arrive([request], [at_s])
         rate = max(path.bandwidth for path in self._link.paths)

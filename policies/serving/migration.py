@@ -4,7 +4,12 @@ Each time the cards with less freeness than a threshold are paired with those th
 fullest with the emptiest. The shortest running request of the one is copied to the other in
 stages, while it decodes: all it has, then what came since. When few blocks are left it stops, these
 are copied, and it goes on there. It stays where it is if it ends, is preempted or finds no room
-there, or if the stages are too many. Copies go from and to the blocks that it has at either end.
+there, or if the stages are too many. Copies go from and to the places that it has at either end:
+its blocks, those of each group of layers, or its reservation, which is as long there as the policy
+says. A state is that of the last token, and goes whole with the last copy.
+
+Where one of the two cards fails, nothing more is copied. A request whose KV is whole at its source
+goes on there; one whose source is lost is computed again.
 """
 
 from __future__ import annotations
@@ -23,19 +28,23 @@ from policies.serving.moving_options import MigrationSpec
 from policies.serving.node import Node
 from policies.serving.node_controller import Controller
 from policies.transfers.hosting import Hosting
-from policies.transfers.moves import as_table
-from policies.transfers.transfer import Server, transfer
+from policies.transfers.located import layers_of, places_of
+from policies.transfers.ports import between
+from policies.transfers.transfer import states
 
 
 @dataclass(eq=False)
 class Move:
-    """A request under way. `copied`: its first tokens, in whole blocks, that are there."""
+    """A request under way. `copied`: its first tokens, in whole blocks, that are there. `over`: of
+    the last copy its tokens, seconds, and how many copies there were."""
 
     request: int
     source: int
     target: int
     copied: int = 0
     stages: int = 0
+    bytes: int = 0
+    over: tuple[int, float, int] | None = None
 
 
 class Migrating(Controller):
@@ -46,14 +55,15 @@ class Migrating(Controller):
     def __init__(self, node: Node, spec: MigrationSpec, model: TransformerSpec) -> None:
         """Raises DescriptionError for KV that `transfer` refuses."""
         super().__init__(node, spec.every_s)
-        self._layout = node.own[0].engine.allocator.layout
-        if self._layout.apart is not None:
-            raise DescriptionError(f"cluster.migration: {model.name} keeps scales apart")
+        layout = node.own[0].engine.allocator.layout
+        if layout.sparse is not None:
+            raise DescriptionError(f"cluster.migration: {model.name} has an index of tokens")
         self._spec, self._model, self._link = spec, model, load_link(spec.link)
+        self._layers, self._states = layers_of(layout, model.kv_layers), states(model)
         self._moves: list[Move] = []
         self.moved: list[tuple[int, float, int]] = []
         """Of each request its tokens, seconds from its stop until it may run there, and stages."""
-        self._aborted = self._bytes = 0
+        self._aborted = self._bytes = self._lost_bytes = 0
 
     def engine(self, card: int) -> Hosting:
         """That of a card."""
@@ -63,7 +73,8 @@ class Migrating(Controller):
 
     def decide(self, at_s: float) -> None:
         taken = {card for move in self._moves for card in (move.source, move.target)}
-        free = {c: self.engine(c).freeness for c in range(len(self.node.own)) if c not in taken}
+        up = [card for card in self.node.manager.cards.tolist() if card not in taken]
+        free = {card: self.engine(card).freeness for card in up}
         full = sorted((c for c in free if free[c] < self._spec.freeness), key=free.__getitem__)
         empty = [c for c in free if free[c] > self._spec.freeness and self.engine(c).room_for_one()]
         empty.sort(key=lambda card: -free[card])
@@ -71,55 +82,94 @@ class Migrating(Controller):
             giving = self.engine(source)
             if len(able := giving.whole()):
                 request = int(able[np.argmin(giving.allocator.stored[able])])
-                giving.lost.pop(request, None)
+                giving.lost_memory.pop(request, None)
+                giving.allocator.pin(request)
                 self._moves.append(Move(request, source, target))
                 self._stage(self._moves[-1], at_s)
 
     def _stage(self, move: Move, at_s: float) -> None:
         """The next copy, or the end."""
+        if move not in self._moves:
+            return
         cards, request = (move.source, move.target), move.request
         giving, taking = (self.engine(card) for card in cards)
-        runs = request in giving.running and request not in giving.lost
+        runs = request in giving.running and request not in giving.lost_memory
         tokens = int(giving.allocator.stored[request]) if runs else 0
-        left, block = int(giving.left[request]), giving.block
+        block = giving.block
         last = -(-tokens // block) - move.copied // block < self._spec.last_blocks
         comes = not move.stages or request in taking.coming
         stays = not runs or not comes or (not last and move.stages == self._spec.most_stages)
-        if stays or not taking.host(request, tokens, left):
+        if stays or not taking.host(request, tokens):
             taking.cancel(request)
+            if runs:
+                giving.allocator.unpin(request)
             self._moves.remove(move)
             self._aborted += 1
+            self._lost_bytes += move.bytes
             return
-        seconds, size = self.copy(move, tokens)
+        seconds, size = self.copy(move, tokens, last)
         now_s = max(at_s, self.replica(move.source).now_s)
         for engine in (giving, taking):
-            engine.copies(size / seconds, now_s + seconds)
+            engine.copies(size / seconds, now_s + seconds, request)
         self._bytes += size
+        move.bytes += size
         move.stages += 1
         move.copied = tokens // block * block
         if not last:
             self.at(now_s + seconds, partial(self._stage, move), cards)
             return
-        taking.left[request] = left
         giving.stop(request, now_s + seconds)
         taking.run_at(request, now_s + seconds)
-        self.node.manager.move(request, move.target)
-        self.moved.append((tokens, seconds, move.stages))
+        self.simulation.move(self.node, request, move.target)
+        move.over = tokens, seconds, move.stages
+        self.moved.append(move.over)
         self.at(now_s + seconds, partial(self._over, move), cards)
 
-    def copy(self, move: Move, tokens: int) -> tuple[float, int]:
-        """(seconds, bytes) of the copy of what is not there of so many tokens."""
-        units = (
-            self.engine(card).allocator.units(move.request) for card in (move.source, move.target)
+    def copy(self, move: Move, tokens: int, last: bool = False) -> tuple[float, int]:
+        """(seconds, bytes) of the copy of what is not there of so many tokens; with the last one
+        goes the state."""
+        near, far = (
+            places_of(self.engine(card).allocator, self._layers, move.request)
+            for card in (move.source, move.target)
         )
-        near, far = (Server(self._layout.dims, *as_table(each)) for each in units)
-        found = transfer(self._link, self._model, tokens, near, far, skip=move.copied)
+        block = self.engine(move.source).block
+        skip = min(move.copied, (tokens - 1) // block * block)
+        beside = self._states if last else None
+        found = between(self._link, self._model, skip, tokens, near, far, False, beside)
         return found.cost.total_ns / 1e9, found.pieces.bytes
 
     def _over(self, move: Move, at_s: float) -> None:
+        if move not in self._moves:
+            return
         for card in (move.source, move.target):
             self.engine(card).land(at_s)
         self._moves.remove(move)
+
+    def lost(self, node: Node, card: int, at_s: float) -> None:
+        """See `Watcher.lost`: copies from and to the card end there."""
+        if node is not self.node:
+            return
+        for move in [each for each in self._moves if card in (each.source, each.target)]:
+            self._moves.remove(move)
+            self._aborted += 1
+            self._lost_bytes += move.bytes
+            request = move.request
+            giving, taking = (self.engine(each) for each in (move.source, move.target))
+            for engine in (giving, taking):
+                engine.break_off(request)
+            if request in (*taking.coming, *taking.stopped):
+                taking.leaves(request, at_s)
+            if move.over is not None:  # it stopped, and is at its source again
+                self.moved.remove(move.over)
+                self.simulation.move(node, request, move.source)
+                giving.stays(request, at_s)
+            elif request in giving.running:
+                giving.allocator.unpin(request)
+            other = move.target if card == move.source else move.source
+            self.at(at_s, partial(self._land, other), (other,))
+
+    def _land(self, card: int, at_s: float) -> None:
+        self.engine(card).land(at_s)
 
     def report(self) -> dict[str, Any]:
         tokens, down_s, stages = np.array(self.moved, np.float64).reshape(-1, 3).T
@@ -128,6 +178,7 @@ class Migrating(Controller):
             "moved": len(tokens),
             "aborted": self._aborted,
             "bytes": self._bytes,
+            "lost_bytes": self._lost_bytes,
             "downtime_s": summary(down_s),
             "tokens": summary(tokens),
             "stages": summary(stages),

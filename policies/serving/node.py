@@ -31,12 +31,12 @@ class Node:
         cards = manager.spec.cards
         self.name, self.manager, self.make = name, manager, make
         self._first = first
+        self.built: list[Replica] = []
+        """All there have been that know something of requests that no other does."""
         self.own = [self._made(card, 0) for card in range(cards)]
         """That of each card by itself."""
         self.replicas: list[Replica] = list(self.own)
         """That which serves each card now: several times where cards have one together."""
-        self.built = [each for each in self.own if not each.shares]
-        """All there have been that know something of requests that no other does."""
         self.busy_s: FloatArray = np.zeros(cards)
         """How long steps took on each card."""
         self.preemptions: IntArray = np.zeros(cards, np.int64)
@@ -66,6 +66,14 @@ class Node:
         self.units = list(dict.fromkeys(self.unit_of))
         return unit
 
+    def know(self, replica: Replica) -> Replica:
+        """A replica of this node, which knows what is left of each request."""
+        if self.built and not replica.shares:
+            replica.engine.share_left(self.built[0].engine)
+        if not replica.shares:
+            self.built.append(replica)
+        return replica
+
     def renew(self, card: int) -> Replica:
         """An empty replica stands where a card has lost all that it had, in the same unit."""
         replica = self._made(card, self.lives[card])
@@ -73,14 +81,12 @@ class Node:
         unit, old = self.unit_of[card], self.own[card]
         unit.replicas = [replica if each is old else each for each in unit.replicas]
         self.own[card] = self.replicas[card] = replica
-        if not replica.shares:
-            self.built.append(replica)
         return replica
 
     def _made(self, card: int, life: int) -> Replica:
         replica = self.make(card, life)
         replica.stands_on(self._first + card)
-        return replica
+        return self.know(replica)
 
     def _cached(self, card: int, request: int) -> int:
         """How many tokens of a request a card has in memory now."""

@@ -160,10 +160,14 @@ class ServingSpec(Strict):
         return {key: half.device for key, half in halves.items() if half.device is not None}
 
     def pooled(self, pool: PoolSpec) -> ServingSpec:
-        """The description of a replica of a pool."""
+        """The description of a replica of a pool. Requests migrate where they decode: the other
+        side has them for their prompts alone."""
         own = pool.model_dump(exclude={"replicas", "device"}, exclude_none=True)
         given = {name: getattr(pool, name) for name in own}
-        return self.model_copy(update={**given, "pools": None, "cluster": ClusterSpec()})
+        decodes = self.pools is not None and pool is self.pools.decode
+        migration = self.cluster.migration if decodes else None
+        cluster = ClusterSpec().model_copy(update={"migration": migration})
+        return self.model_copy(update={**given, "pools": None, "cluster": cluster})
 
     def half_of(self, replica: int) -> PoolSpec | None:
         """The pool of a replica, of which those that prefill come first; None: there are none.

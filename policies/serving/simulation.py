@@ -52,6 +52,9 @@ class Watcher:
     def lost(self, node: Node, card: int, at_s: float) -> None:
         """A card has failed, between two steps; who is on it is drained next."""
 
+    def changed_card(self, node: Node, request: int, source: int) -> None:
+        """A request that was on the card `source` is on another one of the node."""
+
     def untie(self) -> bool:
         """Nothing will happen any more, and requests have not ended: whether it changed that."""
         return False
@@ -282,6 +285,13 @@ class Simulation:
             self._recorder.sent(at_s, request)
         self._coming += 1
         self.at(at_s, SENT, lambda now_s: self._sent(request, now_s))
+
+    def move(self, node: Node, request: int, card: int) -> None:
+        """A request goes on at another card of its node."""
+        source = int(node.manager.card_of[request])
+        node.manager.move(request, card)
+        for watcher in self.watchers:
+            watcher.changed_card(node, request, source)
 
     def use(self, node: Node, replica: Replica, cards: tuple[int, ...]) -> None:
         """From now on these cards, which are between two steps, serve together as `replica`."""

@@ -2,7 +2,8 @@
 
 A request has its memory on the card that takes it from the first copy on, and on the one that gives
 it until the last copy is there; where it runs its KV is whole. Copies that come give way: where
-nothing else could run, their memory is taken back.
+nothing else could run, their memory is taken back. What the host keeps of a request that goes stays
+there: it is a cache of texts, which others may ask for, and the KV itself goes from card to card.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from policies.engines.part import NONE, Part
 from policies.engines.scheduled_step import Step
 from policies.requests.requests import IntArray
 
-_KEYS = "cluster.dropping, cluster.migration, cluster.lending"
+_KEYS = "cluster.dropping, cluster.lending"
 
 
 def require_blocks(allocator: Allocator) -> MovesBlocks:
@@ -43,20 +44,23 @@ class Hosting(Part):
     """Requests of `engine` that run there wholly, come, or are leaving."""
 
     def __init__(self, engine: Engine) -> None:
-        """Joins the parts of `engine`. Raises DescriptionError as `require_blocks`."""
+        """Joins the parts of `engine`."""
         self.engine = engine
-        self.allocator = require_blocks(engine.allocator)
-        self.block = self.allocator.block
+        self.allocator = engine.allocator
+        self.block = self.allocator.transfer_block
+        """Tokens in which KV moves."""
         self.coming: set[int] = set()
         """Requests with memory here that run elsewhere."""
         self.stopped: set[int] = set()
         """Requests with memory here that run nowhere: until a time in `_due`."""
-        self.lost: Counter[int] = Counter()
+        self.lost_memory: Counter[int] = Counter()
         """How often requests were preempted."""
         self.slower: list[float] = []
         """Shares by which steps beside copies take longer."""
-        self._copying = engine.allocator if isinstance(engine.allocator, CopiesOnWrite) else None
-        self._copies: list[tuple[float, float]] = []  # (bytes a second, until when)
+        allocator = engine.allocator
+        self._copying = allocator if isinstance(allocator, CopiesOnWrite) else None
+        self._blocks = allocator if isinstance(allocator, MovesBlocks) else None
+        self._copies: list[tuple[float, float, int]] = []  # (bytes a second, until when, whose)
         self._due: list[tuple[float, int, bool]] = []  # a heap: (when, request, whether it runs)
         engine.parts.append(self)
 
@@ -94,7 +98,7 @@ class Hosting(Part):
         free, waiting = self.allocator.free_slots // self.block, self.engine.waiting
         many = len(self.running) + self.engine.waits
         if waiting:
-            free -= -(-self.engine.total(waiting[0]) // self.block)
+            free -= -(-self.engine.wanted(waiting[0]) // self.block)
         return free / many if many else float("inf")
 
     @property
@@ -107,10 +111,14 @@ class Hosting(Part):
         many = len(self.running) + len(self.coming) + len(self.stopped)
         return many < self.engine.spec.sequence_cap
 
-    def copies(self, bytes_s: float, until_s: float) -> None:
-        """So much more is read and written in its memory until then by copies to and from
-        others."""
-        self._copies.append((bytes_s, until_s))
+    def copies(self, bytes_s: float, until_s: float, request: int = -1) -> None:
+        """So much more is read and written in its memory until then by copies to and from others,
+        of this request, or of any."""
+        self._copies.append((bytes_s, until_s, request))
+
+    def break_off(self, request: int) -> None:
+        """Copies of a request go on no more."""
+        self._copies = [each for each in self._copies if each[2] != request]
 
     def copied_bytes_s(self, now_s: float) -> float:
         """What all copies that are under way then read and write in a second. `now_s` never
@@ -118,23 +126,25 @@ class Hosting(Part):
         if not self._copies:
             return 0.0
         self._copies = [each for each in self._copies if now_s < each[1]]
-        return sum(rate for rate, _ in self._copies)
+        return sum(each[0] for each in self._copies)
 
     def whole(self) -> IntArray:
         """The running requests whose prompts are computed."""
         return self.engine.decoding()
 
-    def host(self, request: int, tokens: int, left: int, blocks: IntArray = NONE) -> bool:
-        """Memory for the first `tokens` of a request, of which `left` are to be made; False if
-        there is no room. Also for more of one that comes already. blocks: they lie there."""
+    def host(self, request: int, tokens: int, blocks: IntArray = NONE) -> bool:
+        """Memory for the first `tokens` of a request; False if there is no room. Also for more of
+        one that comes already. blocks: they lie there."""
+        allocator = self.allocator
         if request in self.coming:
-            return self.allocator.grow(request, tokens - int(self.allocator.stored[request]))
-        self.left[request] = left
+            return allocator.grow(request, tokens - int(allocator.stored[request]))
         demand = self.engine.demand(request)
-        there = len(blocks) and demand.samples == 1
-        adopted = there and self.allocator.adopt(request, demand, blocks, tokens)
-        if not adopted and not self.allocator.reserve(request, demand, tokens):
+        adopted = False
+        if self._blocks is not None and len(blocks) and demand.samples == 1:
+            adopted = self._blocks.adopt(request, demand, blocks, tokens)
+        if not adopted and not allocator.receive(request, demand, tokens):
             return False
+        allocator.pin(request)
         self.coming.add(request)
         self.engine.changes += 1
         return True
@@ -157,10 +167,31 @@ class Hosting(Part):
             self.coming.remove(request)
             self.engine.give_back(request)
 
-    def queue(self, request: int, left: int) -> None:
-        """A request begins again here, of whose output `left` is to be made; in order of
-        arrival."""
-        self.left[request] = left
+    def stays(self, request: int, at_s: float) -> None:
+        """One that was stopped goes on here then: all of its KV is here still."""
+        self._due = [each for each in self._due if each[1] != request]
+        self._due.append((at_s, request, True))
+        heapq.heapify(self._due)
+
+    def leaves(self, request: int, at_s: float) -> None:
+        """What has come of a request is of no use: it gives its memory back then."""
+        self.coming.discard(request)
+        self.stopped.add(request)
+        self._due = [each for each in self._due if each[1] != request]
+        self._due.append((at_s, request, False))
+        heapq.heapify(self._due)
+
+    def lost(self) -> list[int]:
+        """See `Part.lost`: those that would have run here."""
+        begin_again = [request for _, request, runs in sorted(self._due) if runs]
+        for request in sorted((*self.stopped, *self.coming)):
+            self.engine.give_back(request)
+        for each in (self.stopped, self.coming, self._due, self._copies):
+            each.clear()
+        return begin_again
+
+    def queue(self, request: int) -> None:
+        """A request begins again here, in order of arrival."""
         self.engine.waiting = deque(sorted((*self.engine.waiting, request)))
 
     def land(self, now_s: float) -> None:
@@ -169,6 +200,7 @@ class Hosting(Part):
             _, request, runs = heapq.heappop(self._due)
             self.stopped.remove(request)
             if runs:
+                self.allocator.unpin(request)
                 self.engine.join(request)
             else:
                 self.engine.give_back(request)
@@ -185,16 +217,17 @@ class Hosting(Part):
             for r in (*done, *due)
         ]  # fmt: skip
         begun = set(done)
-        line = [r for r in running if r not in begun] + self.engine.leave_line()
+        line = [r for r in running if r not in begun]
         for request in running:
             self.engine.stop(request)
         for request in (*running, *self.stopped, *self.coming):
             self.engine.give_back(request)
-        self.allocator.forget()
-        self.allocator.copies()
         for each in (self.stopped, self.coming, self._due):
             each.clear()
-        return kept, line
+        self.engine.lose()
+        if self._copying is not None:
+            self._copying.copies()
+        return kept, line + self.engine.leave_line()
 
     def gives_way(self) -> bool:
         if not (self.coming and self.engine.waiting):
@@ -210,4 +243,4 @@ class Hosting(Part):
         return step._replace(copies=(*step.copies, *copied))
 
     def preempted(self, request: int) -> None:
-        self.lost[request] += 1
+        self.lost_memory[request] += 1

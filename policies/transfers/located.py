@@ -8,6 +8,7 @@ one that comes again and again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from policies.allocators.allocator import Allocator
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.radix_tree import NO_PAGES
 from policies.requests.requests import IntArray
+from policies.transfers.transfer import Server
 
 
 class Layers(NamedTuple):
@@ -51,6 +53,21 @@ def block_of(allocator: Allocator) -> int:
 def table_of(allocator: Allocator, request: int, group: int) -> tuple[int, IntArray]:
     """(tokens of a block, block ids in token order) of what a request has in a group of layers."""
     return _table(allocator.layer_units(request, group), block_of(allocator))
+
+
+Places = list[tuple[Layers, Server]]
+"""Groups of a model's layers, and where a request has their KV."""
+
+
+def places_of(
+    allocator: Allocator, groups: Sequence[Layers], request: int, cards: int = 1
+) -> Places:  # fmt: skip
+    """Where the KV of a request lies in each of these groups of layers, of a shard on each of so
+    many cards."""
+    return [
+        (layers, Server(allocator.layout.dims, *table_of(allocator, request, group), cards))
+        for group, layers in enumerate(groups)
+    ]
 
 
 def _table(units: Units, least: int) -> tuple[int, IntArray]:

@@ -27,13 +27,10 @@ from policies.memory.contention import Moving
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 from policies.transfers.fabric import Fabric, Place
-from policies.transfers.located import Layers, block_of, layers_of, table_of
+from policies.transfers.located import Places, block_of, layers_of, places_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.tier_options import Contends
 from policies.transfers.transfer import Leg, Moved, Server, of_layers, states, transfer_legs
-
-Places = list[tuple[Layers, Server]]
-"""Groups of a model's layers, and where a request has their KV."""
 
 
 class Port(Connector, Component):
@@ -76,11 +73,7 @@ class Port(Connector, Component):
 
     def places(self, request: int) -> Places:
         """Where the KV of a request lies, in each group of the model's layers with KV."""
-        allocator, dims = self.engine.allocator, self.engine.allocator.layout.dims
-        return [
-            (layers, Server(dims, *table_of(allocator, request, group), self._cards))
-            for group, layers in enumerate(self._groups)
-        ]
+        return places_of(self.engine.allocator, self._groups, request, self._cards)
 
     def empty(self) -> Places:
         """As `places`, of a request in the first block."""

@@ -73,6 +73,8 @@ class Tiers(Connector, Component):
         self.store = TierStore(spec, self.links, cards)
         self.block = self.links.block
         self._keys: dict[int, list[BlockKey]] = {}
+        self._from_elsewhere: set[int] = set()
+        """Requests whose KV came from another card, so that nobody here has had hidden states."""
         self._declined: dict[int, int] = {}
         """Tokens of requests that are sooner recomputed."""
         self.efficiency = Efficiency()
@@ -292,6 +294,10 @@ class Tiers(Connector, Component):
                 if left[request]:
                     self._store(request, demand(request), tokens)
 
+    def joined(self, request: int) -> None:
+        if self.links.hidden is not None:
+            self._from_elsewhere.add(request)
+
     def preempted(self, request: int) -> None:
         self.store.drop(request)
 
@@ -317,6 +323,7 @@ class Tiers(Connector, Component):
 
     def forgotten(self, request: int) -> None:
         self._keys.pop(request, None)
+        self._from_elsewhere.discard(request)
 
     # what is on its way
 
@@ -382,7 +389,7 @@ class Tiers(Connector, Component):
         """Store what the host has not of the first `tokens` of a resident request; whether it has
         to keep its memory for this, or an earlier store. With pauses only for a swap: whole, when
         it has ended."""
-        if self._pauses is not None and not ended:
+        if (self._pauses is not None and not ended) or request in self._from_elsewhere:
             return False
         if self._spec.host.offload_prompt_only and self._pauses is None:
             tokens = min(tokens, demand.prompt)

@@ -194,8 +194,8 @@ FEATURES: dict[str, Feature] = {
     ),
     "migration": Feature(
         "cards", {"cluster": {"cards": 2, "migration": {
-            "link": LINK, "every_s": 0.002, "last_blocks": 3}}},
-        figure("node", "migration", "moved"),
+            "link": LINK, "every_s": 0.002, "last_blocks": 3, "freeness": 12}}},
+        lambda m: sum(figure(of, "migration", "moved")(m) for of in ("node", "pools")),
     ),
     "lending": Feature(
         "cards", {"cluster": {"cards": 2, "lending": {"link": LINK, "every_s": 0.002}}},
@@ -281,10 +281,9 @@ def run_of(names: tuple[str, ...]) -> ServingResult:
         model = model.model_copy(update=each.model)
         wanted = min(wanted, each.tokens or wanted)
         served = each.stream(served) if each.stream is not None else served
-    if "pools" in changes and "placement" in changes.get("cluster", {}):
-        placement = changes.pop("cluster")["placement"]
+    if "pools" in changes and "cards" in changes.get("cluster", {}):
         sides = {side: {"replicas": 2} for side in SIDES}
-        changes = laid(changes, {"pools": {"placement": placement, **sides}})
+        changes = laid(changes, {"cluster": {"cards": 4}, "pools": sides})
     if "prefixes" in names:
         changes = laid(
             changes, {"policy": finds_prefixes(changes.get("policy", {"name": "paged"}))}

@@ -83,8 +83,9 @@ class Watched:
         monkeypatch.setattr(Controller, "_act", looking)
 
     def _look(self, control: Controller) -> None:
-        """Every request's KV is whole in one place; what else is held is a copy that comes, or what
-        one leaves behind until all of it is there; nothing else is reserved."""
+        """Every request's KV is whole in one place; what else is held is a copy that comes, what
+        one leaves behind until all of it is there, or for a tier; nothing else is reserved."""
+        self.node = control.node
         runs: list[int] = []
         waits: list[int] = []
         for replica in control.node.built:
@@ -94,10 +95,11 @@ class Watched:
             arriving = [request for _, request, lands in hosting._due if lands]
             runs += running + arriving
             waits += list(engine.waiting)
-            held = {*running, *hosting.stopped, *hosting.coming}
+            held = {*running, *hosting.stopped, *hosting.coming, *engine.loading, *engine.held}
             assert held == set(np.flatnonzero(allocator.resident).tolist())
-            assert allocator.reserved_total == int(allocator.reserved.sum())
-            barred = len(hosting.allocator._barred) * hosting.block
+            assert set(allocator._pinned) <= held
+            assert allocator.reserved_total >= int(allocator.reserved.sum())
+            barred = len(getattr(allocator, "_barred", ())) * hosting.block
             assert allocator.reserved_total + allocator.free_slots + barred == allocator.slots
             assert (allocator.stored <= allocator.reserved).all()
             assert not set(engine.waiting) & held
@@ -232,7 +234,7 @@ def test_running_requests_keep_their_blocks_across_a_drop(monkeypatch: pytest.Mo
     host = Hosting.host
 
     def watched(engine: Hosting, request: int, *given: Any) -> bool:
-        done, at = host(engine, request, *given), (*given, None)[2]
+        done, at = host(engine, request, *given), (*given, None)[1]
         if done and at is not None:
             units = engine.allocator.units(request)
             assert units.start.tolist() == (at * engine.block).tolist()
@@ -443,7 +445,7 @@ def test_steps_beside_a_copy_take_longer_by_what_it_takes_of_the_memory() -> Non
         ({"cards": 2, "dropping": {"link": LINK, "restore": 0.5}}, {}, "restore"),
         ({"cards": 2, "dropping": {"link": "rdma", "frame": None}}, {}, "no shipped link"),
         ({"cards": 2, "migration": {"link": LINK}, "dropping": {"link": LINK}}, {}, "not with"),
-        ({"cards": 2, "migration": {"link": LINK}}, {"policy": {"name": "s3"}}, "expected paged"),
+        ({"cards": 2, "dropping": {"link": LINK}}, {"policy": {"name": "s3"}}, "expected paged"),
         ({"cards": 2, "dropping": {"link": LINK}}, {"kv_tokens": 512}, "not with kv_tokens"),
         ({"cards": 2, "dropping": {"link": LINK, "frame": "3KiB"}}, {}, "power of two from 4KiB"),
         ({"cards": 2, "dropping": {"link": LINK, "frames": "2MiB"}}, {}, "frame"),
