@@ -437,6 +437,9 @@ def test_steps_beside_a_copy_take_longer_by_what_it_takes_of_the_memory() -> Non
         times.contended(8e9, 8e9)
 
 
+_ANEW = {"cards": 2, "dropping": {"link": LINK, "frame": None}}
+
+
 @pytest.mark.parametrize(
     ("cluster", "changes", "says"),
     [
@@ -445,7 +448,7 @@ def test_steps_beside_a_copy_take_longer_by_what_it_takes_of_the_memory() -> Non
         ({"cards": 2, "dropping": {"link": LINK, "restore": 0.5}}, {}, "restore"),
         ({"cards": 2, "dropping": {"link": "rdma", "frame": None}}, {}, "no shipped link"),
         ({"cards": 2, "migration": {"link": LINK}, "dropping": {"link": LINK}}, {}, "not with"),
-        ({"cards": 2, "dropping": {"link": LINK}}, {"policy": {"name": "s3"}}, "expected paged"),
+        (_ANEW, {"policy": {"name": "s3"}}, "expected paged"),
         ({"cards": 2, "dropping": {"link": LINK}}, {"kv_tokens": 512}, "not with kv_tokens"),
         ({"cards": 2, "dropping": {"link": LINK, "frame": "3KiB"}}, {}, "power of two from 4KiB"),
         ({"cards": 2, "dropping": {"link": LINK, "frames": "2MiB"}}, {}, "frame"),
