@@ -59,9 +59,14 @@ class PolicyOptions(Strict):
         """The options for a model with this name that has layers with a state; `block`: tokens of a
         block that its states ask for. A state is that of the last token alone, so that a prefix
         whose KV is there is of no use without one kept at its end (vLLM: `mamba_cache_mode: none`,
-        the one modelled, turns prefix caching off). Raises DescriptionError for options that ask
+        the default, turns prefix caching off). Raises DescriptionError for options that ask
         for it."""
         return self
+
+    @property
+    def saves_states(self) -> bool:
+        """See `Limits.saves_states`."""
+        return False
 
     kv_layout: ClassVar[Dims | None] = None
     """The layout that its authors give it. None: the one of the card's software."""
@@ -108,7 +113,8 @@ class Limits(NamedTuple):
     """Slots of a state of fixed size in each of its layers, which a request holds beside those of
     its tokens, `kept_states` times; in allocators that say `holds_states`."""
     kept_states: int = 1
-    """One, and one more for each draft of a step, which writes the state behind each row."""
+    """One, and one more for each draft of a step, which writes the state behind each row, and one
+    where `saves_states`."""
     drafter: tuple[int, int] = (0, 1)
     """Groups of a drafter's layers that have blocks of their own, and tokens of such a block."""
     state_bytes: int = 0
@@ -117,6 +123,9 @@ class Limits(NamedTuple):
     """Where states are kept apart."""
     commits_states: bool = False
     """With drafts the state that holds is copied to a place of its own, not found by its slot."""
+    saves_states: bool = False
+    """The state at the end of a request's last block is kept, and found again with a prefix that
+    ends there."""
 
 
 class Demand(NamedTuple):

@@ -18,8 +18,11 @@ class BesideBlocks:
     """`states`, of each resident: blocks that hold states, group by group. `drafter`: those that
     hold a drafter's KV, int64 (groups, places). `fixed`: blocks of states of a request."""
 
-    def __init__(self, free: FreeList, limits: Limits, block: int) -> None:
-        self._list = free
+    def __init__(self, free: FreeList, limits: Limits, block: int, uses: IntArray) -> None:
+        """uses: int64 (blocks,), how often each was handed out (`BlockCache`)."""
+        self._list, self._uses = free, uses
+        self.saves = limits.saves_states
+        """Whether the last of a group's blocks has the state at the last block's end."""
         self.fixed = -(-limits.states // block) * limits.kept_states
         self._kept = limits.kept_states
         self.groups, self._block = limits.drafter
@@ -29,6 +32,11 @@ class BesideBlocks:
         self._free_slots = deque(range(self._pool.slots if self._pool else 0))
         self._slot: dict[int, int] = {}
         """Slots of residents in the pool of states, where they are kept apart."""
+
+    @property
+    def state_groups(self) -> int:
+        """Groups of layers with a state."""
+        return self.fixed // self._kept
 
     def most(self, tokens: IntArray) -> IntArray:
         """Blocks of requests of so many tokens, int64 (n,)."""
@@ -43,10 +51,19 @@ class BesideBlocks:
         held = self.drafter[request].shape[1] if request in self.drafter else 0
         return self.groups * max(-(-tokens // self._block) - held, 0)
 
-    def enter(self, request: int) -> int:
-        """A request is admitted: how many blocks it has taken."""
+    def enter(self, request: int, saved: IntArray | None = None) -> int:
+        """A request is admitted: how many blocks it has taken. saved: those that hold the states
+        which it found, int64 (groups,)."""
         if self.fixed:
-            self.states[request] = self._list.pop(self.fixed)
+            there = np.zeros(0, np.int64) if saved is None else saved[self._list.is_free(saved)]
+            self._list.take(there)
+            # one that another request holds is read, and given a block of its own at the next end
+            fresh = self._pop(self.fixed - len(there))
+            if len(there):
+                rows = fresh[: (self._kept - 1) * len(there)].reshape(len(there), -1)
+                rest = fresh[rows.size :].reshape(-1, self._kept)
+                fresh = np.concatenate((np.column_stack((rows, there)), rest)).ravel()
+            self.states[request] = fresh
         if self.groups:
             self.drafter[request] = np.zeros((self.groups, 0), np.int64)
         if self._pool is not None:
@@ -68,7 +85,7 @@ class BesideBlocks:
     def extend(self, request: int, blocks: int) -> int:
         """So many more of a drafter's groups, as many of each, one group after another."""
         if blocks:
-            new = self._list.pop(blocks).reshape(self.groups, -1)
+            new = self._pop(blocks).reshape(self.groups, -1)
             self.drafter[request] = np.concatenate((self.drafter[request], new), axis=1)
         return blocks
 
@@ -78,8 +95,24 @@ class BesideBlocks:
             self._free_slots.append(slot)
         if self.fixed:
             for group in np.split(self.states.pop(request), self.fixed // self._kept):
-                self._list.push(group[::-1], len(group))
+                # what is found again is handed out after what is not
+                running = group[: -1 if self.saves else None]
+                self._list.push(np.append(running[::-1], group[len(running) :]), len(running))
         return self.fixed
+
+    def save(self, request: int) -> IntArray:
+        """A request is at the end of a block: the blocks that hold its states there from now on,
+        int64 (groups,). Those of the end before are free, and may be found until they are used."""
+        groups = self.states[request].reshape(-1, self._kept)
+        for group in groups:
+            self._list.push(group[-1:])
+            group[-1:] = self._pop(1)
+        return groups[:, -1].copy()
+
+    def _pop(self, count: int) -> IntArray:
+        blocks = self._list.pop(count)
+        self._uses[blocks] += 1
+        return blocks
 
     def leave_drafter(self, request: int) -> int:
         """As `leave_states`; after the KV."""

@@ -3,7 +3,7 @@ hold together (docs/paged.md)."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def refuse_prefixes(options: PolicyOptions, model: str) -> None:
             raise DescriptionError(
                 f"policy.{name}: {model} has layers with a state, which is that of the last token "
                 "alone, and none is kept at the end of a prefix (vLLM: mamba_cache_mode none); "
-                "expected false"
+                "expected false, or with paged state_caching: align"
             )
 
 
@@ -123,6 +123,7 @@ class SharingAllocator(BlockAllocator, Caches, Reports):
         """The trees of full blocks, of each group of layers: by ("prefix", id); by ("prompt",
         parent), those that samples have in common; by ("session", id); by ("own", request), those
         of earlier residences."""
+        self._state_caches: list[BlockCache] = []
         self._reused: dict[int, int] = {}
         """Blocks that a resident found at its admission."""
         self._others = np.zeros(self._list.blocks, np.int64)
@@ -144,7 +145,7 @@ class SharingAllocator(BlockAllocator, Caches, Reports):
     def discard(self, request: int) -> int:
         session = self._demands[request].session
         held = self.release_known(request, 0)
-        for cache in self._caches:
+        for cache in (*self._caches, *self._state_caches):
             cache.drop(("session", session))
         return held
 
@@ -152,11 +153,11 @@ class SharingAllocator(BlockAllocator, Caches, Reports):
         return self.release_known(request, int(self.stored[request]))
 
     def finished(self, request: int, prompt: int, output: int) -> None:
-        for cache in self._caches:
+        for cache in (*self._caches, *self._state_caches):
             cache.drop(("own", request))
         self._demands.pop(request, None)
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Any]:
         """Prompt tokens of requests with a system prompt or in sessions, and those of them found in
         memory at their first admission; nothing where there were none."""
         asked, hit = float(self._asked_tokens), float(self._hit_tokens)

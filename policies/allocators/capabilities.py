@@ -113,6 +113,11 @@ class KeepsStates(ABC):
     limits: Limits
 
     @property
+    def state_block(self) -> int:
+        """Tokens at whose multiples a state is saved where a step ends there; 0: none is."""
+        return 0
+
+    @property
     def commits_states(self) -> bool:
         """Whether the state that holds behind drafts is copied to copy 0."""
         return self.limits.commits_states

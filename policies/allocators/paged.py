@@ -60,6 +60,9 @@ class PagedOptions(PolicyOptions):
     state_ratio: Annotated[float, Field(gt=0, le=100)] | None = None
     """With `two_pools`: bytes of states over bytes of KV (SGLang: `mamba_full_memory_ratio`). None:
     0.9, its default."""
+    state_caching: Literal["none", "align"] = "none"
+    """Whether states are found again (vLLM: `mamba_cache_mode`). `align`: with `unified`, that at
+    the end of a request's last full block, for which chunks of prompts end at ends of blocks."""
     indirection: Annotated[float, Field(ge=1, le=10)] = 1.0
     """What looking blocks up costs the kernel: factor on the time of the decode attention. Assumed
     to be nothing, as measured for pages of 128 by bulk copy; see docs/step-time.md."""
@@ -68,6 +71,10 @@ class PagedOptions(PolicyOptions):
     def _ratio_of_pools(self) -> PagedOptions:
         if self.state_ratio is not None and self.states != "two_pools":
             raise ValueError("state_ratio: only with states: two_pools")
+        if self.state_caching != "none" and self.states in ("two_pools", "compact"):
+            raise ValueError(
+                "state_caching: align keeps states in blocks; expected states: unified"
+            )
         return self
 
     @property
@@ -78,9 +85,15 @@ class PagedOptions(PolicyOptions):
         return self.model_copy(update={"block": paging.block}) if self.block is None else self
 
     def beside_states(self, model: str, block: int | None) -> PagedOptions:
+        if self.state_caching == "align":
+            return self.model_copy(update={"block": block or self.block})
         refuse_prefixes(self, model)
         changes = {"prefix_caching": False, "cached_recompute": False, "block": block or self.block}
         return self.model_copy(update=changes)
+
+    @property
+    def saves_states(self) -> bool:
+        return self.state_caching == "align"
 
     @property
     def samples(self) -> Literal["together", "as_engine", "apart"]:
@@ -105,6 +118,6 @@ class PagedAllocator(TableAllocator):
         "block": Range(1, 2048), "free_list": CHOICES, "watermark": Range(0, 1),
         "idle_watermark": CHOICES, "null_block": CHOICES, "cached_recompute": CHOICES,
         "prefix_caching": CHOICES, "window_rules": CHOICES, "indirection": Range(1, 10),
-        "state_ratio": Range(0, 100),
+        "state_ratio": Range(0, 100), "state_caching": CHOICES,
     }  # fmt: skip
     references = References(("static",), ceilings=("ideal",))

@@ -18,7 +18,7 @@ not kept.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -260,7 +260,7 @@ class RadixAllocator(TableAllocator, Batches):
         if (node := self._left.pop(request, None)) is not None:
             self._tree.touch(node)
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Any]:
         """As `TableAllocator.report`; of the prompts of all requests (full pages) the mean extent
         in tokens, and the share of the pages that are an extent each."""
         if not self._pages:

@@ -36,7 +36,10 @@ class SampleTables(SharingAllocator, CopiesOnWrite):
         self._windows = SlidingWindows(layout, requests, limits, self.block, options.window_rules)
         self.groups = len(kept_of(layout))
         self._tables = BlockTables(self.block, self._list.blocks, self.groups)
-        self._beside = BesideBlocks(self._list, limits, self.block)
+        self._beside = BesideBlocks(self._list, limits, self.block, self._tables.uses)
+        saved = self._beside.state_groups if limits.saves_states else 0
+        self._state_caches = [BlockCache(self._tables.uses) for _ in range(saved)]
+        """As `_caches`, of the states at the ends of blocks."""
         self._caches = [BlockCache(self._tables.uses) for _ in range(self.groups)]
         self._first_row = np.full(requests, -1, np.int64)
         self._samples: dict[int, list[int]] = {}
@@ -93,10 +96,13 @@ class SampleTables(SharingAllocator, CopiesOnWrite):
             return int(self._tables.runs[self._first_row[requests]].sum())
         return super().extent_count(requests)
 
-    def report(self) -> dict[str, float]:
-        """As `SharingAllocator.report`, and tokens copied on write."""
+    def report(self) -> dict[str, Any]:
+        """As `SharingAllocator.report`, and tokens copied on write; of a model with states, why no
+        prefix is found where none is."""
         found = {"prefix_asked_tokens": 0.0, "prefix_hit_tokens": 0.0} | super().report()
-        shares = found | {"copied_tokens": float(self._copied_tokens)}
+        shares: dict[str, Any] = found | {"copied_tokens": float(self._copied_tokens)}
+        if self._asked_tokens and self.limits.state_bytes and not self._state_caches:
+            shares["prefixes"] = "not found: of layers with a state that of the last token is kept"
         return shares if self._asked_tokens or self._copied_tokens else {}
 
     @property

@@ -29,6 +29,10 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         super().__init__(layout, requests, limits, options)
         self._swapped: dict[int, int] = {}
 
+    @property
+    def state_block(self) -> int:
+        return self.block if self._state_caches else 0
+
     def needs(
         self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
     ) -> IntArray:
@@ -79,7 +83,10 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         self._windows.enter(request, count * self.block)
         if count:
             self._hold(request, found)
-        self.reserved_total += self._beside.enter(request) * self.block
+        saved = None
+        if count and self._state_caches:
+            saved = self._states_at(self._parts(request, demand, count), count)
+        self.reserved_total += self._beside.enter(request, saved) * self.block
         return self.grow(request, tokens - count * self.block)
 
     def grow(self, request: int, tokens: int) -> bool:
@@ -109,6 +116,8 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         self.reserved_total += (wanted + self._beside.extend(request, own)) * self.block
         self.stored[request] = stored
         self._publish(request, demand, before)
+        if self._state_caches:
+            self._save_states([request], np.array([before]))
         return True
 
     def store_ahead(
@@ -143,12 +152,15 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
                 self._tables.hand_out(int(rows[at]), self._list.pop(int(wanted[at])))
             self._beside.extend(int(requests[at]), int(own[at]))
         held, kept = requests[:fitting], kept[:fitting]
+        before = self.stored[held]
         self._tables.tokens[rows[:fitting]] += kept
         self.stored[held] += kept
         self.reserved[held] += wanted[:fitting] * self.block
         self.reserved_total += int((wanted + own)[:fitting].sum()) * self.block
         if self._windows.near:
             self._windows.last[held] = np.where(kept > 0, kept, self._windows.last[held])
+        if self._state_caches:
+            self._save_states(held.tolist(), before)
         return fitting
 
     def release_known(self, request: int, tokens: int) -> int:
@@ -186,7 +198,7 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
     def swap_out(self, request: int) -> int:
         stored = int(self.stored[request])
         self.release(request)
-        for cache in self._caches:
+        for cache in (*self._caches, *self._state_caches):
             cache.drop(("own", request))
         self._swapped[request] = stored
         return stored
@@ -214,9 +226,11 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
                 self.grow(request, self._demands[request].samples)
             rounds -= 1
         rows = self._all_rows(requests)
-        wanted = self._tables.wanted(rows, rounds)
+        wanted, before = self._tables.wanted(rows, rounds), self.stored[requests]
         self._tables.advance(rows, rounds, self._list.pop_apart(wanted), self.stored, self.reserved)
         self.reserved_total += wanted * self.block
+        if self._state_caches:
+            self._save_states(requests.tolist(), before)
         return None
 
     def grown(self, requests: IntArray, rounds: int) -> IntArray:

@@ -31,7 +31,8 @@ class WindowTables(SampleTables):
         parts = self._parts(request, demand, limit // self.block)
         if self._uniform:
             blocks = self._unbroken(parts)
-            return (blocks[:-1][:wanted] if less else blocks)[np.newaxis]
+            blocks = blocks[:-1][:wanted] if less else blocks
+            return blocks[np.newaxis, : self._stated(parts, len(blocks))]
         found = np.zeros((self.groups, parts[-1].end), np.int64)
         alive = np.zeros(found.shape, np.bool_)
         for group, cache in enumerate(self._caches):
@@ -40,10 +41,42 @@ class WindowTables(SampleTables):
                 last = max(min(end, len(kept)), start)
                 found[group, start:last] = kept[start:last]
                 alive[group, start:last] = lives[start:last]
-        count = self._windows.longest(alive, less)
+        count = self._stated(parts, self._windows.longest(alive, less))
         for group in self._windows.near:
             found[group, : self._windows.left(group, count * self.block, 0)] = 0
         return found[:, :count]
+
+    def _stated(self, parts: list[Part], count: int) -> int:
+        """The most of the first `count` blocks at whose end the states are in memory, too."""
+        while self._state_caches and count and self._states_at(parts, count) is None:
+            count -= 1
+        return count
+
+    def _states_at(self, parts: list[Part], count: int) -> IntArray | None:
+        """The blocks that hold the states behind the first `count` blocks, int64 (groups,)."""
+        at = count - 1
+        key = next((key for key, start, end in parts if start <= at < end), None)
+        held = [cache.find(key) for cache in self._state_caches] if key is not None else []
+        if not held or not all(at < len(alive) and alive[at] for _, alive in held):
+            return None
+        return np.array([blocks[at] for blocks, _ in held])
+
+    def _save_states(self, requests: list[int], before: IntArray) -> None:
+        """These have stored more than `before`, int64 (n,): of those that have come to the end of a
+        block the states there are kept."""
+        size, stored = self.block, self.stored
+        for request, tokens in zip(requests, before.tolist(), strict=True):
+            demand = self._demands[request]
+            for full in range(tokens // size + 1, int(stored[request]) // size + 1):
+                # a step over an end leaves no state there, but for tokens decoded one by one
+                if full * size != stored[request] and tokens < demand.prompt + demand.generated:
+                    continue
+                held = self._beside.save(request)
+                part = next(p for p in self._parts(request, demand, full) if p.end >= full)
+                if part.key[0] == "own" and not self._keeps(demand):
+                    continue
+                for cache, block in zip(self._state_caches, held, strict=True):
+                    cache.keep(part.key, np.array([block]), full - 1)
 
     def _unbroken(self, parts: list[Part]) -> IntArray:
         """Blocks in memory of the longest prefix, in the one group."""

@@ -158,8 +158,9 @@ class Connected(ABC):
         """Take back the memory of requests that have ended."""
 
     @abstractmethod
-    def _first_chunk(self, rest: int, budget: int) -> int:
-        """How many of the `rest` of a request's tokens its first step computes; 0: it waits."""
+    def _chunk(self, rest: int, budget: int, total: int) -> int:
+        """How many of the `rest` of a request's `total` tokens its next step computes; 0: it
+        waits."""
 
     @abstractmethod
     def _sequences(self, requests: IntArray) -> int:
@@ -244,7 +245,7 @@ class Connected(ABC):
     ) -> tuple[str, Chunk | None]:  # fmt: skip
         """Admit a request whose KV comes from elsewhere: as `Engine._try`."""
         connector, match = found
-        tokens = 0 if match.waits else self._first_chunk(total - match.end, budget)
+        tokens = 0 if match.waits else self._chunk(total - match.end, budget, total)
         if not match.waits and not tokens:
             return "token_budget", None
         if not self._reserve_loaded(request, demand, total, match.end + tokens):
@@ -295,7 +296,7 @@ class Connected(ABC):
                 budget -= again
                 continue
             start, total = int(self.allocator.stored[request]), self.total(request)
-            tokens = self._first_chunk(total - start, budget)
+            tokens = self._chunk(total - start, budget, total)
             if not tokens:
                 break
             if not self._extend(request, tokens, total):

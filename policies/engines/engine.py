@@ -23,6 +23,7 @@ from policies.allocators.capabilities import (
     Classifies,
     Contiguous,
     CopiesOnWrite,
+    KeepsStates,
     Migrates,
     Migration,
     OnDemand,
@@ -59,6 +60,8 @@ class Engine(Connected):
 
     Options: ClassVar[type[EngineOptions]]
     """Its options, whose `name` is that of the scheduler."""
+    aligns_chunks: ClassVar[bool] = False
+    """Whether chunks of prompts can end at the ends of blocks, where states are kept."""
     weighs: Weighs | None = None
     """Where the options say `weighs_waste`."""
 
@@ -118,6 +121,14 @@ class Engine(Connected):
         self._batching = allocator if isinstance(allocator, Batches) else None
         self._copying = allocator if isinstance(allocator, CopiesOnWrite) else None
         self._remembering = allocator if isinstance(allocator, Remembers) else None
+        keeps = allocator.state_block if isinstance(allocator, KeepsStates) else 0
+        self._state_block = keeps
+        """Tokens at whose multiples a chunk ends; 0: anywhere."""
+        if keeps and not self.aligns_chunks:
+            raise DescriptionError(
+                f"policy.state_caching: engine {spec.name} ends chunks anywhere, where no state is "
+                "kept; expected engine v1, or none"
+            )
         self._begin_connected()
         self._classifying = allocator if isinstance(allocator, Classifies) else None
 
@@ -577,7 +588,7 @@ class Engine(Connected):
             cached = self._caching.cached(request, self._findable(request, total), demand)
         if self.connectors and (found := self._matched(request, demand, cached, total)):
             return self._load(request, demand, cached, total, found, budget)
-        tokens = self._first_chunk(total - cached, budget)
+        tokens = self._chunk(total - cached, budget, total)
         if not tokens:
             return "token_budget", None
         if not self._admitted(request, demand, total, cached, budget):
@@ -594,12 +605,27 @@ class Engine(Connected):
             for part in self.parts:
                 part.admitted(request)
             return True
-        tokens = self._first_stored(total - cached, budget)
+        tokens = self._first_stored(total - cached, budget, total)
         return any(part.admit(request, demand, total, cached, tokens) for part in self.parts)
 
-    def _first_stored(self, rest: int, budget: int) -> int:
-        """How many of the `rest` of a request's tokens `_reserve` stores."""
-        return self._first_chunk(rest, budget)
+    def _first_stored(self, rest: int, budget: int, total: int) -> int:
+        """How many of the `rest` of a request's `total` tokens `_reserve` stores."""
+        return self._chunk(rest, budget, total)
+
+    def _chunk(self, rest: int, budget: int, total: int) -> int:
+        return self._aligned(self._first_chunk(rest, budget), rest, total)
+
+    def _aligned(self, tokens: int, rest: int, total: int) -> int:
+        """So many of the `rest` of a request's `total` tokens as its next chunk has. Where states
+        are kept at the ends of blocks it ends there, and at the last of them, from which the last
+        chunk begins (vLLM: `_mamba_block_aligned_split`)."""
+        if not (size := self._state_block):
+            return tokens
+        start = total - rest
+        to_last = total // size * size - start
+        if tokens < to_last:
+            return max((start + tokens) // size * size - start, 0)
+        return to_last if to_last > 0 else tokens
 
     def _candidates(self, begun: bool) -> Iterable[int]:
         """Places in line of the requests to try next, in this order. `begun`: a request was

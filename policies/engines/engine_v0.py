@@ -220,7 +220,7 @@ class EngineV0(Engine):
         # slots are reserved for the whole prompt, so blocks that were never filled may be cached
         return min(self._cut_short.get(request, total), total - 1)
 
-    def _first_stored(self, rest: int, budget: int) -> int:
+    def _first_stored(self, rest: int, budget: int, total: int) -> int:
         return rest
 
     def _first_chunk(self, rest: int, budget: int) -> int:

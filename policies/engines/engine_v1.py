@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from hwmodel.description.description import checked
+from hwmodel.description.description import DescriptionError, checked
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration
 from policies.engines.connector import Connector
@@ -111,6 +111,7 @@ class EngineV1(Engine):
     """Requests that wait and run, as v1 schedules them."""
 
     Options: ClassVar[type[EngineOptions]] = EngineV1Spec
+    aligns_chunks = True
     spec: EngineV1Spec
 
     def __init__(
@@ -120,6 +121,13 @@ class EngineV1(Engine):
         """priority: int64 (n,), of each request; those of smaller ones go first and are preempted
         last, whatever the order of arrival (vLLM's `policy: priority`)."""
         super().__init__(spec, allocator, offered)
+        shortest = min(self.budget, spec.long_prefill_token_threshold or self.budget)
+        if self._state_block > shortest:
+            raise DescriptionError(
+                f"policy.state_caching: chunks end at the ends of blocks of {self._state_block} "
+                f"tokens, and engine.max_num_batched_tokens or long_prefill_token_threshold, "
+                f"{shortest}, is less"
+            )
         self._late = spec.async_scheduling
         self._stops = spec.ends == "stop"
         self._under_way: IntArray = np.zeros(0, np.int64)
@@ -251,7 +259,7 @@ class EngineV1(Engine):
             if request in self._filling:
                 begins[request] = int(self.allocator.stored[request])
                 rest = self.total(request) - self._stored(request)
-                wanted = self._first_chunk(rest, min(budget, room))
+                wanted = self._chunk(rest, min(budget, room), self.total(request))
                 if not wanted:
                     continue
             elif self.drafts is not None:
@@ -315,7 +323,7 @@ class EngineV1(Engine):
 
     def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
         whole = self.spec.admit_on == "input"
-        stored = cached + self._first_chunk(total - cached, budget)
+        stored = cached + self._chunk(total - cached, budget, total)
         growing = self._on_demand
         fits = not whole or growing is None or growing.fits(total, request, demand)
         drafts = self.drafts
@@ -340,7 +348,8 @@ class EngineV1(Engine):
             return tokens
         start, total = int(self.allocator.stored[request]), self.total(request)
         rest = total - self._stored(request)
-        tokens = min(rest, budget)
+        if not (tokens := self._aligned(min(rest, budget), rest, total)):
+            return 0
         if not self._grow(request, tokens):  # the last running one preempts itself
             self.running = self.running[:-1]
             self._partial = False

@@ -210,7 +210,8 @@ def _limits(
     slots = pages.groups[1] * pages.block if pages else slots
     layers = sum(many for kind, many in local.kinds.items() if kind.state is not None)
     limits = limits._replace(
-        states=slots, kept_states=1 + spec.drafts,
+        states=slots, kept_states=1 + spec.drafts + spec.policy.saves_states,
+        saves_states=spec.policy.saves_states,
         state_bytes=local.state_bytes(spec.drafts) // layers,
     )  # fmt: skip
     if pages is not None:
@@ -250,6 +251,8 @@ def _require_modelled(
             f"{local.name} has {local.state.kind} layers, and policy {spec.policy.name} has no "
             "place for their states"
         )
+    if local.state is None and spec.policy.saves_states:
+        raise DescriptionError(f"policy.state_caching: {local.name} has no layers with a state")
     pages = state_pages(spec, local)
     if pages is not None and pages.groups[0] > 1:
         raise DescriptionError(

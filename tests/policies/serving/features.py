@@ -231,6 +231,9 @@ LENDING: dict[str, dict[str, Any]] = {
 """Steps small enough that a request waits while its KV grows elsewhere, by engine."""
 
 
+CHUNKS = {"max_num_batched_tokens": 64, "max_num_seqs": 32}
+
+
 def finds_prefixes(policy: dict[str, Any]) -> dict[str, Any]:
     """What asks an allocator for prefixes that requests have in common, where it can."""
     if policy["name"] == "paged":
@@ -288,6 +291,8 @@ def run_of(names: tuple[str, ...]) -> ServingResult:
         changes = laid(
             changes, {"policy": finds_prefixes(changes.get("policy", {"name": "paged"}))}
         )
+        if "states" in names:  # chunks that end in the prefix, at ends of blocks
+            changes = laid(changes, {"policy": {"state_caching": "align"}, "engine": CHUNKS})
     if "lending" in names:
         changes = laid(changes, {"engine": LENDING.get(changes["engine"].get("name", "v1"), {})})
     recorder = Count() if "logs" in names else None
