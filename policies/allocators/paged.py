@@ -60,9 +60,10 @@ class PagedOptions(PolicyOptions):
     state_ratio: Annotated[float, Field(gt=0, le=100)] | None = None
     """With `two_pools`: bytes of states over bytes of KV (SGLang: `mamba_full_memory_ratio`). None:
     0.9, its default."""
-    state_caching: Literal["none", "align"] = "none"
-    """Whether states are found again (vLLM: `mamba_cache_mode`). `align`: with `unified`, that at
-    the end of a request's last full block, for which chunks of prompts end at ends of blocks."""
+    state_caching: Literal["align"] | None = None
+    """What states are found again (vLLM: `mamba_cache_mode`). `align`: with `unified`, that at the
+    end of a request's last full block, for which chunks of prompts end at ends of blocks. None:
+    none."""
     indirection: Annotated[float, Field(ge=1, le=10)] = 1.0
     """What looking blocks up costs the kernel: factor on the time of the decode attention. Assumed
     to be nothing, as measured for pages of 128 by bulk copy; see docs/step-time.md."""
@@ -71,7 +72,7 @@ class PagedOptions(PolicyOptions):
     def _ratio_of_pools(self) -> PagedOptions:
         if self.state_ratio is not None and self.states != "two_pools":
             raise ValueError("state_ratio: only with states: two_pools")
-        if self.state_caching != "none" and self.states in ("two_pools", "compact"):
+        if self.state_caching is not None and self.states in ("two_pools", "compact"):
             raise ValueError(
                 "state_caching: align keeps states in blocks; expected states: unified"
             )
@@ -118,6 +119,6 @@ class PagedAllocator(TableAllocator):
         "block": Range(1, 2048), "free_list": CHOICES, "watermark": Range(0, 1),
         "idle_watermark": CHOICES, "null_block": CHOICES, "cached_recompute": CHOICES,
         "prefix_caching": CHOICES, "window_rules": CHOICES, "indirection": Range(1, 10),
-        "state_ratio": Range(0, 100), "state_caching": CHOICES,
+        "state_ratio": Range(0, 100),
     }  # fmt: skip
     references = References(("static",), ceilings=("ideal",))

@@ -76,7 +76,7 @@ def test_what_is_used_again_is_not_found() -> None:
 
 
 def test_without_it_the_result_says_why_nothing_is_found() -> None:
-    found = served(stream(PROMPT), policy={"state_caching": "none"}).metrics
+    found = served(stream(PROMPT), policy={"state_caching": None}).metrics
     assert found["cached_tokens"] == 0 and "last token" in found["policy"]["prefixes"]
 
 
