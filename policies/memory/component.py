@@ -58,6 +58,9 @@ class Component:
     def host_fails(self, at_s: float) -> None:
         """The host's memory loses all content then, which is not before now."""
 
+    def retire(self) -> None:
+        """Its replica serves no more; others have its cards, and their hosts."""
+
     def mark(self) -> None:
         """The warm-up is over: what was counted before does not count."""
 

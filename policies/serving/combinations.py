@@ -201,9 +201,10 @@ DECLARATIONS: tuple[Declaration, ...] = (
         )
     ),
     # what is not modelled
-    unmodelled("tiers", *_SHARES),
+    unmodelled("tiers", "cluster.lending"),
+    unmodelled("tiers.host.hcache", "cluster.dropping"),
     unmodelled("tiers.layerwise", "faults of a host"),
-    unmodelled("faults", *_SHARES),
+    unmodelled("faults", "cluster.lending"),
     unmodelled("pools", "cluster.stages", "cluster.cells", *_SHARES),
     unmodelled("expert_parallel", "cluster.stages", "cluster.lending"),
     unmodelled("engine.swap_dram", "cluster.stages"),

@@ -12,6 +12,13 @@ group serves. Then requests go to a card each (in that code they stay in the pip
 Blocks in frames that the card had before keep them; others are copied within its memory, before its
 first step, at the rate of copies there (assumed). Layers that it lacked come over the link.
 
+What the tiers of cards hold is of the layers that they have, so that it is given up with them
+(assumed); a group stores anew what it computes, as do its cards when they are alone again.
+
+Where a card fails, the others of its group lack its layers: the group ends, all of its requests are
+computed again, and each of the others serves when its own layers are back over the link, from a
+card that has them or the host (assumed). KV that is on its way from a card which fails is lost.
+
 Left out: a request in its prefill begins again; what free blocks held is lost; room for KV that
 leaves a card while other KV comes.
 """
@@ -104,7 +111,9 @@ class Dropping(Controller):
         self._pulling: dict[Group, float] = {}
         """When the layers of a group are back."""
         self._exchanges: list[tuple[float, int]] = []
-        self._drops = self._restores = self._again = 0
+        self._flights: list[tuple[float, int, Group, int]] = []
+        """Of requests that go to cards by themselves: when all is there, who, from which, where."""
+        self._drops = self._restores = self._again = self._broken = 0
         self._dropped = self._looks = 0
         self._vacated = self._moved = self._stayed = 0
 
@@ -127,7 +136,7 @@ class Dropping(Controller):
                 self._blocks(group[0]).bar(NONE)
             self._pulling.clear()
         if wanted := self._lacking() * model.kv_token_bytes:
-            for pair in drop_plan(self._groups, model.weight_bytes, wanted, model.layers):
+            for pair in drop_plan(self._up, model.weight_bytes, wanted, model.layers):
                 self._merge(*pair, at_s)
             return
         for group in self._groups:
@@ -136,9 +145,15 @@ class Dropping(Controller):
                 self._pulling[group] = at_s + self.pull_s(len(group))
                 self.at(self._pulling[group], partial(self._restore, group))
 
+    @property
+    def _up(self) -> list[Group]:
+        """Groups that serve; a card that has failed is one by itself."""
+        cards = set(self.node.manager.cards.tolist())
+        return [group for group in self._groups if group[0] in cards]
+
     def _lacking(self) -> int:
         """Tokens that wait and have no room."""
-        each = [self.engine(group[0]) for group in self._groups]
+        each = [self.engine(group[0]) for group in self._up]
         return sum(max(e.demand_tokens - e.allocator.free_slots, 0) for e in each)
 
     def _vacate(self, group: Group) -> bool:
@@ -187,6 +202,7 @@ class Dropping(Controller):
             layers = {cards[0]: moved_layers(self._model.layers, part, cards)}
             assert old.hosting is not None
             found, line = old.hosting.clear()
+            old.retire()
             old.hands_over(now_s, line)
             kept = [(*each[:3], NONE if shift is None else each[3] + shift) for each in found]
             # those without a place of their own take what is left
@@ -232,6 +248,7 @@ class Dropping(Controller):
         self._groups += [(card,) for card in group]
         late = sum(copy.tokens for copy in self._blocks(group[0]).copies())  # no step came since
         card_of, (found, line), kept = self.node.manager.card_of, engine.clear(), dict[int, Kept]()
+        old.retire()
         old.hands_over(now_s, line)
         begins: dict[int, float] = {}
         for card in group:
@@ -250,7 +267,51 @@ class Dropping(Controller):
         layers = {card: moved_layers(self._model.layers, group, (card,)) for card in group}
         there = [kept[each[0]] for each in found if each[0] in kept]
         self._hand_over(old, there, line, lambda request: int(card_of[request]), layers, begins)
+        self._flights = [each for each in self._flights if each[0] > at_s]
+        for card in group:
+            coming = self.engine(card).coming_at
+            self._flights += [(end_s, request, group, card) for request, end_s in coming.items()]
         self._restores += 1
+
+    def lost(self, node: Node, card: int, at_s: float) -> None:
+        """See `Watcher.lost`."""
+        if node is not self.node:
+            return
+        group = next(each for each in self._groups if card in each)
+        if len(group) > 1:
+            self._break(group, card, at_s)
+        for end_s, request, senders, target in self._flights:
+            taking = self.engine(target)
+            if end_s > at_s and card in senders and target != card and request in taking.stopped:
+                taking.leaves(request, at_s)
+                self.simulation.move(node, request, card)
+                self.replica(card).arrive([request], [at_s])
+                self.at(at_s, partial(self._land, target), (target,))
+
+    def _break(self, group: Group, lost: int, at_s: float) -> None:
+        """A card of a group is lost: its requests begin again, as those of that card."""
+        self._pulling.pop(group, None)
+        self._blocks(lost).bar(NONE)
+        old = self.replica(lost)
+        requests = old.drain(at_s)
+        old.retire()
+        self._groups = [each for each in self._groups if each != group]
+        self._groups += [(card,) for card in group]
+        for card in group:
+            own = self.node.own[card]
+            own.now_s = at_s
+            self.simulation.use(self.node, own, (card,))
+            if card != lost:
+                own.wait(at_s + self.pull_s(len(group)))
+            if self._whole:
+                self.frames[card], self._first[card] = self._whole, 0
+        for request in requests:
+            self.simulation.move(self.node, request, lost)
+        self.replica(lost).arrive(requests, [at_s] * len(requests))
+        self._broken += 1
+
+    def _land(self, card: int, at_s: float) -> None:
+        self.engine(card).land(at_s)
 
     def _settle(self, card: int, kept: list[Kept]) -> tuple[list[Kept], int]:
         """Those of a group's requests that have room on a card, with their blocks there, and bytes
@@ -318,6 +379,7 @@ class Dropping(Controller):
             "drops": self._drops,
             "freed_bytes": self._drops * self._model.weight_bytes,
             "restores": self._restores,
+            "broken": self._broken,
             "dropped_share": self._dropped / max(self._looks, 1),
             "exchanges": len(self._exchanges),
             "exchanged_bytes": int(moved[:, 1].sum()),

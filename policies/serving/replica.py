@@ -154,6 +154,11 @@ class Replica:
         if self._watch:
             self._watch.left(at_s, again)
 
+    def retire(self) -> None:
+        """Its cards serve as other replicas do from now on, and it has nothing."""
+        for component in self.components:
+            component.retire()
+
     def share(self, other: Replica) -> None:
         """What it knows of requests is what `other` knows; none is in both at a time."""
         self.engine.share(other.engine)

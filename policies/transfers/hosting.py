@@ -34,8 +34,8 @@ def require_blocks(allocator: Allocator) -> MovesBlocks:
         )
     if not isinstance(allocator, MovesBlocks):
         raise DescriptionError(
-            f"{_KEYS}: policy {allocator.options.name} has no blocks that change hands; expected "
-            "paged, or one that is made of it"
+            f"{_KEYS}: this policy keeps a request as one whole, of which no part can be given up, "
+            "taken over or lie elsewhere; expected paged, or one that is made of it"
         )
     return allocator
 
@@ -90,6 +90,11 @@ class Hosting(Part):
     def due_s(self) -> float:
         """When a copy that a stopped request waits for is there; inf if none does."""
         return self._due[0][0] if self._due else float("inf")
+
+    @property
+    def coming_at(self) -> dict[int, float]:
+        """When all of the requests is here that are to run here."""
+        return {request: at_s for at_s, request, runs in self._due if runs}
 
     @property
     def freeness(self) -> float:
@@ -209,7 +214,7 @@ class Hosting(Part):
         """Give all requests and memory up: (request, tokens, when it may run at the earliest,
         blocks) of those whose prompts are computed, and those that have to begin again."""
         self.engine.retire()
-        due = {request: at_s for at_s, request, runs in self._due if runs}
+        due = self.coming_at
         running, done = self.running.tolist(), self.whole().tolist()
         stored, units = self.allocator.stored, self.allocator.units
         kept = [

@@ -287,6 +287,13 @@ class TierStore:
         for left in (self.loads, self._stores, self.loaded, self.stored):
             left.clear()
 
+    def empty(self) -> None:
+        """Nobody asks for what the tiers have any more, after `lose`: they hold nothing."""
+        self.counted.dropped += len(self.drive_queue.clear())
+        self.host.clear()
+        if self.drive is not None:
+            self.drive.clear()
+
     # its own
 
     def _arrived(self, job: Job) -> None:

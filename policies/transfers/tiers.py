@@ -342,6 +342,10 @@ class Tiers(Connector, Component):
     def host_fails(self, at_s: float) -> None:
         self.store.fails(at_s)
 
+    def retire(self) -> None:
+        self.reset()
+        self.store.empty()
+
     def reset(self) -> None:
         self.store.lose()
         for session in list(self._kept):

@@ -106,7 +106,7 @@ class Watched:
             self.copies += len(hosting.coming)
         assert len(runs) == len(set(runs)) and not set(runs) & set(waits)
         assert len(waits) == len(set(waits))
-        if isinstance(control, Dropping):
+        if isinstance(control, Dropping) and control.frames:
             self._look_at_frames(control)
         self.looks += 1
 

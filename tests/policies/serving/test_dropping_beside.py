@@ -1,0 +1,77 @@
+"""Do cards that drop their copies keep every byte once where cards fail, and beside tiers?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.serving.dropping import Dropping
+from policies.serving.serving import serve
+from policies.transfers.tiers import Tiers
+from tests.policies.serving.test_migration_beside import TIER, all_is_free
+from tests.policies.serving.test_moving import DROPPING, SHAPE, Watched, burst, card
+from tests.policies.small import spec
+from tests.rotation import shared
+
+COUNT = 120
+FAULTS = [{"replica": at % 4, "at_s": 0.02 + 0.017 * at, "down_s": 0.01} for at in range(9)]
+BESIDE: dict[str, dict[str, Any]] = {
+    "faults": {"faults": FAULTS},
+    "faults and a tier": {"faults": FAULTS, "tiers": TIER},
+    "a drive": {"tiers": {**TIER, "ssd": {"bytes": "256MiB"}}},
+    "faults of all the time": {"faults": [{"mean_up_s": 0.06, "down_s": 0.004}]},
+    "laid out anew": {
+        "faults": FAULTS,
+        "cluster": {**DROPPING, "dropping": {**DROPPING["dropping"], "frame": None}},
+    },
+}
+
+
+@pytest.mark.parametrize("seed", shared(range(4), every=4))
+@pytest.mark.parametrize("name", BESIDE)
+def test_every_byte_of_kv_is_in_one_place(
+    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(monkeypatch)
+    given = spec(**{"cluster": DROPPING, **BESIDE[name]})
+    served = serve(card(2048), SHAPE, given, burst(COUNT, seed, 1500.0 * (1 + seed)), seed=1)
+    node = served.metrics["node"]
+    assert served.metrics["finished"] == COUNT and np.isfinite(served.finish_s).all()
+    assert node["dropping"]["drops"]
+    assert bool(node["failures"]) == ("faults" in BESIDE[name])
+    all_is_free(watched)
+
+
+def test_a_group_ends_with_the_first_of_its_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[tuple[float, dict[int, float]]] = []
+    broken = Dropping._break
+
+    def breaking(control: Dropping, group: Any, lost: int, at_s: float) -> None:
+        broken(control, group, lost, at_s)
+        own = {each: control.node.own[each].now_s - at_s for each in group if each != lost}
+        assert list(own.values()) == pytest.approx([control.pull_s(len(group))] * len(own))
+        assert all(control.replica(each) is control.node.own[each] for each in group)
+        ended.append((at_s, own))
+
+    monkeypatch.setattr(Dropping, "_break", breaking)
+    given = spec(cluster=DROPPING, faults=FAULTS)
+    metrics = serve(card(2048), SHAPE, given, burst(COUNT), seed=1).metrics
+    assert len(ended) == metrics["node"]["dropping"]["broken"] > 0
+
+
+def test_tiers_of_cards_that_drop_begin_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    emptied: list[int] = []
+    retire = Tiers.retire
+
+    def retiring(tiers: Tiers) -> None:
+        held = len(tiers.store.host)
+        retire(tiers)
+        assert not len(tiers.store.host) and not tiers.store.loads and not tiers.store.coming
+        emptied.append(held)
+
+    monkeypatch.setattr(Tiers, "retire", retiring)
+    given = spec(cluster=DROPPING, tiers=TIER)
+    node = serve(card(2048), SHAPE, given, burst(COUNT), seed=1).metrics["node"]["dropping"]
+    assert len(emptied) >= 2 * node["drops"] + node["restores"] and max(emptied) > 0
