@@ -119,10 +119,12 @@ def test_a_room_says_in_a_sentence_what_it_holds() -> None:
             assert all(isinstance(node, exports) for node in rest), file
 
 
-def test_the_oracle_shares_nothing_with_the_kernel() -> None:
+def test_oracle_and_auditor_share_nothing_with_the_kernel() -> None:
     for module, others in imports().items():
         if room(module) == "hwmodel.oracle":
             assert not [other for other in others if room(other) == "hwmodel.kernel"], module
+    for file in (ROOT / "tests/hwmodel/oracle").glob("reference*.py"):
+        assert "hwmodel.kernel" not in file.read_text(encoding="utf-8"), file
 
 
 def test_every_kind_of_run_has_a_presenter_and_only_the_registries_name_a_design() -> None:

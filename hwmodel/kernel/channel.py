@@ -1,6 +1,6 @@
 """The kernel of one DRAM channel: event-driven, one call a simulation, no allocation inside.
 
-Semantics: docs/controller.md and docs/scheduling.md, held against `hwmodel.oracle.reference`
+Semantics: docs/controller.md and docs/scheduling.md, held against `tests.hwmodel.oracle.reference`
 command by command. The kernel never ticks: the earliest tick of each command at each bank is kept
 as commands are issued, and each decision jumps to the first candidate's. `c` is a CONSTANTS record,
 `s` a CHANNEL record (modified in place).

@@ -1,1 +1,1 @@
-"""The slow, independent model: a plain-Python oracle and an auditor; never imports the kernel."""
+"""The auditor of command logs, which knows a memory by its YAML; never imports the kernel."""

@@ -22,9 +22,9 @@ from hwmodel.description.description import Document, Mark
 from hwmodel.description.library import find, names
 from hwmodel.description.yaml_reader import load
 from hwmodel.oracle.command_log import CODE, CommandLog
-from hwmodel.oracle.reference import Issued
 from hwmodel.specs.commands import MAX_WINDOWS, POWER_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
+from tests.hwmodel.oracle.reference import Issued
 
 GENERATED = Mark("generated")
 SHIPPED = names("memories")

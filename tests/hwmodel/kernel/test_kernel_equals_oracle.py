@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from hwmodel.oracle.audit import audit
 from hwmodel.oracle.command_log import CommandLog
-from hwmodel.oracle.reference import ReferenceResult, decode, simulate
 from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, memories, spec
 from tests.hwmodel.one_channel import simulate_channel
+from tests.hwmodel.oracle.reference import ReferenceResult, decode, simulate
 from tests.rotation import LONG, rotated, spread
 
 EXAMPLES = int(os.environ.get("BANKWISE_EXAMPLES", "2000" if LONG else "100"))

@@ -14,12 +14,12 @@ from hwmodel.measure.energy import energy_parts, idle_states
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.oracle.audit import audit
 from hwmodel.oracle.command_log import CODE, CommandLog
-from hwmodel.oracle.reference import simulate
 from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.device import load_device
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import GENERATED, SHIPPED, document, spec
 from tests.hwmodel.one_channel import simulate_channel
+from tests.hwmodel.oracle.reference import simulate
 
 LPDDR5 = "lpddr5-6400-x16"
 SLEEPY = [n for n in SHIPPED if spec(n).power_states and not n.startswith("ramulator")]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from hwmodel.oracle.command_log import CODE
-from hwmodel.oracle.reference import decode
 from hwmodel.specs.controller import Controller
 from tests.hwmodel.memories import SHIPPED, spec
 from tests.hwmodel.one_channel import simulate_channel
+from tests.hwmodel.oracle.reference import decode
 
 HITS = 5_000
 

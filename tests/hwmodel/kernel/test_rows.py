@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from hwmodel.oracle.audit import DEPTH, OTHER, Violation, audit, row_rule
-from hwmodel.oracle.reference import Issued
 from hwmodel.specs.commands import COLUMN_COMMANDS, RANK_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import SHIPPED, command_log, spec
+from tests.hwmodel.oracle.reference import Issued
 
 
 def second_rank(name: str) -> MemorySpec:

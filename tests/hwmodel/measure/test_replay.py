@@ -20,8 +20,8 @@ from hwmodel.measure.replay import figures, replay, split
 from hwmodel.measure.trace import Chunk
 from hwmodel.oracle.audit import audit
 from hwmodel.oracle.command_log import read_csv
-from hwmodel.oracle.reference import simulate
 from hwmodel.specs.device import Device, load_device
+from tests.hwmodel.oracle.reference import simulate
 
 LPDDR5 = "lpddr5-6400-x16"
 

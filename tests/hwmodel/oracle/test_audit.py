@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 
 from hwmodel.oracle.audit import Violation, audit
 from hwmodel.oracle.command_log import CODE
-from hwmodel.oracle.reference import Issued, simulate
 from hwmodel.oracle.refresh_audit import longest_gap
 from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import SHIPPED, Case, cases, command_log, document, spec
+from tests.hwmodel.oracle.reference import Issued, simulate
 from tests.rotation import LONG, spread
 
 LPDDR5 = spec("lpddr5-6400-x16")

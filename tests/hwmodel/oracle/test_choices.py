@@ -5,8 +5,8 @@ Ticks are worked out by hand from docs/scheduling.md and the toy memory's timing
 
 from __future__ import annotations
 
-from hwmodel.oracle.reference import decode, simulate
 from tests.hwmodel.memories import spec
+from tests.hwmodel.oracle.reference import decode, simulate
 from tests.hwmodel.oracle.toy import (
     MASKED,
     MASKED_APART,

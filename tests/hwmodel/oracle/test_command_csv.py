@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.oracle.command_log import CommandLog, read_csv, write_csv
-from hwmodel.oracle.reference import simulate
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import Case, cases, command_log, spec
+from tests.hwmodel.oracle.reference import simulate
 from tests.hwmodel.oracle.test_audit import parse
 
 LPDDR5 = spec("lpddr5-6400-x16")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 
 from hwmodel.oracle.audit import audit
-from hwmodel.oracle.reference import decode, simulate
 from tests.hwmodel.memories import Case, cases, command_log, spec
+from tests.hwmodel.oracle.reference import decode, simulate
 from tests.hwmodel.oracle.toy import SYNC, TWO_STEP, figures, read, story, toy, write
 from tests.rotation import LONG
 

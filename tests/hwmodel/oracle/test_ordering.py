@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hwmodel.oracle.reference import simulate
+from tests.hwmodel.oracle.reference import simulate
 from tests.hwmodel.oracle.toy import MASKED, MASKED_APART, partial, read, story, toy, write
 
 NOT_FORWARDED = {"controller__write_forwarding": False}

@@ -6,8 +6,8 @@ from typing import Any
 
 from hwmodel.description.description import Mark
 from hwmodel.description.yaml_reader import loads
-from hwmodel.oracle.reference_state import ReferenceResult
 from hwmodel.specs.memory_spec import MemorySpec
+from tests.hwmodel.oracle.reference_state import ReferenceResult
 
 TOY = """
 kind: memory

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hwmodel.oracle.reference_refresh import Refresh
-from hwmodel.oracle.reference_state import Issued
 from hwmodel.specs.commands import COLUMN_COMMANDS, LEVELS
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
+from tests.hwmodel.oracle.reference_refresh import Refresh
+from tests.hwmodel.oracle.reference_state import Issued
 
 
 class Power(Refresh):

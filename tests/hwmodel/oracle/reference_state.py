@@ -1,4 +1,4 @@
-"""What the oracle (`hwmodel.oracle.reference`) keeps of a channel."""
+"""What the oracle (`tests.hwmodel.oracle.reference`) keeps of a channel."""
 
 from __future__ import annotations
 

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hwmodel.oracle.reference_legality import TIMEOUT, kind_of
-from hwmodel.oracle.reference_power import Power
-from hwmodel.oracle.reference_state import (
+from hwmodel.specs.commands import COLUMN_COMMANDS, LEVELS, RANK_COMMANDS
+from hwmodel.specs.controller import FIELDS
+from hwmodel.specs.memory_spec import MemorySpec
+from tests.hwmodel.oracle.reference_legality import TIMEOUT, kind_of
+from tests.hwmodel.oracle.reference_power import Power
+from tests.hwmodel.oracle.reference_state import (
     Candidate,
     Issued,
     Pair,
@@ -21,9 +24,6 @@ from hwmodel.oracle.reference_state import (
     ReferenceResult,
     Request,
 )
-from hwmodel.specs.commands import COLUMN_COMMANDS, LEVELS, RANK_COMMANDS
-from hwmodel.specs.controller import FIELDS
-from hwmodel.specs.memory_spec import MemorySpec
 
 PATIENCE = 10_000_000
 """Ticks without a command after which the description is taken to be impossible."""

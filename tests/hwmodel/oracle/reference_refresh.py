@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hwmodel.oracle.reference_legality import Legality
-from hwmodel.oracle.reference_state import Bank, Candidate, Place, RefreshUnit
 from hwmodel.specs.memory_spec import MemorySpec
+from tests.hwmodel.oracle.reference_legality import Legality
+from tests.hwmodel.oracle.reference_state import Bank, Candidate, Place, RefreshUnit
 
 URGENT, POSTPONED = 2, 6
 """Classes of the commands of a refresh."""

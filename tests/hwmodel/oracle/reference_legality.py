@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from hwmodel.oracle.reference_state import Bank, Candidate, Pair, Place, Port, Request
 from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
+from tests.hwmodel.oracle.reference_state import Bank, Candidate, Pair, Place, Port, Request
 
 DEPTH = {"channel": 0, "pseudochannel": 1, "rank": 2, "stack": 3, "bankgroup": 4, "bank": 5}
 OTHER = {"other_stack": "stack", "other_rank": "rank"}
