@@ -76,7 +76,7 @@ FINDINGS := odma-paper odma-paper-paged what-if-mlu370-x4 break-even-mlu370-x4 b
 
 findings: $(RUN)
 	for sweep in $(FINDINGS); do $(BIN)/bankwise run $$sweep --out runs/$$sweep --resume || exit; done
-	$(BIN)/python -m sweeps.report.findings $(FINDINGS:%=runs/%) $(RUNS) > docs/results/findings.md.new
+	$(BIN)/python -m sweeps.report.findings_page $(FINDINGS:%=runs/%) $(RUNS) > docs/results/findings.md.new
 	mv docs/results/findings.md.new docs/results/findings.md
 
 .venv/bin/python:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hwmodel.oracle.audit import Violated
     from hwmodel.specs.device import Device
     from policies.serving.plugins import Plugin
-    from sweeps.cli.new_device import new_device
+    from sweeps.ask.new_device import new_device
     from sweeps.plan.sweep import Given
     from sweeps.plan.sweep_spec import Sweep
     from sweeps.report.frame import Frame
@@ -41,7 +41,7 @@ __all__ = [
 ]  # fmt: skip
 _ELSEWHERE = {
     "Channels": "hwmodel.measure.channels", "DescriptionError": "hwmodel.description.description",
-    "new_device": "sweeps.cli.new_device",
+    "new_device": "sweeps.ask.new_device",
 }  # fmt: skip
 
 
@@ -129,7 +129,7 @@ def report(run_dir: str | Path) -> Result:
     from bankwise.result import Result
 
     found = Result(Path(run_dir))
-    found.read()
+    _ = found.report
     return found
 
 
@@ -150,13 +150,13 @@ def explain(run_dir: str | Path, point: str = "", *, jobs: int | None = None) ->
     from sweeps.report.section import Section
     from sweeps.run.executor import worker_count
     from sweeps.run.explained_run import explain_run
-    from sweeps.run.explanation import record
+    from sweeps.run.explanation import read, record
     from sweeps.run.progress import Progress
     from sweeps.run.store import last_run
 
     path = last_run(Path(run_dir))
     done = explain_run(path, point, worker_count(jobs), Progress())
-    shown = Section(f"Why, in {path.name}", list(explanation_page.sections(path)))
+    shown = Section(f"Why, in {path.name}", explanation_page.sections(read(path)))
     return Answered([shown], record(done.found, {"failures": done.failures}))
 
 
@@ -167,10 +167,12 @@ def fit(device: str | Path, model: str | Path, *, set: Set = None, **question: A
     `expert_parallel`. Raises DescriptionError.
     """
     from bankwise.answered import Answered
-    from sweeps.cli.fit_command import pair
+    from sweeps.ask.fit import fit as answer
+    from sweeps.ask.fit_question import of_library, question_of
     from sweeps.report.fit_sheet import record, sheet
 
-    found = pair(str(device), str(model), _assignments(set), question)
+    devices, models = of_library([str(device), str(model)], _assignments(set))
+    found = answer(devices[0], models[0], question_of(question))
     return Answered([sheet(found)], record(found, True))
 
 
@@ -190,16 +192,20 @@ def size(
     `sweeps.run.capacity.CapacityFailed`.
     """
     from bankwise.answered import Answered
-    from sweeps.cli.size_command import sized
+    from sweeps.ask.sized import SizeQuestion, sized
     from sweeps.report.size_sheet import record, sheet
+    from sweeps.run.executor import worker_count
 
     prices, power = (
-        [f"{name}={amount}" for name, amount in (given or {}).items()] for given in (price, watts)
+        tuple(f"{name}={amount}" for name, amount in (given or {}).items())
+        for given in (price, watts)
     )
-    found = sized(
-        str(model), str(workload), slo, rate, tokens_per_s, device, cards, devices, weights, kv,
-        prices, _assignments(set), jobs, users, think, policy, power, confirm,
+    asked = SizeQuestion(
+        str(model), str(workload), slo=slo, rate=rate, tokens_per_s=tokens_per_s, users=users,
+        think=think, device=device, cards=cards, devices=tuple(devices), weights=weights, kv=kv,
+        policy=policy, prices=prices, watts=power, sets=tuple(_assignments(set)),
     )  # fmt: skip
+    found = sized(asked, worker_count(jobs), confirm)
     return Answered([sheet(found)], record(found))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.report import comparison_page
+from sweeps.report.contents import read_report
 from sweeps.report.section import Section
 from sweeps.report.shown import Shown
 
@@ -15,7 +16,8 @@ class Compared(Shown):
 
     def __init__(self, first: Path, second: Path) -> None:
         """Raises DescriptionError where a run cannot be read."""
-        self.found = comparison_page.compare(first, second)
+        a, b = (read_report(path).found for path in (first, second))
+        self.found = comparison_page.compare(a, b)
 
     @property
     def sentences(self) -> list[str]:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hwmodel.description.description import DescriptionError, nearest
-from sweeps.analyse.figures import limit_text
+from sweeps.analyse.figures import limit_texts
 from sweeps.analyse.objective import SERVED, figures_of
 from sweeps.analyse.rows import Record, is_number
-from sweeps.analyse.table import Row, Table
+from sweeps.analyse.table import Row
 from sweeps.run.store import RunDirectory
 
 if TYPE_CHECKING:
-    from sweeps.cli.picture import Picture
+    from sweeps.report.contents import Report
     from sweeps.report.frame import Frame
+    from sweeps.report.picture import Picture
     from sweeps.report.section import Block, Section
 
 
 class Result:
-    """A run directory: `table()`, `figure(name)`, `sentences`. Read when first asked for.
+    """A run directory: `table()`, `figure(name)`, `sentences`, `report`. Read when first
+    asked for.
 
     path: the directory; failures: why points are missing, a sentence each; at_fault: whether the
     input is to blame.
@@ -30,18 +33,16 @@ class Result:
         self.path = path
         self.failures = list(failures)
         self.at_fault = at_fault
-        self._table: Table | None = None
 
-    def read(self) -> Table:
-        """What the report is made of. Raises DescriptionError where nothing can be shown."""
-        from sweeps.report.presenters import read_table
+    @cached_property
+    def report(self) -> Report:
+        """The report of the run, and all that it found. Raises DescriptionError where nothing can
+        be shown."""
+        from sweeps.report.contents import read_report
 
-        if self._table is None:
-            directory = RunDirectory(self.path)
-            if self.failures and not directory.exists:
-                raise DescriptionError(self.failures[0])
-            self._table = read_table(directory)
-        return self._table
+        if self.failures and not RunDirectory(self.path).exists:
+            raise DescriptionError(self.failures[0])
+        return read_report(self.path)
 
     @property
     def records(self) -> list[Record]:
@@ -51,15 +52,11 @@ class Result:
     @property
     def sentences(self) -> list[str]:
         """The verdicts, as `bankwise run` prints them."""
-        from sweeps.report.presenters import sentences
-
-        return sentences(self.read())
+        return self.report.sentences
 
     def record(self) -> dict[str, Any]:
         """Verdicts and figures in JSON's types, as `bankwise report --json` has them."""
-        from sweeps.report.contents import record
-
-        return record(self.read())
+        return self.report.record()
 
     def table(self, metrics: Iterable[str] | None = None) -> Frame:
         """A row a point: the axes under their dotted paths, `control`, `replications`, and of each
@@ -71,22 +68,22 @@ class Result:
         from sweeps.report.frame import Frame
         from sweeps.report.group_sections import grid
 
-        table = self.read()
-        chosen = self._known(metrics)
-        rows = [_row(row, chosen) for group in table.groups for row in group.ordered()]
-        return Frame(table.name, rows, [grid(table, group, group.title) for group in table.groups])
+        found, chosen = self.report.found, self._known(metrics)
+        groups = found.table.groups
+        rows = [_row(row, chosen) for group in groups for row in group.ordered()]
+        return Frame(found.table.name, rows, [grid(found, group, group.title) for group in groups])
 
     @property
     def metrics(self) -> list[str]:
         """The names of all metrics that are numbers."""
-        rows = (row for group in self.read().groups for row in group.rows)
+        rows = (row for group in self.report.table.groups for row in group.rows)
         found = (metrics for row in rows for metrics in row.replications.values())
         return list(dict.fromkeys(name for each in found for name in each if is_number(each[name])))
 
     def _known(self, metrics: Iterable[str] | None) -> list[str]:
         known = self.metrics
         if metrics is None:
-            figures = figures_of(self.read().compared_by or SERVED)
+            figures = figures_of(self.report.table.compared_by or SERVED)
             return [figure.metric for figure in figures if figure.metric in known]
         chosen = list(metrics)
         for name in chosen:
@@ -97,35 +94,35 @@ class Result:
     @property
     def figures(self) -> list[str]:
         """The names that `figure` takes."""
-        from sweeps.cli.picture import pictures
+        from sweeps.report.picture import pictures
 
-        return list(pictures(self.read()))
+        return list(pictures(self.report))
 
     def figure(self, name: str) -> Picture:
         """Charts of the report by name, such as `throughput`, those of all groups together. Raises
         DescriptionError with the nearest name."""
-        from sweeps.cli.picture import picture
+        from sweeps.report.picture import picture
 
-        return picture(self.read(), name)
+        return picture(self.report, name)
 
     def sections(self) -> list[Section]:
         """What a notebook shows: problems, verdicts, and a table of each group."""
         from sweeps.report.group_sections import grid
         from sweeps.report.section import Say, Section
 
-        table = self.read()
+        found = self.report.found
+        table = found.table
         blocks: list[Block] = [Say(text, "problem") for text in [*table.problems, *self.failures]]
         blocks += [Say(text, "verdict") for text in self.sentences]
-        blocks += [grid(table, group, group.title) for group in table.groups]
+        blocks += [grid(found, group, group.title) for group in table.groups]
         return [Section(table.name, [*blocks, Say(f"{table.state}, in {self.path}. {table.note}")])]
 
     def save(self, file: str | Path) -> Path:
         """Write the whole report as a page (.html) or Markdown (.md). Raises DescriptionError for
         other names."""
-        from sweeps.report.contents import contents
         from sweeps.report.shown import save
 
-        return save([contents(self.read())], Path(file))
+        return save([self.report.section], Path(file))
 
     def _repr_html_(self) -> str:
         from sweeps.report.page import fragment
@@ -153,4 +150,4 @@ def _row(row: Row, metrics: Iterable[str]) -> dict[str, Any]:
         found[name] = None if interval is None else interval.mean
         if interval is not None and interval.count > 1:
             found |= {f"{name}.low": interval.low, f"{name}.high": interval.high}
-    return found | {"limit": limit_text(row.limits()) or None}
+    return found | {"limit": ", ".join(limit_texts(row.limits())) or None}

@@ -43,10 +43,8 @@ from policies.requests.request_log import read_request_log
 from policies.requests.requests import load_trace
 from policies.serving.server_log import BlockLog
 from sweeps.cli.inspection import inspect
-from sweeps.report.contents import contents
+from sweeps.report.contents import read_report
 from sweeps.report.page import page
-from sweeps.report.presenters import read_table
-from sweeps.run.store import RunDirectory
 from tests.hwmodel.specs.test_huggingface import CONFIGS
 from tests.sweeps.made import made
 
@@ -187,7 +185,7 @@ def _runs(folder: Path) -> Iterator[Sample]:
         for name, content in whole.items():
             if name != path.name:
                 (path.parent / name).write_bytes(content)
-        page([contents(read_table(RunDirectory(path.parent)))])
+        page([read_report(path.parent).section])
 
     files = made(folder / "whole", skip=20).iterdir()
     whole = {file.name: file.read_bytes() for file in files if file.suffix != ".csv"}

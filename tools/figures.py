@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.analyse.statistics import Interval, interval, relative_gap
-from sweeps.report.presenters import presenter_of, read_table
+from sweeps.report.contents import read_report
 from sweeps.report.section import Block, Grid, Section
 from sweeps.run.provenance import commit
 from sweeps.run.store import CONFIG, RunDirectory
@@ -241,10 +241,10 @@ def take(file: Path, run: Path) -> None:
         raise FigureError(f"{file.name}: no value says which of the run it is (`of`, `at`)")
     provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
     results = run / "results.jsonl"
-    with results.open(encoding="utf-8") as lines:
-        records = [json.loads(line) for line in lines]
-    shown = read_table(RunDirectory(run)) if (run / CONFIG).is_file() else None
-    grids = [] if shown is None else list(_grids(presenter_of(shown).sections(shown)))
+    records = RunDirectory(run).records()
+    report = read_report(run) if (run / CONFIG).is_file() else None
+    shown = None if report is None else report.table
+    grids = [] if report is None else list(_grids(report.tables))
     if shown is not None and any("trial" in record for record in records):
         records = [
             {"control": "", "overrides": row.overrides, "replication": r, "metrics": metrics}

@@ -11,8 +11,9 @@ from sweeps.analyse.variants import with_role
 from sweeps.analyse.verdict import judge_all
 
 
-def outcomes(table: Table) -> list[CaseOutcome]:
-    """Of each case, in the sweep's order; a control is an assumption that is made otherwise."""
+def outcomes(table: Table, verdicts: list[Verdict]) -> list[CaseOutcome]:
+    """Of each case, in the sweep's order, with the verdict on it; a control is an assumption that
+    is made otherwise."""
     assumptions = [name for name in with_role(table.config, "control") if name != CONTROL]
     others = {name: judge_all([under(g, name) for g in table.groups]) for name in assumptions}
     return [
@@ -21,9 +22,7 @@ def outcomes(table: Table) -> list[CaseOutcome]:
             {name: found[i] for name, found in others.items() if _whole(group, name)},
             references(group),
         )
-        for i, (group, verdict) in enumerate(
-            zip(table.groups, judge_all(table.groups), strict=True)
-        )
+        for i, (group, verdict) in enumerate(zip(table.groups, verdicts, strict=True))
     ]
 
 

@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweeps.analyse.facts import MetricChange, Turned
+from sweeps.analyse.facts import MetricChange, Turned, Verdict
 from sweeps.analyse.figures import GOODPUT, Figure
 from sweeps.analyse.label import label
 from sweeps.analyse.objective import SERVED, Objective, figures_of
 from sweeps.analyse.rows import at, differences
 from sweeps.analyse.statistics import difference, grown, interval, log_ratios
 from sweeps.analyse.table import Row, Table
-from sweeps.analyse.verdict import judge_all
 
 _NOT_INPUTS = ("sha256", "name", "summary", "question")
 
@@ -51,6 +50,8 @@ class Comparison:
     pairs: list[PointPair] = field(default_factory=list)
     alone: dict[str, list[str]] = field(default_factory=dict)
     """By run: titles of the points that only it has."""
+    turned: list[Turned] = field(default_factory=list)
+    """Groups in which another competitor wins, or none does any more."""
 
     @property
     def objective(self) -> Objective:
@@ -58,9 +59,9 @@ class Comparison:
         return self.b.compared_by or SERVED
 
 
-def compared(a: Table, b: Table) -> Comparison:
-    """What differs between two runs."""
-    found = Comparison(a, b, _names(a, b))
+def compared(a: Table, b: Table, verdicts: tuple[list[Verdict], list[Verdict]]) -> Comparison:
+    """What differs between two runs, with the verdicts on the groups of each."""
+    found = Comparison(a, b, _names(a, b), turned=list(_turned(_names(a, b), *verdicts)))
     found.inputs = [
         item
         for item in differences(a.config, b.config)
@@ -142,10 +143,11 @@ def decisive(pair: PointPair, objective: Objective = SERVED) -> MetricChange | N
     return next((c for c in pair.changes if c.figure.metric == objective.metric), None)
 
 
-def turned(found: Comparison) -> Iterator[Turned]:
-    """Groups in which another competitor wins, or none does any more."""
-    after = {verdict.title: verdict for verdict in judge_all(found.b.groups)}
-    for ours in judge_all(found.a.groups):
-        theirs = after.get(ours.title)
+def _turned(
+    names: tuple[str, str], before: list[Verdict], after: list[Verdict]
+) -> Iterator[Turned]:  # fmt: skip
+    known = {verdict.title: verdict for verdict in after}
+    for ours in before:
+        theirs = known.get(ours.title)
         if theirs is not None and (ours.outcome, ours.best) != (theirs.outcome, theirs.best):
-            yield Turned(ours.title, dict(zip(found.names, (ours, theirs), strict=True)))
+            yield Turned(ours.title, dict(zip(names, (ours, theirs), strict=True)))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from sweeps.analyse.cases import under
+from sweeps.analyse.cases import CaseOutcome, outcomes, under
 from sweeps.analyse.facts import Dependence, Turned, Verdict
 from sweeps.analyse.gap import CONTROL
 from sweeps.analyse.label import label
@@ -13,8 +14,28 @@ from sweeps.analyse.variants import overrides, with_role
 from sweeps.analyse.verdict import judge_all
 
 
-def dependences(table: Table, verdicts: list[Verdict], asked: tuple[str, ...]) -> list[Dependence]:
-    """Who wins along each axis, all others alike; asked: how axes begin that are questions."""
+@dataclass(frozen=True)
+class Conclusion:
+    """What is found beside the verdict on each group."""
+
+    cases: list[CaseOutcome]
+    """In the sweep's order, where it has cases; then nothing else is told."""
+    dependences: list[Dependence]
+    turned: list[Turned]
+
+
+def conclude(table: Table, verdicts: list[Verdict], asked: tuple[str, ...]) -> Conclusion:
+    """What verdicts, one for each group of the table, say together. asked: how axes begin that are
+    questions; along any other a second winner leaves the answer undecided."""
+    if with_role(table.config, "case"):
+        return Conclusion(outcomes(table, verdicts), [], [])
+    return Conclusion([], _dependences(table, verdicts, asked), list(_turned(table, verdicts)))
+
+
+def _dependences(
+    table: Table, verdicts: list[Verdict], asked: tuple[str, ...]
+) -> list[Dependence]:  # fmt: skip
+    """Who wins along each axis, all others alike."""
     known = {id(group): v for group, v in zip(table.groups, verdicts, strict=True)}
     return [
         Dependence(
@@ -28,7 +49,7 @@ def dependences(table: Table, verdicts: list[Verdict], asked: tuple[str, ...]) -
     ]  # fmt: skip
 
 
-def turned(table: Table, verdicts: list[Verdict]) -> Iterator[Turned]:
+def _turned(table: Table, verdicts: list[Verdict]) -> Iterator[Turned]:
     """Controls with another winner, but the one that takes memory's banks away."""
     for name, changed in with_role(table.config, "control").items():
         if name == CONTROL:

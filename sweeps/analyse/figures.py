@@ -113,7 +113,7 @@ FIGURES = (
     Figure("cached_share", "cached %", 1, 100, terminal=False),
     Figure("batch", "mean batch", 1, terminal=False),
     Figure("utilization", "utilisation %", 1, 100), Figure("preemptions", "preemptions", 0),
-    Figure("migrations", "migrations", 0), Figure("kv_gbps", "KV GB/s"),
+    Figure("migrations", "migrations", 0, terminal=False), Figure("kv_gbps", "KV GB/s"),
     Figure("memory.phases.attention.row_hit_rate", "row hits %", 1, 100),
     Figure("memory.throughput_ci95", "sampling ± %", 1, 100),
     Figure(ENERGY, "DRAM mJ/token", 2, terminal=False),
@@ -134,10 +134,10 @@ def limit_shares(metrics: dict[str, float]) -> Shares:
     }
 
 
-def limit_text(shares: Shares, most: int | None = None) -> str:
-    """The limits that bound, largest first, with their shares; the first `most` of them."""
-    ranked = sorted(shares.items(), key=lambda item: -item[1])[:most]
-    return ", ".join(f"{limit_word(name)} {share:.0%}" for name, share in ranked if share >= 0.005)
+def limit_texts(shares: Shares) -> list[str]:
+    """The limits that bound, largest first, with their shares."""
+    ranked = sorted(shares.items(), key=lambda item: -item[1])
+    return [f"{limit_word(name)} {share:.0%}" for name, share in ranked if share >= 0.005]
 
 
 def limit_word(name: str) -> str:

@@ -18,7 +18,7 @@ from sweeps.analyse.figures import (
     PREEMPTIONS_EACH,
     Shares,
     limit_shares,
-    limit_text,
+    limit_texts,
 )
 from sweeps.analyse.label import label, named, titled
 from sweeps.analyse.objective import SERVED, Objective, figures_of
@@ -31,7 +31,7 @@ Metrics = dict[str, Any]
 
 def headings(objective: Objective) -> list[str]:
     """The table's columns, after the competitor's."""
-    return [*(figure.heading for figure in figures_of(objective)), "limit"]
+    return [*(figure.heading for figure in figures_of(objective)), "limit", "other limits"]
 
 
 @dataclass
@@ -62,8 +62,8 @@ class Row:
         known = [rate for rate in self.rates.values() if rate is not None]
         return sum(known) / len(known) if known else None
 
-    def cells(self, objective: Objective = SERVED, most: int | None = None) -> list[str]:
-        """The figures as text, a cell a heading: the objective with its interval, `most` limits."""
+    def cells(self, objective: Objective = SERVED) -> list[str]:
+        """The figures as text, a cell a heading: the objective with its interval."""
         found = []
         for figure in figures_of(objective):
             if figure.ends is not None:
@@ -75,10 +75,10 @@ class Row:
                 text = figure.interval_text(interval)
             measured = any(figure.metric in each for each in self.replications.values())
             found.append("grows" if measured and self._grows(figure.metric) else text)
-        limits = limit_text(self.limits(), most) or "–"
-        if most != 1 and (share := self.mean(COMPUTE)) is not None:
-            limits += f"; FLOPs for {share:.0%} of step time"
-        return [*found, limits]
+        first, *others = limit_texts(self.limits()) or ["–"]
+        if (share := self.mean(COMPUTE)) is not None:
+            others.append(f"FLOPs for {share:.0%} of step time")
+        return [*found, first, ", ".join(others) or "–"]
 
     def mean(self, metric: str) -> float | None:
         """Mean of a metric over replications, None where no replication has it."""
@@ -158,8 +158,6 @@ class Table:
     """What `done` and `total` count."""
     compared_by: Objective | None = None
     """What competitors are compared by; None where there is no one metric."""
-    own_tables: bool = False
-    """Whether its kind has tables of its own, beside those of its groups."""
 
     @property
     def compared(self) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
 
@@ -45,9 +46,9 @@ def new(
 
     Numbers that are missing are asked for on a terminal.
     """
-    from sweeps.cli.new_device import asked, new_device
+    from sweeps.ask.new_device import new_device
 
-    given = asked({"memory": memory, "rate": rate, "width": width, "capacity": capacity,
+    given = _asked({"memory": memory, "rate": rate, "width": width, "capacity": capacity,
                    "flops": flops, "engines": engines})  # fmt: skip
     peaks = [given["flops"]] if isinstance(given["flops"], str) else given["flops"]
     pairs = (text.rpartition("=") for text in peaks)
@@ -60,3 +61,30 @@ def new(
     if done.device.given is None:
         print(f"  bankwise bandwidth {done.file}")
     print(f"  bankwise fit {done.file}")
+
+
+def _asked(given: dict[str, Any]) -> dict[str, Any]:
+    """What is missing of ASKED, from the terminal, where each answer is looked at as it comes.
+
+    Raises DescriptionError where there is no terminal, or what is given is at fault."""
+    from hwmodel.description.description import DescriptionError
+    from sweeps.ask.new_device import ASKED, refuse
+
+    missing = [key for key in ASKED if given[key] in (None, [])]
+    if missing and not sys.stdin.isatty():
+        options = ", ".join(f"--{key}" for key in missing)
+        raise DescriptionError(f"needs {options} (asked for on a terminal)", "device new")
+    if missing:
+        refuse(given)
+    whole = ("width", "engines")
+    for key in missing:
+        while True:
+            answer = typer.prompt(ASKED[key], type=int if key in whole else str)
+            try:
+                refuse({**given, "flops": None, key: answer})
+            except DescriptionError as error:
+                print(error, file=sys.stderr)
+                continue
+            break
+        given = given | {key: answer}
+    return given

@@ -37,14 +37,13 @@ def explain(
     """
     from sweeps.cli.reporting import write
     from sweeps.report import explanation_page, sentences
-    from sweeps.report.contents import contents
-    from sweeps.report.presenters import read_table
+    from sweeps.report.contents import read_report
     from sweeps.report.screen import print_json, print_table
     from sweeps.run.executor import worker_count
     from sweeps.run.explained_run import explain_run
     from sweeps.run.explanation import record
     from sweeps.run.progress import Progress
-    from sweeps.run.store import RunDirectory, last_run
+    from sweeps.run.store import last_run
 
     path = last_run(Path(run))
     done = explain_run(path, point, worker_count(jobs), Progress())
@@ -56,8 +55,7 @@ def explain(
                 print_table(grid.columns, grid.rows, "<<>" if len(grid.columns) > 2 else "<>")
                 print()
             print(f"{sentences.explanation(found)}\n\n{explanation_page.note(found)}\n")
-        section = contents(read_table(RunDirectory(path)))
-        for file in write([section], path / "report.html", path / "report.md"):
+        for file in write([read_report(path).section], path / "report.html", path / "report.md"):
             print(f"wrote {file}")
     if done.failures:
         raise typer.Exit(FOUND)

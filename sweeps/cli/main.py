@@ -158,10 +158,10 @@ def run(
     Exit code 0: all done; 1: a point failed; 2: invalid input; 130: interrupted (--resume
     continues).
     """
-    from sweeps.cli.reporting import show
     from sweeps.plan.narrowed import load_narrowed
     from sweeps.plan.young_sessions import young_sessions
-    from sweeps.report.presenters import read_table
+    from sweeps.report.contents import read_report
+    from sweeps.report.screen import print_report
     from sweeps.run.executor import worker_count
     from sweeps.run.progress import Progress
     from sweeps.run.sweep_run import run_sweep
@@ -180,7 +180,7 @@ def run(
     done = run_sweep(loaded, out, resume, workers, Progress(), cluster)
     path = done.directory.path
     if done.records:
-        show(read_table(done.directory))
+        print_report(read_report(path).section)
         print(f"{len(done.records)} results in {path}; a page of it: bankwise report {path}")
     if done.failures:
         many = len(done.failures)
@@ -280,16 +280,16 @@ def figure(
     dark: Annotated[bool, typer.Option("--dark", help="Light on dark paper.")] = False,
 ) -> None:
     """Write a chart of a run's report as a picture, for a slide or a paper."""
-    from sweeps.cli.picture import picture, pictures
-    from sweeps.report.presenters import read_table
-    from sweeps.run.store import RunDirectory, last_run
+    from sweeps.report.contents import read_report
+    from sweeps.report.picture import picture, pictures
+    from sweeps.run.store import last_run
 
-    table = read_table(RunDirectory(last_run(run)))
+    report = read_report(last_run(run))
     if name is None:
-        for each, found in pictures(table).items():
+        for each, found in pictures(report).items():
             print(f"{each:20} {found.charts[0].chart.title}")
         return
-    _wrote([picture(table, name).save(out or f"{name}.svg", dark)], False)
+    _wrote([picture(report, name).save(out or f"{name}.svg", dark)], False)
 
 
 @app.command(rich_help_panel=LOOK)
@@ -300,13 +300,13 @@ def explore(
     ),
 ) -> None:
     """Write one page with sliders over what runs have varied."""
+    from sweeps.report.contents import read_report
     from sweeps.report.explorer import explorer
-    from sweeps.report.presenters import read_table
-    from sweeps.run.store import RunDirectory, last_run, write_atomically
+    from sweeps.run.store import last_run, write_atomically
 
-    tables = [read_table(RunDirectory(last_run(each))) for each in run_dirs]
+    reports = [read_report(last_run(each)) for each in run_dirs]
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(out, explorer(tables))
+    write_atomically(out, explorer(reports))
     _wrote([out], False)
 
 

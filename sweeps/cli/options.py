@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from policies.requests.slo import Slo
 
 DONE, FOUND, AT_FAULT, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: done; violations or failures were found; the input is at fault; Ctrl-C."""
@@ -92,13 +89,3 @@ def one_or_two(text: str, option: str) -> tuple[str, str]:
     if len(parts) > 2 or not all(parts):
         raise mistake(f"expected one value, or two with a colon between; got {text!r}", option)
     return parts[0], parts[-1]
-
-
-def slo_of(text: str) -> Slo:
-    """`ttft=2s,tpot=100ms,attainment=0.95`. Raises DescriptionError."""
-    from hwmodel.description.description import Document
-    from hwmodel.description.yaml_reader import parse_assignment
-    from policies.requests.slo import Slo
-
-    pairs = (parse_assignment(part) for part in text.split(","))
-    return Document({str(path[0]): value for path, value in pairs}, "--slo").build(Slo)

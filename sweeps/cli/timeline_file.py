@@ -7,9 +7,9 @@ from pathlib import Path
 from hwmodel.description.description import DescriptionError
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.specs.device import Device
-from sweeps.cli.picture import Picture, Placed
 from sweeps.report.command_timeline import Clocks, clocks, timeline
 from sweeps.report.drawing import FORMS
+from sweeps.report.picture import Picture, Placed
 
 _ENDINGS = (*FORMS, ".html")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.cli.options import Device, Jobs, Json, Plugin, Set, slo_of
+from sweeps.cli.options import Device, Jobs, Json, Plugin, Set
 
 if TYPE_CHECKING:
     from sweeps.ask.server_settings import Asked
@@ -48,6 +48,7 @@ def tune(
     from hwmodel.description.description import DescriptionError
     from sweeps.ask import server_settings as settings
     from sweeps.ask import tuning
+    from sweeps.ask.sized import slo_of
     from sweeps.report.screen import print_json, print_section
     from sweeps.report.tune_sheet import record, sheet
     from sweeps.run.executor import worker_count

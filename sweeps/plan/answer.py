@@ -108,6 +108,10 @@ class AnswerSpec(SweepSpec):
                 raise ValueError(f"variants.{name}.of: expected the competitor that would plead it")
 
     @classmethod
+    def found(cls, table: Table) -> AnswerMap:
+        return answer_map(table)
+
+    @classmethod
     def total(cls, config: Mapping[str, Any], records: Sequence[Record]) -> int:
         return Answers(config, records).total()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -55,6 +56,11 @@ class ExtentSpec(Described):
     """Of the decode step whose throughput is stated: requests, and tokens of each."""
 
     objective: ClassVar[Objective | None] = KV_READ
+
+    @classmethod
+    def found(cls, table: Table) -> Atlas:
+        each = cells(table)
+        return Atlas(each, enough(each), slots(each))
 
     def measure(self, task: Task) -> dict[str, Any]:
         return read(task)
@@ -191,6 +197,15 @@ class Slot(NamedTuple):
     """KV read, over that of packed extents."""
     lost: float
     """Throughput, as of a cell."""
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """What a run found of the sizes of extents."""
+
+    cells: list[Cell]
+    enough: list[Enough]
+    slots: list[Slot]
 
 
 def slots(found: list[Cell]) -> list[Slot]:

@@ -94,6 +94,10 @@ class BreakEvenSpec(SweepSpec):
         return bool(places)
 
     @classmethod
+    def found(cls, table: Table) -> list[Search]:
+        return searches(table)
+
+    @classmethod
     def total(cls, config: Mapping[str, Any], records: Sequence[Record]) -> int:
         known = Evaluations(config, records)
         where = places(config)

@@ -38,6 +38,7 @@ from policies.serving.serving import serve, serve_cell
 from policies.serving.serving_spec import ServingSpec
 from sweeps.analyse.figures import BACKLOG, GOODPUT, OVERLOADED, THROUGHPUT
 from sweeps.analyse.objective import SERVED, Objective
+from sweeps.analyse.table import Table
 from sweeps.plan.logs import LogKind, recorder
 
 Count = Annotated[int, Field(ge=1)]
@@ -119,6 +120,12 @@ class Described(Strict):
     def measure(self, task: Task) -> dict[str, Any]:
         """One replication of this experiment: metrics by name. Raises DescriptionError."""
         raise NotImplementedError
+
+    @classmethod
+    def found(cls, table: Table) -> Any:
+        """What a run of this measure finds beside the verdicts on its groups, as data of its own;
+        None: what these say together."""
+        return None
 
     def parts(self, task: Task) -> list[Task]:
         """What workers may do apart of this task, whose results `merge` takes; one: nothing."""

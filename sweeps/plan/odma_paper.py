@@ -24,7 +24,9 @@ from policies.serving.calibration import Draw, Law, Solution
 from policies.serving.cluster import ClusterSpec
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
+from sweeps.analyse.table import Table
 from sweeps.plan.experiment import Described, Task, device_of, model_of
+from sweeps.plan.paged_findings import PaperTable, paper_table
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -119,6 +121,10 @@ class OdmaPaperSpec(Described):
 
     def measure(self, task: Task) -> dict[str, Any]:
         return measure(task)
+
+    @classmethod
+    def found(cls, table: Table) -> PaperTable:
+        return paper_table(table)
 
     @classmethod
     def rehearsals(cls, experiments: Iterable[OdmaPaperSpec]) -> list[OdmaPaperSpec]:

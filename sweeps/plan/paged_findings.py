@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from sweeps.analyse.gap import CONTROL, pairs
 from sweeps.analyse.statistics import Interval, interval, log_ratios
 from sweeps.analyse.table import Group, Row, Table
-from sweeps.plan.paper_findings import given
+from sweeps.plan.paper_findings import DatasetResult, dataset_results, given
 
 PAGED = "paged"
 
 
 RATE, KV, KV_TIME, FLOPS = "throughput", "kv_gbps", "kv_time_share", "compute_share"
+BATCH, PREFILL = "batch", "prefill_share"
+"""Metrics of each policy."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,63 @@ class Card:
         return self.main.mean(f"{metric}.{policy}") or 0.0
 
 
-def is_paged(table: Table) -> bool:
-    """Whether paged is beside odma in a run of the paper's table."""
-    return any(row.values(f"{RATE}.{PAGED}") for group in table.groups for row in group.main())
+@dataclass(frozen=True)
+class Effects:
+    """Of paged over one other policy on one card; None where a run of it is missing."""
+
+    name: str
+    """The data set, and the assumption where there are several."""
+    other: str
+    gap: Interval
+    capacity: Interval | None
+    layout: Interval | None
+    kv: Interval
+    bandwidth: Interval | None
+    """None on the first card."""
+    others: dict[str, Interval]
+    """Capacity under each other control that ran."""
+
+
+@dataclass(frozen=True)
+class OnCard:
+    """What one policy does on one card."""
+
+    policy: str
+    rate: Interval | None
+    """Output tokens/s."""
+    analytic: float | None
+    """The same on memory without banks."""
+    faster: Interval | None
+    """ln of the rate over that on the first card; None there."""
+    means: dict[str, float]
+    """By metric."""
+
+
+@dataclass(frozen=True)
+class CardFindings:
+    """One card on one data set."""
+
+    name: str
+    """The data set, and the assumption where there are several."""
+    card: str
+    effects: list[Effects]
+    policies: list[OnCard]
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """What a run of the paper's table found."""
+
+    datasets: list[DatasetResult]
+    cards: list[CardFindings]
+    """Where paged is beside odma; then there are no data sets."""
+
+
+def paper_table(table: Table) -> PaperTable:
+    """What is found on each data set, or what paged is beside odma on each card."""
+    if any(row.values(f"{RATE}.{PAGED}") for group in table.groups for row in group.main()):
+        return PaperTable([], cards(table))
+    return PaperTable(dataset_results(table), [])
 
 
 def _name(table: Table, group: Group) -> str:
@@ -126,26 +182,22 @@ def _speedup(card: Card, first: Card, policy: str) -> Interval:
     return interval(log_ratios(*(c.main.values(f"{RATE}.{policy}", among) for c in (card, first))))
 
 
-@dataclass(frozen=True)
-class Effects:
-    """Of paged over one other policy on one card; None where a run of it is missing."""
-
-    name: str
-    """The data set, and the assumption where there are several."""
-    other: str
-    gap: Interval
-    capacity: Interval | None
-    layout: Interval | None
-    kv: Interval
-    bandwidth: Interval | None
-    """None on the first card."""
-    others: dict[str, Interval]
-    """Capacity under each other control that ran."""
-
-
-def effects(table: Table) -> list[Effects]:
-    """Of all data sets and cards, the first card of each first."""
+def cards(table: Table) -> list[CardFindings]:
+    """Of all data sets, the first card of each first."""
     groups = [(_name(table, group), _cards(group)) for group in table.groups]
     return [
-        each for name, cards in groups for card in cards for each in _effects(name, card, cards[0])
-    ]
+        CardFindings(
+            name, card.title, _effects(name, card, own[0]),
+            [_on_card(card, own[0], policy) for policy in _policies(card)],
+        )
+        for name, own in groups for card in own
+    ]  # fmt: skip
+
+
+def _on_card(card: Card, first: Card, policy: str) -> OnCard:
+    return OnCard(
+        policy, card.main.interval(f"{RATE}.{policy}"),
+        card.control.mean(f"{RATE}.{policy}") if card.control else None,
+        None if card is first else _speedup(card, first, policy),
+        {metric: card.mean(metric, policy) for metric in (BATCH, KV, KV_TIME, FLOPS, PREFILL)},
+    )  # fmt: skip

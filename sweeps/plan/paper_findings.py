@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sweeps.analyse.statistics import Interval
@@ -58,6 +58,17 @@ class MapCell:
 
 
 @dataclass(frozen=True)
+class CaseResult:
+    """What is found under one set of assumptions."""
+
+    name: str
+    figures: dict[str, Interval | None]
+    """By metric."""
+    batch: dict[str, float]
+    """Mean batch by policy."""
+
+
+@dataclass(frozen=True)
 class DatasetResult:
     """What is found on one data set."""
 
@@ -70,6 +81,10 @@ class DatasetResult:
     """The map over length shape and limit."""
     paper: dict[str, float]
     """The paper's figures by metric."""
+    cases: list[CaseResult] = field(default_factory=list)
+    """Every set of assumptions, the centre first."""
+    gain_by_load: list[tuple[float, Interval]] = field(default_factory=list)
+    """Of the centre at each load that ran."""
 
 
 GAIN = "throughput_gain"
@@ -88,6 +103,11 @@ PAPER_FIGURES = {
     GAIN: ("throughput_gain", "throughput of odma over static"),
 }
 """Metric -> (its name in the paper's figures, in words); the gain last."""
+FIGURES = (
+    "calibrated.static_utilization", "calibrated.s3_accuracy", "utilization.odma", "accuracy",
+    "coverage_final", "migrations", GAIN,
+)  # fmt: skip
+"""Metrics of each set of assumptions."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +175,11 @@ def dataset_result(
         [MapCell(sigma, limit, {metric: case.interval(metric) for metric in PAPER_FIGURES})
          for sigma, limit, case in cells],
         {metric: paper[key] for metric, (key, _) in PAPER_FIGURES.items()},
+        [CaseResult(case.name, {metric: case.interval(metric) for metric in FIGURES},
+                    {name: case.mean(f"batch.{name}") for name in ("static", "odma")})
+         for case in cases],
+        [(load, gain) for load, case in _by_load(cases)
+         if (gain := case.interval(GAIN)) is not None],
     )  # fmt: skip
 
 

@@ -15,9 +15,10 @@ from hwmodel.description.description import Document, Strict, checked, nearest
 from sweeps.analyse.label import NAMED, label, named
 from sweeps.analyse.objective import OBJECTIVES
 from sweeps.analyse.rows import Record
+from sweeps.analyse.table import Table
 from sweeps.analyse.variants import CASE, with_role
 from sweeps.plan.experiment import Described, device_of
-from sweeps.plan.measures import MEASURES, SERVING
+from sweeps.plan.measures import MEASURES, SERVING, experiment_of
 from sweeps.plan.objective_needs import lacking
 from sweeps.plan.place import Override
 from sweeps.plan.variant import AS_DESCRIBED, Change, Layer, Role, VariantSpec, places
@@ -177,6 +178,12 @@ class SweepSpec(RunSpec):
         for path, values in data["axes"].items():
             yield Override(path, ("axes", path), [("axes", path, i) for i in range(len(values))])
         yield from super().overrides(data)
+
+    @classmethod
+    def found(cls, table: Table) -> Any:
+        """What such a run finds beside the verdicts on its groups, as data of its own; None: what
+        these say together."""
+        return experiment_of(table.config).found(table)
 
     @classmethod
     def complete(cls, document: Document) -> bool:

@@ -57,6 +57,10 @@ class WhatIfSpec(SweepSpec):
             raise ValueError(f"{where}.parts: {twice} is changed twice; these do not go together")
 
     @classmethod
+    def found(cls, table: Table) -> list[Changes]:
+        return what_ifs(table)
+
+    @classmethod
     def total(cls, config: Mapping[str, Any], records: Sequence[Record]) -> int:
         several = {**with_role(config, "change"), **with_role(config, "condition")}
         return (1 + len(several)) * super().total(config, records)

@@ -12,13 +12,13 @@ from sweeps.analyse.table import Table
 from sweeps.plan.answer import (
     AnswerCell,
     AnswerMap,
-    answer_map,
 )
 from sweeps.report import sentences
 from sweeps.report.chart import Region, Regions
 from sweeps.report.formats import NONE, at_most, between, effect
 from sweeps.report.presenter import Presenter
 from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.run.findings import Findings
 
 _STEPS = 24
 """Of the picture, in a decade of the ratio."""
@@ -36,6 +36,7 @@ def regions(found: AnswerMap) -> Regions:
         " by how much, interpolated between simulated ratios, palest where that is not"
         " significant by itself; line: tie with its"
         f" {100 * LEVEL:.0f} % interval. As described the ratio is 1. n = {found.replications}.",
+        figure="map",
     )  # fmt: skip
 
 
@@ -102,7 +103,7 @@ def _grid(found: AnswerMap) -> Grid:
     heads = ["cell", "best", "lead", *(f"{name} {found.objective.unit}" for name in found.policies),
              over, "tie at", "reference over the first", "changes hands with"]  # fmt: skip
     return Grid("", heads, _rows(found), frozenset(
-        i for i, cell in enumerate(found.shown) if cell.winner is None))  # fmt: skip
+        i for i, cell in enumerate(found.shown) if cell.winner is None), sides="<<>")  # fmt: skip
 
 
 def _pleas(found: AnswerMap) -> Grid:
@@ -132,12 +133,12 @@ def _readings(found: AnswerMap) -> Grid:
 class AnswerPage(Presenter):
     """Who wins where, and where that ties."""
 
-    def sentences(self, table: Table) -> list[str]:
+    def sentences(self, found: Findings[AnswerMap]) -> list[str]:
         """The answer over all cells; the ties; the objections and readings."""
-        return list(sentences.answer(answer_map(table)))
+        return list(sentences.answer(found.own))
 
-    def results(self, table: Table) -> list[Block]:
-        found = answer_map(table)
+    def sections(self, findings: Findings[AnswerMap], grids: list[Grid]) -> list[Block]:
+        found = findings.own
         note = Say(
             f"(a to b): {100 * LEVEL:.0f} % intervals of ratios paired by replication, each by"
             " itself; the best contiguous policy is chosen by its mean. Who wins is Holm over"
@@ -147,9 +148,9 @@ class AnswerPage(Presenter):
         blocks: list[Block] = (
             [regions(found)] if any(len(cell.found) > 1 for cell in found.cells) else []
         )
-        blocks += [_grid(found), note, Section("Objections", [_pleas(found)])]
+        blocks += [grids[0], note, Section("Objections", [_pleas(found)])]
         if found.readings:
-            blocks.append(Section("Under other readings", [_readings(found), Say(
+            blocks.append(Section("Under other readings", [grids[1], Say(
                 f"Of {len(found.cells)} cells, those that each policy wins significantly (none: no"
                 " winner), that another wins than as described, and whose lead is no longer"
                 " significant: Holm over the cells of each reading; another winner over all"
@@ -157,12 +158,8 @@ class AnswerPage(Presenter):
             )]))  # fmt: skip
         return [Section("Map", blocks)]
 
-    def sections(self, table: Table) -> list[Block]:
-        return self.results(table)
-
-    def grids(self, table: Table) -> list[Grid]:
-        found = answer_map(table)
-        return [_grid(found), *([_readings(found)] if found.readings else [])]
+    def grids(self, found: Findings[AnswerMap]) -> list[Grid]:
+        return [_grid(found.own), *([_readings(found.own)] if found.own.readings else [])]
 
     def inputs(self, table: Table) -> list[list[str]]:
         return [*super().inputs(table), ["KV ratio", str(at(table.config, "kv_ratio", "why"))]]

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from sweeps.analyse.label import label
-from sweeps.analyse.table import Table
-from sweeps.plan.atlas import COSTLY, Cell, cells, enough, slots
+from sweeps.plan.atlas import COSTLY, Atlas
 from sweeps.report import sentences
 from sweeps.report.chart import Heat, Spot
 from sweeps.report.formats import NONE, size_text
 from sweeps.report.presenter import Presenter
 from sweeps.report.section import Block, Grid
+from sweeps.run.findings import Findings
 
 
-def heat(found: list[Cell]) -> Heat:
+def heat(atlas: Atlas) -> Heat:
     """Efficiency by row and extent, and from where on layout costs no more than `COSTLY`."""
+    found, limits = atlas.cells, atlas.enough
     sizes = sorted({cell.extent for cell in found})
-    limits = enough(found)
     spots = {
         name: [
             Spot(next(c.efficiency for c in those if c.described),
@@ -35,22 +35,22 @@ def heat(found: list[Cell]) -> Heat:
         {f"As described: {share}": described, f"Worst case: {share}": worst},
         "Large: as described, the first value of every axis; small: least and most over all their"
         " values. Lost is what the stated decode step loses to the same step whose KV lies in"
-        f" extents of {size_text(max(sizes, default=0))}.",
+        f" extents of {size_text(max(sizes, default=0))}.", figure="atlas",
     )  # fmt: skip
 
 
 class AtlasPage(Presenter):
     """What reading costs by the size of the extents."""
 
-    def sentences(self, table: Table) -> list[str]:
-        return list(sentences.atlas(enough(cells(table))))
+    def sentences(self, found: Findings[Atlas]) -> list[str]:
+        return list(sentences.atlas(found.own.enough))
 
-    def sections(self, table: Table) -> list[Block]:
-        chart = heat(cells(table))
-        return [*([chart] if chart.cells else []), *self.grids(table)]
+    def sections(self, found: Findings[Atlas], grids: list[Grid]) -> list[Block]:
+        chart = heat(found.own)
+        return [*([chart] if chart.cells else []), *grids]
 
-    def grids(self, table: Table) -> list[Grid]:
-        found, rows = cells(table), []
+    def grids(self, findings: Findings[Atlas]) -> list[Grid]:
+        found, rows = findings.own.cells, []
         for name in sorted({cell.row for cell in found}):
             own = sorted((c for c in found if c.row == name), key=lambda c: abs(c.off))
             median, nine = (own[int(q * (len(own) - 1))] for q in (0.5, 0.9))
@@ -61,19 +61,19 @@ class AtlasPage(Presenter):
         heads = ["memory", "cells", "median error", "90 %", "worst", "where"]
         sizes = [
             [name, *(NONE if size is None else size_text(size) for size in ends)]
-            for name, *ends in enough(found)
+            for name, *ends in findings.own.enough
         ]
         least = ["memory", "as described", "in the worst case"]
         apart = [
             [each.row, f"{each.extent:,} B", f"{each.size:,} B", f"{each.padding:.1%}",
              f"{each.gained - 1:+.1%}", f"{each.lost:.1%}"]
-            for each in slots(found)
+            for each in findings.own.slots
         ]  # fmt: skip
         held = ["memory", "extent", "slot", "padding", "KV read gained", "throughput lost"]
         return [
             *(
                 [Grid("What aligned slots cost and gain", held, apart)]
-                if "align" in table.config["axes"]
+                if "align" in findings.table.config["axes"]
                 else []
             ),
             Grid(f"Least extent at which layout costs at most {COSTLY:.0%}", least, sizes),

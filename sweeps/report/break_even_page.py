@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from hwmodel.measure.student import LEVEL
@@ -21,7 +20,6 @@ from sweeps.plan.break_even import (
     Parameter,
     Search,
     _number,
-    searches,
 )
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.report import sentences
@@ -31,18 +29,7 @@ from sweeps.report.group_sections import group_sections
 from sweeps.report.presenter import Presenter, in_words
 from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.report.trend import band
-
-
-def _blocks(table: Table) -> Iterator[Block]:
-    """Where there are several places each range over all of them; then, for each place, a table of
-    break-evens, a chart for each range, and every value."""
-    yield from over_places(searches(table))
-    for search, grid in zip(searches(table), _grids(table), strict=True):
-        title = f"Break-evens: {search.where}" if search.place else "Break-evens"
-        ranges = (each for each in search.found if each.parameter.range and len(each.found) > 1)
-        charts = [_chart(search, each) for each in ranges]
-        every = Section("Every value that was simulated", [_every(table, search)], True)
-        yield Section(title, [replace(grid, title=""), Say(_note(table)), *charts, every])
+from sweeps.run.findings import Findings
 
 
 def over_places(found: list[Search]) -> Iterator[Bars]:
@@ -57,7 +44,7 @@ def over_places(found: list[Search]) -> Iterator[Bars]:
         yield Bars(
             f"{first.name}{unit}, at which {found[0].ratio} is {parameter.ratio:g}", bars,
             f"Whisker: where its {100 * LEVEL:.0f} % interval holds that. Pale: no break-even up to"
-            f" {parameter.at(1)}, or from {parameter.at(0)} on.", 2,
+            f" {parameter.at(1)}, or from {parameter.at(0)} on.", 2, figure="break-even",
         )  # fmt: skip
 
 
@@ -77,19 +64,6 @@ def _bar(search: Search, one: BreakEven) -> Bar | None:
         for value, other in ((where.at, low), (where.low, low), (where.high, high))
     )
     return Bar(search.where, Interval(at, first, last, count))
-
-
-def _grids(table: Table) -> list[Grid]:
-    """A row for each range and for each choice: a table for each place."""
-    return [
-        Grid(
-            search.where or table.name,
-            ["number", "as described", "least, or choice", "most", f"{search.ratio} there",
-             f"{search.ratio} at most", "break-even", "values"],
-            [row for each in search.found for row in _rows(table, search, each)],
-        )
-        for search in searches(table)
-    ]  # fmt: skip
 
 
 def _rows(table: Table, search: Search, each: BreakEven) -> Iterator[list[str]]:
@@ -160,6 +134,7 @@ def _chart(search: Search, each: BreakEven) -> Lines:
             Series("break-even", x, [parameter.ratio] * len(x)),
         ],
         f"Band: {100 * LEVEL:.0f} % interval.",
+        figure="against",
     )
 
 
@@ -197,16 +172,35 @@ def _note(table: Table) -> str:
 class BreakEvenPage(Presenter):
     """Where each number turns the answer, or that it does not in its plausible range."""
 
-    def sentences(self, table: Table) -> list[str]:
+    def sentences(self, found: Findings[list[Search]]) -> list[str]:
         """The answer as described and how many parameters cross."""
-        return [sentences.break_evens(search) for search in searches(table)]
+        return [sentences.break_evens(search) for search in found.own]
 
-    def results(self, table: Table) -> list[Block]:
+    def grids(self, found: Findings[list[Search]]) -> list[Grid]:
+        """A row for each range and for each choice: a table for each place."""
+        return [
+            Grid(
+                search.where,
+                ["number", "as described", "least, or choice", "most", f"{search.ratio} there",
+                 f"{search.ratio} at most", "break-even", "values"],
+                [row for each in search.found for row in _rows(found.table, search, each)],
+            )
+            for search in found.own
+        ]  # fmt: skip
+
+    def results(self, found: Findings[list[Search]], grids: list[Grid]) -> list[Block]:
+        """Where there are several places each range over all of them; then, for each place, a table
+        of break-evens, a chart for each range, and every value."""
+        table = found.table
+        blocks: list[Block] = [*over_places(found.own)]
+        for search, grid in zip(found.own, grids, strict=True):
+            title = f"Break-evens: {search.where}" if search.place else "Break-evens"
+            ranges = (each for each in search.found if each.parameter.range and len(each.found) > 1)
+            charts = [_chart(search, each) for each in ranges]
+            every = Section("Every value that was simulated", [_every(table, search)], True)
+            blocks.append(Section(title, [grid, Say(_note(table)), *charts, every]))
         base = [group for group in table.groups if group.others.get(PARAMETER) == AS_DESCRIBED]
-        return [*_blocks(table), *group_sections(table, base)]
-
-    def grids(self, table: Table) -> list[Grid]:
-        return _grids(table)
+        return [*blocks, *group_sections(found, base)]
 
     def inputs(self, table: Table) -> list[list[str]]:
         given = (table.config.get("break_even") or {}).items()

@@ -5,35 +5,49 @@ from __future__ import annotations
 
 from policies.allocators.capabilities import Contiguous
 from policies.allocators.registry import POLICIES
-from sweeps.analyse.cases import CaseOutcome, outcomes
+from sweeps.analyse.cases import CaseOutcome
+from sweeps.analyse.conclusion import Conclusion
 from sweeps.analyse.label import label
 from sweeps.analyse.table import Table
 from sweeps.report.chart import Axis, Lines, Series
 from sweeps.report.formats import NONE, gain
 from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.report.sentences import short
+from sweeps.run.findings import Findings
 
 _GIB = 2**30
 
 
-def section(table: Table) -> Section:
-    """The picture and the table, first the cases that a contiguous policy wins."""
-    first = _contiguous(table)
-    found = sorted(outcomes(table), key=lambda each: each.verdict.best not in first)
-    places = table.provenance.get("hardware", {})
+def section(found: Findings[Conclusion], table: Grid) -> Section:
+    """The picture and the table."""
+    cases, places = found.own.cases, _places(found)
     devices = {place["device"] for place in places.values()}
     apart = 2 * len(devices) > len(places)  # by device, where cases are mostly of devices
-    blocks: list[Block] = [_picture(found, places)] if apart else []
+    blocks: list[Block] = [_picture(cases, places)] if apart else []
+    note = "Marked: another outcome under an assumption (a control)."
+    if len(cases) > 1:
+        note += f" Who wins is Holm over {len(cases)} cases; (a to b) holds for one by itself."
+    return Section("Cases", [*blocks, table, Say(note)])
+
+
+def _places(found: Findings[Conclusion]) -> dict[str, dict[str, float]]:
+    """Device, capacity and peak by case, as far as they are known."""
+    places: dict[str, dict[str, float]] = found.table.provenance.get("hardware", {})
+    return places
+
+
+def grid(findings: Findings[Conclusion]) -> Grid:
+    """A row a case, first those that a contiguous policy wins."""
+    table, places = findings.table, _places(findings)
+    first = _contiguous(table)
+    found = sorted(findings.own.cases, key=lambda each: each.verdict.best not in first)
     names = [label(value) for value in table.config["axes"][table.config["compare"]]]
     rows = [_row(each, _place(each, places), names) for each in found]
     heads = ["case", "GiB", "GB/s", "outcome", table.objective.unit,
              *(f"over {each}" for each in names), "decided by", "reference over the leader",
              "hangs on"]  # fmt: skip
     marked = frozenset(i for i, each in enumerate(found) if each.hangs_on)
-    note = "Marked: another outcome under an assumption (a control)."
-    if len(found) > 1:
-        note += f" Who wins is Holm over {len(found)} cases; (a to b) holds for one by itself."
-    return Section("Cases", [*blocks, Grid("", heads, rows, marked=marked), Say(note)])
+    return Grid("", heads, rows, marked=marked)
 
 
 def _contiguous(table: Table) -> set[str]:
@@ -83,4 +97,11 @@ def _picture(found: list[CaseOutcome], places: dict[str, dict[str, float]]) -> L
         for name, ats in sorted(series.items())
     ]
     x, y = Axis("capacity, GiB", "log"), Axis("peak bandwidth, GB/s", "log")
-    return Lines("Who serves the most, by capacity and bandwidth", x, y, drawn, form="points")
+    return Lines(
+        "Who serves the most, by capacity and bandwidth",
+        x,
+        y,
+        drawn,
+        form="points",
+        figure="library",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from sweeps.analyse.statistics import Interval
@@ -55,10 +55,18 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Lines:
-    """Lines, steps or points over an axis."""
+class Drawn:
+    """What every chart has. `figure`: a short name by which it is asked for, the same whatever a
+    run compares; several of one name stand under one another."""
 
     title: str
+    figure: str = field(default="", kw_only=True)
+
+
+@dataclass(frozen=True)
+class Lines(Drawn):
+    """Lines, steps or points over an axis."""
+
     x: Axis
     y: Axis
     series: list[Series]
@@ -96,10 +104,9 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Curves:
+class Curves(Drawn):
     """Quantile functions: a value for each of the same shares, a column a series."""
 
-    title: str
     x: Axis
     shares: Sequence[float]
     values: Mapping[str, Sequence[float]]
@@ -124,11 +131,10 @@ class Bar(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Bars:
+class Bars(Drawn):
     """Horizontal bars from zero with whiskers, as far as these say something; `title` has the
     unit."""
 
-    title: str
     bars: list[Bar]
     note: str = ""
     digits: int = 1
@@ -145,11 +151,10 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Tornado:
+class Tornado(Drawn):
     """Relative changes as horizontal bars to both sides of none, to scale in logarithms, so that
     twice and half are equally long; values are shares (0.5: half as much again)."""
 
-    title: str
     bars: list[Bar]
     note: str = ""
     waterfall: bool = False
@@ -166,10 +171,9 @@ class Tornado:
 
 
 @dataclass(frozen=True)
-class Stacks:
+class Stacks(Drawn):
     """Horizontal bars of parts; of one length each where `share`, else to scale."""
 
-    title: str
     parts: list[str]
     stacks: dict[str, list[float]]
     """Name -> a value a part; of 1 in all where `share`, which rows hold in %."""
@@ -186,10 +190,9 @@ class Stacks:
 
 
 @dataclass(frozen=True)
-class Patches:
+class Patches(Drawn):
     """Rectangles over two axes, each with an owner: (x, width, y, height, owner)."""
 
-    title: str
     x: Axis
     y: Axis
     patches: list[tuple[float, float, float, float, int]]
@@ -216,10 +219,9 @@ class Region(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Regions:
+class Regions(Drawn):
     """A row a case: who leads where on a logarithmic axis, by how much, and where it ties."""
 
-    title: str
     x: str
     owners: list[str]
     cases: dict[str, list[Region]]
@@ -253,10 +255,9 @@ class Spot(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Heat:
+class Heat(Drawn):
     """A table of coloured cells, with lines that part columns, each at a place in every row."""
 
-    title: str
     x: str
     columns_of: list[str]
     cells: dict[str, list[Spot]]
@@ -287,10 +288,9 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Timeline:
+class Timeline(Drawn):
     """Rows over one axis with coloured stretches in them; those of a `pale` kind lie behind."""
 
-    title: str
     x: Axis
     names: list[str]
     """The rows, from the top."""
@@ -318,10 +318,9 @@ class Dot(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Dots:
+class Dots(Drawn):
     """Relative errors as dots in named rows, on both sides of none, to scale in logarithms."""
 
-    title: str
     groups: dict[str, dict[str, list[Dot]]]
     """Heading -> row -> its dots."""
     note: str = ""

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from hwmodel.measure.student import LEVEL
-from sweeps.analyse.comparison import Comparison, compared, decisive, turned
+from sweeps.analyse.comparison import Comparison, compared, decisive
 from sweeps.analyse.facts import MetricChange
 from sweeps.analyse.statistics import Interval
 from sweeps.report import sentences as templates
 from sweeps.report.chart import Bar, Bars
 from sweeps.report.formats import between, percent
-from sweeps.report.presenters import read_table
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.run.store import RunDirectory
+from sweeps.run.findings import Findings
 
 
-def compare(first: Path, second: Path) -> Comparison:
-    """Read and compare two runs. Raises DescriptionError where one of them has nothing to show."""
-    return compared(*(read_table(RunDirectory(path)) for path in (first, second)))
+def compare(a: Findings[Any], b: Findings[Any]) -> Comparison:
+    """What differs between two runs."""
+    return compared(a.table, b.table, (a.verdicts, b.verdicts))
 
 
 def section(found: Comparison) -> Section:
@@ -33,7 +31,7 @@ def section(found: Comparison) -> Section:
     blocks += [Say(text, "verdict") for text in sentences(found)]
     blocks += [Say(_note(found)), *_charts(found)]
     if found.pairs:
-        blocks.append(Section("Results", [_results(found)]))
+        blocks.append(Section("Results", list(_results(found))))
     blocks.append(Section("Inputs that differ", list(_inputs(found))))
     return Section(f"{a} against {b}", blocks)
 
@@ -55,7 +53,7 @@ def sentences(found: Comparison) -> list[str]:
     return [
         templates.inputs(asked, len(found.inputs), programs),
         templates.results(len(found.pairs), same, changes, found.objective),
-        *map(templates.turned, turned(found)),
+        *map(templates.turned, found.turned),
     ]
 
 
@@ -84,15 +82,20 @@ def _charts(found: Comparison) -> Iterator[Bars]:
         yield Bars(f"{found.objective.words}, A pale and B dark", bars)
 
 
-def _results(found: Comparison) -> Grid:
+def _results(found: Comparison) -> Iterator[Block]:
+    """What moved, and how many figures did not."""
     columns = ["point", "metric", *found.names, "change", "certain"]
-    rows = []
-    for pair in found.pairs:
-        for c in pair.changes:
-            means = (c.figure.text(c.ours), c.figure.text(c.theirs))
-            rows.append([pair.title, c.figure.heading, *means, change_text(c), c.certain])
+    every = [(pair.title, change) for pair in found.pairs for change in pair.changes]
+    rows = [
+        [title, c.figure.heading, c.figure.text(c.ours), c.figure.text(c.theirs), change_text(c),
+         c.certain]
+        for title, c in every if c.certain != "the same"
+    ]  # fmt: skip
     marked = frozenset(i for i, row in enumerate(rows) if row[-1] in ("more", "less"))
-    return Grid("", columns, rows, marked=marked)
+    if rows:
+        yield Grid("", columns, rows, marked=marked, sides="<<>>>>")
+    if same := len(every) - len(rows):
+        yield Say(f"{same} of {len(every)} figures are the same.")
 
 
 def change_text(c: MetricChange) -> str:
@@ -110,7 +113,7 @@ def _inputs(found: Comparison) -> Iterator[Block]:
         yield Say("None: the runs were asked the same, of the same descriptions and program.")
     for name, titles in found.alone.items():
         if titles:
-            yield Say(f"Only {name} has: {'; '.join(titles)}.")
+            yield Say(f"Only {name} has: {'; '.join(titles)}.", "foot")
 
 
 def _short(value: Any) -> str:

@@ -1,51 +1,127 @@
-"""What a report of a run says: the question, the answer, what shows it, what it rests on."""
+"""The report of a run: its findings in words, and the section that all printers print.
+
+Each is made once.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from sweeps.analyse.facts import Verdict
 from sweeps.analyse.objective import figures_of
 from sweeps.analyse.table import Group, Table
-from sweeps.analyse.verdict import judge_all
 from sweeps.report.inputs import configuration, origin
 from sweeps.report.overview import compared, overview
-from sweeps.report.presenters import presenter_of, sentences
-from sweeps.report.section import Block, Say, Section
+from sweeps.report.presenters import find, presenter_of
+from sweeps.report.section import Block, Grid, Say, Section, as_json
+from sweeps.report.sentences import conditions
+from sweeps.run.findings import Findings, as_data
+from sweeps.run.store import RunDirectory
 
 
-def contents(table: Table) -> Section:
-    """The report of one run."""
-    rest = [replace(each, folded=True) for each in [configuration(table), *origin(table)]]
-    blocks = [*answer(table), *presenter_of(table).sections(table), *rest]
-    return Section(table.name, blocks, compared=compared(table))
+class Report:
+    """Of one run, finished or not."""
 
+    def __init__(self, found: Findings[Any]) -> None:
+        self.found = found
+        self._presenter = presenter_of(found.table.config)
 
-def answer(table: Table) -> list[Block]:
-    """The question, what is missing, the verdict with its picture and table, other findings."""
-    question = table.question or str(table.config.get("summary", ""))
-    missing = [*table.problems, *presenter_of(table).lacking(table)]
-    problems = [Say(f"{text}.", "problem") for text in missing]
-    lead, *others = sentences(table)
-    blocks: list[Block] = [Say(question, "question"), *problems, Say(lead, "lead")]
-    blocks += overview(table)
-    if others:
+    @property
+    def table(self) -> Table:
+        return self.found.table
+
+    @cached_property
+    def sentences(self) -> list[str]:
+        """What the run found, in the words of its kind; the first with the conditions."""
+        told = self._presenter.sentences(self.found) or [_nothing(self.table)]
+        return [f"{told[0]} {conditions(self.table)}", *told[1:]]
+
+    @cached_property
+    def grids(self) -> list[Grid]:
+        """The tables that answer, where its kind has other ones than those of groups."""
+        return self._presenter.grids(self.found)
+
+    @cached_property
+    def problems(self) -> list[str]:
+        """What is missing or cannot be shown, a sentence each."""
+        return [*self.table.problems, *self._presenter.lacking(self.table)]
+
+    @cached_property
+    def section(self) -> Section:
+        """All of it: the question, the answer, what shows it, what it rests on."""
+        first = overview(self.found, bool(self.grids))
+        shown = [block for each in first for block in each.walk()]
+        results = _without(self._presenter.sections(self.found, self.grids), shown)
+        inputs = configuration(self.table, self._presenter.inputs(self.table),
+                               self._presenter.points)  # fmt: skip
+        rest = [replace(each, folded=True) for each in [inputs, *origin(self.table)]]
+        blocks: list[Block] = [*self.answer, *first, *self._others(), *results, *self._foot()]
+        return Section(self.table.name, [*blocks, *rest], compared=compared(self.table))
+
+    @property
+    def answer(self) -> list[Block]:
+        """The question, what is missing, and the first finding."""
+        question = self.table.question or str(self.table.config.get("summary", ""))
+        return [
+            Say(question, "question"), *(Say(f"{text}.", "problem") for text in self.problems),
+            Say(self.sentences[0], "lead"),
+        ]  # fmt: skip
+
+    @property
+    def tables(self) -> list[Block]:
+        """The sections of results, as they are without a picture above them."""
+        return self._presenter.sections(self.found, self.grids)
+
+    def _others(self) -> list[Block]:
+        others = self.sentences[1:]
         title = f"{len(others)} more finding{'s' * (len(others) > 1)}"
-        blocks.append(Section(title, [Say(text, "verdict") for text in others], folded=True))
-    return [*blocks, Say(f"{table.state}.")]
+        more = Section(title, [Say(text, "verdict") for text in others], folded=True)
+        return [*([more] if others else []), Say(f"{self.table.state}.", "state")]
+
+    def _foot(self) -> list[Block]:
+        assumed = sum(len(items) for items in self.table.assumed.values())
+        return [
+            Say(self.table.note, "foot"),
+            Say(f"{assumed} numbers behind this are assumed; the report lists them.", "foot"),
+        ]
+
+    def record(self) -> dict[str, Any]:
+        """Verdicts, figures and all findings in JSON's types, beside the section."""
+        table = self.table
+        return {
+            "run": str(table.path), "name": table.name, "question": table.question,
+            "done": table.done, "total": table.total, "problems": self.problems,
+            "sentences": self.sentences,
+            "groups": [*map(_record, table.groups, self.found.verdicts)],
+            "findings": as_data(self.found), "assumed": table.assumed, **as_json(self.section),
+        }  # fmt: skip
 
 
-def record(table: Table) -> dict[str, Any]:
-    """A run's verdicts and figures in JSON's types, beside its sections."""
-    return {
-        "run": str(table.path), "name": table.name, "question": table.question, "done": table.done,
-        "total": table.total, "problems": [*table.problems, *presenter_of(table).lacking(table)],
-        "sentences": sentences(table),
-        "groups": [*map(_record, table.groups, judge_all(table.groups))],
-        "assumed": table.assumed,
-    }  # fmt: skip
+def read_report(path: Path) -> Report:
+    """The report of a run directory. Raises DescriptionError where there is nothing to show."""
+    return Report(find(RunDirectory(path)))
+
+
+def _nothing(table: Table) -> str:
+    """Said where a kind has no sentence."""
+    if table.done:
+        return "What is there does not answer this yet; the tables have each result."
+    return "There is no result yet."
+
+
+def _without(blocks: Sequence[Block], shown: Sequence[Block]) -> list[Block]:
+    """Blocks at any depth, less the charts that stand above already."""
+    return [
+        replace(block, blocks=_without(block.blocks, shown)) if isinstance(block, Section)
+        else block
+        for block in blocks
+        if isinstance(block, (Section, Say, Grid)) or block not in shown
+    ]  # fmt: skip
 
 
 def _record(group: Group, verdict: Verdict) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from hwmodel.measure.student import LEVEL
 from sweeps.analyse.statistics import Interval, grown
 from sweeps.plan.counterfactual import (
@@ -14,7 +12,7 @@ from sweeps.report import sentences
 from sweeps.report.chart import Bar, Tornado
 from sweeps.report.formats import NONE, effect, listed, share
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.run.explanation import Explanation, read
+from sweeps.run.explanation import Explanation
 
 
 def grids(found: Explanation) -> list[Grid]:
@@ -67,11 +65,12 @@ def chart(found: Explanation) -> Tornado:
     return Tornado(
         f"{title}, %: what each cause makes of it",
         [*bars, Bar(title, found.total.mapped(grown))], "To scale in logarithms.", True,
+        figure="waterfall",
     )  # fmt: skip
 
 
-def sections(directory: Path) -> list[Block]:
-    """What `bankwise explain` found of a run, a section a pair; none where it has not run."""
+def sections(explanations: list[Explanation]) -> list[Block]:
+    """A section a pair."""
     return [
         Section(
             f"Why: {found.group}, {found.winner} over {found.loser}",
@@ -83,5 +82,5 @@ def sections(directory: Path) -> list[Block]:
             ],
             folded=True,
         )
-        for found in read(directory)
+        for found in explanations
     ]

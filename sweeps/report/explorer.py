@@ -14,24 +14,24 @@ from statistics import fmean, median
 from typing import Any
 
 from sweeps.analyse.label import named
-from sweeps.analyse.table import Table
+from sweeps.report.contents import Report
 from sweeps.report.page import rendered
 from sweeps.report.palette import colours
-from sweeps.report.presenters import sentences
 from sweeps.report.trend import numbers_along
 
 _LOGARITHMIC = 8.0
 Place = tuple[float, ...]
 
 
-def explorer(tables: Sequence[Table], home: str = "") -> str:
+def explorer(reports: Sequence[Report], home: str = "") -> str:
     """The page of these runs, one file that needs no network; `home`: as of `page`."""
-    return rendered("explore.html", runs=[explored(table) for table in tables], home=home)
+    return rendered("explore.html", runs=[explored(report) for report in reports], home=home)
 
 
-def explored(table: Table) -> dict[str, Any]:
+def explored(report: Report) -> dict[str, Any]:
     """A run in JSON's types. axes: those of numbers, with the coordinates that were simulated;
     points: of each competitor, a value of the objective with its interval at each place."""
+    table = report.table
     others = list(dict.fromkeys(path for group in table.groups for path in group.others))
     along = {
         path: numbers_along(table, path)
@@ -58,7 +58,7 @@ def explored(table: Table) -> dict[str, Any]:
     logs = [bool(s) and s[0] > 0 and s[-1] >= _LOGARITHMIC * s[0] for s in spans]
     return {
         "name": table.name, "question": table.question or str(table.config.get("summary", "")),
-        "sentences": sentences(table),
+        "sentences": report.sentences,
         "objective": None if objective is None else {
             "words": objective.words, "scale": objective.scale, "digits": objective.digits,
             "less": objective.less},

@@ -90,7 +90,7 @@ def either_way(found: Interval) -> str:
 
 def at_most(part: float) -> str:
     """A bound, rounded up: `at most 1.2 %`."""
-    if not math.isfinite(part):
+    if not part < _MOST:
         return "unknown how far"
     digits = 0 if part >= 0.1 else 1
     return f"at most {math.ceil(100 * part * 10**digits - 1e-9) / 10**digits:,.{digits}f} %"

@@ -58,7 +58,7 @@ _WIDE = 10.0
 def charts(group: Group) -> list[Chart]:
     """What this group's results can show, in the order of the argument; nothing in which all that
     compete are the same."""
-    found = [chart for make in MAKERS.values() for chart in make(group)]
+    found = [replace(chart, figure=make.__name__) for make in _ORDER for chart in make(group)]
     return [chart for chart in found if not constant(chart)]
 
 
@@ -315,5 +315,4 @@ _ORDER: tuple[Callable[[Group], Iterator[Chart]], ...] = (
     throughput, reading, phases, limits, slots, latencies, over_time, bandwidth, banks, energy,
     buckets,
 )  # fmt: skip
-MAKERS = {make.__name__: make for make in _ORDER}
-"""Who makes the charts, by name, in the order of the argument."""
+"""Who makes the charts, in the order of the argument; a figure is called as its maker."""

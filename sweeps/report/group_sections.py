@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Any
 
+from sweeps.analyse.facts import Reference, Verdict
 from sweeps.analyse.figures import REFERENCE, THROUGHPUT
-from sweeps.analyse.gap import CONTROL, references
+from sweeps.analyse.gap import CONTROL
+from sweeps.analyse.objective import figures_of
 from sweeps.analyse.table import Group, Row, Table, headings
-from sweeps.analyse.verdict import judge
 from sweeps.report.formats import NONE, gain, listed, points, share
 from sweeps.report.gallery import charts
 from sweeps.report.memory_map import memory_map
-from sweeps.report.overview import rest
+from sweeps.report.overview import OPEN
 from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.report.trend import trends
+from sweeps.run.findings import Findings
 
-_OPEN = 6
-"""Groups a page shows unfolded."""
 _MAPS = 6
 """Maps of memory in a page, a few hundred KB each."""
 _NEWER = {"latency distributions": ("quantiles",), "curves over time": ("over_time",)}
 """What a page shows, and the metrics it needs, which runs of older versions do not have."""
+_WIDE = {"leader over it", "by layout, points", "decided by", "over the leader", "other limits"}
+"""Columns for which a terminal has no room, beside figures of its page alone."""
 
 
 def along(table: Table) -> list[Block]:
@@ -30,17 +33,18 @@ def along(table: Table) -> list[Block]:
     return [Section("Along the axes", list(found))] if found else []
 
 
-def group_sections(table: Table, groups: Sequence[Group], folded: bool = False) -> list[Block]:
-    """A section a group: its charts, its table, and what the intervals are; many are folded."""
-    many, note = len(groups) > _OPEN, table.note + _control(table)
+def group_sections(
+    found: Findings[Any], groups: Sequence[Group], folded: bool = False
+) -> list[Block]:  # fmt: skip
+    """A section a group: its table, and what shows it; many are folded."""
+    many = len(groups) > OPEN
     return [
         Section(
-            group.title,
-            [*rest(table, charts(group)), grid(table, group), Say(note + _load(group))],
-            folded or (many and i >= _OPEN),
+            group.title, [grid(found, group), *_notes(group), *charts(group)],
+            folded or (many and i >= OPEN),
         )
         for i, group in enumerate(groups)
-    ]
+    ]  # fmt: skip
 
 
 def maps(table: Table) -> list[Block]:
@@ -71,24 +75,26 @@ def lacking(table: Table) -> Iterator[str]:
             yield f"no {what}: version {version} did not record them"
 
 
-def grid(table: Table, group: Group, title: str = "") -> Grid:
+def grid(found: Findings[Any], group: Group, title: str = "") -> Grid:
     """The figures of a group, a row a competitor; columns without a value are left out."""
     rows = group.ordered()
     cells = [row.cells(group.objective) for row in rows]
     heads = headings(group.objective)
     rate, *figures = zip(heads, zip(*cells, strict=True), strict=True)
-    columns = dict([rate, *_gaps(group, rows).items(), *figures])
-    shown = {head: found for head, found in columns.items() if any(text != NONE for text in found)}
+    columns = dict([rate, *_gaps(*found.of(group), rows).items(), *figures])
+    shown = {head: texts for head, texts in columns.items() if any(text != NONE for text in texts)}
+    wide = {figure.heading for figure in figures_of(group.objective) if not figure.terminal} | _WIDE
     return Grid(
-        title, [table.compared, *shown],
-        [[row.title, *found] for row, *found in zip(rows, *shown.values(), strict=True)],
+        title, [found.table.compared, *shown],
+        [[row.title, *texts] for row, *texts in zip(rows, *shown.values(), strict=True)],
         frozenset(i for i, row in enumerate(rows) if row.control),
+        wide=frozenset(i for i, head in enumerate(shown, 1) if head in wide),
     )  # fmt: skip
 
 
-def _gaps(group: Group, rows: list[Row]) -> dict[str, list[str]]:
+def _gaps(verdict: Verdict, references: list[Reference], rows: list[Row]) -> dict[str, list[str]]:
     """Heading -> a cell a row: how far each is from the leader, and why."""
-    verdict, held = judge(group), {each.name: each for each in references(group)}
+    held = {each.name: each for each in references}
     gaps = {gap.other: gap for gap in verdict.gaps}
     found: dict[str, list[str]] = {
         "leader over it": [], "by layout, points": [], "decided by": [], "over the leader": []
@@ -109,6 +115,15 @@ def _gaps(group: Group, rows: list[Row]) -> dict[str, list[str]]:
     return found
 
 
+def _notes(group: Group) -> Iterator[Say]:
+    """What the table's rows are, where that is not plain."""
+    text = "" if not group.control(CONTROL) else (
+        f"({CONTROL}): the same point with memory of a fixed efficiency and no banks."
+    )  # fmt: skip
+    if text := f"{text}{_load(group)}".strip():
+        yield Say(text)
+
+
 def _load(group: Group) -> str:
     """Whose latencies are not shown, and at which load those of a second pass are."""
     names = [row.name for row in group.main() if row.overloaded]
@@ -122,9 +137,3 @@ def _load(group: Group) -> str:
     if shares:
         text += f" Below capacity: at {share(max(shares))} of each one's own rate at saturation."
     return text
-
-
-def _control(table: Table) -> str:
-    if all(row.control != CONTROL for group in table.groups for row in group.rows):
-        return ""
-    return f" ({CONTROL}): the same point with memory of a fixed efficiency and no banks."

@@ -8,7 +8,6 @@ from typing import Any
 
 from policies.allocators.registry import POLICIES
 from sweeps.analyse.table import Table
-from sweeps.report.presenters import presenter_of
 from sweeps.report.section import Block, Grid, Listing, Section
 
 _TITLES = {
@@ -17,10 +16,9 @@ _TITLES = {
 _LONG = 80
 
 
-def configuration(table: Table) -> Section:
-    """Axes and controls, the base, and descriptions as resolved, side by side."""
-    presenter = presenter_of(table)
-    rows, what = presenter.inputs(table), presenter.points
+def configuration(table: Table, rows: list[list[str]], what: str) -> Section:
+    """Axes and controls (`rows`: input, values; what differs between `what`), the base, and
+    descriptions as resolved, side by side."""
     marked = frozenset(range(len(rows)))
     blocks: list[Block] = []
     if rows:

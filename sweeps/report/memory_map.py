@@ -47,6 +47,7 @@ def memory_map(run: Path, name: str, point: int, replication: int) -> Patches | 
         Axis("token slot of the KV memory", tight=True), patches,
         "request", f"From the record of replication {replication}: the holder at the middle of each"
         f" of {_ACROSS} x {_UP} places. Eight colours, in turn by request; what is blank is free.",
+        figure="memory",
     )  # fmt: skip
 
 

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from sweeps.analyse.table import Table
-from sweeps.plan.paged_findings import effects, is_paged
-from sweeps.plan.paper_findings import dataset_results
+from sweeps.plan.paged_findings import PaperTable
 from sweeps.report import sentences
-from sweeps.report.paged_verdict import (
-    DEFINITIONS,
-    effect_rows,
-    paged_charts,
-    policy_rows,
-)
-from sweeps.report.paper_verdict import map_grid, paper_charts, paper_rows, placement_grid
+from sweeps.report.paged_verdict import DEFINITIONS, effects_grid, paged_charts, policies_grid
+from sweeps.report.paper_verdict import cases_grid, map_grid, paper_charts, placement_grid
 from sweeps.report.presenter import Presenter
 from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.run.findings import Findings
 
 
 class OdmaPaperPage(Presenter):
     """The paper's figures beside what is simulated under each set of assumptions."""
 
-    def sentences(self, table: Table) -> list[str]:
-        if is_paged(table):
-            return list(sentences.paged(effects(table)))
-        return list(sentences.paper(dataset_results(table)))
+    def sentences(self, found: Findings[PaperTable]) -> list[str]:
+        if cards := found.own.cards:
+            return list(sentences.paged([each for card in cards for each in card.effects]))
+        return list(sentences.paper(found.own.datasets))
 
-    def sections(self, table: Table) -> list[Block]:
-        paged = is_paged(table)
-        charts = paged_charts(table) if paged else paper_charts(table)
-        notes = [Say(text) for text in DEFINITIONS] if paged else []
-        return [Section("Results", [*self.grids(table), *notes, Say(table.note), *charts])]
-
-    def grids(self, table: Table) -> list[Grid]:
-        if is_paged(table):
-            return [Grid("Effects", *effect_rows(table)), Grid("Policies", *policy_rows(table))]
-        grids = [
-            placement_grid(table),
-            map_grid(table),
-            Grid("All assumptions", *paper_rows(table)),
-        ]
+    def grids(self, found: Findings[PaperTable]) -> list[Grid]:
+        datasets, cards = found.own.datasets, found.own.cards
+        if cards:
+            return [effects_grid(cards), policies_grid(cards)]
+        grids = [placement_grid(datasets), map_grid(datasets), cases_grid(datasets)]
         return [grid for grid in grids if grid.rows]
+
+    def sections(self, found: Findings[PaperTable], grids: list[Grid]) -> list[Block]:
+        own = found.own
+        charts = paged_charts(own.cards) if own.cards else paper_charts(own.datasets)
+        notes = [Say(text) for text in DEFINITIONS] if own.cards else []
+        return [Section("Results", [*grids, *notes, *charts])]

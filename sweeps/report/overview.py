@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
+from typing import Any
 
-from sweeps.analyse.figures import KV_RATE, THROUGHPUT, limit_text
+from sweeps.analyse.figures import KV_RATE, THROUGHPUT, limit_texts
 from sweeps.analyse.objective import figures_of
 from sweeps.analyse.table import Group, Row, Table
 from sweeps.report import explanation_page
 from sweeps.report.chart import Chart
 from sweeps.report.formats import NONE
-from sweeps.report.gallery import reading, throughput
+from sweeps.report.gallery import charts
 from sweeps.report.section import Block, Grid, Section
-from sweeps.run.explanation import read
+from sweeps.run.findings import Findings
 
 _BESIDE = 4
 """Groups that are columns of the table; more are rows."""
 _MOST = 8
 """Competitors that are columns."""
+OPEN = 6
+"""Groups that a page shows unfolded, and a terminal at all."""
 _KEY = (THROUGHPUT, "ttft_s.p99", "tpot_s.mean", "utilization")
 _READ = (KV_RATE, "memory.phases.attention.row_hit_rate")
 """Figures of the table, of what is served and of what is read alone."""
@@ -30,33 +31,27 @@ def compared(table: Table) -> tuple[str, ...]:
     return tuple(dict.fromkeys(row.name for row in rows))
 
 
-def overview(table: Table) -> list[Block]:
-    """One picture and one table, beside each other. A kind with tables of its own has its own
-    picture beside them, and these come first anyway."""
-    blocks: list[Block] = [*pictures(table)]
-    groups = _groups(table)
-    if groups and not table.own_tables:
-        blocks.append(_alone(table, groups[0]) if len(groups) == 1 else _policies(table, groups))
+def overview(found: Findings[Any], own_tables: bool) -> list[Section]:
+    """Picture and table beside each other. A run with tables of its own has its own picture beside
+    them, and these come first anyway."""
+    groups = _groups(found.table)
+    rates = [] if own_tables or len(groups) != 1 else _rates(groups[0])
+    blocks: list[Block] = [*rates, *_causes(found)]
+    if groups and not own_tables:
+        one = len(groups) == 1
+        blocks.append(_alone(found.table, groups[0]) if one else _policies(found.table, groups))
     return [Section("", blocks, beside=True)] if blocks else []
 
 
-def pictures(table: Table) -> list[Chart]:
-    """The picture beside the verdict: causes of the smallest gap that was explained, else the rate
-    of the one group there is."""
-    causes: list[Chart] = [
-        explanation_page.chart(found)
-        for found in sorted(read(table.path), key=lambda each: each.total.mean)
-    ]
-    groups = _groups(table)
-    if causes or len(groups) != 1 or table.own_tables:
-        return causes[:1]
-    return list(islice((*throughput(groups[0]), *reading(groups[0])), 1))
+def _causes(found: Findings[Any]) -> list[Chart]:
+    """The causes of the smallest gap that was explained."""
+    least = sorted(found.explanations, key=lambda each: each.total.mean)
+    return [explanation_page.chart(each) for each in least[:1]]
 
 
-def rest(table: Table, charts: Sequence[Chart]) -> list[Chart]:
-    """Charts that do not stand beside the verdict."""
-    shown = pictures(table)
-    return [chart for chart in charts if chart not in shown]
+def _rates(group: Group) -> list[Chart]:
+    """The rate of each competitor."""
+    return [chart for chart in charts(group) if chart.figure in ("throughput", "reading")][:1]
 
 
 def _groups(table: Table) -> list[Group]:
@@ -75,7 +70,7 @@ def _alone(table: Table, group: Group) -> Grid:
     if any(text != NONE for text in limits):
         shown["limit"] = limits
     lines = [[row.name, *texts] for row, *texts in zip(rows, *shown.values(), strict=True)]
-    return Grid("", [table.compared, *shown], lines)
+    return Grid("", [table.compared, *shown], lines, terminal=False)
 
 
 def _policies(table: Table, groups: list[Group]) -> Grid:
@@ -89,7 +84,8 @@ def _policies(table: Table, groups: list[Group]) -> Grid:
             [group.title, *(_rate_text(group, row) for row in each)]
             for group, *each in zip(groups, *rows, strict=True)
         ]
-        return Grid(f"{unit}, by {table.compared}", ["", *names], cells)
+        many = len(groups) > OPEN
+        return Grid(f"{unit}, by {table.compared}", ["", *names], cells, terminal=many)
     limits = len(groups) == 2
     heads = [h for g in groups for h in (f"{g.title}: {unit}", *["limit"] * limits)]
     cells = [
@@ -103,7 +99,7 @@ def _policies(table: Table, groups: list[Group]) -> Grid:
         ]
         for name, each in zip(names, rows, strict=True)
     ]
-    return Grid("", [table.compared, *heads], cells)
+    return Grid("", [table.compared, *heads], cells, terminal=len(groups) > OPEN)
 
 
 def _heading(group: Group) -> str:
@@ -122,7 +118,7 @@ def _rate_text(group: Group, row: Row | None) -> str:
 
 
 def _limit(row: Row | None) -> str:
-    return NONE if row is None else limit_text(row.limits(), 1) or NONE
+    return next(iter(() if row is None else limit_texts(row.limits())), NONE)
 
 
 def _rate(group: Group, row: Row) -> float:

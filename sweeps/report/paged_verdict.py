@@ -11,22 +11,11 @@ import math
 from collections.abc import Iterator
 
 from sweeps.analyse.figures import Figure
-from sweeps.analyse.statistics import Interval, grown
-from sweeps.analyse.table import Table
-from sweeps.plan.paged_findings import (
-    FLOPS,
-    KV,
-    KV_TIME,
-    RATE,
-    _cards,
-    _effects,
-    _name,
-    _policies,
-    _speedup,
-    effects,
-)
+from sweeps.analyse.statistics import Interval
+from sweeps.plan.paged_findings import BATCH, FLOPS, KV, KV_TIME, PREFILL, CardFindings
 from sweeps.report.chart import Bar, Bars, Chart
-from sweeps.report.formats import NONE, between, gain, mean_text, share
+from sweeps.report.formats import NONE, between, effect, mean_text, share
+from sweeps.report.section import Grid
 
 DEFINITIONS = (
     "Each effect is the natural logarithm of a ratio of output tokens/s in each replication, with "
@@ -44,57 +33,44 @@ DEFINITIONS = (
 )
 
 
-def effect_rows(table: Table) -> tuple[list[str], list[list[str]]]:
-    """(headings, rows): the effects, logarithms of ratios."""
+def effects_grid(found: list[CardFindings]) -> Grid:
+    """The effects, logarithms of ratios."""
     heads = ["data set", "card", "paged over", "gap", "capacity", "layout", "KV bandwidth",
              "bandwidth"]  # fmt: skip
-    controls = list(dict.fromkeys(name for each in effects(table) for name in each.others))
-    rows = []
-    for group in table.groups:
-        cards = _cards(group)
-        for card in cards:
-            for e in _effects(_name(table, group), card, cards[0]):
-                found = [_log(each) for each in (e.gap, e.capacity, e.layout, e.kv, e.bandwidth)]
-                found += [_log(e.others.get(name)) for name in controls]
-                rows.append([_name(table, group), card.title, e.other, *found])
-    return [*heads, *(f"capacity, {name}" for name in controls)], rows
+    controls = list(dict.fromkeys(name for c in found for e in c.effects for name in e.others))
+    rows = [
+        [card.name, card.card, e.other,
+         *map(_log, (e.gap, e.capacity, e.layout, e.kv, e.bandwidth)),
+         *(_log(e.others.get(name)) for name in controls)]
+        for card in found for e in card.effects
+    ]  # fmt: skip
+    return Grid("Effects", [*heads, *(f"capacity, {name}" for name in controls)], rows)
 
 
-def policy_rows(table: Table) -> tuple[list[str], list[list[str]]]:
-    """(headings, rows): what each policy does on each card."""
+def policies_grid(found: list[CardFindings]) -> Grid:
+    """What each policy does on each card."""
     heads = ["data set", "card", "policy", "output tokens/s", "analytic", "over the first card",
              "batch", "KV GB/s", "time reading KV", "FLOPs bind", "prefill"]  # fmt: skip
-    rows = []
-    for group in table.groups:
-        cards = _cards(group)
-        for card in cards:
-            for policy in _policies(card):
-                rate = card.main.interval(f"{RATE}.{policy}")
-                plain = card.control.mean(f"{RATE}.{policy}") if card.control else None
-                faster = None if card is cards[0] else _speedup(card, cards[0], policy)
-                shares = [share(card.mean(m, policy)) for m in (KV_TIME, FLOPS, "prefill_share")]
-                rows.append([
-                    _name(table, group), card.title, policy, _rate(rate),
-                    mean_text(plain, 0),
-                    NONE if faster is None else gain(faster.mapped(grown)),
-                    *(f"{card.mean(m, policy):.0f}" for m in ("batch", KV)),
-                    *shares,
-                ])  # fmt: skip
-    return heads, rows
+    rows = [
+        [card.name, card.card, each.policy, _rate(each.rate), mean_text(each.analytic, 0),
+         effect(each.faster), *(f"{each.means[metric]:.0f}" for metric in (BATCH, KV)),
+         *(share(each.means[metric]) for metric in (KV_TIME, FLOPS, PREFILL))]
+        for card in found for each in card.policies
+    ]  # fmt: skip
+    return Grid("Policies", heads, rows)
 
 
-def paged_charts(table: Table) -> Iterator[Chart]:
+def paged_charts(found: list[CardFindings]) -> Iterator[Chart]:
     """Capacity and layout of each gap as factors, a chart a data set."""
-    for group in table.groups:
-        cards = _cards(group)
+    for name in dict.fromkeys(card.name for card in found):
         bars = [
-            Bar(f"{card.title}: {e.other}: {name}", effect.mapped(math.exp), name == "layout")
-            for card in cards for e in _effects(_name(table, group), card, cards[0])
-            for name, effect in (("capacity", e.capacity), ("layout", e.layout))
+            Bar(f"{card.card}: {e.other}: {part}", effect.mapped(math.exp), part == "layout")
+            for card in found if card.name == name for e in card.effects
+            for part, effect in (("capacity", e.capacity), ("layout", e.layout))
             if effect is not None
         ]  # fmt: skip
         if bars:
-            title = f"{_name(table, group)}: factors of paged's output tokens/s over another's"
+            title = f"{name}: factors of paged's output tokens/s over another's"
             yield Bars(title, bars, "Pale: layout. The product of the two is the whole.", 3)
 
 

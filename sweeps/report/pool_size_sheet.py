@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from sweeps.ask.pool_sizing import MOST, Apart, Both, PoolAsked
+from sweeps.ask.pool_sizing import MOST, Apart
+from sweeps.ask.sized import PoolSized
 from sweeps.report.section import Grid, Say, Section
-
-
-class PoolSized(NamedTuple):
-    """What was found; None: `MOST` replicas do not do. `least`: of each pool beside an ample one;
-    `shares`: of the requests that attain the objective, in the order of `rows`."""
-
-    asked: PoolAsked
-    wanted: str
-    """The load and the objective in words."""
-    least: tuple[int | None, int | None]
-    apart: Apart | None
-    both: Both | None
-    same: Both | None
-    """As many replicas as `apart`, together."""
-    shares: list[float]
-
-    @property
-    def rows(self) -> dict[str, Apart | Both]:
-        """The arrangements that were run."""
-        named = {"apart": self.apart, "together": self.both, "together, as many": self.same}
-        return {name: each for name, each in named.items() if each is not None}
 
 
 def pool_record(found: PoolSized) -> dict[str, Any]:

@@ -7,24 +7,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from sweeps.analyse.cases import outcomes
-from sweeps.analyse.conclusion import dependences, turned
-from sweeps.analyse.gap import references
 from sweeps.analyse.label import label
 from sweeps.analyse.table import Table
 from sweeps.analyse.variants import overrides, with_role
-from sweeps.analyse.verdict import judge_all
-from sweeps.plan.layout import DESCRIBED
 from sweeps.plan.variant import ROLES
 from sweeps.report import case_sections, explanation_page, sentences
 from sweeps.report.group_sections import along, group_sections, lacking, maps
 from sweeps.report.section import Block, Grid
+from sweeps.run.findings import Findings, find
 from sweeps.run.reading import SWEEP, RunParts, Shape, sweep_table
 from sweeps.run.store import RunDirectory
 
-_ASKED = (*DESCRIBED, "load", "slo", "requests")
-"""Along axes that begin so another winner is a finding. Any other is an assumption: there another
-winner leaves the answer undecided."""
 _MANY = 12
 """Sentences on single combinations above which they are counted instead, axis by axis."""
 FEW = 6
@@ -38,50 +31,46 @@ class Presenter:
     points: ClassVar[str] = "points"
     """What differs within such a run, in a word."""
 
-    def table(self, run: RunParts, directory: RunDirectory) -> Table:
-        """A run directory as groups of competitors."""
-        return sweep_table(run, directory)
+    def find(self, run: RunParts, directory: RunDirectory) -> Findings[Any]:
+        """What a run found, from what is in its directory."""
+        return find(sweep_table(run, directory))
 
-    def sentences(self, table: Table) -> list[str]:
+    def sentences(self, found: Findings[Any]) -> list[str]:
         """What the run found: along its axes, then in each group where these are few."""
-        if with_role(table.config, "case"):
-            found = outcomes(table)
-            turning = sum(bool(each.hangs_on) for each in found)
-            return [sentences.outcomes([each.verdict for each in found], "case", turning)]
-        verdicts = judge_all(table.groups)
-        every = dependences(table, verdicts, _ASKED)
-        told = [text for each in every for text in sentences.dependence(each)]
+        verdicts, own = found.verdicts, found.own
+        if own.cases:
+            turning = sum(bool(each.hangs_on) for each in own.cases)
+            return [sentences.outcomes([each.verdict for each in own.cases], "case", turning)]
+        told = [text for each in own.dependences for text in sentences.dependence(each)]
         if len(told) > _MANY:
             counted = [sentences.outcomes(verdicts, "combination")]
-            axes = dict.fromkeys(each.axis for each in every)
-            along_ = ([each for each in every if each.axis == axis] for axis in axes)
+            axes = dict.fromkeys(each.axis for each in own.dependences)
+            along_ = ([d for d in own.dependences if d.axis == axis] for axis in axes)
             told = [*counted, *map(sentences.dependences, along_)]
-        told += [sentences.turned(each) for each in turned(table, verdicts)]
+        told += [sentences.turned(each) for each in own.turned]
         if not told and len(verdicts) > 1:
             told = [sentences.outcomes(verdicts, "combination")]
         if len(verdicts) <= FEW:
-            told += [sentences.verdict(each, table.compared) for each in verdicts]
-            for group, each in zip(table.groups, verdicts, strict=True):
-                held = [r for r in references(group) if each.leader in r.gains]
+            told += [sentences.verdict(each, found.table.compared) for each in verdicts]
+            for each, references in zip(verdicts, found.references, strict=True):
+                held = [r for r in references if each.leader in r.gains]
                 told += [sentences.reference(r, each.leader) for r in held]
         return told
 
-    def sections(self, table: Table) -> list[Block]:
-        """The tables and charts behind the sentences."""
-        return [*explanation_page.sections(table.path), *along(table), *self.results(table),
-                *maps(table)]  # fmt: skip
+    def grids(self, found: Findings[Any]) -> list[Grid]:
+        """The tables that answer, of a run that has others than its groups'."""
+        return [case_sections.grid(found)] if found.own.cases else []
 
-    def results(self, table: Table) -> list[Block]:
-        """Those of the points; many cases are compared first."""
-        blocks: list[Block] = (
-            [case_sections.section(table)] if with_role(table.config, "case") else []
-        )
-        return [*blocks, *group_sections(table, table.groups, bool(blocks))]
+    def results(self, found: Findings[Any], grids: list[Grid]) -> list[Block]:
+        """The sections behind the sentences, with the `grids` of this run among them."""
+        blocks: list[Block] = [case_sections.section(found, grids[0])] if grids else []
+        return [*blocks, *group_sections(found, found.table.groups, bool(blocks))]
 
-    def grids(self, table: Table) -> list[Grid]:
-        """The terminal's tables, of a run that has others than its groups'."""
-        blocks = case_sections.section(table).blocks if with_role(table.config, "case") else []
-        return [block for block in blocks if isinstance(block, Grid)]
+    def sections(self, found: Findings[Any], grids: list[Grid]) -> list[Block]:
+        """All tables and charts."""
+        table = found.table
+        return [*explanation_page.sections(found.explanations), *along(table),
+                *self.results(found, grids), *maps(table)]  # fmt: skip
 
     def inputs(self, table: Table) -> list[list[str]]:
         """What differs within the run: (input, values)."""

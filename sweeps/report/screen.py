@@ -59,6 +59,37 @@ def print_section(section: Section) -> None:
             print_table(heads, rows, "".join(sides[i] for i in columns))
 
 
+def print_report(section: Section) -> None:
+    """Print a report: the tables that a page shows unfolded, as far as a terminal has room for
+    their columns, and then its sentences, so that the answer stands last."""
+    says = [block for block in section.walk() if isinstance(block, Say)]
+
+    def said(*kinds: str) -> Iterator[str]:
+        return (say.text for say in says if say.kind in kinds)
+
+    print(f"{section.title}: {next(said('question'), '')}")
+    for text in [*said("state"), *(f"problem: {text}" for text in said("problem"))]:
+        print(text)
+    for title, grid in _unfolded(section, ""):
+        print(f"\n{title}" if title else "")
+        shown = [i for i in range(len(grid.columns)) if i not in grid.wide]
+        heads, *rows = ([row[i] for i in shown] for row in (grid.columns, *grid.rows))
+        sides = "<" if grid.text else grid.sides
+        sides = sides.ljust(len(grid.columns), sides[-1])
+        print_table(heads, rows, "".join(sides[i] for i in shown))
+    for text in ["", *said("lead", "verdict"), "", *said("foot")]:
+        print(text)
+
+
+def _unfolded(section: Section, title: str) -> Iterator[tuple[str, Grid]]:
+    """Its tables, each with its own title or that of the section that it stands in."""
+    for block in section.blocks:
+        if isinstance(block, Section) and not block.folded:
+            yield from _unfolded(block, block.title)
+        elif isinstance(block, Grid) and block.terminal:
+            yield block.title or title, block
+
+
 def _bands(grid: Grid, wide: int) -> Iterator[list[int]]:
     """Columns that stand side by side on so many letters, the first in each."""
     widths = [

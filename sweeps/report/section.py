@@ -1,7 +1,7 @@
 """What a report says, before it is a page, Markdown or JSON: sections of sentences, tables, charts.
 
 A block is a sentence, a table, a listing, a chart or a section; each renderer knows these and
-nothing of runs, so the three forms cannot differ in what they say.
+nothing of runs, so the forms cannot differ in what they say.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from sweeps.report.chart import Chart
 @dataclass(frozen=True)
 class Say:
     """A sentence or a few. `lead`: the answer; `verdict`: another finding; `problem`: something is
-    missing; `note`: small."""
+    missing; `state`: how much of it is there; `foot`: what its numbers are; `note`: small."""
 
     text: str
-    kind: Literal["question", "lead", "verdict", "problem", "note"] = "note"
+    kind: Literal["question", "lead", "verdict", "problem", "state", "foot", "note"] = "note"
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,10 @@ class Grid:
     """Whether the cells are words rather than figures."""
     sides: str = "<>"
     """On a terminal: `<` or `>` for each column, the last for those after it too."""
+    wide: frozenset[int] = frozenset()
+    """Columns for which a terminal has no room."""
+    terminal: bool = True
+    """Whether a terminal has it too."""
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,10 @@ from markdown_it.token import Token
 from markupsafe import Markup
 
 from hwmodel.description.description import DescriptionError
-from sweeps.analyse.table import Table
 from sweeps.report.chart import file_name
-from sweeps.report.contents import contents
+from sweeps.report.contents import Report
 from sweeps.report.explorer import explorer
 from sweeps.report.page import page, rendered
-from sweeps.report.presenters import sentences
 from sweeps.run.store import write_atomically
 
 INDEX = "search-index.js"
@@ -78,7 +76,7 @@ def clone() -> Path:
 
 
 def write_site(
-    out: Path, source: Path, schemas: Mapping[str, str], tables: Sequence[Table]
+    out: Path, source: Path, schemas: Mapping[str, str], reports: Sequence[Report]
 ) -> Site:
     """Write the site of a clone, of schemas (text by name) and of runs into a folder, and check its
     links. Raises DescriptionError where the folder has other files."""
@@ -89,7 +87,7 @@ def write_site(
         _write(out / f"schemas/{name}.json", text)
     names = [f"{name}.json" for name in schemas]
     pages.append(_listing("schemas", "JSON Schemas", names, source))
-    runs = _runs(out, tables)
+    runs = _runs(out, reports)
     groups = _groups(pages)
     for each in pages:
         root = "../" * each.path.count("/")
@@ -238,18 +236,19 @@ def _listing(path: str, title: str, names: Sequence[str], source: Path) -> Page:
     return markdown_page(f"{path}/index.md", f"# {title}\n\n{lines}", source)
 
 
-def _runs(out: Path, tables: Sequence[Table]) -> list[dict[str, str]]:
+def _runs(out: Path, reports: Sequence[Report]) -> list[dict[str, str]]:
     """Write a page for each run and one to explore them; a line each for their index."""
     found: list[dict[str, str]] = []
-    for number, table in enumerate(tables):
+    for number, report in enumerate(reports):
+        table = report.table
         file = f"{number}-{file_name(table.path.name)}.html"
-        _write(out / "runs" / file, page([contents(table)], "index.html"))
+        _write(out / "runs" / file, page([report.section], "index.html"))
         found.append({
-            "file": file, "name": table.path.name, "lead": sentences(table)[0],
+            "file": file, "name": table.path.name, "lead": report.sentences[0],
             "question": table.question or str(table.config.get("summary", "")),
         })  # fmt: skip
-    if tables:
-        _write(out / "runs/explore.html", explorer(tables, "index.html"))
+    if reports:
+        _write(out / "runs/explore.html", explorer(reports, "index.html"))
     return found
 
 

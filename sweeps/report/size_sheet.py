@@ -2,64 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from textwrap import shorten
-from typing import Any, NamedTuple
+from typing import Any
 
-from hwmodel.specs.device import Device
 from sweeps.analyse.statistics import interval
-from sweeps.ask.fit import NARROWER
-from sweeps.ask.sizing import LEAST_GATHER, Asked, Target, delivered, mean_output
+from sweeps.ask.sized import Sized, wanted
+from sweeps.ask.sizing import LEAST_GATHER, delivered, mean_output
 from sweeps.report.fit_sheet import GIB, rate_text
 from sweeps.report.section import Grid, Say, Section
-
-
-class Sized(NamedTuple):
-    """What was asked and found. `loads`: of each device; `found`: of each of `asked`; a figure,
-    None, or a sentence."""
-
-    target: Target
-    devices: dict[str, Device]
-    loads: list[Any]
-    base: Device | None = None
-    asked: list[Asked] = []
-    found: list[Any] = []
-    prices: dict[str, float] = {}
-    """Of a card, by device; devices that have none come last."""
-    watts: dict[str, float] = {}
-    """Of a card, by device; they decide where prices do not."""
-    confirmed: tuple[float, list[float]] | None = None
-    """A load of the base, requests/s, and what share attained it in each replication of a sweep;
-    none where it has no load."""
-
-    @property
-    def formats(self) -> list[str]:
-        """Of the weights: the one that was asked about, or the model's own and narrower ones."""
-        model = self.target.model
-        if self.target.weights is not None:
-            return [self.target.weights]
-        own = model.weight_bytes
-        narrower = [f for f in NARROWER if model.stored_as(f, None).weight_bytes < own]
-        return [model.weights, *narrower]
-
-    @property
-    def meeting(self) -> list[str]:
-        """Devices that meet the target, the least price first, then the least power, then the least
-        bandwidth x capacity."""
-        loads = zip(self.devices.items(), self.loads, strict=True)
-        good = [
-            d for (_, d), load in loads if isinstance(load, float) and load >= self.target.per_s
-        ]
-
-        def costs(device: Device) -> tuple[float, float, float]:
-            given = [each.get(device.name, math.inf) for each in (self.prices, self.watts)]
-            return given[0], given[1], device.peak_gbps * device.capacity_bytes
-
-        return [device.name for device in sorted(good, key=costs)]
-
-    @property
-    def cheapest(self) -> str | None:
-        return next(iter(self.meeting), None)
 
 
 def record(sized: Sized) -> dict[str, Any]:
@@ -164,18 +114,6 @@ def _confirmed(sized: Sized) -> str:
         f"At {per_s:.3g} requests/s a sweep of {sized.base.name} has {found.mean:.0%} attain it"
         f" ({ends}; {len(shares)} replications of other requests); asked for:"
         f" {sized.target.slo.attainment:.0%}."
-    )
-
-
-def wanted(target: Target, mean: float) -> str:
-    """The load and the objective in words."""
-    if target.slo is None:
-        return f"{target.model.name}: {target.per_s:,.0f} output tokens/s, at any latency."
-    slo = target.slo
-    return (
-        f"{target.model.name}: {target.per_s:,.3g} requests/s ({target.per_s * mean:,.0f} output"
-        f" tokens/s), first token within {slo.ttft / 1e9:g} s and then {slo.tpot / 1e6:g} ms a"
-        f" token for {slo.attainment:.0%} of requests." + f" {target.users}" * bool(target.users)
     )
 
 

@@ -8,15 +8,14 @@ from typing import Any
 
 from hwmodel.description.yaml_writer import to_yaml_flow
 from sweeps.analyse.figures import FIGURES
-from sweeps.analyse.rows import Record, at
 from sweeps.analyse.statistics import Interval, interval
-from sweeps.analyse.table import Table
 from sweeps.report.chart import Axis, Bar, Bars, Chart, Lines, Series
 from sweeps.report.formats import share
 from sweeps.report.gallery import charts
 from sweeps.report.group_sections import grid
-from sweeps.report.overview import rest
 from sweeps.report.section import Block, Grid, Section
+from sweeps.run.findings import Findings
+from sweeps.study.study_findings import StudyFindings
 from sweeps.study.trials import (
     BASE,
     LEAST,
@@ -32,16 +31,16 @@ from sweeps.study.trials import (
 _SLICES = 16
 
 
-def study_blocks(table: Table, trials: Trials) -> list[Block]:
+def study_blocks(found: Findings[StudyFindings]) -> list[Block]:
     """The sections of a study: its finale, its best settings, its search."""
-    blocks: list[Block] = []
-    for group in table.groups:
-        shown = rest(table, charts(group))
-        blocks.append(Section(group.title, [*shown, grid(table, group)]))
-    if (chosen := trials.winner()) is not None:
-        rows = settings_rows(table, chosen)
+    trials, groups = found.own.trials, found.table.groups
+    blocks: list[Block] = [
+        Section(group.title, [grid(found, group), *charts(group)]) for group in groups
+    ]
+    if found.own.trial is not None:
+        rows = settings_rows(found.own)
         marked = frozenset(i for i, row in enumerate(rows) if row[1] != row[2])
-        heads = ["input", BASE, f"trial {chosen['trial']}"]
+        heads = ["input", BASE, f"trial {found.own.trial}"]
         grid_of = Grid("", heads, rows, marked=marked, text=True)
         blocks.append(Section("What it has instead of the base", [grid_of]))
     if trials.limit is not None:
@@ -50,12 +49,9 @@ def study_blocks(table: Table, trials: Trials) -> list[Block]:
     return [*blocks, Section("The search", [*search, _trials(trials)])]
 
 
-def settings_rows(table: Table, best: Record) -> list[list[str]]:
-    """Input, what the base has, what a trial has."""
-    return [
-        [path, _written(at(table.config["base"], *path.split("."))), _written(value)]
-        for path, value in best["overrides"].items()
-    ]
+def settings_rows(found: StudyFindings) -> list[list[str]]:
+    """Input, what the base has, what the chosen trial has."""
+    return [[each.path, _written(each.base), _written(each.value)] for each in found.settings]
 
 
 def _unused(limit: dict[str, Any]) -> Grid:
@@ -94,6 +90,7 @@ def _search(trials: Trials) -> Iterator[Chart]:
         "PED-ANOVA (Optuna): how far the best tenth of the trials differs from all trials in each"
         " setting alone. A sampler that has settled draws few poor values, so this describes the"
         f" region it searched. Intervals: 95 % of {RESAMPLES} bootstrap samples of the trials.",
+        figure="importance",
     )  # fmt: skip
     for name, _ in list(shares)[:_SLICES]:
         yield _slice(trials, name)
@@ -116,7 +113,8 @@ def _history(trials: Trials) -> Lines:
     if bad:
         places = [r["trial"] for r in bad]
         series.append(Series("breaks a constraint", places, [trials.first(r) for r in bad]))
-    return Lines(f"History: {axis}", Axis("trial"), Axis(axis, zero=False), series, "", "points")
+    return Lines(f"History: {axis}", Axis("trial"), Axis(axis, zero=False), series, "", "points",
+                 figure="history")  # fmt: skip
 
 
 def front_chart(trials: Trials) -> Lines:
@@ -137,7 +135,7 @@ def front_chart(trials: Trials) -> Lines:
     note = "Numbers: trials." + " The first two of the objectives." * (len(trials.objectives) > 2)
     return Lines(
         f"Pareto front: {y} against {x}", Axis(x, zero=False), Axis(y, zero=False), series, note,
-        "points",
+        "points", figure="front",
     )  # fmt: skip
 
 
@@ -161,13 +159,14 @@ def _slice(trials: Trials, name: str) -> Chart:
         log = bool((trials.space.get(name) or {}).get("log"))
         axis = Axis(name, "log" if log else "linear", zero=False)
         series = [Series("trials", [p for p, _ in pairs], [v for _, v in pairs])]
-        return Lines(title, axis, Axis(trials.words, zero=False), series, "", "points")
+        y = Axis(trials.words, zero=False)
+        return Lines(title, axis, y, series, "", "points", figure="against")
     choices: dict[str, list[float]] = {}
     for choice, value in pairs:
         choices.setdefault(str(choice), []).append(value)
     bars = [Bar(f"{c} (n = {len(v)})", interval(v)) for c, v in choices.items()]
     bars.sort(key=lambda bar: -trials.sign * bar.value.mean)
-    return Bars(title, bars, "Mean of the trials with each choice.")
+    return Bars(title, bars, "Mean of the trials with each choice.", figure="against")
 
 
 def _trials(trials: Trials) -> Section:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sweeps.analyse.statistics import Interval
-from sweeps.report.formats import counted, gain, listed, percent
+from sweeps.report.formats import between, counted, gain, listed, percent
+from sweeps.study.study_findings import Cheapest
 from sweeps.study.trials import BASE, StudyGain
 
 
@@ -34,23 +35,19 @@ def study(found: StudyGain) -> Iterator[str]:
             yield f"The search closes {percent(part, named=True)} of the gap from base to {name}."
 
 
-def cheapest(
-    who: str, unit: str, sizes: dict[str, tuple[float | None, float | None]],
-    kept: Sequence[tuple[str, Interval]], replications: int,
-) -> list[str]:  # fmt: skip
-    """The cheapest fleet. sizes: (cards, cost) by contender, the best first; kept: each
-    constraint's metric, and what the best has."""
-    (cards, cost), *others = ((n or 0.0, each or 0.0) for n, each in sizes.values())
-    told = [
-        f"{metric} {each.mean:.3f} ({each.low:.3f} to {each.high:.3f})" for metric, each in kept
-    ]
+def cheapest(found: Cheapest) -> list[str]:
+    """The cheapest fleet, how it keeps the constraints, and how much dearer others are."""
+    (cards, cost), *others = ((n or 0.0, each or 0.0) for n, each in found.sizes.values())
+    told = [f"{metric} {between(each, '{:.3f}'.format)}" for metric, each in found.kept]
     dearer = [
         f"{name} takes {n:.0f} cards and costs {100 * (each / cost - 1):+.0f} %"
-        for name, (n, each) in zip(list(sizes)[1:], others, strict=True)
+        for name, (n, each) in zip(list(found.sizes)[1:], others, strict=True)
     ]
+    unit = {"cards": "cards", "watts": "W"}.get(found.cost, "in all")
+    who = found.chosen if found.rival is None else f"{found.rival} ({found.chosen})"
     return [
-        f"Cheapest fleet: {who}, {cards:.0f} cards ({cost:,.6g} {unit}); on"
-        f" {counted(replications, 'replication')} not used in the search {listed(told)}.",
+        f"Cheapest fleet: {who} on {found.device}, {cards:.0f} cards ({cost:,.6g} {unit}); on"
+        f" {counted(found.replications, 'replication')} not used in the search {listed(told)}.",
         f"The best of the others: {listed(dearer)}.",
     ]
 

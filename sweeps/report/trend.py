@@ -47,7 +47,7 @@ def _trends(table: Table, path: str) -> Iterator[Lines]:
                 title = f"{drawn.words} against {axis.drawn.label.split(',')[0]}"
                 yield Lines(
                     f"{title}: {where}" if where else title, axis.drawn, Axis(drawn.words), series,
-                    f"Bands: {100 * LEVEL:.0f} % intervals of the mean.",
+                    f"Bands: {100 * LEVEL:.0f} % intervals of the mean.", figure="against",
                 )  # fmt: skip
 
 

@@ -8,7 +8,6 @@ replications. `together` is held against the product of its parts, each alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from hwmodel.measure.student import LEVEL
@@ -16,28 +15,14 @@ from sweeps.analyse.label import label
 from sweeps.analyse.statistics import grown
 from sweeps.analyse.table import Table
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.plan.what_if import CHANGE, Changes, what_ifs
+from sweeps.plan.what_if import CHANGE, Changes
 from sweeps.report import sentences
 from sweeps.report.chart import Bar, Tornado
 from sweeps.report.formats import NONE, effect, ratio
 from sweeps.report.group_sections import group_sections
 from sweeps.report.presenter import Presenter
 from sweeps.report.section import Block, Grid, Say, Section
-
-
-def _blocks(table: Table) -> Iterator[Block]:
-    """Tornado charts and a table, a section a combination of the axes."""
-    for found, grid in zip(what_ifs(table), _grids(table), strict=True):
-        title = f"What if: {found.where}" if found.where else "What if"
-        yield Section(title, [*_tornados(found), replace(grid, title=""), Say(_note(found))])
-
-
-def _grids(table: Table) -> list[Grid]:
-    """The base, then each change, the largest first: a table a combination of the axes."""
-    return [
-        Grid(found.where or table.name, *what_if_rows(table, found), dim=_idle(found))
-        for found in what_ifs(table)
-    ]
+from sweeps.run.findings import Findings
 
 
 def _tornados(found: Changes) -> Iterator[Tornado]:
@@ -54,7 +39,8 @@ def _tornados(found: Changes) -> Iterator[Tornado]:
         signs = each.signs
         bars = [Bar(name, gain.mapped(grown), signs[name] == 0) for name, gain in ranked]
         if bars:
-            yield Tornado(f"{titles.get(each.subject, each.subject)}, change in %", bars, note)
+            title = f"{titles.get(each.subject, each.subject)}, change in %"
+            yield Tornado(title, bars, note, figure="tornado")
 
 
 def _idle(found: Changes) -> frozenset[int]:
@@ -67,7 +53,7 @@ def _idle(found: Changes) -> frozenset[int]:
     )
 
 
-def what_if_rows(table: Table, found: Changes) -> tuple[list[str], list[list[str]]]:
+def _table(table: Table, found: Changes) -> tuple[list[str], list[list[str]]]:
     """(headings, rows): the base, then each change, the largest first."""
     heads = ["change", "peak GB/s", "capacity GiB"]
     for rate in found.rates:
@@ -116,19 +102,26 @@ def _note(found: Changes) -> str:
 class WhatIfPage(Presenter):
     """What each change does to each competitor, and to the answer."""
 
-    def sentences(self, table: Table) -> list[str]:
+    def sentences(self, found: Findings[list[Changes]]) -> list[str]:
         """The answer and what reverses it, then what moves each competitor most, for each
         combination of the axes."""
-        return [text for found in what_ifs(table) for text in sentences.what_if(found)]
+        return [text for each in found.own for text in sentences.what_if(each)]
 
-    def results(self, table: Table) -> list[Block]:
-        base = [group for group in table.groups if group.others.get(CHANGE) == AS_DESCRIBED]
-        blocks = [*_blocks(table), *group_sections(table, base)]
-        changed = [g for g in table.groups if g not in base and CHANGE in g.others]
+    def grids(self, found: Findings[list[Changes]]) -> list[Grid]:
+        """The base, then each change, the largest first: a table a combination of the axes."""
+        return [Grid(each.where, *_table(found.table, each), dim=_idle(each)) for each in found.own]
+
+    def results(self, found: Findings[list[Changes]], grids: list[Grid]) -> list[Block]:
+        """Tornado charts and a table for each combination of the axes, then all figures."""
+        blocks: list[Block] = []
+        for each, grid in zip(found.own, grids, strict=True):
+            title = f"What if: {each.where}" if each.where else "What if"
+            blocks.append(Section(title, [*_tornados(each), grid, Say(_note(each))]))
+        groups = found.table.groups
+        base = [group for group in groups if group.others.get(CHANGE) == AS_DESCRIBED]
+        changed = [g for g in groups if g not in base and CHANGE in g.others]
+        blocks += group_sections(found, base)
         if changed:
-            inner = group_sections(table, changed, folded=True)
+            inner = group_sections(found, changed, folded=True)
             blocks.append(Section("Each change", inner, folded=True))
         return blocks
-
-    def grids(self, table: Table) -> list[Grid]:
-        return _grids(table)

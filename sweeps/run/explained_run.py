@@ -26,6 +26,7 @@ from sweeps.plan.sweep import Sweep, load_sweep
 from sweeps.run import explanation
 from sweeps.run.executor import execute
 from sweeps.run.explanation import FILE, FOLDER, Explanation, Known, Pair, explain, results
+from sweeps.run.findings import keep_sweep
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
 from sweeps.run.reading import read_sweep
@@ -87,6 +88,7 @@ def explain_run(path: Path, point: str, jobs: int, progress: Progress) -> Explai
         if all(results(known, state, rates) for state, rates in pair.states()):
             explained.found.append(explain(pair, known))
     _keep(path, explained.found, sweep, resolved)
+    keep_sweep(RunDirectory(path))
     return explained
 
 

@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,6 +25,8 @@ from sweeps.analyse.rows import Record
 
 CONFIG, RESULTS, SUMMARY = "config.yaml", "results.jsonl", "summary.csv"
 PROVENANCE, CALIBRATION = "provenance.json", "calibration.json"
+FINDINGS = "findings.json"
+"""What the results say, as data (`sweeps.run.findings`)."""
 
 
 class RunDirectory:
@@ -79,20 +82,27 @@ class RunDirectory:
         except (ValueError, RecursionError) as error:
             raise DescriptionError(f"not JSON: {error}", file) from None
 
-    def records(self) -> list[Record]:
-        """Finished results; a torn last line is left out. Raises DescriptionError."""
-        file = self.path / RESULTS
+    def lines(self, name: str = RESULTS) -> Iterator[tuple[int, Any]]:
+        """Number and content of each whole line of a file of JSON lines, None where that is not
+        JSON; nothing where there is no file. What follows the last newline is being written, or
+        was torn."""
+        file = self.path / name
         if not file.is_file():
-            return []
-        found = []
-        lines = file.read_bytes().split(b"\n")
-        for number, line in enumerate(lines, 1):
-            if number == len(lines):
-                break  # after the last newline: nothing, or a line that was being written
+            return
+        *whole, _ = file.read_bytes().split(b"\n")
+        for number, line in enumerate(whole, 1):
             try:
-                found.append(_loads(line))
+                yield number, _loads(line)
             except (ValueError, RecursionError):
-                raise DescriptionError("not a JSON object", file, number) from None
+                yield number, None
+
+    def records(self) -> list[Record]:
+        """Finished results. Raises DescriptionError for a line that is none."""
+        found = []
+        for number, line in self.lines():
+            if not isinstance(line, dict):
+                raise DescriptionError("not a JSON object", self.path / RESULTS, number)
+            found.append(line)
         return found
 
     def survey(self, wanted: dict[str, type]) -> tuple[list[Record], list[str]]:
@@ -102,14 +112,15 @@ class RunDirectory:
         if not file.is_file():
             return [], [f"{RESULTS} is missing"]
         found, problems = [], []
-        *lines, last = file.read_bytes().split(b"\n")
-        if last:
+        if file.read_bytes()[-1:] not in (b"", b"\n"):
             problems.append(f"{RESULTS}: the last line is cut off; it is left out")
-        for number, line in enumerate(lines, 1):
-            if (record := _record(line, wanted)) is None:
-                problems.append(f"{RESULTS}:{number}: not a result; it is left out")
+        for number, line in self.lines():
+            if isinstance(line, dict) and all(
+                isinstance(line.get(key), kind) for key, kind in wanted.items()
+            ):
+                found.append(line)
             else:
-                found.append(record)
+                problems.append(f"{RESULTS}:{number}: not a result; it is left out")
         return found, problems
 
     def create(self, config: dict[str, Any], provenance: Record, calibration: Any) -> None:
@@ -163,18 +174,6 @@ def _loads(line: bytes) -> Any:
         raise ValueError(name)
 
     return json.loads(line, parse_constant=refuse)
-
-
-def _record(line: bytes, wanted: dict[str, type]) -> Record | None:
-    """A line of results, None where it is none."""
-    try:
-        found = _loads(line)
-    except (ValueError, RecursionError):
-        return None
-    whole = isinstance(found, dict) and all(
-        isinstance(found.get(key), kind) for key, kind in wanted.items()
-    )
-    return found if whole else None
 
 
 def default_directory(name: str, resume: bool) -> Path:

@@ -20,6 +20,7 @@ from sweeps.plan.sweep import as_recorded, further
 from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.capacity import Calibration, calibrate, wanted
 from sweeps.run.executor import execute
+from sweeps.run.findings import keep_sweep
 from sweeps.run.goodput import goodput_key, search, searched
 from sweeps.run.outcome import Outcome, attempt
 from sweeps.run.preview import preview
@@ -103,6 +104,7 @@ def run_sweep(
         run.records.sort(key=_key)
         if run.records:
             run.directory.settle(run.records, summarise(run.records))
+            keep_sweep(run.directory)
     return run
 
 

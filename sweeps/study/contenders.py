@@ -19,6 +19,10 @@ class Contender:
     name: str
     overrides: Overrides
     metrics: dict[int, Metrics] = field(default_factory=dict)
+    trial: int | None = None
+    """Whose settings it has, where it was searched for."""
+    rival: str | None = None
+    """Of a study of fleets, where it has them as another rival than the trial's own."""
 
     def values(self, metric: str, among: range) -> list[float]:
         """A metric of these replications."""

@@ -25,8 +25,7 @@ from sweeps.study.sampler import broken, ranking
 from sweeps.study.space import Overrides
 from sweeps.study.study_run import StudyFailed, StudyRun
 from sweeps.study.study_spec import BASE, Study
-
-FINALE, LIMIT = "finale.jsonl", "limit.json"
+from sweeps.study.trials import FINALE, LIMIT
 
 
 def run_finale(run: StudyRun) -> Finale | None:
@@ -44,7 +43,10 @@ def run_finale(run: StudyRun) -> Finale | None:
     first = run.study.base.replications + 1
     choosing = range(first, first + spec.choose)
     judging = range(choosing.stop, choosing.stop + spec.replications)
-    tried = [Contender(f"trial {t.number}", t.user_attrs[RESULT]["overrides"]) for t in top]
+    tried = [
+        Contender(f"trial {t.number}", t.user_attrs[RESULT]["overrides"], trial=t.number)
+        for t in top
+    ]
     if len(tried) > 1:
         serve_all(run, tried, choosing, "choice")
     chosen = _best(run.study, tried, choosing)
@@ -147,9 +149,10 @@ def _record(known: Limit) -> dict[str, Any]:
 def write_finale(run: StudyRun, finale: Finale) -> None:
     """A line a contender and replication."""
     lines = [
-        {"contender": c.name, "overrides": c.overrides, "replication": r, "metrics": c.metrics[r]}
+        {"contender": c.name, "trial": c.trial, "rival": c.rival, "overrides": c.overrides,
+         "replication": r, "metrics": c.metrics[r]}
         for c in [*finale.tried, *finale.others]
         for r in sorted(c.metrics)
-    ]
+    ]  # fmt: skip
     text = "".join(json.dumps(plain(line), allow_nan=False) + "\n" for line in lines)
     write_atomically(run.directory.path / FINALE, text)

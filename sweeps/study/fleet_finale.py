@@ -27,7 +27,7 @@ def fleet_finale(run: StudyRun) -> Finale | None:
         top = tried.setdefault(study.rival(trial.number), [])
         if not broken(trial) and len(top) < spec.top:
             overrides = dict(trial.user_attrs[RESULT]["overrides"])
-            top.append(Contender(f"trial {trial.number}", overrides))
+            top.append(Contender(f"trial {trial.number}", overrides, trial=trial.number))
     if not any(tried.values()):
         return None
     trials = run.told()
@@ -38,7 +38,8 @@ def fleet_finale(run: StudyRun) -> Finale | None:
         if (params := taken_over(study, trials, rival, mine)) is not None:
             overrides = {**study.rival_set(rival), **study.space_of(rival).overrides(params)}
             top = tried.setdefault(rival, [])
-            top.append(Contender(f"trial {ahead.number} as {rival}", overrides))
+            said = f"trial {ahead.number} as {rival}"
+            top.append(Contender(said, overrides, trial=ahead.number, rival=rival))
     every = [each for top in tried.values() for each in top]
     others = [Contender(point.control, dict(point.overrides)) for point in study.points]
     first = study.base.replications + 1
@@ -56,7 +57,7 @@ def fleet_finale(run: StudyRun) -> Finale | None:
     chosen = min(best.values(), key=rank)
     for name, each in best.items():
         if each is not chosen:
-            whole = each.name if " as " in each.name else f"{name} ({each.name})"
+            whole = f"{name} ({each.name})" if each.rival is None else each.name
             others.append(Contender(whole, each.overrides))
     serve_all(run, [chosen, *others], judging, "finale")
     found = Finale(chosen, others, every, choosing, judging)

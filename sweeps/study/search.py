@@ -40,6 +40,7 @@ from sweeps.study.front import costs, front
 from sweeps.study.journal import RESULT, finished
 from sweeps.study.sampler import ask_batch, best
 from sweeps.study.space import Overrides
+from sweeps.study.study_findings import keep_study
 from sweeps.study.study_run import StudyFailed, StudyInterrupted, StudyRun, Workers
 from sweeps.study.study_spec import BASE, Constraint, Objective, Study, on_table
 
@@ -89,6 +90,7 @@ def run_study(
         if study.spec.finale is not None:
             run.finale = run_finale(run) if study.spec.fleet is None else fleet_finale(run)
             _write_best(run)
+        keep_study(directory)
     return run
 
 

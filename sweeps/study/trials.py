@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from hwmodel.description.yaml_writer import to_yaml_flow
 from sweeps.analyse.figures import FIGURES, THROUGHPUT
 from sweeps.analyse.rows import Record
 from sweeps.analyse.statistics import Interval, interval, relative_gap
-from sweeps.analyse.table import Group, Row
+from sweeps.analyse.table import Row
 from sweeps.run.reading import RunParts
 from sweeps.run.store import RunDirectory
 from sweeps.study.front import costs, front
@@ -46,7 +45,11 @@ class Trials:
     """The chosen trial first, with the replications that the search never saw; none where there is
     no finale yet."""
     chosen: str = ""
-    """Which trial it is."""
+    """Its name in the finale."""
+    trial: int | None = None
+    """Whose settings the chosen one has."""
+    rival: str | None = None
+    """As which rival, where that is not the trial's own; of a study of fleets."""
     limit: dict[str, Any] | None = None
     """What known lengths would leave unused at least, and what the chosen trial and the base do."""
 
@@ -88,8 +91,7 @@ class Trials:
 
     def winner(self) -> Record | None:
         """The trial that was chosen in the finale, else the best one."""
-        chosen = self.chosen.split(" as ")[0]  # in a study of fleets, as another rival
-        named = (r for r in self.records if f"trial {r['trial']}" == chosen)
+        named = (r for r in self.records if r["trial"] == self.trial)
         return next(named, None) or self.best()
 
     def by_objective(self) -> list[tuple[str, float | None, float | None]]:
@@ -260,16 +262,17 @@ def read_trials(directory: RunDirectory, run: RunParts) -> Trials:
 
 
 def _add_finale(trials: Trials, directory: RunDirectory, problems: list[str]) -> None:
-    rows: dict[str, Row] = {}
-    try:
-        lines = (directory.path / FINALE).read_text(encoding="utf-8").splitlines()
-        for line in map(json.loads, lines):
-            row = rows.setdefault(line["contender"], Row(line["contender"], ""))
-            row.replications[line["replication"]] = line["metrics"]
-    except FileNotFoundError:
+    if not (directory.path / FINALE).is_file():
         problems.append(f"{FINALE} is missing: there are no gains on replications that are new")
         return
-    except (ValueError, TypeError, KeyError):
+    rows: dict[str, Row] = {}
+    searched: dict[str, tuple[int | None, str | None]] = {}
+    try:
+        for _, line in directory.lines(FINALE):
+            row = rows.setdefault(line["contender"], Row(line["contender"], ""))
+            row.replications[line["replication"]] = line["metrics"]
+            searched[row.name] = line["trial"], line["rival"]
+    except (TypeError, KeyError):
         problems.append(f"{FINALE} cannot be read; the finale is left out")
         return
     base = rows.get(BASE)
@@ -284,14 +287,10 @@ def _add_finale(trials: Trials, directory: RunDirectory, problems: list[str]) ->
         problems.append(f"{FINALE}: the chosen trial is not among what was compared")
         return
     trials.chosen, whole[0].name = whole[0].name, BEST
+    trials.trial, trials.rival = searched[trials.chosen]
     for row in whole:
         row.overrides = {"contender": row.name}
     trials.contenders = whole
-
-
-def finale_groups(trials: Trials) -> list[Group]:
-    """The finale as a group of competitors; nothing where there was none."""
-    return [Group("The finale", trials.contenders)] if trials.contenders else []
 
 
 @dataclass(frozen=True)

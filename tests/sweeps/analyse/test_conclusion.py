@@ -6,19 +6,19 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from sweeps.analyse.conclusion import dependences, turned
+from sweeps.analyse.conclusion import Conclusion
 from sweeps.analyse.facts import Dependence, Turned
 from sweeps.analyse.figures import LIMITS
-from sweeps.analyse.table import Table
-from sweeps.analyse.verdict import judge
-from sweeps.report.presenters import read_table
+from sweeps.report.contents import read_report
+from sweeps.run.findings import Findings
 from sweeps.run.store import RunDirectory
 from tests.sweeps.made import CONFIG, PROVENANCE, made, metrics
 
 Rates = dict[tuple[Any, str], float]
+Found = Findings[Conclusion]
 
 
-def run_of(path: Path, axis: str, rates: Rates, controls: dict[str, Any] | None = None) -> Table:
+def run_of(path: Path, axis: str, rates: Rates, controls: dict[str, Any] | None = None) -> Found:
     """A run whose points have these rates by (value of the axis, policy); a control's rates are by
     (value, policy/control)."""
     values = list(dict.fromkeys(value for value, _ in rates))
@@ -37,23 +37,22 @@ def run_of(path: Path, axis: str, rates: Rates, controls: dict[str, Any] | None 
                  "metrics": metrics(rate * (1 + replication / 100))}
             )  # fmt: skip
     run.release()
-    return read_table(run)
+    return read_report(path).found
 
 
-def along(table: Table, axis: str) -> Dependence:
-    verdicts = [judge(group) for group in table.groups]
-    return next(each for each in dependences(table, verdicts, ("device",)) if each.axis == axis)
+def along(found: Found, axis: str) -> Dependence:
+    return next(each for each in found.own.dependences if each.axis == axis)
 
 
-def changed(table: Table) -> list[Turned]:
-    return list(turned(table, [judge(group) for group in table.groups]))
+def changed(found: Found) -> list[Turned]:
+    return found.own.turned
 
 
 def test_the_same_winner_everywhere(tmp_path: Path) -> None:
-    table = read_table(RunDirectory(made(tmp_path)))
-    found = along(table, "device")
+    every = read_report(made(tmp_path)).found
+    found = along(every, "device")
     assert [value for value, _ in found.outcomes] == ["card", "other"]
-    assert (found.winners, found.asked, changed(table)) == (["odma"], True, [])
+    assert (found.winners, found.asked, changed(every)) == (["odma"], True, [])
 
 
 def test_another_winner_on_another_device_is_a_finding(tmp_path: Path) -> None:
@@ -85,5 +84,5 @@ def test_another_winner_under_a_control_is_known(tmp_path: Path) -> None:
 
 def test_memory_that_did_not_bind_is_a_condition_of_the_winner(tmp_path: Path) -> None:
     free = {LIMITS: {"kv_memory": 0.0, "offered_load": 1.0}, "preemptions": 0}
-    found = along(read_table(RunDirectory(made(tmp_path, **free))), "device")
+    found = along(read_report(made(tmp_path, **free)).found, "device")
     assert found.winners == ["odma"] and not any(v.bound for _, v in found.outcomes)

@@ -13,7 +13,7 @@ from sweeps.analyse.figures import (
     OVERLOADED,
     Figure,
     limit_shares,
-    limit_text,
+    limit_texts,
 )
 from sweeps.analyse.label import label
 from sweeps.analyse.statistics import Interval
@@ -82,8 +82,7 @@ def test_which_limits_bound_and_for_how_much_of_the_time() -> None:
     metrics |= {f"{LIMITS}.idle": 0.005, f"{LIMITS}.batching": 0.004, f"{LIMITS}.x": None}  # type: ignore[dict-item]
     shares = limit_shares(metrics)
     assert shares == {"kv_memory": 0.25, "sequence_cap": 0.745, "idle": 0.005, "batching": 0.004}
-    assert limit_text(shares) == "sequence cap 74%, KV memory 25%, idle 0%"
-    assert limit_text(shares, 1) == "sequence cap 74%"
+    assert limit_texts(shares) == ["sequence cap 74%", "KV memory 25%", "idle 0%"]
 
 
 def test_a_name_with_a_stroke_is_no_file() -> None:

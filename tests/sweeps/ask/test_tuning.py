@@ -11,8 +11,8 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from sweeps.ask import tuning
 from sweeps.ask.server_settings import Asked, settings_of
+from sweeps.ask.sized import slo_of
 from sweeps.ask.tuning import Choice, Tuned, choices, together, tune, worths
-from sweeps.cli.options import slo_of
 from sweeps.plan.experiment import ExperimentSpec
 from sweeps.report.section import Grid, Say
 from sweeps.report.tune_sheet import flags, record, sheet

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from sweeps.cli.picture import picture, pictures
 from sweeps.report.chart import file_name
-from sweeps.report.presenters import read_table
-from sweeps.run.store import RunDirectory
+from sweeps.report.contents import read_report
+from sweeps.report.picture import picture, pictures
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 from tests.sweeps.made import made
 from tests.sweeps.study.test_study_report import study
@@ -25,7 +24,7 @@ MARK = re.compile(r'class="mark-(?:rect|line|symbol|area)[^>]*>\s*<path')
     [(made, "bandwidth"), (study, "front")],
 )
 def test_every_figure_is_drawn(make: Callable[[Path], Path], name: str, tmp_path: Path) -> None:
-    found = pictures(read_table(RunDirectory(make(tmp_path / "run"))))
+    found = pictures(read_report(make(tmp_path / "run")))
     assert name in found
     for each, drawing in found.items():
         drawn = drawing.save(tmp_path / f"{each}.svg").read_text()
@@ -67,9 +66,9 @@ def test_a_mistake_about_a_figure_is_one_line(
 
 
 def test_the_whole_title_of_a_chart_is_a_name_too(tmp_path: Path) -> None:
-    table = read_table(RunDirectory(study(tmp_path / "run")))
-    assert len(pictures(table)["against"].charts) >= 1
-    one = pictures(table)["front"].charts[0].chart
-    assert picture(table, file_name(one.title)).charts[0].chart == one
+    report = read_report(study(tmp_path / "run"))
+    assert len(pictures(report)["against"].charts) >= 1
+    one = pictures(report)["front"].charts[0].chart
+    assert picture(report, file_name(one.title)).charts[0].chart == one
     named = [series for series in one.series if series.names]
     assert named and all(name.isdigit() for name in named[0].names)

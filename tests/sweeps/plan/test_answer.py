@@ -13,19 +13,16 @@ from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.statistics import Interval
-from sweeps.analyse.table import Table
-from sweeps.cli.picture import picture
-from sweeps.plan.answer import HALVINGS, AnswerMap, Lead, answer_map, tie
+from sweeps.plan.answer import HALVINGS, AnswerMap, Lead, tie
 from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.answer_page import regions
 from sweeps.report.chart import file_name
-from sweeps.report.contents import contents
+from sweeps.report.contents import Report, read_report
 from sweeps.report.page import page
-from sweeps.report.presenters import read_table
+from sweeps.report.picture import picture
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
-from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
 
 QUIET = Progress(terminal=False)
@@ -57,18 +54,19 @@ def planted(task: Task) -> dict[str, Any]:
     return {"output_tokens_per_s": rate, "finished": 100, "limit_share": {"kv_memory": 0.9}}
 
 
-def run(path: Path, monkeypatch: pytest.MonkeyPatch, resume: bool = False) -> Table:
+def run(path: Path, monkeypatch: pytest.MonkeyPatch, resume: bool = False) -> Report:
     monkeypatch.setattr(run_module, "measure", planted)
     run_sweep(load_sweep(PLANTED, SETS), path, resume, 1, QUIET)
-    return read_table(RunDirectory(path))
+    return read_report(path)
 
 
 def test_winners_leads_ties_and_objections_are_those_planted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = run(tmp_path / "a", monkeypatch)
+    report = run(tmp_path / "a", monkeypatch)
+    table = report.table
     assert table.done == table.total and not table.problems
-    found = answer_map(table)
+    found: AnswerMap = report.found.own
     cells = {cell.name: cell for cell in found.cells}
     assert list(cells) == ["bf16, short", "int8, short", "bf16, long", "int8, long"]
     assert [cell.winner for cell in found.cells] == ["paged", "paged", "paged", "odma"]
@@ -84,16 +82,16 @@ def test_winners_leads_ties_and_objections_are_those_planted(
     assert cells["bf16, short"].upheld == ["odma with exact lengths"]
     assert cells["int8, long"].upheld == []  # odma's already
     assert math.exp(cells["int8, long"].references["oracle"].mean) == pytest.approx(1.2)
-    _shown(table, found)
+    _shown(report, found)
 
 
-def _shown(table: Table, found: AnswerMap) -> None:
+def _shown(report: Report, found: AnswerMap) -> None:
     drawn = regions(found)
     assert {one.owner for each in drawn.cases.values() for one in each} == {0, 2}
-    file = picture(table, file_name(drawn.title)).save(table.path / "map.svg")
+    file = picture(report, file_name(drawn.title)).save(report.table.path / "map.svg")
     texts = ElementTree.fromstring(file.read_text()).itertext()
     assert {"paged", "odma", "leads by"} <= (told := {text.strip() for text in texts})
-    assert "static" not in told and drawn.title in page([contents(table)])
+    assert "static" not in told and drawn.title in page([report.section])
 
 
 READINGS = (
@@ -110,26 +108,26 @@ def test_a_map_is_made_again_under_each_reading(
     sets = [*SETS, READINGS]
     assert len(load_sweep("answer", sets).points) == 2 * 4  # `skip: [reading]` ships
     run_sweep(load_sweep("answer", [*sets, "skip=[]"]), tmp_path / "a", False, 1, QUIET)
-    table = read_table(RunDirectory(tmp_path / "a"))
-    found = answer_map(table)
+    report = read_report(tmp_path / "a")
+    table, found = report.table, report.found.own
     assert table.done == table.total == 3 * (2 * (4 + 1 + 3) + 2 * 2)
     # paged leads bf16 by 4.5 and trails int8; exact lengths make odma's rate tenfold
     assert found.won("exact") == {"static": 0, "odma": 2, "paged": 0, "": 0}
     assert found.won("slow") == {"static": 0, "odma": 1, "paged": 1, "": 0}
     assert [cell.upheld for cell in found.cells] == [["exact"], []]
-    assert "Under other readings" in page([contents(table)])
+    assert "Under other readings" in page([report.section])
 
 
 def test_contiguous_policies_are_simulated_once_and_a_run_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = run(tmp_path / "a", monkeypatch)
-    assert whole.done == 3 * (4 * (4 + 4) + 2 * (2 + HALVINGS) + 2 * 2)
+    assert whole.table.done == 3 * (4 * (4 + 4) + 2 * (2 + HALVINGS) + 2 * 2)
     file = tmp_path / "a" / "results.jsonl"
     lines = file.read_text().splitlines()
     file.write_text("\n".join(lines[: len(lines) * 2 // 3]) + "\n")
     again = run(tmp_path / "a", monkeypatch, resume=True)
-    assert answer_map(again) == answer_map(whole)
+    assert again.found.own == whole.found.own
 
 
 @given(st.floats(0.11, 0.95), st.floats(0.05, 3), st.floats(0.001, 0.05))

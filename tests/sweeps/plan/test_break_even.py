@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 
 from sweeps.analyse.statistics import Interval
-from sweeps.analyse.table import Table
 from sweeps.cli.reporting import report
-from sweeps.plan.break_even import BreakEven, BreakEvenSpec, searches
+from sweeps.plan.break_even import BreakEven, BreakEvenSpec
 from sweeps.plan.experiment import Task
 from sweeps.plan.parameter import HALVINGS, Parameter, ahead
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.break_even_page import over_places
-from sweeps.report.contents import contents
-from sweeps.report.presenters import read_table
+from sweeps.report.contents import Report, read_report
 from sweeps.report.section import Grid
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
@@ -55,16 +53,16 @@ def planted(task: Task, at: float = 700.0, noise: tuple[float, ...] = NOISE) -> 
             "limit_share": {"kv_memory": 1.0}}  # fmt: skip
 
 
-def run(path: Path, monkeypatch: pytest.MonkeyPatch, *more: str, **changes: Any) -> Table:
+def run(path: Path, monkeypatch: pytest.MonkeyPatch, *more: str, **changes: Any) -> Report:
     """A run whose results are planted."""
     monkeypatch.setattr(run_module, "measure", lambda task: planted(task, **changes))
     run_sweep(load_sweep("smoke", [*SETS, *more]), path, False, 1, QUIET)
-    return read_table(RunDirectory(path))
+    return read_report(path)
 
 
-def of(table: Table, name: str) -> BreakEven:
-    (search,) = searches(table)
-    return next(each for each in search.found if each.name == name)
+def of(report: Report, name: str) -> BreakEven:
+    (search,) = report.found.own
+    return next(each for each in search.found if each.name == name)  # type: ignore[no-any-return]
 
 
 def curve(parameter: Parameter, answer: Any) -> dict[Any, Interval]:
@@ -85,9 +83,9 @@ def test_each_case_has_a_search_of_its_own(tmp_path: Path, monkeypatch: pytest.M
         "variants.plain={set: {device_set.channel_hash: none}, role: case}",
         f"break_even={{cost: {COST}, limit of static: {LIMIT}}}",
     ]
-    table = run(tmp_path / "run", monkeypatch, *cases)
-    assert table.done == table.total
-    hashed, plain = searches(table)
+    report = run(tmp_path / "run", monkeypatch, *cases)
+    assert report.table.done == report.table.total
+    hashed, plain = report.found.own
     assert (hashed.where, plain.where) == ("hashed", "plain")
     assert hashed.found[0].crossing and hashed.found[0].outcome == "crosses"
     assert plain.found[0].outcome == "no crossing"  # twice as much whatever the cost
@@ -236,7 +234,7 @@ def test_workers_do_not_change_a_search_and_every_rate_is_kept(tmp_path: Path) -
     for path, jobs in ((one, 1), (two, 2)):
         run_sweep(load_sweep("smoke", sets), path, False, jobs, QUIET)
     assert stripped(one) == stripped(two)
-    table = read_table(RunDirectory(one))
+    table = read_report(one).table
     assert table.done == table.total == len(stripped(one))
     again = load_sweep(str(one / "config.yaml"))
     run_sweep(again, tmp_path / "again", False, 1, QUIET)
@@ -258,9 +256,9 @@ def test_a_failure_ends_the_search_until_it_is_mended(
     sweep = load_sweep("smoke", SETS)
     done = run_sweep(sweep, tmp_path / "run", False, 1, QUIET)
     assert len(done.failures) == 2 and len(done.records) == 4 * 2 * 3 - 2
-    table = read_table(RunDirectory(tmp_path / "run"))
-    assert of(table, "hash").outcome == "unfinished"
-    assert table.done < table.total
+    report = read_report(tmp_path / "run")
+    assert of(report, "hash").outcome == "unfinished"
+    assert report.table.done < report.table.total
     monkeypatch.setattr(run_module, "measure", planted)
     run_sweep(load_sweep("smoke", SETS), tmp_path / "run", True, 1, QUIET)
     assert stripped(tmp_path / "run") == stripped(tmp_path / "whole")
@@ -283,8 +281,8 @@ def test_results_of_another_search_are_refused(
 def test_the_report_has_break_evens_charts_and_every_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = run(tmp_path / "run", monkeypatch)
-    section = contents(table)
+    shown = run(tmp_path / "run", monkeypatch)
+    section = shown.section
     grid = next(block for block in section.walk() if isinstance(block, Grid))
     cost, hashed = grid.rows
     assert cost[:4] == ["cost", "100ns", "10ns", "10240ns"] and "paged / static at most" in (
@@ -296,7 +294,7 @@ def test_the_report_has_break_evens_charts_and_every_value(
     report([tmp_path / "run"])
     assert "10240ns" in capsys.readouterr().out
     text = (tmp_path / "run/report.md").read_text()
-    assert f"| {list(of(table, 'cost').found)[1]} |" in text
+    assert f"| {list(of(shown, 'cost').found)[1]} |" in text
 
 
 @pytest.mark.parametrize(

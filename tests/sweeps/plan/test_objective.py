@@ -9,16 +9,13 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.figures import GOODPUT
 from sweeps.analyse.objective import OBJECTIVES
-from sweeps.analyse.table import Table
-from sweeps.analyse.verdict import judge
 from sweeps.plan.evaluations import PARAMETER, VALUE, Evaluations
 from sweeps.plan.measures import objective_of
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.presenters import read_table, sentences
+from sweeps.report.contents import Report, read_report
 from sweeps.run.explained_run import explain_run
 from sweeps.run.goodput import searched
 from sweeps.run.progress import Progress
-from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
 
 QUIET = Progress(terminal=False)
@@ -60,9 +57,9 @@ def test_latencies_are_those_of_the_second_pass_where_there_is_one() -> None:
     assert served == OBJECTIVES["throughput"]
 
 
-def table_of(path: Path, *overrides: str) -> Table:
+def report_of(path: Path, *overrides: str) -> Report:
     run_sweep(load_sweep("smoke", [*SMALL, *overrides]), path, False, 1, QUIET)
-    return read_table(RunDirectory(path))
+    return read_report(path)
 
 
 def test_goodput_is_searched_once_or_for_each_replication() -> None:
@@ -74,22 +71,21 @@ def test_goodput_is_searched_once_or_for_each_replication() -> None:
 
 @pytest.mark.long
 def test_goodput_of_each_replication_decides(tmp_path: Path) -> None:
-    pooled = table_of(tmp_path / "a", f"load={{goodput: {SLO}}}")
+    pooled = report_of(tmp_path / "a", f"load={{goodput: {SLO}}}").table
     for row in pooled.groups[0].rows:
         assert set(row.values(GOODPUT)) == {row.rate_per_s}  # once for all, so without an interval
-    table = table_of(tmp_path / "b", f"load={{goodput: {SLO}}}", "objective=goodput")
-    verdict = judge(table.groups[0])
-    rates = {row.name: row.values(GOODPUT) for row in table.groups[0].rows}
+    report = report_of(tmp_path / "b", f"load={{goodput: {SLO}}}", "objective=goodput")
+    (verdict,) = report.found.verdicts
+    rates = {row.name: row.values(GOODPUT) for row in report.table.groups[0].rows}
     assert all(len(set(each)) == 2 for each in rates.values())
     best = max(rates, key=lambda name: sum(rates[name]))
     assert verdict.leader == best and verdict.rate == pytest.approx(sum(rates[best]) / 2)
-    assert "requests/s within the SLO" in " ".join(sentences(table))
+    assert "requests/s within the SLO" in " ".join(report.sentences)
 
 
 def test_a_latency_decides_and_explain_refuses(tmp_path: Path) -> None:
-    table = table_of(tmp_path / "a", "objective=tpot_p99", "load={relative: 0.5}")
-    (group,) = table.groups
-    verdict, rows = judge(group), group.main()
+    report = report_of(tmp_path / "a", "objective=tpot_p99", "load={relative: 0.5}")
+    (verdict,), rows = report.found.verdicts, report.table.groups[0].main()
     least = min(rows, key=lambda row: row.mean("tpot_s.p99") or 0.0)
     assert verdict.leader == least.name and all(gap.total.mean >= 0 for gap in verdict.gaps)
     with pytest.raises(DescriptionError, match="the objective of this run is tpot_p99"):

@@ -10,13 +10,10 @@ from typing import Any
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from sweeps.cli.reporting import show
 from sweeps.plan.sweep import load_sweep
-from sweeps.plan.what_if import what_ifs
 from sweeps.report.chart import Tornado
-from sweeps.report.contents import contents
-from sweeps.report.presenters import read_table
-from sweeps.report.what_if_page import what_if_rows
+from sweeps.report.contents import read_report
+from sweeps.report.screen import print_report
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
@@ -97,7 +94,7 @@ def test_a_change_may_be_an_option_of_the_policy_that_an_axis_names() -> None:
 
 
 def test_planted_effects_are_found_and_ranked(tmp_path: Path) -> None:
-    (found,) = what_ifs(read_table(RunDirectory(planted(tmp_path / "run"))))
+    (found,) = read_report(planted(tmp_path / "run")).found.own
     assert found.changes == ["large", "all", "turning", "small", "idle"]
     (rates, others), (answer,) = found.rates, found.answers
     assert (rates.subject, answer.subject) == ("paged", "paged / odma")
@@ -121,19 +118,18 @@ def test_planted_effects_are_found_and_ranked(tmp_path: Path) -> None:
 
 
 def test_several_changes_at_once_are_held_against_their_parts(tmp_path: Path) -> None:
-    table = read_table(RunDirectory(planted(tmp_path / "run")))
-    heads, rows = what_if_rows(table, what_ifs(table)[0])
-    assert heads[-1] == "paged, over the product of its parts"
-    assert {row[0]: row[-1] for row in rows}["all"] == "+20 % (20 to 20)"  # 0.72 over 0.6
+    (grid,) = read_report(planted(tmp_path / "run")).grids
+    assert grid.columns[-1] == "paged, over the product of its parts"
+    assert {row[0]: row[-1] for row in grid.rows}["all"] == "+20 % (20 to 20)"  # 0.72 over 0.6
 
 
 def test_conditions_move_the_ranking_and_no_rate(tmp_path: Path) -> None:
     config = copy.deepcopy(CONFIG)
     config["variants"]["turning"]["role"] = "condition"
-    table = read_table(RunDirectory(planted(tmp_path / "run", config)))
-    (found,) = what_ifs(table)
+    report = read_report(planted(tmp_path / "run", config))
+    (found,) = report.found.own
     assert found.changes[-1] == "turning" and "turning" not in found.rates[0].effects
-    assert found.answers[0].levels["turning"].sign == -1 and table.total == 36
+    assert found.answers[0].levels["turning"].sign == -1 and report.table.total == 36
 
 
 def test_a_change_may_be_that_of_one_competitor() -> None:
@@ -147,18 +143,19 @@ def test_a_change_may_be_that_of_one_competitor() -> None:
 def test_tables_and_charts_have_the_effects(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = read_table(RunDirectory(planted(tmp_path / "run")))
-    heads, rows = what_if_rows(table, what_ifs(table)[0])
+    report = read_report(planted(tmp_path / "run"))
+    (grid,) = report.grids
+    heads, rows = grid.columns, grid.rows
     assert heads[:5] == ["change", "peak GB/s", "capacity GiB", "paged tok/s", "paged, effect"]
     assert rows[0][:5] == ["as described", "307.2", "24", "112.2", "–"]
     assert rows[1][:5] == ["large", "1,228.8", "12", "56.1", "-50 % (-50 to -50)"]
-    charts = [block for block in contents(table).walk() if isinstance(block, Tornado)]
+    charts = [block for block in report.section.walk() if isinstance(block, Tornado)]
     assert [chart.bars[0].name for chart in charts] == ["large", "large", "turning"]
     assert [bar.name for bar in charts[0].bars if bar.dim] == ["idle"]
     assert charts[0].rows()[0][1] == pytest.approx(-50)
-    show(table)
+    print_report(report.section)
     assert "large" in capsys.readouterr().out
-    assert table.total == 36
+    assert report.table.total == 36
 
 
 def test_a_half_written_run_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -166,13 +163,13 @@ def test_a_half_written_run_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
     lines = (run / "results.jsonl").read_text().splitlines(keepends=True)
     (run / "results.jsonl").write_text("".join(lines[:8]))  # the base, and `small` of paged
     (run / "provenance.json").unlink()
-    table = read_table(RunDirectory(run))
-    (found,) = what_ifs(table)
+    report = read_report(run)
+    (found,) = report.found.own
     assert [list(rate.effects) for rate in found.rates] == [["small"], []]
-    assert what_if_rows(table, found)[1][1][:3] == ["small", "–", "–"]
-    assert "unfinished: 8 of 36 results" in table.state
+    assert report.grids[0].rows[1][:3] == ["small", "–", "–"]
+    assert "unfinished: 8 of 36 results" in report.table.state
     (run / "results.jsonl").write_text("".join(lines[6:]))  # no base: no effects
-    assert what_ifs(read_table(RunDirectory(run))) == []
+    assert read_report(run).found.own == []
 
 
 def test_a_run_resumed_is_the_run(tmp_path: Path) -> None:

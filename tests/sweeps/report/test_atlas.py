@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from hwmodel.specs.device import load_device
-from sweeps.cli.picture import pictures
-from sweeps.plan.atlas import COSTLY, cells, enough, slots
+from sweeps.plan.atlas import COSTLY
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.atlas_page import AtlasPage, heat
-from sweeps.report.presenters import read_table
+from sweeps.report.atlas_page import heat
+from sweeps.report.contents import read_report
+from sweeps.report.picture import pictures
 from sweeps.run.progress import Progress
-from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
 
 SMALL = [
@@ -33,9 +32,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_map_is_its_cells(directory: Path, tmp_path: Path) -> None:
-    table = read_table(RunDirectory(directory))
-    found = cells(table)
-    chart = heat(found)
+    report = read_report(directory)
+    atlas = report.found.own
+    found, chart = atlas.cells, heat(atlas)
     assert len(found) == 12 and len(chart.rows()) == 6
     assert list(chart.cells) == ["lpddr5-6400-x16", "hbm2-2.0"]
     # as described is the first queue, and lies within what all of them reach
@@ -46,9 +45,9 @@ def test_the_map_is_its_cells(directory: Path, tmp_path: Path) -> None:
     lost = {(c.row, c.extent): c.lost for c in found if c.described}
     assert lost["hbm2-2.0", 64] > COSTLY and lost["hbm2-2.0", 16384] == 0
     assert all(1 <= place <= 2 for places in chart.lines.values() for place in places)
-    least = {each.row: (each.described, each.worst) for each in enough(found)}
+    least = {each.row: (each.described, each.worst) for each in atlas.enough}
     assert least["hbm2-2.0"][0] in (4096, 16384) and least["lpddr5-6400-x16"][1] is not None
-    picture = pictures(table)["atlas"]
+    picture = pictures(report)["atlas"]
     assert "4 KiB" in picture.save(tmp_path / "atlas.svg").read_text()
     assert (directory / "summary.csv").read_text().count("\n") == 13
 
@@ -60,13 +59,13 @@ def test_padding_is_held_against_what_it_gains(tmp_path: Path) -> None:
     assert not run_sweep(
         load_sweep("atlas-odd", settings), tmp_path / "r", False, 1, Progress(False)
     ).failures
-    table = read_table(RunDirectory(tmp_path / "r"))
-    found = {(each.extent, each.size): each for each in slots(cells(table))}
+    report = read_report(tmp_path / "r")
+    found = {(each.extent, each.size): each for each in report.found.own.slots}
     assert {size for extent, size in found if extent == 576} == {576, 1024}  # 64 B divide 576
     assert found[576, 576].padding == 0 and found[576, 576].gained == 1
     assert found[576, 1024].padding == 1 - 576 / 1024
     assert found[512, 1024].gained < 0.8  # every other block, and so half of the pseudo-channels
-    assert "What aligned slots cost and gain" in [grid.title for grid in AtlasPage().grids(table)]
+    assert "What aligned slots cost and gain" in [grid.title for grid in report.grids]
 
 
 def test_the_memories_of_the_atlas_have_one_peak() -> None:

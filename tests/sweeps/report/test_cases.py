@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from sweeps.analyse.cases import outcomes
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.case_sections import section
 from sweeps.report.chart import Lines
+from sweeps.report.contents import read_report
 from sweeps.report.labels import label, shared, sides
-from sweeps.report.presenters import read_table, sentences
 from sweeps.report.section import Grid
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
@@ -64,15 +63,16 @@ def test_a_mistake_in_a_case_is_said(case: dict[str, Any], message: str) -> None
 
 def test_cases_are_counted_marked_and_drawn(tmp_path: Path) -> None:
     run_sweep(load_sweep(TINY), tmp_path / "run", False, 1, Progress(terminal=False))
-    table = read_table(RunDirectory(tmp_path / "run"))
-    assert table.done == table.total == 20
-    assert [each.verdict.title for each in outcomes(table)] == ["small", "large"]
-    assert len(sentences(table)) == 1
-    picture, grid = section(table).blocks[:2]
+    report = read_report(tmp_path / "run")
+    cases = report.found.own.cases
+    assert report.table.done == report.table.total == 20
+    assert [each.verdict.title for each in cases] == ["small", "large"]
+    assert len(report.sentences) == 1
+    picture, grid = section(report.found, report.grids[0]).blocks[:2]
     assert isinstance(picture, Lines) and isinstance(grid, Grid)
     assert sorted(name for one in picture.series for name in one.names) == ["b200", "wormhole-n300"]
     over = [grid.columns.index(f"over {name}") for name in ("static", "paged")]
-    leaders = [each.verdict.leader for each in outcomes(table)]
+    leaders = [each.verdict.leader for each in cases]
     for row, leader in zip(grid.rows, leaders, strict=True):  # none over itself
         assert [row[i] == "–" for i in over] == [leader == "static", leader == "paged"]
 
@@ -81,7 +81,8 @@ def test_cases_beside_another_axis_are_drawn_by_their_devices(tmp_path: Path) ->
     axes = {**TINY["axes"], "serving.gpu_memory_utilization": [0.8, 0.9]}
     sweep = {**TINY, "axes": axes, "skip": ["control", "reference"]}
     run_sweep(load_sweep(sweep), tmp_path / "run", False, 1, Progress(terminal=False))
-    picture = section(read_table(RunDirectory(tmp_path / "run"))).blocks[0]
+    report = read_report(tmp_path / "run")
+    picture = section(report.found, report.grids[0]).blocks[0]
     assert isinstance(picture, Lines)
     drawn = [name for one in picture.series for name in one.names]
     assert sorted(drawn) == ["b200", "b200", "wormhole-n300", "wormhole-n300"]
@@ -111,9 +112,9 @@ def test_a_case_that_a_contiguous_policy_wins_comes_first(tmp_path: Path) -> Non
                  "metrics": metrics(rate * (1 + replication / 100))}
             )  # fmt: skip
     run.release()
-    table = read_table(RunDirectory(tmp_path))
-    (grid,) = (block for block in section(table).blocks if isinstance(block, Grid))
+    report = read_report(tmp_path)
+    (grid,) = report.grids
     assert [(row[0], row[3]) for row in grid.rows] == [
         ("large", "static wins"), ("small", "paged wins")
     ]  # fmt: skip
-    assert sentences(table)[0].startswith("Of 2 cases (Holm over 2): ")
+    assert report.sentences[0].startswith("Of 2 cases (Holm over 2): ")

@@ -9,11 +9,17 @@ from typing import Any
 
 import pytest
 
-from sweeps.analyse.comparison import Comparison, decisive, turned
-from sweeps.report.comparison_page import change_text, compare, record, section, sentences
+from sweeps.analyse.comparison import Comparison, decisive
+from sweeps.report.comparison_page import change_text, record, section, sentences
+from sweeps.report.comparison_page import compare as compare_findings
+from sweeps.report.contents import read_report
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
 from tests.sweeps.made import CONFIG, made
+
+
+def compare(a: Path, b: Path) -> Comparison:
+    return compare_findings(read_report(a).found, read_report(b).found)
 
 
 def both(tmp_path: Path, odma: float = 130.0, **changes: Any) -> Comparison:
@@ -24,7 +30,7 @@ def both(tmp_path: Path, odma: float = 130.0, **changes: Any) -> Comparison:
 def test_a_run_is_the_same_as_itself(tmp_path: Path) -> None:
     found = both(tmp_path)
     assert found.inputs == found.code == [] and len(found.pairs) == 8
-    assert all(pair.same for pair in found.pairs) and not list(turned(found))
+    assert all(pair.same for pair in found.pairs) and not found.turned
 
 
 def test_a_change_in_one_point_is_told_with_its_interval(tmp_path: Path) -> None:
@@ -57,7 +63,7 @@ def test_inputs_that_differ_are_named(tmp_path: Path) -> None:
 
 
 def test_another_winner_is_a_change_of_the_verdict(tmp_path: Path) -> None:
-    first, _ = turned(both(tmp_path, 50))
+    first, _ = both(tmp_path, 50).turned
     outcomes = {name: each.best for name, each in first.outcomes.items()}
     assert (first.title, outcomes) == ("card", {"a": "odma", "b": "paged"})
 

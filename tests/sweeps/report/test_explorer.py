@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from sweeps.report.contents import read_report
 from sweeps.report.explorer import _without_what_all_say, explored, explorer, left_out
-from sweeps.report.presenters import read_table
 from sweeps.run.store import RunDirectory
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 from tests.sweeps.made import CONFIG, PROVENANCE, made, metrics
@@ -45,7 +45,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_has_its_axes_points_and_errors(simulated: Path) -> None:
-    found: dict[str, Any] = explored(read_table(RunDirectory(simulated)))
+    found: dict[str, Any] = explored(read_report(simulated))
     (axis,) = found["axes"]
     assert axis["values"] == [1, 10, 100] and axis["log"]
     assert len(found["points"]) == 6 and found["names"] == ["paged", "odma"]
@@ -146,13 +146,13 @@ def test_cases_are_chosen_from_and_never_mixed(tmp_path: Path) -> None:
             "metrics": metrics(10.0 * (index + 1)),
         })  # fmt: skip
     run.release()
-    found = explored(read_table(RunDirectory(run.path)))
+    found = explored(read_report(run.path))
     assert found["choices"] == [{"label": "case", "values": ["small", "large"]}]
     assert [(p["of"], p["value"][0]) for p in found["points"]] == [(["small"], 10), (["large"], 20)]
 
 
 def test_a_run_without_axes_of_numbers_is_chosen_from(tmp_path: Path) -> None:
-    page = explorer([read_table(RunDirectory(made(tmp_path / "run")))])
+    page = explorer([read_report(made(tmp_path / "run"))])
     assert "<title>" in page and 'class="knobs"' in page
 
 

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.plan.logs import FOLDER
-from sweeps.report.contents import contents
+from sweeps.report.contents import read_report
 from sweeps.report.memory_map import memory_map
-from sweeps.report.presenters import read_table
-from sweeps.run.store import RunDirectory
 from tests.sweeps.made import made
 
 HEAD = "request,first_slot,slots,from_s,until_s,replica\n"
@@ -50,7 +48,5 @@ def test_a_record_that_cannot_be_read_is_no_map(rows: str, tmp_path: Path) -> No
 def test_the_report_shows_it(tmp_path: Path) -> None:
     made(tmp_path)
     recorded(tmp_path, "7,100,100,0.0,4.0,0\n")
-    titles = [
-        getattr(block, "title", "") for block in contents(read_table(RunDirectory(tmp_path))).walk()
-    ]
+    titles = [getattr(block, "title", "") for block in read_report(tmp_path).section.walk()]
     assert "card, paged: memory over time, who holds which slots" in titles

@@ -19,13 +19,11 @@ from sweeps.plan.paper_findings import (
     Case,
     DatasetResult,
     MapCell,
-    dataset_results,
     placement,
 )
 from sweeps.plan.sweep import load_sweep
 from sweeps.report import sentences
-from sweeps.report.presenters import read_table
-from sweeps.run.store import RunDirectory
+from sweeps.report.contents import read_report
 from tests.sweeps.cli.test_command_line import bankwise
 
 SMALL = ["requests=60", "warmup_requests=20", "replications=2"]
@@ -128,7 +126,7 @@ def changed(run: Path, folder: Path, metric: str, value: float) -> DatasetResult
             record["metrics"][metric] = value
         lines.append(json.dumps(record))
     (folder / "results.jsonl").write_text("\n".join(lines) + "\n")
-    return dataset_results(read_table(RunDirectory(folder)))[0]
+    return read_report(folder).found.own.datasets[0]
 
 
 def test_findings_follow_the_results(run: Path, tmp_path: Path) -> None:

@@ -9,16 +9,13 @@ from typing import Any
 import pytest
 
 from hwmodel.measure.student import t_quantile
-from sweeps.analyse.table import Table
 from sweeps.plan.experiment import Task
 from sweeps.plan.odma_paper import OdmaPaperSpec, measure
-from sweeps.plan.paged_findings import effects
+from sweeps.plan.paged_findings import Effects
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.contents import contents
-from sweeps.report.findings import findings, main
+from sweeps.report.contents import Report, read_report
+from sweeps.report.findings_page import findings, main
 from sweeps.report.markdown import markdown
-from sweeps.report.paged_verdict import effect_rows, policy_rows
-from sweeps.report.presenters import read_table, sentences
 from sweeps.run.store import RunDirectory
 from tests.sweeps.made import PROVENANCE, made
 
@@ -53,7 +50,7 @@ def planted(
     flops: float = 0.0,
     assumed: str = "dma.window",
     fast: float | None = None,
-) -> Table:
+) -> Report:
     """A run in which ln(paged / static) is capacity + layout on each card; paged's alone has
     `spread` from replication to replication on simulated memory. fast: capacity under a second
     control, which is otherwise not run."""
@@ -83,12 +80,16 @@ def planted(
                 "rate_per_s": None, "seed": [1, 99 + replication],
             })  # fmt: skip
     run.release()
-    return read_table(run)
+    return read_report(path)
 
 
-def cells(table: Table) -> list[dict[str, str]]:
-    heads, rows = effect_rows(table)
-    return [dict(zip(heads, row, strict=True)) for row in rows]
+def cells(report: Report) -> list[dict[str, str]]:
+    effects, _ = report.grids
+    return [dict(zip(effects.columns, row, strict=True)) for row in effects.rows]
+
+
+def effects(report: Report) -> list[Effects]:
+    return [each for card in report.found.own.cards for each in card.effects]
 
 
 def test_planted_effects_are_found_with_their_signs(tmp_path: Path) -> None:
@@ -112,8 +113,8 @@ def test_the_interval_is_students(tmp_path: Path) -> None:
 
 
 def test_policies_are_set_beside_the_first_card(tmp_path: Path) -> None:
-    heads, rows = policy_rows(planted(tmp_path / "run"))
-    cells = {(row[1], row[2]): dict(zip(heads, row, strict=True)) for row in rows}
+    _, grid = planted(tmp_path / "run").grids
+    cells = {(row[1], row[2]): dict(zip(grid.columns, row, strict=True)) for row in grid.rows}
     assert cells["lpddr, 300 GB/s", "static"]["over the first card"] == "–"
     static = cells["lpddr, 600 GB/s", "static"]
     assert static["over the first card"] == "+100 % (100 to 100)" and static["batch"] == "60"
@@ -134,23 +135,23 @@ def test_effects_on_a_card_have_their_significance(tmp_path: Path) -> None:
 def test_another_control_is_beside_the_analytic_one(tmp_path: Path) -> None:
     found = effects(planted(tmp_path / "fast", fast=0.2))
     assert [each.others["fast"].mean for each in found] == [pytest.approx(0.2)] * 3
-    heads, rows = effect_rows(planted(tmp_path / "again", fast=-0.2))
-    assert heads[-1] == "capacity, fast" and rows[0][-1] == "-0.200 (-0.200 to -0.200)"
+    again = cells(planted(tmp_path / "again", fast=-0.2))
+    assert again[0]["capacity, fast"] == "-0.200 (-0.200 to -0.200)"
     assert not any(each.others for each in effects(planted(tmp_path / "none")))
 
 
 def test_the_findings_page_is_the_report_without_its_charts(tmp_path: Path) -> None:
-    table = planted(tmp_path / "planted")
+    report = planted(tmp_path / "planted")
     other = made(tmp_path / "made")
-    page = findings([table.path, other])
+    page = findings([report.table.path, other])
     assert page.startswith("# Findings\n")
-    for text in sentences(table):
+    for text in report.sentences:
         assert f"- {text}\n" in page
     assert (
         page.index("- planted: The gap of paged") < page.index("## planted") < page.index("## made")
     )
     assert "| alpaca | lpddr, 300 GB/s | static | +0.380 (+0.380 to +0.380) |" in page
-    whole = markdown([contents(table)])
+    whole = markdown([report.section])
     for line in page.split("## planted\n")[1].split("\nFrom bankwise")[0].splitlines():
         assert line.removeprefix("#") in whole
     chart = "**alpaca: factors of paged's output tokens/s over another's**"
@@ -158,7 +159,7 @@ def test_the_findings_page_is_the_report_without_its_charts(tmp_path: Path) -> N
     assert "| policy | output tokens/s |" in page and "Assumed numbers" not in page
     assert "commit: abc" in page
     changed = planted(tmp_path / "changed", capacity=(0.01, 0, 0), layout=(-0.3, -0.2, -0.1))
-    assert "is layout, not capacity" in findings([changed.path])
+    assert "is layout, not capacity" in findings([changed.table.path])
 
 
 def test_the_findings_of_nothing_are_refused(

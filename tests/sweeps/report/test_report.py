@@ -15,10 +15,9 @@ from sweeps.analyse.objective import OBJECTIVES, SERVED
 from sweeps.analyse.table import Group, Row, Table, headings
 from sweeps.cli.reporting import report
 from sweeps.report.chart import Stacks
-from sweeps.report.contents import contents
+from sweeps.report.contents import read_report
 from sweeps.report.gallery import charts, phases, throughput
 from sweeps.report.markdown import markdown
-from sweeps.report.presenters import read_table
 from sweeps.report.trend import trends
 from sweeps.report.vega import spec
 from sweeps.run.store import RunDirectory
@@ -53,12 +52,12 @@ def words(page: Path) -> str:
     return unescape(re.sub("<[^>]*>", "", page.read_text())).replace("\xa0", " ")
 
 
-def text_of(table: Table) -> str:
-    return markdown([contents(table)])
+def text_of(path: Path) -> str:
+    return markdown([read_report(path).section])
 
 
 def test_the_table_has_a_group_a_device_and_a_row_a_policy(tmp_path: Path) -> None:
-    table = read_table(RunDirectory(made(tmp_path)))
+    table = read_report(made(tmp_path)).table
     assert [group.title for group in table.groups] == ["card", "other"]
     titles = [row.title for row in table.groups[0].ordered()]
     assert titles == ["paged", "paged (analytic)", "odma", "odma (analytic)"]
@@ -66,7 +65,7 @@ def test_the_table_has_a_group_a_device_and_a_row_a_policy(tmp_path: Path) -> No
 
 
 def test_cells_carry_units_and_the_interval(tmp_path: Path) -> None:
-    row = read_table(RunDirectory(made(tmp_path))).groups[0].rows[0]
+    row = read_report(made(tmp_path)).table.groups[0].rows[0]
     found = dict(zip(headings(SERVED), row.cells(), strict=True))
     # 101, 102, 103: mean 102, standard error 1 / sqrt(3), times 4.3027
     assert found["output tokens/s"] == "102.0 ± 2.5"
@@ -75,7 +74,8 @@ def test_cells_carry_units_and_the_interval(tmp_path: Path) -> None:
     assert found["utilisation %"] == "87.5"
     assert found["preemptions"] == "12"
     assert found["row hits %"] == "50.0"
-    assert found["limit"] == "KV memory 75%, offered load 25%; FLOPs for 20% of step time"
+    assert found["limit"] == "KV memory 75%"
+    assert found["other limits"] == "offered load 25%, FLOPs for 20% of step time"
 
 
 def test_the_report_is_written_beside_the_results(
@@ -95,7 +95,7 @@ def test_the_report_is_written_beside_the_results(
 
 
 def test_other_results_other_sentences(tmp_path: Path) -> None:
-    text = text_of(read_table(RunDirectory(made(tmp_path, odma=50))))
+    text = text_of(made(tmp_path, odma=50))
     assert "card: paged serves 102.0 output tokens/s" in text and "odma serves" not in text
 
 
@@ -108,7 +108,7 @@ def test_the_terminals_table_fits_120_columns(
 
 
 def test_charts_hold_intervals_and_shares_of_step_time(tmp_path: Path) -> None:
-    group = read_table(RunDirectory(made(tmp_path))).groups[0]
+    group = read_report(made(tmp_path)).table.groups[0]
     (rates,) = throughput(group)
     assert [bar.name for bar in rates.bars] == ["odma", "odma (analytic)", "paged",
                                                "paged (analytic)"]  # fmt: skip
@@ -120,14 +120,14 @@ def test_charts_hold_intervals_and_shares_of_step_time(tmp_path: Path) -> None:
 
 
 def test_charts_in_which_all_are_the_same_are_left_out(tmp_path: Path) -> None:
-    group = read_table(RunDirectory(made(tmp_path))).groups[0]
+    group = read_report(made(tmp_path)).table.groups[0]
     titles = {chart.title for chart in charts(group)}
     assert "Output tokens/s" in titles
     assert not {chart.title for chart in phases(group)} & titles
 
 
 def test_rows_without_intervals_or_shares_are_still_drawn(tmp_path: Path) -> None:
-    group = read_table(RunDirectory(made(tmp_path))).groups[0]
+    group = read_report(made(tmp_path)).table.groups[0]
     group.rows = group.rows[:1]
     group.rows[0].replications = {1: {THROUGHPUT: 5.0}}
     group.rows[0].raw = {1: {}}
@@ -136,7 +136,7 @@ def test_rows_without_intervals_or_shares_are_still_drawn(tmp_path: Path) -> Non
 
 
 def test_preemptions_are_counted_against_the_requests_that_count(tmp_path: Path) -> None:
-    row = read_table(RunDirectory(made(tmp_path))).groups[0].rows[0]
+    row = read_report(made(tmp_path)).table.groups[0].rows[0]
     assert row.mean(PREEMPTIONS_EACH) == pytest.approx(12 / (50 - 20))
 
 
@@ -162,13 +162,13 @@ def test_one_page_for_several_runs(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
-    text = text_of(read_table(RunDirectory(made(tmp_path, skip=3))))
+    text = text_of(made(tmp_path, skip=3))
     assert "unfinished: 15 of 24 results" in text
     assert "card: no results yet." in text
 
 
 def test_a_metric_that_is_missing_is_a_dash(tmp_path: Path) -> None:
-    table = read_table(RunDirectory(made(tmp_path)))
+    table = read_report(made(tmp_path)).table
     row = table.groups[0].rows[0]
     for found in row.replications.values():
         del found["memory.phases.attention.row_hit_rate"]
@@ -192,7 +192,7 @@ def test_every_figure_is_a_metric_of_a_real_run(tmp_path: Path) -> None:
     sets += ["serving.memory.max_probes=2", "workload_set.lengths.constant.output_tokens=4"]
     sets += ["latency_at=0.5", "slo={ttft: 1s, tpot: 1s}"]
     run_sweep(load_sweep("smoke", sets), tmp_path, False, 1, Progress(terminal=False))
-    row = read_table(RunDirectory(tmp_path)).groups[0].rows[0]
+    row = read_report(tmp_path).table.groups[0].rows[0]
     raw = flat(row.raw[1])
     lacking = [f.metric for f in FIGURES if not row.values(f.metric) and f.metric not in raw]
     assert {metric.split(".")[0] for metric in lacking} <= {
@@ -222,7 +222,7 @@ def test_a_sweep_of_kv_reads_says_who_reads_fastest(tmp_path: Path) -> None:
             run.append({"point": index, "replication": replication, "overrides": overrides,
                         "metrics": found})  # fmt: skip
     run.release()
-    text = text_of(read_table(RunDirectory(tmp_path)))
+    text = text_of(tmp_path)
     assert "oracle reads fastest for every device_set.dma.window (4KiB, 8KiB), at least" in text
     assert "4KiB: oracle reads KV at 150.0 GB/s, 50 % (95 % CI 50 to 50) faster than paged." in text
     assert "Reading KV takes 20 % of a step" in text

@@ -9,9 +9,8 @@ import pytest
 
 from sweeps.cli.schema import DESCRIPTIONS
 from sweeps.report import site
-from sweeps.report.presenters import read_table
+from sweeps.report.contents import read_report
 from sweeps.report.site import INDEX, write_site
-from sweeps.run.store import RunDirectory
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 from tests.sweeps.made import made
 from tests.sweeps.report.browser import CHROMIUM, Browser
@@ -97,7 +96,7 @@ def test_a_broken_link_ends_the_command_with_1(
 
 
 def test_runs_have_pages_an_index_and_no_markup_of_their_own(clone: Path, tmp_path: Path) -> None:
-    tables = [read_table(RunDirectory(made(tmp_path / name / "run <b>"))) for name in "ab"]
+    tables = [read_report(made(tmp_path / name / "run <b>")) for name in "ab"]
     done = write_site(tmp_path / "out", clone, {}, tables)
     assert done.broken == []
     assert {each.name for each in (tmp_path / "out/runs").iterdir()} == {

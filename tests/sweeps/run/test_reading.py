@@ -10,10 +10,9 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from sweeps.cli.reporting import report
-from sweeps.report.contents import contents
+from sweeps.report.contents import read_report
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
-from sweeps.report.presenters import read_table
 from sweeps.run.reading import SWEEP, read_run
 from sweeps.run.store import CONFIG, PROVENANCE, RESULTS, RunDirectory
 from tests.sweeps.made import CONFIG as MADE
@@ -26,7 +25,7 @@ POINTS = [line // 3 for line in range(24)]
 
 def shown(path: Path) -> str:
     """The Markdown of a run; its page is made too."""
-    section = contents(read_table(RunDirectory(path)))
+    section = read_report(path).section
     assert page([section])
     return markdown([section])
 

@@ -10,8 +10,7 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from sweeps.plan.bisection import least
 from sweeps.plan.experiment import Task
-from sweeps.report.presenters import read_table, sentences
-from sweeps.run.store import RunDirectory
+from sweeps.report.contents import read_report
 from sweeps.study import fleet_size, search, study_run
 from sweeps.study.fleet_size import CARDS
 from sweeps.study.study_spec import load_study
@@ -80,7 +79,7 @@ def test_the_cheapest_rival_wins_and_each_is_tuned_by_as_many_trials(
     assert metrics["cost"] == 11 * 72 and metrics["slo.attainment"] == 1.0
     others = {each.name.split(" ")[0]: each.overrides[CARDS] for each in done.finale.others}
     assert others == {"base": 11, "odma": 13, "static": 16}
-    said = " ".join(sentences(read_table(RunDirectory(tmp_path / "run"))))
+    said = " ".join(read_report(tmp_path / "run").sentences)
     trial = done.finale.best.name
     assert f"paged ({trial}) on l4, 11 cards (792 W); on 2 replications not used" in said
     assert "slo.attainment 1.000 (1.000 to 1.000)" in said

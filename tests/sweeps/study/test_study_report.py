@@ -11,14 +11,12 @@ import pytest
 from sweeps.analyse.comparison import decisive
 from sweeps.analyse.figures import THROUGHPUT
 from sweeps.report.comparison_page import compare
-from sweeps.report.contents import contents
+from sweeps.report.contents import read_report
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
-from sweeps.report.presenters import read_table, sentences
 from sweeps.report.section import Grid
-from sweeps.report.study_page import StudyTable
 from sweeps.run.store import CONFIG, RunDirectory
-from sweeps.study.trials import FINALE, StudyGain, importances, study_gain, unbeaten
+from sweeps.study.trials import FINALE, StudyGain, importances, unbeaten
 from tests.sweeps.made import PROVENANCE
 
 CONFIG_OF_STUDY: dict[str, Any] = {
@@ -68,20 +66,29 @@ def study(path: Path, rates: dict[str, float] | None = None, finale: bool = True
     run.release()
     told = {"trial 17": 147.5, "base": 110.0, "static": 60.0, "oracle": 160.0} | (rates or {})
     lines = [
-        {"contender": name, "overrides": {}, "replication": r,
+        {"contender": name, "trial": 17 if name == "trial 17" else None, "rival": None,
+         "overrides": {}, "replication": r,
          "metrics": {THROUGHPUT: rate * (1 + r / 100), "phase_share.weights": 0.5}}
         for name, rate in told.items() for r in (5, 6, 7)
     ]  # fmt: skip
-    lines.append({"contender": "trial 2", "overrides": {}, "replication": 3, "metrics": {}})
+    lines.append(
+        {
+            "contender": "trial 2",
+            "trial": 2,
+            "rival": None,
+            "overrides": {},
+            "replication": 3,
+            "metrics": {},
+        }
+    )
     if finale:
         (path / FINALE).write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
 
 
 def gain(path: Path) -> StudyGain:
-    table = read_table(RunDirectory(path))
-    assert isinstance(table, StudyTable)
-    return study_gain(table.trials)
+    found: StudyGain = read_report(path).found.own.gain
+    return found
 
 
 def test_gains_are_those_of_the_finale(tmp_path: Path) -> None:
@@ -122,19 +129,21 @@ def test_what_the_search_added_is_against_the_best_first_trial(
 
 
 def test_without_a_finale_the_best_so_far_is_named(tmp_path: Path) -> None:
-    assert sentences(read_table(RunDirectory(study(tmp_path, finale=False))))[0].startswith(
-        "Best so far: trial 17, 147.5 output tokens/s"
+    assert (
+        read_report(study(tmp_path, finale=False))
+        .sentences[0]
+        .startswith("Best so far: trial 17, 147.5 output tokens/s")
     )
 
 
 def test_what_won_is_said_with_the_base_beside_it(tmp_path: Path) -> None:
-    *_, settings, objectives = sentences(read_table(RunDirectory(study(tmp_path / "a"))))
+    *_, settings, objectives = read_report(study(tmp_path / "a")).sentences
     assert settings == (
         "Trial 17 has serving.policy.gamma 0.95 (base: 0.2), serving.policy.align 64 (base: –) and"
         " serving.policy.order a (base: –)."
     )
     assert objectives == "By objective: output tokens/s 156.4 (base: 116.6) and TTFT p99 s –."
-    told = sentences(read_table(RunDirectory(study(tmp_path / "b", finale=False))))
+    told = read_report(study(tmp_path / "b", finale=False)).sentences
     assert told[-1].endswith("147.5 and TTFT p99 s 1.95.")
 
 
@@ -143,16 +152,14 @@ def test_importances_are_told_of_fifty_trials_or_more(
     least: int, shown: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sweeps.report.study_sections.LEAST", least)
-    section = contents(read_table(RunDirectory(study(tmp_path))))
+    section = read_report(study(tmp_path)).section
     titles = [str(getattr(block, "title", "")) for block in section.walk()]
     assert any(title.startswith("Importance") for title in titles) is shown
     assert any("against serving.policy.gamma" in title for title in titles)
 
 
 def test_importance_finds_the_parameter_that_matters(tmp_path: Path) -> None:
-    table = read_table(RunDirectory(study(tmp_path)))
-    assert isinstance(table, StudyTable)
-    trials = table.trials
+    trials = read_report(study(tmp_path)).found.own.trials
     found = importances(trials)
     assert found["serving.policy.gamma"].mean > 0.9
     assert max(found[f"serving.policy.{name}"].mean for name in ("align", "order")) < 0.2
@@ -163,9 +170,7 @@ def test_importance_finds_the_parameter_that_matters(tmp_path: Path) -> None:
 
 
 def test_the_front_keeps_what_no_other_beats(tmp_path: Path) -> None:
-    table = read_table(RunDirectory(study(tmp_path)))
-    assert isinstance(table, StudyTable)
-    trials = table.trials
+    trials = read_report(study(tmp_path)).found.own.trials
     # both objectives grow with gamma, one wanted large and one small: no trial beats another
     assert len(unbeaten(trials)) == 18
     trials.objectives[1]["direction"] = "maximize"
@@ -177,12 +182,12 @@ def test_a_damaged_finale_is_named(finale: str | None, tmp_path: Path) -> None:
     study(tmp_path, finale=False)
     if finale is not None:
         (tmp_path / FINALE).write_text(finale)
-    section = contents(read_table(RunDirectory(tmp_path)))
+    section = read_report(tmp_path).section
     assert f"> {FINALE}" in markdown([section]) and page([section])
 
 
 def test_all_forms_have_its_charts(tmp_path: Path) -> None:
-    section = contents(read_table(RunDirectory(study(tmp_path))))
+    section = read_report(study(tmp_path)).section
     text, html = markdown([section]), page([section])
     for title in (
         "History: output tokens/s", "Pareto front: TTFT p99 s against output tokens/s",
@@ -195,12 +200,13 @@ def test_all_forms_have_its_charts(tmp_path: Path) -> None:
 def test_a_study_that_lost_its_config_is_still_shown(tmp_path: Path) -> None:
     study(tmp_path)
     (tmp_path / CONFIG).unlink()
-    text = markdown([contents(read_table(RunDirectory(tmp_path)))])
+    text = markdown([read_report(tmp_path).section])
     assert "> config.yaml is missing" in text and "History: output tokens/s" in text
 
 
 def test_studies_are_compared_by_their_contenders(tmp_path: Path) -> None:
-    found = compare(study(tmp_path / "a"), study(tmp_path / "b", {"trial 17": 155.0}))
+    found = compare(*(read_report(study(tmp_path / name, {"trial 17": rate})).found
+                      for name, rate in (("a", 147.5), ("b", 155.0))))  # fmt: skip
     changes = {pair.title: change for pair in found.pairs if (change := decisive(pair))}
     assert changes["best"].change.mean == pytest.approx(155 / 147.5 - 1)
     assert changes["base"].certain == "the same"
@@ -211,6 +217,6 @@ def test_the_limit_of_known_lengths_is_a_table(tmp_path: Path) -> None:
     unused = {"least": 0.1, "chosen": 0.2, "base": 0.3}
     limit = {"bounds": [64, 128], "levels": [0.5, 1.0], "unused": unused}
     (path / "limit.json").write_text(json.dumps(limit))
-    grids = [b for b in contents(read_table(RunDirectory(path))).walk() if isinstance(b, Grid)]
+    grids = [b for b in read_report(path).section.walk() if isinstance(b, Grid)]
     (grid,) = [grid for grid in grids if grid.columns[0] == "2 buckets (64, 128 tokens)"]
     assert [row[1] for row in grid.rows] == ["10.0 %", "20.0 %", "30.0 %"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,7 +65,7 @@ def new_device(
     if (sixteen := flops.get("fp16", flops.get("bf16"))) is None:
         raise DescriptionError(f"expected fp16=... or bf16=...; got {', '.join(flops)}", "--flops")
     given = {"memory": memory, "rate": rate, "width": width, "capacity": capacity}
-    _refuse(given | {"engines": engines, "flops": None})
+    refuse(given | {"engines": engines, "flops": None})
     mts = _rate(rate)
     described, note = _memory(memory, mts, width, int(parse_quantity(capacity, "size")))
     peak = mts * width / 8000
@@ -98,7 +97,7 @@ def new_device(
     return Written(file, device, [note, *_checked(device, mts, width)])
 
 
-def _refuse(given: Mapping[str, Any]) -> None:
+def refuse(given: Mapping[str, Any]) -> None:
     """Raise DescriptionError where what is given so far, of ASKED, is at fault; the rest is None.
 
     Peaks are looked at where they are one text."""
@@ -251,29 +250,3 @@ def _checked(device: Device, mts: float, width: int) -> Iterator[str]:
         yield (f"capacity {own / 2**30:,.4g} GiB; {device.channels} channels x {each / 2**30:g} GiB"
                f" hold {held / 2**30:,.4g} ({own / held - 1:+.1%})")  # fmt: skip
     yield f"{len(device.assumed)} numbers are assumed: bankwise check --assumed"
-
-
-def asked(given: dict[str, Any]) -> dict[str, Any]:
-    """What is missing of ASKED, from the terminal, where each answer is looked at as it comes.
-
-    Raises DescriptionError where there is no terminal, or what is given is at fault."""
-    import typer
-
-    missing = [key for key in ASKED if given[key] in (None, [])]
-    if missing and not sys.stdin.isatty():
-        options = ", ".join(f"--{key}" for key in missing)
-        raise DescriptionError(f"needs {options} (asked for on a terminal)", "device new")
-    if missing:
-        _refuse(given)
-    whole = ("width", "engines")
-    for key in missing:
-        while True:
-            answer = typer.prompt(ASKED[key], type=int if key in whole else str)
-            try:
-                _refuse({**given, "flops": None, key: answer})
-            except DescriptionError as error:
-                print(error, file=sys.stderr)
-                continue
-            break
-        given = given | {key: answer}
-    return given

@@ -1,6 +1,6 @@
 """What runs found, on one page: of each its sentences, then its tables.
 
-    python -m sweeps.report.findings RUN_DIR... > docs/results/findings.md
+    python -m sweeps.report.findings_page RUN_DIR... > docs/results/findings.md
 
 Every number is computed from the results in the run directories. The contents are those of
 `bankwise report`, without its charts, inputs and assumed numbers; charts stay where a section has
@@ -14,35 +14,32 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hwmodel.description.description import DescriptionError
-from sweeps.analyse.table import Table
-from sweeps.report.contents import answer
+from sweeps.report.contents import Report, read_report
 from sweeps.report.markdown import markdown
-from sweeps.report.presenters import presenter_of, read_table, sentences
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.run.store import RunDirectory
 
 AT_FAULT = 2
 
 
 def findings(directories: Sequence[Path]) -> str:
     """The page, in Markdown. Raises DescriptionError for what is no run directory."""
-    tables = [read_table(RunDirectory(directory)) for directory in directories]
-    first = [Say(f"{table.name}: {found[0]}", "verdict") for table in tables
-             if (found := sentences(table))]  # fmt: skip
+    reports = [read_report(directory) for directory in directories]
+    first = [Say(f"{each.table.name}: {each.sentences[0]}", "verdict") for each in reports]
     about = Say(
         "Made by `make findings` from run directories. Of each run: the question, what its results "
         "say, and the tables; `bankwise report` adds charts, all inputs and every assumed number."
     )
     short = Section("In short", list(first))
-    return markdown([Section("Findings", [about, short, *map(_section, tables)])])
+    return markdown([Section("Findings", [about, short, *map(_section, reports)])])
 
 
-def _section(table: Table) -> Section:
-    origin = table.origin()
+def _section(report: Report) -> Section:
+    origin = report.table.origin()
     which = ("bankwise", "commit", "seeds (and replications)")
     source = "; ".join(f"{key}: {origin[key]}" for key in which)
-    shown = _tables(presenter_of(table).sections(table))
-    return Section(table.name, [*answer(table), *shown, Say(f"From {source}.")])
+    more = [Say(text, "verdict") for text in report.sentences[1:]]
+    shown = _tables(report.tables)
+    return Section(report.table.name, [*report.answer, *more, *shown, Say(f"From {source}.")])
 
 
 def _tables(blocks: Sequence[Block]) -> Iterator[Block]:

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError, nearest
-from sweeps.analyse.table import Table
 from sweeps.report.chart import Chart, file_name
-from sweeps.report.contents import contents
+from sweeps.report.contents import Report
 from sweeps.report.drawing import FORMS
-from sweeps.report.gallery import MAKERS
-from sweeps.report.overview import compared
 from sweeps.report.section import Grid, Listing, Say, Section
 from sweeps.report.shown import Shown, save
 from sweeps.run.store import to_csv, write_atomically
-
-NAMES = {
-    "library": r"^Who serves the most, by capacity", "map": r"^Who .+ on ",
-    "atlas": r"^KV read, % of peak, by size", "waterfall": r": what each cause makes of it$",
-    "break-even": r", at which .+ is ", "tornado": r", change in %$",
-    "memory": r": memory over time", "front": r"^Pareto front", "history": r"^History",
-    "importance": r"^Importance for", "against": r" against ",
-}  # fmt: skip
-"""Of charts that a report draws beside those of `gallery`, by their titles: short, and the same
-whatever a run compares. Several of one name stand under one another."""
 
 
 class Placed(NamedTuple):
@@ -86,45 +72,35 @@ class Picture(Shown):
         ]
 
 
-def pictures(table: Table) -> dict[str, Picture]:
-    """Every picture of a run by its name: those of `gallery` by who makes them, what else its
-    report draws by `NAMES`, or by its title in small letters and hyphens."""
+def pictures(report: Report) -> dict[str, Picture]:
+    """Every picture of a report by its figure's name, or by its title in small letters and
+    hyphens."""
     placed: dict[str, list[Placed]] = {}
-    known = set()
-    for group in table.groups:
-        for name, make in MAKERS.items():
-            for chart in make(group):
-                placed.setdefault(name, []).append(Placed(group.title, chart))
-                known.add(chart.title)
-    for section, chart in _drawn(contents(table)):
-        if chart.title not in known:
-            placed.setdefault(_short(chart.title), []).append(Placed(section, chart))
-    names = compared(table)
+    for title, chart in _drawn(report.section, report.section.title):
+        name = chart.figure or file_name(chart.title)
+        placed.setdefault(name, []).append(Placed(title, chart))
+    names = report.section.compared
     return {name: Picture(name, charts, names) for name, charts in placed.items()}
 
 
-def picture(table: Table, name: str) -> Picture:
+def picture(report: Report, name: str) -> Picture:
     """One of them, or one chart by its whole title in small letters and hyphens. Raises
     DescriptionError with the nearest name."""
-    found = pictures(table)
+    found = pictures(report)
     for each in list(found.values()):
         for whose in each.charts:
             one = Picture(name, [whose], each.compared)
             found.setdefault(file_name(whose.chart.title), one)
     if name not in found:
-        raise DescriptionError(f"no figure {name!r} in {table.path}; {nearest(name, list(found))}")
+        where = report.table.path
+        raise DescriptionError(f"no figure {name!r} in {where}; {nearest(name, list(found))}")
     return found[name]
 
 
-def _short(title: str) -> str:
-    named = (name for name, pattern in NAMES.items() if re.search(pattern, title))
-    return next(named, file_name(title))
-
-
-def _drawn(section: Section) -> Iterator[tuple[str, Chart]]:
-    """What stands beside the verdict comes again in its own section."""
+def _drawn(section: Section, title: str) -> Iterator[tuple[str, Chart]]:
+    """Each chart with the title of the section that it stands in."""
     for block in section.blocks:
         if isinstance(block, Section):
-            yield from () if block.beside else _drawn(block)
+            yield from _drawn(block, block.title or title)
         elif not isinstance(block, (Say, Grid, Listing)):
-            yield section.title, block
+            yield title, block

@@ -1,0 +1,103 @@
+"""What a run found, computed once from its table: every page, line and file says these.
+
+They are data: verdicts with their gaps, intervals, families and causes, and what the run's design
+or measure finds beside them. `findings.json` in the run directory holds them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from hwmodel.description.yaml_writer import plain
+from sweeps.analyse.conclusion import conclude
+from sweeps.analyse.facts import Reference, Verdict
+from sweeps.analyse.figures import Figure
+from sweeps.analyse.gap import references
+from sweeps.analyse.objective import Objective
+from sweeps.analyse.table import Group, Row, Table
+from sweeps.analyse.verdict import judge_all
+from sweeps.plan.kinds import kind_of, spec_of
+from sweeps.plan.layout import DESCRIBED
+from sweeps.run.explanation import Explanation, read
+from sweeps.run.reading import read_sweep
+from sweeps.run.store import FINDINGS, RunDirectory, write_atomically
+
+ASKED = (*DESCRIBED, "load", "slo", "requests")
+"""Along axes that begin so another winner is a finding. Any other is an assumption: there another
+winner leaves the answer undecided."""
+Own = TypeVar("Own")
+
+
+@dataclass(frozen=True)
+class Findings(Generic[Own]):
+    """Of one run, finished or not."""
+
+    table: Table
+    verdicts: list[Verdict]
+    """On each group, in their order: one family."""
+    references: list[list[Reference]]
+    """Of each group."""
+    own: Own
+    """What the run's kind finds beside them: see `found` of its design or its measure."""
+    explanations: list[Explanation] = field(default_factory=list)
+    """Of gaps that `bankwise explain` took apart."""
+
+    def of(self, group: Group) -> tuple[Verdict, list[Reference]]:
+        """The verdict on a group of the table, and its references."""
+        at = next(i for i, each in enumerate(self.table.groups) if each is group)
+        return self.verdicts[at], self.references[at]
+
+
+def find(table: Table) -> Findings[Any]:
+    """What the run of a sweep found."""
+    verdicts = judge_all(table.groups)
+    own = spec_of(table.config).found(table)
+    if own is None:
+        own = conclude(table, verdicts, ASKED)
+    return Findings(
+        table, verdicts, [references(group) for group in table.groups], own, read(table.path)
+    )
+
+
+def keep(found: Findings[Any]) -> None:
+    """Write the findings beside the results."""
+    text = json.dumps(plain(as_data(found)), indent=1, allow_nan=False)
+    write_atomically(found.table.path / FINDINGS, text + "\n")
+
+
+def keep_sweep(directory: RunDirectory) -> None:
+    """Write what the run of a sweep in a directory found beside its results."""
+    keep(find(read_sweep(directory)))
+
+
+def as_data(found: Findings[Any]) -> dict[str, Any]:
+    """Findings in JSON's types: `kind`, `verdicts`, `references`, `own`, `explanations`. Intervals
+    have `mean`, `low`, `high` and `count`; ends that are infinite are None."""
+    parts = {each.name: getattr(found, each.name) for each in fields(found)}
+    del parts["table"]
+    return {"kind": kind_of(found.table.config), **_data(parts)}
+
+
+def _data(value: Any) -> Any:
+    match value:
+        case Objective() | Figure():
+            return value.metric
+        case Row() | Group() | Table():
+            return value.title if isinstance(value, (Row, Group)) else value.name
+        case BaseModel():
+            return value.model_dump(mode="json", exclude_defaults=True)
+        case Mapping():
+            return {str(key): _data(each) for key, each in value.items()}
+        case _ if is_dataclass(value):  # less what their repr leaves out
+            told = [each.name for each in fields(value) if each.repr]
+            return {name: _data(getattr(value, name)) for name in told}
+        case tuple() if hasattr(value, "_asdict"):
+            return _data(value._asdict())
+        case list() | tuple() | set() | frozenset():
+            return [_data(each) for each in value]
+    return value

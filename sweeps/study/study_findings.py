@@ -1,0 +1,144 @@
+"""What a study found: its trials and finale as a run, what the best gained, and its settings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweeps.analyse.gap import references
+from sweeps.analyse.rows import Record, at
+from sweeps.analyse.statistics import Interval, interval
+from sweeps.analyse.table import Group, Table
+from sweeps.analyse.verdict import judge_all
+from sweeps.run.findings import Findings, keep
+from sweeps.run.reading import RunParts, Shape, read_run
+from sweeps.run.store import RunDirectory
+from sweeps.study.fleet_size import ATTAINED
+from sweeps.study.trials import StudyGain, Trials, read_trials, study_gain
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a trial sets, beside what the base has there."""
+
+    path: str
+    base: Any
+    value: Any
+
+
+@dataclass(frozen=True)
+class Cheapest:
+    """The cheapest fleet of a study of fleets."""
+
+    chosen: str
+    rival: str | None
+    """Of its trial; None where `chosen` names it."""
+    device: str
+    cost: str
+    """What is counted: cards, watts, or a price."""
+    sizes: dict[str, tuple[float | None, float | None]]
+    """Contender -> cards and cost, the best first."""
+    kept: list[tuple[str, Interval]]
+    """Each constraint's metric, and what the best has of it."""
+    replications: int
+
+
+@dataclass(frozen=True)
+class StudyFindings:
+    """Of the trials that are there. Without a finale there is no gain."""
+
+    trials: Trials = field(repr=False)
+    best: tuple[int, float] | None
+    """The trial that is best in the search, and its value of the first objective; None where none
+    keeps the constraints."""
+    trial: int | None
+    """The trial that was chosen in the finale, else the best."""
+    rival: str | None
+    """As which rival, where that is not the trial's own."""
+    settings: list[Setting]
+    """All that the chosen one sets."""
+    by_objective: list[tuple[str, float | None, float | None]]
+    gain: StudyGain | None
+    cheapest: Cheapest | None
+    failed: int
+
+
+def guessed(records: list[Record], name: str) -> dict[str, Any]:
+    """A config that the trials agree with."""
+    values: dict[str, float] = next(
+        (r["values"] for r in records if isinstance(r.get("values"), dict)), {}
+    )
+    names = dict.fromkeys(name for record in records for name in record["params"])
+    return {
+        "kind": "study", "name": name, "summary": "(its config is missing)", "base": {},
+        "space": {path: {} for path in names}, "trials": len(records),
+        "objectives": [{"metric": metric} for metric in values],
+    }  # fmt: skip
+
+
+STUDY = Shape(
+    {"space": dict, "base": dict, "name": str},
+    {"trial": int, "overrides": dict, "params": dict},
+    guessed,
+)
+
+
+def find_study(run: RunParts, directory: RunDirectory) -> Findings[StudyFindings]:
+    """The finale as a group of competitors, and what the trials show. What is wrong is added to the
+    problems."""
+    trials = read_trials(directory, run)
+    groups = [Group("The finale", trials.contenders)] if trials.contenders else []
+    names = [row.name for group in groups for row in group.rows]
+    config = {**run.config, "axes": {"contender": names}, "compare": "contender"}
+    asked = config.get("trials")
+    table = Table(
+        config["name"], config.get("question") or "", groups, len(run.records),
+        asked if isinstance(asked, int) else len(run.records), config, run.provenance,
+        directory.path, run.problems, "trials",
+    )  # fmt: skip
+    held = [references(group) for group in groups]
+    return Findings(table, judge_all(groups), held, _found(trials, config))
+
+
+def keep_study(directory: RunDirectory) -> None:
+    """Write what the study in a directory found beside its results."""
+    keep(find_study(read_run(directory, {"study": STUDY}), directory))
+
+
+def _found(trials: Trials, config: dict[str, Any]) -> StudyFindings:
+    best, winner = trials.best(), trials.winner()
+    fleet = config.get("fleet")
+    return StudyFindings(
+        trials,
+        None if best is None else (best["trial"], trials.first(best)),
+        None if winner is None else winner["trial"],
+        trials.rival,
+        [] if winner is None else _settings(config, winner),
+        trials.by_objective(),
+        study_gain(trials) if trials.contenders else None,
+        _cheapest(trials, winner, config) if fleet and trials.contenders and winner else None,
+        sum(trials.values(record) is None for record in trials.records),
+    )  # fmt: skip
+
+
+def _settings(config: dict[str, Any], winner: Record) -> list[Setting]:
+    return [
+        Setting(path, at(config["base"], *path.split(".")), value)
+        for path, value in winner["overrides"].items()
+    ]
+
+
+def _cheapest(trials: Trials, winner: Record, config: dict[str, Any]) -> Cheapest:
+    """How the cheapest fleet keeps the constraints, and how much dearer others are."""
+    best, kept = trials.contenders[0], []
+    for each in config["constraints"]:
+        most = 1.0 if each["metric"] == ATTAINED else math.inf
+        among = interval(best.values(each["metric"], list(best.replications))).within(0.0, most)
+        kept.append((each["metric"], among))
+    device = winner["overrides"].get("device", at(config["base"], "device"))
+    sizes = {row.name: (row.mean("cards"), row.mean("cost")) for row in trials.contenders}
+    return Cheapest(
+        trials.chosen, winner["rival"] if trials.rival is None else None, device,
+        config["fleet"]["cost"], sizes, kept, len(best.replications),
+    )  # fmt: skip
