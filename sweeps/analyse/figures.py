@@ -50,8 +50,8 @@ LIMIT_WORDS = {
     "token_budget": "token budget",
     "offered_load": "offered load",
 }
-_ENOUGH = 10
-"""Replications that are advised at least (assumed)."""
+ENOUGH = 10
+"""Replications that are advised where an interval says nothing (assumed)."""
 _PLENTY = 1000
 """From here on figures are written without decimals."""
 
@@ -80,23 +80,21 @@ class Figure:
         return f"{mean * self.scale:,.{self._places(mean)}f}"
 
     def interval_text(self, found: Interval) -> str:
-        """The mean of what cannot be negative, with its half-width; where that says nothing, with
-        what to run."""
+        """The mean of what cannot be negative, with its half-width where that says something."""
         body = self.text(found.mean)
         if not math.isfinite(found.half):
             return body
         if not found.told:
-            return f"{body} ({wider(found)})"
+            return f"{body} ({untold(found)})"
         return f"{body} ± {found.half * self.scale:,.{self._places(found.mean)}f}"
 
     def _places(self, mean: float) -> int:
         return self.digits if abs(mean * self.scale) < _PLENTY else 0
 
 
-def wider(found: Interval) -> str:
+def untold(found: Interval) -> str:
     """What stands instead of an interval that says nothing."""
-    more = max(_ENOUGH, 2 * found.count)
-    return f"{found.count} replications; --set replications={more} for an interval"
+    return f"n = {found.count}, no interval"
 
 
 FIGURES = (

@@ -12,6 +12,7 @@ from sweeps.analyse.figures import (
     BACKLOG,
     COMPUTE,
     ENERGY_CONFIDENCE,
+    ENOUGH,
     GOODPUT,
     GROWING,
     OVERLOADED,
@@ -23,7 +24,7 @@ from sweeps.analyse.figures import (
 from sweeps.analyse.label import label, named, titled
 from sweeps.analyse.objective import SERVED, Objective, figures_of
 from sweeps.analyse.rows import Record, flat
-from sweeps.analyse.statistics import Interval, interval
+from sweeps.analyse.statistics import FEW, Interval, interval
 from sweeps.analyse.variants import overrides, with_role
 
 Metrics = dict[str, Any]
@@ -202,9 +203,16 @@ class Table:
         return (
             f"± and (a to b): {100 * LEVEL:.0f} % intervals, n = {many or 0} replications "
             "(Student's t; gaps between policies from logarithms of paired ratios)."
+            + self._few_note(counts)
             + self._family_note
             + self._energy_note
         )
+
+    def _few_note(self, counts: list[int]) -> str:
+        """Why some intervals are not written, and what gives them."""
+        setting = "finale.replications" if "trials" in self.config else "replications"
+        text = f" `no interval`: it would be wider than the mean; --set {setting}={ENOUGH} for one."
+        return text * bool(counts and counts[0] < FEW)
 
     @property
     def _family_note(self) -> str:

@@ -15,10 +15,11 @@ from typing import Any
 from sweeps.analyse.facts import Verdict
 from sweeps.analyse.objective import figures_of
 from sweeps.analyse.table import Group, Table
+from sweeps.report.chart import Chart
 from sweeps.report.inputs import configuration, origin
 from sweeps.report.overview import compared, overview
 from sweeps.report.presenters import find, presenter_of
-from sweeps.report.section import Block, Grid, Say, Section, as_json
+from sweeps.report.section import Block, Grid, Say, Section, as_json, is_chart
 from sweeps.report.sentences import conditions
 from sweeps.run.findings import Findings, as_data
 from sweeps.run.store import RunDirectory
@@ -55,7 +56,7 @@ class Report:
     def section(self) -> Section:
         """All of it: the question, the answer, what shows it, what it rests on."""
         first = overview(self.found, bool(self.grids))
-        shown = [block for each in first for block in each.walk()]
+        shown = [_untitled(block) for each in first for block in each.walk() if is_chart(block)]
         results = _without(self._presenter.sections(self.found, self.grids), shown)
         inputs = configuration(self.table, self._presenter.inputs(self.table),
                                self._presenter.points)  # fmt: skip
@@ -114,14 +115,18 @@ def _nothing(table: Table) -> str:
     return "There is no result yet."
 
 
-def _without(blocks: Sequence[Block], shown: Sequence[Block]) -> list[Block]:
-    """Blocks at any depth, less the charts that stand above already."""
+def _without(blocks: Sequence[Block], shown: Sequence[Chart]) -> list[Block]:
+    """Blocks at any depth, less the charts that stand above already, by whatever title."""
     return [
         replace(block, blocks=_without(block.blocks, shown)) if isinstance(block, Section)
         else block
         for block in blocks
-        if isinstance(block, (Section, Say, Grid)) or block not in shown
+        if not is_chart(block) or _untitled(block) not in shown
     ]  # fmt: skip
+
+
+def _untitled(chart: Chart) -> Chart:
+    return replace(chart, title="")
 
 
 def _record(group: Group, verdict: Verdict) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from hwmodel.measure.student import LEVEL
-from sweeps.analyse.figures import wider
+from sweeps.analyse.figures import untold
 from sweeps.analyse.statistics import Interval, grown
 from sweeps.plan.variant import AS_DESCRIBED
 
@@ -35,12 +35,12 @@ def between(
     factor: Interval | None = None,
 ) -> str:
     """A mean and its interval where it is finite: `3 s (1 to 5)`. sign: before the mean. factor:
-    the ratio that it stands for; where its interval says nothing, what to run stands there."""
+    the ratio that it stands for; where its interval says nothing, it is not written."""
     mean = f"{sign}{text(found.mean)}{unit}"
     if not math.isfinite(found.half):
         return mean
     if factor is not None and not factor.told:
-        return f"{mean} ({wider(factor)})"
+        return f"{mean} ({untold(factor)})"
     return f"{mean} ({CI * named}{text(found.low)} to {text(found.high)})"
 
 

@@ -55,11 +55,15 @@ _WIDE = 10.0
 """Latencies that span more than this factor are drawn in logarithms."""
 
 
+RATES = ("throughput", "reading")
+"""Figures that show what is compared."""
+
+
 def charts(group: Group) -> list[Chart]:
-    """What this group's results can show, in the order of the argument; nothing in which all that
-    compete are the same."""
+    """What this group's results can show, in the order of the argument; beside its rates nothing in
+    which all that compete are the same."""
     found = [replace(chart, figure=make.__name__) for make in _ORDER for chart in make(group)]
-    return [chart for chart in found if not constant(chart)]
+    return [each for each in found if each.figure in RATES or not constant(each)]
 
 
 def constant(chart: Chart) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sweeps.analyse.figures import KV_RATE, THROUGHPUT, limit_texts
@@ -10,12 +11,14 @@ from sweeps.analyse.table import Group, Row, Table
 from sweeps.report import explanation_page
 from sweeps.report.chart import Chart
 from sweeps.report.formats import NONE
-from sweeps.report.gallery import charts
+from sweeps.report.gallery import RATES, charts
 from sweeps.report.section import Block, Grid, Section
 from sweeps.run.findings import Findings
 
 _BESIDE = 4
 """Groups that are columns of the table; more are rows."""
+_DRAWN = 2
+"""Groups whose rates are drawn beside the verdict."""
 _MOST = 8
 """Competitors that are columns."""
 OPEN = 6
@@ -35,7 +38,8 @@ def overview(found: Findings[Any], own_tables: bool) -> list[Section]:
     """Picture and table beside each other. A run with tables of its own has its own picture beside
     them, and these come first anyway."""
     groups = _groups(found.table)
-    rates = [] if own_tables or len(groups) != 1 else _rates(groups[0])
+    few = not own_tables and len(groups) <= _DRAWN
+    rates = [chart for group in groups for chart in _rates(group, len(groups))] if few else []
     blocks: list[Block] = [*rates, *_causes(found)]
     if groups and not own_tables:
         one = len(groups) == 1
@@ -49,9 +53,14 @@ def _causes(found: Findings[Any]) -> list[Chart]:
     return [explanation_page.chart(each) for each in least[:1]]
 
 
-def _rates(group: Group) -> list[Chart]:
-    """The rate of each competitor."""
-    return [chart for chart in charts(group) if chart.figure in ("throughput", "reading")][:1]
+def _rates(group: Group, many: int) -> list[Chart]:
+    """The rate of each competitor; named by the group where there are several."""
+    found = [chart for chart in charts(group) if chart.figure in RATES][:1]
+    return (
+        [replace(each, title=f"{group.title}: {each.title}") for each in found]
+        if many > 1
+        else found
+    )
 
 
 def _groups(table: Table) -> list[Group]:

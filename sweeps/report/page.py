@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.report.chart import Chart, Heat, Lines, Patches, Regions, Timeline, file_name
 from sweeps.report.drawing import script, svg
 from sweeps.report.palette import colours
-from sweeps.report.section import Block, Grid, Listing, Say, Section
+from sweeps.report.section import Block, Grid, Listing, Say, Section, is_chart
 from sweeps.report.vega import DARK, LIGHT, Spec, spec
 
 if TYPE_CHECKING:
@@ -56,11 +56,6 @@ def _packed(specs: list[Spec]) -> str:
     """Specifications, many of which are nearly the same, as gzip in Base64."""
     text = json.dumps(specs, separators=(",", ":"), ensure_ascii=False)
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
-
-
-def is_chart(block: Block) -> bool:
-    """Whether a block is drawn."""
-    return not isinstance(block, (Say, Grid, Listing, Section))
 
 
 def _live(

@@ -11,7 +11,7 @@ from hwmodel.description.description import DescriptionError, nearest
 from sweeps.report.chart import Chart, file_name
 from sweeps.report.contents import Report
 from sweeps.report.drawing import FORMS
-from sweeps.report.section import Grid, Listing, Say, Section
+from sweeps.report.section import Section, is_chart
 from sweeps.report.shown import Shown, save
 from sweeps.run.store import to_csv, write_atomically
 
@@ -102,5 +102,5 @@ def _drawn(section: Section, title: str) -> Iterator[tuple[str, Chart]]:
     for block in section.blocks:
         if isinstance(block, Section):
             yield from _drawn(block, block.title or title)
-        elif not isinstance(block, (Say, Grid, Listing)):
+        elif is_chart(block):
             yield title, block

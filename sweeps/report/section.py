@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from hwmodel.description.yaml_writer import plain
 from sweeps.report.chart import Chart
@@ -72,6 +72,11 @@ class Section:
 
 
 Block = Say | Grid | Listing | Section | Chart
+
+
+def is_chart(block: Block) -> TypeGuard[Chart]:
+    """Whether a block is drawn."""
+    return not isinstance(block, (Say, Grid, Listing, Section))
 
 
 def as_json(section: Section) -> dict[str, Any]:

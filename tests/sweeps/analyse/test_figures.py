@@ -40,18 +40,18 @@ def test_how_is_a_figure_written() -> None:
     ("half", "count", "written"),
     [
         (87.0, 3, "174.2 ± 87.0"),
-        (87.2, 3, "174.2 (3 replications; --set replications=10 for an interval)"),
+        (87.2, 3, "174.2 (n = 3, no interval)"),
         (87.2, 5, "174.2 ± 87.2"),
-        (174.3, 8, "174.2 (8 replications; --set replications=16 for an interval)"),
+        (174.3, 8, "174.2 (n = 8, no interval)"),
     ],
 )
-def test_does_an_interval_that_says_nothing_say_what_to_run(
+def test_an_interval_that_says_nothing_is_not_written(
     half: float, count: int, written: str
 ) -> None:
     found = Interval(174.2, 174.2 - half, 174.2 + half, count)
     assert Figure("x", "tokens/s").interval_text(found) == written
     (row,) = Bars("tokens/s", [Bar("paged", found)]).rows()
-    assert (row[2] is None) == ("for an interval" in written)
+    assert (row[2] is None) == ("no interval" in written)
 
 
 def test_which_digits_and_scale_has_each_figure() -> None:
@@ -73,7 +73,7 @@ def test_which_digits_and_scale_has_each_figure() -> None:
         "output_tokens_per_s", "batch", "kv_gbps"
     ]  # fmt: skip
     assert sum(text == "0.12" for text in written.values()) == 7
-    assert sum(each.terminal for each in FIGURES) == 13
+    assert sum(each.terminal for each in FIGURES) == 12
     assert (OVERLOADED, len(GROWING)) == (0.1, 3)
 
 

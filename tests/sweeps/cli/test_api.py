@@ -138,7 +138,7 @@ def test_any_metric_can_be_asked_for(done: Result) -> None:
 
 
 def test_figures_are_those_of_the_report(done: Result, tmp_path: Path) -> None:
-    assert {"throughput", "phases", "limits", "latencies"} <= set(done.figures)
+    assert {"throughput", "latencies"} <= set(done.figures)
     figure = done.figure("throughput")
     assert sorted(row["name"] for row in figure.rows) == ["paged", "static"]
     assert "<svg" in figure._repr_html_() and "| static |" in figure._repr_markdown_()

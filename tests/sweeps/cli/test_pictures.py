@@ -37,7 +37,7 @@ def test_every_figure_is_drawn(make: Callable[[Path], Path], name: str, tmp_path
 def test_a_figure_is_written_from_the_command_line_in_each_form_and_theme(tmp_path: Path) -> None:
     made(tmp_path / "run")
     listed = bankwise("figure", "run", cwd=tmp_path).stdout
-    assert re.search(r"^throughput +Output tokens/s", listed, re.MULTILINE)
+    assert re.search(r"^throughput +card: Output tokens/s", listed, re.MULTILINE)
     assert bankwise("figure", "run", "throughput", cwd=tmp_path).stdout == "wrote throughput.svg\n"
     light = (tmp_path / "throughput.svg").read_text()
     for name in ("a.png", "a.pdf", "a.svg"):

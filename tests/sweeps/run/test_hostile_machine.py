@@ -80,7 +80,7 @@ def test_a_nan_in_a_result_is_no_result(small: dict[str, str], tmp_path: Path) -
         (tmp_path / name).write_text(text)
     (tmp_path / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     result = bankwise.report(tmp_path)
-    assert "results.jsonl:1: not a result; it is left out" in result.read().problems
+    assert "results.jsonl:1: not a result; it is left out" in result.report.problems
     assert "nan" not in " ".join(result.sentences)
     with pytest.raises(DescriptionError, match=r"results.jsonl:1: not a JSON object"):
         RunDirectory(tmp_path).records()
