@@ -77,8 +77,9 @@ def print_report(section: Section) -> None:
         sides = "<" if grid.text else grid.sides
         sides = sides.ljust(len(grid.columns), sides[-1])
         print_table(heads, rows, "".join(sides[i] for i in shown))
-    for text in ["", *said("lead", "verdict"), "", *said("foot")]:
-        print(text)
+    for texts in (said("lead", "verdict"), said("foot")):
+        if lines := list(texts):
+            print("", *lines, sep="\n")
 
 
 def _unfolded(section: Section, title: str) -> Iterator[tuple[str, Grid]]:

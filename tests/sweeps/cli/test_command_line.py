@@ -244,7 +244,7 @@ def test_run_and_report_print_sentences_and_a_table(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[0].startswith("smoke: ")
     shown = bankwise("report", "runs/smoke-1", "--html", "all.html", cwd=tmp_path)
     assert shown.returncode == 0
-    for heading in ("TTFT", "TPOT", "utilisation", "preemptions", "migrations", "limit"):
+    for heading in ("TTFT", "TPOT", "utilisation", "preemptions", "limit"):
         assert heading in shown.stdout
     assert "row hits" not in shown.stdout  # nothing is simulated here: a column that nobody has
     assert done.stdout.splitlines()[0] in shown.stdout
