@@ -3,7 +3,10 @@ output head (Huang et al. 2019, "GPipe"; layers are dealt as by vLLM's `get_pp_i
 
 from __future__ import annotations
 
+from typing import Any
+
 from hwmodel.description.description import DescriptionError
+from hwmodel.specs.mlp import CardExperts
 from hwmodel.specs.number_format import number_format
 from hwmodel.specs.transformer import TransformerSpec
 
@@ -39,8 +42,8 @@ def dealt(layers: int, stages: int) -> tuple[int, ...]:
 
 
 def stages_of(model: TransformerSpec, stages: int) -> list[TransformerSpec]:
-    """The stages of a model, or of its shard. Raises DescriptionError for fewer layers than stages
-    and for layers that differ."""
+    """The stages of a model, or of its shard. Raises DescriptionError for fewer layers than stages,
+    and for a stage whose layers keep no KV."""
     if stages == 1:
         return [model]
     if stages > model.layers:
@@ -48,13 +51,32 @@ def stages_of(model: TransformerSpec, stages: int) -> list[TransformerSpec]:
             f"stages: {model.name} has {model.layers} layers; expected at most as many stages, got "
             f"{stages}"
         )
-    if len(model.kinds) > 1 or model.experts is not None or model.state is not None:
+    many = dealt(model.layers, stages)
+    found = [_stage(model, sum(many[:at]), many[at]) for at in range(stages)]
+    if not all(stage.kv_layers for stage in found):
         raise DescriptionError(
-            f"stages: the layers of {model.name} differ or have experts or states, of which stages "
-            "are not modelled; expected dense layers that are all alike"
+            f"stages: with {stages} of {model.name} one has layers with a state alone, and no KV; "
+            "expected fewer"
         )
-    shape = model.model_dump()
-    return [
-        Stage(**{**shape, "layers": many, "first": stage == 0, "last": stage == stages - 1})
-        for stage, many in enumerate(dealt(model.layers, stages))
-    ]
+    return found
+
+
+def _stage(model: TransformerSpec, first: int, layers: int) -> Stage:
+    """So many layers from the `first` on, each of the kind that it is in the model."""
+    shape: dict[str, Any] = {name: getattr(model, name) for name in TransformerSpec.model_fields}
+    for name in ("window", "state"):
+        if (kinds := shape[name]) is not None:
+            at = first % len(kinds.pattern)
+            pattern = [*kinds.pattern[at:], *kinds.pattern[:at]]
+            shape[name] = kinds.model_copy(update={"pattern": pattern})
+    if shape["window"] is not None and not any(map(shape["window"].of, range(layers))):
+        shape["window"] = None
+    if (experts := model.experts) is not None:
+        dense = experts.first_dense_layers - first
+        dense = dense if dense >= 0 else dense % experts.period
+        changes: dict[str, Any] = {"first_dense_layers": dense}
+        if isinstance(experts, CardExperts):
+            changes["layers"] = layers
+        shape["experts"] = experts.model_copy(update=changes) if dense < layers else None
+    ends = {"first": not first, "last": first + layers == model.layers}
+    return Stage.model_construct(**{**shape, "layers": layers, **ends})

@@ -114,7 +114,7 @@ def cuts(
 
 def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
     """The tokens from `low` to `high` of a step (`cuts`). Copies go with the first ones; samples
-    beyond the first of each request are spread evenly (assumed)."""
+    beyond the first of each request, and tokens elsewhere, are spread evenly (assumed)."""
     many, chunks = len(stored), []
     at = many
     for chunk in step.chunks:
@@ -128,12 +128,14 @@ def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
         total * end // max(many, 1) - total * begin // max(many, 1)
         for total in (step.further, step.common)
     )
+    whole = max(many + sum(chunk.tokens for chunk in step.chunks), 1)
+    decoded, chunked = (total * high // whole - total * low // whole for total in step.elsewhere)
     step = step.ordered(np.arange(begin, end))
     return step._replace(
         context=int(stored[low:high].sum()), chunks=chunks,
         migrations=[] if low else step.migrations, copies=() if low else step.copies,
         further=further, common=common, swapped=0 if low else step.swapped,
-        hidden=0 if low else step.hidden,
+        hidden=0 if low else step.hidden, elsewhere=(decoded, chunked),
     )  # fmt: skip
 
 

@@ -118,13 +118,15 @@ def build_replica(
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
     stages = stages_of(local, spec.cluster.stages)
+    if routing is None and local.experts is not None:
+        routing = Routing(local.experts, spec.routing, seed)
     if placed is None:
         regions = [
             kv_region(device, stage, spec, seed, drafts=at == len(stages) - 1)
             for at, stage in enumerate(stages)
         ]
-        layout = min(regions, key=lambda region: region.slots)
-        placed = regions.index(layout), layout, None
+        at = _fullest(stages, regions)
+        placed = at, regions[at], None
     at, layout, frames = placed
     local, state_bytes = stages[at], local.activation_bytes
     _require_modelled(local, spec, layout, requests)
@@ -132,11 +134,10 @@ def build_replica(
     engine_spec = spec.engine.times(len(stages))
     limits, engine_spec = _limits(device, local, spec, layout, engine_spec, metrics.output, seed)
     allocator = build(layout, len(requests), limits, spec.policy)
-    if routing is None and local.experts is not None:
-        routing = Routing(local.experts, spec.routing, seed)
     each = [StepModel(
         device, stage, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
-        spec.memory.phases == "together", layout.groups, layout.sparse,
+        spec.memory.phases == "together", kv_groups(stage, spec.policy.kv_of_windows),
+        layout.sparse,
         even=bool(spec.memory.efficiency or spec.memory.attention),
         commits=limits.commits_states,
     ) for stage in stages]  # fmt: skip
@@ -185,6 +186,15 @@ def build_replica(
         engine, steps, memory, metrics, spec.advance_together, watches, moves, components, hosting,
         lender,
     )  # fmt: skip
+
+
+def _fullest(stages: list[TransformerSpec], regions: list[KvLayout]) -> int:
+    """The stage whose memory decides who is admitted: of those with layers of the most kinds the
+    one that has room for the longest request (assumed of stages whose layers differ)."""
+    most = max(len(stage.kinds) for stage in stages)
+    room = [int(region.tokens_in(region.slots)) for region in regions]
+    able = [at for at, stage in enumerate(stages) if len(stage.kinds) == most]
+    return min(able, key=room.__getitem__)
 
 
 def _limits(

@@ -4,7 +4,9 @@ moves between them.
 A request goes to a replica of each node. With `pull` it is computed, then gets memory at the
 decode side; with `push` it gets that first. Its KV moves from the real blocks of both
 (`policies.transfers.transfer`), without what the decode side has of it, over the fabric
-(`policies.transfers.fabric`). The blocks that it leaves are free when all of it has arrived.
+(`policies.transfers.fabric`). The blocks that it leaves are free when all of it has arrived. With
+stages each one moves its layers to the same one of the other side, all at once, each over a link of
+its own.
 
 What is moved of a request layer by layer can arrive a layer's time after its chunk is computed, at
 the soonest. Requests whose KV is lost with a replica are computed again, with the tokens that they
@@ -477,6 +479,8 @@ class Disaggregation(Watcher):
         }  # fmt: skip
         for each in self._controllers:
             figures["pools"][each.name] = each.report()
+        if (pipeline := decode.replicas[0].pipeline) is not None:
+            figures["pipeline"] = pipeline.figures()
         figures["dropped"] = len(stream.requests) - len(self.admitted)
         figures["cut_outputs"] = int((stream.requests.output_tokens > stream.outputs).sum())
         if stream.inference is not None:

@@ -166,7 +166,8 @@ class ServingSpec(Strict):
         given = {name: getattr(pool, name) for name in own}
         decodes = self.pools is not None and pool is self.pools.decode
         migration = self.cluster.migration if decodes else None
-        cluster = ClusterSpec().model_copy(update={"migration": migration})
+        cluster = ClusterSpec(stages=self.cluster.stages, pipeline=self.cluster.pipeline)
+        cluster = cluster.model_copy(update={"migration": migration})
         return self.model_copy(update={**given, "pools": None, "cluster": cluster})
 
     def half_of(self, replica: int) -> PoolSpec | None:

@@ -15,8 +15,7 @@ from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.pipeline import Costs, Exchange, PipelineSpec, cuts, flow, micro_batch
-from policies.serving.cluster import ClusterSpec
-from tests.policies.small import EXPERTS, MODEL, WINDOWS, mixed, requests, run
+from tests.policies.small import EXPERTS, MODEL, WINDOWS, FakeMemory, mixed, requests, run
 from tests.rotation import LONG
 
 FEW = mixed(240 if LONG else 80)
@@ -126,6 +125,62 @@ def test_a_tied_table_is_with_the_first_and_the_last() -> None:
     assert first.weight_bytes + last.weight_bytes == tied.weight_bytes + table
 
 
+@pytest.mark.parametrize(
+    "name", ["qwen3-next-80b-a3b", "gpt-oss-20b", "gemma-3-27b", "deepseek-v3", "jamba-v0.1"]
+)
+def test_layers_of_a_stage_are_of_the_kinds_that_they_are_in_the_model(name: str) -> None:
+    model = load_model(name)
+    for many in (2, 3):
+        parts = stages_of(model, many)
+        own = [layer for part in parts for layer in map(part.layer, range(part.layers))]
+        for layer, kind in zip(own, map(model.layer, range(model.layers)), strict=True):
+            assert (layer.parameters, layer.flops) == (kind.parameters, kind.flops)
+            assert layer._replace(mlp=kind.mlp) == kind
+        edges = sum(part.layer_weight_edges[-1] for part in parts)
+        assert edges == model.layer_weight_edges[-1]
+        assert sum(part.state_bytes(2) for part in parts) == model.state_bytes(2)
+        assert sum(part.kv_held_bytes(9999) for part in parts) == model.kv_held_bytes(9999)
+
+
+def test_a_stage_keeps_kv() -> None:
+    with pytest.raises(DescriptionError, match="with 5 of jamba-v0.1 one has layers with a state"):
+        stages_of(load_model("jamba-v0.1"), 5)
+
+
+def test_tokens_elsewhere_are_dealt_to_micro_batches() -> None:
+    step = Step(np.arange(3), 30, [Chunk(3, 0, 9, True)], [], 0, "", elsewhere=(7, 5))
+    parts = [micro_batch(step, low, low + 4, np.full(3, 10)) for low in (0, 4, 8)]
+    assert [sum(column) for column in zip(*(part.elsewhere for part in parts), strict=True)] == [
+        7, 5,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"shape": WINDOWS, "cluster": {"stages": 4}},
+        {"shape": WINDOWS, "cluster": {"stages": 5}, "policy": {"name": "odma"}},
+        {"shape": EXPERTS, "cluster": {"cards": 2, "stages": 2}, "expert_parallel": "linear"},
+        {"shape": EXPERTS, "cluster": {"stages": 3}, "expert_parallel": "linear",
+         "tensor_parallel": 2, "memory": {"fidelity": "full"}, "simulate": FakeMemory()},
+    ],
+)  # fmt: skip
+def test_stages_of_layers_that_differ_serve(changes: dict[str, Any]) -> None:
+    found = run(4096, FEW, **changes).metrics
+    assert found["finished"] == len(FEW)
+    assert found["pipeline"]["stages"] == changes["cluster"]["stages"]
+
+
+def test_stages_of_pools_move_their_layers_at_once() -> None:
+    pools = {"link": "mooncake-rdma-400", "prefill": {}, "decode": {}}
+    whole, halves = (
+        run(4096, FEW, pools=pools, cluster={"stages": many}).metrics["pools"]["transfers"]
+        for many in (1, 2)
+    )
+    assert halves["count"] == whole["count"]
+    assert halves["bytes"] == pytest.approx(whole["bytes"] / 2)
+
+
 @pytest.mark.parametrize("options", [{}, {"balance": "cost"}, {"drains": True}])
 def test_everybody_is_served_once_over_stages(options: dict[str, Any]) -> None:
     found = run(4096, FEW, cluster={"stages": 2, "pipeline": options}).metrics
@@ -188,10 +243,3 @@ def test_steps_advanced_together_are_those_of_single_ones() -> None:
 def test_a_mistake_says_what_was_expected(cluster: dict[str, Any], says: str) -> None:
     with pytest.raises((DescriptionError, ValueError), match=says):
         run(2048, FEW, cluster=cluster)
-
-
-@pytest.mark.parametrize("shape", [EXPERTS, WINDOWS])
-def test_layers_that_differ_are_refused(shape: Any) -> None:
-    with pytest.raises(DescriptionError, match="differ or have experts"):
-        run(8192, FEW, cluster={"stages": 2}, shape=shape)
-    assert ClusterSpec().stages == 1
