@@ -52,7 +52,7 @@ def stages_of(model: TransformerSpec, stages: int) -> list[TransformerSpec]:
             f"{stages}"
         )
     many = dealt(model.layers, stages)
-    found = [_stage(model, sum(many[:at]), many[at]) for at in range(stages)]
+    found: list[TransformerSpec] = [_stage(model, sum(many[:at]), many[at]) for at in range(stages)]
     if not all(stage.kv_layers for stage in found):
         raise DescriptionError(
             f"stages: with {stages} of {model.name} one has layers with a state alone, and no KV; "

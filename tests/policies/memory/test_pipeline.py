@@ -143,7 +143,9 @@ def test_layers_of_a_stage_are_of_the_kinds_that_they_are_in_the_model(name: str
 
 
 def test_a_stage_keeps_kv() -> None:
-    with pytest.raises(DescriptionError, match="with 5 of jamba-v0.1 one has layers with a state"):
+    with pytest.raises(
+        DescriptionError, match=r"with 5 of jamba-v0\.1 one has layers with a state"
+    ):
         stages_of(load_model("jamba-v0.1"), 5)
 
 
