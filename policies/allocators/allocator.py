@@ -324,6 +324,12 @@ class Allocator(ABC):
         """`rounds` times: `grow(request, width)` for each of `requests` in order. Needs the
         headroom."""
 
+    def taken(self, requests: IntArray, rounds: int) -> int:
+        """Slots that `advance` of so many rounds takes; here, that stored tokens lack."""
+        stored = self.stored[requests] + rounds * self.width[requests]
+        lacking = self.layout.slots_of(stored) - self.reserved[requests]
+        return int(np.maximum(lacking, 0).sum())
+
     def extent_count(self, requests: IntArray) -> int:
         """Physically contiguous runs of slots that `requests` hold together."""
         return sum(_runs(self.units(request)) for request in requests.tolist())

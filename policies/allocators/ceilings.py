@@ -51,6 +51,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
     losses = GROWING
     searched = {"reserve": CHOICES, "admit_on": CHOICES}
     references = References()
+    by_request = ("stored", "width")  # where a request lies is told by what all others here hold
     holds_states = True
     options: IdealOptions
 
@@ -122,6 +123,10 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
             return self._headroom_in_windows(requests, limit)
         each = int(self.width[requests].sum())
         return min(limit, self.free_slots // each) if each else limit
+
+    def taken(self, requests: IntArray, rounds: int) -> int:
+        stored = self.stored[requests] + rounds * self.width[requests]
+        return int(np.maximum(self._slots(stored) - self.reserved[requests], 0).sum())
 
     def advance(self, requests: IntArray, rounds: int) -> None:
         self._store(requests, rounds * self.width[requests])

@@ -218,6 +218,9 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
             return self._headroom_before_forks(requests, limit)
         return self._tables.rounds(self._all_rows(requests), self._list.free, limit)
 
+    def taken(self, requests: IntArray, rounds: int) -> int:
+        return self._tables.wanted(self._all_rows(requests), rounds) * self.block
+
     def advance(self, requests: IntArray, rounds: int) -> None:
         if self._windows.near:
             return self._advance_in_windows(requests, rounds)

@@ -211,6 +211,9 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
             low, high = (rounds, high) if fits else (low, rounds - 1)
         return low
 
+    def taken(self, requests: IntArray, rounds: int) -> int:
+        return int(self._lacking(requests, rounds).sum()) * self.block
+
     def advance(self, requests: IntArray, rounds: int) -> None:
         who, _, _ = self._growth(requests, rounds)
         self._behind += sum(self._take(request) for request in who.tolist())

@@ -17,10 +17,13 @@ from policies.requests.requests import FloatArray
 class Component:
     """Base of all components; as it is, nothing happens."""
 
-    most_rounds: ClassVar[int] = 1 << 62
-    """Steps that are advanced together at most."""
     outlives: ClassVar[bool] = False
     """Whether it keeps what it has when its card fails, which then comes again with it."""
+
+    @property
+    def most_rounds(self) -> int:
+        """Steps that are advanced together at most, from now on."""
+        return 1 << 62
 
     @property
     def due_s(self) -> float:

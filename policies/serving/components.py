@@ -72,11 +72,13 @@ class Swaps(Component):
 class HostedCopies(Component):
     """Copies of requests that move between cards while they run."""
 
-    most_rounds = 16  # the driver decides something every few steps
-
     def __init__(self, hosting: Hosting, steps: StepModel) -> None:
         self._hosting, self._steps = hosting, steps
         self._now_s = 0.0
+
+    @property
+    def most_rounds(self) -> int:
+        return 16 if self._hosting.copying else super().most_rounds  # they end beside the steps
 
     @property
     def due_s(self) -> float:
@@ -100,10 +102,12 @@ class HostedCopies(Component):
 class Lent(Component):
     """Attention that other cards compute for this one, and this one for others."""
 
-    most_rounds = 16
-
     def __init__(self, lender: Lender, steps: StepModel) -> None:
         self._lender, self._steps = lender, steps
+
+    @property
+    def most_rounds(self) -> int:
+        return 16  # the driver decides something every few steps
 
     @property
     def due_s(self) -> float:

@@ -38,6 +38,7 @@ from policies.serving.node_controller import Controller
 from policies.serving.pool_figures import figures_of_pools
 from policies.serving.pool_options import PoolSpec
 from policies.serving.pool_replica import DECODE, PREFILL, Pool, PoolMetrics, PoolReplica, Side
+from policies.serving.ratios import rate
 from policies.serving.recorder import Watches
 from policies.serving.served_stream import Stream
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
@@ -467,12 +468,18 @@ class Disaggregation(Watcher):
     # figures
 
     def figures(self) -> tuple[dict[str, Any], Cell | None]:
-        """All metrics: those of a decode replica, of requests those of the whole, and `pools`."""
+        """All metrics: those of a decode replica, but of requests and what they find in memory
+        those of the whole, and `pools`."""
         stream, decode = self._stream, self.pools[DECODE]
         figures = {**decode.figures(), **decode.reports()}
         figures["pools"] = figures_of_pools(
             self.pools, self._metrics.steady()[1], self.arrived, self._fabric, self._busy_s
         )
+        sides = [figures["pools"][name] for name in self.pools]
+        found, computed = (
+            sum(side[f"{what}_tokens"] for side in sides) for what in ("cached", "prefill")
+        )
+        figures["cached_share"] = rate(found, found + computed)
         figures["pools"]["failures"] = {
             "replicas": sum(node.failures for node in self.nodes), "again": self.again,
             "dropped_transfers": len(self.lost_transfers),

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -45,7 +45,7 @@ from policies.memory.pipeline import Exchange
 from policies.requests.requests import IntArray
 from policies.serving.moving_options import DroppingSpec
 from policies.serving.node import Node
-from policies.serving.node_controller import Controller
+from policies.serving.node_controller import Act, Controller
 from policies.serving.replica import Replica
 from policies.transfers.hosting import Hosting, require_blocks
 
@@ -127,23 +127,20 @@ class Dropping(Controller):
         """Its memory."""
         return require_blocks(self.engine(card).allocator)
 
-    def decide(self, at_s: float) -> None:
+    def plan(self, at_s: float) -> list[Act]:
         self._looks += 1
         self._dropped += len(self._groups) < len(self.node.own)
-        model = self._model
-        if self._lacking() and self._pulling:  # a new burst: what was vacated is of use again
-            for group in self._pulling:
-                self._blocks(group[0]).bar(NONE)
-            self._pulling.clear()
-        if wanted := self._lacking() * model.kv_token_bytes:
-            for pair in drop_plan(self._up, model.weight_bytes, wanted, model.layers):
-                self._merge(*pair, at_s)
-            return
-        for group in self._groups:
-            ready = len(group) > 1 and group not in self._pulling and self._may_restore(group)
-            if ready and self._vacate(group):
-                self._pulling[group] = at_s + self.pull_s(len(group))
-                self.at(self._pulling[group], partial(self._restore, group))
+        model, taken = self._model, {g: self.taken(g[0], at_s) for g in self._groups}
+        if wanted := self._lacking(taken) * model.kv_token_bytes:
+            merges = drop_plan(self._up, model.weight_bytes, wanted, model.layers)
+            concerned = {card for group in self._pulling for card in group}
+            concerned |= {card for pair in merges for group in pair for card in group}
+            return [(sorted(concerned), partial(self._drop, merges))] if concerned else []
+        return [
+            (group, partial(self._pull, group)) for group in self._groups
+            if len(group) > 1 and group not in self._pulling
+            and self._may_restore(group, taken[group])
+        ]  # fmt: skip
 
     @property
     def _up(self) -> list[Group]:
@@ -151,10 +148,27 @@ class Dropping(Controller):
         cards = set(self.node.manager.cards.tolist())
         return [group for group in self._groups if group[0] in cards]
 
-    def _lacking(self) -> int:
-        """Tokens that wait and have no room."""
-        each = [self.engine(group[0]) for group in self._up]
-        return sum(max(e.demand_tokens - e.allocator.free_slots, 0) for e in each)
+    def _lacking(self, taken: Mapping[Group, int]) -> int:
+        """Tokens that wait and have no room, where groups have taken so many slots more."""
+        lacking = 0
+        for group in self._up:
+            engine = self.engine(group[0])
+            free = engine.allocator.free_slots - taken[group]
+            lacking += max(engine.demand_tokens - free, 0)
+        return lacking
+
+    def _drop(self, merges: list[tuple[Group, Group]], at_s: float) -> None:
+        for group in self._pulling:  # a new burst: what was vacated is of use again
+            self._blocks(group[0]).bar(NONE)
+        self._pulling.clear()
+        for pair in merges:
+            self._merge(*pair, at_s)
+
+    def _pull(self, group: Group, at_s: float) -> None:
+        """The layers of a group come back, if their frames can be emptied."""
+        if self._vacate(group):
+            self._pulling[group] = at_s + self.pull_s(len(group))
+            self.at(self._pulling[group], partial(self._restore, group))
 
     def _vacate(self, group: Group) -> bool:
         """Whether no block is left in frames that weights had, from the next step on."""
@@ -176,10 +190,10 @@ class Dropping(Controller):
         least = min(stage.weight_bytes for stage in stages_of(self._model, cards))
         return self._link.seconds(self._model.weight_bytes - least)
 
-    def _may_restore(self, group: Group) -> bool:
+    def _may_restore(self, group: Group, taken: int = 0) -> bool:
         engine = self.engine(group[0])
         before = sum(self.node.own[card].engine.allocator.slots for card in group)
-        used = engine.allocator.reserved_total + engine.demand_tokens
+        used = engine.allocator.reserved_total + taken + engine.demand_tokens
         return used < self._spec.restore_below * before
 
     def _merge(self, first: Group, second: Group, at_s: float) -> None:

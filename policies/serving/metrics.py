@@ -46,7 +46,6 @@ class Metrics:
         self.close: tuple[float, int] = (0.0, 0)
         """When the steady part ends, and the output tokens made by then."""
         self._slots = SlotUse(requests, output_tokens, first_sample is not None)
-        self._sessions = bool((requests.session >= 0).any())
 
     @property
     def arrival_s(self) -> FloatArray:
@@ -159,8 +158,8 @@ class Metrics:
 
         `output_tokens_per_s` is that of the steady part: from the end of the warm-up until the last
         time that a request waits or is still to arrive. `backlog_share`: of the counted requests,
-        those that had no token when the last one arrived. `cached_share`, of sessions: tokens found
-        in memory over those that requests came with, to be computed or not.
+        those that had no token when the last one arrived. `cached_share`: tokens found in
+        memory over those that requests came with, to be computed or not.
 
         engines: those of all cards, each with room as in `layout`. Seconds of steps add up over the
         cards, so that shares and means are those of a card. `phase_gbps`: what a phase moved over
@@ -173,7 +172,7 @@ class Metrics:
                 after, engines, layout, self.prompt + requests.outputs, self.counted(engines),
                 requests.whole,
             ),
-            **step_figures(after, self._sessions),
+            **step_figures(after),
             **acceptance(self.sums),
             "kv_capacity_tokens": layout.slots // layout.parts,
             "quantiles": requests.quantiles(self.warmup),

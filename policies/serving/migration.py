@@ -26,7 +26,7 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.requests.percentiles import summary
 from policies.serving.moving_options import MigrationSpec
 from policies.serving.node import Node
-from policies.serving.node_controller import Controller
+from policies.serving.node_controller import Act, Controller
 from policies.transfers.hosting import Hosting
 from policies.transfers.located import layers_of, places_of
 from policies.transfers.ports import between
@@ -71,21 +71,29 @@ class Migrating(Controller):
         assert found is not None
         return found
 
-    def decide(self, at_s: float) -> None:
-        taken = {card for move in self._moves for card in (move.source, move.target)}
-        up = [card for card in self.node.manager.cards.tolist() if card not in taken]
-        free = {card: self.engine(card).freeness for card in up}
+    def plan(self, at_s: float) -> list[Act]:
+        busy = {card for move in self._moves for card in (move.source, move.target)}
+        up = [card for card in self.node.manager.cards.tolist() if card not in busy]
+        free = {card: self.engine(card).freeness(self.taken(card, at_s)) for card in up}
         full = sorted((c for c in free if free[c] < self._spec.freeness), key=free.__getitem__)
         empty = [c for c in free if free[c] > self._spec.freeness and self.engine(c).room_for_one()]
         empty.sort(key=lambda card: -free[card])
-        for source, target in zip(full, empty, strict=False):
-            giving = self.engine(source)
-            if len(able := giving.whole()):
-                request = int(able[np.argmin(giving.allocator.stored[able])])
-                giving.lost_memory.pop(request, None)
-                giving.allocator.pin(request)
-                self._moves.append(Move(request, source, target))
-                self._stage(self._moves[-1], at_s)
+        return [
+            (pair, partial(self._begin, *pair)) for pair in zip(full, empty, strict=False)
+            if len(self.engine(pair[0]).whole())
+        ]  # fmt: skip
+
+    def _begin(self, source: int, target: int, at_s: float) -> None:
+        """The shortest request of a card begins to move to another."""
+        giving = self.engine(source)
+        if not len(able := giving.whole()):  # the last one ended with the step that was under way
+            self._aborted += 1
+            return
+        request = int(able[np.argmin(giving.allocator.stored[able])])
+        giving.lost_memory.pop(request, None)
+        giving.allocator.pin(request)
+        self._moves.append(Move(request, source, target))
+        self._stage(self._moves[-1], at_s)
 
     def _stage(self, move: Move, at_s: float) -> None:
         """The next copy, or the end."""

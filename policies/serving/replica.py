@@ -61,8 +61,6 @@ class Replica:
         self.moves = moves
         self.components = list(components)
         self.hosting, self.lender = hosting, lender
-        self._most = min((each.most_rounds for each in self.components), default=MOST_ROUNDS)
-        self._most = min(self._most, MOST_ROUNDS)
         self._watch = None if watches is None else watches.watch(engine)
         self.shares = False
         """Whether what it knows of requests is another's."""
@@ -264,7 +262,9 @@ class Replica:
         efficiency = self.memory.observe(step, self.engine)
         rounds = 1
         if self._together:
-            rounds = self.engine.rounds(step, min(self._most, self.memory.rounds_to_probe))
+            most = min((each.most_rounds for each in self.components), default=MOST_ROUNDS)
+            most = min(most, MOST_ROUNDS, self.memory.rounds_to_probe)
+            rounds = self.engine.rounds(step, most)
         return rounds, efficiency
 
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watches
 from policies.serving.served_stream import stream_of
 from policies.serving.serving_spec import ServingSpec
-from policies.serving.simulation import Simulation
+from policies.serving.simulation import Simulation, Watcher
 from policies.serving.source import source_of
 
 
@@ -27,6 +27,7 @@ def serve(
     warmup_requests: int = 0, progress: Callable[[int, int], None] | None = None,
     simulate: Simulate | None = None, recorder: Recorder | None = None,
     profile: Requests | None = None, cells: Sequence[ServingResult] | None = None,
+    watchers: Iterable[Watcher] = (),
 ) -> ServingResult:  # fmt: skip
     """Serve `requests` on `device` until the last has its last token.
 
@@ -36,6 +37,7 @@ def serve(
     recorder: receives the events of the run and is closed at its end; None costs nothing.
     profile: earlier requests, whose lengths a policy that learns knows from the start.
     cells: of several, what `serve_cell` gave for each of them; None: serve them here.
+    watchers: are told what happens, behind those of the run; not that of several cells.
     Raises DescriptionError if the model, or a request, can never fit, or if all is warm-up.
     """
     if spec.cluster.cells > 1:
@@ -56,7 +58,7 @@ def serve(
     try:
         return _serve(
             device, model, spec, requests, seed, warmup_requests, progress, simulate, recorder,
-            profile,
+            profile, watchers,
         )  # fmt: skip
     finally:
         if recorder is not None:
@@ -83,7 +85,7 @@ def serve_cell(
 def _serve(
     device: Device, model: TransformerSpec, spec: ServingSpec, requests: Requests, seed: int,
     warmup_requests: int, progress: Callable[[int, int], None] | None, simulate: Simulate | None,
-    recorder: Recorder | None, profile: Requests | None,
+    recorder: Recorder | None, profile: Requests | None, watchers: Iterable[Watcher],
 ) -> ServingResult:  # fmt: skip
     spec = spec.on_device(device, model)
     stream = stream_of(spec, requests, seed, warmup_requests)
@@ -98,7 +100,8 @@ def _serve(
     stream.require_counted(served.admitted)
     source = source_of(stream.requests, served.admitted, stream.ready_s)
     Simulation(
-        served.nodes, source, metrics, served.watchers, served.enter, progress, recorder
+        served.nodes, source, metrics, [*served.watchers, *watchers], served.enter, progress,
+        recorder,
     ).run()  # fmt: skip
     figures, cell = served.figures()
     return ServingResult({**figures, "seed": seed}, *metrics.times(), cell)

@@ -25,9 +25,8 @@ def acceptance(sums: Sums) -> dict[str, Any]:
     return {"speculation": {**found, "tokens_a_step": 1 + sums.accepted / sums.verified}}
 
 
-def step_figures(after: Sums, sessions: bool) -> dict[str, Any]:
-    """What was done after the warm-up, and what of the time it took. sessions: whether requests
-    are turns of sessions."""
+def step_figures(after: Sums) -> dict[str, Any]:
+    """What was done after the warm-up, and what of the time it took."""
     busy = max(after.seconds, 1e-300)
     gbps = {
         name: rate(size, after.phase_s.get(name, 0.0)) / 1e9
@@ -39,7 +38,7 @@ def step_figures(after: Sums, sessions: bool) -> dict[str, Any]:
         "steps": after.steps,
         "step_s": after.seconds / max(after.steps, 1),
         **{name: getattr(after, name) for name in _COUNTS},
-        **({"cached_share": rate(after.cached_tokens, came)} if sessions else {}),
+        "cached_share": rate(after.cached_tokens, came),
         "kv_gbps": gbps["attention"],
         "phase_gbps": gbps,
         "phase_share": {name: seconds / busy for name, seconds in after.phase_s.items()},

@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from policies.engines.part import NONE
 from policies.engines.scheduled_step import Step
 from policies.memory.step import StepTimes
+from policies.requests.requests import IntArray
 from policies.serving.replica import Replica
 
 
@@ -135,6 +137,16 @@ class Unit:
         times, end_s = replica.cut(step, times, math.inf)
         self.ahead = Stretch((Part(replica, step, fitting, times),), replica.now_s, end_s)
         return True
+
+    def further(self, replica: Replica, at_s: float) -> tuple[IntArray, int]:
+        """(requests of one of its replicas that decode in the steps ahead, how many of these, but
+        for the first, begin before `at_s`): the slots of the first are taken, those of the others
+        when they are over."""
+        for part in self.ahead.parts if self.ahead is not None else ():
+            if part.replica is replica and self.ahead is not None and self.ahead.rounds > 1:
+                begun = int(np.searchsorted(self.ahead.begins_s, at_s))
+                return part.step.decode, max(begun - 1, 0)
+        return NONE, 0
 
     def recut(self, until_s: float) -> bool:
         """Keep of the steps ahead those that begin before `until_s` and before anything that they

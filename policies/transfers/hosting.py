@@ -96,11 +96,10 @@ class Hosting(Part):
         """When all of the requests is here that are to run here."""
         return {request: at_s for at_s, request, runs in self._due if runs}
 
-    @property
-    def freeness(self) -> float:
+    def freeness(self, taken: int) -> float:
         """Llumnix's: blocks that are free, less those of the first in line, over the requests that
-        run, with it; inf where there are none."""
-        free, waiting = self.allocator.free_slots // self.block, self.engine.waiting
+        run, with it; inf where there are none. taken: slots beyond those that are counted."""
+        free, waiting = (self.allocator.free_slots - taken) // self.block, self.engine.waiting
         many = len(self.running) + self.engine.waits
         if waiting:
             free -= -(-self.engine.wanted(waiting[0]) // self.block)
@@ -124,6 +123,11 @@ class Hosting(Part):
     def break_off(self, request: int) -> None:
         """Copies of a request go on no more."""
         self._copies = [each for each in self._copies if each[2] != request]
+
+    @property
+    def copying(self) -> bool:
+        """Whether copies to or from others were under way when somebody asked last."""
+        return bool(self._copies)
 
     def copied_bytes_s(self, now_s: float) -> float:
         """What all copies that are under way then read and write in a second. `now_s` never

@@ -3,18 +3,24 @@
 A pair counts as running if both leave their trace in one run: a recorded quantity of each that is
 not zero, and a run that differs from the run without it (a log is there to change
 nothing). A pair that is refused counts as
-not modelled if the answer says so. The page is written by
+not modelled if the answer says so. Every run is audited (`tests.policies.serving.conservation`),
+and a breach is a failure. The page is written by
 
     python -m tests.policies.serving.features
+    python -m tests.policies.serving.features --triples 500 --seed 1
+
+the second of which serves random triples, and writes its part of the page alone.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import functools
+import random
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +36,9 @@ from hwmodel.specs.state import StateLayers
 from policies.requests.requests import Requests
 from policies.serving.recorder import Recorder
 from policies.serving.serving import ServingResult, serve
+from policies.serving.simulation import Watcher
+from sweeps.run.sweep_run import apart as without_walls
+from tests.policies.serving.conservation import Auditor, watched_links
 from tests.policies.serving.test_moving import SHAPE
 from tests.policies.small import FakeMemory, spec
 
@@ -68,7 +77,7 @@ def sessions(given: Requests) -> Requests:
         whole[at] = fresh[at] + (whole[at - 1] + made[at - 1] if turn[at] else 0)
     return dataclasses.replace(
         given, arrival_s=np.zeros(len(given)), prompt_tokens=whole, output_tokens=made,
-        session=session, think_s=np.where(turn > 0, 0.004, np.nan),
+        session=session, context=session, think_s=np.where(turn > 0, 0.004, np.nan),
     )  # fmt: skip
 
 
@@ -235,7 +244,7 @@ CHUNKS = {"max_num_batched_tokens": 64, "max_num_seqs": 32}
 
 
 def finds_prefixes(policy: dict[str, Any]) -> dict[str, Any]:
-    """What asks an allocator for prefixes that requests have in common, where it can."""
+    """What asks an allocator for what requests have in common, where it can."""
     if policy["name"] == "paged":
         return {"name": "paged", "prefix_caching": True}
     if policy["name"] in ("static", "odma", "odma-best", "s3"):
@@ -244,7 +253,7 @@ def finds_prefixes(policy: dict[str, Any]) -> dict[str, Any]:
 
 
 PATIENCE_S = 20
-"""A pair that has not been served by then counts as failed."""
+"""What takes more of a core's time than this counts as failed."""
 
 
 class Count(Recorder):
@@ -273,9 +282,9 @@ def card(tokens: int, model_bytes: int, token_bytes: int) -> Device:
     return load_device("mlu370-x4", [f"capacity={capacity}B", "derate=1"])
 
 
-def run_of(names: tuple[str, ...]) -> ServingResult:
-    """The run with these features. Raises DescriptionError, or ValidationError, where they do not
-    go together."""
+def run_of(names: tuple[str, ...], watchers: Iterable[Watcher] = ()) -> ServingResult:
+    """The run with these features, watched. Raises DescriptionError, or ValidationError, where they
+    do not go together."""
     chosen = sorted((FEATURES[name] for name in names), key=lambda each: each.stream is prefixes)
     served, model, wanted = stream(), SHAPE, 2048
     changes: dict[str, Any] = {"engine": {"max_model_len": 1024, "too_long": "drop"}}
@@ -287,7 +296,7 @@ def run_of(names: tuple[str, ...]) -> ServingResult:
     if "pools" in changes and "cards" in changes.get("cluster", {}):
         sides = {side: {"replicas": 2} for side in SIDES}
         changes = laid(changes, {"cluster": {"cards": 4}, "pools": sides})
-    if "prefixes" in names:
+    if "prefixes" in names or ("sessions" in names and "states" not in names):
         changes = laid(
             changes, {"policy": finds_prefixes(changes.get("policy", {"name": "paged"}))}
         )
@@ -299,10 +308,47 @@ def run_of(names: tuple[str, ...]) -> ServingResult:
     split = changes.get("tensor_parallel", 1) * changes.get("cluster", {}).get("stages", 1)
     device = card(wanted, model.weight_bytes // split, SHAPE.kv_token_bytes // split)
     found = serve(
-        device, model, spec(**changes), served, seed=1, recorder=recorder, simulate=FakeMemory()
+        device,
+        model,
+        spec(**changes),
+        served,
+        seed=1,
+        recorder=recorder,
+        simulate=FakeMemory(),
+        watchers=watchers,
     )
     assert recorder is None or recorder.events
     return found
+
+
+class Audit(NamedTuple):
+    """What is wrong with a run, and the transfers and bytes that went over links."""
+
+    breaches: list[str]
+    transfers: int = 0
+    landed_bytes: int = 0
+    lost_bytes: int = 0
+
+
+def audited(names: tuple[str, ...]) -> tuple[ServingResult, Audit]:
+    """The run with these features, and what is wrong with it. Raises as `run_of`."""
+    auditor = Auditor()
+    with watched_links() as links:
+        found = run_of(names, [auditor])
+        breaches = [*auditor.breaches(), *links.breaches()]
+    return found, Audit(breaches, len(links.put), links.landed_bytes, links.lost_bytes)
+
+
+def repeated(names: tuple[str, ...]) -> Audit | None:
+    """The audit of a run which is served twice, and has to be the same both times; None where these
+    features do not go together."""
+    try:
+        found, audit = audited(names)
+    except (DescriptionError, ValidationError):
+        return None
+    if told(found) != told(run_of(names)):
+        audit.breaches.append("a second run with the same seed differs")
+    return audit
 
 
 class Outcome(NamedTuple):
@@ -318,8 +364,8 @@ def _late(*_: Any) -> None:
 
 
 def told(found: ServingResult) -> str:
-    """All that a run says, to the last digit."""
-    return repr((found.finish_s.tolist(), found.metrics))
+    """All that a run says, to the last digit, but for how long it took to compute."""
+    return repr((found.finish_s.tolist(), without_walls(found.metrics)[0]))
 
 
 @functools.cache
@@ -332,11 +378,11 @@ def without(names: tuple[str, ...]) -> str:
 
 
 def outcome(names: tuple[str, ...]) -> Outcome:
-    """Whether these features go together, and leave their traces."""
-    signal.signal(signal.SIGALRM, _late)
-    signal.alarm(PATIENCE_S)
+    """Whether these features go together, lose nothing, and leave their traces."""
+    signal.signal(signal.SIGVTALRM, _late)
+    signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE_S)
     try:
-        found = run_of(names)
+        found, audit = audited(names)
     except (DescriptionError, ValidationError) as error:
         text = str(error).splitlines()
         said = next((line for line in text if "error, " in line), " ".join(text[:3]))
@@ -345,7 +391,9 @@ def outcome(names: tuple[str, ...]) -> Outcome:
     except Exception as error:
         return Outcome("fails", f"{type(error).__name__}: {error}")
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    if audit.breaches:
+        return Outcome("fails", audit.breaches[0])
     served = np.isfinite(found.finish_s).sum()
     if found.metrics["finished"] + found.metrics["dropped"] < COUNT or not served:
         return Outcome("fails", f"{found.metrics['finished']} of {COUNT} requests ended")
@@ -364,6 +412,62 @@ def pairs() -> list[tuple[str, str]]:
         (one, other)
         for one, other in combinations(FEATURES, 2)
         if FEATURES[one].kind != FEATURES[other].kind
+    ]
+
+
+def said() -> dict[str, str]:
+    """What the page says of each pair that does not run, by its names."""
+    lines = PAGE.read_text(encoding="utf-8").partition(f"\n{CONSERVATION}\n")[0].splitlines()
+    listed = [line for line in lines if line.startswith("- ")]
+    return {
+        pair: line
+        for line in listed
+        for pair in line.removeprefix("- ").partition(": `")[0].split("; ")
+    }
+
+
+def triples(many: int, seed: int) -> list[tuple[str, ...]]:
+    """So many drawn from those of three kinds of which every two run."""
+    apart = said()
+    runs = {pair for pair in pairs() if " + ".join(pair) not in apart}
+    every = [
+        three for three in combinations(FEATURES, 3)
+        if all(pair in runs for pair in combinations(three, 2))
+    ]  # fmt: skip
+    return random.Random(seed).sample(every, many)
+
+
+CONSERVATION = "## Conservation"
+
+
+def conservation(many: int, seed: int) -> list[str]:
+    """Lines of the page on random triples: how many run, and every breach."""
+    audits: dict[tuple[str, ...], Audit | None] = {}
+    for at, names in enumerate(triples(many, seed), 1):
+        audits[names] = repeated(names)
+        if at % 25 == 0 or at == many:
+            print(f"{at} of {many} triples", flush=True)
+    served = {names: audit for names, audit in audits.items() if audit is not None}
+    transfers, landed, lost = (
+        sum(getattr(audit, key) for audit in served.values())
+        for key in ("transfers", "landed_bytes", "lost_bytes")
+    )
+    broken = {names: audit for names, audit in served.items() if audit.breaches}
+    return [
+        CONSERVATION,
+        "",
+        "Each pair that runs is audited (`tests/policies/serving/conservation.py`), and each of"
+        f" {many} triples, drawn with seed {seed} from those of which every two run: every request"
+        " ends once, with all of its tokens; every transfer that is put on a link lands once or is"
+        " lost once; when all is over nobody holds memory of a card, a host or a drive; and a"
+        " second run of a triple is the same to the last digit.",
+        "",
+        f"Of {many} triples {len(served)} run and {len(audits) - len(served)} are refused."
+        f" {transfers:,} transfers of {(landed + lost) / 1e9:.2f} GB were put on links,"
+        f" {landed / 1e9:.2f} GB landed and {lost / 1e9:.2f} GB were lost.",
+        "",
+        f"Breaches: {len(broken)}.",
+        *(f"- {' + '.join(names)}: {audit.breaches[0]}" for names, audit in broken.items()),
     ]
 
 
@@ -403,10 +507,22 @@ def page(found: dict[tuple[str, ...], Outcome]) -> str:
 
 
 def main() -> None:
-    """Serve all pairs, and write the page."""
-    found = {names: outcome(names) for names in pairs()}
-    PAGE.write_text(page(found), encoding="utf-8")
-    print(dict(Counter(each.how for each in found.values())))
+    """Serve all pairs, or random triples, and write the page, or their part of it."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--triples", type=int, help="how many, instead of all pairs")
+    parser.add_argument("--seed", type=int, default=1, help="by which triples are drawn")
+    asked = parser.parse_args()
+    before, _, behind = PAGE.read_text(encoding="utf-8").partition(f"\n{CONSERVATION}\n")
+    if asked.triples:
+        lines = conservation(asked.triples, asked.seed)
+        print("\n".join(lines))
+        behind = "\n".join(lines[1:]) + "\n"
+    else:
+        found = {names: outcome(names) for names in pairs()}
+        print(dict(Counter(each.how for each in found.values())))
+        before = page(found)
+    tail = f"\n{CONSERVATION}\n{behind}" if behind else ""
+    PAGE.write_text(before + tail, encoding="utf-8")
 
 
 if __name__ == "__main__":

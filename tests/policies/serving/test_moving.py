@@ -80,7 +80,14 @@ class Watched:
 
             own(control, between, None, at_s)  # every card is between two steps
 
+        planned = Controller._look
+
+        def planning(control: Controller, at_s: float) -> None:
+            looking(control, lambda _: None, None, at_s)
+            planned(control, at_s)
+
         monkeypatch.setattr(Controller, "_act", looking)
+        monkeypatch.setattr(Controller, "_look", planning)
 
     def _look(self, control: Controller) -> None:
         """Every request's KV is whole in one place; what else is held is a copy that comes, what

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from policies.serving.serving import ServingResult
-from tests.policies.serving.features import FEATURES, PAGE, outcome, pairs, run_of
+from tests.policies.serving.features import (
+    FEATURES,
+    outcome,
+    pairs,
+    repeated,
+    said,
+    triples,
+)
 from tests.rotation import shared
 
-SAID = {
-    pair: line
-    for line in PAGE.read_text(encoding="utf-8").splitlines()
-    for pair in line.removeprefix("- ").partition(": `")[0].split("; ")
-}
-"""Pair -> what the page says of it."""
+SAID = said()
 TRIPLES = [
     ("prefixes", "tier", "TP2", "sticky"), ("prefixes", "drive", "TP2", "kv_aware"),
     ("pools", "drafts", "tier"), ("states", "tier"), ("windows", "tier", "TP2"),
@@ -49,6 +50,23 @@ def test_what_deployments_combine_runs(names: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("names", TRIPLES[::5], ids=" + ".join)
 def test_a_seed_gives_the_same_run(names: tuple[str, ...]) -> None:
-    first, again = (run_of(names) for _ in range(2))
-    assert isinstance(first, ServingResult)
-    assert (first.finish_s == again.finish_s).all()
+    audit = repeated(names)
+    assert audit is not None
+    assert audit.breaches == []
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("ideal", "least_kv", "full memory")],
+    ids=" + ".join,
+)
+def test_what_once_lost_something_loses_nothing(names: tuple[str, ...]) -> None:
+    audit = repeated(names)
+    assert audit is not None
+    assert audit.breaches == []
+
+
+@pytest.mark.parametrize("names", shared(triples(500, 1), every=50), ids=" + ".join)
+def test_a_triple_loses_nothing(names: tuple[str, ...]) -> None:
+    audit = repeated(names)
+    assert audit is None or audit.breaches == []

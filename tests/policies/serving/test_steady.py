@@ -29,9 +29,7 @@ def test_a_controller_that_finds_nothing_to_do_changes_nothing(
 ) -> None:
     without = served(warmup)
     beside = served(warmup, **{name: {"link": LINK, "every_s": every_s}})
-    done = beside["node"][name]
+    done = beside["node"].pop(name)
     assert not done.get("drops", 0)
     assert not done.get("moved", 0)
-    for key in ("output_tokens_per_s", "makespan_s"):
-        assert beside[key] == pytest.approx(without[key], rel=1e-12)
-    assert beside["ttft_s"] == pytest.approx(without["ttft_s"], rel=1e-12)
+    assert repr(beside) == repr(without)  # to the last digit

@@ -197,9 +197,8 @@ def test_every_figure_is_a_metric_of_a_real_run(tmp_path: Path) -> None:
     lacking = [f.metric for f in FIGURES if not row.values(f.metric) and f.metric not in raw]
     assert {metric.split(".")[0] for metric in lacking} <= {
         "kv_slots",
-        "cached_share",
         "goodput_per_s",
-    }  # no limit, no sessions, no search
+    }  # no limit, no search
     assert sum(row.limits().values()) == pytest.approx(1)
 
 
