@@ -325,7 +325,8 @@ class Allocator(ABC):
         headroom."""
 
     def taken(self, requests: IntArray, rounds: int) -> int:
-        """Slots that `advance` of so many rounds takes; here, that stored tokens lack."""
+        """Slots that `advance` of so many rounds takes, by which a controller sees how full a card
+        is between two events. As it is, those that tokens lack: the least."""
         stored = self.stored[requests] + rounds * self.width[requests]
         lacking = self.layout.slots_of(stored) - self.reserved[requests]
         return int(np.maximum(lacking, 0).sum())

@@ -353,10 +353,12 @@ def repeated(names: tuple[str, ...]) -> Audit | None:
     features do not go together."""
     try:
         found, audit = audited(names)
+        if told(found) != told(run_of(names)):
+            audit.breaches.append("a second run with the same seed differs")
     except (DescriptionError, ValidationError):
         return None
-    if told(found) != told(run_of(names)):
-        audit.breaches.append("a second run with the same seed differs")
+    except Exception as error:
+        return Audit([f"{type(error).__name__}: {error}"])
     return audit
 
 
