@@ -101,10 +101,7 @@ class Cards:
         replicas, outputs = node.own, stream.came.output_tokens
         allocators = [replica.engine.allocator for replica in replicas]
         figures = metrics.figures([each.engine for each in node.built], allocators[0].layout)
-        dropped = np.isin(np.arange(len(stream.requests)), self.admitted, invert=True)
-        if stream.first_sample is not None:
-            dropped = dropped[stream.first_sample]
-        figures["dropped"] = int(dropped.sum())
+        figures["dropped"] = stream.dropped(self.admitted)
         figures["cut_outputs"] = int((outputs > (spec.engine.max_tokens or np.inf)).sum())
         moved = metrics.moved_bytes()
         report: dict[str, Any] = {}

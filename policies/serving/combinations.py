@@ -21,8 +21,6 @@ class Facts(NamedTuple):
     """A serving description (`policies.serving.serving_spec.ServingSpec`)."""
     model: TransformerSpec | None = None
     """As a card serves it; None: not known yet."""
-    several: bool = False
-    """Whether a request has several samples and is one request to the scheduler."""
     windows: bool = False
     """Whether layers keep a window of tokens alone."""
     sparse: bool = False
@@ -122,11 +120,10 @@ NAMED: dict[str, Callable[[Facts], bool]] = {
     "sparse attention": lambda facts: facts.sparse,
     "sliding windows": lambda facts: facts.windows,
     "layers with a state": lambda facts: facts.model is not None and facts.model.state is not None,
-    "several samples in a request": lambda facts: facts.several,
 }
 """What is not there just because a key is given."""
 OF_RUN = {
-    "sparse attention", "sliding windows", "layers with a state", "several samples in a request",
+    "sparse attention", "sliding windows", "layers with a state",
 }  # fmt: skip
 """Those that a description alone does not tell."""
 
@@ -136,7 +133,6 @@ def present(facts: Facts, feature: str) -> bool:
     return NAMED[feature](facts) if feature in NAMED else _given(facts, feature)
 
 
-_APART = "engine.like, or policy.samples: apart, makes a request of each sample"
 _MOVES = ("cluster.dropping", "cluster.migration", "cluster.lending")
 _SHARES = ("cluster.dropping", "cluster.lending")
 
@@ -190,16 +186,6 @@ DECLARATIONS: tuple[Declaration, ...] = (
         why="a prompt without room is admitted and preempts itself, so that it never waits for a "
         "loan; expected engine.admit_on: input",
     ),
-    *(
-        excludes(
-            each, "several samples in a request",
-            why=f"samples of one request store and step alike, {what}; {_APART}",
-        )
-        for each, what in (
-            ("speculation", "and other drafts of each hold"),
-            ("cluster.lending", "and share a prompt of which a part would lie elsewhere"),
-        )
-    ),
     # what is not modelled
     unmodelled("tiers", "cluster.lending"),
     unmodelled("tiers.host.hcache", "cluster.dropping"),
@@ -211,11 +197,8 @@ DECLARATIONS: tuple[Declaration, ...] = (
     unmodelled("cluster.dropping", "cluster.stages", "cluster.migration", "cluster.lending"),
     unmodelled("cluster.lending", "cluster.stages", "cluster.migration"),
     unmodelled("sparse attention", "speculation"),
-    unmodelled("sparse attention", "several samples in a request", why=_APART),
-    unmodelled("sliding windows", "several samples in a request", why=_APART),
     unmodelled("layers with a state", "moves", *_SHARES, "policy.prefixes: copy"),
     unmodelled("layers with a state", "engine.preemption: swap"),
-    unmodelled("layers with a state", "several samples in a request", why=_APART),
 )  # fmt: skip
 """All of them. What pairs of features do is on docs/combinations.md."""
 

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import TransformerSpec
@@ -82,13 +81,10 @@ class Disaggregation(Watcher):
         """See `policies.serving.serving.serve`; raises DescriptionError for KV that `transfer`
         refuses as well."""
         assert spec.pools is not None
-        if stream.first_sample is not None:
-            raise DescriptionError(
-                "serving.pools: engine.like with several samples is not modelled with them"
-            )
         self._spec, self._link = spec.pools, load_link(spec.pools.link)
         self._model = model.stored_as(spec.weights, spec.kv)
         self._stream, self._metrics = stream, metrics
+        self._most_tokens = spec.engine.max_tokens
         self._requests, self._output = stream.requests, metrics.output
         self._fabric = Fabric()
         halves = {PREFILL: spec.pools.prefill, DECODE: spec.pools.decode}
@@ -138,7 +134,10 @@ class Disaggregation(Watcher):
         assert spec.pools is not None
         card = device if half.device is None else load_device(half.device)
         own = spec.pooled(half).on_device(card, model)
-        local, mine = model_of_a_card(own, model), PoolMetrics(self._metrics, self._requests)
+        local, mine = (
+            model_of_a_card(own, model),
+            PoolMetrics(self._metrics, self._requests, self._stream.first_sample),
+        )
         stream, contention = self._stream, spec.pools.contention
 
         def make(number: int, life: int) -> PoolReplica:
@@ -488,10 +487,11 @@ class Disaggregation(Watcher):
             figures["pools"][each.name] = each.report()
         if (pipeline := decode.replicas[0].pipeline) is not None:
             figures["pipeline"] = pipeline.figures()
-        figures["dropped"] = len(stream.requests) - len(self.admitted)
-        figures["cut_outputs"] = int((stream.requests.output_tokens > stream.outputs).sum())
+        figures["dropped"] = stream.dropped(self.admitted)
+        most = self._most_tokens or np.inf
+        figures["cut_outputs"] = int((stream.came.output_tokens > most).sum())
         if stream.inference is not None:
             figures["predictor"] = stream.inference.figures(
-                stream.requests.arrival_s, stream.warmup
+                stream.came.arrival_s, stream.came_warmup
             )
         return {**figures, "energy": None, "tokens_per_joule": {}}, None

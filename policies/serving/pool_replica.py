@@ -16,7 +16,7 @@ from policies.engines.engine import Engine
 from policies.memory.component import Component
 from policies.memory.fidelity import Memory
 from policies.memory.step import StepModel, StepTimer
-from policies.requests.requests import Requests
+from policies.requests.requests import IntArray, Requests
 from policies.serving.metrics import Metrics
 from policies.serving.node import Node, mean_of
 from policies.serving.recorder import Watches
@@ -33,8 +33,8 @@ PREFILL, DECODE = "prefill", "decode"
 class PoolMetrics(Metrics):
     """Metrics of one pool, with the times, ends and tokens of the whole."""
 
-    def __init__(self, whole: Metrics, requests: Requests) -> None:
-        super().__init__(requests, whole.output, whole.warmup)
+    def __init__(self, whole: Metrics, requests: Requests, first_sample: IntArray | None) -> None:
+        super().__init__(requests, whole.output, whole.warmup, first_sample)
         self.whole, self.requests = whole, whole.requests
 
     def saturated(self, now: float) -> None:
@@ -51,6 +51,7 @@ class PoolMetrics(Metrics):
 
     def counted(self, engines: Sequence[Engine | Known]) -> NDArray[np.bool_]:
         here = np.sum([engine.reserved_ever for engine in engines], axis=0) > 0
+        here = self.requests.whole(np.logical_or, here)
         counted: NDArray[np.bool_] = super().counted(engines) & here
         return counted
 

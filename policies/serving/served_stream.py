@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.specs.transformer import TransformerSpec
 from policies.predictors.inference import Inference, infer
 from policies.predictors.prediction import Predictions, RepeatedPredictions
 from policies.predictors.predictor import predict
@@ -31,6 +32,11 @@ class Stream(NamedTuple):
     came_warmup: int
     inference: Inference | None
 
+    def dropped(self, admitted: IntArray) -> int:
+        """How many of those that came are not among the admitted, int64 (n,)."""
+        dropped = np.isin(np.arange(len(self.requests)), admitted, invert=True)
+        return int((dropped if self.first_sample is None else dropped[self.first_sample]).sum())
+
     def require_counted(self, admitted: IntArray) -> None:
         """Raises DescriptionError if all of the admitted requests are warm-up."""
         if self.warmup and self.warmup >= len(admitted):
@@ -40,11 +46,13 @@ class Stream(NamedTuple):
             )
 
 
-def stream_of(spec: ServingSpec, requests: Requests, seed: int, warmup: int) -> Stream:
+def stream_of(
+    spec: ServingSpec, model: TransformerSpec, requests: Requests, seed: int, warmup: int
+) -> Stream:
     """The stream with its predictions. Raises DescriptionError for what cannot be served so."""
     outputs = spec.engine.cut(requests.output_tokens)
     cost = spec.predictor.inference if spec.predicts else None
-    apart = spec.samples_apart and bool((requests.samples > 1).any())
+    apart = spec.samples_apart(model) and bool((requests.samples > 1).any())
     if requests.closed and (cost is not None or apart):
         raise DescriptionError(
             "closed arrivals and sessions need a free predictor, or a policy that asks none, and "

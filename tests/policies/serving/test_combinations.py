@@ -81,8 +81,8 @@ def test_what_goes_together_is_no_conflict(changes: dict[str, Any]) -> None:
 def test_what_a_run_tells_is_asked_of_a_run() -> None:
     given = spec(speculation={"method": "ngram", "tokens": 1, "acceptance": [0.5]})
     assert not list(conflicts(Facts(given, MODEL)))
-    (conflict,) = conflicts(Facts(given, MODEL, several=True))
-    assert "other drafts of each hold" in conflict and "samples: apart" in conflict
+    (conflict,) = conflicts(Facts(given, MODEL, sparse=True))
+    assert conflict.startswith("sparse attention: not with speculation")
     assert all(not present(Facts(given), name) for name in OF_RUN)
     with pytest.raises(DescriptionError, match=r"small, serving\.sparse attention: not with spec"):
         run(
