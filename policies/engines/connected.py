@@ -146,6 +146,10 @@ class Connected(ABC):
         """What a request asks for now."""
 
     @abstractmethod
+    def whole(self, request: int) -> bool:
+        """Whether all of a request that has its memory lies here, and stays."""
+
+    @abstractmethod
     def total(self, request: int) -> int:
         """Tokens to prefill: the prompt and what was generated before a preemption."""
 

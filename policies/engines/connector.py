@@ -95,6 +95,9 @@ class Scheduler(Protocol):
     def wake(self) -> None:
         """Something has changed for requests in line that could not be admitted."""
 
+    def whole(self, request: int) -> bool:
+        """Whether all of a request that has its memory lies here, and stays."""
+
 
 class Connector:
     """Base of all connectors; as it is, it has nothing anywhere else.
@@ -191,6 +194,10 @@ class Connector:
 
     def goes_on(self, request: int) -> bool:
         """Whether a request that ends here goes on elsewhere."""
+        return False
+
+    def moves(self, request: int) -> bool:
+        """Whether KV of a request is on its way from its memory, or to it."""
         return False
 
     def joined(self, request: int) -> None:

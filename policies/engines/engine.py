@@ -369,6 +369,19 @@ class Engine(Connected):
         given = [part.leave(request) for part in self.parts]
         return next((each for each in given if each is not None), None)
 
+    def whole(self, request: int) -> bool:
+        """Whether all of a request that has its memory lies here, and stays."""
+        return not any(part.apart(request) for part in self.parts)
+
+    def in_transit(self, request: int) -> bool:
+        """Whether KV of a request is on its way from its memory here, or to it."""
+        return any(connector.moves(request) for connector in self.connectors)
+
+    def begin_again(self, request: int) -> None:
+        """A request that runs has lost KV: it waits, and is computed again."""
+        self.stop(request)
+        self._put_back(request)
+
     def _stored(self, request: int) -> int:
         """Tokens that a request stores, here and elsewhere."""
         stored = int(self.allocator.stored[request])
@@ -586,7 +599,8 @@ class Engine(Connected):
         cached = 0
         if self._caching is not None:
             cached = self._caching.cached(request, self._findable(request, total), demand)
-        if self.connectors and (found := self._matched(request, demand, cached, total)):
+        here = self.connectors and self.whole(request)  # what is elsewhere is computed there
+        if here and (found := self._matched(request, demand, cached, total)):
             return self._load(request, demand, cached, total, found, budget)
         tokens = self._chunk(total - cached, budget, total)
         if not tokens:

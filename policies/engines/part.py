@@ -78,6 +78,10 @@ class Part:
         """Tokens that a request stores in other places."""
         return 0
 
+    def apart(self, request: int) -> bool:
+        """Whether a request has room, or tokens, in other places: nobody else moves it."""
+        return False
+
     def admit(self, request: int, demand: Demand, total: int, cached: int, tokens: int) -> bool:
         """Reserve slots for a request that has no room of its own here, with what it has room for
         in other places; whether there were enough.

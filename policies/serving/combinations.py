@@ -187,10 +187,8 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "loan; expected engine.admit_on: input",
     ),
     # what is not modelled
-    unmodelled("tiers", "cluster.lending"),
     unmodelled("tiers.host.hcache", "cluster.dropping"),
     unmodelled("tiers.layerwise", "faults of a host"),
-    unmodelled("faults", "cluster.lending"),
     unmodelled("pools", "cluster.cells", *_SHARES),
     unmodelled("expert_parallel", "cluster.lending"),
     unmodelled("engine.swap_dram", "cluster.stages"),

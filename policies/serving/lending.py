@@ -10,6 +10,7 @@ thresholds are not public.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,13 +101,32 @@ class Lending(Controller):
             engine.join(card, self._engines, work, spare, spec.step_tokens, spec.every_s)
 
     def decide(self, at_s: float) -> None:
-        for replica, engine in zip(self.node.own, self._engines, strict=True):
-            if engine.blocked:
+        up = set(self.node.manager.cards.tolist())
+        for card, (replica, engine) in enumerate(zip(self.node.own, self._engines, strict=True)):
+            if engine.blocked and card in up:
                 replica.wait(max(at_s, replica.now_s))
             engine.plans(at_s, at_s + self._every_s)
-        plan = lending_plan([self._says(each) for each in self._engines], self._engines[0].block)
+        away = Holder(0, 0, (), 0)
+        says = [self._says(each) if each.card in up else away for each in self._engines]
+        plan = lending_plan(says, self._engines[0].block)
         for debtor, creditor, request, tokens in plan:
             self._engines[debtor].borrow(request, creditor, tokens)
+
+    def lost(self, node: Node, card: int, at_s: float) -> None:
+        """See `Watcher.lost`."""
+        if node is self.node:
+            homes = [each.card for each in self._engines if each.keeps_at(card)]
+            self.at(at_s, partial(self._replace, card), homes)
+
+    def _replace(self, card: int, at_s: float) -> None:
+        """The lender of a card that has failed is another, and empty."""
+        lender, before = self.node.own[card].lender, self._engines[card]
+        assert lender is not None
+        if lender is not before:
+            self._engines[card] = lender
+            lender.succeed(before)
+        for engine in self._engines:
+            engine.fails(card)
 
     def _says(self, engine: Lender) -> Holder:
         line, lacking = bool(engine.engine.waiting), engine.lacking

@@ -3,7 +3,9 @@
 A request runs on its home. Blocks of its KV lie there and on lenders, which compute local attention
 over theirs (`policies.memory.distributed_attention`). A lender reserves room; the home fills it
 with what it computes when its own memory is used up, or copies to it what it holds. Decoded tokens
-stay at home. An end or a preemption gives all rooms back; nothing of such a request is found again.
+stay at home. An end or a preemption gives all rooms back; nothing of such a request is found again,
+on the device or in a tier, to which requests go whole. One whose KV is on its way to a tier is not
+lent. Where a card fails, what it kept for others is lost, and they compute it again.
 """
 
 from __future__ import annotations
@@ -84,6 +86,37 @@ class Lender(Part):
         self.card, self._cards, self._work, self.spare = card, cards, work, spare
         self._step_tokens = step_tokens
 
+    def succeed(self, other: Lender) -> None:
+        """It stands where `other` has failed, and its sums go on."""
+        self.totals, self.slower = other.totals, other.slower
+        self.join(
+            other.card, other._cards, other._work, other.spare, other._step_tokens, other._tick_s
+        )
+
+    def lost(self) -> list[int]:
+        """See `Part.lost`: all rooms are given back."""
+        for request in list(self.loans):
+            self._give_rooms_back(request)
+        for request in sorted(self.lent):
+            self.give_back(request)
+        self.blocked, self.owed_s, self._landing = False, 0.0, 0
+        return []
+
+    def keeps_at(self, card: int) -> bool:
+        """Whether a card keeps something for requests here."""
+        return any(loan.lender == card for loans in self.loans.values() for loan in loans)
+
+    def fails(self, card: int) -> None:
+        """What a card kept for requests here is lost: they give all back, and begin again."""
+        engine = self.engine
+        for request, loans in list(self.loans.items()):
+            if not any(loan.lender == card for loan in loans):
+                continue
+            if request in engine.running and request not in engine.ending:
+                engine.begin_again(request)
+            else:
+                self._give_rooms_back(request)
+
     def busy(self, own: bool) -> bool:
         return own and not self.blocked
 
@@ -136,8 +169,11 @@ class Lender(Part):
         if engine.waiting and not engine.prefilling:
             head, alone = engine.waiting[0], self.allocator.reach - self.spare - self.block
             found.append((engine.total(head) - min(engine.budget, alone), head))
-        found = [each for each in found if engine.samples[each[1]] == 1]
-        return sorted((each for each in found if each[0] > 0), reverse=True)
+        able = [
+            (tokens, request) for tokens, request in found
+            if tokens > 0 and engine.samples[request] == 1 and not engine.in_transit(request)
+        ]  # fmt: skip
+        return sorted(able, reverse=True)
 
     def borrow(self, request: int, lender: int, tokens: int) -> bool:
         """The local manager there reserves room, and what is at home is copied to it; False if it
@@ -295,6 +331,9 @@ class Lender(Part):
     def admitted(self, request: int) -> None:
         self._give_rooms_back(request)
 
+    def apart(self, request: int) -> bool:
+        return request in self.loans
+
     def admit(self, request: int, demand: Demand, total: int, cached: int, tokens: int) -> bool:
         rooms, free = self.room(request), self.allocator.free_slots
         if not rooms or total - rooms > free:
@@ -341,5 +380,6 @@ class Lender(Part):
 
     def _give_rooms_back(self, request: int) -> int:
         """All that others keep for a request is gone; tokens of the rooms."""
-        loans = self.loans.pop(request, ())
-        return sum(self._cards[loan.lender].give_back(request) for loan in loans)
+        lenders = [self._cards[loan.lender] for loan in self.loans.pop(request, ())]
+        # one that has failed has lost the room already
+        return sum(lender.give_back(request) for lender in lenders if request in lender.lent)

@@ -249,6 +249,10 @@ class TierStore:
             self.queue.put(job)
         return bool(self._stores.get(request))
 
+    def moves(self, request: int) -> bool:
+        """Whether a transfer to or from a request is under way or in line."""
+        return request in self.loads or bool(self._stores.get(request))
+
     def drop(self, request: int) -> None:
         """A request loses its memory: what was to be stored of it will not come."""
         for job in self._stores.pop(request, ()):

@@ -294,6 +294,9 @@ class Tiers(Connector, Component):
                 if left[request]:
                     self._store(request, demand(request), tokens)
 
+    def moves(self, request: int) -> bool:
+        return self.store.moves(request)
+
     def joined(self, request: int) -> None:
         if self.links.hidden is not None:
             self._from_elsewhere.add(request)
@@ -304,6 +307,8 @@ class Tiers(Connector, Component):
     # requests that have ended
 
     def finished(self, request: int, demand: Demand, tokens: int) -> Ending:
+        if not self.engine.whole(request):
+            return Ending.FREE
         return self._end(request, tokens, self._way(request, demand, tokens))
 
     def released(self) -> Sequence[tuple[int, Ending]]:
@@ -394,6 +399,8 @@ class Tiers(Connector, Component):
         to keep its memory for this, or an earlier store. With pauses only for a swap: whole, when
         it has ended."""
         if (self._pauses is not None and not ended) or request in self._from_elsewhere:
+            return False
+        if not self.engine.whole(request):
             return False
         if self._spec.host.offload_prompt_only and self._pauses is None:
             tokens = min(tokens, demand.prompt)

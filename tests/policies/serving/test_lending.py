@@ -52,11 +52,13 @@ class Watched:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.looks = self.lent = self.moving = 0
+        self.lenders: list[Lender] = []
         own = Controller._act
 
         def looking(control: Any, act: Any, cards: Any, at_s: float) -> None:
             def between(now_s: float) -> None:
-                self._look(control._engines)
+                if getattr(act, "func", None) != control._replace:  # a card has failed just now
+                    self._look(control._engines)
                 act(now_s)
                 self._look(control._engines)
 
@@ -67,6 +69,7 @@ class Watched:
     def _look(self, lenders: list[Lender]) -> None:
         """A token that is stored is at home or in one loan, a room is memory of one lender, and
         nothing else is reserved."""
+        self.lenders = lenders
         rooms: dict[tuple[int, int], int] = {}
         for lender in lenders:
             engine = lender.engine
@@ -84,7 +87,7 @@ class Watched:
                 assert int(engine.allocator.stored[request]) + away == whole
         for number, lender in enumerate(lenders):
             engine, allocator = lender.engine, lender.allocator
-            held = {*engine.running.tolist(), *lender.lent}
+            held = {*engine.running.tolist(), *lender.lent, *engine.loading, *engine.held}
             assert held == set(np.flatnonzero(allocator.resident).tolist())
             assert not lender.lent & set(engine.running.tolist())
             assert lender.lent == {request for card, request in rooms if card == number}

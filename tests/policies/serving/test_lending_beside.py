@@ -1,0 +1,88 @@
+"""Do cards that lend keep every byte once where cards fail, and beside tiers?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.serving.serving import serve
+from policies.transfers.lender import Lender
+from policies.transfers.tier_store import TierStore
+from policies.transfers.tiers import Tiers
+from tests.policies.serving.test_lending import ENGINE, LENDING, SHAPE, Watched, card, some_long
+from tests.policies.serving.test_migration_beside import HIDDEN, TIER
+from tests.policies.small import spec
+from tests.rotation import shared
+
+COUNT = 60
+CARDS = LENDING["cards"]
+FAULTS = [{"replica": at % CARDS, "at_s": 0.01 + 0.013 * at, "down_s": 0.006} for at in range(9)]
+BESIDE: dict[str, dict[str, Any]] = {
+    "faults": {"faults": FAULTS},
+    "a tier": {"tiers": TIER},
+    "faults and a tier": {"faults": FAULTS, "tiers": TIER},
+    "hidden states": {"tiers": HIDDEN},
+    "faults, asynchronous": {"faults": FAULTS, "engine": {**ENGINE, "async_scheduling": True}},
+    "faults all the time": {"faults": [{"mean_up_s": 0.08, "down_s": 0.004}]},
+}
+
+
+@pytest.mark.parametrize("seed", shared(range(4), every=4))
+@pytest.mark.parametrize("name", BESIDE)
+def test_every_byte_of_kv_is_somewhere_once(
+    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(monkeypatch)
+    given = spec(**{"cluster": LENDING, "engine": ENGINE, **BESIDE[name]})
+    served = serve(card(1536), SHAPE, given, some_long(COUNT, seed), seed=1)
+    node = served.metrics["node"]
+    assert served.metrics["finished"] == COUNT and np.isfinite(served.finish_s).all()
+    assert node["lending"]["lent_tokens"] and watched.lent
+    assert bool(node["failures"]) == ("faults" in BESIDE[name])
+    last = {request for lender in watched.lenders for request in lender.engine.ending}
+    for lender in watched.lenders:
+        held = set(np.flatnonzero(lender.allocator.resident).tolist())
+        assert held <= last | set(lender.engine.held)
+        assert {*lender.lent, *lender.loans} <= last
+
+
+def test_what_a_lender_loses_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    again: list[int] = []
+    fails = Lender.fails
+
+    def failing(lender: Lender, number: int) -> None:
+        there = [
+            request for request, loans in lender.loans.items()
+            if any(loan.lender == number and loan.filled for loan in loans)
+        ]  # fmt: skip
+        fails(lender, number)
+        assert not lender.keeps_at(number)
+        assert not set(there) & set(lender.engine.running.tolist())
+        again.extend(there)
+
+    monkeypatch.setattr(Lender, "fails", failing)
+    given = spec(cluster=LENDING, engine=ENGINE, faults=FAULTS)
+    metrics = serve(card(1536), SHAPE, given, some_long(COUNT), seed=1).metrics
+    assert again and metrics["preemptions"] >= len(again)
+
+
+def test_what_lies_on_several_cards_goes_to_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    store, finished = TierStore.store, Tiers.finished
+
+    def storing(tiers: TierStore, request: int, *given: Any) -> bool:
+        assert not any(request in lender.loans for lender in watched.lenders)
+        return store(tiers, request, *given)
+
+    def finishing(tiers: Tiers, request: int, *given: Any) -> Any:
+        asked.append(tiers.engine.whole(request))
+        return finished(tiers, request, *given)
+
+    watched = Watched(monkeypatch)
+    monkeypatch.setattr(TierStore, "store", storing)
+    monkeypatch.setattr(Tiers, "finished", finishing)
+    given = spec(cluster=LENDING, engine=ENGINE, tiers=TIER)
+    serve(card(1536), SHAPE, given, some_long(COUNT), seed=1)
+    assert set(asked) == {False, True}
