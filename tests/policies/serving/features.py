@@ -208,7 +208,7 @@ FEATURES: dict[str, Feature] = {
     ),
     "migration": Feature(
         "cards", {"cluster": {"cards": 2, "migration": {
-            "link": LINK, "every_s": 0.002, "last_blocks": 3, "freeness": 12}}},
+            "link": LINK, "every_s": 0.002, "last_blocks": 3, "freeness": 16}}},
         lambda m: sum(figure(of, "migration", "moved")(m) for of in ("node", "pools")),
     ),
     "lending": Feature(
