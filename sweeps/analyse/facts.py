@@ -88,6 +88,8 @@ class Verdict:
     """Replications that would settle the open gaps if their means held; None where unknown."""
     family: int = 1
     """Groups that were tested together, with Holm's correction."""
+    p: float = 1.0
+    """Of no lead over the least sure of the others, adjusted for the family."""
 
     @property
     def best(self) -> str:

@@ -50,12 +50,13 @@ def judge_all(groups: Sequence[Group]) -> list[Verdict]:
     ]
     tested = [i for i, each in enumerate(leads) if each]
     adjusted = holm([max(map(p_value, leads[i].values())) for i in tested])
-    sure = {i for i, p in zip(tested, adjusted, strict=True) if significant(p)}
+    p_of = dict(zip(tested, adjusted, strict=True))
+    sure = {i for i, p in p_of.items() if significant(p)}
     # what Holm does not reject is not rejected by Bonferroni either, which single gaps then have
     factors = [1 if i in sure else len(tested) for i in range(len(groups))]
     return [
-        replace(_verdict(*each), family=max(len(tested), 1))
-        for each in zip(groups, ranked, leads, factors, strict=True)
+        replace(_verdict(*each), family=max(len(tested), 1), p=p_of.get(i, 1.0))
+        for i, each in enumerate(zip(groups, ranked, leads, factors, strict=True))
     ]
 
 

@@ -14,35 +14,27 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from hwmodel.description.description import Document, Strict
-from sweeps.analyse.gap import binds
+from sweeps.analyse.facts import Verdict
 from sweeps.analyse.label import label, titled
 from sweeps.analyse.objective import SERVED, Objective
 from sweeps.analyse.rows import Record
-from sweeps.analyse.statistics import (
-    Interval,
-    farthest,
-    grown,
-    holm,
-    interval,
-    p_value,
-    significant,
-    widened,
-)
-from sweeps.analyse.table import Table
+from sweeps.analyse.statistics import Interval, interval, significant
+from sweeps.analyse.table import Group, Row, Table
 from sweeps.analyse.variants import CASE, with_role
-from sweeps.analyse.verdict import NEGLIGIBLE
+from sweeps.analyse.verdict import judge_all
 from sweeps.plan.evaluations import (
     PARAMETER,
     VALUE,
     Evaluations,
     Place,
     Rates,
+    key_of,
     places,
 )
 from sweeps.plan.parameter import Parameter, ahead
@@ -205,6 +197,10 @@ class Answers(Evaluations):
                 rates_of[policy] = rates
         return dict(sorted(rates_of.items(), key=lambda item: -self.mean_log(item[1])))
 
+    def title(self, place: Place) -> str:
+        """The cell of a place, in words."""
+        return ", ".join([*(titled(k, v) for k, v in place.items() if k != CASE), place[CASE]])
+
     def contiguous(self, rates: Mapping[str, Rates]) -> str | None:
         """The best of those that keep KV contiguous, where all have results."""
         known = [name for name in rates if name in self.ratio.against]
@@ -238,46 +234,15 @@ class Answers(Evaluations):
         return self.replications * (fixed + sought)
 
 
-class Lead(NamedTuple):
-    """Who is the best, and how surely: logarithms of how much better it is."""
-
-    best: str
-    over_second: Interval
-    p: float
-    """Of no lead over the least sure of the others; adjusted for its family once that is known."""
-
-    @property
-    def winner(self) -> str | None:
-        """Who is significantly better than all others, and by more than next to nothing."""
-        return self.winner_of()
-
-    def winner_of(self, tests: int = 1) -> str | None:
-        """The same where so many families are told together (Bonferroni)."""
-        sure = significant(tests * self.p) and grown(self.over_second.high) > NEGLIGIBLE
-        return self.best if sure else None
-
-
-def _lead(known: Answers, rates: Mapping[str, Rates]) -> Lead:
-    """rates: the best first."""
-    first, *others = rates
-    leads = [known.advantage(rates[first], rates[other]) for other in others]
-    return Lead(first, leads[0], max(map(p_value, leads)))
-
-
-def _together(leads: Sequence[Lead]) -> list[Lead]:
-    """Leads whose winners are told together: one family of comparisons."""
-    adjusted = holm([lead.p for lead in leads])
-    return [lead._replace(p=p) for lead, p in zip(leads, adjusted, strict=True)]
-
-
 @dataclass(frozen=True)
 class AnswerCell:
     """A cell of the map of an answer; log ratios unless it says otherwise."""
 
     name: str
+    verdict: Verdict
+    """On the policies that compete; all cells are one family, as they are under each of `pleas`."""
     rates: dict[str, Interval]
-    """The objective of each policy that competes, the best first."""
-    lead: Lead
+    """The objective of each policy that competes."""
     scattered: Interval
     """Of the policy that scatters KV over the best contiguous one, as described."""
     best_contiguous: str
@@ -287,21 +252,13 @@ class AnswerCell:
     """`scattered` by the ratio of scattered to contiguous bandwidth."""
     tied: Interval | None
     """The ratio at which `scattered` is none; None where its mean has one sign in the range."""
-    pleas: dict[str, Lead]
+    pleas: dict[str, Verdict]
     """With each objection upheld, under each reading."""
-    bound: bool
-    """Whether KV memory limits the first."""
-    within: float = math.inf
-    """What the first two differ by at most, in all cells together."""
-
-    @property
-    def order(self) -> list[str]:
-        return list(self.rates)
 
     @property
     def winner(self) -> str | None:
         """Who is significantly better than all others."""
-        return self.lead.winner
+        return self.verdict.best or None
 
     @property
     def side(self) -> int | None:
@@ -315,19 +272,16 @@ class AnswerCell:
     @property
     def upheld(self) -> list[str]:
         """Objections and readings with which another policy than now is significantly the best, in
-        all of their maps together."""
-        first, tests = self.order[0], len(self.pleas)
-        each = ((name, lead.winner_of(tests)) for name, lead in self.pleas.items())
-        return [name for name, winner in each if winner not in (None, first)]
+        all of their maps together (Bonferroni)."""
+        return [
+            name for name, each in self.pleas.items()
+            if each.best not in ("", self.verdict.leader) and significant(len(self.pleas) * each.p)
+        ]  # fmt: skip
 
     @property
     def opened(self) -> list[str]:
         """Objections and readings with which none is significantly the best any more."""
-        return [n for n, lead in self.pleas.items() if self.winner and lead.winner is None]
-
-    def winner_under(self, reading: str) -> str | None:
-        """Who is significantly better than all others under a reading that is known."""
-        return self.pleas[reading].winner
+        return [name for name, each in self.pleas.items() if self.winner and not each.best]
 
 
 @dataclass(frozen=True)
@@ -364,7 +318,7 @@ class AnswerMap:
 
     def won(self, reading: str) -> dict[str, int]:
         """Cells that each policy wins under a reading; those that none wins under ``."""
-        winners = [cell.winner_under(reading) or "" for cell in self.under(reading)]
+        winners = [cell.pleas[reading].best for cell in self.under(reading)]
         return {name: winners.count(name) for name in (*self.policies, "")}
 
 
@@ -372,64 +326,67 @@ def answer_map(table: Table) -> AnswerMap:
     """What a run found, as far as it is there."""
     known = Answers(table.config, table.records())
     base = table.config["base"]
-    found = (_cell(table, known, place) for place in known.places)
-    cells = _families([cell for cell in found if cell is not None])
     return AnswerMap(
-        label(base["device"]), label(base["model"]), known.ratio.of, known.ratio.against, cells,
-        len(known.places), known.replications,
+        label(base["device"]), label(base["model"]), known.ratio.of, known.ratio.against,
+        _cells(table, known), len(known.places), known.replications,
         {name: (str(each.of), each.why) for name, each in known.objections.items()},
         {name: each.why for name, each in known.readings.items()}, known.objective,
     )  # fmt: skip
 
 
-def _families(cells: list[AnswerCell]) -> list[AnswerCell]:
-    """Cells with the leads of all of them as one family, as described and under each objection and
-    reading, so that these maps compare; and bounds that hold together."""
-    leads = _together([cell.lead for cell in cells])
-    maps = {}
-    for name in dict.fromkeys(name for cell in cells for name in cell.pleas):
-        known = [cell for cell in cells if name in cell.pleas]
-        found = _together([cell.pleas[name] for cell in known])
-        maps[name] = {cell.name: lead for cell, lead in zip(known, found, strict=True)}
+def _cells(table: Table, known: Answers) -> list[AnswerCell]:
+    """Cells whose policies all have results. The verdicts on all of them are one family, as
+    described and under each objection and reading, so that these maps compare."""
+    rows = {(key_of(group.others), row.name): row for group in table.groups for row in group.main()}
+    maps = {
+        name: _judged([_competitors(known, rows, place, name) for place in known.places])
+        for name in (None, *known.touched)
+    }
     return [
-        replace(
-            cell, lead=lead, pleas={name: maps[name][cell.name] for name in cell.pleas},
-            within=grown(farthest(widened(lead.over_second, len(cells)))),
-        )
-        for cell, lead in zip(cells, leads, strict=True)
+        _cell(known, place, verdict, {
+            name: judged for name in known.touched if (judged := maps[name][i]) is not None
+        })
+        for i, (place, verdict) in enumerate(zip(known.places, maps[None], strict=True))
+        if verdict is not None
     ]  # fmt: skip
 
 
-def _cell(table: Table, known: Answers, place: Place) -> AnswerCell | None:
-    rates = known.described(place)
-    scattered = known.lead(rates)
-    if scattered is None:
+def _judged(groups: Sequence[Group | None]) -> list[Verdict | None]:
+    """The verdicts on groups as one family; None where there is no group."""
+    found = iter(judge_all([group for group in groups if group is not None]))
+    return [None if group is None else next(found) for group in groups]
+
+
+def _competitors(
+    known: Answers, rows: Mapping[tuple[str, str], Row], place: Place, name: str | None
+) -> Group | None:  # fmt: skip
+    """The policies that compete at a place, with an objection or a reading those that it changes
+    under it; None before all have results."""
+    rates = known.described(place, name)
+    if len(rates) <= len(known.ratio.against):
         return None
-    first = next(iter(rates))
-    references = [name for name in known.names if name not in rates]
+    chosen = []
+    for policy in (each for each in known.names if each in rates):
+        changed = name is not None and policy in known.touched[name]
+        key = key_of({**place, PARAMETER: name if changed else AS_DESCRIBED})
+        chosen.append(rows[key, policy])
+    return Group(known.title(place), chosen, place, known.objective)
+
+
+def _cell(
+    known: Answers, place: Place, verdict: Verdict, pleas: dict[str, Verdict]
+) -> AnswerCell:  # fmt: skip
+    rates = known.described(place)
+    scattered, first = known.lead(rates), verdict.leader
+    assert scattered is not None
     found = known.by_ratio(place)
-    pleas = {name: known.described(place, name) for name in known.touched}
     return AnswerCell(
-        ", ".join([*(titled(k, v) for k, v in place.items() if k != CASE), place[CASE]]),
-        {name: interval([*each.values()]) for name, each in rates.items()},
-        _lead(known, rates), scattered, known.contiguous(rates) or "",
-        {n: known.advantage(r, rates[first]) for n in references
-         if (r := known.rates(place, n, AS_DESCRIBED))},
-        found, None if known.asked(place) else tie(found),
-        {name: _lead(known, after) for name, after in pleas.items() if len(after) == len(rates)},
-        _bound(table, place, first),
+        verdict.title, verdict, {name: interval([*each.values()]) for name, each in rates.items()},
+        scattered, known.contiguous(rates) or "",
+        {n: known.advantage(r, rates[first]) for n in known.names
+         if n not in rates and (r := known.rates(place, n, AS_DESCRIBED))},
+        found, None if known.asked(place) else tie(found), pleas,
     )  # fmt: skip
-
-
-def _bound(table: Table, place: Place, name: str) -> bool:
-    """Whether KV memory limits a policy, as described."""
-    rows = (
-        row
-        for group in table.groups
-        if group.others == {**place, PARAMETER: AS_DESCRIBED}
-        for row in group.main()
-    )
-    return any(row.name == name and binds(row) for row in rows)
 
 
 def tie(found: Mapping[float, Interval]) -> Interval | None:

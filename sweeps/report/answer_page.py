@@ -7,6 +7,7 @@ import itertools
 import math
 
 from hwmodel.measure.student import LEVEL
+from sweeps.analyse.facts import Verdict
 from sweeps.analyse.rows import at
 from sweeps.analyse.table import Table
 from sweeps.plan.answer import (
@@ -15,7 +16,7 @@ from sweeps.plan.answer import (
 )
 from sweeps.report import sentences
 from sweeps.report.chart import Region, Regions
-from sweeps.report.formats import NONE, at_most, between, effect
+from sweeps.report.formats import NONE, at_most, between, effect, gain
 from sweeps.report.presenter import Presenter
 from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.run.findings import Findings
@@ -72,7 +73,7 @@ def _sure(cell: AnswerCell, ratio: float) -> bool:
 def _rows(found: AnswerMap) -> list[list[str]]:
     return [
         [
-            cell.name, _first(cell), f"{effect(cell.lead.over_second)} over {cell.order[1]}",
+            cell.name, _first(cell), _lead(cell.verdict),
             *(found.objective.text(cell.rates[name].mean) for name in found.policies),
             effect(cell.scattered), _tie(found, cell),
             "; ".join(f"{n} {effect(each)}" for n, each in cell.references.items()) or NONE,
@@ -83,9 +84,15 @@ def _rows(found: AnswerMap) -> list[list[str]]:
 
 
 def _first(cell: AnswerCell) -> str:
-    """Who wins, or how far the first two are apart at most."""
-    text = cell.winner or f"{cell.order[0]}, {cell.order[1]}: {at_most(cell.within)} apart"
-    return text if cell.bound else f"{text} (KV memory not the limit)"
+    """Who wins, or how far those that tie are apart at most."""
+    verdict = cell.verdict
+    text = cell.winner or f"{', '.join(verdict.ties)}: {at_most(verdict.within)} apart"
+    return text if verdict.bound else f"{text} (KV memory not the limit)"
+
+
+def _lead(verdict: Verdict) -> str:
+    """Of the first over the second."""
+    return f"{gain(verdict.gaps[0].total)} over {verdict.gaps[0].other}"
 
 
 def _tie(found: AnswerMap, cell: AnswerCell) -> str:
@@ -142,8 +149,8 @@ class AnswerPage(Presenter):
         note = Say(
             f"(a to b): {100 * LEVEL:.0f} % intervals of ratios paired by replication, each by"
             " itself; the best contiguous policy is chosen by its mean. Who wins is Holm over"
-            f" {len(found.cells)} cells; how far two are apart at most holds for all cells together"
-            " (Bonferroni). A tie is interpolated between simulated ratios. Pale: no winner."
+            f" {len(found.cells)} cells; how far some are apart at most holds for all that tie in a"
+            " cell. A tie is interpolated between simulated ratios. Pale: no winner."
         )
         blocks: list[Block] = (
             [regions(found)] if any(len(cell.found) > 1 for cell in found.cells) else []

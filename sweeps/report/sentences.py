@@ -359,10 +359,10 @@ def answer(found: AnswerMap) -> Iterator[str]:
     first = True
     for name, cells in won.items():  # contiguous policies before the one that scatters KV
         if cells:
-            leads = [cell.lead.over_second for cell in cells]
+            leads = [cell.verdict.gaps[0].total for cell in cells]
             least, most = (end(leads, key=lambda lead: lead.mean) for end in (min, max))
-            lead = " to ".join(dict.fromkeys((effect(least, named=first), effect(most))))
-            free = sum(not cell.bound for cell in cells)
+            lead = " to ".join(dict.fromkeys((gain(least, named=first), gain(most))))
+            free = sum(not cell.verdict.bound for cell in cells)
             note = f"; KV memory does not limit it in {free}" if free else ""
             holm = f" (Holm over {total})" * first
             yield (
@@ -371,8 +371,8 @@ def answer(found: AnswerMap) -> Iterator[str]:
             )
             first = False
     if none := [cell for cell in found.cells if cell.winner is None]:
-        near = sum(cell.within <= WIDE for cell in none)
-        note = f"; in {near} the first two differ by at most {share(WIDE)}" if near else ""
+        near = sum(cell.verdict.outcome == "close" for cell in none)
+        note = f"; in {near} the best differ by at most {share(WIDE)}" if near else ""
         yield f"No policy leads significantly in {len(none)} of {total} combinations{note}."
     yield from _ties(found)
     for noun, names in (("objection", found.objections), ("disputed assumption", found.readings)):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
 from sweeps.analyse.statistics import Interval
-from sweeps.plan.answer import HALVINGS, AnswerMap, Lead, tie
+from sweeps.plan.answer import HALVINGS, AnswerMap, tie
 from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.answer_page import regions
@@ -77,8 +77,10 @@ def test_winners_leads_ties_and_objections_are_those_planted(
         assert len(cells[name].found) == 2 + HALVINGS
     assert [cells[name].side for name in cells] == [0, 0, 1, -1]
     assert len(cells["bf16, long"].found) == 2
-    assert math.exp(cells["bf16, short"].lead.over_second.mean) == pytest.approx(5**0.5, rel=1e-3)
-    assert cells["int8, long"].order == ["odma", "paged", "static"]
+    lead = cells["bf16, short"].verdict.gaps[0]
+    assert lead.total.mean == pytest.approx(5**0.5 - 1, rel=1e-3)
+    others = [gap.other for gap in cells["int8, long"].verdict.gaps]
+    assert (cells["int8, long"].verdict.leader, others) == ("odma", ["paged", "static"])
     assert cells["bf16, short"].upheld == ["odma with exact lengths"]
     assert cells["int8, long"].upheld == []  # odma's already
     assert math.exp(cells["int8, long"].references["oracle"].mean) == pytest.approx(1.2)
@@ -143,14 +145,6 @@ def test_a_tie_is_where_the_law_crosses(at: float, slope: float, half: float) ->
     assert one.low == pytest.approx(max(at * math.exp(-half / slope), 0.1))
     assert one.high == pytest.approx(min(at * math.exp(half / slope), 1.0))
     assert tie({r: each.mapped(lambda log: log + 9 * slope) for r, each in found.items()}) is None
-
-
-def test_next_to_nothing_is_no_win() -> None:
-    clear, little = Interval(0.05, 0.03, 0.07, 6), Interval(0.0006, 0.0005, 0.0007, 6)
-    assert Lead("paged", clear, 0.02).winner == "paged"
-    assert Lead("paged", clear, 0.06).winner is None
-    assert Lead("paged", little, 1e-6).winner is None
-    assert Lead("paged", clear, 0.02).winner_of(3) is None  # of three families together
 
 
 def test_any_device_takes_it() -> None:

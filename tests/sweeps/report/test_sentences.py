@@ -16,7 +16,7 @@ from sweeps.analyse.objective import KV_READ, OBJECTIVES, SERVED
 from sweeps.analyse.random_access import RandomAccess
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Group, Row, Table
-from sweeps.plan.answer import AnswerCell, AnswerMap, Lead
+from sweeps.plan.answer import AnswerCell, AnswerMap
 from sweeps.plan.atlas import Enough
 from sweeps.plan.break_even import BreakEven, Crossing, Search
 from sweeps.plan.paged_findings import Effects
@@ -232,15 +232,21 @@ def test_break_evens_are_counted() -> None:
     )
 
 
-def lead(best: str, mean: float) -> Lead:
-    return Lead(best, near(mean), 0.0 if mean > 0.01 else 1.0)
+def lead(best: str, mean: float, bound: bool = True) -> Verdict:
+    won = mean > 0.01
+    other = "odma" if best == "paged" else "paged"
+    return Verdict(
+        "cell", "won" if won else "close", best, 2.0,
+        [Gap(best, other, near(mean).mapped(math.expm1))], ties=[best, other][: 2 - won],
+        within=0.02, bound=bound, p=0.0 if won else 1.0,
+    )  # fmt: skip
 
 
-def cell(mean: float, tied: float | None, bound: bool = True, **pleas: Lead) -> AnswerCell:
+def cell(mean: float, tied: float | None, bound: bool = True, **pleas: Verdict) -> AnswerCell:
     found = {0.1: near(-mean), 1.0: near(mean)} if tied else {0.1: near(mean), 1.0: near(mean)}
     return AnswerCell(
-        "cell", {"paged": near(2), "odma": near(1)}, lead("paged", mean), near(mean), "odma", {},
-        found, None if tied is None else near(tied), pleas, bound, 0.02,
+        "cell", lead("paged", mean, bound), {"paged": near(2), "odma": near(1)}, near(mean),
+        "odma", {}, found, None if tied is None else near(tied), pleas,
     )  # fmt: skip
 
 
@@ -251,7 +257,7 @@ def test_the_map_of_an_answer_in_counts() -> None:
     assert list(sentences.answer(found)) == [
         "paged leads significantly in 2 of 3 combinations (Holm over 3), by +35 % (95 % CI 34 to"
         " 36) to +101 % (99 to 103); KV memory does not limit it in 1.",
-        "No policy leads significantly in 1 of 3 combinations; in 1 the first two differ by at most"
+        "No policy leads significantly in 1 of 3 combinations; in 1 the best differ by at most"
         " 5 %.",
         "Of 3 combinations, paged ties with the best contiguous policy in 1, at 0.20 of its KV"
         " bandwidth, is ahead at every ratio in 1 and is behind at every ratio in 1.",
