@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from sweeps.analyse.statistics import Interval
+from sweeps.report.formats import percent
 from sweeps.report.screen import print_table
 
 _SEEN = 0.0005
@@ -116,8 +119,6 @@ def _settings(change: dict[str, Any]) -> str:
 
 
 def _gain(change: dict[str, Any]) -> str:
-    text = f"{change['gbps']:,.2f} GB/s, {100 * change['gain']:+.1f} %"
-    if change["interval"] is None:
-        return text
-    low, high = change["interval"]
-    return f"{text} ({100 * low:+.1f} to {100 * high:+.1f})"
+    low, high = change["interval"] or (-math.inf, math.inf)
+    found = Interval(change["gain"], low, high, 2)
+    return f"{change['gbps']:,.2f} GB/s, {percent(found, True, 1)}"

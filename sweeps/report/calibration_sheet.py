@@ -9,7 +9,7 @@ from hwmodel.description.yaml_writer import to_yaml, to_yaml_flow
 from sweeps.analyse.statistics import Interval
 from sweeps.ask.calibrate import Calibrated
 from sweeps.ask.calibration_fit import NUMBERS, WORDS, Untold
-from sweeps.report.formats import listed
+from sweeps.report.formats import between, listed
 from sweeps.report.section import Block, Grid, Say, Section
 
 _UNITS = {each.name: each.unit for each in NUMBERS}
@@ -88,8 +88,7 @@ def _number(value: float) -> str:
 
 
 def _interval(name: str, found: Interval) -> str:
-    unit = f" {_UNITS[name]}" if _UNITS[name] else ""
-    return f"{_number(found.mean)} ({_number(found.low)} to {_number(found.high)}){unit}"
+    return between(found, _number, f" {_UNITS[name]}" if _UNITS[name] else "")
 
 
 def _untold(left: Sequence[Untold]) -> Iterator[str]:

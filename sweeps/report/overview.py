@@ -40,10 +40,12 @@ def overview(found: Findings[Any], own_tables: bool) -> list[Section]:
     groups = _groups(found.table)
     few = not own_tables and len(groups) <= _DRAWN
     rates = [chart for group in groups for chart in _rates(group, len(groups))] if few else []
-    blocks: list[Block] = [*rates, *_causes(found)]
+    causes, grid = _causes(found), []
     if groups and not own_tables:
         one = len(groups) == 1
-        blocks.append(_alone(found.table, groups[0]) if one else _policies(found.table, groups))
+        grid = [_alone(found.table, groups[0]) if one else _policies(found.table, groups)]
+    # why before how much, where that is known: both are on the first screen
+    blocks: list[Block] = [*causes, *grid, *rates] if causes else [*rates, *grid]
     return [Section("", blocks, beside=True)] if blocks else []
 
 

@@ -11,7 +11,7 @@ from hwmodel.measure.student import LEVEL
 from sweeps.analyse.statistics import interval
 from sweeps.report import page as pages
 from sweeps.report.chart import Axis, Lines, Series
-from sweeps.report.formats import condition_text, difference_text, size_text
+from sweeps.report.formats import between, condition_text, difference_text, size_text
 from sweeps.report.racm_report import Racm, alpha_of, plausible_grid, sentences
 from sweeps.report.section import Block, Grid, Listing, Say, Section
 from sweeps.report.trend import band
@@ -107,7 +107,7 @@ def _grids(curves: list[Curve]) -> Iterator[Grid]:
     for points in zip(*(c.points for c in curves), strict=True):
         extent = size_text(points[0].extent_bytes)
         alpha = map(alpha_of, points)
-        alphas.append([extent, *(f"{each.mean:.3f} ± {each.half:.3f}" for each in alpha)])
+        alphas.append([extent, *(between(each, "{:.3f}".format) for each in alpha)])
         reached = ((interval(p.gbps).mean, p.row_hit_rate) for p in points)
         rates.append([extent, *(f"{gbps:,.1f}, {hits:.0%}" for gbps, hits in reached)])
     sequential = (interval(c.sequential_gbps).mean for c in curves)

@@ -92,7 +92,8 @@ function read(chart) {
 // The names that a run compares can be switched off in its charts.
 function offer(run) {
   const known = JSON.parse(run.dataset.compared), names = Object.entries(known);
-  const own = charts.filter(chart => chart.run === run && !chart.figure.closest(".beside"));
+  const all = charts.filter(chart => chart.run === run);
+  const own = all.filter(chart => !chart.figure.closest(".beside"));
   const first = own.find(chart => chart.spec.params && read(chart).some(row => row.of in known));
   if (names.length < 2 || !first) return;
   const box = document.createElement("fieldset");
@@ -100,7 +101,7 @@ function offer(run) {
   const legend = document.createElement("legend");
   legend.textContent = "In the charts:";
   box.append(legend);
-  const controls = own.some(chart => /,control(\r?\n|$)/.test(chart.spec.data?.values));
+  const controls = all.some(chart => /,control(\r?\n|$)/.test(chart.spec.data?.values));
   for (const [name, colour] of [...names, ...(controls ? [["controls", ""]] : [])]) {
     const label = document.createElement("label"), input = document.createElement("input");
     Object.assign(input, { type: "checkbox", checked: true, value: name });
@@ -109,7 +110,7 @@ function offer(run) {
     label.append(input, ...(colour ? [mark] : []), name);
     box.append(label);
   }
-  box.addEventListener("change", () => charts.filter(c => c.run === run).forEach(show));
+  box.addEventListener("change", () => all.forEach(show));
   let place = first.figure;
   while (place.parentElement !== run) place = place.parentElement;
   place.before(box);
