@@ -89,8 +89,8 @@ def either_way(found: Interval) -> str:
 
 
 def at_most(part: float) -> str:
-    """A bound, rounded up: `at most 1.2 %`."""
-    if not part < _MOST:
+    """A bound, rounded up: `at most 1.2 %`; one of twice or more says nothing."""
+    if not part < 1:
         return "unknown how far"
     digits = 0 if part >= 0.1 else 1
     return f"at most {math.ceil(100 * part * 10**digits - 1e-9) / 10**digits:,.{digits}f} %"
