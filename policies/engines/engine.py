@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,8 @@ from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.verifier import Verifier
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import FloatArray, IntArray, Requests
+
+PartKind = TypeVar("PartKind", bound=Part)
 
 
 class Offered(NamedTuple):
@@ -131,6 +133,10 @@ class Engine(Connected):
             )
         self._begin_connected()
         self._classifying = allocator if isinstance(allocator, Classifies) else None
+
+    def part(self, kind: type[PartKind]) -> PartKind:
+        """Its part of this kind, which there is."""
+        return next(each for each in self.parts if isinstance(each, kind))
 
     @property
     def swaps(self) -> bool:

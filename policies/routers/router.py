@@ -21,6 +21,10 @@ class RouterOptions(Protocol):
         """Cards of the cluster."""
 
     @property
+    def placement(self) -> str:
+        """The name of the router."""
+
+    @property
     def compute_weight(self) -> float:
         """Weight of requests, from 0 to 1, beside tokens."""
 

@@ -39,8 +39,6 @@ from policies.serving.pool_replica import PoolReplica, Side
 from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
 from policies.serving.serving_spec import ServingSpec, state_pages, state_pool
-from policies.transfers.hosting import Hosting
-from policies.transfers.lender import Lender
 from policies.transfers.moves import Moves
 from policies.transfers.pausing import least_waste
 
@@ -64,9 +62,10 @@ def kv_region(
     apart and the share that is kept free leave. `local` is its shard of the model. drafts: it has
     the drafter, if there is one. Raises DescriptionError if nothing is left."""
     whole, pool = _region(device, local, spec, seed, 0, drafts), state_pool(spec, local)
-    if (dropping := spec.cluster.dropping) and dropping.frame and spec.cluster.stages == 1:
-        require_frames(device, dropping.frame, "cluster.dropping")  # before the first drop
-        return in_frames(whole, dropping.frame)[0]
+    if (framed := spec.cluster.kv_frame) is not None and spec.cluster.stages == 1:
+        key, frame = framed
+        require_frames(device, frame, key)  # before the first one is mapped anew
+        return in_frames(whole, frame)[0]
     if pool is None:
         return whole
     if (apart := pool.apart(whole.bytes)) >= whole.bytes and spec.kv_tokens is None:
@@ -150,10 +149,10 @@ def build_replica(
             spec.tensor_parallel,
         )  # fmt: skip
     # without frames streams of KV are measured in the same place
-    region = layout if spec.cluster.dropping is None else _region(device, local, spec, seed)
+    region = _region(device, local, spec, seed) if spec.cluster.regroups else layout
     memory = memory_model(
         spec.memory, device, local, region, seed, simulate, routing, allocator,
-        any(each and each.contention == "simulated" for each in (spec.tiers, side)), frames,
+        spec.simulates_transfers or (side is not None and side.contention == "simulated"), frames,
     )  # fmt: skip
     offered = Offered(requests, metrics.output, predicted)
     if side is not None:  # what each side makes of them is its own
@@ -168,24 +167,17 @@ def build_replica(
         if (drafter := _drafter(spec, stages[-1])) is not None:
             passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
             steps = DraftingSteps(model, passes, speculation.tokens, device)
-    hosting = lender = None
-    if spec.cluster.lending is not None:
-        lender = Lender(engine)
-    elif spec.cluster.moves:
-        hosting = Hosting(engine)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
     port = None if side is None else side.port
-    components = build_components(
-        Site(spec, device, local, each[0], len(stages), engine, port, hosting, lender)
-    )
+    site = Site(spec, device, local, each[0], len(stages), engine, port)
+    components = build_components(site)
     if side is not None:
         return PoolReplica(
-            engine, steps, memory, metrics, components, spec.advance_together, watches, hosting
+            engine, steps, memory, metrics, components, spec.advance_together, watches
         )
     return Replica(
-        engine, steps, memory, metrics, spec.advance_together, watches, moves, components, hosting,
-        lender,
-    )  # fmt: skip
+        engine, steps, memory, metrics, spec.advance_together, watches, moves, components
+    )
 
 
 def _fullest(stages: list[TransformerSpec], regions: list[KvLayout]) -> int:

@@ -14,18 +14,17 @@ from policies.allocators.capabilities import Learns, report_of
 from policies.allocators.kv_frames import Placed
 from policies.engines.host_memory import HostTraffic
 from policies.memory.fidelity import Simulate
+from policies.memory.pipeline import PipelineSpec
 from policies.memory.routing import Routing
 from policies.requests.requests import Requests
 from policies.serving.building import admissible, build_replica
 from policies.serving.cells import Cell, energy_of
 from policies.serving.cluster import Manager
-from policies.serving.dropping import Dropping
+from policies.serving.controllers import CONTROLLERS
 from policies.serving.faults import faults_of
-from policies.serving.lending import Lending
 from policies.serving.metrics import Metrics
-from policies.serving.migration import Migrating
 from policies.serving.node import Node, mean_of, merged
-from policies.serving.node_controller import Controller
+from policies.serving.node_controller import Premises
 from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
 from policies.serving.served_stream import Stream
@@ -64,10 +63,11 @@ class Cards:
             own.append(built)
             return built
 
-        def group(stages: int, placed: Placed | None) -> Replica:
-            grouped = spec.model_copy(update={"cluster": cluster.grouped(stages)})
+        def grouped(stages: int, placed: Placed | None, pipeline: PipelineSpec) -> Replica:
+            staged = {"stages": stages, "pipeline": cluster.pipeline or pipeline}
+            own = spec.model_copy(update={"cluster": cluster.model_copy(update=staged)})
             return build_replica(
-                device, local, grouped, requests, stream.predicted, metrics,
+                device, local, own, requests, stream.predicted, metrics,
                 (seed, cluster.cards + stages), simulate, watches, placed=placed,
             )  # fmt: skip
 
@@ -79,19 +79,15 @@ class Cards:
             host = HostTraffic(host_dram.bandwidth)
             for each in node.own:
                 each.share_host(host)
-        self._controllers: list[Controller] = []
-        reach = None
-        if cluster.lending is not None:
-            lending = Lending(node, cluster.lending, local)
-            self._controllers.append(lending)
-            reach = lending.reach
-        if cluster.dropping is not None:
-            self._controllers.append(Dropping(node, cluster.dropping, local, group))
-        if cluster.migration is not None:
-            self._controllers.append(Migrating(node, cluster.migration, local))
+        premises = Premises(node, local, grouped)
+        self._controllers = [
+            CONTROLLERS[name](options, premises) for name, options in cluster.control.items()
+        ]
         faults = [faults_of(node, each, seed) for each in spec.faults]
         self.watchers: list[Watcher] = [*self._controllers, *faults]
         allocator = node.own[0].engine.allocator
+        reaches = (each.reach for each in self._controllers if each.reach is not None)
+        reach = max(reaches, default=None)
         self.admitted = admissible(spec, allocator, requests, stream.outputs, reach)
 
     def figures(self) -> tuple[dict[str, Any], Cell]:
@@ -106,7 +102,7 @@ class Cards:
         moved = metrics.moved_bytes()
         report: dict[str, Any] = {}
         served = np.ones(1, np.int64)
-        if len(replicas) == 1 and not spec.faults:
+        if len(replicas) == 1 and not spec.faults and not self._controllers:
             figures["policy"] = report_of(allocators[0])
             figures["memory"] = replicas[0].memory.report(moved)
         else:

@@ -10,96 +10,19 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field
 
-from hwmodel.description.description import DescriptionError, Strict, checked, nearest
-from policies.memory.pipeline import PipelineSpec
+from hwmodel.description.description import DescriptionError
 from policies.requests.requests import FloatArray, IntArray, Requests
+from policies.routers.router import RouterOptions
 from policies.routers.routers import ROUTERS
-from policies.serving.moving_options import DroppingSpec, LendingSpec, MigrationSpec
-
-
-def _known(value: str) -> str:
-    if value not in ROUTERS:
-        raise ValueError(f"unknown placement; {nearest(value, list(ROUTERS))}")
-    return value
-
-
-class ClusterSpec(Strict):
-    """Cards of a node, and how they share the load."""
-
-    renamed = {"fleet": "cells, and serving.faults"}
-
-    cards: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Replicas; with `tensor_parallel` or `stages` each of them is several devices."""
-    stages: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Pipeline stages of a replica, each with its part of the layers and their KV. A replica has as
-    many times the sequences and tokens a step that the engine's options say (assumed: those of a
-    batch in flight)."""
-    pipeline: PipelineSpec | None = None
-    """How stages share a step. None: as `PipelineSpec` has it; after a drop by cost, over the same
-    link."""
-    dropping: DroppingSpec | None = None
-    """Cards drop parameters that others have too where KV overflows. None: they do not."""
-    migration: MigrationSpec | None = None
-    """Running requests move from full cards to empty ones. None: they do not."""
-    lending: LendingSpec | None = None
-    """Cards keep parts of the KV of each other's requests. None: they do not."""
-    placement: Annotated[
-        str, AfterValidator(_known),
-        Field(json_schema_extra=lambda schema: schema.update(enum=list(ROUTERS))),
-    ] = next(iter(ROUTERS))  # fmt: skip
-    """The router, which says where a request goes: in turn, to the card with the fewest requests,
-    to that under the least pressure, to that which was given its prefix or session last, where it
-    is not too full or always (`sticky`), to that whose KV holds most of it, weighed with load
-    (`kv_aware`), or whose KV holds least; the first of equals."""
-    compute_weight: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Weight of compute pressure; the rest is that of memory (assumed)."""
-    bounds: Literal["shared", "own"] = "shared"
-    """Bucket bounds of one window over the whole node, in step on all cards, or of each card's own
-    requests."""
-
-    cells: Annotated[int, Field(ge=1)] = 1
-    """Equal parts of the cards, each behind a router of its own, which get the requests in turn.
-    They are independent, so workers share them out. 1: one router sees all cards."""
-
-    @checked
-    def _cells_of_cards(self) -> None:
-        if self.cells > 1 and (self.cards % self.cells or self.cards == self.cells):
-            raise ValueError(
-                f"cells: {self.cells} cells of {self.cards} cards; expected a divisor"
-                " that leaves each cell 2 cards or more"
-            )
-
-    def grouped(self, stages: int) -> ClusterSpec:
-        """How so many cards serve that have dropped parameters."""
-        assert self.dropping is not None
-        own = self.pipeline or PipelineSpec(link=self.dropping.link, balance="cost")
-        return self.model_copy(update={"stages": stages, "pipeline": own})
-
-    @property
-    def of_two(self) -> ClusterSpec:
-        """Two cards, for a try."""
-        return self.model_copy(update={"cards": 2, "cells": 1})
-
-    @property
-    def of_a_cell(self) -> ClusterSpec:
-        """One of the equal parts."""
-        return self.model_copy(update={"cards": self.cards // self.cells, "cells": 1})
-
-    @property
-    def moves(self) -> bool:
-        """Whether KV moves between cards while requests run."""
-        return any(each is not None for each in (self.dropping, self.migration, self.lending))
 
 
 class Manager:
     """Places requests and tracks the card of each."""
 
-    def __init__(self, spec: ClusterSpec, requests: Requests, predicted: FloatArray) -> None:
+    def __init__(self, spec: RouterOptions, requests: Requests, predicted: FloatArray) -> None:
         self.spec = spec
         self._tokens = requests.prompt_tokens + requests.samples * predicted
         self.card_of: IntArray = np.full(len(requests), -1, np.int64)

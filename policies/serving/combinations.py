@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from hwmodel.specs.transformer import TransformerSpec
+from policies.serving.controllers import CONTROLLERS
+from policies.transfers.connectors import CONNECTORS
 
 
 class Facts(NamedTuple):
@@ -75,6 +77,8 @@ def _given(facts: Facts, key: str) -> bool:
     value = facts.serving
     for part in key.split("."):
         value = getattr(value, part, None)
+    if isinstance(value, dict):
+        return bool(value)
     many = isinstance(value, int) and not isinstance(value, bool)
     return value > 1 if many else value not in (None, False, "none", [])
 
@@ -89,6 +93,7 @@ def _pool_engines(facts: Facts) -> set[str]:
     return {(half.engine or serving.engine).name for half in halves}
 
 
+OWN_MOVES = "cluster.controllers that move KV"
 SEVERAL = "cluster.cards, 2 or more (with pools: pools.decode.replicas)"
 NAMED: dict[str, Callable[[Facts], bool]] = {
     SEVERAL: lambda facts: (
@@ -116,6 +121,12 @@ NAMED: dict[str, Callable[[Facts], bool]] = {
     "memory.phases: together, and memory.fidelity: sampled, full or exhaustive": lambda facts: (
         facts.serving.memory.fidelity != "analytic" and facts.serving.memory.phases == "together"
     ),
+    OWN_MOVES: lambda facts: any(
+        CONTROLLERS[name].equips for name in facts.serving.cluster.controllers
+    ),
+    "connectors without states": lambda facts: any(
+        not CONNECTORS[name].holds_states for name in facts.serving.connectors
+    ),
     "faults of a host": lambda facts: any(each.of == "host" for each in facts.serving.faults),
     "sparse attention": lambda facts: facts.sparse,
     "sliding windows": lambda facts: facts.windows,
@@ -133,8 +144,8 @@ def present(facts: Facts, feature: str) -> bool:
     return NAMED[feature](facts) if feature in NAMED else _given(facts, feature)
 
 
-_MOVES = ("cluster.dropping", "cluster.migration", "cluster.lending")
 _SHARES = ("cluster.dropping", "cluster.lending")
+_MOVES = (*_SHARES, "cluster.migration", OWN_MOVES)
 
 DECLARATIONS: tuple[Declaration, ...] = (
     # what means nothing
@@ -188,15 +199,25 @@ DECLARATIONS: tuple[Declaration, ...] = (
     ),
     # what is not modelled
     unmodelled("tiers.host.hcache", "cluster.dropping"),
+    unmodelled("connectors", *_SHARES),
     unmodelled("tiers.layerwise", "faults of a host"),
-    unmodelled("pools", "cluster.cells", *_SHARES),
+    unmodelled("pools", "cluster.cells", *_SHARES, "cluster.controllers"),
     unmodelled("expert_parallel", "cluster.lending"),
     unmodelled("engine.swap_dram", "cluster.stages"),
-    unmodelled("cluster.dropping", "cluster.stages", "cluster.migration", "cluster.lending"),
-    unmodelled("cluster.lending", "cluster.stages", "cluster.migration"),
+    unmodelled("cluster.dropping", "cluster.stages", "cluster.lending"),
+    *(
+        unmodelled(each, "cluster.migration", OWN_MOVES, why="two would move the same requests")
+        for each in _SHARES
+    ),
+    unmodelled("cluster.migration", OWN_MOVES, why="two would move the same requests"),
+    unmodelled("cluster.lending", "cluster.stages"),
     unmodelled("sparse attention", "speculation"),
     unmodelled("layers with a state", "moves", *_SHARES, "policy.prefixes: copy"),
     unmodelled("layers with a state", "engine.preemption: swap"),
+    unmodelled(
+        "layers with a state", "connectors without states",
+        why="a state comes with the KV only where the connector says `holds_states`",
+    ),
 )  # fmt: skip
 """All of them. What pairs of features do is on docs/combinations.md."""
 

@@ -12,12 +12,12 @@ from policies.allocators.capabilities import Maps
 from policies.engines.engine import Engine
 from policies.memory.component import Component
 from policies.memory.step import StepModel
-from policies.serving.components import HostedCopies, Lent, MappedFrames, Swaps
+from policies.serving.components import MappedFrames, Swaps
+from policies.serving.controllers import CONTROLLERS
 from policies.serving.serving_spec import ServingSpec
-from policies.transfers.hosting import Hosting
-from policies.transfers.lender import Lender
+from policies.transfers.connectors import CONNECTORS
+from policies.transfers.kv_connector import Site as ConnectorSite
 from policies.transfers.ports import Port
-from policies.transfers.tiers import Tiers
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,6 @@ class Site:
     stages: int
     engine: Engine
     port: Callable[[StepModel, TransformerSpec, int], Port] | None = None
-    hosting: Hosting | None = None
-    lender: Lender | None = None
 
 
 def mapped_frames(site: Site) -> Iterable[Component]:
@@ -54,26 +52,24 @@ def port(site: Site) -> Iterable[Component]:
         yield made
 
 
-def tiers(site: Site) -> Iterable[Component]:
-    spec = site.spec.tiers
-    if spec is not None:
-        made = Tiers(
-            spec, site.device, site.local, site.engine.allocator, site.steps,
-            site.spec.tensor_parallel * site.stages,  # stages move their layers at once
-        )  # fmt: skip
+def connectors(site: Site) -> Iterable[Component]:
+    spec = site.spec
+    cards = spec.tensor_parallel * site.stages  # stages move their layers at once
+    there = ConnectorSite(site.device, site.local, site.engine.allocator, site.steps, cards)
+    for name, options in spec.connecting.items():
+        made = CONNECTORS[name](options, there)
         site.engine.connect(made)
         yield made
 
 
-def moved(site: Site) -> Iterable[Component]:
-    if site.lender is not None:
-        yield Lent(site.lender, site.steps)
-    if site.hosting is not None:
-        yield HostedCopies(site.hosting, site.steps)
+def equipment(site: Site) -> Iterable[Component]:
+    controllers = (CONTROLLERS[name] for name in site.spec.cluster.control)
+    for equip in dict.fromkeys(each for kind in controllers for each in kind.equips):
+        yield equip(site.engine, site.steps)
 
 
 BUILDERS: tuple[Callable[[Site], Iterable[Component]], ...] = (
-    swaps, port, tiers, moved, mapped_frames,
+    swaps, port, connectors, equipment, mapped_frames,
 )  # fmt: skip
 """In the order in which connectors are asked, and in which steps are made longer."""
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from policies.allocators.capabilities import Maps
+from policies.engines.engine import Engine
 from policies.engines.host_memory import HostTraffic
 from policies.engines.scheduled_step import Step
 from policies.memory.component import Component
@@ -123,3 +124,15 @@ class Lent(Component):
 
     def passed(self, end_s: float, times: StepTimes) -> None:
         self._lender.passed(times)
+
+
+def hosted(engine: Engine, steps: StepModel) -> Component:
+    """Lets requests of an engine move to and from others while they run (`Hosting`). Raises
+    DescriptionError where its policy does not."""
+    return HostedCopies(Hosting(engine), steps)
+
+
+def lent(engine: Engine, steps: StepModel) -> Component:
+    """Lets an engine keep KV on other cards, and theirs (`Lender`). Raises DescriptionError where
+    its policy does not."""
+    return Lent(Lender(engine), steps)

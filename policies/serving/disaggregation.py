@@ -28,12 +28,13 @@ from policies.memory.fidelity import Simulate
 from policies.requests.requests import IntArray, Requests
 from policies.serving.building import admissible, build_replica
 from policies.serving.cells import Cell
-from policies.serving.cluster import ClusterSpec, Manager
+from policies.serving.cluster import Manager
+from policies.serving.cluster_options import ClusterSpec
+from policies.serving.controllers import CONTROLLERS
 from policies.serving.faults import faults_of
 from policies.serving.metrics import Metrics
-from policies.serving.migration import Migrating
 from policies.serving.node import Node
-from policies.serving.node_controller import Controller
+from policies.serving.node_controller import Premises
 from policies.serving.pool_figures import figures_of_pools
 from policies.serving.pool_options import PoolSpec
 from policies.serving.pool_replica import DECODE, PREFILL, Pool, PoolMetrics, PoolReplica, Side
@@ -112,10 +113,11 @@ class Disaggregation(Watcher):
         near, far = (self._port(name, 0).empty() for name in self.pools)
         self._move(0, 1, near, far)  # whether it can be
         self.watchers: list[Watcher] = [self]
-        self._controllers: list[Controller] = []
-        if (migration := spec.cluster.migration) is not None:
-            decode = self.pools[DECODE]
-            self._controllers.append(Migrating(decode.node, migration, decode.local))
+        decode = self.pools[DECODE]
+        premises = Premises(decode.node, decode.local)
+        self._controllers = [
+            CONTROLLERS[name](options, premises) for name, options in spec.cluster.control.items()
+        ]
         self.watchers += self._controllers
         for law in spec.faults:
             for name, pool in self.pools.items():

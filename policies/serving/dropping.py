@@ -35,17 +35,17 @@ import numpy as np
 
 from hwmodel.specs.link import load_link
 from hwmodel.specs.stages import dealt, stages_of
-from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.capabilities import MovesBlocks
 from policies.allocators.kv_frames import Placed, all_of_blocks, in_frames
 from policies.allocators.kv_layout import KV_ALIGN_BYTES
 from policies.engines.part import NONE
 from policies.memory.distributed_attention import kv_seconds
-from policies.memory.pipeline import Exchange
+from policies.memory.pipeline import Exchange, PipelineSpec
 from policies.requests.requests import IntArray
+from policies.serving.components import hosted
 from policies.serving.moving_options import DroppingSpec
 from policies.serving.node import Node
-from policies.serving.node_controller import Act, Controller
+from policies.serving.node_controller import Act, Controller, Premises
 from policies.serving.replica import Replica
 from policies.transfers.hosting import Hosting, require_blocks
 
@@ -89,16 +89,18 @@ def moved_layers(layers: int, before: Group, after: Group) -> int:
 
 
 class Dropping(Controller):
-    """`model`: the shard of a card. `group_of`: a replica over so many stages."""
+    """See the module."""
 
     name = "dropping"
+    Options = DroppingSpec
+    equips = (hosted,)
+    regroups = True
 
-    def __init__(
-        self, node: Node, spec: DroppingSpec, model: TransformerSpec,
-        group_of: Callable[[int, Placed | None], Replica],
-    ) -> None:  # fmt: skip
-        super().__init__(node, spec.every_s)
-        self._spec, self._model, self._group_of = spec, model, group_of
+    def __init__(self, options: DroppingSpec, premises: Premises) -> None:
+        super().__init__(options, premises)
+        node, spec = premises.node, options
+        assert premises.grouped is not None
+        self._spec, self._model, self._grouped = spec, premises.model, premises.grouped
         self._link = load_link(spec.link)
         self._groups: list[Group] = [(card,) for card in range(len(node.own))]
         self._made: dict[Group, Replica] = {}
@@ -119,9 +121,7 @@ class Dropping(Controller):
 
     def engine(self, card: int) -> Hosting:
         """That which serves a card now."""
-        found = self.replica(card).hosting
-        assert found is not None
-        return found
+        return self.replica(card).engine.part(Hosting)
 
     def _blocks(self, card: int) -> MovesBlocks:
         """Its memory."""
@@ -200,7 +200,8 @@ class Dropping(Controller):
         cards, parts = joined(first, second), (first, second)
         placed = self._place(first, cards)
         if cards not in self._made:
-            self._made[cards] = self.node.know(self._group_of(len(cards), placed))
+            pipeline = PipelineSpec(link=self._spec.link, balance="cost")
+            self._made[cards] = self.node.know(self._grouped(len(cards), placed, pipeline))
         group, engine = self._made[cards], self.engine(first[0])
         behind, unaligned = divmod(engine.allocator.slots, engine.block)
         now_s = max(at_s, *(self.replica(part[0]).now_s for part in parts))
@@ -214,8 +215,7 @@ class Dropping(Controller):
         most = group.engine.allocator.slots // engine.block
         for part, old, shift in zip(parts, olds, shifts, strict=True):
             layers = {cards[0]: moved_layers(self._model.layers, part, cards)}
-            assert old.hosting is not None
-            found, line = old.hosting.clear()
+            found, line = old.engine.part(Hosting).clear()
             old.retire()
             old.hands_over(now_s, line)
             kept = [(*each[:3], NONE if shift is None else each[3] + shift) for each in found]
@@ -330,10 +330,10 @@ class Dropping(Controller):
     def _settle(self, card: int, kept: list[Kept]) -> tuple[list[Kept], int]:
         """Those of a group's requests that have room on a card, with their blocks there, and bytes
         that are copied in its memory: those in frames that are not where the card had them."""
-        first, alone = self._first.get(card), self.node.own[card].hosting
-        if not self._whole or first is None or not kept or alone is None:
+        first = self._first.get(card)
+        if not self._whole or first is None or not kept:
             return [(*each[:3], NONE) for each in kept], 0
-        own = require_blocks(alone.allocator)
+        own = require_blocks(self.node.own[card].engine.allocator)
         frames, free, block = self.frames[card], own.free_blocks(), own.block
         same = frames.stays(self._whole, first * block * self._whole.held.shape[1] // own.slots)
         staying = all_of_blocks(same, own.slots, block).mean(axis=0)

@@ -17,12 +17,12 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.link import load_link
-from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.distributed_attention import DistributedAttention
 from policies.requests.percentiles import summary
+from policies.serving.components import lent
 from policies.serving.moving_options import LendingSpec
 from policies.serving.node import Node
-from policies.serving.node_controller import Controller
+from policies.serving.node_controller import Controller, Premises
 from policies.transfers.lender import Lender
 
 
@@ -76,18 +76,18 @@ def _rank(card: int, holder: Holder, room: int, block: int) -> tuple[bool, int, 
 
 
 class Lending(Controller):
-    """`model`: the shard of a card. `reach`: tokens of the longest request that all serve."""
+    """See the module."""
 
     name = "lending"
+    Options = LendingSpec
+    equips = (lent,)
 
-    def __init__(self, node: Node, spec: LendingSpec, model: TransformerSpec) -> None:
+    def __init__(self, options: LendingSpec, premises: Premises) -> None:
         """Raises DescriptionError where a card has no room beside what stays free."""
-        super().__init__(node, spec.every_s)
+        super().__init__(options, premises)
+        node, spec, model = premises.node, options, premises.model
         work = DistributedAttention(model, load_link(spec.link), spec.block)
-        self._engines: list[Lender] = []
-        for replica in node.own:
-            assert replica.lender is not None
-            self._engines.append(replica.lender)
+        self._engines = [replica.engine.part(Lender) for replica in node.own]
         first = self._engines[0]
         slots, block = first.allocator.reach, first.block
         spare = -(-int(spec.spare * slots) // block) * block
@@ -120,8 +120,7 @@ class Lending(Controller):
 
     def _replace(self, card: int, at_s: float) -> None:
         """The lender of a card that has failed is another, and empty."""
-        lender, before = self.node.own[card].lender, self._engines[card]
-        assert lender is not None
+        lender, before = self.node.own[card].engine.part(Lender), self._engines[card]
         if lender is not before:
             self._engines[card] = lender
             lender.succeed(before)

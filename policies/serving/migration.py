@@ -22,11 +22,11 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.link import load_link
-from hwmodel.specs.transformer import TransformerSpec
 from policies.requests.percentiles import summary
+from policies.serving.components import hosted
 from policies.serving.moving_options import MigrationSpec
 from policies.serving.node import Node
-from policies.serving.node_controller import Act, Controller
+from policies.serving.node_controller import Act, Controller, Premises
 from policies.transfers.hosting import Hosting
 from policies.transfers.located import layers_of, places_of
 from policies.transfers.ports import between
@@ -48,13 +48,16 @@ class Move:
 
 
 class Migrating(Controller):
-    """`model`: the shard of a card."""
+    """See the module."""
 
     name = "migration"
+    Options = MigrationSpec
+    equips = (hosted,)
 
-    def __init__(self, node: Node, spec: MigrationSpec, model: TransformerSpec) -> None:
+    def __init__(self, options: MigrationSpec, premises: Premises) -> None:
         """Raises DescriptionError for KV that `transfer` refuses."""
-        super().__init__(node, spec.every_s)
+        super().__init__(options, premises)
+        spec, node, model = options, premises.node, premises.model
         layout = node.own[0].engine.allocator.layout
         if layout.sparse is not None:
             raise DescriptionError(f"cluster.migration: {model.name} has an index of tokens")
@@ -67,9 +70,7 @@ class Migrating(Controller):
 
     def engine(self, card: int) -> Hosting:
         """That of a card."""
-        found = self.replica(card).hosting
-        assert found is not None
-        return found
+        return self.replica(card).engine.part(Hosting)
 
     def plan(self, at_s: float) -> list[Act]:
         busy = {card for move in self._moves for card in (move.source, move.target)}

@@ -1,4 +1,4 @@
-"""Options of nodes whose requests move between cards."""
+"""Options of controllers, which look at the replicas of a node and act."""
 
 from __future__ import annotations
 
@@ -14,7 +14,19 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 
 
-class DroppingSpec(Strict):
+class ControllerOptions(Strict):
+    """Base of the options of every controller."""
+
+    every_s: Seconds = 0.1
+    """Time between two looks."""
+
+    @property
+    def kv_frame(self) -> int | None:
+        """Bytes of the frames in which it needs KV to be mapped; None: as the policy has it."""
+        return None
+
+
+class DroppingSpec(ControllerOptions):
     """KunServe: cards drop the copies of parameters that others have (Cheng et al. 2024,
     arXiv 2412.18169v4; defaults of SJTU-IPADS/kunserve)."""
 
@@ -36,8 +48,12 @@ class DroppingSpec(Strict):
     block: Count = 256
     """Tokens of a block that is exchanged."""
 
+    @property
+    def kv_frame(self) -> int | None:
+        return self.frame
 
-class LendingSpec(Strict):
+
+class LendingSpec(ControllerOptions):
     """Infinite-LLM: cards keep parts of the KV of each other's requests (Lin et al. 2024,
     arXiv 2401.02669v2). Its thresholds are not public: those here are assumed."""
 
@@ -54,7 +70,7 @@ class LendingSpec(Strict):
     """Tokens of a piece that is sent, of a layer's K or V (assumed)."""
 
 
-class MigrationSpec(Strict):
+class MigrationSpec(ControllerOptions):
     """Llumnix: running requests move from full cards to empty ones (Sun et al. 2024,
     arXiv 2406.03243; defaults of AlibabaPAI/llumnix)."""
 

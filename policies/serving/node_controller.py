@@ -9,32 +9,73 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.kv_frames import Placed
+from policies.engines.engine import Engine
+from policies.memory.component import Component
+from policies.memory.pipeline import PipelineSpec
+from policies.memory.step import StepModel
+from policies.serving.moving_options import ControllerOptions
 from policies.serving.node import Node
 from policies.serving.replica import Replica
 from policies.serving.simulation import LOOK, Simulation, Watcher
 
 Act = tuple[Iterable[int] | None, Callable[[float], None]]
 """What is done now, `act(at_s)`, and the cards that are between two steps for it; None: all."""
+Equips = Callable[[Engine, StepModel], Component]
+"""Gives a replica's engine a part that a controller needs there; returns the component that keeps
+its time."""
+
+
+@dataclass(frozen=True)
+class Premises:
+    """What a controller is built for: one node."""
+
+    node: Node
+    model: TransformerSpec
+    """The shard of a card."""
+    grouped: Callable[[int, Placed | None, PipelineSpec], Replica] | None = None
+    """Builds the replica that so many cards are as stages, which share a step so unless
+    `cluster.pipeline` says how; its KV lies there, or anew. None: cards cannot be stages."""
 
 
 class Controller(Watcher):
-    """Looks at `node` every `every_s` seconds. One of one's own states its `name` and decides, or
-    plans first, where it can tell that there is nothing to decide.
+    """Looks at a node every `options.every_s` seconds and decides, or plans first, where it can
+    tell that there is nothing to decide. A controller is added by one file and one line in
+    `policies.serving.controllers`, or by a plug-in (docs/plugins.md).
 
-    Example:
-        class Drain(Controller):
-            name = "drain"
+    Example: one that counts how often the line of a card is longer than ten requests.
 
-            def decide(self, at_s: float) -> None:
-                ...  # look at self.node.replicas, move requests between them
+        class Lines(Controller):
+            name = "lines"
+            seen = 0
+
+            def decide(self, at_s):
+                self.seen += any(len(each.waiting) > 10 for each in self.node.replicas)
+
+            def report(self):
+                return {"seen": self.seen}
     """
 
-    name: str
+    name: ClassVar[str]
+    """As `cluster` names it, and the metrics."""
+    Options: ClassVar[type[ControllerOptions]] = ControllerOptions
+    """Its options."""
+    equips: ClassVar[tuple[Equips, ...]] = ()
+    """What each replica gets for it. With any, KV of requests moves between replicas, so that each
+    knows of requests by itself."""
+    regroups: ClassVar[bool] = False
+    """Whether it makes several cards serve as one replica."""
+    reach: int | None = None
+    """Tokens of the longest request that the cards serve together; None: as long as on one."""
 
-    def __init__(self, node: Node, every_s: float) -> None:
-        self.node, self._every_s = node, every_s
+    def __init__(self, options: Any, premises: Premises) -> None:
+        """Raises DescriptionError for options that this node cannot have."""
+        self.options, self.node, self._every_s = options, premises.node, options.every_s
 
     def plan(self, at_s: float) -> Sequence[Act]:
         """What is done now, from what is known while steps are under way (`taken`); nothing: they
@@ -72,6 +113,21 @@ class Controller(Watcher):
     def replica(self, card: int) -> Replica:
         """That which serves a card now."""
         return self.node.replicas[card]
+
+    def requeue(self, request: int, card: int, at_s: float) -> None:
+        """A request that waits (`Replica.waiting`) waits on another card from now on, at the end of
+        the line. Tokens that one has made before it was preempted stay made, and are computed again
+        there. Raises DescriptionError where it does not wait, or the card does not serve."""
+        manager, said = self.node.manager, f"controller {self.name}: requeue"
+        if card not in manager.cards:
+            cards = ", ".join(map(str, manager.cards.tolist()))
+            raise DescriptionError(f"{said}: expected a card that serves, of {cards}; got {card}")
+        old, new = self.replica(int(manager.card_of[request])), self.replica(card)
+        if manager.card_of[request] < 0 or request not in old.waiting:
+            raise DescriptionError(f"{said}: request {request} does not wait on a card")
+        old.withdraw(request)
+        self.simulation.move(self.node, request, card)
+        self.simulation.deliver(self.node, card, request, max(at_s, new.now_s))
 
     def _look(self, at_s: float) -> None:
         for cards, act in self.plan(at_s):

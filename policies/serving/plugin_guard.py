@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import reprlib
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.capabilities import Migration
+from policies.engines.connector import Ending, Match
 from policies.engines.scheduled_step import Step
 
 
@@ -40,6 +41,25 @@ def _whole(least: int) -> Expected:
 def _are_whole(value: Any) -> bool:
     found = np.asarray(value)
     return bool(np.issubdtype(found.dtype, np.integer) and (found >= 0).all())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _are_seconds(value: Any) -> bool:
+    found = np.asarray(value)
+    return bool(np.issubdtype(found.dtype, np.number) and found.ndim == 1 and (found >= 0).all())
+
+
+def _all(value: Any, holds: Callable[[Any], bool]) -> bool:
+    """Whether all members of what can be gone through more than once are so."""
+    return isinstance(value, Collection) and all(holds(each) for each in value)
+
+
+def _ends(value: Any) -> bool:
+    pair = isinstance(value, tuple) and len(value) == 2
+    return pair and _is_whole(value[0]) and value[1] in (Ending.FREE, Ending.FORGET)
 
 
 _TRUTH = Expected("True or False", lambda value: isinstance(value, bool | np.bool_))
@@ -65,6 +85,27 @@ OF_SCHEDULERS: Mapping[str, Expected] = {
 """Of methods of schedulers (`Engine`)."""
 OF_ROUTERS: Mapping[str, Expected] = {"choose": _SLOTS}
 """Of methods of routers; that the card is there is checked where it is used."""
+_NUMBER = Expected("a number, or inf", lambda value: _is_number(value) and value == value)
+_REQUESTS = Expected("a list of requests", lambda value: _all(value, _is_whole))
+OF_CONNECTORS: Mapping[str, Expected] = {
+    "matched": Expected("a Match or None", lambda value: value is None or isinstance(value, Match)),
+    "finished": Expected("an Ending", lambda value: isinstance(value, Ending)),
+    "released": Expected("pairs of a request and its Ending", lambda value: _all(value, _ends)),
+    **dict.fromkeys(("passes_over", "goes_on"), _TRUTH),
+    **dict.fromkeys(("arrived", "lost", "resumed", "yields"), _REQUESTS),
+    "first": _whole(-1),
+    "rounds": _whole(1),
+    "due_s": _NUMBER,
+    "stalls": Expected(
+        "seconds of each step, or None", lambda value: value is None or _are_seconds(value)
+    ),
+    "figures": Expected("a mapping", lambda value: isinstance(value, Mapping)),
+}
+"""Of methods of connectors (`KvConnector`)."""
+OF_CONTROLLERS: Mapping[str, Expected] = {
+    "report": Expected("a mapping", lambda value: isinstance(value, Mapping)),
+}
+"""Of methods of controllers."""
 
 
 def guard(cls: type, label: str, file: str, returns: Mapping[str, Expected]) -> None:

@@ -1,4 +1,5 @@
-"""Allocators, schedulers, predictors and routers of one's own, each a class in a named file.
+"""Allocators, schedulers, predictors, routers, connectors and controllers of one's own, each a
+class in a named file.
 
 Every class in the file with all that its base asks for is registered under the name that it states
 (`Kind.name`). Only files that are named are loaded: a description never loads code.
@@ -22,14 +23,20 @@ from policies.predictors.predictor import PredictorSpec
 from policies.predictors.predictors import PREDICTORS
 from policies.routers.router import Router
 from policies.routers.routers import ROUTERS
+from policies.serving.controllers import CONTROLLERS
+from policies.serving.node_controller import Controller
 from policies.serving.plugin_guard import (
     OF_ALLOCATORS,
+    OF_CONNECTORS,
+    OF_CONTROLLERS,
     OF_ROUTERS,
     OF_SCHEDULERS,
     Expected,
     guard,
     line_of,
 )
+from policies.transfers.connectors import CONNECTORS
+from policies.transfers.kv_connector import KvConnector
 
 
 class Kind(NamedTuple):
@@ -41,7 +48,8 @@ class Kind(NamedTuple):
     name: str
     """The attribute that states the name; of a field of options, `Options.name`."""
     overrides: tuple[str, ...] = ()
-    """Methods of the base, beside its abstract ones, that a class has to override."""
+    """Methods of the base, beside its abstract ones, that a class has to override; `a or b`: one of
+    these."""
     returns: Mapping[str, Expected] = {}
     """What methods have to return."""
 
@@ -49,8 +57,12 @@ class Kind(NamedTuple):
         """What a class would need and does not have."""
         lacking = sorted(getattr(cls, "__abstractmethods__", ()))
         lacking += [
-            each for each in self.overrides if getattr(cls, each) is getattr(self.base, each)
-        ]
+            each for each in self.overrides
+            if all(getattr(cls, name) is getattr(self.base, name) for name in each.split(" or "))
+        ]  # fmt: skip
+        options = getattr(self.base, "Options", None)
+        if options and not (isinstance(cls.Options, type) and issubclass(cls.Options, options)):
+            lacking.append(f"Options that are {options.__name__}")
         head = self.name.split(".")[0]
         fields = getattr(cls, "model_fields", {})
         return lacking if hasattr(cls, head) or head in fields else [*lacking, head]
@@ -68,6 +80,8 @@ KINDS: dict[str, Kind] = {
     "scheduler": Kind(Engine, SCHEDULERS, "Options.name", returns=OF_SCHEDULERS),
     "predictor": Kind(PredictorSpec, PREDICTORS, "kind", ("predictions",)),
     "placement": Kind(Router, ROUTERS, "name", returns=OF_ROUTERS),
+    "connector": Kind(KvConnector, CONNECTORS, "name", ("matched",), OF_CONNECTORS),
+    "controller": Kind(Controller, CONTROLLERS, "name", ("decide or plan",), OF_CONTROLLERS),
 }
 """By a word for it. A kind is added by a line here."""
 

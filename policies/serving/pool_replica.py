@@ -23,7 +23,6 @@ from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
 from policies.serving.slot_use import Known
 from policies.transfers.fabric import Fabric, Place
-from policies.transfers.hosting import Hosting
 from policies.transfers.ports import Port, ReceivingPort, SendingPort
 from policies.transfers.tier_options import Contends
 
@@ -65,12 +64,8 @@ class PoolReplica(Replica):
     def __init__(
         self, engine: Engine, steps: StepTimer, memory: Memory, metrics: Metrics,
         components: Sequence[Component], together: bool, watches: Watches | None,
-        hosting: Hosting | None,
     ) -> None:  # fmt: skip
-        super().__init__(
-            engine, steps, memory, metrics, together, watches, components=components,
-            hosting=hosting,
-        )  # fmt: skip
+        super().__init__(engine, steps, memory, metrics, together, watches, components=components)
         self.port = next(each for each in components if isinstance(each, Port))
 
 

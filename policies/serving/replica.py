@@ -31,8 +31,6 @@ from policies.memory.pipeline import PipelineSteps
 from policies.memory.step import Efficiency, StepTimer, StepTimes
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Watches
-from policies.transfers.hosting import Hosting
-from policies.transfers.lender import Lender
 from policies.transfers.moves import Moves
 
 MOST_ROUNDS = 1 << 14
@@ -42,13 +40,12 @@ MOST_ROUNDS = 1 << 14
 class Replica:
     """`now_s`: when its last step ended. `together`: False advances a step at a time, for tests.
     `components`: what it has beside engine and memory; each stalls steps that are as long as those
-    before it have made them. `hosting`: of requests that move while they run, where they do."""
+    before it have made them."""
 
     def __init__(
         self, engine: Engine, steps: StepTimer, memory: Memory, metrics: Metrics,
         together: bool = True, watches: Watches | None = None, moves: Moves | None = None,
-        components: Iterable[Component] = (), hosting: Hosting | None = None,
-        lender: Lender | None = None,
+        components: Iterable[Component] = (),
     ) -> None:  # fmt: skip
         self.engine = engine
         self.memory = memory
@@ -60,7 +57,6 @@ class Replica:
         self._together = together
         self.moves = moves
         self.components = list(components)
-        self.hosting, self.lender = hosting, lender
         self._watch = None if watches is None else watches.watch(engine)
         self.shares = False
         """Whether what it knows of requests is another's."""

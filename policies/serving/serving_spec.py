@@ -31,13 +31,14 @@ from policies.memory.routing import RoutingSpec
 from policies.memory.step_work import Free
 from policies.predictors.predictors import ChosenPredictor, default_predictor
 from policies.routers.routers import ROUTERS
-from policies.serving.cluster import ClusterSpec
+from policies.serving.cluster_options import ClusterSpec
 from policies.serving.combinations import Facts, conflicts
 from policies.serving.fault_options import FaultSpec
 from policies.serving.pool_options import PoolSpec, PoolsSpec
 from policies.serving.pool_replica import DECODE, PREFILL
+from policies.transfers.connectors import ConnectorsByName, TiersChoice
+from policies.transfers.kv_connector import ConnectorOptions
 from policies.transfers.moves import MovesSpec
-from policies.transfers.tier_options import TiersSpec
 
 
 class ServingSpec(Strict):
@@ -87,8 +88,10 @@ class ServingSpec(Strict):
     moves: MovesSpec | None = None
     """What moving each request's KV would take once its prompt is computed; the run does not wait
     for it. None: nothing is counted."""
-    tiers: TiersSpec | None = None
+    tiers: TiersChoice = None
     """Memories below the device's, which keep KV that it loses (docs/offload.md). None: none."""
+    connectors: ConnectorsByName = {}
+    """Other connectors by name, each with its options (docs/plugins.md)."""
     pools: PoolsSpec | None = None
     """Replicas that prefill, and others that decode (docs/pools.md), of `cluster.cards` in all, or
     1. None: each does both."""
@@ -122,6 +125,12 @@ class ServingSpec(Strict):
         return {**data, "policy": {**own, **policy}} if own else data
 
     @model_validator(mode="after")
+    def _connectors_stand_once(self) -> ServingSpec:
+        for name in self.connectors.keys() & type(self).model_fields.keys():
+            raise ValueError(f"connectors.{name}: stands at {name}")
+        return self
+
+    @model_validator(mode="after")
     def _goes_together(self) -> ServingSpec:
         for conflict in conflicts(Facts(self)):
             raise ValueError(conflict)
@@ -132,7 +141,7 @@ class ServingSpec(Strict):
         for each in self.faults:
             if each.side is not None and self.pools is None:
                 raise ValueError("faults.side: only with pools")
-            if each.of == "host" and self.tiers is None:
+            if each.of == "host" and not any(c.keeps_on_host for c in self.connecting.values()):
                 raise ValueError("faults.of: host needs tiers")
             many = self.cluster.cards
             if self.pools is not None:
@@ -150,6 +159,17 @@ class ServingSpec(Strict):
         if cards not in (1, many):
             raise ValueError(f"pools: has {many} replicas; expected cluster.cards 1 or {many}")
         return self
+
+    @property
+    def connecting(self) -> dict[str, ConnectorOptions]:
+        """Options of all connectors by name, in the order in which they are asked."""
+        own = {} if self.tiers is None else {"tiers": self.tiers}
+        return {**own, **self.connectors}
+
+    @property
+    def simulates_transfers(self) -> bool:
+        """Whether what moves to and from connectors is simulated beside the accesses of steps."""
+        return any(each.simulated for each in self.connecting.values())
 
     @property
     def other_devices(self) -> dict[str, str]:

@@ -27,8 +27,8 @@ from policies.serving.unit import Part, Unit
 DONE, RETURN, FAIL, LINK, SENT, LOOK, ARRIVE, BEGIN = range(8)
 """What happens, in the order in which it does at one time."""
 MOST_VAIN = 4096
-"""Looks of controllers, one after the other, between which nothing runs (assumed): then nothing
-will."""
+"""Looks of controllers, one after the other, between which nothing runs, or times that a unit is
+asked at one moment and computes nothing (assumed): then nothing will."""
 
 
 class Watcher:
@@ -227,6 +227,10 @@ class Simulation:
         if unit.ahead is None:
             for watcher in self.watchers:
                 watcher.idle(node, unit)
+            unit.vain = unit.vain + 1 if at_s == unit.idle_s else 0
+            unit.idle_s = at_s
+            if unit.vain > MOST_VAIN:
+                raise self._stuck()
             self.wake(unit)
             return
         self._plan_end(unit)
@@ -307,6 +311,11 @@ class Simulation:
         ]
         policy = self.nodes[0].own[0].engine.allocator.options.name
         first = f"the first that waits is {waits[0]}" if waits else "none of them waits"
+        own = (replica for node in self.nodes for replica in node.own)
+        loading = next((item for each in own for item in each.engine.loading.items()), None)
+        if loading is not None:
+            request, (_, connector) = loading
+            first += f"; request {request} waits for KV that connector {connector.name} has"
         return DescriptionError(
             f"{self.source.count - self.metrics.ended} requests have not ended and nothing will "
             f"give them room; {first} (policy {policy})"

@@ -84,6 +84,8 @@ class Unit:
         self.paused: tuple[int, ...] | None = None
         """What `state` was when a stretch was cut so that somebody could look; None: it was
         not."""
+        self.vain, self.idle_s = 0, -1.0
+        """How often it was asked again at that time, and computed nothing."""
 
     @property
     def next_s(self) -> float:

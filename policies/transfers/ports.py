@@ -37,6 +37,8 @@ class Port(Connector, Component):
     """Of the replica at `place`: transfers that have arrived, and the DRAM of each of its cards
     that they take."""
 
+    name = "pools"
+
     def __init__(
         self, steps: StepModel, fabric: Fabric, place: Place, contention: Contends,
         model: TransformerSpec, cards: int,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -10,6 +10,7 @@ from hwmodel.description.description import Strict
 from hwmodel.description.units import PositiveBytes
 from hwmodel.specs.kv_order import KvOrder
 from policies.engines.host_memory import HostMemory
+from policies.transfers.kv_connector import ConnectorOptions
 
 Count = Annotated[int, Field(ge=1)]
 PauseChoice = Literal["keep", "drop", "swap", "least"]
@@ -73,10 +74,11 @@ class PausesSpec(Strict):
     """least: whether the length of a pause is known when it begins."""
 
 
-class TiersSpec(Strict):
+class TiersSpec(ConnectorOptions):
     """Tiers below the device's memory, and when they are used."""
 
     renamed = {"card_fails_at_s": "serving.faults"}
+    keeps_on_host: ClassVar[bool] = True
 
     host: HostSpec
     ssd: DriveSpec | None = None
@@ -106,3 +108,7 @@ class TiersSpec(Strict):
         if self.contention == "simulated" and (self.synchronous or self.host.dram == "card"):
             raise ValueError("contention: simulated is not with synchronous, nor host.dram: card")
         return self
+
+    @property
+    def simulated(self) -> bool:
+        return self.contention == "simulated"

@@ -28,18 +28,16 @@ from typing import Any, Literal
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.specs.device import Device
-from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Caches
 from policies.allocators.radix_tree import text_of
-from policies.engines.connector import Connector, Ending, Match, Scheduler
+from policies.engines.connector import Ending, Match, Scheduler
 from policies.engines.scheduled_step import Step
-from policies.memory.component import Component
 from policies.memory.contention import Moving
-from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step import Efficiency, StepTimes
 from policies.requests.requests import FloatArray
 from policies.transfers.eviction import BlockKey
+from policies.transfers.kv_connector import KvConnector, Site
 from policies.transfers.link_queue import IN, OUT
 from policies.transfers.pauses import Pauses, Way
 from policies.transfers.pausing import Batch, step_cost
@@ -49,19 +47,21 @@ from policies.transfers.tier_options import TiersSpec
 from policies.transfers.tier_store import Plan, TierStore
 
 
-class Tiers(Connector, Component):
-    """The tiers of one replica; see the module. `model`: the shard of a card, of `cards`, each with
-    a link of its own to the host, whose DRAM and drive they share. A transfer is of one card, but
-    over the drive's link of all."""
+class Tiers(KvConnector):
+    """The tiers of one replica; see the module. Cards share the host's DRAM and the drive. A
+    transfer is of one card, but over the drive's link of all."""
 
+    name = "tiers"
+    Options = TiersSpec
+    holds_states = True
     outlives = True
 
-    def __init__(
-        self, spec: TiersSpec, device: Device, model: TransformerSpec, allocator: Allocator,
-        steps: StepModel, cards: int = 1,
-    ) -> None:  # fmt: skip
+    def __init__(self, options: TiersSpec, site: Site) -> None:
         """Raises DescriptionError for turns that are to be dropped by a policy which forgets
         nothing, and as `TierLinks` and `TierStore`."""
+        super().__init__(options, site)
+        spec, device, model, allocator = options, site.device, site.model, site.allocator
+        steps, cards = site.steps, site.cards
         policy = allocator.options.name
         forgets = isinstance(allocator, Caches) and allocator.discards
         if spec.pauses and spec.pauses.policy in ("drop", "least") and not forgets:

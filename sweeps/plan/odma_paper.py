@@ -21,7 +21,7 @@ from policies.allocators.registry import PolicySpec
 from policies.requests.requests import FloatArray, Requests
 from policies.serving import calibration
 from policies.serving.calibration import Draw, Law, Solution
-from policies.serving.cluster import ClusterSpec
+from policies.serving.cluster_options import ClusterSpec
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 from sweeps.analyse.table import Table

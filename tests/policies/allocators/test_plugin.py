@@ -55,9 +55,10 @@ def test_without_the_capability_v0_recomputes_and_refuses_to_swap() -> None:
 
 @pytest.fixture
 def documented(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Allocator]:
-    """The class that docs/own-allocator.md shows, in a file of its own, registered."""
-    page = (Path(__file__).resolve().parents[3] / "docs/own-allocator.md").read_text()
-    code = page[page.index("    from typing") : page.index("`policies/allocators/reservation.py`")]
+    """The class that docs/plugins.md shows, in a file of its own, registered."""
+    page = (Path(__file__).resolve().parents[3] / "docs/plugins.md").read_text()
+    first = page.index("    from typing import Annotated")
+    code = page[first : page.index("`policies/allocators/reservation.py`")]
     (tmp_path / "doubling.py").write_text(textwrap.dedent(code))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "doubling", raising=False)

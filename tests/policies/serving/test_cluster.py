@@ -10,7 +10,8 @@ import pytest
 from policies.predictors.predictor import predict
 from policies.requests.requests import Requests
 from policies.serving.building import build_replica
-from policies.serving.cluster import ClusterSpec, Manager
+from policies.serving.cluster import Manager
+from policies.serving.cluster_options import ClusterSpec
 from policies.serving.metrics import Metrics
 from policies.serving.node import Node, mean_of
 from policies.serving.simulation import Simulation

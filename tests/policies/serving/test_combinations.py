@@ -16,7 +16,9 @@ from policies.serving.combinations import (
     conflicts,
     present,
 )
+from policies.serving.controllers import CONTROLLERS
 from policies.serving.serving_spec import ServingSpec
+from policies.transfers.connectors import CONNECTORS
 from tests.policies.small import MODEL, mixed, run, spec
 
 LINK = "mooncake-rdma-400"
@@ -31,9 +33,13 @@ def test_a_declaration_names_a_key_of_the_description(feature: str) -> None:
     if feature in NAMED:
         return
     own: Any = ServingSpec
+    named = {name: kind.Options for name, kind in {**CONNECTORS, **CONTROLLERS}.items()}
     for part in feature.split("."):
         field = own.model_fields.get(part)
         assert field is not None or part == "swap_dram", feature
+        if part in named:
+            own = named[part]
+            continue
         kinds = (
             [] if field is None else [field.annotation, *getattr(field.annotation, "__args__", ())]
         )

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from hwmodel.description.description import DescriptionError
 from policies.requests.requests import Requests
 from policies.routers.routers import ROUTERS
-from policies.serving.cluster import ClusterSpec, Manager
+from policies.serving.cluster import Manager
+from policies.serving.cluster_options import ClusterSpec
 from policies.serving.recorder import Recorder
 from policies.serving.serving import serve, serve_cell
 from policies.serving.serving_spec import ServingSpec

@@ -20,7 +20,7 @@ from policies.memory.distributed_attention import DistributedAttention, Share
 from policies.memory.step import Efficiency, StepModel
 from policies.requests.requests import Requests
 from policies.serving.building import kv_region
-from policies.serving.cluster import ClusterSpec
+from policies.serving.cluster_options import ClusterSpec
 from policies.serving.lending import Grant, Holder, lending_plan
 from policies.serving.node_controller import Controller
 from policies.serving.serving import serve

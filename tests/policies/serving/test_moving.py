@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,12 +21,14 @@ from policies.memory.step import StepTimes
 from policies.predictors.predictor import predict
 from policies.requests.requests import Requests
 from policies.serving.building import build_replica, kv_region
-from policies.serving.cluster import ClusterSpec, Manager
+from policies.serving.cluster import Manager
+from policies.serving.cluster_options import ClusterSpec
 from policies.serving.dropping import Dropping, drop_plan, joined, moved_layers
 from policies.serving.metrics import Metrics
 from policies.serving.migration import Migrating
 from policies.serving.node import Node
-from policies.serving.node_controller import Controller
+from policies.serving.node_controller import Controller, Premises
+from policies.serving.replica import Replica
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.simulation import Simulation
@@ -96,8 +99,8 @@ class Watched:
         runs: list[int] = []
         waits: list[int] = []
         for replica in control.node.built:
-            hosting, engine, allocator = replica.hosting, replica.engine, replica.engine.allocator
-            assert hosting is not None
+            engine, allocator = replica.engine, replica.engine.allocator
+            hosting = engine.part(Hosting)
             running = engine.running.tolist()
             arriving = [request for _, request, lands in hosting._due if lands]
             runs += running + arriving
@@ -374,16 +377,13 @@ def built(cluster: dict[str, Any], stream: Requests, kind: Any, link: Any = ()) 
     )  # fmt: skip
     manager = Manager(given.cluster, stream, predicted.length)
     cards = Node(manager, lambda card, life: make(given))
-    if kind is Migrating:
-        assert given.cluster.migration is not None
-        return Migrating(cards, given.cluster.migration, SHAPE)
-    assert given.cluster.dropping is not None
-    node = Dropping(
-        cards, given.cluster.dropping, SHAPE,
-        lambda stages, placed: make(
-            given.model_copy(update={"cluster": given.cluster.grouped(stages)}), placed=placed
-        ),
-    )  # fmt: skip
+
+    def grouped(stages: int, placed: Any, pipeline: Any) -> Replica:
+        staged = {"stages": stages, "pipeline": pipeline}
+        cluster = given.cluster.model_copy(update=staged)
+        return make(given.model_copy(update={"cluster": cluster}), placed=placed)
+
+    node = kind(given.cluster.control[kind.name], Premises(cards, SHAPE, grouped))
     node._link = load_link(LINK, link)
     return node
 
@@ -415,13 +415,12 @@ def moving(context: int) -> Migrating:
     metrics = Metrics(stream, stream.output_tokens, 0)
     shape = SHAPE.model_copy(update={"max_position": 32768})
     predicted = predict(given.predictor, stream.output_tokens, 1)
-    assert given.cluster.migration is not None
     manager = Manager(given.cluster, stream, predicted.length)
     node = Node(
         manager,
         lambda number, life: build_replica(chosen, shape, given, stream, predicted, metrics, 1),
     )
-    control = Migrating(node, given.cluster.migration, shape)
+    control = Migrating(given.cluster.control["migration"], Premises(node, shape, mock.Mock()))
     Simulation([node], Source(stream, np.array([0]), np.zeros(1)), metrics, [control]).run()
     return control
 

@@ -17,7 +17,7 @@ from policies.engines.engine_v0 import EngineV0Spec
 from policies.engines.engine_v1 import EngineV1Spec
 from policies.memory.fidelity import FidelitySpec
 from policies.predictors.predictors import PREDICTORS
-from policies.serving.cluster import ClusterSpec
+from policies.serving.cluster_options import ClusterSpec
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 from tests.policies.small import MODEL, FakeMemory, device, mixed, requests, run, spec

@@ -139,3 +139,102 @@ def test_thrashing_that_goes_on_is_let_be(monkeypatch: pytest.MonkeyPatch) -> No
     )
     assert own == shipped
     assert own["preemptions"] > 100 and own["finished"] == 200
+
+
+LINK = "mooncake-rdma-400"
+CONNECTOR = """
+from policies.engines.connector import Ending, Match
+from policies.transfers.kv_connector import ConnectorOptions, KvConnector
+
+class Options(ConnectorOptions):
+    most: int = 16
+
+class Mine(KvConnector):
+    name, Options = "mine", Options
+    def matched(self, request, demand, cached, total):
+        return Match(cached, total - 1) if total - 1 > cached else None
+"""
+CONTROLLER = """
+from policies.serving.node_controller import Controller
+
+class Mine(Controller):
+    name = "mine"
+    def report(self):
+        return {}
+    def decide(self, at_s):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("matched(self, request, demand, cached, total):\n        return 3",
+         "own.py: connector mine: matched returned 3; expected a Match or None"),
+        ("matched(self, request, demand, cached, total):\n        return 1 // 0",
+         "own.py:13: connector mine: matched raised ZeroDivisionError"),
+        ("finished(self, request, demand, tokens):\n        pass\n    matched = lambda *_: None",
+         "own.py: connector mine: finished returned None; expected an Ending"),
+        ("arrived(self):\n        return [0.5]",
+         "own.py: connector mine: arrived returned [0.5]; expected a list of requests"),
+        ("released(self):\n        return [(0, True)]",
+         "own.py: connector mine: released returned [(0, True)]; expected pairs of a request and"),
+        ("stalls(self, *_):\n        return [float('nan')]\n    matched = lambda *_: None",
+         "own.py: connector mine: stalls returned [nan]; expected seconds of each step, or None"),
+        ("clock(self, now_s):\n        pass",
+         "request 0 waits for KV that connector mine has (policy paged)"),
+        ("due_s = property(lambda self: float('nan'))",
+         "own.py: connector mine: due_s returned nan; expected a number, or inf"),
+        ("due_s = property(lambda self: -1.0)",
+         "request 0 waits for KV that connector mine has (policy paged)"),
+    ],
+)  # fmt: skip
+def test_a_connector_is_named(method: str, said: str) -> None:
+    line = f"    {method if method.startswith('due_s') else f'def {method}'}\n"
+    assert said in refused(CONNECTOR + line, connectors={"mine": None})
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("decide(self, at_s):\n        return {}[at_s]",
+         "own.py:11: controller mine: decide raised KeyError: 0.1"),
+        ("report(self):\n        return 3",
+         "own.py: controller mine: report returned 3; expected a mapping"),
+        ("decide(self, at_s):\n        self.requeue(self.node.replicas[0].waiting[0], 2, at_s)",
+         "controller mine: requeue: expected a card that serves, of 0, 1; got 2"),
+        ("decide(self, at_s):\n        self.requeue(0, 1, at_s)",
+         "controller mine: requeue: request 0 does not wait on a card"),
+    ],
+)  # fmt: skip
+def test_a_controller_is_named(method: str, said: str) -> None:
+    cluster = {"cards": 2, "controllers": {"mine": {}}}
+    assert said in refused(f"{CONTROLLER}    def {method}\n", cluster=cluster)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"connectors": {"mine": {"moist": 3}}}, "connectors.mine.moist"),
+        ({"connectors": {"mine": {"most": "x"}}}, "connectors.mine.most"),
+        ({"connectors": {"nine": {}}}, "unknown connector; did you mean 'mine'"),
+        ({"connectors": {"tiers": {"host": {"link": "nvme-pcie4", "cpu_bytes_to_use": "1GB"}}}},
+         "connectors.tiers: stands at tiers"),
+        ({"cluster": {"controllers": {"nine": {}}}}, "unknown controller; did you mean 'lending'"),
+        ({"connectors": {"mine": {}}, "cluster": {"cards": 2, "lending": {"link": LINK}}},
+         "connectors: not with cluster.lending; not modelled"),
+    ],
+)  # fmt: skip
+def test_options_of_a_plug_in_are_read_as_those_of_shipped_ones(
+    changes: dict[str, Any], said: str
+) -> None:
+    register("own.py", CONNECTOR)
+    with pytest.raises(ValueError) as error:
+        small.spec(**changes)
+    assert said in str(error.value)
+
+
+def test_options_that_are_none_are_refused() -> None:
+    text = CONNECTOR.replace('name, Options = "mine", Options', "name, Options = 'mine', 3")
+    with pytest.raises(DescriptionError, match="Mine lacks Options that are ConnectorOptions"):
+        register("own.py", text)

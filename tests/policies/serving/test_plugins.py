@@ -1,5 +1,5 @@
-"""Does one file bring an allocator, a scheduler, a predictor and a router of one's own, and is a
-mistake in it answered with its line?"""
+"""Does one file bring an allocator, scheduler, predictor, router, connector or controller of one's
+own, and is a mistake in it answered with its line?"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -14,6 +15,7 @@ from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.engines.scheduled_step import Step
 from policies.memory.step import StepTimes
+from policies.requests.requests import Requests
 from policies.serving import plugins
 from policies.serving.plugins import KINDS, LOADED, load_plugin, register, require
 from policies.serving.recorder import Recorder
@@ -73,6 +75,77 @@ def test_a_scheduler_of_ones_own_caps_the_prefills_of_a_step(options: dict[str, 
     assert max(seen["capped"].tokens) == 64 and seen["capped"].beside > 10
 
 
+def documents(count: int) -> Requests:
+    """Questions on one of six texts of 200 tokens, in turn, which do not fit a card together."""
+    rng = np.random.default_rng(2)
+    return Requests(
+        np.cumsum(rng.exponential(0.01, count)), np.full(count, 240), np.full(count, 12),
+        np.arange(count) % 6, np.full(count, 200),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["v0", "v1", "sglang"])
+@pytest.mark.parametrize("capacity", ["1MB", "40KB"])
+def test_a_connector_of_ones_own_brings_back_what_the_card_has_lost(
+    engine: str, capacity: str
+) -> None:
+    assert load_plugin(EXAMPLES / "own_connector.py").defined == (("connector", "second_pool"),)
+    policy = {"name": "radix"} if engine == "sglang" else {"name": "paged", "prefix_caching": True}
+    given = {"policy": policy, "engine": {"name": engine, "max_model_len": 1024}}
+    alone = small.run(512, documents(60), **given).metrics
+    own = {"second_pool": {"link": "pcie5-h100-batched", "capacity": capacity}}
+    with_it = small.run(512, documents(60), **given, connectors=own).metrics
+    came = with_it["second_pool"]["tokens"]
+    assert came % 8 == 0 and (came > 4000 if capacity == "1MB" else came == 0)
+    more = with_it["cached_tokens"] - alone["cached_tokens"]
+    assert with_it["finished"] == 60 and 0.95 * came <= more <= came
+
+
+def test_a_connector_of_ones_own_outlasts_cards_that_fail_and_requests_that_migrate() -> None:
+    load_plugin(EXAMPLES / "own_connector.py")
+    migration = {"link": "mooncake-rdma-400", "every_s": 1e-4, "last_blocks": 3}
+    metrics = small.run(
+        512, documents(60), connectors={"second_pool": None}, policy={"name": "paged"},
+        faults=[{"at_s": 0.2, "down_s": 0.05}], cluster={"cards": 2, "migration": migration},
+    ).metrics  # fmt: skip
+    assert metrics["finished"] == 60 and metrics["node"]["failures"] == 2
+    assert metrics["second_pool"]["tokens"] > 0
+
+
+@pytest.mark.parametrize("engine", ["v0", "v1"])
+def test_a_controller_of_ones_own_moves_who_waits(engine: str) -> None:
+    """All arrive at one card of three."""
+    load_plugin(EXAMPLES / "own_controller.py")
+    load_plugin(OWN)
+    cluster = {"cards": 3, "placement": "last"}
+    given = {"engine": {"name": engine, "max_model_len": 1024}}
+    stream = small.mixed(60, rate=20000.0)
+    alone = small.run(1024, stream, cluster=cluster, **given).metrics
+    relief = {**cluster, "controllers": {"relief": {"every_s": 1e-4}}}
+    with_it = small.run(1024, stream, cluster=relief, **given).metrics
+    cards = with_it["node"]["cards"]
+    assert with_it["finished"] == 60 == sum(card["requests"] for card in cards)
+    assert with_it["node"]["relief"]["moved"] > 10 and min(c["requests"] for c in cards) > 5
+    assert with_it["ttft_s"]["mean"] < alone["ttft_s"]["mean"]
+
+
+def test_a_controller_may_look_at_one_card() -> None:
+    load_plugin(EXAMPLES / "own_controller.py")
+    metrics = small.run(1024, small.mixed(20), cluster={"controllers": {"relief": None}}).metrics
+    assert metrics["node"]["relief"]["moved"] == 0 and metrics["finished"] == 20
+
+
+def test_a_router_of_ones_own_has_two_choices() -> None:
+    load_plugin(EXAMPLES / "own_router.py")
+    stream = small.mixed(200, rate=20000.0)
+    imbalance = {
+        name: small.run(
+            2048, stream, cluster={"cards": 8, "placement": name}
+        ).metrics["node"]["requests"]["p100"] for name in ("two_choices", "round_robin")
+    }  # fmt: skip
+    assert imbalance["round_robin"] == 25 and 25 < imbalance["two_choices"] < 40
+
+
 def test_what_has_changed_replaces_what_it_was(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     body = "    def choose(self, request, count, tokens):\n        return 0\n"
@@ -92,7 +165,7 @@ def test_what_has_changed_replaces_what_it_was(tmp_path: Path) -> None:
         ("x = 1\nraise SystemExit(3)", "mine.py:2: SystemExit: 3"),
         ("x = 1\n\n1 / 0", "mine.py:3: ZeroDivisionError: division by zero"),
         ("import nowhere_at_all", "mine.py:1: ModuleNotFoundError: No module named"),
-        ("x = 1", "defines no class that is a Allocator or Engine or PredictorSpec or Router"),
+        ("x = 1", "defines no class that is a Allocator or Engine or PredictorSpec or Router or K"),
         (f"{ROUTER}class A(Router):\n    pass", "A lacks choose, name"),
         (f"{SPEC}class A(PredictorSpec):\n    kind: str = 'a'", "A lacks predictions"),
         (f"{ROUTER}class A(Router):\n    name = 'pressure'\n    choose = print",

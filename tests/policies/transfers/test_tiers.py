@@ -15,6 +15,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.link import load_link
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
+from policies.transfers.connectors import CONNECTORS
 from policies.transfers.link_queue import Job, LinkQueue
 from policies.transfers.tiers import Tiers
 from policies.transfers.transfer import Server, transfer
@@ -30,11 +31,12 @@ LENGTH = {"async_scheduling": True, "ends": "length"}
 def seen_tiers(made: list[Tiers]) -> Any:
     """While it lasts, the tiers of runs are put into `made`."""
 
-    def build(*arguments: Any) -> Tiers:
-        made.append(Tiers(*arguments))
-        return made[-1]
+    class Seen(Tiers):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            made.append(self)
 
-    return mock.patch("policies.serving.component_builders.Tiers", build)
+    return mock.patch.dict(CONNECTORS, tiers=Seen)
 
 
 def tiers(host: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from policies.engines.schedulers import SCHEDULERS
 from policies.serving.plugins import LOADED, load_plugin
+from policies.transfers.connectors import CONNECTORS
 from sweeps.plan.sweep import load_sweep
 from sweeps.run.executor import execute
 from sweeps.run.store import RunDirectory
@@ -101,26 +102,31 @@ def test_sweeps_run_there_too(cluster: Any, tmp_path: Path) -> None:
 
 def named(options: Any) -> str:
     """Of a plug-in, as its module there says."""
-    return f"{type(options).__module__}: {options.name}"
+    return f"{type(options).__module__}: {type(options).__name__}"
 
 
 def test_plug_ins_go_along() -> None:
     """Objects of a plug-in's classes, to a scheduler and a worker that have never seen it: both are
     processes of their own."""
-    file = Path(__file__).resolve().parents[3] / "examples/own_scheduler.py"
+    examples = Path(__file__).resolve().parents[3] / "examples"
     try:
-        load_plugin(file)
-        options = SCHEDULERS["capped"].Options(name="capped")
+        for name in ("own_scheduler.py", "own_connector.py"):
+            load_plugin(examples / name)
+        options = [SCHEDULERS["capped"].Options(name="capped"), CONNECTORS["second_pool"].Options()]
         with distributed.SubprocessCluster(
             n_workers=1, threads_per_worker=1, dashboard_address=":0",
             worker_class="distributed.Worker",
         ) as cluster:  # fmt: skip
-            outcomes = list(execute(named, [options] * 2, 1, cluster.scheduler_address))
+            outcomes = list(execute(named, options, 1, cluster.scheduler_address))
     finally:
         SCHEDULERS.pop("capped", None)
+        CONNECTORS.pop("second_pool", None)
         LOADED.clear()
     said = {(outcome.error, outcome.value) for outcome in outcomes}
-    assert said == {(None, "bankwise_plugin_own_scheduler: capped")}
+    assert said == {
+        (None, "bankwise_plugin_own_scheduler: CappedSpec"),
+        (None, "bankwise_plugin_own_connector: SecondPoolOptions"),
+    }
 
 
 def test_no_scheduler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,95 @@
+"""What is a second pool of memory behind a link worth, where prompts begin alike? Adds a connector
+that copies the common prefix of a request there when it ends, and back when the card has lost it.
+Prints the mean time of a first token without and with it, and the tokens that came back.
+
+    python examples/own_connector.py [PATH=VALUE ...]
+    bankwise run sessions --plugin examples/own_connector.py \\
+        --set base.serving.connectors.second_pool.capacity=32GB
+"""
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import bankwise
+from hwmodel.description.units import PositiveBytes
+from hwmodel.specs.link import load_link
+from policies.allocators.allocator import Demand
+from policies.engines.connector import Ending, Match
+from policies.transfers.kv_connector import ConnectorOptions, KvConnector, Site
+
+
+class SecondPoolOptions(ConnectorOptions):
+    link: str = "pcie5-h100-batched"
+    capacity: PositiveBytes = 64_000_000_000
+    """Of each card, in bytes."""
+
+
+class SecondPool(KvConnector):
+    name, Options = "second_pool", SecondPoolOptions
+
+    def __init__(self, options: SecondPoolOptions, site: Site) -> None:
+        super().__init__(options, site)
+        self.link, self.token_bytes = load_link(options.link), site.allocator.layout.token_bytes
+        self.kept: dict[int, int] = {}  # prefix -> its tokens; the first to come goes first
+        self.queue: list[tuple[float, int, bool]] = []  # (end, request, whether it comes): in turn
+        self.came = 0
+
+    @property
+    def due_s(self) -> float:
+        return self.queue[0][0] if self.queue else math.inf
+
+    def move(self, tokens: int, request: int, comes: bool) -> None:
+        begin_s = max(self.now_s, self.queue[-1][0] if self.queue else 0.0)
+        end_s = begin_s + self.link.seconds(tokens * self.token_bytes)
+        self.queue.append((end_s, request, comes))
+
+    def over(self, comes: bool) -> list[int]:
+        done = [each for each in self.queue if each[0] <= self.now_s and each[2] == comes]
+        self.queue = [each for each in self.queue if each not in done]
+        return [request for _, request, _ in done]
+
+    def matched(self, request: int, demand: Demand, cached: int, total: int) -> Match | None:
+        end = min(self.kept.get(demand.prefix_id, 0), demand.prefix_tokens, total - 1)
+        return Match(cached, end) if end > cached else None
+
+    def allocated(
+        self, request: int, demand: Demand, cached: int, total: int, match: Match | None
+    ) -> None:
+        if match is not None:
+            self.came += match.end - match.start
+            self.move(match.end - match.start, request, True)
+
+    def arrived(self) -> Sequence[int]:
+        return self.over(True)
+
+    def finished(self, request: int, demand: Demand, tokens: int) -> Ending:
+        prefix, tokens = demand.prefix_id, min(demand.prefix_tokens, tokens)
+        if prefix < 0 or self.kept.get(prefix, 0) >= tokens:
+            return Ending.FREE
+        self.kept[prefix] = tokens
+        while sum(self.kept.values()) * self.token_bytes > self.options.capacity:
+            del self.kept[next(iter(self.kept))]
+        self.move(tokens, request, False)
+        return Ending.HELD  # until all of it has left
+
+    def released(self) -> Sequence[tuple[int, Ending]]:
+        return [(request, Ending.FREE) for request in self.over(False)]
+
+    def reset(self) -> None:
+        self.queue.clear()
+
+    def figures(self) -> dict[str, Any]:
+        return {self.name: {"tokens": self.came}}
+
+
+if __name__ == "__main__":
+    bankwise.plugin(__file__)
+    sets = ["policy=paged", "workload=shared-documents", "serving.kv_tokens=40000"]
+    sets.append("model=deepseek-r1-distill-qwen-7b")
+    for name, pool in {"alone": "{}", "with it": "{second_pool: {}}"}.items():
+        own = [*sets, f"serving.connectors={pool}", *sys.argv[1:]]
+        found = bankwise.simulate("smoke", set=own)["metrics"]
+        came = found.get(SecondPool.name, {"tokens": 0})["tokens"]
+        print(f"{name}: mean TTFT {found['ttft_s']['mean']:.2f} s, {came:.0f} tokens came back")

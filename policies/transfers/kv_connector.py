@@ -1,0 +1,80 @@
+"""The contract of a connector that a description can name: KV that is somewhere else, and the time
+that it takes.
+
+As a `Connector` it answers the scheduler, request by request; as a `Component` it keeps the time of
+its transfers and makes steps wait. A connector is added by one file and one line in
+`policies.transfers.connectors`, or by a plug-in (docs/plugins.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hwmodel.description.description import Strict
+from hwmodel.specs.device import Device
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.allocator import Allocator
+from policies.engines.connector import Connector
+from policies.memory.component import Component
+from policies.memory.step import StepModel, StepTimes
+
+
+class ConnectorOptions(Strict):
+    """Base of the options of every connector."""
+
+    keeps_on_host: ClassVar[bool] = False
+    """Whether it keeps KV in the host's memory, which may fail (`faults.of: host`)."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether what it moves is simulated beside the accesses of steps
+        (`policies.memory.contention`)."""
+        return False
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a connector is built: one replica."""
+
+    device: Device
+    model: TransformerSpec
+    """The shard of a card: bytes of KV and weights are those of a card."""
+    allocator: Allocator
+    """Which gives memory of each card, in slots of a token; `allocator.layout.token_bytes` is the
+    bytes of one."""
+    steps: StepModel
+    """Times of steps, of the heaviest stage."""
+    cards: int
+    """Of the replica; each has a link of its own to whatever is elsewhere, and all move at once."""
+
+
+class KvConnector(Connector, Component):
+    """Base of all connectors that a description can name. It is built once for each replica, with
+    its own memory empty.
+
+    A run asks it in this order: at each event `clock`, then `arrived`, `lost` and `released`; for
+    requests in line `passes_over`, `matched` and, once memory is reserved, `allocated`; `stalls`
+    before a step, `passed` and `stepped` after it; `finished` and `forgotten` as requests end. Time
+    goes on to `due_s` where nothing else happens sooner, so that it must say when its next transfer
+    arrives. docs/plugins.md has a whole one.
+    """
+
+    name: ClassVar[str]
+    """As a description names it."""
+    Options: ClassVar[type[ConnectorOptions]] = ConnectorOptions
+    """Its options."""
+    holds_states: ClassVar[bool] = False
+    """Whether it brings states of a hybrid model together with the KV."""
+    now_s: float = 0.0
+    """The time at its replica, seconds."""
+
+    def __init__(self, options: Any, site: Site) -> None:
+        """Raises DescriptionError for options that this replica cannot have."""
+        self.options, self.site = options, site
+
+    def clock(self, now_s: float) -> None:
+        self.now_s = now_s
+
+    def passed(self, end_s: float, times: StepTimes) -> None:
+        self.now_s = end_s
