@@ -28,6 +28,12 @@ class OrcaOptions(PolicyOptions):
     name: Literal["orca"] = "orca"
     variant: Literal["max", "pow2", "oracle"] = "max"
     """What is reserved (see the module)."""
+    prefixes: Literal["recompute", "copy"] = "recompute"
+    """As in `ArenaOptions`; the paper says nothing of sharing."""
+
+    @property
+    def copies_prefixes(self) -> bool:
+        return self.prefixes == "copy"
 
 
 class OrcaAllocator(ReservingAllocator):
@@ -39,7 +45,7 @@ class OrcaAllocator(ReservingAllocator):
         "(6.1) rebuilt it; pow2 and oracle know the output and are ceilings"
     )
     losses = RESERVING
-    searched = {"variant": CHOICES}
+    searched = {"variant": CHOICES, "prefixes": CHOICES}
     references = References(("static", "paged"), ceilings=("oracle", "ideal"))
     options: OrcaOptions
     _space: Buddy

@@ -39,6 +39,8 @@ from policies.requests.requests import FloatArray, IntArray, Samples
 
 SLICED: Dims = ("kv", "unit", "token", "layer", "head")
 """Two tensors, with all layers of a token side by side."""
+NO_PREFIXES = "not found: a request's place in a tensor is its own, and no frame is mapped twice"
+"""In the authors' code."""
 LOW = 0.1
 """Share of the frames that `reclaim: low` keeps unmapped (paper)."""
 
@@ -123,6 +125,8 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
         self._runs = np.zeros(requests, np.int64)
         self._virtual = np.zeros(groups, np.int64)
         """Where each group that is mapped lies: its id times `_span`, and its number there."""
+        self._asked = False
+        """Whether a request had a prefix in common with others."""
         self._fixed = -(-limits.states // self.block) * limits.kept_states
         self._span = self._fixed + -(-max(limits.max_model_len, self.slots) // self.block)
         self._low = int(LOW * groups) if options.reclaim == "low" else 0
@@ -150,6 +154,7 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
         if not self.fits(tokens):
             return False
         self._id[request] = self._fitting_id(self._in_use(tokens))
+        self._asked |= demand.prefix_id >= 0 or demand.session >= 0
         self._admit(request, 0, 0, demand.samples)
         return self.grow(request, tokens)
 
@@ -269,9 +274,11 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
         return int(self._runs[requests].sum())
 
     def report(self) -> dict[str, Any]:
-        """Frames mapped, and the share of those used that were found mapped."""
+        """Frames mapped, and the share of those used that were found mapped; why no prefix is
+        found where requests have some."""
         found = 1 - self._mapped / max(self._taken, 1)
-        return {"mapped_frames": float(self._mapped * self.tensors), "found_mapped_share": found}
+        shares = {"mapped_frames": float(self._mapped * self.tensors), "found_mapped_share": found}
+        return shares | ({"prefixes": NO_PREFIXES} if self._asked else {})
 
     def _in_use(self, tokens: Any) -> Any:
         """Groups of a request of so many tokens: an int, or int64 (n,)."""

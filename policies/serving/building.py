@@ -128,7 +128,7 @@ def build_replica(
         placed = at, regions[at], None
     at, layout, frames = placed
     local, state_bytes = stages[at], local.activation_bytes
-    _require_modelled(local, spec, layout)
+    _require_modelled(local, spec, layout, requests)
     _require_host(device, spec.engine)
     engine_spec = spec.engine.times(len(stages))
     limits, engine_spec = _limits(device, local, spec, layout, engine_spec, metrics.output, seed)
@@ -241,9 +241,12 @@ def _apart(pool: TwoPools | Compact, base: int, running: int, layers: int) -> di
     }
 
 
-def _require_modelled(local: TransformerSpec, spec: ServingSpec, layout: KvLayout) -> None:
+def _require_modelled(
+    local: TransformerSpec, spec: ServingSpec, layout: KvLayout, requests: Requests
+) -> None:
     windows, sparse = layout.groups is not None, layout.sparse is not None
-    for conflict in conflicts(Facts(spec, local, windows, sparse)):
+    sessions = bool((requests.context >= 0).any())
+    for conflict in conflicts(Facts(spec, local, windows, sessions, sparse)):
         raise DescriptionError(f"{local.name}, serving.{conflict}")
     if local.state is not None and not POLICIES[spec.policy.name].holds_states:
         raise DescriptionError(

@@ -25,6 +25,8 @@ class Facts(NamedTuple):
     """As a card serves it; None: not known yet."""
     windows: bool = False
     """Whether layers keep a window of tokens alone."""
+    sessions: bool = False
+    """Whether requests are turns of sessions."""
     sparse: bool = False
     """Whether decoding reads some tokens of all."""
 
@@ -128,13 +130,14 @@ NAMED: dict[str, Callable[[Facts], bool]] = {
         not CONNECTORS[name].holds_states for name in facts.serving.connectors
     ),
     "faults of a host": lambda facts: any(each.of == "host" for each in facts.serving.faults),
+    "turns of sessions": lambda facts: facts.sessions,
     "sparse attention": lambda facts: facts.sparse,
     "sliding windows": lambda facts: facts.windows,
     "layers with a state": lambda facts: facts.model is not None and facts.model.state is not None,
 }
 """What is not there just because a key is given."""
 OF_RUN = {
-    "sparse attention", "sliding windows", "layers with a state",
+    "sparse attention", "sliding windows", "layers with a state", "turns of sessions",
 }  # fmt: skip
 """Those that a description alone does not tell."""
 
@@ -182,6 +185,10 @@ DECLARATIONS: tuple[Declaration, ...] = (
     excludes(
         "cluster.dropping", "expert_parallel",
         why="cards keep different experts, so that none has a copy to drop",
+    ),
+    requires(
+        "tiers.pauses", "turns of sessions",
+        why="a request that no turn follows has nothing to keep until then",
     ),
     excludes("pools", "moves", why="it counts what moving KV would take, and pools move it"),
     excludes(

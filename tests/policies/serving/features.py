@@ -89,7 +89,10 @@ def sessions(given: Requests) -> Requests:
 def closed(given: Requests) -> Requests:
     """Sixteen clients, each of which sends when it is answered."""
     think_s = np.where(np.arange(len(given)) < 16, np.nan, 0.002)
-    return dataclasses.replace(given, arrival_s=np.zeros(len(given)), think_s=think_s)
+    alone = np.full(len(given), -1)
+    return dataclasses.replace(
+        given, arrival_s=np.zeros(len(given)), think_s=think_s, session=alone, context=alone
+    )
 
 
 def samples(given: Requests) -> Requests:
@@ -254,12 +257,14 @@ def finds_prefixes(policy: dict[str, Any]) -> dict[str, Any]:
     """What asks an allocator for what requests have in common, where it can."""
     if policy["name"] == "paged":
         return {"name": "paged", "prefix_caching": True}
-    if policy["name"] in ("static", "odma", "odma-best", "s3"):
+    if policy["name"] == "orca":
+        return {"prefixes": "copy"}
+    if policy["name"] in ("static", "odma", "odma-best", "s3", "oracle"):
         return {"prefixes": "copy", "compaction": "none"}
     return {}
 
 
-ORDER: dict[Any, int] = {few: 0, prefixes: 2}
+ORDER: dict[Any, int] = {few: 0, closed: 2, prefixes: 3}
 """Of what streams are made by; what is not named goes between."""
 PATIENCE_S = 20
 """What takes more of a core's time than this counts as failed."""
@@ -415,6 +420,8 @@ def outcome(names: tuple[str, ...]) -> Outcome:
             name != "logs" and told(found) == without(tuple(each for each in names if each != name))
         )
     ]  # fmt: skip
+    if idle and (said := found.metrics["policy"].get("prefixes")):
+        return Outcome("refused", f"prefixes {said}")
     return Outcome("idle", ", ".join(idle)) if idle else Outcome("runs")
 
 
