@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sweeps.analyse.gap import CONTROL, pairs
-from sweeps.analyse.statistics import Interval, interval, log_ratios
+from sweeps.analyse.effects import Logs, less, logs_of, mean
+from sweeps.analyse.gap import CONTROL
+from sweeps.analyse.statistics import Interval, interval
 from sweeps.analyse.table import Group, Row, Table
 from sweeps.plan.paper_findings import DatasetResult, dataset_results, given
 
@@ -137,49 +138,36 @@ def _effects(name: str, card: Card, first: Card) -> list[Effects]:
 
 
 def _over(name: str, card: Card, first: Card, other: str) -> Effects:
-    among = pairs([card.main], f"{RATE}.{PAGED}")
-    gap, kv = interval(_gaps(card.main, other, among)), interval(_by_kv(card.main, other, among))
-    capacity = layout = bandwidth = None
-    if card.control is not None and (both := _shared(card.main, card.control)):
-        plain = _gaps(card.control, other, both)
-        capacity, layout = interval(plain), _apart(_gaps(card.main, other, both), plain)
-    if card is not first and (both := _shared(card.main, first.main)):
-        bandwidth = _apart(_gaps(card.main, other, both), _gaps(first.main, other, both))
+    gap, kv = _gap(card.main, other), _by_kv(card.main, other)
+    plain = {} if card.control is None else _gap(card.control, other)
+    both = {r: plain[r] for r in plain if r in gap}
     others = {
-        control: interval(_gaps(row, other, both))
+        control: found
         for control, row in card.controls.items()
-        if control != CONTROL and (both := pairs([row], f"{RATE}.{PAGED}"))
+        if control != CONTROL and (found := mean(_gap(row, other))) is not None
     }
-    return Effects(name, other, gap, capacity, layout, kv, bandwidth, others)
+    return Effects(
+        name, other, interval([*gap.values()]), mean(both), mean(less(gap, plain)),
+        interval([*kv.values()]),
+        None if card is first else mean(less(gap, _gap(first.main, other))), others,
+    )  # fmt: skip
 
 
-def _shared(one: Row, another: Row) -> list[int]:
-    return pairs([one, another], f"{RATE}.{PAGED}")
-
-
-def _gaps(row: Row, other: str, among: list[int]) -> list[float]:
+def _gap(row: Row, other: str) -> Logs:
     """ln(paged / other) in each replication."""
-    return log_ratios(*(row.values(f"{RATE}.{name}", among) for name in (PAGED, other)))
+    return less(*(logs_of(row, f"{RATE}.{name}") for name in (PAGED, other)))
 
 
-def _by_kv(row: Row, other: str, among: list[int]) -> list[float]:
+def _by_kv(row: Row, other: str) -> Logs:
     """ln of what paged serves over what it would with its KV read at the other's bandwidth."""
-    time = row.values(f"{KV_TIME}.{PAGED}", among)
-    ours, theirs = (row.values(f"{KV}.{name}", among) for name in (PAGED, other))
-    return [
-        math.log(1 - share + share * mine / its)
-        for share, mine, its in zip(time, ours, theirs, strict=True)
-    ]
+    faster = less(*(logs_of(row, f"{KV}.{name}") for name in (PAGED, other)))
+    times = {r: row.values(f"{KV_TIME}.{PAGED}", [r]) for r in _gap(row, other)}
+    return {r: math.log(1 - time[0] + time[0] * math.exp(faster[r])) for r, time in times.items()}
 
 
-def _apart(ours: list[float], theirs: list[float]) -> Interval:
-    return interval([a - b for a, b in zip(ours, theirs, strict=True)])
-
-
-def _speedup(card: Card, first: Card, policy: str) -> Interval:
+def _speedup(card: Card, first: Card, policy: str) -> Interval | None:
     """ln of what a policy serves on this card over the first."""
-    among = _shared(card.main, first.main)
-    return interval(log_ratios(*(c.main.values(f"{RATE}.{policy}", among) for c in (card, first))))
+    return mean(less(*(logs_of(each.main, f"{RATE}.{policy}") for each in (card, first))))
 
 
 def cards(table: Table) -> list[CardFindings]:

@@ -8,16 +8,16 @@ over that without, on the same requests. Intervals are Student's t over replicat
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hwmodel.description.description import Document, nearest
+from sweeps.analyse.effects import Sensitivity, logs_of, mean, sensitivity, weighted
 from sweeps.analyse.label import label
 from sweeps.analyse.objective import Objective
 from sweeps.analyse.rows import Record
-from sweeps.analyse.statistics import Interval, family_signs, interval
+from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Group, Table, along
 from sweeps.analyse.variants import with_role
 from sweeps.plan.experiment import device_of
@@ -90,31 +90,6 @@ class WhatIfSpec(SweepSpec):
         return {"hardware": found}
 
 
-Logs = dict[int, float]
-"""Replication -> natural logarithm of a rate, or of the ratio of two."""
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """What changes do to one rate, or to the ratio of two."""
-
-    subject: str
-    levels: dict[str, Interval]
-    """By change, `as described` among them: means of the rate, or log ratios."""
-    effects: dict[str, Interval]
-    """By change: logarithm of the level with the change over the level without."""
-
-    @property
-    def signs(self) -> dict[str, int]:
-        """Of the effects of all changes as one family: 1 or -1, 0 where not significant."""
-        return family_signs(self.effects)
-
-    @property
-    def sides(self) -> dict[str, int]:
-        """Of log ratios with all changes as one family: who is ahead, 0 where not significant."""
-        return family_signs({n: e for n, e in self.levels.items() if n != AS_DESCRIBED})
-
-
 @dataclass(frozen=True)
 class Together:
     """Several changes made at once."""
@@ -164,22 +139,26 @@ def _what_if(table: Table, where: str, groups: dict[str, Group]) -> Changes | No
     combined = {name: each["parts"] for name, each in several.items() if each.get("parts")}
     conditions = with_role(table.config, "condition")
     known = [name for name in (*several, *conditions) if name in groups]
-    logs = {name: _logs(groups[name], unit.metric) for name in (AS_DESCRIBED, *known)}
+    logs = {
+        name: {row.name: logs_of(row, unit.metric) for row in groups[name].main()}
+        for name in (AS_DESCRIBED, *known)
+    }
     compared = map(label, table.config["axes"][table.config["compare"]])
     names = [name for name in compared if logs[AS_DESCRIBED].get(name)]
     if not names:
         return None
     rates = [
-        _sensitivity(name, _of_rate, [(c, of.get(name, {})) for c, of in logs.items()], conditions)
+        sensitivity(name, {c: of.get(name, {}) for c, of in logs.items()}, AS_DESCRIBED,
+                    conditions, rates=True)
         for name in names
-    ]
+    ]  # fmt: skip
     first, *rivals = names
     sign = -1 if unit.less else 1
     answers = [
-        _sensitivity(f"{rival} / {first}" if unit.less else f"{first} / {rival}", interval, [
-            (c, _sum([(sign, of.get(first, {})), (-sign, of.get(rival, {}))]))
+        sensitivity(f"{rival} / {first}" if unit.less else f"{first} / {rival}", {
+            c: weighted([(sign, of.get(first, {})), (-sign, of.get(rival, {}))])
             for c, of in logs.items()
-        ]) for rival in rivals
+        }, AS_DESCRIBED) for rival in rivals
     ]  # fmt: skip
     sizes = {
         change: max(abs(rate.effects[change].mean) for rate in rates if change in rate.effects)
@@ -192,43 +171,7 @@ def _what_if(table: Table, where: str, groups: dict[str, Group]) -> Changes | No
         if parts := combined.get(name):
             excess = [(1, logs[name].get(first, {})), (len(parts) - 1, logs[AS_DESCRIBED][first])]
             excess += [(-1, logs.get(part, {}).get(first, {})) for part in parts]
-            values = [*_sum(excess).values()]
-            together.append(Together(name, first, interval(values) if values else None))
+            together.append(Together(name, first, mean(weighted(excess))))
     answers = [each for each in answers if AS_DESCRIBED in each.levels]
     changes += [name for name in known if name in conditions]
     return Changes(where, groups[AS_DESCRIBED], rates, answers, changes, together, unit)
-
-
-def _logs(group: Group, metric: str) -> dict[str, Logs]:
-    """Competitor -> its rate's logarithms."""
-    return {
-        row.name: {
-            r: math.log(v[0]) for r in row.replications
-            if (v := row.values(metric, [r])) and v[0] > 0
-        }
-        for row in group.main()
-    }  # fmt: skip
-
-
-def _sum(parts: list[tuple[int, Logs]]) -> Logs:
-    """A weighted sum in the replications that all of them have."""
-    common = sorted(set.intersection(*(set(logs) for _, logs in parts)))
-    return {r: math.fsum(weight * logs[r] for weight, logs in parts) for r in common}
-
-
-def _of_rate(logs: list[float]) -> Interval:
-    return interval(list(map(math.exp, logs)))
-
-
-def _sensitivity(
-    subject: str, level: Any, series: list[tuple[str, Logs]], apart: Collection[str] = ()
-) -> Sensitivity:
-    """Of one subject, whose logarithms are given by change; `apart` have no effect, but a level."""
-    base = dict(series)[AS_DESCRIBED]
-    effects = {
-        change: interval([*moved.values()])
-        for change, logs in series
-        if change not in (AS_DESCRIBED, *apart) and (moved := _sum([(1, logs), (-1, base)]))
-    }
-    levels = {change: level([*logs.values()]) for change, logs in series if logs}
-    return Sensitivity(subject, levels, effects)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from sweeps.analyse.effects import Sensitivity
 from sweeps.analyse.facts import Dependence, Gap, MetricChange, Reference, Turned, Verdict
 from sweeps.analyse.figures import KV_MEMORY, limit_word
 from sweeps.analyse.label import label
@@ -26,7 +27,7 @@ from sweeps.plan.paged_findings import Effects
 from sweeps.plan.paper_findings import DatasetResult
 from sweeps.plan.parameter import Parameter
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.plan.what_if import Changes, Sensitivity
+from sweeps.plan.what_if import Changes
 from sweeps.report.formats import (
     at_most,
     between,

@@ -15,6 +15,7 @@ from typing import Any
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.yaml_writer import plain
+from sweeps.analyse.effects import Logs, less, weighted
 from sweeps.analyse.figures import BACKLOG, OVERLOADED, THROUGHPUT
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.plan.counterfactual import (
@@ -38,7 +39,6 @@ UNSATURATED = 10.0
 which may make it faster than its load (assumed)."""
 
 
-Logs = dict[int, float]
 Rates = dict[int, float | None]
 """Offered requests a second by replication; None where the load names none."""
 
@@ -126,7 +126,7 @@ def explain(pair: Pair, known: Known) -> Explanation:
 
     def gap(cost: str) -> Interval:
         ours, theirs = (logs(pair.hardware(side, cost), pair.pushed) for side in pair.sides)
-        return _interval(ours, theirs)
+        return _mean(less(ours, theirs))
 
     orders = []
     for reverse in (False, True):
@@ -137,20 +137,19 @@ def explain(pair: Pair, known: Known) -> Explanation:
             for state, before, after in zip(states[1:], levels[:-1], levels[1:], strict=True):
                 cause = state.removed[-1]
                 own = name if cause == RECOMPUTE.name else ""
-                mine = parts.setdefault((cause, own), dict.fromkeys(common, 0.0))
-                for r in common:
-                    mine[r] += sign * (after[r] - before[r])
+                so_far = parts.setdefault((cause, own), dict.fromkeys(common, 0.0))
+                parts[cause, own] = weighted([(1, so_far), (sign, after), (-sign, before)])
         orders.append(parts)
     forward, reverse_ = orders
     ends = [[logs(state, pair.rates) for state in chain(side)] for side in pair.sides]
     return Explanation(
-        pair.group, *pair.names, _interval(ends[0][0], ends[1][0]),
+        pair.group, *pair.names, _mean(less(ends[0][0], ends[1][0])),
         [
-            Part(cause, own, _interval(forward[cause, own]), _interval(reverse_[cause, own]),
-                 _interval(forward[cause, own], reverse_[cause, own]))
-            for cause, own in sorted(forward, key=lambda each: [*CAUSES].index(each[0]))
+            Part(*each, _mean(forward[each]), _mean(reverse_[each]),
+                 _mean(less(forward[each], reverse_[each])))
+            for each in sorted(forward, key=lambda part: [*CAUSES].index(part[0]))
         ],
-        _interval(ends[0][-1], ends[1][-1]),
+        _mean(less(ends[0][-1], ends[1][-1])),
         {cost: gap(cost) for cost in ("", *HARDWARE)},
         sorted(set(_unsaturated(pair, known, common))),
     )  # fmt: skip
@@ -167,8 +166,8 @@ def _served(known: Known, state: State, rates: Rates) -> set[int]:
     return {r for r, metrics in found.items() if (metrics.get(THROUGHPUT) or 0.0) > 0}
 
 
-def _interval(ours: Logs, theirs: Logs | None = None) -> Interval:
-    return interval([ours[r] - (theirs[r] if theirs else 0.0) for r in ours])
+def _mean(logs: Logs) -> Interval:
+    return interval([*logs.values()])
 
 
 def _unsaturated(pair: Pair, known: Known, common: list[int]) -> Iterator[str]:

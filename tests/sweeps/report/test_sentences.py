@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hwmodel.measure.racm import Condition
+from sweeps.analyse.effects import Sensitivity
 from sweeps.analyse.facts import Dependence, Gap, MetricChange, Reference, Turned, Verdict
 from sweeps.analyse.figures import FIGURES
 from sweeps.analyse.objective import KV_READ, OBJECTIVES, SERVED
@@ -22,7 +23,7 @@ from sweeps.plan.break_even import BreakEven, Crossing, Search
 from sweeps.plan.paged_findings import Effects
 from sweeps.plan.paper_findings import DatasetResult, MapCell, Placement
 from sweeps.plan.parameter import Parameter
-from sweeps.plan.what_if import Changes, Sensitivity
+from sweeps.plan.what_if import Changes
 from sweeps.report import sentences, study_sentences
 from sweeps.report.answer_page import regions
 from sweeps.report.formats import (
@@ -203,8 +204,8 @@ def test_what_ifs_rank_and_name_the_largest_effect() -> None:
     def told(now: float, **levels: float) -> list[str]:
         every = {"as described": near(now), **{k: near(v) for k, v in levels.items()}}
         effects = {name: near(level - now) for name, level in levels.items()}
-        found = [Sensitivity("a / b", every, effects)]
-        rates = [Sensitivity("a", every, effects)]
+        found = [Sensitivity("a / b", every, effects, "as described")]
+        rates = [Sensitivity("a", every, effects, "as described")]
         group = Group("card")
         return list(sentences.what_if(Changes("", group, rates, found, [*levels], [], SERVED)))
 
