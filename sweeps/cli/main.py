@@ -153,7 +153,7 @@ def run(
     overrides: Set = None,
     plugin: Plugin = None,
 ) -> None:
-    """Run a sweep and write its results to a run directory.
+    """Run a sweep, write its results to a run directory, and say what they show and why.
 
     Exit code 0: all done; 1: a point failed; 2: invalid input; 130: interrupted (--resume
     continues).
@@ -179,6 +179,8 @@ def run(
         return
     done = run_sweep(loaded, out, resume, workers, Progress(), cluster)
     path = done.directory.path
+    if done.records and not done.failures and cluster is None:
+        _explain_largest(path, workers)
     if done.records:
         print_report(read_report(path).section)
         print(f"{len(done.records)} results in {path}; a page of it: bankwise report {path}")
@@ -187,6 +189,22 @@ def run(
         missing = "1 result is missing" if many == 1 else f"{many} results are missing"
         print(f"{missing}; --resume tries again", file=sys.stderr)
         raise typer.Exit(AT_FAULT if done.at_fault else FOUND)
+
+
+def _explain_largest(path: Path, jobs: int) -> None:
+    """Add to a run why its largest gap is there, where that is cheap; say why not where it could
+    not be."""
+    from hwmodel.description.description import DescriptionError
+    from sweeps.run.explained_run import Stopped, explain_largest
+    from sweeps.run.progress import Progress
+
+    try:
+        explain_largest(path, jobs, Progress())
+    except Stopped as stopped:
+        print(f"causes of the largest gap: {stopped.kept}; bankwise explain {path} continues",
+              file=sys.stderr)  # fmt: skip
+    except DescriptionError as error:
+        print(f"causes of the largest gap are not known: {_failure(error)}", file=sys.stderr)
 
 
 @app.command(rich_help_panel=RUN)

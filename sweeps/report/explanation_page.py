@@ -63,7 +63,7 @@ def chart(found: Explanation) -> Tornado:
         bars.append(Bar("not explained", found.unexplained.mapped(grown)))
     title = f"{found.winner} over {found.loser}"
     return Tornado(
-        f"{title}, %: what each cause makes of it",
+        f"{found.group}: {title}, %: what each cause makes of it",
         [*bars, Bar(title, found.total.mapped(grown))], "To scale in logarithms.", True,
         figure="waterfall",
     )  # fmt: skip

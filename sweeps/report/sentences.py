@@ -48,6 +48,8 @@ from sweeps.run.explanation import Explanation
 
 _SHOWN = 3
 """Names that a sentence lists; tables have all."""
+_SEEN = 0.0005
+"""A cause that makes less of a gap is written as none."""
 _DWARFS = 5.0
 """One effect makes a gap rather than another where it is more than this many times as large
 (assumed)."""
@@ -522,7 +524,10 @@ def atlas(found: list[Enough]) -> Iterator[str]:
 
 def explanation(found: Explanation) -> str:
     """The gap and its largest significant causes."""
-    sure = sorted((p for p in found.parts if p.forward.sign), key=lambda p: -abs(p.forward.mean))
+    sure = sorted(
+        (p for p in found.parts if p.forward.sign and abs(p.forward.mean) >= _SEEN),
+        key=lambda p: -abs(p.forward.mean),
+    )
     told = ", ".join(f"{part.words} {effect(part.forward)}" for part in sure[:_SHOWN])
     causes = f"Largest causes: {told}" if told else "No single cause is significant"
     total = more(found.total.mapped(grown), found.loser, named=True)

@@ -7,7 +7,7 @@ the run itself has simulated is not simulated again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ from sweeps.plan.sweep import Sweep, load_sweep
 from sweeps.run import explanation
 from sweeps.run.executor import execute
 from sweeps.run.explanation import FILE, FOLDER, Explanation, Known, Pair, explain, results
-from sweeps.run.findings import keep_sweep
+from sweeps.run.findings import find, keep_sweep
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
 from sweeps.run.reading import read_sweep
@@ -44,7 +44,8 @@ class Stopped(Exception):
     exit_code = 130
 
     def __init__(self, done: int, total: int) -> None:
-        super().__init__(f"{done} of {total} simulations are kept; the same command continues")
+        self.kept = f"{done} of {total} simulations are kept"
+        super().__init__(f"{self.kept}; the same command continues")
 
 
 @dataclass
@@ -55,15 +56,61 @@ class Explained:
     failures: list[str] = field(default_factory=list)
 
 
+@dataclass
+class Plan:
+    """Pairs to explain, and what is known of them."""
+
+    path: Path
+    sweep: Sweep
+    resolved: dict[str, Any]
+    pairs: list[Pair]
+    known: Known
+    wanted: dict[tuple[str, int], tuple[State, float | None]]
+    """Everything that is simulated, by its key and replication."""
+
+    @property
+    def left(self) -> dict[tuple[str, int], tuple[State, float | None]]:
+        """What is not known yet."""
+        return {
+            (name, r): each for (name, r), each in self.wanted.items()
+            if r not in self.known.get(name, {})
+        }  # fmt: skip
+
+
 def explain_run(path: Path, point: str, jobs: int, progress: Progress) -> Explained:
     """Explain the gaps of a run, of those that `point` names, and keep the explanations in it.
 
     point: values of axes and competitors between commas; see `docs/reports.md`. Raises
     DescriptionError where run or point are at fault, Stopped on Ctrl-C.
     """
+    return _explained(_planned(path, lambda table, sweep: _pairs(table, sweep, point)),
+                      jobs, progress)  # fmt: skip
+
+
+def explain_largest(path: Path, jobs: int, progress: Progress) -> Explained | None:
+    """Explain the largest gap of a run that a significant winner has, where that takes fewer
+    simulations than the run took; None where it has none, or takes more. Raises DescriptionError,
+    Stopped."""
+    found = find(read_sweep(RunDirectory(path)))
+    gaps = [
+        (gap, group)
+        for group, verdict in zip(found.table.groups, found.verdicts, strict=True)
+        for gap in verdict.gaps
+        if verdict.best and verdict.objective.is_rate
+    ]
+    if not gaps or found.table.config.get("design"):
+        return None
+    gap, group = max(gaps, key=lambda each: each[0].total.mean)
+    plan = _planned(path, lambda _, sweep: [*_of_group(group, sweep, [gap.best, gap.other])])
+    if len(plan.left) >= found.table.done:
+        return None
+    return _explained(plan, jobs, progress)
+
+
+def _planned(path: Path, choose: Callable[[Table, Sweep], list[Pair]]) -> Plan:
     table = read_sweep(RunDirectory(path))
     sweep = _sweep(table)
-    chosen = _pairs(table, sweep, point)
+    pairs = choose(table, sweep)
     resolved = resolve(sweep)
     refuse_changes(table.config.get("resolved") or {}, resolved, str(path / CONFIG))
     known = _known(table, sweep)
@@ -73,22 +120,27 @@ def explain_run(path: Path, point: str, jobs: int, progress: Progress) -> Explai
             known.setdefault(line["key"], {})[line["replication"]] = line["metrics"]
     wanted = {
         (key(state.experiment, rate), r): (state, rate)
-        for pair in chosen
+        for pair in pairs
         for state, rates in pair.states()
         for r, rate in rates.items()
     }
-    left = {(name, r): each for (name, r), each in wanted.items() if r not in known.get(name, {})}
-    explained = Explained([])
+    return Plan(path, sweep, resolved, pairs, known, wanted)
+
+
+def _explained(plan: Plan, jobs: int, progress: Progress) -> Explained:
+    """Simulate what is left, and keep what comes of it. Raises Stopped."""
+    explained, left = Explained([]), plan.left
     if left:
-        _simulate(own, left, known, explained, jobs, progress, len(wanted), {
-            "config": {"kind": "explanation", "name": table.name, "of": str(path)},
-            "provenance": provenance(sweep, resolved, argv()),
+        _simulate(RunDirectory(plan.path / FOLDER), left, plan.known, explained, jobs, progress,
+                  len(plan.wanted), {
+            "config": {"kind": "explanation", "name": plan.sweep.spec.name, "of": str(plan.path)},
+            "provenance": provenance(plan.sweep, plan.resolved, argv()),
         })  # fmt: skip
-    for pair in chosen:
-        if all(results(known, state, rates) for state, rates in pair.states()):
-            explained.found.append(explain(pair, known))
-    _keep(path, explained.found, sweep, resolved)
-    keep_sweep(RunDirectory(path))
+    for pair in plan.pairs:
+        if all(results(plan.known, state, rates) for state, rates in pair.states()):
+            explained.found.append(explain(pair, plan.known))
+    _keep(plan.path, explained.found, plan.sweep, plan.resolved)
+    keep_sweep(RunDirectory(plan.path))
     return explained
 
 

@@ -231,7 +231,7 @@ def test_a_charts_data_is_downloaded(
     browser.open(pages["report"], 1400)
     browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     browser.value('specs.then(() => document.querySelector("a.csv").click())')
-    file = tmp_path / "made-odma-over-paged-what-each-cause-makes-of-it.csv"
+    file = tmp_path / "made-card-odma-over-paged-what-each-cause-makes-of-it.csv"
     for _ in range(200):
         if file.exists() and file.stat().st_size:
             break

@@ -6,6 +6,7 @@ import json
 import math
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ from sweeps.plan.sweep import load_sweep
 from sweeps.report.explanation_page import chart
 from sweeps.report.sentences import explanation
 from sweeps.run import explained_run
+from sweeps.run.explained_run import Explained, explain_largest
 from sweeps.run.explanation import Known, Pair, explain, read, record
+from sweeps.run.progress import Progress
 from sweeps.run.reading import read_sweep
 from sweeps.run.store import RunDirectory
 from tests.sweeps.cli.test_command_line import bankwise, refusal
@@ -104,6 +107,18 @@ def test_is_what_leads_explained_against_each_other(
     for asked in ("odma", "paged", ""):
         found = explained_run._pairs(table, sweep, asked)
         assert [pair.names for pair in found] == [("odma", "paged")] * 2
+
+
+@pytest.mark.parametrize(("left", "odma", "explained"), [(23, 130, True), (24, 130, False),
+                                                        (1, 100, False)])  # fmt: skip
+def test_a_run_explains_its_largest_gap_where_that_is_cheaper_than_the_run(
+    left: int, odma: float, explained: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = SimpleNamespace(left=range(left))
+    monkeypatch.setattr(explained_run, "_planned", lambda path, choose: plan)
+    monkeypatch.setattr(explained_run, "_explained", lambda plan, jobs, progress: Explained([]))
+    found = explain_largest(made(tmp_path, odma), 1, Progress(terminal=False))
+    assert (found is not None) is explained  # of 24 results; with 100 there is no winner
 
 
 def test_a_gap_of_reservations_alone_is_found(tmp_path: Path) -> None:
