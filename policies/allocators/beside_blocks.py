@@ -64,13 +64,17 @@ class BesideBlocks:
                 rest = fresh[rows.size :].reshape(-1, self._kept)
                 fresh = np.concatenate((np.column_stack((rows, there)), rest)).ravel()
             self.states[request] = fresh
-        if self.groups:
-            self.drafter[request] = np.zeros((self.groups, 0), np.int64)
+        self.enter_drafter(request)
         if self._pool is not None:
             # one that comes while another, which has ended, still holds its slot gets the padding
             free = self._free_slots
             self._slot[request] = free.popleft() if free else self._pool.slots
         return self.fixed
+
+    def enter_drafter(self, request: int) -> None:
+        """A request is here, whose states are elsewhere."""
+        if self.groups:
+            self.drafter[request] = np.zeros((self.groups, 0), np.int64)
 
     def state_runs(
         self, layout: KvLayout, block: int, request: int, copy: int, nth: int, size: int
@@ -91,8 +95,12 @@ class BesideBlocks:
 
     def leave_states(self, request: int) -> int:
         """Each group on its own, tail first; how many. vLLM frees them before the KV."""
-        if self._pool is not None and (slot := self._slot.pop(request)) < self._pool.slots:
-            self._free_slots.append(slot)
+        if self._pool is not None:
+            slot = self._slot.pop(request, self._pool.slots)
+            if slot < self._pool.slots:
+                self._free_slots.append(slot)
+        if request not in self.states:
+            return 0
         if self.fixed:
             for group in np.split(self.states.pop(request), self.fixed // self._kept):
                 # what is found again is handed out after what is not

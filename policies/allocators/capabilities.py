@@ -193,6 +193,11 @@ class MovesBlocks(Allocator, Caches, CopiesOnWrite):
         not found by others."""
 
     @abstractmethod
+    def keep(self, request: int, demand: Demand, tokens: int) -> bool:
+        """Room for tokens of a request that runs on another card, which has its state; `grow` and
+        `release_known` are those of all. False (nothing changes) if there is none."""
+
+    @abstractmethod
     def adopt(self, request: int, demand: Demand, blocks: IntArray, tokens: int) -> bool:
         """Admit a request whose `tokens` lie in these blocks, int64 (n,) in token order; others may
         hold them, too. False (nothing changes) where the memory ends before them, or what it holds

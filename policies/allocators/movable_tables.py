@@ -40,6 +40,18 @@ class MovableTables(WindowTables, MovesBlocks):
         self._tables.drop_first(row, many)
         self.stored[request] -= tokens
 
+    def keep(self, request: int, demand: Demand, tokens: int) -> bool:
+        places = self._places(demand, tokens + self._room_behind(tokens))
+        wanted = places * self.groups + self._beside.wanted(-1, tokens)
+        if wanted + self._kept_free > self._list.free:
+            return False
+        self._admitted(request, demand, 0)
+        self._first_row[request] = self._tables.add(request)
+        self._admit(request, 0, 0)
+        self._windows.enter(request, 0)
+        self._beside.enter_drafter(request)
+        return self.grow(request, tokens)
+
     def adopt(self, request: int, demand: Demand, blocks: IntArray, tokens: int) -> bool:
         if not self._uniform or blocks.max(initial=0) >= self._list.blocks:
             return False

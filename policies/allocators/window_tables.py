@@ -66,6 +66,8 @@ class WindowTables(SampleTables):
         block the states there are kept."""
         size, stored = self.block, self.stored
         for request, tokens in zip(requests, before.tolist(), strict=True):
+            if request not in self._beside.states:  # it runs elsewhere
+                continue
             demand = self._demands[request]
             for full in range(tokens // size + 1, int(stored[request]) // size + 1):
                 # a step over an end leaves no state there, but for tokens decoded one by one

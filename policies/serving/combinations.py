@@ -208,8 +208,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     unmodelled("tiers.host.hcache", "cluster.dropping"),
     unmodelled("connectors", *_SHARES),
     unmodelled("tiers.layerwise", "faults of a host"),
-    unmodelled("pools", "cluster.cells", *_SHARES, "cluster.controllers"),
-    unmodelled("expert_parallel", "cluster.lending"),
+    unmodelled("pools", "cluster.cells", "cluster.dropping", "cluster.controllers"),
     unmodelled("engine.swap_dram", "cluster.stages"),
     unmodelled("cluster.dropping", "cluster.stages", "cluster.lending"),
     *(
@@ -219,7 +218,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     unmodelled("cluster.migration", OWN_MOVES, why="two would move the same requests"),
     unmodelled("cluster.lending", "cluster.stages"),
     unmodelled("sparse attention", "speculation"),
-    unmodelled("layers with a state", "moves", *_SHARES, "policy.prefixes: copy"),
+    unmodelled("layers with a state", "moves", "cluster.dropping", "policy.prefixes: copy"),
     unmodelled("layers with a state", "engine.preemption: swap"),
     unmodelled(
         "layers with a state", "connectors without states",

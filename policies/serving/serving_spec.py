@@ -180,14 +180,15 @@ class ServingSpec(Strict):
         return {key: half.device for key, half in halves.items() if half.device is not None}
 
     def pooled(self, pool: PoolSpec) -> ServingSpec:
-        """The description of a replica of a pool. Requests migrate where they decode: the other
-        side has them for their prompts alone."""
+        """The description of a replica of a pool. Requests migrate, and KV is lent, where they
+        decode: the other side has them for their prompts alone."""
         own = pool.model_dump(exclude={"replicas", "device"}, exclude_none=True)
         given = {name: getattr(pool, name) for name in own}
         decodes = self.pools is not None and pool is self.pools.decode
-        migration = self.cluster.migration if decodes else None
         cluster = ClusterSpec(stages=self.cluster.stages, pipeline=self.cluster.pipeline)
-        cluster = cluster.model_copy(update={"migration": migration})
+        if decodes:
+            moves = {name: getattr(self.cluster, name) for name in ("migration", "lending")}
+            cluster = cluster.model_copy(update=moves)
         return self.model_copy(update={**given, "pools": None, "cluster": cluster})
 
     def half_of(self, replica: int) -> PoolSpec | None:

@@ -26,11 +26,11 @@ _KEYS = "cluster.dropping, cluster.lending"
 
 def require_blocks(allocator: Allocator) -> MovesBlocks:
     """The allocator, whose blocks can change hands. Raises DescriptionError for a policy without
-    such blocks, and for KV that is more than the numbers of heads in blocks of tokens."""
+    such blocks, and for layers that do not keep and read all tokens alike."""
     layout = allocator.layout
-    if layout.groups is not None or layout.apart is not None or layout.sparse is not None:
+    if layout.groups is not None or layout.sparse is not None:
         raise DescriptionError(
-            f"{_KEYS}: the model has windows, scales apart or an index of tokens"
+            f"{_KEYS}: not modelled for layers with windows, or with an index of tokens"
         )
     if not isinstance(allocator, MovesBlocks):
         raise DescriptionError(

@@ -197,10 +197,10 @@ class Lender(Part):
         if request in self.lent:
             return self.allocator.grow(request, tokens)
         demand = Demand(tokens, 0, self.engine.demand(request).prediction)
-        if self.allocator.reserve(request, demand, tokens):
-            self.lent.add(request)
-            return True
-        return False
+        if not self.allocator.keep(request, demand, tokens):
+            return False
+        self.lent.add(request)
+        return True
 
     def give_back(self, request: int) -> int:
         """Room of another's request is free again; its tokens."""

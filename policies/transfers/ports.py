@@ -197,6 +197,9 @@ class ReceivingPort(Port):
         self.engine.left[request] = self.engine.output[request] - made - 1
         self.remote.add(request)
 
+    def moves(self, request: int) -> bool:
+        return request in self.remote or request in self.loading
+
     def matched(self, request: int, demand: Demand, cached: int, total: int) -> Match | None:
         if request not in self.remote:
             return None

@@ -216,7 +216,8 @@ FEATURES: dict[str, Feature] = {
     ),
     "lending": Feature(
         "cards", {"cluster": {"cards": 2, "lending": {"link": LINK, "every_s": 0.002}}},
-        figure("node", "lending", "lent_tokens"), tokens=1024,
+        lambda m: sum(figure(of, "lending", "lent_tokens")(m) for of in ("node", "pools")),
+        tokens=1024,
     ),
     "drafts": Feature(
         "drafts", {"speculation": {

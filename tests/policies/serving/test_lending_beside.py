@@ -11,8 +11,10 @@ from policies.serving.serving import serve
 from policies.transfers.lender import Lender
 from policies.transfers.tier_store import TierStore
 from policies.transfers.tiers import Tiers
+from tests.policies.serving.features import EXPERTS, HYBRID
 from tests.policies.serving.test_lending import ENGINE, LENDING, SHAPE, Watched, card, some_long
 from tests.policies.serving.test_migration_beside import HIDDEN, TIER
+from tests.policies.serving.test_moving import LINK
 from tests.policies.small import spec
 from tests.rotation import shared
 
@@ -26,7 +28,15 @@ BESIDE: dict[str, dict[str, Any]] = {
     "hidden states": {"tiers": HIDDEN},
     "faults, asynchronous": {"faults": FAULTS, "engine": {**ENGINE, "async_scheduling": True}},
     "faults all the time": {"faults": [{"mean_up_s": 0.08, "down_s": 0.004}]},
-}
+    "pools": {
+        "pools": {"prefill": {}, "decode": {"replicas": CARDS}, "link": LINK},
+        "cluster": {"lending": LENDING["lending"]}, "faults": [{**FAULTS[0], "side": "decode"}],
+    },
+    "states": {"faults": FAULTS},
+    "scales apart": {"kv": "oaken", "kv_layout": "layer_kv_head_block"},
+    "experts": {"expert_parallel": "linear"},
+}  # fmt: skip
+MODELS = {"states": HYBRID, "experts": EXPERTS}
 
 
 @pytest.mark.parametrize("seed", shared(range(4), every=4))
@@ -36,8 +46,12 @@ def test_every_byte_of_kv_is_somewhere_once(
 ) -> None:
     watched = Watched(monkeypatch)
     given = spec(**{"cluster": LENDING, "engine": ENGINE, **BESIDE[name]})
-    served = serve(card(1536), SHAPE, given, some_long(COUNT, seed), seed=1)
-    node = served.metrics["node"]
+    shape = SHAPE.model_copy(update=MODELS.get(name, {}))
+    tokens = 1536 + (shape.weight_bytes - SHAPE.weight_bytes) // SHAPE.kv_token_bytes
+    # with pools one card prefills a request alone
+    stream = some_long(COUNT, seed, 1000 if name == "pools" else 2500)
+    served = serve(card(tokens), shape, given, stream, seed=1)
+    node = served.metrics.get("node") or served.metrics["pools"]
     assert served.metrics["finished"] == COUNT and np.isfinite(served.finish_s).all()
     assert node["lending"]["lent_tokens"] and watched.lent
     assert bool(node["failures"]) == ("faults" in BESIDE[name])
