@@ -55,7 +55,9 @@ def port(site: Site) -> Iterable[Component]:
 def connectors(site: Site) -> Iterable[Component]:
     spec = site.spec
     cards = spec.tensor_parallel * site.stages  # stages move their layers at once
-    there = ConnectorSite(site.device, site.local, site.engine.allocator, site.steps, cards)
+    there = ConnectorSite(
+        site.device, site.local, site.engine.allocator, site.steps, cards, site.stages
+    )
     for name, options in spec.connecting.items():
         made = CONNECTORS[name](options, there)
         site.engine.connect(made)

@@ -9,6 +9,10 @@ by what is projected in it. At best (`overlap`) all time that memory bounds a st
 are assumed. Reading hidden states and writing K and V takes a twentieth of the FLOPs' time or less,
 and is left out. A block that the host lost and the device still has is stored again, though the
 server has no hidden states of it (a limit).
+
+Layers with a window or a state keep what they have as it is. A tensor-parallel card fetches the
+hidden states whole, over its own link, and makes K and V of its heads (the host has them once); a
+stage has those of its layers. There, and beside windows and states, no layers are recomputed.
 """
 
 from __future__ import annotations
@@ -27,7 +31,14 @@ from policies.memory.step import Efficiency, StepModel
 from policies.transfers.eviction import BlockKey
 from policies.transfers.link_queue import IN, Job, LinkQueue
 from policies.transfers.pieces import Pieces
-from policies.transfers.restoring import fetch, hcache, hidden_bytes, projection_s, recompute
+from policies.transfers.restoring import (
+    Rest,
+    fetch,
+    hcache,
+    hidden_bytes,
+    projection_s,
+    recompute,
+)
 from policies.transfers.tier_options import HcacheSpec
 from policies.transfers.transfer import Moved, Server, transfer
 
@@ -49,10 +60,14 @@ class HiddenStates:
 
     def __init__(
         self, spec: HcacheSpec, link: LinkSpec, device: Device, model: TransformerSpec,
-        steps: StepModel, ends: tuple[Server, Server],
+        steps: StepModel, ends: tuple[Server, Server], stages: int = 1, cards: int = 1,
+        rests: Sequence[Rest] = ("kv", "recompute"),
     ) -> None:  # fmt: skip
-        """Raises DescriptionError for more layers than the model has, for latents, for what
-        `transfer` refuses, and where recomputing all layers is soonest."""
+        """model: of a card, with the layers that keep all tokens alone. stages, cards: of a
+        replica; the cards of a stage make K and V of their heads of the same hidden states. rests:
+        how layers may come of which no hidden states are kept. Raises DescriptionError for more
+        layers than the model has, for latents, for what `transfer` refuses, and where recomputing
+        all layers is soonest."""
         key = "serving.tiers.host.hcache"
         if (spec.layers or 0) > model.layers:
             raise DescriptionError(
@@ -61,7 +76,7 @@ class HiddenStates:
             )
         recomputed = recompute(steps, PROFILED, Efficiency())
         fetched = fetch(link, model, PROFILED, *ends)
-        self.split = hcache(link, device, model, PROFILED, recomputed, fetched, spec.layers)
+        self.split = hcache(link, device, model, PROFILED, recomputed, fetched, spec.layers, rests)
         if not self.split.bytes:
             raise DescriptionError(f"{key}: over {link.name} recomputing is sooner than any split")
         self._device, self._model, self._steps = device, model, steps
@@ -69,9 +84,10 @@ class HiddenStates:
         self._kv = model.model_copy(update={"layers": self._left}) if self._left else None
         if self.split.rest != "kv":
             self._kv = None
-        self.token_bytes = self.split.hidden_layers * hidden_bytes(model)
-        """Kept of a token."""
-        self.token_bytes += 0 if self._kv is None else self._kv.kv_token_bytes
+        self._stages, self._cards = stages, cards
+        self.token_bytes = stages * self.split.hidden_layers * hidden_bytes(model)
+        """Kept of a token, of all cards."""
+        self.token_bytes += 0 if self._kv is None else cards * self._kv.kv_token_bytes
 
     @property
     def keeps_kv(self) -> bool:
@@ -80,20 +96,22 @@ class HiddenStates:
 
     def transfer(
         self, link: LinkSpec, model: TransformerSpec, tokens: int, source: Server, target: Server,
-        both_ways: bool = False, skip: int = 0,
+        both_ways: bool = False, skip: int = 0, every: bool = False,
     ) -> Moved:  # fmt: skip
-        """As `policies.transfers.transfer` of `model`, the same. Hidden states of a layer lie
-        together in a block of the tier, and in a buffer of the device."""
+        """As `policies.transfers.transfer` of `model`, the same: of one card, or of `every` card
+        over one link. Hidden states of a layer lie together in a block of the tier, and in a buffer
+        of the device."""
+        stages, cards = (self._stages, self._cards) if every else (1, 1)
         layers, size = self.split.hidden_layers, hidden_bytes(model)
         most = min(max(source.block, target.block) * size, link.largest or 1 << 62)
         whole, rest = divmod((tokens - skip) * size, most)
         sizes = np.array([most, rest], np.int64)
-        counts = np.array([whole * layers, (rest > 0) * layers], np.int64)
+        counts = np.array([whole * layers, (rest > 0) * layers], np.int64) * stages
         regions, runs = layers, whole + (rest > 0)
         if self._kv is not None:
             found = transfer(link, self._kv, tokens, source, target, skip=skip).pieces
             sizes = np.concatenate((sizes, found.sizes))
-            counts = np.concatenate((counts, found.counts))
+            counts = np.concatenate((counts, found.counts * cards))
             regions, runs = regions + found.regions, max(runs, found.runs)
         there = counts > 0
         pieces = Pieces(sizes[there], counts[there], regions, runs)

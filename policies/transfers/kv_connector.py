@@ -47,6 +47,8 @@ class Site:
     """Times of steps, of the heaviest stage."""
     cards: int
     """Of the replica; each has a link of its own to whatever is elsewhere, and all move at once."""
+    stages: int = 1
+    """Of the replica, each with as many of the cards, and with layers of its own."""
 
 
 class KvConnector(Connector, Component):

@@ -11,6 +11,7 @@ over restore, without attention, are those of a layer's matrices over those of i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -104,10 +105,12 @@ def projection_s(device: Device, model: TransformerSpec, tokens: int) -> float:
 def hcache(
     link: LinkSpec, device: Device, model: TransformerSpec, tokens: int,
     recomputed: Restored, fetched: Restored, layers: int | None = None,
+    rests: Sequence[Rest] = ("kv", "recompute"),
 ) -> Restored:  # fmt: skip
     """Hidden states of `layers` layers; None: of as many as make link and cores end together.
 
-    recomputed and fetched: all layers by these. Raises DescriptionError for latents.
+    recomputed and fetched: all layers by these. rests: how others may come.
+    Raises DescriptionError for latents.
     """
     project_s = projection_s(device, model, tokens)
     chunks = -(-tokens // HCACHE_CHUNK)
@@ -118,7 +121,7 @@ def hcache(
         cost = link.cost(np.array([size]), np.array([hidden * chunks]))
         hidden_s, left = (cost.total_ns / 1e9 - latency_s) if hidden else 0.0, every - hidden
         share = left / every
-        for rest in ("kv", "recompute") if left else (None,):
+        for rest in rests if left else (None,):
             link_s, compute_s, moved = hidden_s, hidden * project_s, hidden * chunks * size
             if rest == "kv":
                 link_s += share * (fetched.total_s - latency_s)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,7 @@ from policies.transfers.transfer import (
     Server,
     of_layers,
     states,
+    together,
     transfer_legs,
 )
 
@@ -58,7 +60,7 @@ class TierLinks:
 
     def __init__(
         self, spec: TiersSpec, device: Device, model: TransformerSpec, allocator: Allocator,
-        steps: StepModel, cards: int,
+        steps: StepModel, cards: int, stages: int = 1,
     ) -> None:  # fmt: skip
         """Raises DescriptionError for blocks that are no multiple of the device's, and as
         `HiddenStates`."""
@@ -89,26 +91,34 @@ class TierLinks:
         self._drive = load_link(spec.ssd.link) if spec.ssd is not None else None
         self.block_bytes = self.block * layout.token_bytes * cards
         """Of a block of the tiers, of all cards."""
-        if self._states is not None:
-            filled = -(-self._states.bytes * cards // self.block_bytes)
-            self.groups += [Layers((), self.block)] * filled
         self.hidden: HiddenStates | None = None
         """What of it is hidden states; None: all is KV."""
         if spec.host.hcache is not None:
-            if cards > 1 or len(self.groups) > 1:
+            whole = [len(group.numbers) for group in self.groups if group.window is None]
+            if not whole:
                 raise DescriptionError(
-                    "serving.tiers.host.hcache: hidden states are of all KV heads and of layers "
-                    "that keep all tokens; expected tensor_parallel: 1, and a model without "
-                    "sliding windows and states"
+                    "serving.tiers.host.hcache: hidden states are of layers that keep all tokens; "
+                    f"{model.name} has none"
                 )
+            # the whole model, or what is left of it without windows and states
+            self._whole = of_layers(model, max(whole))
+            alone = stages == 1 and len(self.groups) == 1 and self._states is None
             ends = self._apart(-(-PROFILED // self.block), self.near_block, self._near)
-            self.hidden = HiddenStates(spec.host.hcache, self.host, device, model, steps, ends)
+            self.hidden = HiddenStates(
+                spec.host.hcache, self.host, device, self._whole, steps, ends, stages, cards,
+                ("kv", "recompute") if alone else ("kv",),
+            )  # fmt: skip
             if spec.host.kv_layout and not self.hidden.keeps_kv:
                 raise DescriptionError(
                     "serving.tiers.host.kv_layout: HCache keeps no KV here, whose order it is; "
                     "expected null, or fewer hcache.layers"
                 )
-            self.block_bytes = self.block * self.hidden.token_bytes
+            own = self.block * self.hidden.token_bytes
+            # blocks of a tier are alike, whatever they hold
+            self.block_bytes = own if len(self.groups) == 1 else max(own, self.block_bytes)
+        if self._states is not None:
+            filled = -(-self._states.bytes * cards // self.block_bytes)
+            self.groups += [Layers((), self.block)] * filled
 
     @property
     def drive(self) -> LinkSpec:
@@ -183,7 +193,8 @@ class TierLinks:
 
     def _leg(self, group: int, tokens: int, ends: tuple[Server, Server], skip: int = 0) -> Leg:
         index = self._index if group == 0 else None
-        return Leg(self._models[group], tokens, *ends, skip, index)
+        hidden = self.hidden is not None and self.groups[group].window is None
+        return Leg(self._whole if hidden else self._models[group], tokens, *ends, skip, index)
 
     def _near_of(
         self, request: int, group: int, block: int, table: IntArray, first: int, last: int
@@ -220,18 +231,34 @@ class TierLinks:
     ) -> Moved:  # fmt: skip
         """What such a transfer moves and takes: over the drive's link the shards of all cards."""
         if self.hidden is not None:
-            (leg,) = legs
-            moved = self.hidden.transfer(
-                link, leg.model, leg.tokens, leg.source, leg.target, both_ways, leg.skip
-            )
-        else:
-            moved = transfer_legs(link, legs, both_ways, beside=beside)
+            return self._moved_hidden(self.hidden, link, legs, beside, both_ways)
+        moved = transfer_legs(link, legs, both_ways, beside=beside)
         if self._cards == 1 or link is not self._drive:
             return moved
         own = moved.pieces
         counts, regions = own.counts * self._cards, own.regions * self._cards
         cost = link.cost(own.sizes, counts, both_ways)
         return Moved(Pieces(own.sizes, counts, regions, own.runs), cost, 1)
+
+    def _moved_hidden(
+        self, hidden: HiddenStates, link: LinkSpec, legs: Sequence[Leg], beside: Pieces | None,
+        both_ways: bool,
+    ) -> Moved:  # fmt: skip
+        """As `_moved`, where layers that keep all tokens come by hidden states."""
+        found = [
+            hidden.transfer(
+                link, leg.model, leg.tokens, leg.source, leg.target, both_ways, leg.skip,
+                link is self._drive,
+            )
+            for leg in legs if leg.model is self._whole
+        ]  # fmt: skip
+        others = [leg for leg in legs if leg.model is not self._whole]
+        if len(found) == 1 and not others and beside is None:
+            return found[0]
+        parts = [each.pieces for each in found] + ([] if beside is None else [beside])
+        return transfer_legs(
+            link, others, both_ways, beside=reduce(together, parts) if parts else None
+        )
 
     def _apart(self, blocks: int, small: int, dims: Dims) -> tuple[Server, Server]:
         """So many blocks of the host, and those of `small` tokens: none lie together."""

@@ -69,7 +69,7 @@ class Tiers(KvConnector):
                 f"serving.tiers.pauses: policy {policy} forgets nothing; expected keep or swap"
             )
         self._spec, self._steps, self._layers = spec, steps, model.layers
-        self.links = TierLinks(spec, device, model, allocator, steps, cards)
+        self.links = TierLinks(spec, device, model, allocator, steps, cards, site.stages)
         self.store = TierStore(spec, self.links, cards)
         self.block = self.links.block
         self._keys: dict[int, list[BlockKey]] = {}

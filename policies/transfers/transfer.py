@@ -65,7 +65,7 @@ def _split(model: TransformerSpec, cards: int) -> tuple[int, int]:
     return max(heads // cards, 1), max(cards // heads, 1)
 
 
-def _together(one: Pieces, other: Pieces) -> Pieces:
+def together(one: Pieces, other: Pieces) -> Pieces:
     """The descriptors of both."""
     sizes, which = np.unique(np.concatenate((one.sizes, other.sizes)), return_inverse=True)
     counts = np.zeros(len(sizes), np.int64)
@@ -108,7 +108,7 @@ def transfer(
         if index is not None:
             found = move((1, 0), (1, 0), 1, index.layers, 1, index.bytes)
             by_rank.setdefault(rank % source.cards, []).append(found)
-    sent = [reduce(_together, found) for found in by_rank.values()]
+    sent = [reduce(together, found) for found in by_rank.values()]
     costs = [link.cost(each.sizes, each.counts, both_ways) for each in sent]
     slowest = max(range(len(sent)), key=lambda rank: costs[rank].total_ns)
     return Moved(sent[slowest], costs[slowest], len(sent))
@@ -159,7 +159,7 @@ def transfer_legs(
     if len(moved) == 1 and beside is None:
         return moved[0]
     parts = [each.pieces for each in moved] + ([] if beside is None else [beside])
-    found = reduce(_together, parts)
+    found = reduce(together, parts)
     cost = link.cost(found.sizes, found.counts, both_ways)
     return Moved(found, cost, max((each.ranks for each in moved), default=1))
 

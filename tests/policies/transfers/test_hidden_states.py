@@ -14,7 +14,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.link import Cost, load_link
-from hwmodel.specs.transformer import load_model
+from hwmodel.specs.transformer import load_model, shard
 from policies.memory.step import Efficiency, StepModel
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
@@ -25,7 +25,7 @@ from policies.transfers.tier_options import HcacheSpec
 from policies.transfers.tier_store import Load
 from policies.transfers.transfer import Server
 from tests.policies.serving.test_sessions import talks
-from tests.policies.small import LATENT, MODEL
+from tests.policies.small import EXPERTS, LATENT, MODEL, WINDOWS
 from tests.policies.small import spec as serving
 from tests.policies.transfers.test_tiers import AGAIN, Watched, served, slow, tiers
 
@@ -54,6 +54,41 @@ def test_what_moves_is_tokens_times_layers_times_a_hidden_state(layers: int) -> 
     assert found["load"]["descriptors"] == 10 * layers
     stored = found["store"]["bytes"] * found["store"]["transfers"]
     assert stored == pytest.approx((160 + 496 + 32) * token)
+
+
+def test_cards_of_a_stage_make_their_heads_of_the_same_hidden_states() -> None:
+    """Over each card's link come whole hidden states; the host has them once. Each of two stages
+    has half of them."""
+    alone, split, stages = (
+        served(AGAIN, slots, tiers=kept({"layers": many}, block_size=16), **changes).metrics["tiers"]
+        for many, slots, changes in (
+            (2, 512, {}), (2, 256, {"tensor_parallel": 2}), (1, 256, {"cluster": {"stages": 2}})
+        )
+    )  # fmt: skip
+    assert split["load"]["bytes"] == alone["load"]["bytes"] == 2 * stages["load"]["bytes"]
+    assert split["hcache"]["compute_s"] == pytest.approx(alone["hcache"]["compute_s"] / 2)
+    spec, shape = HcacheSpec(layers=20), shard(load_model("llama-2-7b"), 4)
+    link, steps = load_link("pcie5-h100-batched"), StepModel(DEVICE, shape, 4)
+    made = HiddenStates(spec, link, DEVICE, shape, steps, (FAR, NEAR), 1, 4, ("kv",))
+    assert made.token_bytes == 20 * hidden_bytes(shape) + 4 * 12 * shape.kv_layer_bytes
+    own, every = (
+        made.transfer(link, shape, 640, FAR, NEAR, every=way).pieces.bytes for way in (False, True)
+    )
+    assert own == 640 * (20 * hidden_bytes(shape) + 12 * shape.kv_layer_bytes)
+    assert every == 640 * made.token_bytes
+
+
+@pytest.mark.parametrize(
+    ("shape", "slots", "rest"), [(WINDOWS, 1536, "kv"), (EXPERTS, 768, "recompute")]
+)
+def test_layers_with_a_window_keep_what_is_in_it(shape: Any, slots: int, rest: str) -> None:
+    """Of 2 layers that keep all one by hidden states, of 4 with windows of 40 the last 3 blocks."""
+    way = kept({"layers": 1}, block_size=16)
+    found = served(AGAIN, slots, tiers=way, shape=shape).metrics["tiers"]
+    moved = 160 * hidden_bytes(shape)
+    if shape is WINDOWS:
+        moved += (160 + 4 * 48) * shape.kv_layer_bytes
+    assert (found["load"]["bytes"], found["hcache"]["rest"]) == (moved, rest)
 
 
 @pytest.mark.parametrize("layers", [1, 2])
