@@ -60,7 +60,9 @@ def test_cards_of_a_stage_make_their_heads_of_the_same_hidden_states() -> None:
     """Over each card's link come whole hidden states; the host has them once. Each of two stages
     has half of them."""
     alone, split, stages = (
-        served(AGAIN, slots, tiers=kept({"layers": many}, block_size=16), **changes).metrics["tiers"]
+        served(
+            AGAIN, slots, tiers=kept({"layers": many}, block_size=16), **changes
+        ).metrics["tiers"]
         for many, slots, changes in (
             (2, 512, {}), (2, 256, {"tensor_parallel": 2}), (1, 256, {"cluster": {"stages": 2}})
         )
