@@ -107,7 +107,7 @@ FIGURES = (
     Figure("at_share.goodput_per_s", "goodput requests/s below capacity", 3, terminal=False),
     Figure(f"{KV_SLOTS}.used", "KV used %", 1, 100, terminal=False),
     Figure(f"{KV_SLOTS}.holes", "KV in holes %", 1, 100, terminal=False),
-    Figure(f"{KV_SLOTS}.head_of_line", "KV behind head %", 1, 100, terminal=False),
+    Figure(f"{KV_SLOTS}.head_of_line", "head-of-line blocking %", 1, 100, terminal=False),
     Figure("cached_share", "cached %", 1, 100, terminal=False),
     Figure("batch", "mean batch", 1, terminal=False),
     Figure("utilization", "utilisation %", 1, 100), Figure("preemptions", "preemptions", 0),

@@ -231,14 +231,16 @@ def _distribution(values: Sequence[Any]) -> BaseDistribution:
 
 def settings(record: Record) -> dict[str, Any]:
     """What a trial sets, as numbers where it can be: quantities in their base unit, members of a
-    list one by one."""
+    list of numbers one by one. Any other list is one setting, in YAML."""
     found: dict[str, Any] = {}
     for path, value in record["overrides"].items():
-        members = value if isinstance(value, list) else [value]
-        for i, member in enumerate(members):
-            name = f"{path}[{i}]" if isinstance(value, list) else path
-            known = number(member)
-            found[name] = to_yaml_flow(member) if known is None else known
+        numbers = [number(each) for each in (value if isinstance(value, list) else [value])]
+        if None in numbers:
+            found[path] = to_yaml_flow(value)
+        elif isinstance(value, list):
+            found |= {f"{path}[{i}]": each for i, each in enumerate(numbers)}
+        else:
+            found[path] = numbers[0]
     for name, value in record["params"].items():
         if name.endswith(".by"):  # a balance, or levels that are drawn
             found.pop(name.removesuffix("levels.by") + "balance", None)

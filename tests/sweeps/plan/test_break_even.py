@@ -227,6 +227,7 @@ def test_an_interrupted_search_goes_on_as_if_it_had_not_been(
         assert texts[0] == texts[1], name
 
 
+@pytest.mark.long
 def test_workers_do_not_change_a_search_and_every_rate_is_kept(tmp_path: Path) -> None:
     load = "load={relative: 1.5, of: best}"
     sets = [*SETS, "replications=2", "requests=30", load, "serving.memory={efficiency: 0.8}"]

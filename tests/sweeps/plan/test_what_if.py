@@ -172,6 +172,7 @@ def test_a_half_written_run_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
     assert read_report(run).found.own == []
 
 
+@pytest.mark.long
 def test_a_run_resumed_is_the_run(tmp_path: Path) -> None:
     even = "serving.memory={efficiency: 0.8}"
     sets = [*CHANGES, TOGETHER, "requests=30", "replications=2", even]
@@ -221,6 +222,7 @@ def test_mistakes_are_placed(changes: str, message: str, tmp_path: Path) -> None
         assert said.startswith(tuple(f"mine.yaml:{n}: " for n in range(begin, line + 1))), said
 
 
+@pytest.mark.long
 def test_a_change_that_no_policy_can_serve_is_told_before_anything_is_measured(
     tmp_path: Path,
 ) -> None:

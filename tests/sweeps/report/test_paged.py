@@ -173,6 +173,7 @@ def test_the_findings_of_nothing_are_refused(
     assert "no such directory" in shown.err and not shown.out
 
 
+@pytest.mark.long
 def test_the_shipped_sweep_serves_the_same_requests_on_every_card() -> None:
     points = load_sweep("odma-paper-paged", ["requests=60", "warmup_requests=20"]).points
     analytic = [point.experiment for point in points if point.control == "analytic"]

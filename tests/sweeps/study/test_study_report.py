@@ -16,7 +16,7 @@ from sweeps.report.markdown import markdown
 from sweeps.report.page import page
 from sweeps.report.section import Grid
 from sweeps.run.store import CONFIG, RunDirectory
-from sweeps.study.trials import FINALE, StudyGain, importances, unbeaten
+from sweeps.study.trials import FINALE, StudyGain, importances, settings, unbeaten
 from tests.sweeps.made import PROVENANCE
 
 CONFIG_OF_STUDY: dict[str, Any] = {
@@ -156,6 +156,13 @@ def test_importances_are_told_of_fifty_trials_or_more(
     titles = [str(getattr(block, "title", "")) for block in section.walk()]
     assert any(title.startswith("Importance") for title in titles) is shown
     assert any("against serving.policy.gamma" in title for title in titles)
+
+
+def test_a_list_of_words_is_one_setting_and_one_of_numbers_is_several() -> None:
+    overrides = {"map": ["column:3", "row"], "levels": [0.25, 0.5], "cost": "2us", "empty": []}
+    assert settings({"overrides": overrides, "params": {}}) == {
+        "map": "['column:3', row]", "levels[0]": 0.25, "levels[1]": 0.5, "cost": 2000.0,
+    }  # fmt: skip
 
 
 def test_importance_finds_the_parameter_that_matters(tmp_path: Path) -> None:
