@@ -7,7 +7,6 @@ python -m tools.fleet_cost cheapest DIR  # the study, where DIR lacks it, and wh
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -68,7 +67,7 @@ def cost(
     with tempfile.TemporaryDirectory() as folder:
         seconds, peak = spent("run", "fleet", "--out", f"{folder}/run", *given, *how)
         wall_s = time.time() - began_s
-        row = json.loads(Path(f"{folder}/run/results.jsonl").read_text(encoding="utf-8"))
+        (row,) = RunDirectory(Path(folder) / "run").records()
     requests, rerouted = each * cards + each * cards // 10, row["metrics"]["node"]["rerouted"]
     return {"requests": requests, "CPU s": round(seconds, 1), "wall s": round(wall_s),
             "ms a request": round(seconds / requests * 1e3, 2), "MiB": peak,
