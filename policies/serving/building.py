@@ -118,7 +118,8 @@ def build_replica(
     """
     stages = stages_of(local, spec.cluster.stages)
     if routing is None and local.experts is not None:
-        routing = Routing(local.experts, spec.routing, seed)
+        # ranks are the model's: all replicas have the same, whose streams are measured once
+        routing = Routing(local.experts, spec.routing, _of_run(seed))
     if placed is None:
         regions = [
             kv_region(device, stage, spec, seed, drafts=at == len(stages) - 1)
@@ -162,7 +163,7 @@ def build_replica(
         engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
     steps: StepTimer = model
     if (speculation := spec.speculation) is not None:
-        drawn = draw(speculation, offered.output_tokens, seed if isinstance(seed, int) else seed[0])
+        drawn = draw(speculation, offered.output_tokens, _of_run(seed))
         engine.drafts = Verifier(speculation, drawn, allocator, engine.output)
         if (drafter := _drafter(spec, stages[-1])) is not None:
             passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
@@ -187,6 +188,11 @@ def _fullest(stages: list[TransformerSpec], regions: list[KvLayout]) -> int:
     room = [int(region.tokens_in(region.slots)) for region in regions]
     able = [at for at, stage in enumerate(stages) if len(stage.kinds) == most]
     return min(able, key=room.__getitem__)
+
+
+def _of_run(seed: int | tuple[int, ...]) -> int:
+    """The seed of the run, out of that of one of its replicas."""
+    return seed if isinstance(seed, int) else seed[0]
 
 
 def _limits(

@@ -17,7 +17,7 @@ from policies.serving.node import Node, mean_of
 from policies.serving.simulation import Simulation
 from policies.serving.source import Source
 from tests.policies.allocators.contract import cases
-from tests.policies.small import MODEL, FakeMemory, device, mixed, requests, run, spec
+from tests.policies.small import EXPERTS, MODEL, FakeMemory, device, mixed, requests, run, spec
 from tests.rotation import LONG, shared
 
 CASES = cases()
@@ -141,6 +141,15 @@ def test_probes_of_all_cards_are_counted() -> None:
     changes = {"memory": {"fidelity": "sampled", "every_steps": 37}}
     metrics = run(2048, STREAM, **node(2), **changes, simulate=FakeMemory()).metrics
     assert metrics["memory"]["probes"] > 0 and metrics["memory"]["simulated_share"] > 0
+
+
+def test_replicas_measure_the_streams_of_experts_once() -> None:
+    def measured(cards: int) -> int:
+        memory = FakeMemory()
+        run(4096, mixed(40), shape=EXPERTS, memory={}, **node(cards), simulate=memory)
+        return len(memory.calls)
+
+    assert measured(3) <= measured(1)
 
 
 def test_reports_of_cards_become_one() -> None:
