@@ -16,6 +16,7 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.address import to_channel
 from hwmodel.kernel.channel_state import INBOX, RUN_ROW, RUN_TAKEN, RUN_TICK
+from hwmodel.kernel.extents import Frames
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, WRITE
 from hwmodel.kernel.memory import Descriptors, prepare, run_system
 from hwmodel.kernel.timing import FOREVER, Int
@@ -51,10 +52,10 @@ class Issuer:
         self._device = device
         self._burst = device.memory.organisation.burst_bytes
 
-    def issue(self, stream: Descriptors) -> Iterator[Issued]:
-        """The requests of a stream, which is simulated as they are asked for. Raises ValueError for
-        extents outside the memory."""
-        run = prepare(self._device, stream, 0, FOREVER)
+    def issue(self, stream: Descriptors, frames: Frames | None = None) -> Iterator[Issued]:
+        """The requests of a stream, which is simulated as they are asked for. frames: where an
+        allocator maps them itself. Raises ValueError for extents outside the memory."""
+        run = prepare(self._device, stream, 0, FOREVER, frames)
         system, states = run.system, run.states
         engine = np.repeat(np.arange(len(run.engines)), run.engines["end"] - run.engines["cursor"])
         moved = Descriptors(engine, run.start, run.size, run.write == WRITE)

@@ -1,9 +1,10 @@
 """Access traces, read in chunks: text in any of `trace_formats`, plain or gzip, whose format is
-that of its first line; or `.npz` (`address`, `write` and, if it likes, `size`, `picosecond`).
+that of its first line; or `.npz` (`address`, `write` and, if it likes, `size`, `picosecond`, and
+`begin`, when the memory's clock began).
 
 An access is one burst, an address inside it is aligned down; with a size, it is that many bytes (in
-`.npz` of one burst), and a write of less than a burst is a partial write. Times count from the
-first access, in ticks of the memory; one before those above it counts as theirs.
+`.npz` of one burst), and a write of less than a burst is a partial write. Times count from `begin`,
+else from the first access, in ticks of the memory; one before those above it counts as theirs.
 """
 
 from __future__ import annotations
@@ -59,14 +60,15 @@ class Chunk(NamedTuple):
 class _Clock:
     """Ticks of a memory from the times of a trace."""
 
-    def __init__(self, device: Device, unit: str) -> None:
+    def __init__(self, device: Device, unit: str, begin: int | None = None) -> None:
+        """begin: when the memory's clock began; None: with the first access."""
         clock = device.memory.tick_clock
         self._cycle_ticks, self._tick_ps = clock.ticks_per_ck, clock.ns_of_ticks(1) * 1e3
-        self._unit, self._begin = unit, 0
-        self._begun = False
+        self._unit, self._begin = unit, begin or 0
+        self._begun = begin is not None
 
     def ticks(self, time: Int) -> Int | None:
-        """Ticks since the first time given, none below 0; None where the trace has no times.
+        """Ticks since the clock began, none below 0; None where the trace has no times.
         Raises ValueError with the first index above MOST_TICKS, as its argument."""
         if not self._unit:
             return None
@@ -110,6 +112,7 @@ def _read_npz(file: Path, device: Device) -> Iterator[Chunk]:
             address, write = data["address"], data["write"]
             size = data["size"] if "size" in data.files else None
             time = data["picosecond"] if "picosecond" in data.files else None
+            begin = data["begin"] if "begin" in data.files else None
     except _NOT_NPZ as error:
         raise DescriptionError(f"is not an .npz file: {error}", file) from None
     if address.ndim != 1 or address.shape != write.shape or address.dtype.kind not in "ui":
@@ -128,7 +131,11 @@ def _read_npz(file: Path, device: Device) -> Iterator[Chunk]:
         raise DescriptionError("expected `picosecond` (integers) as long as `address`", file)
     if time is not None and (time.astype(np.int64) < 0).any():
         raise DescriptionError("negative or too large `picosecond`", file)
-    clock = _Clock(device, "" if time is None else "picosecond")
+    if begin is not None and (begin.shape or begin.dtype.kind not in "ui"):
+        raise DescriptionError("expected `begin` (an integer, picoseconds)", file)
+    clock = _Clock(
+        device, "" if time is None else "picosecond", None if begin is None else int(begin)
+    )
     for at in range(0, len(address), CHUNK):
         part = slice(at, at + CHUNK)
         kind = np.where(write[part] != 0, WRITE, READ)

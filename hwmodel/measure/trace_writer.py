@@ -1,5 +1,6 @@
 """Writing requests as an access trace, chunk by chunk: text, gzip where the name ends in `.gz`, or
-`.npz`, which keeps everything (`address`, `write`, `size`, `picosecond`)."""
+`.npz`, which keeps everything (`address`, `write`, `size`, `picosecond`; `begin`, at which the
+memory's clock began, since refresh falls by it)."""
 
 from __future__ import annotations
 
@@ -97,6 +98,8 @@ class NpzWriter(TraceWriter):
                 with archive.open(entry, "w", force_zip64=True) as target:
                     np.lib.format.write_array_header_1_0(target, header)
                     shutil.copyfileobj(file, target)
+            with archive.open(zipfile.ZipInfo("begin.npy"), "w") as target:
+                np.lib.format.write_array(target, np.array(0, "<i8"))
 
 
 @contextmanager

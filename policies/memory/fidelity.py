@@ -113,6 +113,8 @@ class Memory:
         self._transfers = {} if transfers is None else dict(transfers)
         self.contention: Any = None
         """`policies.memory.contention.Contention`, where what moves beside steps is simulated."""
+        self.streams: Any = None
+        """`policies.memory.mapped.CardStreams`: what its card's steps move, and where it lies."""
         self._steps = 0
 
     def beside(self, step: Step, engine: Engine, moving: Sequence[Any]) -> float:

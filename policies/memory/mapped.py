@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.kernel.extents import Stream, cut
+from hwmodel.kernel.extents import Frames, Stream, cut
 from hwmodel.kernel.memory import Descriptors
 from hwmodel.specs.device import Device
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Maps
 from policies.allocators.kv_frames import CardFrames
+from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import Simulate
+from policies.memory.step_streams import StepStreams
 
 
 def mapped(
@@ -33,6 +36,29 @@ def mapped(
         return simulate(device, descriptors, **window, frames=maps.frames())
 
     return at_its_frames
+
+
+class CardStreams:
+    """What steps of a card move, where it lies: at the frames that its allocator maps, or at those
+    (`card`) of a region at virtual addresses."""
+
+    def __init__(self, streams: StepStreams, card: CardFrames | None = None) -> None:
+        self._streams, self._card = streams, card
+
+    @property
+    def layers(self) -> int:
+        """Of the card."""
+        return self._streams.layers
+
+    def of(
+        self, step: Step, allocator: Allocator, layers: Iterable[int], phases: Iterable[str],
+        draw: int,
+    ) -> Iterator[tuple[Descriptors, Frames | None]]:  # fmt: skip
+        """As `StepStreams.of`, each with the frames it is mapped by."""
+        maps = self._card or allocator
+        frames = maps.frames() if isinstance(maps, Maps | CardFrames) else None
+        for stream in self._streams.of(step, allocator, layers, phases, draw):
+            yield stream if self._card is None else at_frames(stream, self._card), frames
 
 
 def require_frames(device: Device, size: int, who: str) -> None:

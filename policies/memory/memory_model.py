@@ -12,7 +12,7 @@ from policies.memory import traffic
 from policies.memory.contention import Contention
 from policies.memory.fidelity import FidelitySpec, Memory, Simulate
 from policies.memory.full import FullMemory
-from policies.memory.mapped import mapped
+from policies.memory.mapped import CardStreams, mapped
 from policies.memory.probe import Measured, Probe, contiguous_stream, weights_stream
 from policies.memory.routed_weights import RoutedWeights
 from policies.memory.routing import Routing
@@ -33,10 +33,23 @@ def memory_model(
     experts. allocator: whose placements are simulated. contends: with what moves over links.
     frames: where a region at virtual addresses lies.
     """
-    if spec.fidelity != "analytic":
-        return _simulated(
-            spec, device, model, layout, seed, simulate, routing, allocator, contends, frames
-        )
+    streams = StepStreams(device, model, spec.weight_tile, routing)
+    if spec.fidelity == "analytic":
+        memory = _analytic(spec, device, model, layout, simulate, routing)
+    else:
+        memory = _simulated(
+            spec, device, model, layout, seed, simulate, routing, allocator, contends, frames,
+            streams,
+        )  # fmt: skip
+    memory.streams = CardStreams(streams, frames)
+    return memory
+
+
+def _analytic(
+    spec: FidelitySpec, device: Device, model: TransformerSpec, layout: KvLayout,
+    simulate: Simulate | None, routing: Routing | None,
+) -> Memory:  # fmt: skip
+    """The memory whose efficiencies are given, or measured once."""
     even, given = spec.efficiency, _given(spec)
     if even is None and device.given is not None:
         even = device.given.efficiency
@@ -59,7 +72,7 @@ def memory_model(
 def _simulated(
     spec: FidelitySpec, device: Device, model: TransformerSpec, layout: KvLayout,
     seed: int | tuple[int, ...], simulate: Simulate | None, routing: Routing | None,
-    allocator: Allocator | None, contends: bool, frames: CardFrames | None,
+    allocator: Allocator | None, contends: bool, frames: CardFrames | None, streams: StepStreams,
 ) -> Memory:  # fmt: skip
     """The memory that simulates steps, now and then or each."""
     if device.given is not None:
@@ -70,7 +83,7 @@ def _simulated(
     simulate = simulate or _simulate_once()
     weights = _weights(spec, device, model, simulate, routing)
     efficiency, transfers = _phases(spec, weights, weights)  # until a phase is probed
-    streams, routed = StepStreams(device, model, spec.weight_tile, routing), None
+    routed = None
     if spec.phases == "in_turn" and routing is not None and not spec.weights:
         routed = RoutedWeights(device, model, spec, simulate, routing)
     if allocator is not None:

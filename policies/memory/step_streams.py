@@ -50,6 +50,11 @@ class StepStreams:
         if model.state is not None:
             self._kv = [n for n in self._kv if model.layer(n).attention is not None]
 
+    @property
+    def layers(self) -> int:
+        """Of the model."""
+        return self._model.layers
+
     def spread(self, phase: StreamPhase) -> Spread:
         """How what a phase moves is dealt to the engines."""
         if phase == "weights":

@@ -56,6 +56,12 @@ class Node:
         manager.cached = self._cached
         self.unit_of = [unit for unit, group in zip(self.units, groups, strict=True) for _ in group]
 
+    def replica_of(self, number: int) -> Replica | None:
+        """That which serves the card with this number among those of all nodes; None: it is of
+        another node."""
+        card = number - self._first
+        return self.replicas[card] if 0 <= card < len(self.replicas) else None
+
     def use(self, replica: Replica, cards: tuple[int, ...]) -> Unit:
         """From now on these cards, which were units of their own, serve together as `replica`."""
         unit = Unit([replica], [cards])

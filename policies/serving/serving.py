@@ -68,7 +68,7 @@ def serve(
 def serve_cell(
     device: Device, model: TransformerSpec, spec: ServingSpec, requests: Requests, cell: int, *,
     seed: int, warmup_requests: int = 0, simulate: Simulate | None = None,
-    profile: Requests | None = None,
+    profile: Requests | None = None, watchers: Iterable[Watcher] = (),
 ) -> ServingResult:  # fmt: skip
     """Serve the part of `requests` that one of the cells, from 0, gets; else as `serve`.
     Raises DescriptionError if it gets none."""
@@ -79,6 +79,7 @@ def serve_cell(
         device, model, spec.model_copy(update={"cluster": spec.cluster.of_a_cell}),
         requests.take(rows), seed=int(np.random.SeedSequence((seed, cell)).generate_state(1)[0]),
         warmup_requests=int((rows < warmup_requests).sum()), simulate=simulate, profile=profile,
+        watchers=watchers,
     )  # fmt: skip
 
 

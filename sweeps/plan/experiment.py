@@ -36,6 +36,7 @@ from policies.serving.cells import ServingResult
 from policies.serving.recorder import Recorder
 from policies.serving.serving import serve, serve_cell
 from policies.serving.serving_spec import ServingSpec
+from policies.serving.simulation import Watcher
 from sweeps.analyse.figures import BACKLOG, GOODPUT, OVERLOADED, THROUGHPUT
 from sweeps.analyse.objective import SERVED, Objective
 from sweeps.analyse.table import Table
@@ -377,15 +378,16 @@ def requests_of(
     return generate(workload, count, rate_per_s, seed, stretch=max(abs(replication) - 1, 0))
 
 
-def run_cell(task: Task) -> Any:
-    """What one cell of a fleet makes of its part of a replication. Raises DescriptionError."""
+def run_cell(task: Task, watchers: Iterable[Watcher] = ()) -> Any:
+    """What one cell of a fleet makes of its part of a replication; watchers: as of `serve`. Raises
+    DescriptionError."""
     experiment, replication = task.experiment, task.replication
     assert task.cell is not None
     requests = requests_of(experiment, replication, task.rate_per_s, workload_of(experiment))
     return serve_cell(
         device_of(experiment), model_of(experiment), experiment.serving, requests, task.cell,
         seed=serving_seed(experiment, replication), warmup_requests=experiment.warmup_requests,
-        profile=_profile(experiment, replication, requests),
+        profile=_profile(experiment, replication, requests), watchers=watchers,
     )  # fmt: skip
 
 
@@ -427,13 +429,15 @@ def _below_capacity(task: Task, requests: Requests, metrics: dict[str, Any]) -> 
 
 def serve_requests(
     experiment: ExperimentSpec, replication: int, requests: Requests, logs: Recorder | None,
-    cells: list[ServingResult] | None = None,
+    cells: list[ServingResult] | None = None, watchers: Iterable[Watcher] = (),
 ) -> ServingResult:  # fmt: skip
-    """Serve the requests of a replication, unless `cells` did. Raises DescriptionError."""
+    """Serve the requests of a replication, unless `cells` did; watchers: as of `serve`. Raises
+    DescriptionError."""
     return serve(
         device_of(experiment), model_of(experiment), experiment.serving, requests,
         seed=serving_seed(experiment, replication), warmup_requests=experiment.warmup_requests,
         recorder=logs, profile=_profile(experiment, replication, requests), cells=cells,
+        watchers=watchers,
     )  # fmt: skip
 
 

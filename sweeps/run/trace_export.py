@@ -16,21 +16,19 @@ from hwmodel.measure.peer_mapper import not_linear, peer_mapper
 from hwmodel.measure.simulator_traces import FORMATS, Format
 from hwmodel.measure.trace_writer import TraceWriter, trace_writer
 from hwmodel.specs.device import Device, load_device
-from policies.allocators.allocator import Allocator
-from policies.engines.scheduled_step import Step
-from policies.memory.routing import Routing
-from policies.memory.step import StepTimes
-from policies.memory.step_streams import PHASES, StepStreams
-from policies.serving.recorder import Recorder
-from policies.serving.serving_spec import ServingSpec, model_of_a_card
+from policies.memory.mapped import CardStreams
+from policies.memory.step_streams import PHASES
+from policies.serving.node import Node
+from policies.serving.simulation import Watcher
+from policies.serving.unit import Part
 from sweeps.analyse.label import named
 from sweeps.plan.experiment import (
     ExperimentSpec,
+    Task,
     device_of,
-    model_of,
     requests_of,
+    run_cell,
     serve_requests,
-    serving_seed,
     workload_of,
 )
 from sweeps.plan.sweep_spec import Point
@@ -86,34 +84,37 @@ class _Enough(Exception):
     """The last step that is wanted is there."""
 
 
-class _Export(Recorder):
-    """Issues the streams of the chosen steps; ends the run after the last."""
+class _Export(Watcher):
+    """Issues the streams of the chosen steps of a replica, where they lie; ends the run after the
+    last. layers: as on the command line, of those that the replica's cards have."""
 
     def __init__(
-        self, streams: StepStreams, issuer: Issuer, writer: TraceWriter, found: Exported,
-        steps: range, layers: Iterable[int], phases: tuple[str, ...], replica: int,
+        self, issuer: Issuer, writer: TraceWriter, found: Exported, steps: range, layers: str,
+        phases: tuple[str, ...], replica: int,
     ) -> None:  # fmt: skip
-        self._streams, self._issuer, self._writer = streams, issuer, writer
-        self._found, self._steps, self._layers, self._phases = found, steps, layers, phases
-        self._replica = replica
+        self._issuer, self._writer = issuer, writer
+        self._found, self._steps, self._phases = found, steps, phases
+        self._wanted, self._replica = layers, replica
+        self._layers: range | None = None
         self.passed = 0
         """Steps so far."""
 
-    def step(
-        self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator,
-        replica: int,
-    ) -> None:  # fmt: skip
-        if replica != self._replica:
+    def began(self, node: Node, part: Part, end_s: float) -> None:
+        replica, step = part.replica, part.step
+        if node.replica_of(self._replica) is not replica:
             return
+        streams: CardStreams = replica.memory.streams
+        if self._layers is None:
+            self._layers = _span(self._wanted, "--layers", streams.layers)
         if self.passed in self._steps:
-            for stream in self._streams.of(
-                step, allocator, self._layers, self._phases, self.passed
-            ):
-                for issued in self._issuer.issue(stream):
+            layers = [layer for layer in self._layers if layer < streams.layers]
+            moved = streams.of(step, replica.engine.allocator, layers, self._phases, self.passed)
+            for stream, frames in moved:
+                for issued in self._issuer.issue(stream, frames):
                     self._writer.add(issued)
             self._found.steps.append(
                 {
-                    "step": self.passed, "start_s": now_s, "decode": len(step.decode),
+                    "step": self.passed, "start_s": replica.now_s, "decode": len(step.decode),
                     "context_tokens": step.context,
                     "prefill_tokens": sum(chunk.tokens for chunk in step.chunks),
                 }
@@ -139,21 +140,15 @@ def export(
         why = f"measures {sweep.spec.measure}; only a sweep that serves requests has steps"
         raise DescriptionError(why, given)
     refuse_replication(experiment, replication)
-    device, serving = _replica_of(experiment, wanted.replica)
-    part = model_of_a_card(serving, model_of(experiment))
+    device = _device_of(experiment, wanted.replica)
     if wanted.channel is not None and not 0 <= wanted.channel < device.channels:
         why = f"expected 0 to {device.channels - 1} of {device.name}; got {wanted.channel}"
         raise DescriptionError(why, "--channel")
     mapper = None
     if wanted.mapper is not None:
         mapper = peer_mapper(wanted.mapper, form.name, device, wanted.channel is not None)
-    layers = _span(wanted.layers, "--layers", part.layers)
+    _span(wanted.layers, "--layers", 1 << 62)  # a wrong form is known now
     rate = rate_of(sweep, chosen, replication, known, jobs)
-    routing = None
-    if part.experts is not None:
-        seed = serving_seed(experiment, replication)
-        routing = Routing(part.experts, serving.routing, seed)
-    streams = StepStreams(device, part, serving.memory.weight_tile, routing)
     burst = device.memory.organisation.burst_bytes
     lacks = "nothing" if out.suffix == ".npz" else form.lacks
     found = Exported(
@@ -161,15 +156,22 @@ def export(
     )
     one_by_one = experiment.serving.model_copy(update={"advance_together": False})
     experiment = experiment.model_copy(update={"serving": one_by_one})
-    requests = requests_of(experiment, replication, rate, workload_of(experiment))
+    cells = experiment.serving.cluster.cells
+    cell, replica = divmod(wanted.replica, experiment.serving.cluster.cards // cells)
+    task = Task(experiment, replication, rate, cell=cell)
     issuer = Issuer(device)
     with trace_writer(
         out, form, device, wanted.channel, wanted.at_once, _remark(device, chosen, wanted), mapper
     ) as writer:
-        recorder = _Export(streams, issuer, writer, found, steps, layers, phases, wanted.replica)
+        number = wanted.replica if cells == 1 else replica
+        steps_of = _Export(issuer, writer, found, steps, wanted.layers, phases, number)
         with suppress(_Enough):
-            serve_requests(experiment, replication, requests, recorder)
-        _refuse_nothing(recorder.passed, steps, writer, wanted)
+            if cells > 1:
+                run_cell(task, [steps_of])
+            else:
+                requests = requests_of(experiment, replication, rate, workload_of(experiment))
+                serve_requests(experiment, replication, requests, None, watchers=[steps_of])
+        _refuse_nothing(steps_of.passed, steps, writer, wanted)
     found.accesses, found.writes, found.bytes = writer.accesses, writer.writes, writer.bytes
     found.partial_writes = writer.partial_writes
     found.memory_ns = device.memory.tick_clock.ns_of_ticks(issuer.tick)
@@ -178,17 +180,14 @@ def export(
     return found
 
 
-def _replica_of(experiment: ExperimentSpec, number: int) -> tuple[Device, ServingSpec]:
-    """The device of a replica, and how it serves. Raises DescriptionError for one that is not
-    there."""
-    device, serving = device_of(experiment), experiment.serving
+def _device_of(experiment: ExperimentSpec, number: int) -> Device:
+    """The device of a replica. Raises DescriptionError for one that is not there."""
+    device = device_of(experiment)
     try:
-        half = serving.half_of(number)
+        half = experiment.serving.half_of(number)
     except DescriptionError as error:
         raise DescriptionError(str(error), "--replica") from None
-    if half is None:
-        return device, serving
-    return device if half.device is None else load_device(half.device), serving.pooled(half)
+    return device if half is None or half.device is None else load_device(half.device)
 
 
 def _warnings(found: Exported, form: Format, device: Device) -> list[str]:

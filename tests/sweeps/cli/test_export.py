@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from hwmodel.specs.transformer import load_model
+from policies.allocators.registry import POLICIES
+from tests.rotation import shared
 from tests.sweeps.cli.test_memory_commands import bankwise, found
 from tests.sweeps.cli.test_mistakes import mistakes
 
@@ -48,6 +50,50 @@ def test_a_step_moves_what_its_sequences_have_stored(tmp_path: Path) -> None:
     with np.load(tmp_path / "a.npz") as arrays:
         assert len(np.unique(arrays["address"][arrays["write"] == 1])) == done["writes"]
         assert (np.diff(arrays["picosecond"]) >= 0).all() and arrays["picosecond"][0] > 0
+
+
+FEW = (
+    "smoke", "--jobs", "1", "--set", "serving.memory.efficiency=1", "--set", "warmup_requests=0",
+    "--set", "requests=4", "--set", "load={rate_per_s: 2000}", "--set", "model_set.layers=4",
+    "--set", "workload_set.lengths.constant={prompt_tokens: 40, output_tokens: 12}",
+)  # fmt: skip
+"""Short enough that a whole layer of a step replays in a moment."""
+LINK = "mooncake-rdma-400"
+ARRANGED: dict[str, tuple[str, ...]] = {
+    "found prefixes": ("policy={name: paged, prefix_caching: true}",),
+    "tiers": (
+        "policy=paged", "serving.tiers={host: {link: pcie5-h100-batched, cpu_bytes_to_use: 1GB}}",
+    ),
+    "prefill": ("policy=paged", f"serving.pools={{prefill: {{}}, decode: {{}}, link: {LINK}}}"),
+    "TP2": ("policy=paged", "serving.tensor_parallel=2"),
+    "second replica": ("policy=ideal", "serving.cluster={cards: 2}", "--replica=1"),
+    "third of two cells": ("policy=paged", "serving.cluster={cards: 4, cells: 2}", "--replica=2"),
+    "stages": ("policy=paged", "serving.cluster={stages: 2}"),
+    "drafts": (
+        "policy=paged",
+        "serving.speculation={method: ngram, tokens: 2, acceptance: [0.7, 0.4]}",
+    ),
+    "states": (
+        "policy=paged", "device=h100-sxm", "model=qwen3-next-80b-a3b", "serving.tensor_parallel=4",
+    ),
+    "windows": ("policy=paged", "device=h100-sxm", "model=gpt-oss-20b"),
+    "scales apart": ("policy=paged", "serving.kv=oaken", "serving.kv_layout=layer_kv_head_block"),
+    **{name: (f"policy={name}",) for name in POLICIES},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", shared(ARRANGED, first=6, every=20))
+def test_a_replayed_stream_takes_the_cycles_that_it_took(name: str, tmp_path: Path) -> None:
+    options = [each for each in ARRANGED[name] if each.startswith("--")]
+    sets = [part for each in ARRANGED[name] if each not in options for part in ("--set", each)]
+    phase = "prefill" if name == "prefill" else "attention"
+    asked = (*FEW, *sets, *(part for each in options for part in each.split("=")))
+    steps = "0" if phase == "prefill" else "3"
+    file = tmp_path / "a.npz"
+    done = found("export", *asked, "--steps", steps, "--phase", phase, "--out", file)
+    again = found("replay", done["device"], file)
+    assert again["requests"] == done["accesses"] > 0
+    assert again["cycles"] * again["tck_ns"] == pytest.approx(done["memory_ns"], abs=1e-6)
 
 
 @pytest.mark.long
