@@ -131,6 +131,9 @@ class Port(Connector, Component):
     def mark(self) -> None:
         self.stalled_s = 0.0
 
+    def reset(self) -> None:
+        self._came.clear()  # a request that comes again is not taken for what it was before
+
 
 class SendingPort(Port):
     """Of a prefill side (vLLM: a `kv_producer`). `held`: requests with a first token whose KV has
@@ -174,8 +177,9 @@ class SendingPort(Port):
         return gone
 
     def reset(self) -> None:
-        self.held.clear()
-        self._gone.clear()
+        super().reset()
+        for each in (self.held, self._left, self._gone):
+            each.clear()
 
 
 class ReceivingPort(Port):
@@ -263,6 +267,7 @@ class ReceivingPort(Port):
         return found
 
     def reset(self) -> None:
+        super().reset()
         for each in (self.loading, self._after, self.asked, self._there):
             each.clear()
 
