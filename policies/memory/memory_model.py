@@ -33,14 +33,12 @@ def memory_model(
     experts. allocator: whose placements are simulated. contends: with what moves over links.
     frames: where a region at virtual addresses lies.
     """
+    if spec.fidelity != "analytic":
+        return _simulated(
+            spec, device, model, layout, seed, simulate, routing, allocator, contends, frames
+        )
+    memory = _analytic(spec, device, model, layout, simulate, routing)
     streams = StepStreams(device, model, spec.weight_tile, routing)
-    if spec.fidelity == "analytic":
-        memory = _analytic(spec, device, model, layout, simulate, routing)
-    else:
-        memory = _simulated(
-            spec, device, model, layout, seed, simulate, routing, allocator, contends, frames,
-            streams,
-        )  # fmt: skip
     memory.streams = CardStreams(streams, frames)
     return memory
 
@@ -72,7 +70,7 @@ def _analytic(
 def _simulated(
     spec: FidelitySpec, device: Device, model: TransformerSpec, layout: KvLayout,
     seed: int | tuple[int, ...], simulate: Simulate | None, routing: Routing | None,
-    allocator: Allocator | None, contends: bool, frames: CardFrames | None, streams: StepStreams,
+    allocator: Allocator | None, contends: bool, frames: CardFrames | None,
 ) -> Memory:  # fmt: skip
     """The memory that simulates steps, now and then or each."""
     if device.given is not None:
@@ -83,7 +81,7 @@ def _simulated(
     simulate = simulate or _simulate_once()
     weights = _weights(spec, device, model, simulate, routing)
     efficiency, transfers = _phases(spec, weights, weights)  # until a phase is probed
-    routed = None
+    streams, routed = StepStreams(device, model, spec.weight_tile, routing), None
     if spec.phases == "in_turn" and routing is not None and not spec.weights:
         routed = RoutedWeights(device, model, spec, simulate, routing)
     if allocator is not None:
@@ -96,6 +94,7 @@ def _simulated(
     else:
         share = None if routed is None else routed.share
         memory = SampledMemory(efficiency, transfers, spec, probe, layout, streams, seed, share)
+    memory.streams = CardStreams(streams, frames)
     if contends:
         memory.contention = Contention(probe, streams, spec)
     return memory
