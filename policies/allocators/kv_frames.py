@@ -100,6 +100,11 @@ Placed = tuple[int, KvLayout, CardFrames | None]
 def in_frames(layout: KvLayout, size: int) -> tuple[KvLayout, CardFrames]:
     """A region with whole frames of `size` bytes in each plane, one after the other. Raises
     DescriptionError where no frame fits, and for layouts in which layers are not apart."""
+    if layout.groups is not None or layout.apart is not None:
+        raise DescriptionError(
+            "cluster.dropping.frame: blocks are those of layers of several kinds in turn, or have "
+            "scales apart, so that no frame is of one layer's K or V; expected frame: null"
+        )
     outer = layout.dims[: layout.dims.index("unit")]
     if outer[:1] != ("layer",):
         raise DescriptionError(

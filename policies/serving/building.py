@@ -65,6 +65,11 @@ def kv_region(
     if (framed := spec.cluster.kv_frame) is not None and spec.cluster.stages == 1:
         key, frame = framed
         require_frames(device, frame, key)  # before the first one is mapped anew
+        if local.state is not None:
+            raise DescriptionError(
+                f"{key}.frame: blocks of {local.name} hold KV or states, so that no frame is of "
+                "one layer's K or V; expected frame: null"
+            )
         return in_frames(whole, frame)[0]
     if pool is None:
         return whole

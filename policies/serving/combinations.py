@@ -218,7 +218,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
     unmodelled("cluster.migration", OWN_MOVES, why="two would move the same requests"),
     unmodelled("cluster.lending", "cluster.stages"),
     unmodelled("sparse attention", "speculation"),
-    unmodelled("layers with a state", "moves", "cluster.dropping", "policy.prefixes: copy"),
+    unmodelled("layers with a state", "moves", "policy.prefixes: copy"),
     unmodelled("layers with a state", "engine.preemption: swap"),
     unmodelled(
         "layers with a state", "connectors without states",

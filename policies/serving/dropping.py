@@ -25,67 +25,37 @@ leaves a card while other KV comes.
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hwmodel.specs.link import load_link
-from hwmodel.specs.stages import dealt, stages_of
+from hwmodel.specs.stages import stages_of
 from policies.allocators.capabilities import MovesBlocks
 from policies.allocators.kv_frames import Placed, all_of_blocks, in_frames
 from policies.allocators.kv_layout import KV_ALIGN_BYTES
 from policies.engines.part import NONE
-from policies.memory.distributed_attention import kv_seconds
 from policies.memory.pipeline import Exchange, PipelineSpec
 from policies.requests.requests import IntArray
 from policies.serving.components import hosted
+from policies.serving.drop_groups import (
+    Group,
+    drop_plan,
+    exchanged,
+    joined,
+    most_stages,
+    moved_layers,
+)
 from policies.serving.moving_options import DroppingSpec
 from policies.serving.node import Node
 from policies.serving.node_controller import Act, Controller, Premises
 from policies.serving.replica import Replica
 from policies.transfers.hosting import Hosting, require_blocks
 
-Group = tuple[int, ...]
-"""Cards in the order of their stages."""
-
 Kept = tuple[int, int, float, IntArray]
 """A request that goes on, its tokens, when at the earliest, and its blocks; none: any."""
-
-
-def drop_plan(
-    groups: Iterable[Group], weight_bytes: int, wanted_bytes: int, most: int
-) -> list[tuple[Group, Group]]:
-    """Pairs of groups to merge, in order: the two smallest until merges x weights are enough, all
-    are one, or one would have more than `most` cards."""
-    heap = [(len(group), group) for group in groups]
-    heapq.heapify(heap)
-    merges: list[tuple[Group, Group]] = []
-    while len(heap) > 1 and len(merges) * weight_bytes < wanted_bytes:
-        first, second = heapq.heappop(heap)[1], heapq.heappop(heap)[1]
-        if len(first) + len(second) > most:
-            break
-        merges.append((first, second))
-        heapq.heappush(heap, (len(first) + len(second), joined(first, second)))
-    return merges
-
-
-def joined(first: Group, second: Group) -> Group:
-    """The cards of both by the middle of the layers that each has, so that it keeps some of them
-    and lacks one at most, whose weights count as there."""
-    middle = {c: (2 * at + 1) / len(each) for each in (first, second) for at, c in enumerate(each)}
-    return tuple(sorted(middle, key=middle.__getitem__))
-
-
-def moved_layers(layers: int, before: Group, after: Group) -> int:
-    """Layers that leave the card from which most do; a lone card after it receives them all."""
-    pairs = zip(np.repeat(before, dealt(layers, len(before))).tolist(),
-                np.repeat(after, dealt(layers, len(after))).tolist(), strict=True)  # fmt: skip
-    away = [old for old, new in pairs if old != new]
-    return len(away) if len(after) == 1 else max(Counter(away).values(), default=0)
 
 
 class Dropping(Controller):
@@ -102,6 +72,7 @@ class Dropping(Controller):
         assert premises.grouped is not None
         self._spec, self._model, self._grouped = spec, premises.model, premises.grouped
         self._link = load_link(spec.link)
+        self._most = most_stages(self._model)
         self._groups: list[Group] = [(card,) for card in range(len(node.own))]
         self._made: dict[Group, Replica] = {}
         self._layout = require_blocks(node.own[0].engine.allocator).layout
@@ -132,7 +103,7 @@ class Dropping(Controller):
         self._dropped += len(self._groups) < len(self.node.own)
         model, taken = self._model, {g: self.taken(g[0], at_s) for g in self._groups}
         if wanted := self._lacking(taken) * model.kv_token_bytes:
-            merges = drop_plan(self._up, model.weight_bytes, wanted, model.layers)
+            merges = drop_plan(self._up, model.weight_bytes, wanted, self._most)
             concerned = {card for group in self._pulling for card in group}
             concerned |= {card for pair in merges for group in pair for card in group}
             return [(sorted(concerned), partial(self._drop, merges))] if concerned else []
@@ -180,10 +151,6 @@ class Dropping(Controller):
                 return False
             self._vacated += tokens * self._model.kv_token_bytes
         return True
-
-    def exchange_s(self, tokens: int, layers: int) -> float:
-        """Seconds to move the KV of so many tokens in so many layers over one link."""
-        return kv_seconds(self._link, self._model, tokens, layers, self._spec.block)
 
     def pull_s(self, cards: int) -> float:
         """Seconds until the card that lacks most has its weights back."""
@@ -238,10 +205,10 @@ class Dropping(Controller):
             return None
         stages, held = stages_of(self._model, len(cards)), [self.frames[card] for card in cards]
         ends = [-(-stage.weight_bytes // KV_ALIGN_BYTES) * KV_ALIGN_BYTES for stage in stages]
-        room = [c.room(s.layers, end) for c, s, end in zip(held, stages, ends, strict=True)]
+        room = [c.room(s.kv_layers, end) for c, s, end in zip(held, stages, ends, strict=True)]
         behind, at = self.frames[first[0]].held.shape[1], 0
         for card, stage, end in zip(cards, stages, ends, strict=True):
-            layers, begins = range(at, at := at + stage.layers), behind * (card not in first)
+            layers, begins = range(at, at := at + stage.kv_layers), behind * (card not in first)
             self.frames[card] = self.frames[card].remapped(layers, end, begins, min(room))
         least = room.index(min(room))
         chosen = self.frames[cards[least]]
@@ -354,7 +321,7 @@ class Dropping(Controller):
 
     def _hand_over(
         self, old: Replica, kept: list[Kept], line: list[int], card_of: Callable[[int], int],
-        layers_of: dict[int, int], begins: dict[int, float],
+        layers_of: dict[int, list[int]], begins: dict[int, float],
     ) -> list[float]:  # fmt: skip
         """Requests of a replica go to cards, with their KV over each one's link in turn, or begin
         again; when each has it all. begins: from when on a card takes KV."""
@@ -369,11 +336,12 @@ class Dropping(Controller):
                 continue
             pipeline = self.replica(card).pipeline
             share = pipeline.link_share if pipeline and self._spec.exchange == "chunks" else 0.0
-            seconds = self.exchange_s(tokens, layers) / (1 - share) if layers else 0.0
+            seconds, size = exchanged(self._link, self._model, tokens, layers, self._spec.block)
+            seconds /= 1 - share
             ends[card] = ends.get(card, begins[card]) + seconds
             done.append(ends[card])
             engine.run_at(request, max(ends[card], earliest_s))
-            self._exchanges.append((seconds, tokens * layers * self._model.kv_layer_bytes))
+            self._exchanges.append((seconds, size))
         for request in line:
             self.engine(card_of(request)).queue(request)
         for at_s, request in old.depart():

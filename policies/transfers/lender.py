@@ -52,6 +52,8 @@ class Lender(Part):
         prefixes lie in one place."""
         self.engine = engine
         self.allocator = require_blocks(engine.allocator)
+        if self.allocator.layout.groups is not None:
+            raise DescriptionError("cluster.lending: not modelled for layers with windows")
         if not self.allocator.lies_apart:
             raise DescriptionError(
                 "cluster.lending: this policy keeps what requests have in common whole, in one "

@@ -317,6 +317,8 @@ def run_of(names: tuple[str, ...], watchers: Iterable[Watcher] = ()) -> ServingR
         )
         if "states" in names:  # chunks that end in the prefix, at ends of blocks
             changes = laid(changes, {"policy": {"state_caching": "align"}, "engine": CHUNKS})
+    if "dropping" in names and {"states", "windows", "KV of oaken"} & set(names):
+        changes = laid(changes, {"cluster": {"dropping": {"frame": None}}})
     if "lending" in names:
         changes = laid(changes, {"engine": LENDING.get(changes["engine"].get("name", "v1"), {})})
     recorder = Count() if "logs" in names else None

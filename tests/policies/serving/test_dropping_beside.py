@@ -7,25 +7,31 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hwmodel.specs.link import load_link
+from policies.serving.drop_groups import exchanged, most_stages
 from policies.serving.dropping import Dropping
 from policies.serving.serving import serve
 from policies.transfers.tiers import Tiers
+from tests.policies.serving.features import HYBRID, WINDOWS
 from tests.policies.serving.test_migration_beside import TIER, all_is_free
-from tests.policies.serving.test_moving import DROPPING, SHAPE, Watched, burst, card
+from tests.policies.serving.test_moving import DROPPING, LINK, SHAPE, Watched, burst, card
 from tests.policies.small import spec
 from tests.rotation import shared
 
 COUNT = 120
 FAULTS = [{"replica": at % 4, "at_s": 0.02 + 0.017 * at, "down_s": 0.01} for at in range(9)]
+ANEW = {**DROPPING, "dropping": {**DROPPING["dropping"], "frame": None}}
+TOKENS = {"states": 768, "scales apart": 640}
+MODELS = {"states": HYBRID, "windows": WINDOWS}
 BESIDE: dict[str, dict[str, Any]] = {
     "faults": {"faults": FAULTS},
     "faults and a tier": {"faults": FAULTS, "tiers": TIER},
     "a drive": {"tiers": {**TIER, "ssd": {"bytes": "256MiB"}}},
     "faults of all the time": {"faults": [{"mean_up_s": 0.06, "down_s": 0.004}]},
-    "laid out anew": {
-        "faults": FAULTS,
-        "cluster": {**DROPPING, "dropping": {**DROPPING["dropping"], "frame": None}},
-    },
+    "laid out anew": {"faults": FAULTS, "cluster": ANEW},
+    "states": {"faults": FAULTS, "cluster": ANEW},
+    "windows": {"faults": FAULTS, "cluster": ANEW},
+    "scales apart": {"cluster": ANEW, "kv": "oaken", "kv_layout": "layer_kv_head_block"},
 }
 
 
@@ -36,7 +42,11 @@ def test_every_byte_of_kv_is_in_one_place(
 ) -> None:
     watched = Watched(monkeypatch)
     given = spec(**{"cluster": DROPPING, **BESIDE[name]})
-    served = serve(card(2048), SHAPE, given, burst(COUNT, seed, 1500.0 * (1 + seed)), seed=1)
+    shape = SHAPE.model_copy(update=MODELS.get(name, {}))
+    tokens = TOKENS.get(name, 2048)
+    tokens += (shape.weight_bytes - SHAPE.weight_bytes) // SHAPE.kv_token_bytes
+    stream = burst(COUNT, seed, 1500.0 * (1 + seed))
+    served = serve(card(tokens), shape, given, stream, seed=1)
     node = served.metrics["node"]
     assert served.metrics["finished"] == COUNT and np.isfinite(served.finish_s).all()
     assert node["dropping"]["drops"]
@@ -75,3 +85,15 @@ def test_tiers_of_cards_that_drop_begin_empty(monkeypatch: pytest.MonkeyPatch) -
     given = spec(cluster=DROPPING, tiers=TIER)
     node = serve(card(2048), SHAPE, given, burst(COUNT), seed=1).metrics["node"]["dropping"]
     assert len(emptied) >= 2 * node["drops"] + node["restores"] and max(emptied) > 0
+
+
+def test_a_request_leaves_with_what_its_layers_keep() -> None:
+    link = load_link(LINK)
+    hybrid, windowed = (SHAPE.model_copy(update=each) for each in (HYBRID, WINDOWS))
+    plain = exchanged(link, SHAPE, 512, range(2), 256)
+    with_state = exchanged(link, hybrid, 512, range(4), 256)
+    state = next(kind.state.bytes() for kind in hybrid.kinds if kind.state is not None)
+    assert with_state[1] - plain[1] == 2 * state and with_state[0] > plain[0]
+    near = exchanged(link, windowed, 512, range(4), 256)
+    assert near[1] == (2 * 512 + 2 * 64) * SHAPE.kv_layer_bytes
+    assert most_stages(SHAPE) == 8 and most_stages(hybrid) == 4

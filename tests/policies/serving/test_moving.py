@@ -23,7 +23,8 @@ from policies.requests.requests import Requests
 from policies.serving.building import build_replica, kv_region
 from policies.serving.cluster import Manager
 from policies.serving.cluster_options import ClusterSpec
-from policies.serving.dropping import Dropping, drop_plan, joined, moved_layers
+from policies.serving.drop_groups import drop_plan, exchanged, joined, moved_layers
+from policies.serving.dropping import Dropping
 from policies.serving.metrics import Metrics
 from policies.serving.migration import Migrating
 from policies.serving.node import Node
@@ -357,7 +358,8 @@ def test_bytes_over_200_gigabits_take_what_they_must() -> None:
     node = built(DROPPING, burst(8), Dropping, ["paths=[{post: 0ns, bandwidth: 25GB/s}]"])
     tokens, layers = 2560, 4
     expected = tokens * layers * model.kv_layer_bytes / 25e9 + 20e-6
-    assert node.exchange_s(tokens, layers) == pytest.approx(expected)
+    seconds, size = exchanged(node._link, model, tokens, range(layers), 256)
+    assert seconds == pytest.approx(expected) and size == tokens * layers * model.kv_layer_bytes
     missing = model.weight_bytes - least_weights(2)
     assert node.pull_s(2) == pytest.approx(missing / 25e9 + 20e-6)
 
@@ -389,9 +391,9 @@ def built(cluster: dict[str, Any], stream: Requests, kind: Any, link: Any = ()) 
 
 
 def test_layers_that_change_cards_are_counted_on_the_busiest() -> None:
-    assert moved_layers(8, (0,), (0, 1)) == 4 and moved_layers(8, (1,), (0, 1)) == 4
-    assert moved_layers(8, (0, 1), (0, 2, 1, 3)) == 2  # half of each card's
-    assert moved_layers(8, (0, 1), (0,)) == 4 and moved_layers(8, (0, 1, 2, 3), (2,)) == 6
+    assert len(moved_layers(8, (0,), (0, 1))) == 4 and len(moved_layers(8, (1,), (0, 1))) == 4
+    assert len(moved_layers(8, (0, 1), (0, 2, 1, 3))) == 2  # half of each card's
+    assert len(moved_layers(8, (0, 1), (0,))) == 4 and len(moved_layers(8, (0, 1, 2, 3), (2,))) == 6
 
 
 def test_a_burst_waits_less_where_copies_are_dropped() -> None:
