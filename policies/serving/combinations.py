@@ -205,7 +205,6 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "loan; expected engine.admit_on: input",
     ),
     # what is not modelled
-    unmodelled("tiers.host.hcache", "cluster.dropping"),
     unmodelled("connectors", *_SHARES),
     unmodelled("tiers.layerwise", "faults of a host"),
     unmodelled("pools", "cluster.cells", "cluster.dropping", "cluster.controllers"),
