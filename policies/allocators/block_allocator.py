@@ -12,7 +12,7 @@ from hwmodel.specs.accelerator import Paging
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.capabilities import Caches, OnDemand, Reports
 from policies.allocators.free_lists.free_list import FreeList
-from policies.allocators.free_lists.free_list_registry import FREE_LISTS
+from policies.allocators.free_lists.free_list_registry import free_list
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.prefix_cache import BlockCache
 from policies.allocators.sliding_windows import WindowRules
@@ -95,7 +95,7 @@ class BlockAllocator(Allocator, OnDemand):
         return self._spared if self.reserved_total else self._spared_idle
 
     def _free_list(self) -> FreeList:
-        return FREE_LISTS[self.options.free_list](self.layout.slots // self.block)
+        return free_list(self.options.free_list, self.layout.slots // self.block)
 
     def _units_of(self, blocks: IntArray, tokens: int, first: int) -> Units:
         """Units of the blocks from place `first` on, where so many tokens lie."""

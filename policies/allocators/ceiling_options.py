@@ -1,8 +1,8 @@
-"""Options of the ceilings, which other policies name as references."""
+"""Options of the ceilings, which bound what a policy can reach and which others name."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from policies.allocators.allocator import PolicyOptions
 from policies.allocators.compaction import RunOptions
@@ -30,3 +30,9 @@ class IdealOptions(PolicyOptions):
     @property
     def kv_of_windows(self) -> WindowKv:
         return "ring"
+
+
+def stored_at_the_end(prompt: Any, output: Any, samples: Any) -> Any:
+    """Tokens that a request has stored at its end, an int or int64 (n,); the KV of each sample's
+    last token is never stored."""
+    return prompt + samples * (output - 1)

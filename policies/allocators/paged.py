@@ -18,7 +18,7 @@ from hwmodel.specs.accelerator import Paging
 from policies.allocators.allocator import PolicyOptions
 from policies.allocators.block_allocator import refuse_prefixes
 from policies.allocators.declaration import CHOICES, Range, References
-from policies.allocators.free_lists.free_list_registry import FreeListName
+from policies.allocators.free_lists.free_list_registry import DEFAULT_FREE_LIST, FreeListName
 from policies.allocators.kv_groups import WindowKv
 from policies.allocators.losses import GROWING
 from policies.allocators.sliding_windows import WindowRules
@@ -33,7 +33,7 @@ class PagedOptions(PolicyOptions):
     """Tokens in a block. None: the device's (`paging.block`), 16 where nothing is known (vLLM's
     default). Above 256 for the sweep `kv-extent` alone, which shows where longer extents no longer
     help."""
-    free_list: FreeListName = "fifo"
+    free_list: FreeListName = DEFAULT_FREE_LIST
     """Order of reuse; vLLM v1 has a queue (later versions: blocks without a hash go to its front,
     `split`), v0 a stack. `sorted`, `staged`, `runs` and `buddy` keep blocks together, whatever is
     cached in them; `oldest_runs` begins each run at the block freed first."""

@@ -30,7 +30,7 @@ from policies.allocators.block_allocator import refuse_prefixes
 from policies.allocators.capabilities import Batches
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_lists.free_list import FreeList
-from policies.allocators.free_lists.free_list_registry import FREE_LISTS
+from policies.allocators.free_lists.free_list_registry import free_list
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING
 from policies.allocators.radix_tree import NO_PAGES, Node, RadixTree, text_of
@@ -111,7 +111,7 @@ class RadixAllocator(TableAllocator, Batches):
         kind, pages = self.options.free_list, self.layout.slots // self.block
         if kind == "by_page":
             kind = "queue" if self.block == 1 else "stack"
-        return _Pool(FREE_LISTS[LISTS[kind]](pages), self._tree)
+        return _Pool(free_list(LISTS[kind], pages), self._tree)
 
     @property
     def loses_ends_first(self) -> bool:

@@ -9,11 +9,12 @@ from pydantic import SerializeAsAny
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.written import Chosen
 from policies.allocators.allocator import Allocator, Limits, PolicyOptions
-from policies.allocators.ceilings import IdealAllocator, OracleAllocator
 from policies.allocators.declaration import DECLARED
+from policies.allocators.ideal import IdealAllocator
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.odma import OdmaAllocator
 from policies.allocators.odma_best import OdmaBestAllocator
+from policies.allocators.oracle import OracleAllocator
 from policies.allocators.orca import OrcaAllocator
 from policies.allocators.paged import PagedAllocator
 from policies.allocators.radix import RadixAllocator

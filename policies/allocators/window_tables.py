@@ -9,7 +9,7 @@ import numpy as np
 from policies.allocators.allocator import Demand
 from policies.allocators.block_allocator import Part
 from policies.allocators.free_lists.free_list import FreeList
-from policies.allocators.free_lists.free_list_registry import FREE_LISTS
+from policies.allocators.free_lists.free_list_registry import free_list
 from policies.allocators.sample_tables import SampleTables
 from policies.allocators.sliding_windows import kept_of
 from policies.requests.requests import IntArray
@@ -241,7 +241,7 @@ class WindowTables(SampleTables):
 
     def _free_list(self) -> FreeList:
         if self._nears_first:
-            return FREE_LISTS["split"](self.layout.slots // self.block)
+            return free_list("split", self.layout.slots // self.block)
         return super()._free_list()
 
     @property

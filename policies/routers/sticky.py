@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
-from policies.routers.prefix_aware import PrefixAware
+from policies.routers.given_before import GivenBefore
 
 
-class Sticky(PrefixAware):
-    """As `prefix_aware`, however many requests that card has."""
+class Sticky(GivenBefore):
+    """As `GivenBefore`, however many requests that card has."""
 
     name = "sticky"
     more = math.inf
+    times = math.inf

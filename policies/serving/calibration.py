@@ -16,10 +16,10 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from hwmodel.description.description import Strict, checked
+from hwmodel.description.description import DescriptionError, Strict, checked
 from policies.allocators.buckets import uniform_bounds
-from policies.predictors.lognormal_predictor import LognormalPredictor
 from policies.predictors.predictor import PredictorSpec, predict
+from policies.predictors.predictors import PREDICTORS
 from policies.requests.length_table import QUANTILES
 from policies.requests.requests import FloatArray, IntArray
 
@@ -130,8 +130,11 @@ def s3_accuracy(drawn: Draw, scale: float, limit: int, sigma: float) -> float:
 
 
 def error_of(sigma: float, limit: int) -> PredictorSpec:
-    """The predictor: lognormal errors, and no prediction above what may come out."""
-    return LognormalPredictor(sigma=sigma, longest=limit)
+    """The predictor: lognormal errors, and no prediction above what may come out. Raises
+    DescriptionError where it is not registered."""
+    if (kind := PREDICTORS.get("lognormal")) is None:
+        raise DescriptionError("the errors are those of predictor lognormal, which is not there")
+    return kind.model_validate({"sigma": sigma, "longest": limit})
 
 
 def _bisect(

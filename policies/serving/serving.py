@@ -19,7 +19,7 @@ from policies.serving.recorder import Recorder, Watches
 from policies.serving.served_stream import stream_of
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.simulation import Simulation, Watcher
-from policies.serving.source import source_of
+from policies.serving.sources import source_of
 
 
 def serve(

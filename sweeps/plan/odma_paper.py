@@ -16,8 +16,8 @@ import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import Strict, checked, nearest
-from policies.allocators.odma import OdmaOptions
-from policies.allocators.registry import PolicySpec
+from policies.allocators.allocator import PolicyOptions
+from policies.allocators.registry import POLICIES, PolicySpec
 from policies.requests.requests import FloatArray, Requests
 from policies.serving import calibration
 from policies.serving.calibration import Draw, Law, Solution
@@ -105,15 +105,15 @@ class OdmaPaperSpec(Described):
         if self.assumption.shape not in self.shapes:
             hint = nearest(self.assumption.shape, list(self.shapes))
             raise ValueError(f"assumption.shape: no such shape; {hint}")
-        if not isinstance(self.serving.policy, OdmaOptions):
+        if not _is_odma(self.serving.policy):
             raise ValueError("serving.policy: expected odma; others are rivals")
         if STATIC not in self.rivals:
             raise ValueError("rivals: static is the paper's baseline")
         if ODMA in self.rivals:
             raise ValueError("rivals: odma is serving.policy; another needs a name of its own")
-        unknown = set(self.assumption.odma) - set(OdmaOptions.model_fields)
-        if unknown:
-            hint = nearest(min(unknown), list(OdmaOptions.model_fields))
+        known = type(self.serving.policy).model_fields
+        if unknown := set(self.assumption.odma) - set(known):
+            hint = nearest(min(unknown), list(known))
             raise ValueError(f"assumption.odma: no option {min(unknown)!r}; {hint}")
 
     def seeds(self, replication: int) -> tuple[int, int]:
@@ -253,17 +253,22 @@ def _serving(spec: OdmaPaperSpec, spread: Solution) -> dict[str, ServingSpec]:
         "tensor_parallel": spec.assumption.tensor_parallel,
     }
     options = {**base.policy.model_dump(), **spec.assumption.odma}
-    policies = {ODMA: OdmaOptions.model_validate(options), **spec.rivals}
+    policies = {ODMA: type(base.policy).model_validate(options), **spec.rivals}
     return {
         name: base.model_copy(update={**common, "policy": _on_a_card(spec, each)})
         for name, each in policies.items()
     }
 
 
+def _is_odma(policy: PolicyOptions) -> bool:
+    """Whether it is the paper's policy, or that with other defaults."""
+    return ODMA in POLICIES and isinstance(policy, POLICIES[ODMA].Options)
+
+
 def _on_a_card(spec: OdmaPaperSpec, policy: PolicySpec) -> PolicySpec:
     """odma with the share of the window and of the refresh that its requests have; others as they
     are."""
-    if not isinstance(policy, OdmaOptions):
+    if not _is_odma(policy):
         return policy
     simulated = spec.assumption.cards * spec.assumption.tensor_parallel
     share = {name: getattr(policy, name) * simulated // NODE for name in ("window", "refresh")}

@@ -1,9 +1,11 @@
-"""The free lists that a policy can name. To add one, add a file and a line here."""
+"""The free lists that a policy can name. To add one, add a file and a line here; the first is the
+default."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from hwmodel.description.description import DescriptionError, nearest
 from policies.allocators.free_lists.buddies import Buddies
 from policies.allocators.free_lists.fifo import Queue
 from policies.allocators.free_lists.free_list import FreeList
@@ -24,9 +26,20 @@ FREE_LISTS: dict[str, type[FreeList]] = {
     "oldest_runs": OldestRuns,
     "buddy": Buddies,
 }
+DEFAULT_FREE_LIST = next(iter(FREE_LISTS))
 
 if TYPE_CHECKING:
     FreeListName = str
 else:
     FreeListName = Literal[tuple(FREE_LISTS)]
     """Field type: the name of a free list."""
+
+
+def free_list(name: str, blocks: int) -> FreeList:
+    """One of so many blocks, all of which are free. Raises DescriptionError where no list of this
+    name is registered."""
+    if name not in FREE_LISTS:
+        raise DescriptionError(
+            f"free list {name} is not registered; {nearest(name, [*FREE_LISTS])}"
+        )
+    return FREE_LISTS[name](blocks)

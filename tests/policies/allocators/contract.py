@@ -23,7 +23,7 @@ from policies.allocators.capabilities import (
     Remembers,
     Swaps,
 )
-from policies.allocators.ceilings import IdealAllocator
+from policies.allocators.ideal import IdealAllocator
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES
 from policies.predictors.predictor import Prediction

@@ -11,8 +11,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from policies.allocators.allocator import Allocator, Demand, PolicyOptions
 from policies.allocators.capabilities import Caches, Migrates, Migration, Swaps
-from policies.allocators.ceilings import IdealAllocator, OracleAllocator
+from policies.allocators.ideal import IdealAllocator
 from policies.allocators.kv_layout import Units
+from policies.allocators.oracle import OracleAllocator
 from policies.allocators.paged import PagedAllocator
 from policies.allocators.registry import POLICIES
 from policies.allocators.static import StaticAllocator

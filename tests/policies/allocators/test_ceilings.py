@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.ceilings import IdealAllocator, IdealOptions
+from policies.allocators.ceiling_options import IdealOptions
+from policies.allocators.ideal import IdealAllocator
 from policies.allocators.kv_layout import KvLayout
 from policies.predictors.predictor import Prediction
 from policies.serving.serving import ServingResult

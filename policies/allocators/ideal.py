@@ -1,11 +1,7 @@
-"""Ceilings: idealised allocators that bound what a policy can reach.
-
-- `oracle` knows every output length and reserves exactly what will be stored, in one run. What is
-  left of waste is that a run is held before it is filled, and the holes between runs.
-- `ideal` reserves what is stored, token by token, and layout costs nothing: each request's tokens
-  are one run at any time, as if compacted for free, and the tokens of a preempted request are still
-  there when it is admitted again. It shares no prompts among requests and by default knows no
-  output length.
+"""A ceiling: an allocator that reserves what is stored, token by token, and whose layout costs
+nothing: each request's tokens are one run at any time, as if compacted for free, and the tokens of
+a preempted request are still there when it is admitted again. It shares no prompts among requests
+and by default knows no output length.
 """
 
 from __future__ import annotations
@@ -16,31 +12,12 @@ import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand, Limits
 from policies.allocators.capabilities import Caches, Drafts, KeepsStates, OnDemand, Swaps
-from policies.allocators.ceiling_options import IdealOptions, OracleOptions
+from policies.allocators.ceiling_options import IdealOptions, stored_at_the_end
 from policies.allocators.declaration import CHOICES, References
 from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
-from policies.allocators.losses import GROWING, RUNS, WAITING
-from policies.allocators.reservation import RunAllocator
+from policies.allocators.losses import GROWING
 from policies.allocators.state_places import behind
 from policies.requests.requests import IntArray, Samples
-
-
-class OracleAllocator(RunAllocator):
-    """Exact reservations in one arena."""
-
-    Options = OracleOptions
-    reading = "a ceiling: exactly what will be stored, in one run"
-    losses = WAITING
-    searched = RUNS
-    references = References(ceilings=("ideal",))
-    options: OracleOptions
-
-    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
-        needed: IntArray = self._slots(_stored(prompt, output, samples))
-        return needed
-
-    def size(self, request: int, demand: Demand) -> int:
-        return int(self._slots(_stored(demand.prompt, demand.output, demand.samples)))
 
 
 class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
@@ -76,7 +53,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
         return "itself" if self._ahead else "last"
 
     def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
-        needed: IntArray = self._slots(_stored(prompt, output, samples))
+        needed: IntArray = self._slots(stored_at_the_end(prompt, output, samples))
         return needed
 
     def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
@@ -84,7 +61,9 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
 
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
         if demand is not None and self._waits:
-            tokens = max(tokens, int(_stored(demand.prompt, demand.output, demand.samples)))
+            tokens = max(
+                tokens, int(stored_at_the_end(demand.prompt, demand.output, demand.samples))
+            )
         return int(self._slots(tokens)) <= self.free_slots
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
@@ -92,7 +71,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
             raise ValueError(f"request {request} already holds memory")
         if not self.fits(tokens, request, demand):
             return False
-        whole = _stored(demand.prompt, demand.output, demand.samples)
+        whole = stored_at_the_end(demand.prompt, demand.output, demand.samples)
         self._whole[request] = self._slots(whole)
         self._enter(request, tokens, demand.samples)
         return True
@@ -222,8 +201,3 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
             fits = self._slots(self.stored[requests] + rounds).sum() <= room
             low, high = (rounds, high) if fits else (low, rounds - 1)
         return low
-
-
-def _stored(prompt: Any, output: Any, samples: Any) -> Any:
-    """Slots of a request at its end; the KV of each sample's last token is never stored."""
-    return prompt + samples * (output - 1)
