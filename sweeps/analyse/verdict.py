@@ -35,11 +35,6 @@ WIDE = 0.05
 """A bound up to this answers; beyond it more replications are asked for (assumed)."""
 
 
-def judge(group: Group) -> Verdict:
-    """The verdict on one group of results by itself."""
-    return judge_all([group])[0]
-
-
 def judge_all(groups: Sequence[Group]) -> list[Verdict]:
     """The verdicts on groups that are told together: one family of comparisons."""
     groups = [_by_what_there_is(group) for group in groups]

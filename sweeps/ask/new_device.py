@@ -36,7 +36,14 @@ _CHOSEN = {
     ("host", "bandwidth"): "half of PCIe 4.0 x16", ("link", "latency"): "as mlu370-x4",
 }  # fmt: skip
 """Why, where a value is neither typed nor borrowed."""
-_KIND = re.compile(r"(lp|g)?ddr\d[a-z]*|hbm\d?[a-z]*|given")
+KINDS = (
+    "ddr3", "ddr4", "ddr5", "lpddr3", "lpddr4", "lpddr4x", "lpddr5", "lpddr5x", "lpddr6", "gddr5",
+    "gddr5x", "gddr6", "gddr6x", "gddr7", "hbm", "hbm2", "hbm2e", "hbm3", "hbm3e", "hbm4", "hbm4e",
+    GIVEN,
+)  # fmt: skip
+"""Memories that are sold; one that does not ship is described by its bandwidth."""
+SLOWEST, FASTEST = 100.0, 64_000.0
+"""MT/s of a pin that are believed (assumed: GDDR7 is specified up to 48,000)."""
 _RATE = re.compile(r"^(\d+(?:\.\d+)?)\s*(MT/s|GT/s|Gb/s|Gbps)?$")
 
 
@@ -94,7 +101,19 @@ def new_device(
     except BaseException:
         file.unlink()
         raise
-    return Written(file, device, [note, *_checked(device, mts, width)])
+    return Written(file, device, [note, *_checked(device, mts, width),
+                                  *_influential(merged, base.data["name"])])  # fmt: skip
+
+
+def _influential(merged: dict[str, Any], base: str) -> Iterator[str]:
+    """The assumption that decides most what scattered KV costs."""
+    cost = merged.get("dma", {}).get("descriptor_cost")
+    if cost is not None:
+        yield (
+            f"dma.descriptor_cost {cost}, as {base}, decides what scattered KV costs: threads that"
+            " read by themselves pay nothing for an extent, programmed DMA engines pay for each;"
+            " edit it, or borrow with --like"
+        )
 
 
 def refuse(given: Mapping[str, Any]) -> None:
@@ -124,14 +143,20 @@ def _rate(text: str) -> float:
     match = _RATE.match(str(text).strip())
     if match is None or not float(match[1]):
         raise DescriptionError(f"expected a data rate, such as 8533MT/s; got {text!r}", "--rate")
-    return float(match[1]) * (1 if match[2] in (None, "MT/s") else 1000)
+    found = float(match[1]) * (1 if match[2] in (None, "MT/s") else 1000)
+    if not SLOWEST <= found <= FASTEST:
+        raise DescriptionError(
+            f"expected {SLOWEST:,.0f} to {FASTEST:,.0f} MT/s of a pin; got {text}", "--rate"
+        )
+    return found
 
 
 def _shipped(asked: str) -> list[str]:
     """The memories that ship. Raises DescriptionError where `asked` is none and no kind."""
     shipped = [name for name in names("memories") if not name.startswith(("ramulator", "dramsys"))]
-    if asked not in shipped and not _KIND.fullmatch(asked.lower()):
-        raise DescriptionError(f"no such memory {asked!r}; {nearest(asked, shipped)}", "--memory")
+    if asked not in shipped and asked.lower() not in KINDS:
+        hint = nearest(asked, [*KINDS, *shipped])
+        raise DescriptionError(f"no such memory {asked!r}; {hint}", "--memory")
     return shipped
 
 

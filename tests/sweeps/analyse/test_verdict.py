@@ -12,7 +12,7 @@ from sweeps.analyse.gap import BINDS, FEWER, PREEMPTS, RECOMPUTES
 from sweeps.analyse.objective import OBJECTIVES
 from sweeps.analyse.statistics import interval
 from sweeps.analyse.table import Group, Row
-from sweeps.analyse.verdict import MOST, NEGLIGIBLE, judge, judge_all, needed
+from sweeps.analyse.verdict import MOST, NEGLIGIBLE, judge_all, needed
 
 NOISE = (0.99, 1.0, 1.01)
 BOUND = {"kv_memory": 0.9, "offered_load": 0.1}
@@ -20,6 +20,10 @@ FULL = {"batch": 10.0, "utilization": 0.9, "phase_share.prefill": 0.1, "phase_sh
 HALF = {**FULL, "batch": 5.0, "utilization": 0.45}
 """Reserves twice what it uses."""
 REDOES = {**FULL, PREEMPTIONS_EACH: 4.6, "phase_share.prefill": 0.79, "utilization": 1.0}
+
+
+def judge(group: Group) -> Verdict:
+    return judge_all([group])[0]
 
 
 def row(

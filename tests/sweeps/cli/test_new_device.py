@@ -75,6 +75,8 @@ def test_what_has_no_timings_is_given(tmp_path: Path) -> None:
     ({"width": "100"}, "--width: expected a multiple of 16, a channel of lpddr5-6400-x16"),
     ({"engines": "0"}, "--engines: expected 1 or more; got 0"),
     ({"memory": "lpdr5"}, "--memory: no such memory 'lpdr5'; did you mean"),
+    ({"memory": "ddr9"}, "--memory: no such memory 'ddr9'; did you mean"),
+    ({"rate": "853300MT/s"}, "--rate: expected 100 to 64,000 MT/s of a pin; got 853300MT/s"),
     ({"rate": "fast"}, "--rate: expected a data rate, such as 8533MT/s; got 'fast'"),
     ({"capacity": "64"}, "--capacity: expected a size with its unit"),
     ({"capacity": "512GiB"}, "--capacity: a channel of lpddr5-6400-x16 holds 8 GiB at most"),
