@@ -207,6 +207,14 @@ class ExperimentSpec(Described):
     objective: ClassVar[Objective | None] = SERVED
 
     @checked
+    def _offers_what_arrives(self) -> None:
+        process = None if self.arrivals is None else self.arrivals.process
+        if process in ("all_at_once", "closed") and self.load is not None:
+            raise ValueError(
+                f"load: arrivals that are {process} have no rate; load: null, or other arrivals"
+            )
+
+    @checked
     def _saturates(self) -> None:
         if self.latency_at is not None and self.load is not None and self.load.goodput:
             raise ValueError("latency_at: a load by goodput is below capacity already")
