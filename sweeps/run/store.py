@@ -146,14 +146,17 @@ class RunDirectory:
         """Replace the capacities."""
         write_atomically(self.path / CALIBRATION, _json(calibration, indent=2) + "\n")
 
-    def append(self, record: Record) -> None:
-        """Add one result and see it onto the disk."""
+    def append(self, record: Record) -> Record:
+        """Add one result and see it onto the disk; as whoever resumes reads it."""
         assert self._results is not None
+        line = _json(record)
         try:
-            self._results.write((_json(record) + "\n").encode())
+            self._results.write((line + "\n").encode())
             os.fsync(self._results.fileno())
         except OSError as error:  # what is torn, the next run cuts off
             raise OSError(error.errno, error.strerror, str(self.path / RESULTS)) from None
+        found: Record = json.loads(line)
+        return found
 
     def settle(self, records: list[Record], summary: list[Record]) -> None:
         """Write results in their order, and the summary."""

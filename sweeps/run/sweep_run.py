@@ -259,8 +259,7 @@ def _run(
                     if logs is not None:
                         keep(logs, stem_of(point.index, replication), run.directory.path)
                     record = _record(point, replication, tasks[outcome.index], outcome)
-                    run.directory.append(record)
-                    run.records.append(record)
+                    run.records.append(run.directory.append(record))
                 done()
                 if early and left[outcome.index][1] == 1:
                     early -= 1

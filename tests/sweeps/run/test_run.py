@@ -306,3 +306,56 @@ def test_a_worker_killed_among_transfers_and_a_resumed_run_move_the_same_bytes(
     same(out, whole)
     moved = [one["metrics"]["tiers"] for one in results(out)]
     assert any("load" in each for each in moved) and all("write" in each for each in moved)
+
+
+COMBINED = """
+kind: sweep
+name: combined
+summary: what deployments combine
+question: Is a run that was killed the same?
+base:
+  device: mlu370-x4
+  model: deepseek-r1-distill-qwen-7b
+  workload: sharegpt
+  load: {rate_per_s: 4}
+  serving:
+    kv_tokens: 24000
+    engine: {too_long: drop}
+    policy: {name: paged}
+    memory: {fidelity: analytic, efficiency: 0.8}
+  warmup_requests: 5
+  requests: 30
+  replications: 1
+  seed: 1
+axes:
+  serving.policy: [paged, radix, odma, static, ideal]
+  serving:
+  - {tiers: {host: {link: pcie4-a30-batched, cpu_bytes_to_use: 1GB}}}
+  - {pools: {prefill: {}, decode: {}, link: mooncake-rdma-400}}
+  - {cluster: {cards: 2, placement: sticky}, faults: [{replica: 0, at_s: 2, down_s: 1}]}
+  - {tensor_parallel: 2, speculation: {method: ngram, tokens: 2, acceptance: [0.7, 0.4]}}
+compare: serving.policy
+"""
+
+
+@pytest.mark.long
+def test_a_killed_run_of_what_deployments_combine_resumes_to_the_same(tmp_path: Path) -> None:
+    sweep = tmp_path / "combined.yaml"
+    sweep.write_text(COMBINED)
+    whole, out = tmp_path / "whole", tmp_path / "run"
+    run_sweep(load_sweep(str(sweep)), whole, False, 1, QUIET)
+    assert len(results(whole)) == 20
+    assert all("metrics" in one for one in results(whole))
+    command = [sys.executable, "-m", "sweeps.cli.main", "run", str(sweep), "--out", str(out)]
+    given: dict[str, Any] = {
+        "env": {**os.environ, "PYTHONPATH": str(ROOT)}, "cwd": tmp_path, "text": True,
+        "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
+    }  # fmt: skip
+    process = subprocess.Popen([*command, "--jobs", "1"], **given)
+    wait_for_results(process, out, 4)
+    process.kill()
+    process.communicate()
+    assert 4 <= len(results(out)) < 20
+    again = subprocess.run([*command, "--resume", "--jobs", "1"], **given, check=False)
+    assert again.returncode == 0, again.stderr
+    same(out, whole)
