@@ -194,11 +194,11 @@ def _rows(
         return best
     at = floor(c, s, pc, command)
     if (at << CLASS_BITS) | order > best[0]:
-        s.clear = min(s.clear, at)
+        s.columns_only_until = min(s.columns_only_until, at)
         return best
     start = pc * c.banks_per_pc
     tick, bank = first_ready(s.ready[command], s.first_age[kind], start, mask, at)
-    s.clear = min(s.clear, tick)
+    s.columns_only_until = min(s.columns_only_until, tick)
     if pair_open and not fits(c, s, command, pc, tick):
         return best
     slot = s.first[kind, bank]
@@ -234,7 +234,7 @@ def _refreshes(c: Record, s: Record, pair_open: bool, best: Candidate) -> Candid
                 if may_go_early(c, s, rank, which):
                     tick, command, bank = refresh_candidate(c, s, refresh, rank, which, pair_open)
                     best = _first(best, tick, OWED_REFRESH, bank, command, bank, -1 - which)
-        if (s.managed >> rank) & 1 == 1:
+        if (s.maintained >> rank) & 1 == 1:
             if c.raaimt > 0:
                 best = _rfms(c, s, rank, pair_open, best)
             if c.alert_from > 0 and s.back_off_at[rank] <= s.now:
@@ -275,7 +275,7 @@ def _requests(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -
         pending &= 1 << (age & (BANKS_OF_PC - 1))
         hits = s.in_order[pc, kind] & pending
     else:  # a bank that served its limit of hits goes on only with its oldest request
-        hits &= ~s.spent[pc] | s.in_order[pc, kind]
+        hits &= ~s.hit_cap_reached[pc] | s.in_order[pc, kind]
     best = _columns(
         c, s, pc, kind, s.hit[kind], s.hit_age[kind], hits, COLUMN, pair_open, best
     )  # fmt: skip
@@ -283,13 +283,13 @@ def _requests(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -
     # a hit; oldest-ready: by age alone, and none for a bank whose oldest request hits
     order = ROW if c.scheduler == FRFCFS else COLUMN
     pending &= ~(s.in_order[pc, kind] if c.scheduler == OLDEST_READY else hits)
-    s.wanted[pc] = pending
+    s.row_wanted[pc] = pending
     # another row is open, and no activated request waits for it
     closing = pending & s.open_banks[pc] & ~s.active_banks[pc]
     best = _rows(c, s, pc, kind, closing, PRE, order, pair_open, best)
     room = c.activation_buffer == 0 or s.active_count[pc] < c.activation_buffer
     if room and s.pair_bank[pc] < 0:
-        opening = pending & ~s.open_banks[pc] & ~s.held[pc]
+        opening = pending & ~s.open_banks[pc] & ~s.act_blocked[pc]
         best = _rows(c, s, pc, kind, opening, c.first, order, pair_open, best)
     return best
 
@@ -303,7 +303,7 @@ def choose(c: Record, s: Record) -> Candidate:
         best, pair_open, decided = _pairs(c, s, best)
         if decided:
             return best
-    if (s.urgent | s.postponed | s.managed) != 0:
+    if (s.urgent | s.postponed | s.maintained) != 0:
         best = _refreshes(c, s, pair_open, best)
     for pc in range(c.pcs):
         if c.page_policy >= PAGE_TIMEOUT:
@@ -311,8 +311,8 @@ def choose(c: Record, s: Record) -> Candidate:
         if s.active_banks[pc] != 0:
             best = _buffered(c, s, pc, pair_open, best)
             drains |= s.active_banks[pc] & s.blocked[pc] != 0
-        s.wanted[pc] = 0
-    s.clear = best[0] >> CLASS_BITS
+        s.row_wanted[pc] = 0
+    s.columns_only_until = best[0] >> CLASS_BITS
     if drains:  # what could put off a request whose bank has to be free
         return best
     for pc in range(c.pcs):

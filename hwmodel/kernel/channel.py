@@ -13,7 +13,7 @@ from typing import Any
 from hwmodel.kernel.candidates import choose
 from hwmodel.kernel.channel_state import (
     INBOX,
-    MOST_NAPS,
+    MOST_POWER_EVENTS,
     RUN_BURSTS,
     RUN_FIRST,
     RUN_KIND,
@@ -47,7 +47,7 @@ _FED_AT_ONCE = 256
 @inlined
 def _waits_a_tick(c: Record, s: Record) -> bool:
     """Whether a request enters one tick later, before the one bus takes another command."""
-    if c.late_entry == 0 or s.left != s.now or c.one_bus == 0:
+    if c.late_entry == 0 or s.left_at != s.now or c.one_bus == 0:
         return False
     taken = s.bus_free[c.bus[0, RD]] > s.now
     return taken and s.inbox[RUN_TICK, s.head & (INBOX - 1)] <= s.now
@@ -59,17 +59,17 @@ def _hits_follow(c: Record, s: Record, command: int) -> bool:
     more commands fit before anything else can come."""
     if c.plain_hits == 0 or command < RD or command > MWRA:
         return False
-    if s.clear <= s.now + 2 * c.pc_delay[command, command]:
+    if s.columns_only_until <= s.now + 2 * c.pc_delay[command, command]:
         return False
-    return (s.pairs | s.postponed | s.managed) == 0
+    return (s.pairs | s.postponed | s.maintained) == 0
 
 
 @called
-def _write_naps(s: Record, log: Int) -> None:
+def _write_power_events(s: Record, log: Int) -> None:
     """Log the entries and exits that come before the next command."""
-    for i in range(s.naps):
-        write_log(s, log, s.nap[i, 0], s.nap[i, 1], 0, -1)
-    s.naps = 0
+    for i in range(s.power_events):
+        write_log(s, log, s.power_event[i, 0], s.power_event[i, 1], 0, -1)
+    s.power_events = 0
 
 
 @called
@@ -104,7 +104,7 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
             arrival = s.inbox[RUN_TICK, s.head & (INBOX - 1)]
             if arrival > s.now:
                 event = min(event, arrival)
-            elif c.late_entry == 1 and s.left == s.now:
+            elif c.late_entry == 1 and s.left_at == s.now:
                 event = min(event, s.now + 1)
         if event <= tick:
             s.now = min(event, until)
@@ -112,12 +112,12 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
         if tick >= until:
             s.now = until
             return REACHED
-        if log.shape[0] > 0 and s.logged + MOST_NAPS * c.sleeps >= log.shape[0]:
+        if log.shape[0] > 0 and s.logged + MOST_POWER_EVENTS * c.sleeps >= log.shape[0]:
             return LOG_FULL
         if c.sleeps == 1:
             stirred(c, s, command, tick)
-            if s.naps > 0:
-                _write_naps(s, log)
+            if s.power_events > 0:
+                _write_power_events(s, log)
         write_log(s, log, tick, command, bank, slot)
         s.now = tick
         order = key & ((1 << CLASS_BITS) - 1)

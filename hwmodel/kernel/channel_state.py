@@ -50,7 +50,7 @@ BANKS = MAX_BANKS + PADDING
 # fields of a queue slot; TAG is the row of `completions` that its bytes return to
 Q_ROW, Q_COLUMN, Q_BANK, Q_SEQ, Q_TIME, Q_FLAGS, Q_TAG, Q_NEXT, Q_PREV, Q_KIND = range(10)
 SLOT_FIELDS = 10
-MOST_NAPS = 8
+MOST_POWER_EVENTS = 8
 """Entries and exits between two commands, at most."""
 
 # fields of a run in the inbox
@@ -79,20 +79,20 @@ _SCALARS = {
     "offset": "bursts of the head run that were taken",
     "stream_closed": "1: nothing follows what is in the inbox",
     "stalled": "1: the head has arrived and finds no room, until a queue changes",
-    "left": "tick at which a request left a queue last, or NEVER",
+    "left_at": "tick at which a request left a queue last, or NEVER",
     "pairs": "banks between their ACT1 and ACT2",
     "logged": "lines of the log written so far",
     "next_due": "tick at which refreshes are looked at again",
-    "clear": "tick before which only column commands of queues are legal, as `choose` found it",
+    "columns_only_until": "tick before which only queued columns are legal: `choose` found it",
     "urgent": "ranks whose refresh is urgent, a bit mask",
     "postponed": "ranks that owe a refresh, not yet urgent, a bit mask",
-    "managed": "ranks that owe an RFM or a periodic command, or back off, a bit mask",
+    "maintained": "ranks that owe an RFM or a periodic command, or back off, a bit mask",
     "alerts": "alerts so far",
     "row_counts": "address of the counters of rows, or 0",
-    "quiet": "tick at which all that commands do is over, where the channel sleeps",
-    "served": "tick at which the last data end, or an exit does",
-    "booked": "tick up to which time asleep was booked",
-    "naps": "entries and exits not yet logged",
+    "commands_over": "tick at which all that commands do is over, where the channel sleeps",
+    "data_over": "tick at which the last data end, or an exit does",
+    "sleep_booked": "tick up to which time asleep was booked",
+    "power_events": "entries of power states, and exits, not yet logged",
     "refreshing_itself": "1: SRE was issued, and SRX not yet",
     "refreshes_asleep": "refreshes that stand for those of self-refresh",
     "high": "upper bits of the burst index decoded last (above LOW_BITS), or -1",
@@ -109,13 +109,13 @@ _PER_PC = {
     "active_writes": "those whose request is a write, a bit mask",
     "active_count": "activation-buffer requests",
     "blocked": "banks blocked by an urgent refresh, a bit mask",
-    "held": "banks that may not open, a bit mask",
+    "act_blocked": "banks that may not open, a bit mask",
     "pair_bank": "flat bank between its ACT1 and ACT2, or -1",
     "pair_slot": "slot of its request",
     "pair_deadline": "last tick for its ACT2",
     "open_banks": "banks with an open row, a bit mask",
-    "spent": "banks that served their limit of row hits, a bit mask",
-    "wanted": "banks of whose row commands `clear` tells, a bit mask",
+    "hit_cap_reached": "banks that served their limit of row hits, a bit mask",
+    "row_wanted": "banks of whose row commands `columns_only_until` tells, a bit mask",
     "free_count": "free queue slots",
     "reserved": "places held in the write queue for writes whose burst is read first",
     "above_high": "write queues of a bank above the high watermark",
@@ -153,7 +153,7 @@ CHANNEL = in_lines(
         ("raa", np.int64, (MAX_BANKS,)),  # activations, less what refreshes and RFMs take off
         # ticks in power-down, self-refresh and deep sleep, each with rows closed and open
         ("asleep", np.int64, (MAX_RANKS, 6)),
-        ("nap", np.int64, (MOST_NAPS, 2)),  # tick and command of entries and exits not yet logged
+        ("power_event", np.int64, (MOST_POWER_EVENTS, 2)),  # tick and command of each
         ("refresh_due", np.int64),  # refreshes that have fallen due so far
         # ticks of the last N commands that each window counts, and the place of the last one
         ("ring", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES, MAX_WINDOW)),
@@ -206,7 +206,7 @@ def idle_channels(
     bind(state)
     state["back_off_at"] = FOREVER
     state["periodic_due"] = c["periodic_every"]
-    state["high"], state["left"], state["last_check"] = -1, NEVER, -1
+    state["high"], state["left_at"], state["last_check"] = -1, NEVER, -1
     for name in ("ready", "floor", "ring", "dq", "sync_until"):
         state[name] = NEVER
     unset = ["open_row", "first", "last", "hit", "active", "pair_bank"]

@@ -1,10 +1,10 @@
 """Kernel: the column commands of queued hits, one after another, while nothing else can come first.
 
-`choose` leaves in `clear` the first tick at which anything but a column command of a queued hit may
-be legal. Column commands put all else off, never forward: until that tick, and as long as no other
-bank comes to want a row command, no refresh falls due and the mode stays, each next command is the
-first hit's. What column commands delay at their banks counts from the last one of each, and is
-booked when the series ends.
+`choose` leaves in `columns_only_until` the first tick at which anything but a column command of a
+queued hit may be legal. Column commands put all else off, never forward: until that tick, and as
+long as no other bank comes to want a row command, no refresh falls due and the mode stays, each
+next command is the first hit's. What column commands delay at their banks counts from the last one
+of each, and is booked when the series ends.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from hwmodel.kernel.timing import FOREVER, NEVER, OLDEST_READY, Int
 @inlined
 def _first_hit(c: Record, s: Record) -> tuple[int, int]:
     """(tick, bank) of the first column command; NEVER where a bank wants another command of which
-    `clear` does not tell."""
+    `columns_only_until` does not tell."""
     first, bank, age = FOREVER, -1, FOREVER
     for pc in range(c.pcs):
         kind, allowed = s.mode[pc], ~s.blocked[pc]
-        hits = s.hit_banks[pc, kind] & allowed & (~s.spent[pc] | s.in_order[pc, kind])
+        hits = s.hit_banks[pc, kind] & allowed & (~s.hit_cap_reached[pc] | s.in_order[pc, kind])
         wanted = s.pending[pc, kind] & allowed
         wanted &= ~(s.in_order[pc, kind] if c.scheduler == OLDEST_READY else hits)
-        if wanted & ~s.wanted[pc] != 0 or (kind == WRITE and s.masked > 0):
+        if wanted & ~s.row_wanted[pc] != 0 or (kind == WRITE and s.masked > 0):
             return NEVER, -1
         if hits == 0:
             continue
@@ -103,7 +103,7 @@ def _leave(c: Record, s: Record, pc: int, kind: int, bank: int, bit: int, slot: 
         put(s.hit_age[kind], bank, packed_age(s.slot[after, Q_SEQ], lowest_bit(bit)))
         s.waiting[pc, kind] -= 1
         s.queued[kind, bank] -= 1
-        s.stalled, s.left = 0, s.now
+        s.stalled, s.left_at = 0, s.now
     else:
         leave_otherwise(c, s, pc, bank, bit, slot)
     s.free[pc, s.free_count[pc]] = slot
@@ -127,7 +127,7 @@ def _serve_hit(
     s.last_use[bank] = tick
     _leave(c, s, pc, kind, bank, bit, slot)
     if s.streak[bank] == c.hit_limit:
-        s.spent[pc] |= bit
+        s.hit_cap_reached[pc] |= bit
 
 
 @inlined
@@ -138,7 +138,7 @@ def _end(c: Record, s: Record, until: int) -> int:
     arrival = s.inbox[RUN_TICK, s.head & (INBOX - 1)]
     if arrival > s.now:
         return min(until, arrival)
-    if c.late_entry == 1 and s.left == s.now:
+    if c.late_entry == 1 and s.left_at == s.now:
         return min(until, s.now + 1)
     return until
 
@@ -153,11 +153,11 @@ def _enter_any(c: Record, s: Record, completions: Int) -> None:
 def serve_hits(c: Record, s: Record, until: int, log: Int, completions: Int) -> None:
     """Issue column commands from the tick of one on, as `advance` would, up to (not including) tick
     `until` at most."""
-    until = min(until, s.next_due, s.clear)
+    until = min(until, s.next_due, s.columns_only_until)
     mode, other_mode = s.mode[0], s.mode[1]
     served, other_served, used, other_used = 0, 0, 0, 0
     while True:
-        late = c.late_entry == 1 and s.left == s.now
+        late = c.late_entry == 1 and s.left_at == s.now
         if not late and not enter_behind(c, s, completions):
             _enter_any(c, s, completions)
         set_modes(c, s)

@@ -161,7 +161,7 @@ def _serve(
     s.last_use[bank] = tick
     _leave(c, s, pc, bank, bit, slot)
     if s.streak[bank] == c.hit_limit:
-        s.spent[pc] |= bit
+        s.hit_cap_reached[pc] |= bit
     if (command - RD) & 1:  # an A form
         close_row(c, s, pc, bank)
     if s.slot[slot, Q_FLAGS] & FLAG_RMW:  # its write follows, in the place that was held for it

@@ -20,7 +20,7 @@ def open_row(c: Record, s: Record, pc: int, bank: int, row: int) -> None:
     s.open_banks[pc] |= bit
     for kind in range(2):
         set_hit(s, pc, kind, bank, bit, find_hit(s, s.first[kind, bank], row))
-    s.spent[pc] &= ~bit
+    s.hit_cap_reached[pc] &= ~bit
     s.bank_commands[bank, 0] += 1
     if c.raaimt > 0:
         s.raa[bank] += 1

@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from hwmodel.kernel.channel_state import MOST_NAPS
+from hwmodel.kernel.channel_state import MOST_POWER_EVENTS
 from hwmodel.kernel.jit import called, inlined
 from hwmodel.kernel.kernel_names import MWRA, PDE, PDX, RD, REFAB, REFPB, SRE, SRX, Record
 from hwmodel.kernel.timing import NEVER
@@ -31,23 +31,23 @@ def nothing_waits(c: Record, s: Record) -> bool:
 def _note(s: Record, tick: int, command: int) -> None:
     """An entry or an exit takes its slots of a bus that is idle."""
     s.commands[command] += 1
-    if s.naps < MOST_NAPS:
-        s.nap[s.naps, 0], s.nap[s.naps, 1] = tick, command
-        s.naps += 1
+    if s.power_events < MOST_POWER_EVENTS:
+        s.power_event[s.power_events, 0], s.power_event[s.power_events, 1] = tick, command
+        s.power_events += 1
 
 
 @inlined
 def _self_refresh_from(c: Record, s: Record) -> int:
     """Tick from which the channel is in self-refresh if nothing comes."""
-    begin = s.served + c.self_refresh_after
-    return max(begin, s.quiet) if c.self_refresh_named == 1 else begin
+    begin = s.data_over + c.self_refresh_after
+    return max(begin, s.commands_over) if c.self_refresh_named == 1 else begin
 
 
 @inlined
 def _power_down(c: Record, s: Record) -> tuple[int, int]:
     """(begin, end) of power-down if nothing comes; where the end is first, there is none. It is
     left for SRE, and not entered for less than it lasts."""
-    begin, end = s.quiet + c.power_down_after, _self_refresh_from(c, s)
+    begin, end = s.commands_over + c.power_down_after, _self_refresh_from(c, s)
     if c.self_refresh_named == 1:
         end -= c.power_down_exit
     return begin, (end if begin + c.power_down_stay <= end else NEVER)
@@ -57,16 +57,16 @@ def _power_down(c: Record, s: Record) -> tuple[int, int]:
 def _book(c: Record, s: Record, until: int) -> None:
     """Book the time asleep up to a tick; since the last one no row has opened or closed."""
     begin, end = _power_down(c, s)
-    own, deep = _self_refresh_from(c, s), s.served + c.deep_sleep_after
-    light = min(until, end) - max(begin, s.booked)
-    heavy = min(until, max(own, deep)) - max(own, s.booked)
-    deepest = until - max(own, deep, s.booked)
+    own, deep = _self_refresh_from(c, s), s.data_over + c.deep_sleep_after
+    light = min(until, end) - max(begin, s.sleep_booked)
+    heavy = min(until, max(own, deep)) - max(own, s.sleep_booked)
+    deepest = until - max(own, deep, s.sleep_booked)
     for rank in range(c.ranks):
         opened = 1 if s.rank_open[rank] > 0 else 0
         s.asleep[rank, opened] += max(0, light)
         s.asleep[rank, 2 + opened] += max(0, heavy)
         s.asleep[rank, 4 + opened] += max(0, deepest)
-    s.booked = max(s.booked, until)
+    s.sleep_booked = max(s.sleep_booked, until)
 
 
 @inlined
@@ -92,7 +92,7 @@ def wake(c: Record, s: Record, arrival: int) -> None:
     if arrival > own:
         _enter_self_refresh(c, s)
         leave, takes = max(arrival, own + c.self_refresh_stay), c.self_refresh_exit
-        deep = max(own, s.served + c.deep_sleep_after)
+        deep = max(own, s.data_over + c.deep_sleep_after)
         if arrival > deep:
             leave, takes = max(leave, deep + c.deep_sleep_stay), c.deep_sleep_exit
         if c.self_refresh_named == 1:
@@ -109,7 +109,7 @@ def wake(c: Record, s: Record, arrival: int) -> None:
     awake = leave + takes
     for bus in range(s.bus_free.shape[0]):
         s.bus_free[bus] = max(s.bus_free[bus], awake)
-    s.quiet, s.served = awake, awake
+    s.commands_over, s.data_over = awake, awake
 
 
 @called
@@ -130,9 +130,9 @@ def stirred(c: Record, s: Record, command: int, tick: int) -> None:
             if c.power_down_named == 1:
                 _note(s, begin, PDE)
                 _note(s, leave, PDX)
-    s.quiet = max(s.quiet, tick + c.lasts[command])
+    s.commands_over = max(s.commands_over, tick + c.lasts[command])
     if command >= RD and command <= MWRA:
-        s.served = max(s.served, tick + c.lasts[command])
+        s.data_over = max(s.data_over, tick + c.lasts[command])
 
 
 def asleep_ns(states: NDArray[Any], tick_ns: float) -> dict[str, float]:

@@ -71,7 +71,7 @@ def _count(c: Record, s: Record, pc: int, queue: int, bank: int, change: int) ->
     s.waiting[pc, queue] += change
     s.queued[queue, bank] += change
     if change < 0:
-        s.stalled, s.left = 0, s.now
+        s.stalled, s.left_at = 0, s.now
     if c.queue_per_bank == 1 and queue == 1:
         # the write queues on each side of the watermarks
         held = s.queued[1, bank] - (1 if change > 0 else 0)  # the smaller of before and after
@@ -333,7 +333,7 @@ def enter_behind(c: Record, s: Record, completions: Int) -> bool:
     """
     if c.plain_queues == 0:
         return False
-    if s.stalled == 1 or (c.late_entry == 1 and s.left == s.now):
+    if s.stalled == 1 or (c.late_entry == 1 and s.left_at == s.now):
         return True
     while s.head != s.tail:
         place = s.head & (INBOX - 1)
@@ -368,7 +368,7 @@ def enter_behind(c: Record, s: Record, completions: Int) -> bool:
 @inlined
 def enter(c: Record, s: Record, completions: Int) -> None:
     """Let arrived requests into the queues, in order, while there is room."""
-    if c.late_entry == 1 and s.left == s.now:
+    if c.late_entry == 1 and s.left_at == s.now:
         return
     while s.stalled == 0 and s.head != s.tail:
         place = s.head & (INBOX - 1)

@@ -79,7 +79,7 @@ def _manage(c: Record, s: Record, rank: int) -> int:
             owed |= 1 << which
     s.rfm_owed[rank], s.rfm_urgent[rank] = owed, urgent
     if (owed | urgent) != 0:
-        s.managed |= 1 << rank
+        s.maintained |= 1 << rank
     return blocked
 
 
@@ -102,10 +102,10 @@ def update_refresh(c: Record, s: Record) -> None:
         while _due(c, s, s.refresh_due + 1) <= s.now:
             s.refresh_due += 1
         s.next_due = _due(c, s, s.refresh_due + 1)
-    s.urgent, s.postponed, s.managed = 0, 0, 0
+    s.urgent, s.postponed, s.maintained = 0, 0, 0
     whole = c.refresh == REFRESH_ALL_BANK
     for pc in range(c.pcs):
-        blocked, held = 0, 0
+        blocked, act_blocked = 0, 0
         for rank in range(c.ranks // c.pcs * pc, c.ranks // c.pcs * (pc + 1)):
             if c.raaimt > 0:
                 blocked |= _manage(c, s, rank)
@@ -113,10 +113,10 @@ def update_refresh(c: Record, s: Record) -> None:
                 if s.periodic_due[rank, p] > s.now:
                     s.next_due = min(s.next_due, s.periodic_due[rank, p])
                     continue
-                s.managed |= 1 << rank
+                s.maintained |= 1 << rank
                 blocked |= banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)
             if c.alert_from > 0 and s.back_off_at[rank] <= s.now:
-                s.managed |= 1 << rank
+                s.maintained |= 1 << rank
                 blocked |= banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)
             elif c.alert_from > 0:
                 s.next_due = min(s.next_due, s.back_off_at[rank])
@@ -135,11 +135,11 @@ def update_refresh(c: Record, s: Record) -> None:
                 blocked |= 1 << (bank_of(c, whole, rank, which, i) - pc * c.banks_per_pc)
             second = _due(c, s, s.refresh_issued[rank] + 2) + c.patience
             if second <= s.now:
-                held |= banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)
+                act_blocked |= banks_of_rank(c) << (rank * c.banks_per_rank - pc * c.banks_per_pc)
             else:
                 s.next_due = min(s.next_due, second)
         s.blocked[pc] = blocked
-        s.held[pc] = held
+        s.act_blocked[pc] = act_blocked
 
 
 @inlined
