@@ -11,6 +11,7 @@ import re
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,12 @@ from hwmodel.description.description import (
     Provenance,
     dotted,
     key_path,
+    nearest,
 )
 
 _LIBYAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_WITHOUT_PLACE = ["assumed", "computed"]
+"""What a value may have for a source that is not declared."""
 _SOURCE_KEYS = {"value", "source", "confidence", "note", "alternatives"}
 _EXPONENT = re.compile(r"^[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
 _OCTAL = re.compile(r"^[-+]?0[0-9_]+$")
@@ -210,7 +214,22 @@ def _mapping_read(text: str, name: str) -> Document:
     if not isinstance(value, dict):
         raise DescriptionError("expected a mapping of keys to values", name, 1)
     document.data = value
+    _require_declared(document)
     return document
+
+
+def _require_declared(document: Document) -> None:
+    """Raises DescriptionError for a source that a document with `sources` does not declare (one
+    that is based on another may name those of the other), and for what is meant to be an
+    assumption and would pass for a source."""
+    declared = document.data.get("sources")
+    known = [*_WITHOUT_PLACE, *(declared if isinstance(declared, dict) else ())]
+    whole = isinstance(declared, dict) and "based_on" not in document.data
+    for path, provenance in document.provenance.items():
+        for source in set(provenance.source).difference(known):
+            if whole or get_close_matches(source.lower(), _WITHOUT_PLACE, cutoff=0.85):
+                message = f"no source {source!r} under sources; {nearest(source, known)}"
+                raise document.error(message, path)
 
 
 def load(path: str | Path) -> Document:

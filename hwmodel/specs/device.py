@@ -394,7 +394,7 @@ def choose_density(memory: Document) -> None:
     if memory.data.get("density") is None or not isinstance(densities, dict):
         return
     chosen = memory.data["density"]
-    if chosen not in densities:
+    if not isinstance(chosen, str) or chosen not in densities:
         raise memory.error(
             f"no density {chosen!r}; {nearest(str(chosen), list(densities))}", ("density",)
         )

@@ -93,6 +93,25 @@ def test_a_sourced_value_is_flattened_and_its_source_kept() -> None:
     assert document.build(Outer).inner.delay == 20 and not document.assumed()
 
 
+@pytest.mark.parametrize(
+    ("sources", "source", "expected"),
+    [
+        ("sources: {jedec: JESD209-5}\n", "jedc", "did you mean 'jedec'?"),
+        ("sources: {jedec: JESD209-5}\n", "asumed", "did you mean 'assumed'?"),
+        ("", "Assumed", "did you mean 'assumed'?"),
+        ("", "a datasheet", None),
+        ("sources: {jedec: JESD209-5}\nbased_on: other\n", "ram21", None),
+    ],
+)
+def test_a_source_is_declared_or_refused(sources: str, source: str, expected: str | None) -> None:
+    text = f"{sources}rows: {{value: 3, source: {source}}}\n"
+    if expected is None:
+        assert loads(text).provenance["rows",].source == (source,)
+        return
+    with pytest.raises(DescriptionError, match=expected.rstrip("?")):
+        loads(text)
+
+
 def test_an_override_is_checked_like_the_file_and_names_itself() -> None:
     document = loads(GOOD, "f.yaml")
     override(document, "inner.dely=3ns")
