@@ -44,6 +44,8 @@ KINDS = (
 """Memories that are sold; one that does not ship is described by its bandwidth."""
 SLOWEST, FASTEST = 100.0, 64_000.0
 """MT/s of a pin that are believed (assumed: GDDR7 is specified up to 48,000)."""
+PROGRAMMED = "mlu370-x4"
+"""A card whose cores set up each copy of their DMA engines."""
 _RATE = re.compile(r"^(\d+(?:\.\d+)?)\s*(MT/s|GT/s|Gb/s|Gbps)?$")
 
 
@@ -93,7 +95,7 @@ def new_device(
         "  typed: numbers given to bankwise device new; name their data sheet here",
         "  computed: from the other numbers here", "  assumed: no public source; chosen here",
         *described, f"capacity: {{value: {capacity}, source: typed}}",
-        *_lines(merged, typed, f"as {base.data['name']}"),
+        *_lines(merged, typed, f"as {base.data['name']}"), *_plausible(merged),
     ]  # fmt: skip
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     try:
@@ -112,7 +114,7 @@ def _influential(merged: dict[str, Any], base: str) -> Iterator[str]:
         yield (
             f"dma.descriptor_cost {cost}, as {base}, decides what scattered KV costs: threads that"
             " read by themselves pay nothing for an extent, programmed DMA engines pay for each;"
-            " edit it, or borrow with --like"
+            " edit it, borrow with --like, or compare what is under plausible in the file"
         )
 
 
@@ -255,6 +257,29 @@ def _lines(merged: dict[str, Any], typed: set[tuple[str, str]], note: str) -> It
             why = _CHOSEN.get((group, key), note)
             source = "typed" if (group, key) in typed else f"assumed, note: {why}"
             yield f"  {key}: {{value: {to_yaml_flow(each)}, source: {source}}}"
+
+
+def _plausible(merged: dict[str, Any]) -> Iterator[str]:
+    """What is borrowed and may be so instead, where it decides most."""
+    if "dma" not in merged:
+        return
+    own = str(merged["dma"].get("descriptor_cost"))
+    other, name, why = "0ns", "addresses by threads", "as of GPUs, whose threads compute addresses"
+    if parse_quantity(own, "time") == 0:
+        other = load(find("accelerators", PROGRAMMED)).get(("dma", "descriptor_cost"))
+        name, why = "programmed DMA", f"as {PROGRAMMED}, whose cores set up each copy"
+    yield "plausible:  # what is assumed above may be so instead"
+    yield f"  {name}:"
+    yield f"    set: {{dma.descriptor_cost: {other}}}"
+    yield f'    why: "{why} (assumed)"'
+    for factor, word in ((2, "doubled"), (0.5, "halved")):
+        yield f"  windows {word}:"
+        yield f"    set: {{dma.window: {round(factor * _bytes(merged['dma']['window']))}B}}"
+        yield f'    why: "what an engine has under way is not public; {word} (assumed)"'
+
+
+def _bytes(size: Any) -> int:
+    return int(parse_quantity(str(size), "size"))
 
 
 def _checked(device: Device, mts: float, width: int) -> Iterator[str]:
