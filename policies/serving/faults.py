@@ -67,7 +67,7 @@ class Faults(Watcher):
             unit, replica = node.unit_of[card], node.replicas[card]
             if unit.ahead is None:
                 replica.metrics.idle(max(at_s - replica.now_s, 0.0), replica.stages)
-            node.lost_s += simulation.stop(unit, at_s)
+            node.lost_s += simulation.stop(unit, at_s, replica)
             for watcher in simulation.watchers:
                 watcher.lost(node, card, at_s)
         for card in cards:

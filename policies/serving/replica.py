@@ -250,6 +250,10 @@ class Replica:
         if until_s <= self.now_s:
             return
         self.engine.retire()
+        self.pause(until_s)
+
+    def pause(self, until_s: float) -> None:
+        """Nothing runs until then, while what is scheduled stays so."""
         self.metrics.idle(until_s - self.now_s, self.stages)
         self.now_s = until_s
 

@@ -200,9 +200,9 @@ class Simulation:
         self._finish(unit)
         unit.paused = unit.state if cut else None
 
-    def stop(self, unit: Unit, at_s: float) -> float:
-        """What its steps have done until then counts, and the one under way is lost: seconds of
-        it."""
+    def stop(self, unit: Unit, at_s: float, failed: Replica) -> float:
+        """A replica of a unit fails. What its steps have done until then counts, and the one under
+        way is lost: seconds of it. The others of the unit will compute it again."""
         ahead, lost_s = unit.ahead, 0.0
         if ahead is not None:
             ends_s = [*ahead.begins_s[1:].tolist(), ahead.end_s]
@@ -211,7 +211,10 @@ class Simulation:
             unit.ahead = ahead.first(done, began_s) if done else None
             if done:
                 self._finish(unit)
+            else:  # what is scheduled has its memory, unlike what follows in the stretch
+                unit.again = {part.replica: (part.step, part.fitting) for part in ahead.parts}
             lost_s = at_s - began_s
+        unit.again.pop(failed, None)
         unit.version += 1
         return lost_s
 

@@ -84,6 +84,8 @@ class Unit:
         self.paused: tuple[int, ...] | None = None
         """What `state` was when a stretch was cut so that somebody could look; None: it was
         not."""
+        self.again: dict[Replica, tuple[Step, int]] = {}
+        """What replicas had scheduled, and lost with the step of another: they compute it again."""
         self.vain, self.idle_s = 0, -1.0
         """How often it was asked again at that time, and computed nothing."""
 
@@ -122,13 +124,20 @@ class Unit:
         computed."""
         if len(self.replicas) == 1:
             return self._begin_alone(self.replicas[0], at_s)
-        asked = [(each, each.begin(at_s)) for each in self.replicas if each.next_s <= at_s]
+        asked = [(each, self._ask(each, at_s)) for each in self.replicas if each.next_s <= at_s]
         begun = [(each, *found) for each, found in asked if found is not None]
         if not begun:
             return False
         self.ahead = Stretch(_together(begun), begun[0][0].now_s, math.inf)
         self.recut(math.inf)
         return True
+
+    def _ask(self, replica: Replica, at_s: float) -> tuple[Step, int] | None:
+        """As `Replica.begin`."""
+        if (again := self.again.pop(replica, None)) is None:
+            return replica.begin(at_s)
+        replica.pause(at_s)
+        return again
 
     def _begin_alone(self, replica: Replica, at_s: float) -> bool:
         """As `begin`, of its only replica."""

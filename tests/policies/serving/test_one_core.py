@@ -16,7 +16,7 @@ HEAPS = {
     "policies/serving/simulation.py": "what happens when",
     "policies/serving/replica.py": "requests that are known to come",
     "policies/serving/cluster.py": "requests that leave at the end of a step",
-    "policies/serving/dropping.py": "groups by size",
+    "policies/serving/drop_groups.py": "groups by size",
 }
 """Files of the serving room that keep a heap, and of what."""
 
