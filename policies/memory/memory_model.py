@@ -38,8 +38,9 @@ def memory_model(
             spec, device, model, layout, seed, simulate, routing, allocator, contends, frames
         )
     memory = _analytic(spec, device, model, layout, simulate, routing)
-    streams = StepStreams(device, model, spec.weight_tile, routing)
-    memory.streams = CardStreams(streams, frames)
+    if device.given is None:  # else nobody knows how its engines read
+        streams = StepStreams(device, model, spec.weight_tile, routing)
+        memory.streams = CardStreams(streams, frames)
     return memory
 
 

@@ -94,7 +94,8 @@ def test_check_and_schema_see_it(tmp_path: Path) -> None:
         (None, "mine.py: cannot be read: No such file or directory"),
         (
             "x = 1",
-            "mine.py: defines no class that is a Allocator or Engine or PredictorSpec or Router",
+            "mine.py: defines no class that is a Allocator or Engine or PredictorSpec or Router"
+            " or KvConnector or Controller",
         ),
         ("def f(:", "mine.py:1: not Python: invalid syntax"),
     ],

@@ -23,7 +23,7 @@ PRUNE = "prune={set: {requests: 10}, keep: 0.5}"
     [
         (["mix=[{modle: qwen3-8b}]"], "did you mean"),
         (["mix=[{model: qwen3-8bb}]"], "no shipped model|did you mean"),
-        (["mix=[{workload: sharegpt}]", "base.load={relative: 1.5}"], "a mix has no common load"),
+        (["base.arrivals={process: poisson}", "base.load={relative: 1.5}"], "no common load"),
         (["costs={device_set.memory: {hbm3-6.4: 1}}"], "expected a choice of the space"),
         (["prune={set: {requests: 10}, keep: 2}"], "less than or equal to 1"),
         (["prune={set: {reqests: 10}}"], "did you mean"),
