@@ -64,8 +64,20 @@ class KeysOf:
         return handler(self.model.__pydantic_core_schema__)
 
 
+class _Read:
+    """What reads options as written before their own type checks them."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._options, handler(source))
+
+    def _options(self, value: Any) -> Any:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class Chosen:
+class Chosen(_Read):
     """The options of one of several `kind`s, distinguished by `key`, or `default` where there is
     none; by its name alone where `short`."""
 
@@ -74,11 +86,6 @@ class Chosen:
     default: str | None = None
     short: bool = False
     key: str = "name"
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self._options, handler(source))
 
     def _options(self, value: Any) -> Any:
         """`{name: paged, ...}` -> the options of that one."""
@@ -101,17 +108,12 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Named:
+class Named(_Read):
     """The options of the one of a `kind` that is registered as `name`, or none."""
 
     kind: str
     name: str
     models: Models
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self._options, handler(source))
 
     def _options(self, value: Any) -> Any:
         if value is None or isinstance(value, BaseModel):
@@ -130,16 +132,11 @@ class Named:
 
 
 @dataclass(frozen=True)
-class ByName:
+class ByName(_Read):
     """A mapping of names of a `kind` to the options of each; without a value its defaults."""
 
     kind: str
     models: Models
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self._options, handler(source))
 
     def _options(self, value: Any) -> Any:
         if not isinstance(value, dict):

@@ -212,9 +212,9 @@ class Simulation:
             if done:
                 self._finish(unit)
             else:  # what is scheduled has its memory, unlike what follows in the stretch
-                unit.again = {part.replica: (part.step, part.fitting) for part in ahead.parts}
+                unit.lost_steps = {part.replica: (part.step, part.fitting) for part in ahead.parts}
             lost_s = at_s - began_s
-        unit.again.pop(failed, None)
+        unit.lost_steps.pop(failed, None)
         unit.version += 1
         return lost_s
 

@@ -84,7 +84,7 @@ class Unit:
         self.paused: tuple[int, ...] | None = None
         """What `state` was when a stretch was cut so that somebody could look; None: it was
         not."""
-        self.again: dict[Replica, tuple[Step, int]] = {}
+        self.lost_steps: dict[Replica, tuple[Step, int]] = {}
         """What replicas had scheduled, and lost with the step of another: they compute it again."""
         self.vain, self.idle_s = 0, -1.0
         """How often it was asked again at that time, and computed nothing."""
@@ -134,10 +134,10 @@ class Unit:
 
     def _ask(self, replica: Replica, at_s: float) -> tuple[Step, int] | None:
         """As `Replica.begin`."""
-        if (again := self.again.pop(replica, None)) is None:
+        if (lost := self.lost_steps.pop(replica, None)) is None:
             return replica.begin(at_s)
         replica.pause(at_s)
-        return again
+        return lost
 
     def _begin_alone(self, replica: Replica, at_s: float) -> bool:
         """As `begin`, of its only replica."""

@@ -11,8 +11,9 @@ from typing import Any, Literal, NamedTuple
 from sweeps.analyse.statistics import Interval
 
 Cells = list[Any]
-_DIGITS = 5
-"""Significant digits of a chart's data, which is enough for every screen."""
+_DIGITS = 7
+"""Significant digits of a chart's data: its labels have four, and one more digit would be rounded
+twice (148.453 to 148.45 to 148.4, beside 148.5 in a table)."""
 
 
 @dataclass(frozen=True)

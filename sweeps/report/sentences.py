@@ -59,12 +59,14 @@ _DWARFS = 5.0
 
 
 def conditions(table: Table) -> str:
-    """What was run: model, requests, load, replications, as far as all of the run has them."""
+    """What was run: model, requests, load, room, cuts, replications, as far as all of the run has
+    them."""
     base, cases = table.config["base"], with_role(table.config, "case").values()
     paths = [*table.config["axes"], *(path for case in cases for path in overrides(case))]
     fixed = {k: v for k, v in base.items() if v and k not in {p.split(".")[0] for p in paths}}
     parts = [label(fixed[key]) for key in ("device", "model", "workload") if key in fixed]
     parts += _load(fixed.get("load") or fixed.get("arrivals"))
+    parts += _serving(base.get("serving") or {}, paths)
     if "requests" in fixed:
         parts.append(f"{fixed['requests']:,} requests")
     if table.config.get("objective"):
@@ -87,6 +89,24 @@ def _load(load: Any) -> list[str]:
         case {"process": "closed", "clients": clients}:
             return [f"{clients} clients"]
     return []
+
+
+def _serving(serving: Any, paths: list[str]) -> list[str]:
+    """Settings on which gaps between policies hang most, where the sweep gives them and varies
+    none: room for KV, and the longest answer."""
+    said = {
+        "kv_tokens": "KV of {:,} tokens", "engine.max_tokens": "answers of at most {:,} tokens",
+    }  # fmt: skip
+    found = []
+    for path, text in said.items():
+        value = serving
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        whole = f"serving.{path}"
+        varied = any(whole == each or whole.startswith(f"{each}.") for each in paths)
+        if isinstance(value, int) and not varied:
+            found.append(text.format(value))
+    return found
 
 
 # A group, and groups together

@@ -13,7 +13,11 @@ from hwmodel.specs.attention import LatentAttention, Window
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.mlp import ExpertsSpec
 from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.allocator import Demand
+from policies.allocators.hybrid import Unified
 from policies.allocators.kv_layout import KV_ALIGN_BYTES
+from policies.allocators.paged import PagedAllocator
+from policies.predictors.prediction import Prediction
 from policies.requests.requests import Requests
 from policies.serving.replica import Replica
 from policies.serving.serving import ServingResult, serve
@@ -98,6 +102,18 @@ def run(slots: int, stream: Requests, seed: int = 1, **changes: Any) -> ServingR
         device(slots), model, spec(**changes), stream,
         seed=seed, warmup_requests=warmup, simulate=simulate,
     )  # fmt: skip
+
+
+def assert_held(allocator: PagedAllocator, pages: Unified, lengths: list[int]) -> None:
+    """An allocator takes as many requests of these lengths as vLLM counts, and is empty again."""
+    layout, count = allocator.layout, 0
+    while allocator.reserve(count, Demand(lengths[count], 0, Prediction(1.0)), lengths[count]):
+        count += 1
+    memory = layout.slots // pages.block * pages.page * pages.group
+    assert count == pages.held(memory, lengths).requests
+    for request in range(count):
+        allocator.release(request)
+    assert allocator.free_slots == (layout.slots // pages.block - 1) * pages.block
 
 
 def serve_alone(replica: Replica) -> None:

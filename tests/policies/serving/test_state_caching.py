@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from policies.allocators.allocator import Demand, Limits
+from policies.allocators.allocator import Limits
 from policies.allocators.hybrid import Unified
 from policies.allocators.paged import PagedAllocator, PagedOptions
-from policies.predictors.prediction import Prediction
 from policies.requests.requests import Requests
 from policies.serving.building import kv_region
 from policies.serving.serving import ServingResult, serve
 from policies.serving.serving_spec import ServingSpec
 from tests.policies.serving.features import HYBRID, SHAPE, card
-from tests.policies.small import spec
+from tests.policies.small import assert_held, spec
 
 MODEL = SHAPE.model_copy(update=HYBRID)
 """Blocks of 16 tokens, and one group of layers of each kind."""
@@ -94,16 +93,7 @@ def test_requests_hold_as_many_states_as_vllm_counts(lengths: list[int], drafts:
         saves_states=True, state_bytes=1,
     )  # fmt: skip
     options = chosen.policy.model_copy(update={"null_block": True, "block": pages.block})
-    many = (lengths * 2000)[:2000]
-    allocator = PagedAllocator(layout, len(many), limits, options)
-    count = 0
-    while allocator.reserve(count, Demand(many[count], 0, Prediction(1.0)), many[count]):
-        count += 1
-    memory = layout.slots // pages.block * pages.page * pages.group
-    assert count == pages.held(memory, many).requests
-    for request in range(count):
-        allocator.release(request)
-    assert allocator.free_slots == (layout.slots // pages.block - 1) * pages.block
+    assert_held(PagedAllocator(layout, 2000, limits, options), pages, (lengths * 2000)[:2000])
 
 
 @pytest.mark.parametrize("engine", ["v0", "sglang"])

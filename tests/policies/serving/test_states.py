@@ -27,6 +27,7 @@ from policies.requests.requests import Requests
 from policies.serving.building import kv_region
 from policies.serving.serving import ServingResult, serve
 from policies.serving.serving_spec import ServingSpec, model_of_a_card, state_pages
+from tests.policies.small import assert_held
 
 HYBRID = load_model("qwen3.5-9b")
 MTP = {"method": "mtp", "tokens": 3, "acceptance": "qwen3.5-397b-mtp"}
@@ -62,16 +63,7 @@ def test_pages_hold_as_many_requests_as_vllm_counts(lengths: list[int], drafts: 
     assert isinstance(spec.policy, PagedOptions) and spec.policy.block == pages.block
     limits = Limits(4096, 8192, states=pages.groups[1] * pages.block, kept_states=1 + drafts)
     options = spec.policy.model_copy(update={"null_block": True})
-    many = (lengths * 2000)[:2000]
-    allocator = PagedAllocator(layout, len(many), limits, options)
-    count = 0
-    while allocator.reserve(count, Demand(many[count], 0, Prediction(1.0)), many[count]):
-        count += 1
-    memory = layout.slots // pages.block * pages.page * pages.group
-    assert count == pages.held(memory, many).requests
-    for request in range(count):
-        allocator.release(request)
-    assert allocator.free_slots == (layout.slots // pages.block - 1) * pages.block
+    assert_held(PagedAllocator(layout, 2000, limits, options), pages, (lengths * 2000)[:2000])
 
 
 @pytest.mark.parametrize("lengths", [[100], [2144, 2145, 700], [9000]])

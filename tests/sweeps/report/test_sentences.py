@@ -188,6 +188,9 @@ def test_what_groups_say_together() -> None:
         ({"arrivals": {"process": "all_at_once"}}, "saturated, 3 replications"),
         ({"arrivals": {"process": "closed", "clients": 4}}, "4 clients, 3 replications"),
         ({"workload": "alpaca", "serving": {}}, "3 replications"),
+        ({"serving": {"kv_tokens": 9000, "engine": {"name": "v0", "max_tokens": 8192}}},
+         "KV of 9,000 tokens, answers of at most 8,192 tokens, 3 replications"),
+        ({"serving": {"engine": "v0", "kv_tokens": None}}, "3 replications"),
     ],
 )  # fmt: skip
 def test_the_conditions_of_a_run(base: dict[str, Any], said: str) -> None:
