@@ -5,7 +5,7 @@ BIN := .venv/bin
 DEV := .venv/installed-dev
 RUN := .venv/installed
 
-.PHONY: install-matrix demo test test-long bench results figures validation physics findings lint warm \
+.PHONY: install-matrix demo test test-long bench results figures validation physics findings docs lint warm \
 	warm-kernel warm-calls warm-runs clean
 
 demo: $(RUN)
@@ -36,13 +36,13 @@ lint: $(DEV)
 warm: warm-calls warm-runs
 
 warm-kernel: $(DEV)
-	@$(BIN)/bankwise bandwidth mlu370-x4 --pattern sequential > /dev/null
+	@$(BIN)/bankwise memory mlu370-x4 --pattern sequential > /dev/null
 
 warm-calls: warm-kernel
 	@$(BIN)/python -c 'from hwmodel.kernel.completion import entry; entry()'
 
 warm-runs: warm-kernel
-	@$(BIN)/bankwise bandwidth lpddr5-6400-x16 --pattern sequential > /dev/null
+	@$(BIN)/bankwise memory lpddr5-6400-x16 --pattern sequential > /dev/null
 	@rm -rf .venv/warm
 	@$(BIN)/bankwise run smoke --out .venv/warm > /dev/null \
 		--set "policy=[paged, {name: paged, free_list: lifo}, {name: paged, free_list: sorted}]"
@@ -56,6 +56,12 @@ results: validation physics findings figures
 # From docs/figures/*.json into README.md and docs; values of a run: python -m tools.figures take NAME RUN_DIR.
 figures: $(RUN)
 	$(BIN)/python -m tools.figures write
+
+# Docs, results, schemas and RUNS="runs/quickstart-1 ..." as one static site in SITE.
+SITE ?= .venv/site
+
+docs: $(RUN)
+	$(BIN)/python -m tools.site $(SITE) $(RUNS)
 
 # Request logs of measured servers are third-party data and do not ship; without them their cells are skipped.
 validation: export BANKWISE_DATA ?= ../shared/data

@@ -35,14 +35,16 @@ if TYPE_CHECKING:
 Set = Mapping[str, Any] | Iterable[str] | None
 
 __all__ = [
-    "Channels", "DescriptionError", "audit", "bandwidth", "compare", "explain", "fit", "load",
-    "new_device", "open_device", "plugin", "replay", "report", "run", "simulate", "size", "study",
+    "Channels", "DescriptionError", "audit", "compare", "explain", "fit", "load", "memory",
+    "new_device", "open_device", "plugin", "replay", "report", "run", "simulate", "size",
     "write_c_host",
 ]  # fmt: skip
 _ELSEWHERE = {
     "Channels": "hwmodel.measure.channels", "DescriptionError": "hwmodel.description.description",
     "new_device": "sweeps.ask.new_device",
 }  # fmt: skip
+_FORMER = {"bandwidth": "memory", "study": "run"}
+"""What a former function is called now."""
 
 
 def load(description: Given, *, set: Set = None) -> Sweep | Study | Device:
@@ -59,53 +61,44 @@ def load(description: Given, *, set: Set = None) -> Sweep | Study | Device:
 
 
 def run(
-    sweep: Given, *, set: Set = None, out: str | Path | None = None, jobs: int | None = None,
-    cluster: str | None = None, resume: bool = False,
+    planned: Given, *, set: Set = None, out: str | Path | None = None, jobs: int | None = None,
+    cluster: str | None = None, resume: bool = False, trials: int | None = None,
+    sampler: str | None = None,
 ) -> Result:  # fmt: skip
-    """Run a sweep into a run directory, as `bankwise run` does.
+    """Run a sweep or a study into a run directory, as `bankwise run` does; a study's table is its
+    finale.
 
-    sweep: a shipped name, a path, or what the YAML file would hold. out: the directory,
+    planned: a shipped name, a path, or what the YAML file would hold. out: the directory,
     `runs/NAME-N` by default. jobs: processes, one a core by default; cluster: the address of a Dask
-    scheduler instead. resume: go on with what is in the directory.
+    scheduler instead. resume: go on with what is in the directory. Of a study, trials: how many are
+    evaluated, sampler: `tpe` or `random`; its own by default.
 
     Points that fail are told on stderr and in `Result.failures`; the others go on. Raises
-    DescriptionError, `sweeps.run.sweep_run.Interrupted` on Ctrl-C (what was finished is kept), and
-    `sweeps.run.capacity.CapacityFailed`.
+    DescriptionError, `Interrupted` (sweeps.run.sweep_run) or `StudyInterrupted`
+    (sweeps.study.study_run) on Ctrl-C, where what was finished is kept, `StudyFailed` there, and
+    `CapacityFailed` (sweeps.run.capacity).
     """
     from bankwise.result import Result
-    from sweeps.plan.sweep import load_sweep
+    from hwmodel.description.description import DescriptionError
+    from sweeps.plan.sweep import load_sweep, planned_kind
     from sweeps.run.executor import worker_count
     from sweeps.run.progress import Progress
     from sweeps.run.sweep_run import run_sweep
 
-    workers = worker_count(jobs, cluster)
-    loaded = load_sweep(sweep, _assignments(set))
-    done = run_sweep(loaded, _path(out), resume, workers, Progress(), cluster)
+    workers, overrides = worker_count(jobs, cluster), _assignments(set)
+    if planned_kind(planned) == "study":
+        from sweeps.study.search import run_study
+        from sweeps.study.study_run import Workers
+        from sweeps.study.study_spec import load_study
+
+        study = load_study(planned, overrides, trials, sampler)
+        found = run_study(study, _path(out), resume, Workers(workers, cluster), Progress())
+        return Result(found.directory.path, found.failures)
+    sweep = load_sweep(planned, overrides)
+    if (option := next((o for o in (trials, sampler) if o is not None), None)) is not None:
+        raise DescriptionError(f"goes with studies; this is a sweep; got {option!r}", "run")
+    done = run_sweep(sweep, _path(out), resume, workers, Progress(), cluster)
     return Result(done.directory.path, done.failures, done.at_fault)
-
-
-def study(
-    study: Given, *, set: Set = None, out: str | Path | None = None, jobs: int | None = None,
-    cluster: str | None = None, trials: int | None = None, sampler: str | None = None,
-    resume: bool = False,
-) -> Result:  # fmt: skip
-    """Search the space of a study, as `bankwise study` does; the result's table is its finale.
-
-    trials: how many are evaluated, sampler: `tpe` or `random`; the study's own by default. The
-    rest, as for `run`. Raises DescriptionError, `sweeps.study.study_run.StudyInterrupted` on
-    Ctrl-C, `StudyFailed` there, and `sweeps.run.capacity.CapacityFailed`.
-    """
-    from bankwise.result import Result
-    from sweeps.run.executor import worker_count
-    from sweeps.run.progress import Progress
-    from sweeps.study.search import run_study
-    from sweeps.study.study_run import Workers
-    from sweeps.study.study_spec import load_study
-
-    workers = Workers(worker_count(jobs, cluster), cluster)
-    loaded = load_study(study, _assignments(set), trials, sampler)
-    done = run_study(loaded, _path(out), resume, workers, Progress())
-    return Result(done.directory.path, done.failures)
 
 
 def simulate(
@@ -218,11 +211,11 @@ def plugin(file: str | Path) -> Plugin:
     return load_plugin(file)
 
 
-def bandwidth(device: str | Path, pattern: str | Iterable[str] = (), *, set: Set = None) -> Frame:
+def memory(device: str | Path, pattern: str | Iterable[str] = (), *, set: Set = None) -> Frame:
     """Simulate access patterns on a device: a table with a row a pattern.
 
     device: a shipped name or a path; of a memory, one channel. pattern: one or several; all by
-    default. The keys of a row are those of `bankwise bandwidth --json`: `bandwidth_gbps`,
+    default. The keys of a row are those of `bankwise memory --json`: `bandwidth_gbps`,
     `peak_gbps`, `bound_gbps` (10^9 B/s), `utilization`, `row_hits` and so on. Raises
     DescriptionError.
     """
@@ -327,6 +320,8 @@ def _path(given: str | Path | None) -> Path | None:
 
 
 def __getattr__(name: str) -> Any:
+    if name in _FORMER:
+        raise AttributeError(f"bankwise.{name} is now bankwise.{_FORMER[name]}")
     if name not in _ELSEWHERE:
         raise AttributeError(f"module 'bankwise' has no attribute {name!r}")
     return getattr(import_module(_ELSEWHERE[name]), name)

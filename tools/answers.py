@@ -42,7 +42,7 @@ def ends(found: dict[str, float]) -> list[float]:
 
 def tuned(*words: str) -> dict[str, Any]:
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    found = answer("tune", "rtx-4090", "llama-3.1-8b", *words)
+    found = answer("size", "--device", "rtx-4090", "--model", "llama-3.1-8b", *words)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {
@@ -69,10 +69,10 @@ def tune() -> dict[str, Any]:
 def measure() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
-            [sys.executable, "-m", "sweeps.cli.main", "device", "new", "my-server", *SERVER],
+            [sys.executable, "-m", "sweeps.cli.main", "new", "device", "my-server", *SERVER],
             cwd=folder, check=True, capture_output=True,
         )  # fmt: skip
-        found = answer("measure", "--device", "my-server.yaml", folder=folder)
+        found = answer("calibrate", "--memory", "--device", "my-server.yaml", folder=folder)
     return {
         "machine": {key: found[key] for key in ("cpu", "cores", "load", "rounds", "cache_bytes")},
         "rates": {
@@ -116,15 +116,17 @@ def states() -> dict[str, Any]:
 
     fp8 = ("h200", "qwen3.5-35b-a3b", "--kv", "fp8_e4m3")
     plain, own, falcon, lfm = (
-        answer("states", *asked) for asked in (
+        answer("fit", "--states", *asked) for asked in (
             ("a100-80gb", "qwen3.5-9b"), fp8, ("a100-80gb", "falcon-h1-7b"),
             ("a100-80gb", "lfm2-1.2b"),
         )
     )  # fmt: skip
-    drafts = answer("states", "h200", "qwen3.5-27b", "--drafts", "8")
-    cards = answer("states", "h200", "qwen3.5-27b", *fp8[2:], "--cards", "2", "--drafts", "7")
-    kept = answer("states", *fp8, "--mode", "align")
-    five = answer("states", *fp8, "--slots", "5")
+    drafts = answer("fit", "--states", "h200", "qwen3.5-27b", "--drafts", "8")
+    cards = answer(
+        "fit", "--states", "h200", "qwen3.5-27b", *fp8[2:], "--cards", "2", "--drafts", "7"
+    )
+    kept = answer("fit", "--states", *fp8, "--mode", "align")
+    five = answer("fit", "--states", *fp8, "--slots", "5")
     short = kept["workloads"]["alpaca"]["allocators"]["unified"]["bytes"]["further states"]
     return {
         "a100-80gb": waste(plain), "h200": waste(own),

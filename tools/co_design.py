@@ -1,6 +1,6 @@
 """Figures and picture of docs/co-design.md, from directories of the study `co-design`.
 
-bankwise study co-design [--sampler random] --out DIR   # of each
+bankwise run co-design [--sampler random] --out DIR   # of each
 python -m tools.co_design DIR...
 """
 
@@ -41,7 +41,7 @@ def main(folders: list[str]) -> None:
         rows["{name}, seed {seed}".format(**config["sampler"])] = over(best, base)
         rows |= {row.name: over(row, base) for row in others if row is not base}
     keep(
-        "co-design", "bankwise study co-design [--sampler random]; python -m tools.co_design",
+        "co-design", "bankwise run co-design [--sampler random]; python -m tools.co_design",
         {"over base": rows}, note="of their finale.jsonl, by replication",
     )  # fmt: skip
     every[0].records = [record for trials in every for record in trials.records]

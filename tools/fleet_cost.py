@@ -110,7 +110,7 @@ def cheapest(folder: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["cheapest"]:
-        keep("cheapest-fleet", "bankwise study cheapest-fleet", cheapest(Path(sys.argv[2])))
+        keep("cheapest-fleet", "bankwise run cheapest-fleet", cheapest(Path(sys.argv[2])))
     elif sys.argv[1:] == ["whole"]:
         words = " ".join(sets(1000, 1, 1000))
         what = f"python -m tools.fleet_cost whole: bankwise run fleet {words}"

@@ -30,7 +30,7 @@ def curve(device: Device) -> dict[str, float]:
     found = measure_patterns(device, ["sequential"])
     shares = {"in order": found[0]["utilization"]}
     for extent in EXTENTS:
-        read = measure_patterns(device, ["sequential"], extent)[1]
+        read = measure_patterns(device, ["sequential"], [extent])[1]
         shares[named(extent)] = read["utilization"]
         if extent == 4096:
             energy = read["energy_nj"] * 1000 / (8 * read["bytes"])

@@ -68,10 +68,10 @@ def extent_pattern(extent: int, write_share: float) -> tuple[str, Pattern]:
 
 
 def measure_patterns(
-    device: Device, patterns: Iterable[str] = (), extent: int | None = None,
+    device: Device, patterns: Iterable[str] = (), extents: Iterable[int] = (),
     write_share: float = 0.0,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Measure these patterns, all where none is named; then extents of so many bytes, a multiple of
+    """Measure these patterns, all where none is named; then extents of so many bytes, multiples of
     a burst, at random, a share of them written. Raises DescriptionError for an unknown one."""
     asked = list(patterns)
     for name in asked:
@@ -79,7 +79,7 @@ def measure_patterns(
             raise DescriptionError(f"no pattern {name!r}; {nearest(name, list(PATTERNS))}")
     specs = dict(PATTERNS)
     names = asked or list(PATTERNS)
-    if extent is not None:
+    for extent in extents:
         own, spec = extent_pattern(extent, write_share)
         specs[own] = spec
         names += [own] if own not in names else []

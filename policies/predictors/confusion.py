@@ -120,14 +120,14 @@ class ConfusionTable(Strict):
 
 @contextmanager
 def trained_file(path: str) -> Iterator[Any]:
-    """What `bankwise predictor train` wrote. Raises DescriptionError for a file that it did not,
+    """What `bankwise new predictor` wrote. Raises DescriptionError for a file that it did not,
     also where the reader finds that."""
     try:
         yield json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise DescriptionError(f"cannot be read: {error.strerror}", path) from None
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
-        why = "not a trained predictor, as `bankwise predictor train` writes it"
+        why = "not a trained predictor, as `bankwise new predictor` writes it"
         raise DescriptionError(why, path) from None
 
 

@@ -31,7 +31,7 @@ class InferenceSpec(Strict):
 
     sizes: list[Count] = []
     """Sizes of micro-batches that `times` is for, ascending from 1; linear in between. Empty: as
-    `bankwise predictor train` measured it (kind: trained)."""
+    `bankwise new predictor` measured it (kind: trained)."""
     times: list[Nanoseconds] = []
     """How long each of them takes."""
     max_batch: Count | None = None

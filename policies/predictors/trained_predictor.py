@@ -1,4 +1,4 @@
-"""A model of `bankwise predictor train`, by its calibration table, since workloads carry no text to
+"""A model of `bankwise new predictor`, by its calibration table, since workloads carry no text to
 read."""
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import DescriptionError, Document, Strict, nearest
-from hwmodel.description.packed import lines_of
+from hwmodel.description.packed import lines_of, open_text
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS, KvOrder
 from hwmodel.specs.number_format import KvFormat
@@ -92,6 +92,18 @@ class LoggedStep(NamedTuple):
 def _units(start: IntArray, tokens: int, block_size: int) -> Units:
     stored = np.clip(tokens - np.arange(len(start)) * block_size, 0, block_size)
     return Units(start, stored, np.full(len(start), block_size, np.int64))
+
+
+def is_block_log(path: Path) -> bool:
+    """Whether a file is a log of block tables and no trace of addresses: JSON lines, by its name or
+    its first letter."""
+    if ".jsonl" in path.suffixes:
+        return True
+    try:
+        with open_text(path) as file:
+            return path.suffix != ".npz" and file.read(1) == "{"
+    except (OSError, EOFError, ValueError, zlib.error):  # who reads it says what is wrong
+        return False
 
 
 class BlockLog:

@@ -33,7 +33,7 @@ def of_library(
         kind = shipped.get(name)
         if kind is None and not name.endswith((".yaml", ".yml")):
             hint = nearest(name, list(shipped))
-            hint += "" if hint.endswith("?") else "; bankwise devices lists them"
+            hint += "" if hint.endswith("?") else "; bankwise list devices lists them"
             raise DescriptionError(f"no shipped device or model; {hint}", name)
         kind = kind or ("model" if load(name).data.get("kind") == "model" else "device")
         if kind in given:

@@ -29,7 +29,7 @@ def device_to_compare(name: str) -> Device:
     device = load_device(name)
     if device.accelerator is None:
         raise DescriptionError(
-            f"{name} is one channel of a memory; describe the machine by bankwise device new",
+            f"{name} is one channel of a memory; describe the machine by bankwise new device",
             "--device",
         )
     return device
@@ -46,8 +46,8 @@ def measurements(found: Benchmark, device: str, date: datetime.date) -> dict[str
         "kind": "measurement", "name": "this-machine",
         "summary": f"memory of {machine.cpu}, {found.threads:,} threads",
         "sources": {
-            "measured": f"bankwise measure on {date.isoformat()}: {machine.told}; {found.how};"
-            f" medians of {found.effort.rounds} rounds{busy}"
+            "measured": f"bankwise calibrate --memory on {date.isoformat()}: {machine.told};"
+            f" {found.how}; medians of {found.effort.rounds} rounds{busy}"
         },
         **({"device": device} if device else {}),
         "tolerances": {
@@ -82,7 +82,7 @@ def overlay(found: Benchmark, device: Device, name: str, date: datetime.date) ->
     for key in ("memory", "based_on"):
         if str(data.get(key, "")).endswith((".yaml", ".yml")):
             data[key] = str((file.parent / data[key]).resolve())
-    told = f"bankwise measure on {date.isoformat()}: {found.machine.told}"
+    told = f"bankwise calibrate --memory on {date.isoformat()}: {found.machine.told}"
     data["name"] = f"{device.name}-measured"
     data["summary"] = f"{data['summary']}; efficiency as measured"
     data["sources"] = {**data.get("sources", {}), "measured": told}

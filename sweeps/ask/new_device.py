@@ -1,4 +1,4 @@
-"""`bankwise device new`: a device file from public numbers, all else in it assumed and marked."""
+"""`bankwise new device`: a device file from public numbers, all else in it assumed and marked."""
 
 from __future__ import annotations
 
@@ -66,16 +66,12 @@ def new_device(
     flops: peaks by type (fp16, int8, ...), one of 16 bits among them. like: the shipped device
     whose undocumented numbers are borrowed.
     """
-    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
-        raise DescriptionError(f"expected small letters, digits and hyphens; got {name!r}", "NAME")
-    file = Path(out) / f"{name}.yaml"
-    if file.exists():
-        raise DescriptionError("exists; give another name, or remove it", file)
+    file = file_for(name, out)
     if (sixteen := flops.get("fp16", flops.get("bf16"))) is None:
         raise DescriptionError(f"expected fp16=... or bf16=...; got {', '.join(flops)}", "--flops")
     given = {"memory": memory, "rate": rate, "width": width, "capacity": capacity}
     refuse(given | {"engines": engines, "flops": None})
-    mts = _rate(rate)
+    mts = data_rate(rate)
     described, note = _memory(memory, mts, width, int(parse_quantity(capacity, "size")))
     peak = mts * width / 8000
     # a GPU on LPDDR, or on HBM
@@ -92,7 +88,7 @@ def new_device(
     summary = f"{name}, {capacity} of {memory} on {width} bits, {peak:,.4g} GB/s"
     lines = [
         "kind: accelerator", f"name: {name}", f"summary: {to_yaml_flow(summary)}", "sources:",
-        "  typed: numbers given to bankwise device new; name their data sheet here",
+        "  typed: numbers given to bankwise new device; name their data sheet here",
         "  computed: from the other numbers here", "  assumed: no public source; chosen here",
         *described, f"capacity: {{value: {capacity}, source: typed}}",
         *_lines(merged, typed, f"as {base.data['name']}"), *_plausible(merged),
@@ -105,6 +101,17 @@ def new_device(
         raise
     return Written(file, device, [note, *_checked(device, mts, width),
                                   *_influential(merged, base.data["name"])])  # fmt: skip
+
+
+def file_for(name: str, out: str | Path) -> Path:
+    """The new file of a description. Raises DescriptionError where there is one, or the name is
+    none."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
+        raise DescriptionError(f"expected small letters, digits and hyphens; got {name!r}", "NAME")
+    file = Path(out) / f"{name}.yaml"
+    if file.exists():
+        raise DescriptionError("exists; give another name, or remove it", file)
+    return file
 
 
 def _influential(merged: dict[str, Any], base: str) -> Iterator[str]:
@@ -125,7 +132,7 @@ def refuse(given: Mapping[str, Any]) -> None:
     for key in ("width", "engines"):
         if given[key] is not None and given[key] < 1:
             raise DescriptionError(f"expected 1 or more; got {given[key]}", f"--{key}")
-    mts = None if given["rate"] is None else _rate(given["rate"])
+    mts = None if given["rate"] is None else data_rate(given["rate"])
     size = None
     for key, kind in (("capacity", "size"), ("flops", "compute")):
         try:
@@ -140,8 +147,8 @@ def refuse(given: Mapping[str, Any]) -> None:
             _memory(given["memory"], mts, given["width"], size or 0)
 
 
-def _rate(text: str) -> float:
-    """MT/s."""
+def data_rate(text: str) -> float:
+    """MT/s of a pin. Raises DescriptionError for what nobody sells."""
     match = _RATE.match(str(text).strip())
     if match is None or not float(match[1]):
         raise DescriptionError(f"expected a data rate, such as 8533MT/s; got {text!r}", "--rate")
@@ -168,7 +175,7 @@ def _memory(asked: str, mts: float, width: int, capacity: int) -> tuple[list[str
     shipped = _shipped(asked)
     fitting = [name for name in shipped if name == asked or name.split("-")[0] == asked.lower()]
     found = {name: load_device(name).memory for name in sorted(fitting, key=len)}
-    off = {name: mts / _own_rate(memory) for name, memory in found.items()}
+    off = {name: mts / own_rate(memory) for name, memory in found.items()}
     near = [name for name in found if RATES[0] <= off[name] <= RATES[1]]
     if not near:
         kinds = ", ".join(sorted({name.split("-")[0] for name in shipped}))
@@ -192,11 +199,11 @@ def _memory(asked: str, mts: float, width: int, capacity: int) -> tuple[list[str
     lines += [f"  {path}: {value}" for path, value in changes.items()]
     note = f'"{width} bits of {bits} each"'
     lines.append(f"channels: {{value: {width // bits}, source: computed, note: {note}}}")
-    return lines, f"memory {name}: the nearest that ships, {_own_rate(memory):,.0f} MT/s"
+    return lines, f"memory {name}: the nearest that ships, {own_rate(memory):,.0f} MT/s"
 
 
-def _own_rate(memory: MemorySpec) -> float:
-    """MT/s."""
+def own_rate(memory: MemorySpec) -> float:
+    """MT/s of a pin."""
     return 1000 * memory.clock.beats_per_ck / float(memory.clock.tCK)
 
 

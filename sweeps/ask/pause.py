@@ -1,4 +1,4 @@
-"""Keep, drop or swap the KV of a request that pauses: `bankwise pause`."""
+"""Keep, drop or swap the KV of a request that pauses: `bankwise transfer --pause`."""
 
 from __future__ import annotations
 

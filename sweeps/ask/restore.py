@@ -1,4 +1,4 @@
-"""Which way to have a context's KV again on a device, over a link: `bankwise restore`."""
+"""Which way to have a context's KV again on a device: `bankwise transfer LINK --restore`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ships: devices with their peaks, capacities and bounds; the names of the rest."""
+"""What ships: devices with their peaks, capacities and bounds; names and summaries of the rest."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from hwmodel.description.description import DescriptionError
-from hwmodel.description.library import names
+from hwmodel.description.description import DescriptionError, nearest
+from hwmodel.description.library import find, names
+from hwmodel.description.yaml_reader import load
 from hwmodel.measure.bounds import bounds
 from hwmodel.measure.tightness import tightness
 from hwmodel.specs.device import Device, device_names, load_device
@@ -15,34 +16,56 @@ from hwmodel.specs.transformer import load_model
 from policies.allocators.registry import POLICIES
 from sweeps.report.screen import print_table
 
-OTHERS = ("links", "models", "formats", "workloads", "predictors", "sweeps", "studies")
-
 SMALL = ("llama-3.2-3b", "q4_k_m")
 """A small model in a small format: what on-chip memory is held against."""
+_FOLDERS = {"devices": ("accelerators", "memories"), "sweeps": ("sweeps", "studies")}
+"""Folders of the library of a kind that has several."""
 
 
-def catalogue(overrides: list[str], chosen: list[str] | None = None) -> dict[str, Any]:
-    """Devices (each a dict; the chosen ones, or all that ship); `policies` with the reading of
-    each; the names of the rest.
+def names_of(kind: str) -> list[str]:
+    """What ships of a kind."""
+    if kind == "allocators":
+        return sorted(POLICIES)
+    return [name for folder in _FOLDERS.get(kind, (kind,)) for name in names(folder)]
 
-    Devices that overrides do not fit are `left_out`, with the reason. Raises DescriptionError when
-    that leaves none.
-    """
-    devices: list[dict[str, Any]] = []
+
+def entries(kind: str, chosen: list[str]) -> list[dict[str, Any]]:
+    """Name, kind and summary of each that ships, or of the chosen ones; what of a sweep's or a
+    study's question there is. Raises DescriptionError for a name that is none."""
+    known = names_of(kind)
+    for name in chosen:
+        if name not in known:
+            raise DescriptionError(f"no {name!r} among the {kind}; {nearest(name, known)}")
+    if kind == "allocators":
+        return [
+            {"name": name, "kind": "allocator", "summary": POLICIES[name].reading}
+            for name in chosen or known
+        ]
+    found = []
+    for folder in _FOLDERS.get(kind, (kind,)):
+        for name in (each for each in names(folder) if each in (chosen or known)):
+            data = load(find(folder, name)).data
+            keys = ("name", "kind", "summary", "question", "stores")
+            found.append({key: data[key] for key in keys if key in data})
+    return found
+
+
+def devices(overrides: list[str], chosen: list[str] | None = None) -> dict[str, Any]:
+    """`devices`: the chosen ones, or all that ship; `left_out`: those that overrides do not fit,
+    with the reason. Raises DescriptionError when that leaves none."""
+    found: list[dict[str, Any]] = []
     left_out: dict[str, str] = {}
     for name in chosen or device_names():
         try:
-            devices.append(_entry(load_device(name, overrides)))
+            found.append(_entry(load_device(name, overrides)))
         except DescriptionError as error:
             if chosen:
                 raise
             left_out[name] = str(error)
             refused = error
-    if not devices:
+    if not found:
         raise refused
-    policies = {name: policy.reading for name, policy in POLICIES.items()}
-    others = {kind: names(kind) for kind in OTHERS}
-    return {"devices": devices, "left_out": left_out, "policies": policies, **others}
+    return {"devices": found, "left_out": left_out}
 
 
 def _entry(device: Device) -> dict[str, Any]:
@@ -87,7 +110,62 @@ def add_simulated(catalogue: dict[str, Any], overrides: list[str]) -> None:
             device["simulated"] = {name: figures._asdict() for name, figures in found.items()}
 
 
-def show_simulated(catalogue: dict[str, Any]) -> None:
+def show_names(every: dict[str, list[str]]) -> None:
+    """A paragraph a kind."""
+    for kind, found in every.items():
+        print(f"{kind}: {', '.join(found)}")
+    print("\nbankwise list KIND says what each is.")
+
+
+def show_entries(found: list[dict[str, Any]]) -> None:
+    """A line each: its summary, or the question of a sweep or a study."""
+    rows = [[each["name"], each["kind"], each.get("question") or each["summary"]] for each in found]
+    kinds = {each["kind"] for each in found}
+    if len(kinds) == 1:
+        print_table(["name", "what it is"], [[name, text] for name, _, text in rows], "<<")
+    else:
+        print_table(["name", "kind", "what it asks"], rows, "<<<")
+
+
+def show_devices(found: dict[str, Any], details: bool) -> None:
+    """A line a device, with details the remarks on each; what of its memory was simulated."""
+    patterns = list(dict.fromkeys(name for device in found["devices"] for name in device["bounds"]))
+    rows = []
+    for device in found["devices"]:
+        bounds = [device["bounds"].get(name) for name in patterns]
+        rows.append(
+            [
+                device["name"], device["kind"], str(device["channels"] or "given"),
+                f"{device['peak_gbps']:,.1f}", _sold(device),
+                f"{device['capacity_bytes'] / 2**30:,.2f}",
+                *(f"{bound['gbps']:,.1f}" if bound else "–" for bound in bounds),
+            ]
+        )  # fmt: skip
+    fixed = ["device", "kind", "channels", "peak GB/s", "sold as", "GiB"]
+    print_table([*fixed, *(name.replace("_", " ") for name in patterns)], rows, "<<>")
+    for name, why in found["left_out"].items():
+        print(f"left out: {name}, {why}")
+    print("\nAfter GiB: closed-form bounds, GB/s.")
+    for device in found["devices"] if details else ():
+        print(f"\n{device['name']}: {device['summary']}; {device['assumed']} assumed numbers")
+        if device["on_chip"]:
+            print(f"  {device['on_chip']}")
+        for name, why in device["plausible"].items():
+            print(f"  plausible: {name}  ({why})")
+    if not details:
+        print("bankwise list devices NAME adds remarks and plausible variants.")
+    _show_simulated(found)
+
+
+def _sold(device: dict[str, Any]) -> str:
+    """The published peak, and how far the described one is from it."""
+    if (sold := device["published_gbps"]) is None:
+        return "–"
+    gap = 100 * (device["peak_gbps"] / sold - 1)
+    return f"{sold:,.1f}" + (f" ({gap:+.1f} %)" if abs(gap) >= 0.05 else "")
+
+
+def _show_simulated(catalogue: dict[str, Any]) -> None:
     """A line a pattern of each memory: its bound, what binds, and the simulated figures."""
     rows = []
     for device in catalogue["devices"]:

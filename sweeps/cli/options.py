@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -70,6 +71,20 @@ Weights = Annotated[
     str | None, typer.Option(metavar="FORMAT", help="Of the weights; the model's own.")
 ]
 Kv = Annotated[str | None, typer.Option(metavar="FORMAT", help="Of the KV; the model's own.")]
+Timeline = Annotated[
+    Path | None,
+    typer.Option(
+        "--timeline", metavar="FILE",
+        help="Draw the commands by bank over time: .svg, .png, .pdf or .html.",
+    ),
+]  # fmt: skip
+Clocks = Annotated[
+    str | None,
+    typer.Option(
+        "--clocks", metavar="A:B",
+        help="With --timeline: from clock A to B; a few hundred after warm-up by default.",
+    ),
+]  # fmt: skip
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page to FILE.")]
 Markdown = Annotated[
     Path | None, typer.Option("--markdown", metavar="FILE", help="Write Markdown to FILE.")
@@ -81,6 +96,32 @@ def mistake(text: str, option: str) -> Exception:
     from hwmodel.description.description import DescriptionError
 
     return DescriptionError(text, option)
+
+
+def failure(error: Exception) -> str | None:
+    """The line for an error that is the input's or the machine's, None where it is ours."""
+    description = sys.modules.get("hwmodel.description.description")
+    if description is not None and isinstance(error, description.DescriptionError):
+        from sweeps.plan.place import shortened
+
+        return shortened(str(error))
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return None
+
+
+def refuse(why: str, given: Mapping[str, Any]) -> None:
+    """Raise DescriptionError for the first of these options that has a value: with `why`, such as
+    "needs --states"."""
+    for option, value in given.items():
+        if value is not None and value is not False:
+            raise mistake(why, option)
+
+
+def wrote(files: Sequence[Path], json: bool) -> None:
+    """Say which files were written: beside JSON on stderr."""
+    for path in files:
+        print(f"wrote {path}", file=sys.stderr if json else sys.stdout)
 
 
 def one_or_two(text: str, option: str) -> tuple[str, str]:

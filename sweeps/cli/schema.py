@@ -76,10 +76,9 @@ def schema(kind: str | None = None) -> JsonSchemaValue:
     return {"$schema": DIALECT, "title": f"bankwise {kind}", **found}
 
 
-def write(kind: str | None, folder: Path) -> list[Path]:
-    """Write the schema of a kind as `KIND.json`; where none is named every one, and
-    `bankwise.json` for all. Raises DescriptionError."""
-    found = texts(EVERY if kind is None else [kind], indent=1)
+def write(folder: Path) -> list[Path]:
+    """Write the schema of every kind as `KIND.json`, and `bankwise.json` for all."""
+    found = texts(EVERY, indent=1)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in found.items():
         write_atomically(folder / f"{name}.json", text)

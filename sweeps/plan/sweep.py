@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.description.description import DescriptionError, Document, Mark, Mistakes, nearest
-from hwmodel.description.library import find
+from hwmodel.description.library import elsewhere, find, names
 from hwmodel.description.yaml_reader import load, parse_assignment
 from hwmodel.description.yaml_writer import plain
 from policies.serving.plugins import require
@@ -91,6 +91,27 @@ def document_of(folder: str, given: Given, kind: str) -> Document:
         require(made if isinstance(made, dict) else None, document.file)
         as_recorded(document.data)
     return document
+
+
+def planned_kind(given: Given) -> str:
+    """`sweep` or `study`: what a description is that a run may begin with. Raises DescriptionError
+    where it is neither."""
+    if isinstance(given, Mapping):
+        document = Document(dict(given), "mapping")
+    else:
+        name = str(given)
+        known = dict.fromkeys(names("sweeps"), "sweep")
+        known |= dict.fromkeys(names("studies"), "study")
+        if name in known:
+            return known[name]
+        if not ("/" in name or name.endswith((".yaml", ".yml"))):
+            hint = elsewhere(name) or nearest(name, list(known))
+            raise DescriptionError(f"no shipped sweep or study {name!r}; {hint}")
+        document = load(find("sweeps", name))
+    kind = document.data.get("kind")
+    if kind not in ("sweep", "study"):
+        raise document.error(f"expected kind: sweep or study; got {kind!r}", ("kind",))
+    return str(kind)
 
 
 def as_recorded(config: dict[str, Any]) -> dict[str, Any]:

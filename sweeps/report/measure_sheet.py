@@ -1,4 +1,4 @@
-"""What `bankwise measure` found, as JSON and for the terminal."""
+"""What `bankwise calibrate --memory` found, as JSON and for the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bankwise pause`: the waste of each way by pause, on the screen and as JSON."""
+"""`bankwise transfer --pause`: the waste of each way by pause, on the screen and as JSON."""
 
 from __future__ import annotations
 

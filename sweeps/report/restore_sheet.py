@@ -1,4 +1,4 @@
-"""`bankwise restore`: each way by context, on the screen and as JSON."""
+"""`bankwise transfer --restore`: each way by context, on the screen and as JSON."""
 
 from __future__ import annotations
 

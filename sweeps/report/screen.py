@@ -124,49 +124,6 @@ def table_text(columns: list[str], rows: list[list[str]], sides: str = "<") -> s
     return "\n".join(lines)
 
 
-def show_devices(found: dict[str, Any], details: bool = False) -> None:
-    """Devices with their bounds; with details the remarks on each, else the names of the rest."""
-    patterns = list(dict.fromkeys(name for device in found["devices"] for name in device["bounds"]))
-    rows = []
-    for device in found["devices"]:
-        bounds = [device["bounds"].get(name) for name in patterns]
-        rows.append(
-            [
-                device["name"], device["kind"], str(device["channels"] or "given"),
-                f"{device['peak_gbps']:,.1f}", _sold(device),
-                f"{device['capacity_bytes'] / 2**30:,.2f}",
-                *(f"{bound['gbps']:,.1f}" if bound else "–" for bound in bounds),
-            ]
-        )  # fmt: skip
-    fixed = ["device", "kind", "channels", "peak GB/s", "sold as", "GiB"]
-    print_table([*fixed, *(name.replace("_", " ") for name in patterns)], rows, "<<>")
-    for name, why in found["left_out"].items():
-        print(f"left out: {name}, {why}")
-    print("\nAfter GiB: closed-form bounds, GB/s.")
-    if details:
-        for device in found["devices"]:
-            print(f"\n{device['name']}: {device['summary']}; {device['assumed']} assumed numbers")
-            if device["on_chip"]:
-                print(f"  {device['on_chip']}")
-            for name, why in device["plausible"].items():
-                print(f"  plausible: {name}  ({why})")
-        return
-    print("`bankwise devices NAME` adds remarks and plausible variants. Also shipped:")
-    for kind in ("models", "formats", "workloads", "predictors", "sweeps", "studies"):
-        print(f"  {kind}: {', '.join(found[kind])}")
-    print("\nPolicies, as their defaults read them:")
-    for name, reading in found["policies"].items():
-        print(f"  {name}: {reading}")
-
-
-def _sold(device: dict[str, Any]) -> str:
-    """The published peak, and how far the described one is from it."""
-    if (sold := device["published_gbps"]) is None:
-        return "–"
-    gap = 100 * (device["peak_gbps"] / sold - 1)
-    return f"{sold:,.1f}" + (f" ({gap:+.1f} %)" if abs(gap) >= 0.05 else "")
-
-
 def show_bandwidth(device: Device, found: list[dict[str, Any]]) -> None:
     """A line a pattern."""
     print(f"{device.name}: peak {device.peak_gbps:,.1f} GB/s over {device.channels} channel(s)\n")

@@ -66,15 +66,6 @@ class Site(NamedTuple):
     broken: list[str]
 
 
-def clone() -> Path:
-    """Where docs are. Raises DescriptionError where this runs from a wheel."""
-    found = Path(__file__).resolve().parents[2]
-    if not (found / "docs/index.md").is_file():
-        raise DescriptionError("its pages are in a clone of bankwise, not in its wheel: "
-                               "install that, by pip install --editable .", "site")  # fmt: skip
-    return found
-
-
 def write_site(
     out: Path, source: Path, schemas: Mapping[str, str], reports: Sequence[Report]
 ) -> Site:

@@ -1,4 +1,4 @@
-"""`bankwise states`: requests held and memory wasted by allocator, on the screen and as JSON."""
+"""`bankwise fit --states`: requests held and memory wasted by allocator, shown and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `bankwise tune` shows: what each setting is worth, what matters, flags of the best."""
+"""`bankwise size --device`: what each setting is worth, what matters, flags of the best."""
 
 from __future__ import annotations
 

@@ -197,9 +197,8 @@ def last_run(given: Path) -> Path:
         return given
     if (last := default_directory(str(given), resume=True)).exists():
         return last
-    for command, folder in (("run", "sweeps"), ("study", "studies")):
-        if str(given) in names(folder):
-            raise DescriptionError(f"no run of it here; first: bankwise {command} {given}", given)
+    if str(given) in [*names("sweeps"), *names("studies")]:
+        raise DescriptionError(f"no run of it here; first: bankwise run {given}", given)
     return given
 
 

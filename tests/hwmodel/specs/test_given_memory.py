@@ -67,11 +67,11 @@ def test_overrides_of_a_memory_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ["bandwidth", "DEVICE"],
-        ["bandwidth", "DEVICE", "--racm"],
-        ["bandwidth", "DEVICE", "--refresh"],
+        ["memory", "DEVICE"],
+        ["memory", "DEVICE", "--racm"],
+        ["memory", "DEVICE", "--refresh"],
         ["replay", "DEVICE", "TRACE"],
-        ["kv-read", "DEVICE", "docs/block-tables.jsonl"],
+        ["replay", "DEVICE", "docs/block-tables.jsonl"],
         ["run", "kv-extent", "--set", "device=DEVICE", "--set", "replications=1", "--out", "OUT"],
         ["run", "smoke", "--set", "device=DEVICE", "--out", "OUT",
          "--set", "serving.memory={fidelity: sampled}"],

@@ -131,7 +131,7 @@ def test_answers_to_one_prompt_stay_on_one_side(tmp_path: Path) -> None:
 def test_mistakes_are_told(tmp_path: Path, line: str, message: str) -> None:
     file = tmp_path / "p.jsonl"
     file.write_text(line + "\n")
-    assert message in refusal("predictor", "train", file, cwd=tmp_path)
+    assert message in refusal("new", "predictor", file, cwd=tmp_path)
 
 
 def test_without_scikit_learn_it_says_what_to_install(

@@ -1,4 +1,4 @@
-"""Are the figures of docs/hybrids.md those of `bankwise states`?"""
+"""Are the figures of docs/hybrids.md those of `bankwise fit --states`?"""
 
 from __future__ import annotations
 

@@ -15,14 +15,13 @@ import sweeps
 from bankwise import (
     DescriptionError,
     audit,
-    bandwidth,
     compare,
     load,
+    memory,
     replay,
     report,
     run,
     simulate,
-    study,
 )
 from bankwise.result import Result
 from hwmodel.description import yaml_reader
@@ -206,19 +205,19 @@ def test_runs_that_are_there_are_read_and_compared(tmp_path: Path) -> None:
         report(tmp_path / "none")
 
 
-def test_bandwidth_is_the_commands(tmp_path: Path) -> None:
-    found = bandwidth("lpddr5-6400-x16", "sequential", set={"controller.refresh": "none"})
+def test_memory_is_the_commands(tmp_path: Path) -> None:
+    found = memory("lpddr5-6400-x16", "sequential", set={"controller.refresh": "none"})
     told = bankwise(
-        "bandwidth", "lpddr5-6400-x16", "--pattern", "sequential", "--json",
+        "memory", "lpddr5-6400-x16", "--pattern", "sequential", "--json",
         "--set", "controller.refresh=none", cwd=tmp_path,
     )  # fmt: skip
     assert found[0]["cycles"] == json.loads(told.stdout)[0]["cycles"]
     assert "sequential" in str(found)
     with pytest.raises(DescriptionError, match="no pattern 'sequentail'; did you mean"):
-        bandwidth("lpddr5-6400-x16", ["sequentail"])
+        memory("lpddr5-6400-x16", ["sequentail"])
 
 
 def test_a_study_is_refused_as_the_command_does(tmp_path: Path) -> None:
     with pytest.raises(DescriptionError) as error:
-        study("quik", out=tmp_path / "s")
-    assert str(error.value) == refusal("study", "quik", cwd=tmp_path)
+        run("quik", out=tmp_path / "s")
+    assert str(error.value) == refusal("run", "quik", cwd=tmp_path)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -65,25 +66,122 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-GROUPS = {
-    "Ask": "fit size tune transfer restore pause states devices models kv-formats",
-    "Describe": "check schema device model predictor",
-    "Run": "run study bandwidth replay kv-read export",
-    "Look": "report compare figure explore explain site",
-    "Trust": "audit validate calibrate measure schedule-check",
+VERBS = {
+    "Ask": "fit size transfer",
+    "Describe": "list new check",
+    "Run": "run memory replay",
+    "Look": "report explain compare",
+    "Trust": "validate calibrate audit export",
 }
 
 
-def test_help_names_every_command_under_what_it_is_for(tmp_path: Path) -> None:
+def test_help_fits_a_screen_and_names_every_verb_beside_what_it_is_for(tmp_path: Path) -> None:
     done = bankwise("--help", cwd=tmp_path)
     assert done.returncode == 0 and "\x1b" not in done.stdout
-    listed = {
-        title: " ".join(re.findall(r"^  ([a-z-]+)  ", rows, re.MULTILINE))
-        for title, rows in re.findall(r"^([A-Z]\w+):\n((?:  .*\n)+)", done.stdout, re.MULTILINE)
-        if title != "Options"
-    }
-    assert listed == GROUPS
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 30 and max(map(len, lines)) <= 80 and "..." not in "".join(lines[1:])
+    listed: dict[str, list[str]] = {}
+    for line in lines:
+        if row := re.match(r"(\w+ +|          )([a-z]+)  +[A-Z]", line):
+            if row[1].strip():
+                found = listed.setdefault(row[1].strip(), [])
+            found.append(row[2])
+    assert {title: " ".join(names) for title, names in listed.items()} == VERBS
+
+
+@pytest.mark.parametrize("verb", " ".join(VERBS.values()).split())
+def test_every_verb_has_help(verb: str) -> None:
+    shown = bankwise(verb, "--help", cwd=ROOT)
+    assert shown.returncode == 0 and f" {verb} " in shown.stdout.splitlines()[0]
+
+
+FORMER = {
+    "bandwidth mlu370-x4 --pattern sequential": "bankwise memory mlu370-x4 --pattern sequential",
+    "devices --no-simulate --json": "bankwise list devices --json",
+    "device new x --rate 3": "bankwise new device x --rate 3",
+    "explore a b": "bankwise report a --explore b",
+    "figure RUN front --dark": "bankwise report RUN --figure front --dark",
+    "kv-formats m --device a --device b": "bankwise fit m --formats a b",
+    "kv-read d log.jsonl --every 2": "bankwise replay d log.jsonl --every 2",
+    "measure --quick": "bankwise calibrate --memory --quick",
+    "model import config.json": "bankwise new model config.json",
+    "models": "bankwise list models",
+    "pause d m --link l --context 9": "bankwise transfer l --pause --device d --model m --tokens 9",
+    "predictor train f": "bankwise new predictor f",
+    "restore d m": "bankwise transfer LINK --restore --device d --model m",
+    "schedule-check f.json": "bankwise validate --schedules f.json",
+    "schema memory --out d": "bankwise check --schema d",
+    "site out runs/a": "python -m tools.site out runs/a",
+    "states d m --drafts 3": "bankwise fit d m --states --drafts 3",
+    "study quick --trials 4": "bankwise run quick --trials 4",
+    "tune d m --slo 'a b'": "bankwise size --device d --model m --slo 'a b'",
+}
+
+
+@pytest.mark.parametrize("typed", FORMER)
+def test_a_former_command_names_its_successor_in_a_line(typed: str, tmp_path: Path) -> None:
+    words = shlex.split(typed)
+    assert refusal(*words, cwd=tmp_path) == f"{words[0]}: now `{FORMER[typed]}`"
+
+
+def test_a_device_says_what_can_be_asked_of_it(tmp_path: Path) -> None:
+    for name, first in {"mlu370-x4": "fit", "lpddr5-6400-x16": "memory", "l4": "fit"}.items():
+        done = bankwise(name, cwd=tmp_path)
+        asked = re.findall(r"^  bankwise (\w+) .*$", done.stdout, re.MULTILINE)
+        assert done.returncode == 0 and asked[0] == first and 3 <= len(asked) <= 4
+        assert name in done.stdout.splitlines()[0]
+    (tmp_path / "mine.yaml").write_text(MEMORY)
+    assert "bankwise memory mine.yaml" in bankwise("mine.yaml", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("memry mlu370-x4", "no verb or device 'memry'; did you mean 'memory'?"),
+        ("mlu370", "no verb or device 'mlu370'; did you mean 'mlu370-x4'?"),
+        ("quickstart", "no verb 'quickstart'; it is a shipped sweep: bankwise run quickstart"),
+        ("phi-4", "no verb 'phi-4'; it is a shipped model: bankwise fit phi-4"),
+        ("mlu370-x4 run", "run: mlu370-x4 is a device; say what of it: bankwise fit mlu370-x4"),
+        ("list model", "list: no kind 'model'; did you mean 'models'?"),
+        ("list links nvme", "no 'nvme' among the links; did you mean 'nvme-4x'?"),
+        ("list links --simulate", "--simulate: goes with devices"),
+        ("list links --set a=1", "--set: goes with devices or models"),
+        ("memory mlu370-x4 --racm --extent 1KiB --extent 2KiB", "--extent: --racm takes one; got"),
+        ("replay mlu370-x4 none.jsonl --channel", "--channel: does not go with block tables"),
+        ("replay mlu370-x4 none.txt --every 2", "--every: needs block tables"),
+        ("calibrate", "calibrate: needs a LOG, or --memory"),
+        ("calibrate log --quick", "--quick: needs --memory"),
+    ],
+)
+def test_a_word_that_fits_nowhere_is_answered_in_a_line(
+    words: str, said: str, tmp_path: Path
+) -> None:
+    assert refusal(*words.split(), cwd=tmp_path).startswith(said)
+
+
+def test_what_ships_is_listed_by_kind(tmp_path: Path) -> None:
+    every = json.loads(bankwise("list", "--json", cwd=tmp_path).stdout)
+    kinds = ("formats", "links", "workloads", "allocators", "predictors", "sweeps")
+    for kind in kinds:
+        found = json.loads(bankwise("list", kind, "--json", cwd=tmp_path).stdout)[kind]
+        assert [each["name"] for each in found] == every[kind]
+        assert all(each["kind"] and each["summary"] for each in found)
+    assert "nvme-4x" in bankwise("list", "links", cwd=tmp_path).stdout
+    assert "quickstart" in bankwise("list", cwd=tmp_path).stdout
+
+
+def test_a_memory_is_another_one_at_a_rate_and_a_density(tmp_path: Path) -> None:
+    asked = ("new", "memory", "mine", "--like", "lpddr5-6400-x16")
+    done = bankwise(*asked, "--rate", "5500MT/s", "--density", "16Gb", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[1] == "  11 GB/s and 2 GiB a channel"
+    assert bankwise("check", "mine.yaml", cwd=tmp_path).returncode == 0
+    assert "exists" in refusal(*asked, "--rate", "5500MT/s", cwd=tmp_path)
+    again = ("new", "memory", "b", "--like")
+    assert refusal(*again, "lpddr5-6400-x16", cwd=tmp_path).startswith("b: needs what differs")
+    assert refusal(*again, "l4", "--rate", "1MT/s", cwd=tmp_path).startswith("l4: is an accelerat")
+    assert "density" in refusal(*again, "lpddr5-6400-x16", "--density", "7Gb", cwd=tmp_path)
+    assert not (tmp_path / "b.yaml").exists()
 
 
 def test_version(tmp_path: Path) -> None:
@@ -96,7 +194,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str], tmp_path: Path) -> None:
 
 
 def test_devices_lists_peaks_capacities_and_bounds(tmp_path: Path) -> None:
-    done = bankwise("devices", "--no-simulate", "--json", cwd=tmp_path)
+    done = bankwise("list", "devices", "--json", cwd=tmp_path)
     found = {device["name"]: device for device in json.loads(done.stdout)["devices"]}
     mlu = found["mlu370-x4"]
     assert (mlu["kind"], mlu["channels"]) == ("accelerator", 24)
@@ -108,13 +206,13 @@ def test_devices_lists_peaks_capacities_and_bounds(tmp_path: Path) -> None:
 
 
 def test_devices_prints_a_table(tmp_path: Path) -> None:
-    text = bankwise("devices", cwd=tmp_path).stdout
-    assert "mlu370-x4" in text and "r1-reasoning" in text and "quickstart" in text
+    text = bankwise("list", "devices", cwd=tmp_path).stdout
+    assert "mlu370-x4" in text and "lpddr5-6400-x16" in text
 
 
 def test_set_changes_what_devices_says(tmp_path: Path) -> None:
     def random(*arguments: str) -> float:
-        done = bankwise("devices", "--no-simulate", "--json", *arguments, cwd=tmp_path)
+        done = bankwise("list", "devices", "--json", *arguments, cwd=tmp_path)
         found = {device["name"]: device for device in json.loads(done.stdout)["devices"]}
         return float(found["lpddr5-6400-x16"]["bounds"]["random_1_burst"]["gbps"])
 
@@ -224,9 +322,9 @@ def test_run_says_which_sweeps_there_are(tmp_path: Path) -> None:
 
 
 def test_a_name_of_another_kind_is_told_as_what_it_is(tmp_path: Path) -> None:
-    text = refusal("run", "odma-mlu370-x4", cwd=tmp_path)
-    assert text == "no shipped sweep 'odma-mlu370-x4'; it is a shipped study"
-    text = refusal("bandwidth", "quickstart", cwd=tmp_path)
+    text = refusal("run", "llama-3.1-8b", cwd=tmp_path)
+    assert text == "no shipped sweep or study 'llama-3.1-8b'; it is a shipped model"
+    text = refusal("memory", "quickstart", cwd=tmp_path)
     assert text == "no shipped device 'quickstart'; it is a shipped sweep"
 
 

@@ -41,7 +41,7 @@ def test_it_is_checked_and_its_assumptions_are_listed(folder: Path) -> None:
 
 def test_its_bandwidth_is_what_the_page_says(folder: Path) -> None:
     done = bankwise(
-        "bandwidth", "orin.yaml", "--pattern", "sequential", "--pattern", "random_16KiB", "--json",
+        "memory", "orin.yaml", "--pattern", "sequential", "--pattern", "random_16KiB", "--json",
         cwd=folder,
     )  # fmt: skip
     sequential, random = json.loads(done.stdout)

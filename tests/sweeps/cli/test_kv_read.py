@@ -28,7 +28,7 @@ def write(folder: Path, header: dict[str, Any], *steps: dict[str, list[int]]) ->
 
 
 def steps(folder: Path, *arguments: str | Path) -> list[dict[str, Any]]:
-    done = bankwise("kv-read", *arguments, "--json", cwd=folder)
+    done = bankwise("replay", *arguments, "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -73,7 +73,7 @@ def test_hardware_and_kv_are_as_asked(tmp_path: Path) -> None:
 
 
 def test_a_table_for_the_reader(tmp_path: Path) -> None:
-    text = bankwise("kv-read", "mlu370-x4", EXAMPLE, "--every", "6", cwd=tmp_path).stdout
+    text = bankwise("replay", "mlu370-x4", EXAMPLE, "--every", "6", cwd=tmp_path).stdout
     assert "KV of deepseek-r1-distill-qwen-7b on mlu370-x4, peak 307.2 GB/s" in text
     assert text.splitlines()[-1].startswith("1 step: ")
 
@@ -95,10 +95,10 @@ def test_what_does_not_go_together_is_refused(
 ) -> None:
     blocks = [99999] if changes.get("blocks", 1) is None else [1]
     write(tmp_path, {**HEADER, **changes}, {"a": blocks})
-    done = bankwise("kv-read", "mlu370-x4", "log.jsonl", *arguments, cwd=tmp_path)
+    done = bankwise("replay", "mlu370-x4", "log.jsonl", *arguments, cwd=tmp_path)
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
 def test_a_memory_is_refused(tmp_path: Path) -> None:
-    text = refusal("kv-read", "lpddr5-6400-x16", EXAMPLE, cwd=tmp_path)
+    text = refusal("replay", "lpddr5-6400-x16", EXAMPLE, cwd=tmp_path)
     assert "lpddr5-6400-x16" in text

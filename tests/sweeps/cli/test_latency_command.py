@@ -22,7 +22,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_latency_has_a_curve_an_extent_and_mix_with_its_knee() -> None:
-    done = found("bandwidth", MEMORY, "--latency")
+    done = found("memory", MEMORY, "--latency")
     mixes = [(curve["extent_bytes"], curve["write_share"]) for curve in done["curves"]]
     assert mixes == [(64, 0), (64, 0.25), (64, 0.5), (512, 0), (4096, 0)]
     assert done["seed"] == load_latency.SEED and done["knee_factor"] == 2
@@ -35,13 +35,13 @@ def test_latency_has_a_curve_an_extent_and_mix_with_its_knee() -> None:
             assert load["bandwidth_gbps"] < 1.05 * curve["saturated_gbps"]
         assert 0 < curve["knee_gbps"] < curve["saturated_gbps"] < done["peak_gbps"]
     shares = [curve["write_share"] for curve in
-              found("bandwidth", MEMORY, "--latency", "--extent", "1KiB")["curves"]]  # fmt: skip
+              found("memory", MEMORY, "--latency", "--extent", "1KiB")["curves"]]  # fmt: skip
     assert shares == [0, 0.25, 0.5]
 
 
 def test_latency_is_printed_and_drawn(tmp_path: Path) -> None:
     page, picture = tmp_path / "latency.html", tmp_path / "latency.svg"
-    asked = ("bandwidth", MEMORY, "--latency", "--extent", "512B", "--writes", "25")
+    asked = ("memory", MEMORY, "--latency", "--extent", "512B", "--writes", "25")
     done = bankwise(*asked, "--html", page, "--chart", picture)
     assert (done.code, done.err) == (0, "")
     assert "512 B, 25 % written" in done.out and "one by one" in done.out
@@ -52,18 +52,18 @@ def test_latency_is_printed_and_drawn(tmp_path: Path) -> None:
 
 
 def test_an_extent_and_a_mix_are_a_pattern_next_to_the_others() -> None:
-    asked = ("bandwidth", MEMORY, "--pattern", "sequential", "--extent", "512B")
+    asked = ("memory", MEMORY, "--pattern", "sequential", "--extent", "512B")
     sequential, own = found(*asked, "--writes", "25")
     assert (sequential["pattern"], own["pattern"]) == ("sequential", "random_512B_w25")
     written = own["commands"]["WR"] / (own["commands"]["WR"] + own["commands"]["RD"])
     assert written == pytest.approx(0.25, abs=0.05)
-    every = found("bandwidth", MEMORY, "--extent", "512B", "--writes", "25%")
+    every = found("memory", MEMORY, "--extent", "512B", "--writes", "25%")
     assert every[-1]["cycles"] == own["cycles"]
 
 
 def test_an_extent_that_a_shipped_pattern_has_is_that_pattern() -> None:
-    plain = found("bandwidth", MEMORY)
-    again = found("bandwidth", MEMORY, "--extent", "512B")
+    plain = found("memory", MEMORY)
+    again = found("memory", MEMORY, "--extent", "512B")
     for item in (*plain, *again):
         for name in TIMES:
             del item[name]
@@ -91,6 +91,6 @@ def test_an_extent_that_a_shipped_pattern_has_is_that_pattern() -> None:
     ],
 )
 def test_a_mistake_is_told_in_one_line(arguments: str, said: str) -> None:
-    done = bankwise("bandwidth", MEMORY, *arguments.split())
+    done = bankwise("memory", MEMORY, *arguments.split())
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(said) and done.err.count("\n") == 1

@@ -136,19 +136,19 @@ def test_a_missing_trace_and_an_address_outside_are_refused(tmp_path: Path) -> N
 
 def test_bandwidth_gives_a_figure_a_pattern() -> None:
     patterns = ["--pattern", "sequential", "--pattern", "random_64B"]
-    sequential, random = found("bandwidth", MEMORY, *patterns, "--set", "controller.refresh=none")
+    sequential, random = found("memory", MEMORY, *patterns, "--set", "controller.refresh=none")
     assert set(sequential) >= KEYS and set(random) >= KEYS
     assert sequential["utilization"] >= 0.99
     assert (
         random["bandwidth_gbps"] < sequential["bandwidth_gbps"] <= sequential["bound_gbps"] * 1.0001
     )
-    table = bankwise("bandwidth", MEMORY, "--pattern", "sequential").out
+    table = bankwise("memory", MEMORY, "--pattern", "sequential").out
     assert "sequential" in table and "bound" in table
 
 
 def test_an_unknown_pattern_gets_the_nearest(tmp_path: Path) -> None:
     with contextlib.chdir(tmp_path):
-        done = bankwise("bandwidth", MEMORY, "--pattern", "sequentiel")
+        done = bankwise("memory", MEMORY, "--pattern", "sequentiel")
     assert done.code == 2
     assert done.err == "no pattern 'sequentiel'; did you mean 'sequential'?\n"
 
@@ -169,7 +169,7 @@ CONDITION = {"level", "read_share", "read_queue", "write_queue", "window_bytes"}
 
 @pytest.mark.usefixtures("brief")
 def test_racm_gives_curves_with_their_conditions_and_a_verdict_a_level() -> None:
-    done = found("bandwidth", "mlu370-x4", "--racm", "--extent", "4KiB", "--threshold", "0.5")
+    done = found("memory", "mlu370-x4", "--racm", "--extent", "4KiB", "--threshold", "0.5")
     assert (done["device"], done["extent_bytes"], done["threshold"]) == ("mlu370-x4", 4096, 0.5)
     assert len(done["digest"]) == 64 and len(done["seeds"]) >= 3
     assert [verdict["level"] for verdict in done["verdicts"]] == ["device", "channel"]
@@ -192,7 +192,7 @@ def test_racm_gives_curves_with_their_conditions_and_a_verdict_a_level() -> None
             assert set(point) == names
             assert point["gbps"] > 0 and 0 <= point["row_hit_rate"] <= 1
             assert point["low"] <= point["alpha"] <= point["high"]
-    quick = found("bandwidth", "mlu370-x4", "--racm", "--extent", "4KiB", "--quick")
+    quick = found("memory", "mlu370-x4", "--racm", "--extent", "4KiB", "--quick")
     assert [v["alpha"] for v in quick["verdicts"]] == [v["alpha"] for v in done["verdicts"]]
     assert [len(curve["points"]) for curve in quick["curves"]] == [1, 1]
     assert quick["verdicts"][0]["text"].endswith("conditions and variants were not simulated.")
@@ -200,7 +200,7 @@ def test_racm_gives_curves_with_their_conditions_and_a_verdict_a_level() -> None
 
 @pytest.mark.usefixtures("brief")
 def test_racm_of_a_memory_is_that_of_one_channel_and_comes_out_again() -> None:
-    once, again = (found("bandwidth", MEMORY, "--racm") for _ in range(2))
+    once, again = (found("memory", MEMORY, "--racm") for _ in range(2))
     assert once == again
     assert {curve["level"] for curve in once["curves"]} == {"channel"}
     assert once["extent_bytes"] == 16384 and once["threshold"] == 0.7
@@ -208,7 +208,7 @@ def test_racm_of_a_memory_is_that_of_one_channel_and_comes_out_again() -> None:
 
 @pytest.mark.usefixtures("brief")
 def test_racm_prints_a_table_and_a_verdict_and_writes_its_page(tmp_path: Path) -> None:
-    done = bankwise("bandwidth", "mlu370-x4", "--racm", "--html", tmp_path / "racm.html")
+    done = bankwise("memory", "mlu370-x4", "--racm", "--html", tmp_path / "racm.html")
     assert (done.code, done.err) == (0, "")
     assert "random extents of 16 KiB reach" in done.out and "read share 100 %" in done.out
     page = (tmp_path / "racm.html").read_text()
@@ -240,7 +240,7 @@ def test_racm_prints_a_table_and_a_verdict_and_writes_its_page(tmp_path: Path) -
 def test_a_mistake_in_what_racm_is_asked_is_told_at_once(
     arguments: list[str], message: str | None
 ) -> None:
-    done = bankwise("bandwidth", MEMORY, "--racm", *arguments)
+    done = bankwise("memory", MEMORY, "--racm", *arguments)
     assert (done.code, done.out) == (2, "")
     assert message is None or done.err == message + "\n"
 
@@ -250,7 +250,7 @@ def test_a_mistake_in_what_racm_is_asked_is_told_at_once(
     [["--threshold", "0.7"], ["--quick"]],
 )
 def test_what_only_racm_reads_is_refused_without_it(arguments: list[str]) -> None:
-    done = bankwise("bandwidth", MEMORY, *arguments)
+    done = bankwise("memory", MEMORY, *arguments)
     assert (done.code, done.out) == (2, "")
     assert done.err == f"{arguments[0]}: needs --racm\n"
 
@@ -258,7 +258,8 @@ def test_what_only_racm_reads_is_refused_without_it(arguments: list[str]) -> Non
 @pytest.mark.usefixtures("brief")
 def test_devices_puts_what_is_simulated_beside_the_bounds_of_every_memory() -> None:
     # without refresh: how much of it a short run meets is chance
-    for device in found("devices", "--simulate", "--set", "controller.refresh=none")["devices"]:
+    asked = ("list", "devices", "--simulate", "--set", "controller.refresh=none")
+    for device in found(*asked)["devices"]:
         assert ("simulated" in device) == (device["kind"] == "memory")
         for pattern, figures in device.get("simulated", {}).items():
             assert set(figures) == {"rotating_gbps", "described_gbps"}
@@ -269,15 +270,15 @@ def test_devices_puts_what_is_simulated_beside_the_bounds_of_every_memory() -> N
 
 @pytest.mark.usefixtures("brief")
 def test_devices_prints_what_is_simulated_and_what_binds() -> None:
-    text = bankwise("devices", "--simulate").out
+    text = bankwise("list", "devices", "--simulate").out
     assert "rotating" in text and "tRRD, tFAW" in text
 
 
 def test_devices_by_name_adds_remarks_and_simulates_nothing() -> None:
-    shown = bankwise("devices", "cloud-ai-100-ultra", "m2-ultra").out
+    shown = bankwise("list", "devices", "cloud-ai-100-ultra", "m2-ultra").out
     assert "rotating" not in shown and "800.0 (+2.4 %)" in shown and "a scratchpad" in shown
     assert "plausible: queues of 64" in shown and "mlu370-x4" not in shown
-    assert bankwise("devices", "m2-ulta").err == (
+    assert bankwise("list", "devices", "m2-ulta").err == (
         "no shipped device 'm2-ulta'; did you mean 'm2-ultra'?\n"
     )
 
@@ -290,7 +291,7 @@ def test_check_lists_what_a_description_assumes() -> None:
 
 def test_patterns_as_ranges_over_the_plausible_variants() -> None:
     """As described they are what `bandwidth` delivers; what is set is no longer varied."""
-    asked = ("bandwidth", "mlu370-x4", "--pattern", "random_16KiB")
+    asked = ("memory", "mlu370-x4", "--pattern", "random_16KiB")
     ranges = found(*asked, "--plausible", "--json")
     (row,) = ranges["patterns"]
     assert row["gbps"]["as described"] == found(*asked, "--json")[0]["delivered_gbps"]
@@ -309,7 +310,7 @@ def test_patterns_as_ranges_over_the_plausible_variants() -> None:
     ],
 )
 def test_plausible_does_not_go_with_everything(arguments: tuple[str, ...], said: str) -> None:
-    done = bankwise("bandwidth", *arguments, "--plausible")
+    done = bankwise("memory", *arguments, "--plausible")
     assert (done.code, done.out) == (2, "") and done.err.startswith(said)
 
 
@@ -320,12 +321,12 @@ def test_variants_are_listed_with_what_is_assumed() -> None:
 
 
 def test_an_estimate_needs_no_simulation_and_says_its_error() -> None:
-    every = found("bandwidth", "mlu370-x4", "--estimate")
+    every = found("memory", "mlu370-x4", "--estimate")
     assert [row["extent_bytes"] for row in every["extents"]] == [64 << i for i in range(16)]
-    (one,) = found("bandwidth", "mlu370-x4", "--estimate", "--extent", "16KiB")["extents"]
+    (one,) = found("memory", "mlu370-x4", "--estimate", "--extent", "16KiB")["extents"]
     assert one in every["extents"] and one["delivered_gbps"] == 0.9 * one["bandwidth_gbps"]
     assert 0 < every["relative_error"]["median"] < every["relative_error"]["worst"] < 1
-    shown = bankwise("bandwidth", MEMORY, "--estimate").out
+    shown = bankwise("memory", MEMORY, "--estimate").out
     assert "16 KiB" in shown and "held out of its fit" in shown
 
 
@@ -346,6 +347,6 @@ def test_an_estimate_needs_no_simulation_and_says_its_error() -> None:
     ],
 )
 def test_mistakes_about_estimates_and_lists(arguments: tuple[str, ...], said: str) -> None:
-    done = bankwise("bandwidth", "mlu370-x4", *arguments)
+    done = bankwise("memory", "mlu370-x4", *arguments)
     assert (done.code, done.out) == (2, "") and done.err.startswith(said), done.err
     assert done.err.count("\n") == 1

@@ -79,7 +79,7 @@ MEMORIES = [
 @pytest.mark.parametrize(("old", "new", "said"), MEMORIES)
 def test_in_a_memory(old: str, new: str, said: str, tmp_path: Path) -> None:
     write(tmp_path / "m.yaml", MEMORY, old, new)
-    lines = mistakes(tmp_path, "bandwidth", "m.yaml", "--pattern", "sequential")
+    lines = mistakes(tmp_path, "memory", "m.yaml", "--pattern", "sequential")
     assert said in lines[0]
     assert lines[0].startswith("m.yaml:") and lines[0].split(":")[1].isdigit()
 
@@ -140,7 +140,7 @@ def test_a_request_that_never_fits_among_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["run", "smok"], "no shipped sweep 'smok'; did you mean 'smoke'?"),
+        (["run", "smok"], "no shipped sweep or study 'smok'; did you mean 'smoke'?"),
         (["run", "none.yaml"], "none.yaml: no such file"),
         (["run", "smoke", "--jobs", "0"], "--jobs: expected 1 or more; got 0"),
         (["run", "smoke", "--out", "full"], "full: exists and is not a run directory"),

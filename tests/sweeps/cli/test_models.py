@@ -13,12 +13,12 @@ from tests.sweeps.cli.test_command_line import bankwise, refusal
 
 
 def test_the_table_has_a_line_for_each_model(tmp_path: Path) -> None:
-    done = bankwise("models", "deepseek-v3", "gpt-oss-20b", "llama-2-7b", cwd=tmp_path)
+    done = bankwise("list", "models", "deepseek-v3", "gpt-oss-20b", "llama-2-7b", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     for text in ("128 latent 576", "8 of 256 +shared, after 3", "671.03", "128 in 12", "32/32 x"):
         assert text in done.stdout
-    every = bankwise("models", "--json", cwd=tmp_path)
-    found = {each["name"]: each for each in json.loads(every.stdout)}
+    every = bankwise("list", "models", "--json", cwd=tmp_path)
+    found = {each["name"]: each for each in json.loads(every.stdout)["models"]}
     assert len(found) >= 20
     gemma = found["gemma-3-27b"]
     assert gemma["kv_bytes_a_token"] == 496 * 1024 and gemma["window_layers"] == 52
@@ -29,15 +29,15 @@ def test_the_table_has_a_line_for_each_model(tmp_path: Path) -> None:
 
 
 def test_overrides_and_mistakes_of_models(tmp_path: Path) -> None:
-    done = bankwise("models", "llama-2-7b", "--json", "--set", "layers=1", cwd=tmp_path)
-    assert json.loads(done.stdout)[0]["layers"] == 1
-    assert "did you mean 'llama-2-7b'" in refusal("models", "llama-2-7", cwd=tmp_path)
+    done = bankwise("list", "models", "llama-2-7b", "--json", "--set", "layers=1", cwd=tmp_path)
+    assert json.loads(done.stdout)["models"][0]["layers"] == 1
+    assert "did you mean 'llama-2-7b'" in refusal("list", "models", "llama-2-7", cwd=tmp_path)
 
 
 def test_an_import_is_a_model_file(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps({**CONFIGS["deepseek-v3"], "rope_theta": 1e4, "novelty": [1]}))
-    done = bankwise("model", "import", "config.json", "--name", "mine", cwd=tmp_path)
+    done = bankwise("new", "model", "config.json", "--name", "mine", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     for line in (
         "num_hidden_layers        understood      layers",
@@ -50,10 +50,10 @@ def test_an_import_is_a_model_file(tmp_path: Path) -> None:
     model = load_model(str(tmp_path / "mine.yaml"))
     assert model.parameters == load_model("deepseek-v3").parameters
     assert "mine.yaml: exists" in refusal(
-        "model", "import", "config.json", "--name", "mine", cwd=tmp_path
+        "new", "model", "config.json", "--name", "mine", cwd=tmp_path
     )
     done = bankwise(
-        "model", "import", "config.json", "--name", "a", "--out", "b.yaml", "--json", cwd=tmp_path
+        "new", "model", "config.json", "--name", "a", "--out", "b.yaml", "--json", cwd=tmp_path
     )
     found = json.loads(done.stdout)
     assert found["file"] == "b.yaml" and found["unknown"] == {"novelty": [1]}
@@ -71,7 +71,7 @@ def test_mistakes_of_an_import_are_one_line(
     arguments: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
-    assert message in refusal("model", "import", *arguments, cwd=tmp_path)
+    assert message in refusal("new", "model", *arguments, cwd=tmp_path)
 
 
 def test_kv_reads_refuse_windows_which_serving_has(tmp_path: Path) -> None:
@@ -80,16 +80,16 @@ def test_kv_reads_refuse_windows_which_serving_has(tmp_path: Path) -> None:
 
 
 def test_kv_formats_lists_what_fits_and_who_overtakes(tmp_path: Path) -> None:
-    devices = ("--device", "oaken-hbm", "--device", "oaken-lpddr")
-    done = bankwise("kv-formats", "llama-2-7b", *devices, "--json", cwd=tmp_path)
+    devices = ("oaken-hbm", "oaken-lpddr", "--formats")
+    done = bankwise("fit", "llama-2-7b", *devices, "--json", cwd=tmp_path)
     found = json.loads(done.stdout)
     rows = {each["format"]: each for each in found["formats"]}
     assert rows["oaken"]["sequences"] == {"oaken-hbm": 205, "oaken-lpddr": 749}
     assert rows["oaken"]["layer_bytes_a_token"] == 4939
     assert rows["oaken"]["half_empty_page_bytes"]["4096"] == 8 << 20
     assert round(found["crossovers"][0]["weight_bytes"] / 1e9, 1) == 43.8
-    shown = bankwise("kv-formats", "llama-2-7b", *devices, cwd=tmp_path).stdout
+    shown = bankwise("fit", "llama-2-7b", *devices, cwd=tmp_path).stdout
     assert "oaken-lpddr leads oaken-hbm where weights exceed 43.8 GB" in shown
     assert "did you mean 'oaken-hbm'" in refusal(
-        "kv-formats", "llama-2-7b", "--device", "oaken-hb", cwd=tmp_path
+        "fit", "llama-2-7b", "oaken-hb", "--formats", cwd=tmp_path
     )

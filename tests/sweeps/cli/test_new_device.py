@@ -1,4 +1,4 @@
-"""Does `bankwise device new` write a file that says what is known, and marks the rest?"""
+"""Does `bankwise new device` write a file that says what is known, and marks the rest?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import bankwise as api
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
-from sweeps.cli import device_command
+from sweeps.cli import new
 from tests.sweeps.cli.test_command_line import bankwise
 from tests.sweeps.cli.test_mistakes import mistakes
 
@@ -27,11 +27,11 @@ def options(**changes: str | None) -> list[str]:
 
 
 def test_a_card_is_written_checked_and_usable(tmp_path: Path) -> None:
-    done = bankwise("device", "new", "nx", *options(), "--flops", "int8=30TFLOPS", cwd=tmp_path)
+    done = bankwise("new", "device", "nx", *options(), "--flops", "int8=30TFLOPS", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     for text in (
         "wrote nx.yaml", "peak 102.4 GB/s; 6,400 MT/s x 128 bits is 102.4 (+0.00%)",
-        "capacity 16 GiB; 8 channels x 2 GiB hold 16 (+0.0%)", "  bankwise fit nx.yaml",
+        "capacity 16 GiB; 8 channels x 2 GiB hold 16 (+0.0%)", "  bankwise nx.yaml",
     ):  # fmt: skip
         assert text in done.stdout
     device = load_device(str(tmp_path / "nx.yaml"))
@@ -101,21 +101,21 @@ def test_what_has_no_timings_is_given(tmp_path: Path) -> None:
 def test_mistakes_are_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], line: str
 ) -> None:
-    monkeypatch.setattr(device_command.sys, "stdin", SimpleNamespace(isatty=lambda: False))
-    (found,) = mistakes(tmp_path, "device", "new", "card", *options(**changes))
+    monkeypatch.setattr(new.sys, "stdin", SimpleNamespace(isatty=lambda: False))
+    (found,) = mistakes(tmp_path, "new", "device", "card", *options(**changes))
     assert found.startswith(line)
 
 
 def test_no_file_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "card.yaml").write_text("mine")
-    (found,) = mistakes(tmp_path, "device", "new", "card", *options())
+    (found,) = mistakes(tmp_path, "new", "device", "card", *options())
     assert found == "card.yaml: exists; give another name, or remove it"
 
 
 def test_is_each_answer_at_a_terminal_looked_at_as_it_comes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(device_command.sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(new.sys, "stdin", SimpleNamespace(isatty=lambda: True))
     answers = {"data rate": ["fast", "6400MT/s"], "capacity": ["9TiB", "16GiB"], "cores": [8]}
     questions = []
 
@@ -125,11 +125,11 @@ def test_is_each_answer_at_a_terminal_looked_at_as_it_comes(
 
     monkeypatch.setattr("typer.prompt", prompt)
     asked = {**NX, "width": 128, "rate": None, "capacity": None, "engines": None}
-    found = device_command._asked(asked)
+    found = new._asked(asked)
     assert (found["rate"], found["capacity"], found["engines"]) == ("6400MT/s", "16GiB", 8)
     assert len(questions) == 5  # two again, and before what comes next
     assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == [
         "--rate", "--capacity",
     ]  # fmt: skip
     with pytest.raises(DescriptionError, match="--width: expected 1 or more"):
-        device_command._asked({**asked, "width": 0})
+        new._asked({**asked, "width": 0})

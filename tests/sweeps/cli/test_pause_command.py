@@ -1,4 +1,4 @@
-"""`bankwise pause` as a user types it."""
+"""`bankwise transfer --pause` as a user types it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 
-ASKED = ("pause", "a100-80gb", "llama-2-7b", "--link", "pcie4-a30-batched")
+ASKED = (
+    "transfer", "pcie4-a30-batched", "--pause", "--device", "a100-80gb", "--model", "llama-2-7b",
+)  # fmt: skip
 
 
 def test_waste_by_pause(tmp_path: Path) -> None:
@@ -25,6 +27,7 @@ def test_waste_by_pause(tmp_path: Path) -> None:
     [
         (("--seconds", "-1"), "--seconds: expected seconds above 0, as 0.1,0.5"),
         (("--pages", "old"), "expected fresh, aged, descending"),
+        (("--tokens", "1,2"), "--tokens: expected the tokens of one request; got 1,2"),
         (("--running", "500"), "GiB; a100-80gb has 80.0"),
     ],
 )

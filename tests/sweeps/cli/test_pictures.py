@@ -36,12 +36,13 @@ def test_every_figure_is_drawn(make: Callable[[Path], Path], name: str, tmp_path
 
 def test_a_figure_is_written_from_the_command_line_in_each_form_and_theme(tmp_path: Path) -> None:
     made(tmp_path / "run")
-    listed = bankwise("figure", "run", cwd=tmp_path).stdout
+    listed = bankwise("report", "run", "--figure", "list", cwd=tmp_path).stdout
     assert re.search(r"^throughput +card: Output tokens/s", listed, re.MULTILINE)
-    assert bankwise("figure", "run", "throughput", cwd=tmp_path).stdout == "wrote throughput.svg\n"
+    asked = ("report", "run", "--figure", "throughput")
+    assert bankwise(*asked, cwd=tmp_path).stdout == "wrote throughput.svg\n"
     light = (tmp_path / "throughput.svg").read_text()
     for name in ("a.png", "a.pdf", "a.svg"):
-        done = bankwise("figure", "run", "throughput", "--out", name, "--dark", cwd=tmp_path)
+        done = bankwise(*asked, "--out", name, "--dark", cwd=tmp_path)
         assert done.stdout == f"wrote {name}\n"
     dark = (tmp_path / "a.svg").read_text()
     assert 'fill="#ffffff"' in light.lower() and 'fill="#16181b"' in dark and dark != light
@@ -50,19 +51,25 @@ def test_a_figure_is_written_from_the_command_line_in_each_form_and_theme(tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("run", "thruput"), "run: no figure 'thruput' in run; did you mean 'throughput'?"),
         (
-            ("run", "throughput", "--out", "a.bmp"),
+            ("run", "--figure", "thruput"),
+            "no figure 'thruput' in run; did you mean 'throughput'?",
+        ),
+        (
+            ("run", "--figure", "throughput", "--out", "a.bmp"),
             "a.bmp: expected a name that ends in one of .svg",
         ),
-        (("rum", "throughput"), "rum: no such directory"),
+        (("rum", "--figure", "throughput"), "rum: no such directory"),
+        (("run", "--dark"), "--dark: needs --figure"),
+        (("run", "run", "--figure", "front"), "--figure: takes one run"),
+        (("run", "--explore", "--json"), "--json: does not go with --explore"),
     ],
 )
 def test_a_mistake_about_a_figure_is_one_line(
     arguments: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:
     made(tmp_path / "run")
-    assert refusal("figure", *arguments, cwd=tmp_path).startswith(said.removeprefix("run: "))
+    assert refusal("report", *arguments, cwd=tmp_path).startswith(said)
 
 
 def test_the_whole_title_of_a_chart_is_a_name_too(tmp_path: Path) -> None:

@@ -84,7 +84,8 @@ def test_check_and_schema_see_it(tmp_path: Path) -> None:
     assert "serving.policy: unknown policy" in refusal("check", "mine.yaml", cwd=tmp_path)
     assert bankwise("check", "mine.yaml", "--plugin", OWN, cwd=tmp_path).returncode == 0
     schema.cache_clear()
-    shown = bankwise("schema", "sweep", "--plugin", OWN, cwd=tmp_path).stdout
+    assert bankwise("check", "--schema", "s", "--plugin", OWN, cwd=tmp_path).returncode == 0
+    shown = (tmp_path / "s/sweep.json").read_text()
     assert "room" in shown and "doubled" in shown and "last" in shown
 
 

@@ -45,7 +45,7 @@ def test_a_name_that_no_axis_has_is_one_line(only: str, said: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "known"),
     [
-        ("bandwidth mlu370-x", "mlu370-x4"),
+        ("memory mlu370-x", "mlu370-x4"),
         pytest.param("run quickst", "quickstart", marks=pytest.mark.long),
         pytest.param("expl", "explain", marks=pytest.mark.long),
     ],

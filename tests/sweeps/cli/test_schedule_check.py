@@ -1,4 +1,4 @@
-"""What does `bankwise schedule-check` print, and how does it end?"""
+"""What does `bankwise validate --schedules` print, and how does it end?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.policies.engines.test_vllm_schedules import EXAMPLE, written
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as end:
-        main(["schedule-check", *arguments])
+        main(["validate", "--schedules", *arguments])
     out, err = capsys.readouterr()
     return int(end.value.code or 0), out, err
 
@@ -29,6 +29,8 @@ def test_cases_and_their_first_difference(
     code, out, _ = run(capsys, file)
     assert code == 1 and "step 1: preemption: expected [0], found []" in out
     assert "1 of 2 cases agree in every step" in out
+    code, out, _ = run(capsys, file, file)
+    assert code == 1 and "2 of 4 cases agree in every step" in out
     code, out, _ = run(capsys, file, "--json")
     first, second = json.loads(out)
     assert code == 1 and first["difference"] is None and first["agreeing"] == 3

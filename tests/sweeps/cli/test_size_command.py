@@ -18,7 +18,7 @@ SLO = ["--slo", "ttft=2s,tpot=100ms"]
     ([], "size: expected --slo, --tokens-per-s, or both instead of --rate"),
     (["--rate", "2", "--tokens-per-s", "10"], "--rate: needs --slo"),
     ([*SLO, "--rate", "0"], "--rate: expected more than 0; got 0"),
-    ([*SLO, "--device", "rtx-4091"], "no shipped device 'rtx-4091'; did you mean 'rtx-4090'?"),
+    ([*SLO, "--vary", "rtx-4091"], "no shipped device 'rtx-4091'; did you mean 'rtx-4090'?"),
     ([*SLO, "--devices", "rtx-4090,l41"], "no shipped device 'l41'"),
     ([*SLO, "--devices", "l4", "--price", "l40=3"], "--price: no device 'l40' is asked about"),
     ([*SLO, "--devices", "l4", "--price", "l4=no"], "--price: expected NAME=AMOUNT, above 0"),
@@ -37,7 +37,7 @@ SLO = ["--slo", "ttft=2s,tpot=100ms"]
     ([*SLO, "--device", "l4", "--pools", "nixl-cuda-ip"], "no shipped link 'nixl-cuda-ip'"),
     ([*SLO, "--device", "l4", "--pools", "nvme-4x", "--kv", "fp7"], "no shipped format 'fp7'"),
     ([*SLO, "--device", "l41", "--pools", "nixl-cuda-ipc"], "no shipped device 'l41'"),
-    ([*SLO, "--device", "l4", "--pools", "nvme-4x", "--confirm"], "--confirm: not with --pools"),
+    ([*SLO, "--device", "l4", "--pools", "nvme-4x", "--confirm"], "--confirm: does not go"),
     ([*SLO, "--kv", "fp7"], "no shipped format 'fp7'"),
     ([*SLO, "--workload", "azure"], "no shipped workload 'azure'"),
 ])  # fmt: skip

@@ -1,4 +1,4 @@
-"""`bankwise study` as a user types it."""
+"""`bankwise run STUDY` as a user types it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WINDOWW = ["--set", "space.device_set.dma.windoww={choice: [8KiB]}"]
 
 def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
     """A search of four trials in its own directory, its report, more trials, its best as a run."""
-    done = bankwise("study", "quick", "--trials", "4", "--jobs", "1", *SETS, cwd=tmp_path)
+    done = bankwise("run", "quick", "--trials", "4", "--jobs", "1", *SETS, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     out = tmp_path / "runs" / "quick-1"
     for said in ("4 trials", "on 2 replications not used in the search", "\nstatic "):
@@ -27,10 +27,8 @@ def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
     assert len((out / "results.jsonl").read_text().splitlines()) == 4
     assert json.loads((out / "provenance.json").read_text())["inputs"]["study"]["name"] == "quick"
     assert bankwise("report", "runs/quick-1", cwd=tmp_path).stdout == done.stdout
-    assert "already contains a run" in refusal("study", "quick", "--out", out, *SETS, cwd=tmp_path)
-    more = bankwise(
-        "study", "quick", "--trials", "6", "--resume", "--jobs", "1", *SETS, cwd=tmp_path
-    )
+    assert "already contains a run" in refusal("run", "quick", "--out", out, *SETS, cwd=tmp_path)
+    more = bankwise("run", "quick", "--trials", "6", "--resume", "--jobs", "1", *SETS, cwd=tmp_path)
     assert more.returncode == 0, more.stderr
     lines = (out / "results.jsonl").read_text().splitlines()
     assert [json.loads(line)["trial"] for line in lines] == list(range(6))
@@ -44,15 +42,17 @@ def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["study", "quik"], "no shipped study 'quik'; did you mean 'quick'?"),
-        (["study", "quick", "--trials", "0"], "trials: Input should be greater than or equal to 1"),
-        (["study", "quick", "--sampler", "tpee"], "sampler.name: Input should be 'tpe' or"),
-        (["study", "quick", "--jobs", "0"], "--jobs: expected 1 or more; got 0"),
-        (["study", "quick", "--jobs", "2", "--cluster", "tcp://h:1"], "--jobs: does not go with"),
-        (["study", "quick", "--set", "memory=sampled", *WINDOWW], "did you mean 'window'?"),
-        (["study", "quick", "--set", "space={}"], "space: expected at least one parameter"),
+        (["run", "quik"], "no shipped sweep or study 'quik'; did you mean 'quick'?"),
+        (["run", "quick", "--trials", "0"], "trials: Input should be greater than or equal to 1"),
+        (["run", "quick", "--sampler", "tpee"], "sampler.name: Input should be 'tpe' or"),
+        (["run", "quick", "--only", "odma"], "--only: goes with sweeps; this is a study"),
+        (["run", "smoke", "--trials", "4"], "--trials: goes with studies; this is a sweep"),
+        (["run", "quick", "--jobs", "0"], "--jobs: expected 1 or more; got 0"),
+        (["run", "quick", "--jobs", "2", "--cluster", "tcp://h:1"], "--jobs: does not go with"),
+        (["run", "quick", "--set", "memory=sampled", *WINDOWW], "did you mean 'window'?"),
+        (["run", "quick", "--set", "space={}"], "space: expected at least one parameter"),
         (["run", "quick", "--cluster", "tcp://h:1", "--jobs", "1"], "--jobs: does not go with"),
-        (["study", "./quick.yaml"], "./quick.yaml: no such file"),
+        (["run", "./quick.yaml"], "./quick.yaml: no such file"),
     ],
 )
 def test_a_mistake_is_told_in_one_line_and_nothing_is_written(
@@ -71,6 +71,7 @@ def test_a_mistake_in_the_space_has_its_line(tmp_path: Path) -> None:
     assert said.startswith(f"mine.yaml:{line}: ") and "did you mean 'gamma'?" in said
 
 
-def test_devices_names_the_studies(tmp_path: Path) -> None:
-    done = bankwise("devices", "--no-simulate", "--json", cwd=tmp_path)
-    assert json.loads(done.stdout)["studies"] == names("studies")
+def test_studies_are_listed_among_the_sweeps(tmp_path: Path) -> None:
+    found = json.loads(bankwise("list", "sweeps", "--json", cwd=tmp_path).stdout)["sweeps"]
+    assert [each["name"] for each in found if each["kind"] == "study"] == names("studies")
+    assert {each["name"] for each in found if each["kind"] == "sweep"} == {*names("sweeps")}

@@ -1,4 +1,4 @@
-"""Does `bankwise tune` say what it will try, and answer mistakes in a line?"""
+"""Does `bankwise size --device` say what it will try, and answer mistakes in a line?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 
 SHARED = ("--workload", "sharegpt", "--slo", "ttft=2s,tpot=50ms")
-PAIR = ("tune", "rtx-4090", "llama-3.1-8b")
+PAIR = ("size", "--device", "rtx-4090", "--model", "llama-3.1-8b")
 
 
 def test_a_dry_run_says_what_is_tried_and_how_long_it_takes(tmp_path: Path) -> None:
@@ -25,7 +25,14 @@ def test_a_dry_run_says_what_is_tried_and_how_long_it_takes(tmp_path: Path) -> N
     [
         ([*PAIR, *SHARED[:3], "ttft=2s,tpt=50ms"], "--slo: tpt: unknown key; did you mean 'tpot'?"),
         ([*PAIR, *SHARED, "--only", "blok"], "--only: no 'blok'; did you mean 'block'?"),
-        (["tune", "rtx-4090", "qwen3-32b", *SHARED], "it fits with --weights w4a16"),
+        (
+            ["size", "--device", "rtx-4090", "--model", "qwen3-32b", *SHARED],
+            "it fits with --weights w4a16",
+        ),
+        ([*PAIR, *SHARED, "--vary", "l4"], "--vary: does not go with --device"),
+        ([*PAIR, *SHARED, "--rate", "2"], "--rate: does not go with --device"),
+        ([*PAIR, *SHARED[:2]], "--device: needs --slo"),
+        (["size", *PAIR[3:], *SHARED, "--only", "kv"], "--only: needs --device"),
         ([*PAIR, *SHARED, "--fidelity", "exact"], "expected sampled or analytic; got 'exact'"),
     ],
 )

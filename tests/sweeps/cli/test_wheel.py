@@ -95,7 +95,7 @@ def test_what_is_cited_is_what_is_released() -> None:
 
 def test_the_command_works_from_any_folder(installed: Path, tmp_path: Path) -> None:
     assert run(installed, "--help", cwd=tmp_path).returncode == 0
-    found = json.loads(run(installed, "devices", "--json", cwd=tmp_path).stdout)
+    found = json.loads(run(installed, "list", "devices", "--json", cwd=tmp_path).stdout)
     assert "mlu370-x4" in [device["name"] for device in found["devices"]]
     checked = run(installed, "check", "mlu370-x4", cwd=tmp_path)
     assert (checked.returncode, checked.stderr) == (0, "")

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from sweeps.cli.schema import DESCRIPTIONS
-from sweeps.report import site
 from sweeps.report.contents import read_report
 from sweeps.report.site import INDEX, write_site
-from tests.sweeps.cli.test_command_line import bankwise, refusal
 from tests.sweeps.made import made
 from tests.sweeps.report.browser import CHROMIUM, Browser
+from tools import site as tool
 
 ROOT = Path(__file__).resolve().parents[3]
 README = """# front
@@ -84,15 +83,16 @@ def test_a_link_that_leads_nowhere_is_said(old: str, new: str, clone: Path, tmp_
     assert found.startswith("index.html: ") and new.removesuffix(".md") in found
 
 
-def test_a_broken_link_ends_the_command_with_1(
-    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_link_ends_the_tool_with_1(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     (clone / "README.md").write_text("# front\n\n[gone](gone.md)\n")
-    monkeypatch.setattr(site, "clone", lambda: clone)
-    monkeypatch.setattr("sweeps.cli.schema.texts", lambda kinds: {"memory": "{}"})
-    done = bankwise("site", "out", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (1, "broken link: index.html: gone.html\n")
-    assert "1 broken" in done.stdout
+    monkeypatch.setattr(tool, "ROOT", clone)
+    monkeypatch.setattr(tool, "texts", lambda kinds: {"memory": "{}"})
+    assert tool.main([str(tmp_path / "out")]) == 1
+    out, err = capsys.readouterr()
+    assert err == "broken link: index.html: gone.html\n" and "1 broken" in out
 
 
 def test_runs_have_pages_an_index_and_no_markup_of_their_own(clone: Path, tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_no_link_of_what_ships_is_broken(tmp_path: Path) -> None:
 def test_schemas_are_published_with_the_docs(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(site, "clone", lambda: clone)
-    assert bankwise("site", "out", cwd=tmp_path).returncode == 0
+    monkeypatch.setattr(tool, "ROOT", clone)
+    assert tool.main([str(tmp_path / "out")]) == 0
     for kind in DESCRIPTIONS:
         assert json.loads((tmp_path / f"out/schemas/{kind}.json").read_text())["title"]
 
@@ -149,16 +149,14 @@ def test_schemas_are_published_with_the_docs(
     ],
 )
 def test_a_mistake_is_one_line(
-    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sweeps.cli.schema.texts", lambda kinds: {"memory": "{}"})
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(tool, "texts", lambda kinds: {"memory": "{}"})
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "full").mkdir()
     (tmp_path / "full/mine.txt").write_text("x")
     (tmp_path / "file.txt").write_text("x")
-    assert refusal("site", *arguments, cwd=tmp_path) == said
+    assert tool.main(arguments) == 2
+    assert capsys.readouterr().err == f"{said}\n"
     assert not (tmp_path / "out").exists()
-
-
-def test_a_wheel_says_where_the_pages_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site, "__file__", str(tmp_path / "sweeps/report/site.py"))
-    assert "in a clone of bankwise, not in its wheel" in refusal("site", "out", cwd=tmp_path)

@@ -40,9 +40,9 @@ def results(out: Path) -> list[dict[str, Any]]:
 
 
 def start(out: Path, *arguments: str, sets: list[str] = BARE) -> subprocess.Popen[str]:
-    """A real `bankwise study quick`, in a process group of its own."""
+    """A real `bankwise run quick`, in a process group of its own."""
     given = [part for assignment in sets for part in ("--set", assignment)]
-    command = [sys.executable, "-m", "sweeps.cli.main", "study", "quick", "--out", str(out), *given]
+    command = [sys.executable, "-m", "sweeps.cli.main", "run", "quick", "--out", str(out), *given]
     return subprocess.Popen(
         [*command, *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

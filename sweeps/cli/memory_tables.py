@@ -1,4 +1,4 @@
-"""`bankwise bandwidth --estimate` (extents anywhere, by a closed form), `--plausible` (least to
+"""`bankwise memory --estimate` (extents anywhere, by a closed form), `--plausible` (least to
 most over plausible variants) and `--refresh`: as JSON and as tables. Which options go together."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WITH = {
 
 
 def check_options(kinds: Sequence[str], asked: Sequence[str]) -> None:
-    """Raise DescriptionError where options of `bandwidth` do not go together: `kinds`, which say
+    """Raise DescriptionError where options of `memory` do not go together: `kinds`, which say
     what is measured, and `asked`, which say how."""
     if len(kinds) > 1:
         raise DescriptionError(f"does not go with {kinds[0]}", kinds[1])
@@ -76,9 +76,16 @@ def draw(charts: Sequence[Chart], file: Path) -> None:
     write_atomically(file, FORMS[file.suffix](charts, ()))
 
 
-def estimated(device: Device, extent: str | None, align: str | None) -> dict[str, Any]:
-    """The estimate of one extent, or of powers of two. Raises DescriptionError for an extent that
-    is no size, for an alignment that is no power of two, and for a device that has what the closed
+def one_extent(extents: Sequence[str], kind: str) -> str | None:
+    """Of what simulates one. Raises DescriptionError for several."""
+    if len(extents) > 1:
+        raise DescriptionError(f"{kind} takes one; got {' and '.join(extents)}", "--extent")
+    return extents[0] if extents else None
+
+
+def estimated(device: Device, extents: Sequence[str], align: str | None) -> dict[str, Any]:
+    """The estimate of these extents, or of powers of two. Raises DescriptionError for one that is
+    no size, for an alignment that is no power of two, and for a device that has what the closed
     form does not know."""
     if (what := unknown(device)) is not None:
         raise DescriptionError(f"the closed form does not know {what}; simulate it", "--estimate")
@@ -89,9 +96,11 @@ def estimated(device: Device, extent: str | None, align: str | None) -> dict[str
     except ValueError as error:
         raise DescriptionError(str(error), "--align") from None
     try:
-        sizes = _SIZES if extent is None else [int(parse_quantity(extent, "size"))]
-        if not 0 < sizes[0] <= device.capacity_bytes:
-            raise ValueError(f"expected up to the memory's {device.capacity_bytes} B; got {extent}")
+        sizes = [int(parse_quantity(extent, "size")) for extent in extents] or _SIZES
+        for size, extent in zip(sizes, extents, strict=False):
+            if not 0 < size <= device.capacity_bytes:
+                most = device.capacity_bytes
+                raise ValueError(f"expected up to the memory's {most} B; got {extent}")
     except ValueError as error:
         raise DescriptionError(str(error), "--extent") from None
     rows = []

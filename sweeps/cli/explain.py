@@ -1,4 +1,4 @@
-"""`bankwise explain`: from a gap of a run down to its causes."""
+"""`bankwise explain`: from a gap of a run down to its causes. Imports stay inside, as in `main`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from sweeps.cli.options import FOUND, RUNS, Jobs, Json, Plugin
+from sweeps.cli.options import FOUND, RUNS, Jobs, Json, Plugin, wrote
 
 
-def explain(
+def command(
     run: Annotated[
         str,
         typer.Argument(metavar="RUN", help=RUNS),
@@ -27,11 +27,11 @@ def explain(
     json: Json = False,
     plugin: Plugin = None,
 ) -> None:
-    """Explain the gaps of a run by simulating it without each cause.
+    """Say why the best of a run serves more.
 
-    Reservation, holes, head-of-line blocking, preemption, copies and KV layout are removed one
-    after another, in two orders. The run's report gets a waterfall. What is simulated is kept in
-    the run directory: a second call continues.
+    It is simulated without each cause: reservation, holes, head-of-line blocking, preemption,
+    copies and KV layout are removed one after another, in two orders. The run's report gets a
+    waterfall. What is simulated is kept in the run directory: a second call continues.
 
     Exit code 0: done; 1: a simulation failed; 2: invalid input; 130: interrupted.
     """
@@ -55,7 +55,6 @@ def explain(
                 print_table(grid.columns, grid.rows, "<<>" if len(grid.columns) > 2 else "<>")
                 print()
             print(f"{sentences.explanation(found)}\n\n{explanation_page.note(found)}\n")
-        for file in write([read_report(path).section], path / "report.html", path / "report.md"):
-            print(f"wrote {file}")
+        wrote(write([read_report(path).section], path / "report.html", path / "report.md"), json)
     if done.failures:
         raise typer.Exit(FOUND)

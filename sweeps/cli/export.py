@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sweeps.run.trace_export import Exported
 
 
-def export(
+def command(
     sweep: Annotated[str, typer.Argument(help="A shipped sweep, a YAML file, or a run directory.")],
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="The trace; .gz packs it, or .npz.")
@@ -49,9 +49,9 @@ def export(
     overrides: Set = None,
     plugin: Plugin = None,
 ) -> None:
-    """Write the DRAM accesses of a run's steps as a trace for a DRAM simulator.
+    """Write the DRAM accesses of a run as a trace.
 
-    `bankwise replay` reads every format back.
+    For DRAM simulators; `bankwise replay` reads every format back.
     """
     from dataclasses import asdict
 

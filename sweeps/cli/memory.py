@@ -1,0 +1,166 @@
+"""`bankwise memory`. Imports stay inside, as in `main`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sweeps.cli.options import Device, Html, Json, Set, wrote
+
+
+def command(
+    device: Device,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option("--pattern", help="An access pattern; repeatable. All by default."),
+    ] = None,
+    plausible: Annotated[
+        bool,
+        typer.Option(
+            "--plausible", help="Add least and most over the device's plausible variants."
+        ),
+    ] = False,
+    racm: Annotated[
+        bool,
+        typer.Option(
+            "--racm",
+            help="Instead: is random access so slow that KV should be contiguous (a RACM, as ODMA "
+            "calls it)?",
+        ),
+    ] = False,
+    refresh: Annotated[
+        bool,
+        typer.Option("--refresh", help="Instead: all refresh policies, on one channel."),
+    ] = False,
+    estimate: Annotated[
+        bool,
+        typer.Option("--estimate", help="Instead: random extents by a closed form, at once."),
+    ] = False,
+    latency: Annotated[
+        bool,
+        typer.Option("--latency", help="Instead: read latency against bandwidth over loads."),
+    ] = False,
+    extent: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Contiguous bytes at a random multiple of their number: a pattern more; "
+            "repeatable. With --estimate: these alone; with --racm or --latency: one.",
+        ),
+    ] = None,
+    writes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT", help="With --extent or --latency: of the extents, how many write."
+        ),
+    ] = None,
+    align: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="With --estimate: extents begin at multiples of it; else packed."
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(help="With --racm: the share of sequential to reach; 0.7 by default."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="With --racm: that extent as described, nothing else.")
+    ] = False,
+    html: Html = None,
+    chart: Annotated[
+        Path | None,
+        typer.Option(
+            "--chart", metavar="FILE", help="With --latency: draw it as .svg, .png or .pdf."
+        ),
+    ] = None,
+    json: Json = False,
+    overrides: Set = None,
+) -> None:
+    """Simulate what a device's memory reaches, by pattern.
+
+    Beside it stands its closed-form bound. --html goes with --racm and --latency.
+    """
+    from hwmodel.measure.bandwidth import measure_patterns
+    from hwmodel.measure.refresh_cost import refresh_table
+    from hwmodel.specs.device import load_device
+    from sweeps.cli import memory_tables as tables
+    from sweeps.report.racm_report import extent_bytes
+    from sweeps.report.screen import print_json, show_bandwidth
+
+    kinds = {
+        "--pattern": bool(pattern), "--racm": racm, "--refresh": refresh, "--estimate": estimate,
+        "--latency": latency,
+    }  # fmt: skip
+    asked = {
+        "--plausible": plausible, "--align": align, "--quick": quick, "--extent": extent,
+        "--writes": writes, "--threshold": threshold, "--html": html, "--chart": chart,
+    }  # fmt: skip
+    tables.check_options(
+        [option for option, on in kinds.items() if on],
+        [option for option, value in asked.items() if value is not None and value is not False],
+    )
+    share = None if writes is None else tables.write_share(writes)
+    extents = extent or []
+    if racm:
+        one = tables.one_extent(extents, "--racm")
+        _racm(device, overrides or [], one, threshold, quick, html, json)
+        return
+    if latency:
+        one = tables.one_extent(extents, "--latency")
+        _latency(device, overrides or [], one, share, html, chart, json)
+        return
+    loaded = load_device(device, overrides or [])
+    if estimate:
+        estimates = tables.estimated(loaded, extents, align)
+        print_json(estimates) if json else tables.show_estimates(estimates)
+    elif refresh:
+        costs = refresh_table(loaded.memory)
+        if json:
+            print_json(tables.refresh_costs(loaded, costs))
+        else:
+            tables.show_refresh(loaded, costs)
+    elif plausible:
+        ranges = tables.ranges(device, overrides or [], pattern or ())
+        print_json(ranges) if json else tables.show_ranges(ranges)
+    else:
+        sizes = [extent_bytes(loaded, each) for each in extents]
+        found = measure_patterns(loaded, pattern or (), sizes, share or 0.0)
+        print_json(found) if json else show_bandwidth(loaded, found)
+
+
+def _latency(
+    device: str, overrides: list[str], extent: str | None, writes: float | None,
+    html: Path | None, chart: Path | None, json: bool,
+) -> None:  # fmt: skip
+    from sweeps.cli.memory_tables import check_picture, draw
+    from sweeps.report.latency_report import charts, latency, page_section, record
+    from sweeps.report.page import page
+    from sweeps.report.screen import print_json, print_section
+
+    check_picture(chart)
+    found = latency(device, overrides, extent, writes)
+    print_json(record(found)) if json else print_section(page_section(found))
+    if html is not None:
+        html.write_text(page([page_section(found, drawn=True)]), encoding="utf-8")
+    if chart is not None:
+        draw(charts(found), chart)
+    wrote([file for file in (html, chart) if file is not None], json)
+
+
+def _racm(
+    device: str, overrides: list[str], extent: str | None, threshold: float | None, quick: bool,
+    html: Path | None, json: bool,
+) -> None:  # fmt: skip
+    from sweeps.report.racm_page import page
+    from sweeps.report.racm_report import EXTENT, THRESHOLD, racm, record, show_racm
+    from sweeps.report.screen import print_json
+
+    judged = THRESHOLD if threshold is None else threshold
+    found = racm(device, overrides, extent or EXTENT, judged, quick)
+    print_json(record(found)) if json else show_racm(found)
+    if html is not None:
+        html.write_text(page(found), encoding="utf-8")
+        wrote([html], json)

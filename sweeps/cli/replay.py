@@ -1,0 +1,110 @@
+"""`bankwise replay`. Imports stay inside, as in `main`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sweeps.cli.options import Clocks, Device, Json, Set, Timeline, refuse, wrote
+
+
+def command(
+    device: Device,
+    trace: Annotated[
+        Path,
+        typer.Argument(
+            help="Lines `R 0x1f40`, or of Ramulator, DRAMsim3 or gem5 (docs/export.md), also gzip; "
+            "or .npz with address, write; they arrive at its times, if it has any. Or a server's "
+            "block tables, JSON lines (docs/block-tables.md)."
+        ),
+    ],
+    channel: Annotated[
+        bool,
+        typer.Option(
+            "--channel", help="Addresses are those of one channel; simulate that channel only."
+        ),
+    ] = False,
+    commands: Annotated[
+        Path | None,
+        typer.Option("--commands", metavar="FILE", help="Write every DRAM command as CSV."),
+    ] = None,
+    at_once: Annotated[
+        bool, typer.Option("--at-once", help="Leave out the times of the trace, if it has any.")
+    ] = False,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Why it is below the peak, and the change that helps most."),
+    ] = False,
+    timeline: Timeline = None,
+    clocks: Clocks = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="Of block tables: overrides the model in their header."),
+    ] = None,
+    every: Annotated[
+        int | None,
+        typer.Option("--every", metavar="N", help="Of block tables: every N-th step only."),
+    ] = None,
+    whole: Annotated[
+        str | None,
+        typer.Option(
+            "--whole", metavar="SIZE",
+            help="Of block tables: largest layer simulated in full, larger: a window; 64MiB.",
+        ),
+    ] = None,
+    json: Json = False,
+    overrides: Set = None,
+) -> None:  # fmt: skip
+    """Simulate an address trace or a server's block tables.
+
+    --explain takes causes of low bandwidth away, one after another, and simulates again
+    (docs/low-bandwidth.md). Of block tables each step's KV is read at its blocks' addresses, and
+    again with each request in contiguous memory.
+    """
+    of_tables = {"--model": model, "--every": every, "--whole": whole}
+    of_trace = {"--channel": channel, "--commands": commands, "--at-once": at_once,
+                "--explain": explain, "--timeline": timeline, "--clocks": clocks}  # fmt: skip
+    from hwmodel.specs.device import load_device
+    from policies.serving.server_log import is_block_log
+
+    if is_block_log(trace):
+        from sweeps.ask.logged_kv_read import WHOLE, replay_blocks
+        from sweeps.cli.kv_read_table import print_steps
+
+        refuse("does not go with block tables", of_trace)
+        loaded = load_device(device, overrides or [])
+        one_in = 1 if every is None else every
+        print_steps(*replay_blocks(loaded, trace, model, one_in, whole or WHOLE), json)
+        return
+    refuse("needs block tables (docs/block-tables.md)", of_tables)
+    from hwmodel.measure.replay import replay as play
+    from sweeps.ask.low_bandwidth import explain as causes
+    from sweeps.cli import low_bandwidth_table, timeline_file
+    from sweeps.report.command_timeline import Kept
+    from sweeps.report.screen import print_json, show_replay
+
+    window = timeline_file.asked(timeline, clocks)
+    loaded = load_device(device, overrides or [])
+    kept = None if timeline is None else Kept(loaded.memory, window)
+    found = play(
+        loaded, trace, single_channel=channel, commands=commands, at_once=at_once, log=kept
+    )
+    if timeline is not None and kept is not None:
+        timeline_file.write(timeline, loaded, kept.logs(), window)
+    if explain:
+        count = found["requests"]
+        found["explanation"] = causes(
+            loaded, device, overrides or [], trace, count, single_channel=channel, at_once=at_once
+        )
+    if json:
+        print_json(found)
+        return
+    show_replay(loaded, found)
+    if found["timed"]:
+        print("accesses arrive at the times of the trace; without them: --at-once")
+    if timeline is not None:
+        wrote([timeline], json)
+    if explain:
+        low_bandwidth_table.show_low_bandwidth(found["explanation"])

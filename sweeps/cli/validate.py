@@ -1,0 +1,127 @@
+"""`bankwise validate`: the models' figures beside measured ones. Imports stay inside, as in
+`main`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sweeps.cli.options import FOUND, Json, Set, mistake, refuse
+
+SCHEDULES = (".json", ".json.gz")
+"""Endings of schedules of vLLM's scheduler."""
+
+
+def command(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE...]",
+            help="Shipped measurements or servers, or YAML files; all by default.",
+        ),
+    ] = None,
+    schedules: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--schedules", metavar="FILE",
+            help="Instead: our v1 engine beside schedules of the real vLLM, step for step; "
+            "repeatable.",
+        ),
+    ] = None,
+    candidates: Annotated[
+        bool, typer.Option(help="With --json: each cell's figure under every candidate too.")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="Compare measurements with this device, not with their own.")
+    ] = None,
+    json: Json = False,
+    overrides: Set = None,
+) -> None:  # fmt: skip
+    """Compare the models with public measurements.
+
+    Each cell is within tolerance, or refuted. A measured server whose log is not here is skipped;
+    BANKWISE_DATA names the folder of logs.
+
+    Exit code 0: done, also where a cell is refuted; 1: a cell marked `agrees` is refuted, or a
+    schedule differs; 2: invalid input.
+    """
+    if schedules:
+        refuse(
+            "does not go with --schedules",
+            {"--candidates": candidates, "--device": device, "--set": overrides or None},
+        )
+        more = [name for name in names or [] if not name.endswith(SCHEDULES)]
+        if more:
+            raise mistake("is no schedule of vLLM, JSON or gzip", more[0])
+        _schedules([*schedules, *map(Path, names or [])], json)
+        return
+    from policies.serving.measured_server import Skipped
+    from sweeps.report import validation
+    from sweeps.report.screen import print_json, print_table
+
+    if candidates and not json:
+        raise mistake("stands with --json", "--candidates")
+    if device is not None and not names:
+        raise mistake("stands with the FILE of measurements", "--device")
+    every, records = [], []
+    for source in [validation.loaded(each, device) for each in names or validation.sources()]:
+        spec = validation.spec_of(source)
+        try:
+            found = validation.compared(source, overrides=overrides)
+        except Skipped as error:
+            if json:
+                records.append({"name": spec.name, "skipped": str(error), "cells": []})
+            else:
+                print(f"{spec.name}: skipped: {error}\n")
+            continue
+        every += found
+        if json:
+            others = {
+                other: validation.compared(source, other, overrides)
+                for other in (validation.alternatives(spec) if candidates else ())
+            }
+            records.append(validation.record(spec, found, others if candidates else None))
+            continue
+        table = validation.grid(found)
+        print(f"{spec.name}: {spec.summary}\n")
+        print_table(table.columns, table.rows, "<>>>><<<")
+        print()
+        for title, items in (("tolerance", validation.tolerances(spec)),
+                             ("cause", validation.causes(found))):  # fmt: skip
+            for key, text in items.items():
+                print(f"{title}: {key}: {text}")
+        print()
+    if json:
+        print_json(records)
+    else:
+        print(validation.summary(every))
+    if any(item.lost for item in every):
+        raise typer.Exit(FOUND)
+
+
+def _schedules(files: list[Path], json: bool) -> None:
+    """Our scheduler beside vLLM's, step for step. Exit code 1 where one differs."""
+    from policies.engines.schedule_check import check, read_cases
+    from sweeps.report.screen import print_json, print_table
+
+    found = [check(case) for file in files for case in read_cases(file)]
+    differ = sum(each.difference is not None for each in found)
+    if json:
+        print_json(
+            [
+                {**each._asdict(), "difference": each.difference and each.difference._asdict()}
+                for each in found
+            ]
+        )
+    else:
+        rows = [
+            [each.name, each.vllm, f"{each.steps:,}", f"{each.agreeing:,}",
+             str(each.difference or "none")[:120]]
+            for each in found
+        ]  # fmt: skip
+        print_table(["case", "vLLM", "steps", "agreeing steps", "first difference"], rows, "<<>><")
+        print(f"\n{len(found) - differ} of {len(found)} cases agree in every step")
+    if differ:
+        raise typer.Exit(FOUND)
