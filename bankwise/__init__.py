@@ -320,8 +320,8 @@ def _path(given: str | Path | None) -> Path | None:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FORMER:
-        raise AttributeError(f"bankwise.{name} is now bankwise.{_FORMER[name]}")
+    if name in _FORMER:  # an AttributeError would lose its text in `from bankwise import study`
+        raise ImportError(f"bankwise.{name} is now bankwise.{_FORMER[name]}")
     if name not in _ELSEWHERE:
         raise AttributeError(f"module 'bankwise' has no attribute {name!r}")
     return getattr(import_module(_ELSEWHERE[name]), name)

@@ -43,7 +43,7 @@ def _main(
 
 
 for _verb, _panel in VERBS.items():
-    _command = import_module(f"sweeps.cli.{_verb}").command
+    _command = import_module(f"sweeps.cli.{_verb}_command").command
     if isinstance(_command, typer.Typer):
         app.add_typer(_command, name=_verb, rich_help_panel=_panel)
     else:

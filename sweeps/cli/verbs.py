@@ -1,6 +1,6 @@
 """The verbs, and what `bankwise WORD` does with each word: a verb, a device, a former command.
 
-A new verb is a file `sweeps/cli/VERB.py` with a `command`, and a line here.
+A new verb is a file `sweeps/cli/VERB_command.py` with its `command`, and a line here.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 import bankwise as api
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
-from sweeps.cli import new
+from sweeps.cli import new_command
 from tests.sweeps.cli.test_command_line import bankwise
 from tests.sweeps.cli.test_mistakes import mistakes
 
@@ -95,13 +95,13 @@ def test_what_has_no_timings_is_given(tmp_path: Path) -> None:
     ({"capacity": "512GiB"}, "--capacity: a channel of lpddr5-6400-x16 holds 8 GiB at most"),
     ({"flops": "bf17=1TFLOPS"}, "--flops: expected fp16=... or bf16=...; got bf17"),
     ({"memory": "lpddr5-6400"}, "--memory: no such memory 'lpddr5-6400'; did you mean"),
-    ({"rate": None, "engines": None}, "device new: needs --rate, --engines"),
+    ({"rate": None, "engines": None}, "new device: needs --rate, --engines"),
     ({"link": "16"}, "card.yaml:"),
 ])  # fmt: skip
 def test_mistakes_are_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], line: str
 ) -> None:
-    monkeypatch.setattr(new.sys, "stdin", SimpleNamespace(isatty=lambda: False))
+    monkeypatch.setattr(new_command.sys, "stdin", SimpleNamespace(isatty=lambda: False))
     (found,) = mistakes(tmp_path, "new", "device", "card", *options(**changes))
     assert found.startswith(line)
 
@@ -115,7 +115,7 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
 def test_is_each_answer_at_a_terminal_looked_at_as_it_comes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(new.sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(new_command.sys, "stdin", SimpleNamespace(isatty=lambda: True))
     answers = {"data rate": ["fast", "6400MT/s"], "capacity": ["9TiB", "16GiB"], "cores": [8]}
     questions = []
 
@@ -125,11 +125,11 @@ def test_is_each_answer_at_a_terminal_looked_at_as_it_comes(
 
     monkeypatch.setattr("typer.prompt", prompt)
     asked = {**NX, "width": 128, "rate": None, "capacity": None, "engines": None}
-    found = new._asked(asked)
+    found = new_command._asked(asked)
     assert (found["rate"], found["capacity"], found["engines"]) == ("6400MT/s", "16GiB", 8)
     assert len(questions) == 5  # two again, and before what comes next
     assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == [
         "--rate", "--capacity",
     ]  # fmt: skip
     with pytest.raises(DescriptionError, match="--width: expected 1 or more"):
-        new._asked({**asked, "width": 0})
+        new_command._asked({**asked, "width": 0})
