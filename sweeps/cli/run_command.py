@@ -24,6 +24,10 @@ from sweeps.cli.options import (
 
 if TYPE_CHECKING:
     from sweeps.plan.sweep_spec import Sweep
+    from sweeps.study.study_run import Workers
+
+    How = tuple[Workers, tuple[int | None, str | None], bool]
+    """Who works, trials and sampler where they are given, and whether to go on."""
 
 
 def command(
@@ -35,6 +39,15 @@ def command(
             autocompletion=shipped("sweeps", "studies"),
         ),
     ],
+    devices: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--device",
+            metavar="DEVICE",
+            help="On this device; repeatable, or all. A study runs on each in turn.",
+            autocompletion=shipped("accelerators"),
+        ),
+    ] = None,
     out: Out = None,
     jobs: Jobs = None,
     cluster: Cluster = None,
@@ -66,7 +79,8 @@ def command(
     """Run a sweep or a study, and say what it shows and why.
 
     Results go to a run directory. A study searches its space and compares the best trial with its
-    references; a trial that fails is reported and the study continues.
+    references; of several devices it searches each, with a model that fits, and ends in one table.
+    A trial that fails is reported and the study continues.
 
     Exit code 0: all done; 1: a point failed; 2: invalid input; 130: interrupted (--resume
     continues).
@@ -77,13 +91,21 @@ def command(
     workers = worker_count(jobs, cluster)
     if planned_kind(name) == "study":
         refuse("goes with sweeps; this is a study", {"--only": only, "--dry-run": dry_run})
-        _study(name, overrides or [], (trials, sampler), out, resume, workers, cluster)
+        from sweeps.cli.reporting import report
+        from sweeps.study.study_run import Workers
+
+        how = Workers(workers, cluster), (trials, sampler), resume
+        if devices:
+            _on_devices(name, _named(devices), overrides or [], out, how)
+        else:
+            wrote(report([_study(name, overrides or [], out, how)]), False)
         return
     refuse("goes with studies; this is a sweep", {"--trials": trials, "--sampler": sampler})
     from sweeps.plan.narrowed import load_narrowed
     from sweeps.plan.young_sessions import young_sessions
 
-    loaded = load_narrowed(name, overrides or [], only.split(",") if only else ())
+    sets = [*_axis(_named(devices)), *(overrides or [])] if devices else overrides or []
+    loaded = load_narrowed(name, sets, only.split(",") if only else ())
     if told := young_sessions(point.experiment for point in loaded.points):
         print(f"note: {told}", file=sys.stderr)
     if dry_run:
@@ -134,16 +156,71 @@ def _explain_largest(path: Path, jobs: int) -> None:
         print(f"causes of the largest gap are not known: {failure(error)}", file=sys.stderr)
 
 
-def _study(
-    name: str, overrides: list[str], how: tuple[int | None, str | None], out: Path | None,
-    resume: bool, workers: int, cluster: str | None,
-) -> None:  # fmt: skip
-    from sweeps.cli.reporting import report
+def _named(devices: list[str]) -> list[str]:
+    """Each once; `all`: every accelerator that ships."""
+    from hwmodel.description.library import names
+
+    if "all" in devices:
+        refuse("stands alone", {"--device all": len(devices) > 1})
+        return names("accelerators")
+    return list(dict.fromkeys(devices))
+
+
+def _axis(devices: list[str]) -> list[str]:
+    """What `--set` makes of a sweep one of these devices."""
+    if len(devices) == 1:
+        return [f"device={devices[0]}"]
+    return [f"axes.device=[{', '.join(devices)}]"]
+
+
+def _study(name: str, overrides: list[str], out: Path | None, how: How) -> Path:
+    """Search, or go on; returns the run directory."""
     from sweeps.run.progress import Progress
     from sweeps.study.search import run_study
-    from sweeps.study.study_run import Workers
     from sweeps.study.study_spec import load_study
 
-    loaded = load_study(name, overrides, *how)
-    done = run_study(loaded, out, resume, Workers(workers, cluster), Progress())
-    wrote(report([done.directory.path]), False)
+    workers, asked, resume = how
+    loaded = load_study(name, overrides, *asked)
+    return run_study(loaded, out, resume, workers, Progress()).directory.path
+
+
+def _on_devices(
+    name: str, devices: list[str], overrides: list[str], out: Path | None, how: How
+) -> None:
+    """A study on one device after the other, each in a directory of its own; then one table. A
+    device that it does not fit is left out, and said."""
+    import json
+
+    from hwmodel.description.description import DescriptionError
+    from hwmodel.description.yaml_writer import plain
+    from sweeps.cli.reporting import write
+    from sweeps.report.contents import read_report
+    from sweeps.report.device_sheet import sheet
+    from sweeps.report.screen import print_section
+    from sweeps.run.store import default_directory, write_atomically
+    from sweeps.study.by_device import assignments, read_device
+    from sweeps.study.study_run import StudyFailed
+
+    stem = Path(name).stem
+    folder = out or default_directory(f"{stem}-devices", how[2])
+    found, refused = [], dict[str, str]()
+    for device in devices:
+        try:
+            sets = [*assignments(name, device, overrides), *overrides]
+            print(f"{device}: {', '.join(sets[1:]) or 'as described'}", file=sys.stderr)
+            path = folder / Path(device).stem
+            found.append(read_device(_study(name, sets, path, how)))
+            write([read_report(path).section], path / "report.html", path / "report.md")
+        except (DescriptionError, StudyFailed) as error:
+            text = failure(error) or str(error)
+            refused[device] = f"{device}: {text.removeprefix(f'{device}: ')}"
+            if len(devices) == 1:
+                raise
+            print(f"left out: {refused[device]}", file=sys.stderr)
+    if not found:
+        raise typer.Exit(AT_FAULT)
+    section = sheet(stem, found, refused)
+    print_section(section)
+    table = folder / "devices.json"
+    write_atomically(table, json.dumps(plain([each.record for each in found]), indent=2) + "\n")
+    wrote([table, *write([section], folder / "devices.html", None)], False)

@@ -19,7 +19,7 @@ from sweeps.plan.experiment import Task
 from sweeps.run.store import write_atomically
 from sweeps.run.sweep_run import apart
 from sweeps.study.contenders import Contender, Finale, Metrics
-from sweeps.study.first import LEVELS, known_lengths
+from sweeps.study.first import LEVELS, PAPER, known_lengths
 from sweeps.study.journal import RESULT
 from sweeps.study.sampler import broken, ranking
 from sweeps.study.space import Overrides
@@ -33,6 +33,7 @@ def run_finale(run: StudyRun) -> Finale | None:
     spec = run.study.spec.finale
     assert spec is not None
     ranked = [t for t in ranking(run.study, run.journal.trials()) if not broken(t)]
+    told = {t.number: t for t in ranked}
     if not ranked:
         return None
     simplest = [t for t in ranked if t.number < len(run.study.first)]
@@ -56,6 +57,13 @@ def run_finale(run: StudyRun) -> Finale | None:
         name = run.study.first[top[tried.index(best)].number].name
         if name != BASE:  # which is there already
             others.append(Contender(f"{name} ({best.name})", best.overrides))
+    published = PAPER in [each.name for each in run.study.first]
+    if published and not any(each.name.startswith(PAPER) for each in others):
+        number = [each.name for each in run.study.first].index(PAPER)
+        if chosen.trial != number and (trial := told.get(number)) is not None:
+            others.append(
+                Contender(f"{PAPER} (trial {number})", trial.user_attrs[RESULT]["overrides"])
+            )
     known = limit(run.study, chosen.overrides)
     if known is not None:
         write_atomically(run.directory.path / LIMIT, json.dumps(_record(known), indent=2) + "\n")
@@ -115,11 +123,13 @@ def _name(contender: Contender, replication: int) -> str:
 
 class Limit(NamedTuple):
     """Were every length known: the bounds that leave the least share of what is reserved for output
-    unused, and the shares that the quantiles of the chosen trial and of the base leave."""
+    unused, and the shares that the quantiles of the chosen trial and of the base leave. `bounds`:
+    those of the chosen trial, in tokens."""
 
     best: Partition
     chosen: float
     base: float
+    bounds: list[int]
 
 
 def limit(study: Study, overrides: Overrides) -> Limit | None:
@@ -135,13 +145,14 @@ def limit(study: Study, overrides: Overrides) -> Limit | None:
         for policy in (ours, base)
         if isinstance(policy, QuantileBuckets)
     ]
-    return Limit(best, left[0], left[-1])
+    return Limit(best, left[0], left[-1], [int(each) for each in ours.bounds_for(lengths)])
 
 
 def _record(known: Limit) -> dict[str, Any]:
     return {
         "bounds": list(known.best.bounds),
         "levels": list(known.best.levels),
+        "chosen_bounds": known.bounds,
         "unused": {"least": known.best.unused, "chosen": known.chosen, "base": known.base},
     }
 

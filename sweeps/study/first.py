@@ -17,6 +17,8 @@ from sweeps.study.space import Outside, Overrides, Space
 First = Literal["base", "paper", "tuned", "least_unused"]
 _POLICY = "serving.policy"
 LEVELS = f"{_POLICY}.levels"
+PAPER = "paper"
+"""Name of the trial with the numbers that the policy's paper has."""
 
 
 class Study(Protocol):
@@ -82,7 +84,7 @@ def _points(study: Study, kind: First) -> Iterator[tuple[str, Overrides]]:
         levels = LEVELS in study.spec.space
         beside = [path for path in numbers if levels and path.endswith(("buckets", "balance"))]
         searched = [*study.spec.space, *beside]
-        yield "paper", {path: value for path, value in numbers.items() if path in searched}
+        yield PAPER, {path: value for path, value in numbers.items() if path in searched}
     elif kind == "tuned":
         yield from _tuned(study)
     else:

@@ -24,7 +24,7 @@ from policies.allocators.registry import policy_class, refusal
 from sweeps.analyse.figures import THROUGHPUT
 from sweeps.analyse.rows import at
 from sweeps.plan.defaults import with_defaults
-from sweeps.plan.experiment import ExperimentSpec, with_memory
+from sweeps.plan.experiment import ExperimentSpec, device_of, with_memory
 from sweeps.plan.layout import ALIASES, absolute_paths, experiment_with, suggestion
 from sweeps.plan.place import Override, in_sweep
 from sweeps.plan.sweep import Given, document_of, successor
@@ -396,7 +396,8 @@ def _check(study: Study) -> None:
     if study.base.logs:
         raise document.error("a study writes no logs", ("base", "logs"))
     sampled = study.base.serving.memory.fidelity == "sampled"
-    if study.spec.finale and not sampled and study.spec.fleet is None:
+    given = device_of(study.base).given is not None  # there is nothing to simulate
+    if study.spec.finale and not (sampled or given) and study.spec.fleet is None:
         raise document.error(
             "the finale compares on simulated memory: expected sampled",
             ("base", "serving", "memory", "fidelity"),

@@ -52,7 +52,7 @@ def unseen(run: StudyRun) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("study", nargs="?", default="odma-mlu370-x4")
+    parser.add_argument("study", nargs="?", default="odma")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--set", action="append", default=[], dest="sets")

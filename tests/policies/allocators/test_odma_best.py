@@ -65,9 +65,8 @@ def test_a_mistake_is_said(policy: str, message: str) -> None:
         load_sweep("quickstart", [f"policy=[{policy}]"])
 
 
-@pytest.mark.parametrize("name", ["odma-mlu370-x4", "odma-a100-80gb", "odma-mlu370-x4-hbm"])
-def test_a_study_searches_what_it_is_made_of_and_compares_with_it(name: str) -> None:
-    study = load_study(name)
+def test_a_study_searches_what_it_is_made_of_and_compares_with_it() -> None:
+    study = load_study("odma")
     searched = {path.rpartition(".")[2] for path in study.spec.space}
     assert {"levels", "space", "compaction", "gamma", "tau", "large_full"} <= searched
     assert "least_unused" in study.spec.space["serving.policy.levels"].balance
