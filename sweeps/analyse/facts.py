@@ -24,7 +24,7 @@ _DECIDERS: dict[Cause, str] = {
     "reservation": "capacity",
     "slots": "capacity",
     "recompute": "capacity",
-    "load": "load",
+    "load": "the offered load",
     "compute": "compute",
 }
 
@@ -108,7 +108,7 @@ class Verdict:
 
     @property
     def decided_by(self) -> list[str]:
-        """What puts the leader ahead of the others: capacity, layout, compute or load."""
+        """What puts the leader ahead of the others: capacity, layout, compute, the offered load."""
         return list(dict.fromkeys(word for gap in self.gaps for word in gap.deciders))
 
 

@@ -204,6 +204,7 @@ class Table:
             f"± and (a to b): {100 * LEVEL:.0f} % intervals, n = {many or 0} replications "
             "(Student's t; gaps between policies from logarithms of paired ratios)."
             + self._few_note(counts)
+            + self._growing_note
             + self._family_note
             + self._energy_note
         )
@@ -215,10 +216,18 @@ class Table:
         return text * bool(counts and counts[0] < FEW)
 
     @property
+    def _growing_note(self) -> str:
+        """What `grows` stands for, where it does."""
+        if not any(row.overloaded for group in self.groups for row in group.rows):
+            return ""
+        return " `grows`: more arrives than is served, so it is the longer the longer the run."
+
+    @property
     def _family_note(self) -> str:
         """What winners are corrected for; a design has families of its own."""
         several = len(self.groups) > 1 and not self.config.get("design")
-        return f" Winners: Holm over {len(self.groups)} groups." * several
+        text = " Winners are corrected for the number of groups, {} (Holm's correction)."
+        return text.format(len(self.groups)) * several
 
     @property
     def _energy_note(self) -> str:

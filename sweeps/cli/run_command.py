@@ -90,12 +90,14 @@ def command(
 
     workers = worker_count(jobs, cluster)
     if planned_kind(name) == "study":
-        refuse("goes with sweeps; this is a study", {"--only": only, "--dry-run": dry_run})
+        refuse("goes with sweeps; this is a study", {"--only": only})
         from sweeps.cli.reporting import report
         from sweeps.study.study_run import Workers
 
         how = Workers(workers, cluster), (trials, sampler), resume
-        if devices:
+        if dry_run:
+            _study_cost(name, _named(devices or []), overrides or [], how[1])
+        elif devices:
             _on_devices(name, _named(devices), overrides or [], out, how)
         else:
             wrote(report([_study(name, overrides or [], out, how)]), False)
@@ -110,7 +112,10 @@ def command(
         print(f"note: {told}", file=sys.stderr)
     if dry_run:
         from sweeps.run.dry_run import dry_run as estimate
+        from sweeps.run.store import RunDirectory
 
+        if out is not None and not resume:
+            RunDirectory(out).refuse_if_taken()
         found = estimate(loaded)
         print(f"{found.points} points, {found.results} results, about {found.minutes:.1f} CPU"
               f" minutes, by {found.timed} of them in one replication")  # fmt: skip
@@ -182,6 +187,23 @@ def _study(name: str, overrides: list[str], out: Path | None, how: How) -> Path:
     workers, asked, resume = how
     loaded = load_study(name, overrides, *asked)
     return run_study(loaded, out, resume, workers, Progress()).directory.path
+
+
+def _study_cost(
+    name: str, devices: list[str], overrides: list[str], asked: tuple[int | None, str | None]
+) -> None:
+    """Say what a study takes, on each device where some are named."""
+    from sweeps.report.formats import counted
+    from sweeps.study.by_device import assignments
+    from sweeps.study.study_cost import study_cost
+    from sweeps.study.study_spec import load_study
+
+    for device in devices or [""]:
+        made = assignments(name, device, overrides) if device else []
+        found = study_cost(load_study(name, [*made, *overrides], *asked))
+        print(f"{device}: " * bool(device) + f"{found.trials} trials of"
+              f" {counted(found.each, 'replication')}, a finale of {found.finale} results, about"
+              f" {found.minutes:.1f} CPU minutes, if trials are like the base")  # fmt: skip
 
 
 def _on_devices(

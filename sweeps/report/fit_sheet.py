@@ -17,7 +17,8 @@ from sweeps.report.section import Block, Grid, Say, Section
 GIB = 2**30
 SOURCES = {
     "given": "its efficiency is given", "simulated": "simulated in a short run",
-    "bound": "at most: closed-form bound x derate; --simulate, of a pair, measures it",
+    "bound": "at most: closed-form bound x what reaches the engines (derate); --simulate, of a"
+    " pair, measures it",
 }  # fmt: skip
 _PICTURE = "Capacity against what models need, GiB"
 _SIZES = (0, 30, 100, inf)

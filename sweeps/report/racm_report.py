@@ -245,7 +245,8 @@ def show_racm(racm: Racm) -> None:
         ]
         base = [f"{interval(curve.sequential_gbps).mean:,.1f}" for curve in found]
         place = "all channels" if level == "device" else "one channel"
-        print(f"{racm.device.name}, {place}: alpha by extent; {condition_text(described)}\n")
+        told = f"random over sequential (alpha) by extent; {condition_text(described)}"
+        print(f"{racm.device.name}, {place}: {told}\n")
         print_table(["extent", *heads], [*rows, ["GB/s seq.", *base]], "<>")
         print()
     if racm.plausible:

@@ -85,7 +85,7 @@ def _load(load: Any) -> list[str]:
         case {"goodput": {"ttft": ttft, "tpot": tpot}}:
             return [f"the largest load with TTFT {ttft} and TPOT {tpot}"]
         case {"process": "all_at_once"}:
-            return ["saturated"]
+            return ["all requests there from the start"]
         case {"process": "closed", "clients": clients}:
             return [f"{clients} clients"]
     return []

@@ -71,7 +71,7 @@ def sheet(sized: Sized) -> Section:
     verdict = verdict if sized.cheapest else "None of these devices meets it."
     notes = (
         f"{target.policy.name.capitalize()}, on memory that delivers one bandwidth: of a simulated"
-        " device its closed-form bound x derate, at best."
+        " device its closed-form bound x what reaches its engines (derate), at best."
         " –: no bandwidth does, for want of FLOPs or room. Near that, bandwidth makes up for"
         " FLOPs: a format whose products are slower then needs more of it. Gather: the least that"
         " scattered KV may be read at, as a share of contiguous KV;"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 from hwmodel.description.description import DescriptionError
@@ -11,11 +12,12 @@ from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.capacity import rivals, wanted
 from sweeps.run.one_point import rate_of
 from sweeps.run.progress import Progress
+from sweeps.run.provenance import resolve
 from sweeps.run.sweep_run import rehearse
 
-TIMED = 3
+TIMED = 5
 """Points that are timed, spread over the sweep, each in one replication (assumed)."""
-ENOUGH_S = 60.0
+ENOUGH_S = 40.0
 """CPU time after which no other point is timed (assumed)."""
 
 
@@ -31,14 +33,18 @@ class DryRun(NamedTuple):
 
 def dry_run(sweep: Sweep) -> DryRun:
     """Points that are found on the way (break-evens, ties) are not counted, nor is a timed one
-    that cannot be measured. Raises DescriptionError where none of these can be."""
+    that cannot be measured. The first is measured twice, as what a process does once is not part
+    of every result. Raises DescriptionError where a run would, or none of these can be measured."""
+    resolve(sweep)
+    rehearse(sweep.points, sweep.document.file, Progress())
     places = {i * (len(sweep.points) - 1) // (TIMED - 1) for i in range(TIMED)}
     middle = len(sweep.points) // 2  # the first, as one point may be all that there is time for
     chosen = [sweep.points[place] for place in sorted(places, key=lambda at: abs(at - middle))]
     results = sum(point.experiment.replications for point in sweep.points)
     relative = len(wanted(sweep))
-    rehearse([point.experiment for point in chosen], Progress())
     seconds, refused, start = list[float](), list[DescriptionError](), time.process_time()
+    with suppress(DescriptionError):  # which is met again below
+        _cost(sweep, chosen[0], relative, results)
     for point in chosen:
         if seconds and time.process_time() - start > ENOUGH_S:
             break

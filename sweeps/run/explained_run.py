@@ -23,6 +23,7 @@ from sweeps.plan.counterfactual import State, key
 from sweeps.plan.experiment import ExperimentSpec, Task, measure
 from sweeps.plan.place import shortened
 from sweeps.plan.sweep import Sweep, load_sweep
+from sweeps.plan.sweep_spec import Point
 from sweeps.run import explanation
 from sweeps.run.executor import execute
 from sweeps.run.explanation import FILE, FOLDER, Explanation, Known, Pair, explain, results
@@ -235,7 +236,8 @@ def _simulate(
     """Simulate what is left, each result onto the disk before the next. Raises Stopped."""
     done = total - len(left)
     try:
-        rehearse([state.experiment for state, _ in left.values()], progress)
+        points = [Point(i, {}, "", state.experiment) for i, (state, _) in enumerate(left.values())]
+        rehearse(points, None, progress)
         own.create(origin["config"], origin["provenance"], {})
         places = list(left)
         tasks = [Task(_bare(state.experiment), r, rate) for (_, r), (state, rate) in left.items()]

@@ -90,7 +90,7 @@ def run_sweep(
             run.total = sum(point.experiment.replications for point in sweep.points)
             if left := _left(sweep, run.records):
                 if not rehearsed:
-                    rehearse([point.experiment for point in sweep.points], progress)
+                    rehearse(sweep.points, sweep.document.file, progress)
                     rehearsed = True
                 _calibrate(sweep, calibration, jobs, cluster, progress)
                 refused = _search(sweep, calibration, jobs, cluster, progress)
@@ -157,19 +157,40 @@ def _key(record: Record) -> Key:
     return record["point"], record["replication"]
 
 
-def rehearse(experiments: Sequence[Described], progress: Progress) -> None:
+def rehearse(points: Sequence[Point], file: str | None, progress: Progress) -> None:
     """A few requests of every kind of point, here: compiles the kernels before workers fork.
 
     Simulated memory is tried once, on the first point that has it; it costs seconds.
-    Raises DescriptionError: what cannot work at all is said before anything is measured.
+    Raises DescriptionError: what cannot work at all is said before anything is measured, with the
+    `file` of the run and the first point that it holds for.
     """
-    small = experiments[0].rehearsals(experiments)
+    try:
+        small = points[0].experiment.rehearsals([point.experiment for point in points])
+    except DescriptionError as error:
+        raise _of_point(points, file, error, None) from None
     with progress.stage("rehearsal", len(small)) as done:
         for experiment in small:
             outcome = attempt(measure, 0, Task(experiment, 1, None))
             if outcome.at_fault:
-                raise DescriptionError(outcome.error or "")
+                refused = DescriptionError(outcome.error or "")
+                raise _of_point(points, file, refused, experiment)
             done()
+
+
+def _of_point(
+    points: Sequence[Point], file: str | None, error: DescriptionError, small: Described | None
+) -> DescriptionError:
+    """The error with the file and the first point whose rehearsal it is."""
+
+    def fails(point: Point) -> bool:
+        try:
+            return small in point.experiment.rehearsals([point.experiment])
+        except DescriptionError:
+            return small is None
+
+    named = next((title(p.overrides, p.control) for p in points if fails(p)), "")
+    text = f"{named}: {error}" if named and len(points) > 1 else str(error)
+    return DescriptionError(text, file)
 
 
 def _calibrate(

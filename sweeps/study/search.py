@@ -20,6 +20,7 @@ from sweeps.analyse.rows import Record, flat, is_number
 from sweeps.analyse.statistics import interval
 from sweeps.plan.experiment import ExperimentSpec, Task, measure, seed_of
 from sweeps.plan.place import shortened
+from sweeps.plan.sweep_spec import Point
 from sweeps.run.capacity import Wanted, calibrate
 from sweeps.run.outcome import Outcome, attempt
 from sweeps.run.progress import Progress
@@ -79,7 +80,7 @@ def run_study(
         refuse_another({**config, "trials": directory.config().get("trials")}, directory)
     with _interruptible(run):
         capacities = dict(directory.read_json(CALIBRATION) or {}) if again else {}
-        _rehearse(study, progress)
+        rehearse_study(study, progress)
         run.rates = rates(run, capacities, study.replications)
         directory.create(config, provenance(study, resolved, argv()), capacities)
         if again and study.spec.trials > directory.config()["trials"]:
@@ -107,13 +108,13 @@ def _interruptible(run: StudyRun) -> Iterator[None]:
         run.directory.release()
 
 
-def _rehearse(study: Study, progress: Progress) -> None:
+def rehearse_study(study: Study, progress: Progress) -> None:
     """What cannot work at all, and metrics that are not there, are said before anything else."""
     rivals = study.spec.fleet.rivals if study.spec.fleet else ()
-    made = [study.experiment(study.rival_set(rival)) for rival in rivals]
-    rehearse([*(point.experiment for point in study.points), *made], progress)
+    made = [Point(0, {}, rival, study.experiment(study.rival_set(rival))) for rival in rivals]
+    rehearse([*study.points, *made], study.document.file, progress)
     small = ExperimentSpec.rehearsals([study.base])[0]
-    outcome = attempt(measure, 0, Task(_on(study, small, EVEN), 1, None))
+    outcome = attempt(measure, 0, Task(on_its_memory(study, small, EVEN), 1, None))
     if outcome.error is not None:
         raise DescriptionError(outcome.error)
     known = [name for name, value in flat(outcome.value).items() if is_number(value)]
@@ -129,7 +130,9 @@ def _rehearse(study: Study, progress: Progress) -> None:
                 raise study.document.error(f"no metric {item.metric!r} here; {hint}", (key, i))
 
 
-def _on(study: Study, experiment: ExperimentSpec, table: dict[str, float]) -> ExperimentSpec:
+def on_its_memory(
+    study: Study, experiment: ExperimentSpec, table: dict[str, float]
+) -> ExperimentSpec:
     """The experiment on the memory that trials run on."""
     return on_table(experiment, table) if study.spec.memory == "table" else experiment
 
@@ -247,7 +250,7 @@ class _Batch:
             overrides = study.overrides_of(number, self.asked[number - self.begin])
             with suppress(DescriptionError):  # which is said where it is served in full
                 short = study.served({**overrides, **prune.set}, 1)
-                tasks.append(Task(_on(study, short, self.table), 1, self.run.rates[1]))
+                tasks.append(Task(on_its_memory(study, short, self.table), 1, self.run.rates[1]))
                 numbers.append((number, overrides))
         values: dict[int, list[float]] = {}
         for outcome in self.run.workers.outcomes(tasks):
@@ -269,7 +272,7 @@ class _Batch:
         overrides = self.study.overrides_of(number, self.asked[number - self.begin])
         try:
             experiments = [
-                _on(self.study, self.study.served(overrides, replication), self.table)
+                on_its_memory(self.study, self.study.served(overrides, replication), self.table)
                 for replication in range(1, self.study.base.replications + 1)
             ]
         except DescriptionError as error:

@@ -185,7 +185,10 @@ def test_what_groups_say_together() -> None:
         ({"model": "m", "load": {"rate_per_s": 2}}, "m, 2 requests/s, 3 replications"),
         ({"load": {"goodput": {"ttft": "2s", "tpot": "1s"}}},
          "the largest load with TTFT 2s and TPOT 1s, 3 replications"),
-        ({"arrivals": {"process": "all_at_once"}}, "saturated, 3 replications"),
+        (
+            {"arrivals": {"process": "all_at_once"}},
+            "all requests there from the start, 3 replications",
+        ),
         ({"arrivals": {"process": "closed", "clients": 4}}, "4 clients, 3 replications"),
         ({"workload": "alpaca", "serving": {}}, "3 replications"),
         ({"serving": {"kv_tokens": 9000, "engine": {"name": "v0", "max_tokens": 8192}}},
