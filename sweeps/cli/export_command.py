@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.cli.options import Jobs, Json, Plugin, Set
+from sweeps.cli.options import Jobs, Json, Plugin, Set, refuse
 
 if TYPE_CHECKING:
     from sweeps.run.trace_export import Exported
@@ -20,17 +20,23 @@ def command(
         Path, typer.Option("--out", metavar="FILE", help="The trace; .gz packs it, or .npz.")
     ],
     format: Annotated[
-        str, typer.Option(help="bankwise, ramulator, ramulator-vector, dramsim3 or gem5.")
+        str,
+        typer.Option(
+            help="Of a trace of accesses: bankwise, ramulator, ramulator-vector, dramsim3, gem5. "
+            "perfetto: a timeline of steps and requests. parquet: a run's results."
+        ),
     ] = "bankwise",
     point: Annotated[
         int | None, typer.Option(help="Which point, where --set leaves several.")
     ] = None,
-    replication: Annotated[int, typer.Option(help="Which one of it, from 1 on.")] = 1,
-    steps: Annotated[str, typer.Option(help="N, A:B (without B), A: or all.")] = "100",
-    layers: Annotated[str, typer.Option(help="Likewise.")] = "0",
+    replication: Annotated[int | None, typer.Option(help="Which one of it, from 1 on; 1.")] = None,
+    steps: Annotated[
+        str | None, typer.Option(help="N, A:B (without B), A: or all; 100 of accesses.")
+    ] = None,
+    layers: Annotated[str | None, typer.Option(help="Likewise; 0.")] = None,
     phase: Annotated[
-        str, typer.Option(help="migration, weights, prefill, attention or all.")
-    ] = "attention",
+        str | None, typer.Option(help="migration, weights, prefill, attention or all; attention.")
+    ] = None,
     channel: Annotated[
         int | None, typer.Option(help="Only this channel, at addresses local to it.")
     ] = None,
@@ -42,17 +48,30 @@ def command(
         typer.Option(help="Addresses for this mapper of the peer: RoBaRaCoCh, rochrababgco, ..."),
     ] = None,
     replica: Annotated[
-        int, typer.Option(help="Whose steps, from 0 on; of pools those that prefill come first.")
-    ] = 0,
+        int | None,
+        typer.Option(help="Whose steps, from 0 on; of pools those that prefill come first; 0."),
+    ] = None,
     jobs: Jobs = None,
     json: Json = False,
     overrides: Set = None,
     plugin: Plugin = None,
 ) -> None:
-    """Write the DRAM accesses of a run as a trace.
+    """Write a run for other tools: accesses, timeline, results.
 
-    For DRAM simulators; `bankwise replay` reads every format back.
+    A trace of DRAM accesses is for DRAM simulators; `bankwise replay` reads every format back.
     """
+    of_accesses = {"--steps": steps, "--layers": layers, "--phase": phase, "--channel": channel,
+                   "--at-once": at_once, "--mapper": mapper, "--replica": replica}  # fmt: skip
+    if format in ("perfetto", "parquet"):
+        refuse(f"does not go with --format {format}", of_accesses)
+    if format == "parquet":
+        of_point = {"--point": point, "--replication": replication, "--set": overrides or None}
+        refuse("does not go with --format parquet", of_point)
+        _results(Path(sweep), out, json)
+        return
+    if format == "perfetto":
+        _timeline(sweep, out, (overrides or [], point, replication or 1), jobs, json)
+        return
     from dataclasses import asdict
 
     from sweeps.report.screen import print_json
@@ -60,15 +79,48 @@ def command(
     from sweeps.run.trace_export import Wanted
     from sweeps.run.trace_export import export as perform
 
-    wanted = Wanted(steps, layers, phase, channel, format, at_once, mapper, replica)
+    wanted = Wanted(
+        steps or Wanted.steps, layers or Wanted.layers, phase or Wanted.phase, channel, format,
+        at_once, mapper, replica or 0,
+    )  # fmt: skip
     workers = worker_count(jobs)
-    found = perform(sweep, out, wanted, overrides or (), point, replication, workers)
+    found = perform(sweep, out, wanted, overrides or (), point, replication or 1, workers)
     if json:
         print_json(asdict(found))
     else:
         for warning in found.warnings:
             print(f"warning: {warning}", file=sys.stderr)
         _show(found, out)
+
+
+def _results(run: Path, out: Path, json: bool) -> None:
+    """A row a result, units in the metadata."""
+    from sweeps.report.screen import print_json
+    from sweeps.run.parquet import write_parquet
+    from sweeps.run.store import last_run
+
+    many, columns = write_parquet(last_run(run), out)
+    if json:
+        print_json({"file": str(out), "rows": many, "columns": columns})
+    else:
+        print(f"wrote {out}: {many:,} results, {columns:,} columns; units are in their metadata")
+
+
+def _timeline(
+    sweep: str, out: Path, which: tuple[list[str], int | None, int], jobs: int | None, json: bool
+) -> None:
+    """Steps and requests of a replication, for ui.perfetto.dev."""
+    from sweeps.report.screen import print_json
+    from sweeps.run.executor import worker_count
+    from sweeps.run.sweep_run import title
+    from sweeps.run.timeline_export import export_timeline
+
+    found = export_timeline(sweep, out, *which, worker_count(jobs))
+    if json:
+        print_json({"file": str(out), **found})
+        return
+    named = title(found["overrides"], found["control"])
+    print(f"wrote {out}: {named}, replication {found['replication']}; open it in ui.perfetto.dev")
 
 
 def _show(found: Exported, out: Path) -> None:

@@ -75,7 +75,8 @@ Timeline = Annotated[
     Path | None,
     typer.Option(
         "--timeline", metavar="FILE",
-        help="Draw the commands by bank over time: .svg, .png, .pdf or .html.",
+        help="Draw the commands by bank over time: .svg, .png, .pdf or .html; .json or .json.gz "
+        "for ui.perfetto.dev.",
     ),
 ]  # fmt: skip
 Clocks = Annotated[

@@ -1,4 +1,4 @@
-"""A timeline of commands as a file."""
+"""A timeline of commands as a file: a picture, a page, or a trace for ui.perfetto.dev."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from pathlib import Path
 from hwmodel.description.description import DescriptionError
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.specs.device import Device
-from sweeps.report.command_timeline import Clocks, clocks, timeline
+from sweeps.report.chrome_trace import ENDINGS, chrome_trace, write_trace
+from sweeps.report.command_timeline import MOST_CLOCKS, Clocks, clocks, timeline
 from sweeps.report.drawing import FORMS
 from sweeps.report.picture import Picture, Placed
 
-_ENDINGS = (*FORMS, ".html")
+_PICTURES = (*FORMS, ".html")
 
 
 def asked(file: Path | None, window: str | None) -> Clocks | None:
@@ -21,16 +22,22 @@ def asked(file: Path | None, window: str | None) -> Clocks | None:
         if window is not None:
             raise DescriptionError("needs --timeline", "--clocks")
         return None
-    if file.suffix not in _ENDINGS:
-        raise DescriptionError(f"expected a name that ends in {', '.join(_ENDINGS)}", file)
+    traced = file.name.endswith(ENDINGS)
+    if not traced and file.suffix not in _PICTURES:
+        known = ", ".join((*_PICTURES, *ENDINGS))
+        raise DescriptionError(f"expected a name that ends in {known}", file)
     if not file.parent.is_dir():
         raise DescriptionError("no such folder", file.parent)
-    return None if window is None else clocks(window)
+    return None if window is None else clocks(window, None if traced else MOST_CLOCKS)
 
 
 def write(
     file: Path, device: Device, logs: list[tuple[int, CommandLog]], window: Clocks | None
 ) -> None:
-    """Draw logs by channel into `file`. Raises DescriptionError where nothing is in the window."""
+    """Draw logs by channel into `file`, or trace them there. Raises DescriptionError where nothing
+    is in the window."""
     chart = timeline(device.memory, device.name, logs, window)
+    if file.name.endswith(ENDINGS):
+        write_trace(file, chrome_trace(chart, device.name, float(device.memory.clock.tCK)))
+        return
     Picture("timeline", [Placed(device.name, chart)]).save(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,42 @@ def test_mistakes(tmp_path: Path, arguments: tuple[str, ...], message: str) -> N
 def test_only_sweeps_that_serve_have_steps(tmp_path: Path) -> None:
     (line,) = mistakes(tmp_path, "export", "kv-extent", "--point", "0", "--out", "t")
     assert "kv-extent: measures kv_read; only a sweep that serves requests has steps" in line
+
+
+def test_a_run_is_a_timeline_of_steps_and_requests(tmp_path: Path) -> None:
+    few = ("--set", "requests=8", "--set", "warmup_requests=2", "--point", "0")
+    for name in ("a.json", "a.json.gz"):
+        out = tmp_path / name
+        done = bankwise("export", "smoke", "--format", "perfetto", "--out", out, *few)
+        assert done.code == 0 and "open it in ui.perfetto.dev" in done.out
+        text = out.read_bytes()
+        text = gzip.decompress(text) if name.endswith(".gz") else text
+        kinds = {event["ph"] for event in json.loads(text)["traceEvents"]}
+        assert {"X", "b", "e", "M", "C"} <= kinds
+
+
+def test_commands_are_a_trace_by_bank_and_time(tmp_path: Path) -> None:
+    (tmp_path / "trace.txt").write_text("".join(f"R {64 * i}\n" for i in range(200)))
+    out = tmp_path / "a.json"
+    asked = ("replay", "lpddr5-6400-x16", tmp_path / "trace.txt", "--timeline", out)
+    done = bankwise(*asked, "--clocks", "0:1000000")
+    assert done.code == 0 and f"wrote {out}" in done.out
+    events = json.loads(out.read_text())["traceEvents"]
+    drawn = [event for event in events if event["ph"] == "X"]
+    assert sum(event["name"] == "ACT" for event in drawn) >= 1
+    names = {e["args"]["name"] for e in events if e.get("name") == "thread_name"}
+    assert "data bus" in names and any("bank" in name for name in names)
+    first, last = drawn[0]["ts"], max(event["ts"] + event["dur"] for event in drawn)
+    assert 0 <= first < last
+    text = bankwise(*asked[:-1], tmp_path / "a.txt").err
+    assert ".json.gz" in text
+
+
+def test_a_timeline_has_no_layers(tmp_path: Path) -> None:
+    asked = ("export", "smoke", "--format", "perfetto", "--out")
+    done = bankwise(*asked, tmp_path / "a.json", "--layers", "1")
+    assert (done.code, done.err) == (2, "--layers: does not go with --format perfetto\n")
+    done = bankwise(*asked, tmp_path / "a.txt")
+    assert done.code == 2 and "expected a name that ends in .json or .json.gz" in done.err
+    done = bankwise("export", "kv-extent", *asked[2:], tmp_path / "a.json", "--point", "0")
+    assert done.code == 2 and "serves nothing" in done.err

@@ -1,0 +1,65 @@
+"""Are results written as Parquet, with the units of their columns?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from sweeps.run import parquet
+from sweeps.run.store import RunDirectory
+from tests.sweeps.cli.test_command_line import bankwise, refusal
+from tests.sweeps.made import made
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("output_tokens_per_s", "tokens/s"),
+        ("ttft_s.p99", "s"),
+        ("kv_gbps", "10^9 B/s"),
+        ("energy.mj_per_token", "mJ/token"),
+        ("energy.parts_mj_per_token.read", "mJ/token"),
+        ("memory.phases.attention.row_hit_rate", "1"),
+        ("limit_share.kv_memory", "1"),
+        ("preemptions", None),
+    ],
+)
+def test_a_column_has_the_unit_that_its_name_ends_in(name: str, unit: str | None) -> None:
+    assert parquet.unit_of(name) == unit
+
+
+def test_a_row_has_what_made_a_result_and_its_numbers(tmp_path: Path) -> None:
+    found = parquet.rows(RunDirectory(made(tmp_path / "run")))
+    assert len(found) == 24
+    first = found[0]
+    assert (first["point"], first["control"], first["replication"]) == (0, "", 1)
+    assert (first["device"], first["serving.policy"]) == ("card", "paged")
+    assert first["output_tokens_per_s"] == 101.0 and first["energy.parts_mj_per_token.read"] == 2.0
+    assert not any(isinstance(value, (list, dict)) for value in first.values())
+
+
+def test_results_are_read_back_with_units(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow.parquet", reason="pyarrow, the extra data, is missing")
+    made(tmp_path / "run")
+    done = bankwise("export", "run", "--format", "parquet", "--out", "a.parquet", cwd=tmp_path)
+    assert done.returncode == 0 and "24 results" in done.stdout
+    table = pyarrow.read_table(tmp_path / "a.parquet")
+    assert table.num_rows == 24
+    assert table.schema.field("kv_gbps").metadata == {b"unit": b"10^9 B/s"}
+    assert table.schema.metadata[b"name"] == b"made"
+
+
+def test_a_mistake_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(tmp_path / "run")
+    asked = ("export", "run", "--format", "parquet", "--out")
+    assert refusal(*asked, "a.csv", cwd=tmp_path).endswith("a name that ends in .parquet")
+    text = refusal(*asked, "a.parquet", "--point", "1", cwd=tmp_path)
+    assert text == "--point: does not go with --format parquet"
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    text = refusal(*asked, "a.parquet", cwd=tmp_path)
+    assert text == "--format parquet: pip install 'bankwise[data]'"
+    with pytest.raises(DescriptionError, match="has no results"):
+        parquet.rows(RunDirectory(tmp_path / "none"))
