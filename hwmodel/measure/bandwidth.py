@@ -21,6 +21,7 @@ from hwmodel.measure.energy import energy_figures, energy_parts
 from hwmodel.measure.open_loop import Int, OpenLoop, called, stated
 from hwmodel.measure.replay import figures
 from hwmodel.measure.stream import bursts
+from hwmodel.measure.through import Through, silent
 from hwmodel.specs.device import Device
 
 SEED = 20240607
@@ -69,10 +70,11 @@ def extent_pattern(extent: int, write_share: float) -> tuple[str, Pattern]:
 
 def measure_patterns(
     device: Device, patterns: Iterable[str] = (), extents: Iterable[int] = (),
-    write_share: float = 0.0,
+    write_share: float = 0.0, through: Through = silent,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Measure these patterns, all where none is named; then extents of so many bytes, multiples of
-    a burst, at random, a share of them written. Raises DescriptionError for an unknown one."""
+    a burst, at random, a share of them written; they go `through`. Raises DescriptionError for an
+    unknown one."""
     asked = list(patterns)
     for name in asked:
         if name not in PATTERNS:
@@ -83,7 +85,7 @@ def measure_patterns(
         own, spec = extent_pattern(extent, write_share)
         specs[own] = spec
         names += [own] if own not in names else []
-    return [_measure(device, name, specs[name]) for name in names]
+    return [_measure(device, name, specs[name]) for name in through(names, len(names))]
 
 
 def measure(device: Device, pattern: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from hwmodel.kernel.timing import lower
 from hwmodel.measure.open_loop import Int, OpenLoop
 from hwmodel.measure.racm import check_extent
 from hwmodel.measure.stream import bursts
+from hwmodel.measure.through import Through, silent
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.specs.commands import COLUMN_COMMANDS, COMMANDS
 from hwmodel.specs.device import Device
@@ -92,10 +93,12 @@ class LatencyCurve:
         return None
 
 
-def latency_curves(device: Device, mixes: Sequence[tuple[int, float]]) -> list[LatencyCurve]:
+def latency_curves(
+    device: Device, mixes: Sequence[tuple[int, float]], through: Through = silent
+) -> list[LatencyCurve]:
     """A curve for each (extent in bytes, share of the extents written, 0 to below 1) on all
-    channels of a device. Raises ValueError for an extent that is no multiple of a burst or above
-    `largest_extent`."""
+    channels of a device; its loads go `through`. Raises ValueError for an extent that is no
+    multiple of a burst or above `largest_extent`."""
     for extent, _ in mixes:
         check_extent(device.memory, extent, largest_extent(device))
     streams = [_Stream(device, extent, share) for extent, share in mixes]
@@ -108,7 +111,8 @@ def latency_curves(device: Device, mixes: Sequence[tuple[int, float]]) -> list[L
             for stream, (_, busiest) in zip(streams, saturated, strict=True)
             for share in offered_shares(busiest / device.peak_gbps)
         ]
-        found = list(pool.map(lambda one: one[0].at(one[1]), asked))
+        loads = pool.map(lambda one: one[0].at(one[1]), asked)
+        found = list(through(loads, len(asked)))
     return [
         LatencyCurve(
             stream.extent, stream.write_share, most, unloaded[stream.extent],

@@ -24,6 +24,7 @@ import numpy as np
 from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.stream import TILE, bursts, kinds, random_starts, sequential_starts
+from hwmodel.measure.through import Through, silent
 from hwmodel.specs.controller import MAX_QUEUE
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.memory_spec import MemorySpec
@@ -142,19 +143,20 @@ def extent_sizes(memory: MemorySpec, also: int | None = None) -> list[int]:
 def curves(
     name: str, overrides: Sequence[str] = (), *, extents: Sequence[int] | None = None,
     only: Iterable[Condition] | None = None, replications: int = REPLICATIONS,
+    through: Through = silent,
 ) -> list[Curve]:  # fmt: skip
     """Simulate alpha over `extents` (default: `extent_sizes`) under each of `conditions`, or `only`
     under those given.
 
-    `name` and `overrides` as for `load_device`. Replications share their random places over all
-    conditions. Raises DescriptionError for a device that cannot be read, ValueError for an extent
-    that is no multiple of a burst or does not fit.
+    `name` and `overrides` as for `load_device`. Simulations go `through`. Replications share their
+    random places over all conditions. Raises DescriptionError for a device that cannot be read,
+    ValueError for an extent that is no multiple of a burst or does not fit.
     """
     described = load_device(name, overrides)
     asked = list(conditions(described) if only is None else only)
     sizes = list(extent_sizes(described.memory) if extents is None else extents)
     devices = {c.settings: load_device(name, [*overrides, *c.settings]) for c in asked}
-    return _curves({c: devices[c.settings] for c in asked}, sizes, replications)
+    return _curves({c: devices[c.settings] for c in asked}, sizes, replications, through)
 
 
 def described_curves(
@@ -166,7 +168,9 @@ def described_curves(
     return _curves(dict.fromkeys(first.values(), device), list(extents), replications)
 
 
-def _curves(devices: dict[Condition, Device], sizes: list[int], replications: int) -> list[Curve]:
+def _curves(
+    devices: dict[Condition, Device], sizes: list[int], replications: int, through: Through = silent
+) -> list[Curve]:
     for device in devices.values():
         for size in sizes:
             check_extent(device.memory, size)
@@ -177,7 +181,8 @@ def _curves(devices: dict[Condition, Device], sizes: list[int], replications: in
         for replication in range(replications)
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # the kernels hold no lock
-        measured = dict(zip(map(_key, runs), pool.map(_measure, runs), strict=True))
+        found = through(pool.map(_measure, runs), len(runs))
+        measured = dict(zip(map(_key, runs), found, strict=True))
     return [_curve(condition, sizes, replications, measured) for condition in devices]
 
 

@@ -26,6 +26,7 @@ from hwmodel.measure.without import CAUSES, Case, placed, without
 from hwmodel.specs.device import Device, load_device
 from sweeps.analyse.statistics import Interval, relative_gap
 from sweeps.ask.memory_changes import candidates
+from sweeps.run.progress import Progress
 
 BUDGET, LEAST, MOST = 20, 200_000, 4_000_000
 """Times the trace that all runs simulate at most; accesses of a window at least, and at most."""
@@ -175,7 +176,7 @@ def _changes(
     ran: list[tuple[list[str], Ran]] = []
     refused: list[dict[str, Any]] = []
     lasted, seen = sum(base.part_ns), set[str]()
-    for change in tried:
+    for change in Progress().through("changes")(tried, len(tried)):
         try:
             other = load_device(name, [*overrides, *change])
         except DescriptionError as error:

@@ -15,6 +15,7 @@ from hwmodel.specs.device import Device, device_names, load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.registry import POLICIES
 from sweeps.report.screen import print_table
+from sweeps.run.progress import Progress
 
 SMALL = ("llama-3.2-3b", "q4_k_m")
 """A small model in a small format: what on-chip memory is held against."""
@@ -106,8 +107,9 @@ def add_simulated(catalogue: dict[str, Any], overrides: list[str]) -> None:
     memories = [device for device in catalogue["devices"] if device["kind"] == "memory"]
     described = [load_device(device["name"], overrides).memory for device in memories]
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # the kernels hold no lock
-        for device, found in zip(memories, pool.map(tightness, described), strict=True):
-            device["simulated"] = {name: figures._asdict() for name, figures in found.items()}
+        figures = Progress().through("memories")(pool.map(tightness, described), len(described))
+        for device, found in zip(memories, figures, strict=True):
+            device["simulated"] = {name: each._asdict() for name, each in found.items()}
 
 
 def show_names(every: dict[str, list[str]]) -> None:

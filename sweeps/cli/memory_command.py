@@ -89,6 +89,7 @@ def command(
     from sweeps.cli import memory_tables as tables
     from sweeps.report.racm_report import extent_bytes
     from sweeps.report.screen import print_json, show_bandwidth
+    from sweeps.run.progress import Progress
 
     kinds = {
         "--pattern": bool(pattern), "--racm": racm, "--refresh": refresh, "--estimate": estimate,
@@ -127,7 +128,9 @@ def command(
         print_json(ranges) if json else tables.show_ranges(ranges)
     else:
         sizes = [extent_bytes(loaded, each) for each in extents]
-        found = measure_patterns(loaded, pattern or (), sizes, share or 0.0)
+        found = measure_patterns(
+            loaded, pattern or (), sizes, share or 0.0, Progress().through("patterns")
+        )
         print_json(found) if json else show_bandwidth(loaded, found)
 
 
@@ -139,9 +142,10 @@ def _latency(
     from sweeps.report.latency_report import charts, latency, page_section, record
     from sweeps.report.page import page
     from sweeps.report.screen import print_json, print_section
+    from sweeps.run.progress import Progress
 
     check_picture(chart)
-    found = latency(device, overrides, extent, writes)
+    found = latency(device, overrides, extent, writes, Progress().through("loads"))
     print_json(record(found)) if json else print_section(page_section(found))
     if html is not None:
         html.write_text(page([page_section(found, drawn=True)]), encoding="utf-8")
@@ -157,9 +161,12 @@ def _racm(
     from sweeps.report.racm_page import page
     from sweeps.report.racm_report import EXTENT, THRESHOLD, racm, record, show_racm
     from sweeps.report.screen import print_json
+    from sweeps.run.progress import Progress
 
     judged = THRESHOLD if threshold is None else threshold
-    found = racm(device, overrides, extent or EXTENT, judged, quick)
+    found = racm(
+        device, overrides, extent or EXTENT, judged, quick, Progress().through("simulations")
+    )
     print_json(record(found)) if json else show_racm(found)
     if html is not None:
         html.write_text(page(found), encoding="utf-8")

@@ -19,6 +19,7 @@ from sweeps.report.chart import Chart
 from sweeps.report.drawing import FORMS
 from sweeps.report.formats import size_text
 from sweeps.report.screen import print_table
+from sweeps.run.progress import Progress
 from sweeps.run.store import write_atomically
 from sweeps.run.version import version
 
@@ -152,7 +153,8 @@ def ranges(name: str, overrides: list[str], patterns: Iterable[str]) -> dict[str
             "--plausible",
         )
     every = {AS_DESCRIBED: device, **variants.devices}
-    found = {variant: measure_patterns(each, asked) for variant, each in every.items()}
+    through = Progress().through("variants")(every.items(), len(every))
+    found = {variant: measure_patterns(each, asked) for variant, each in through}
     rows = []
     for items in zip(*found.values(), strict=True):
         gbps = {

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -66,15 +67,14 @@ def command(
     if device is not None and not names:
         raise mistake("stands with the FILE of measurements", "--device")
     every, records = [], []
-    for source in [validation.loaded(each, device) for each in names or validation.sources()]:
+    sources = [validation.loaded(each, device) for each in names or validation.sources()]
+    for source, found in list(_compared(sources, overrides)):
         spec = validation.spec_of(source)
-        try:
-            found = validation.compared(source, overrides=overrides)
-        except Skipped as error:
+        if isinstance(found, Skipped):
             if json:
-                records.append({"name": spec.name, "skipped": str(error), "cells": []})
+                records.append({"name": spec.name, "skipped": str(found), "cells": []})
             else:
-                print(f"{spec.name}: skipped: {error}\n")
+                print(f"{spec.name}: skipped: {found}\n")
             continue
         every += found
         if json:
@@ -101,12 +101,27 @@ def command(
         raise typer.Exit(FOUND)
 
 
+def _compared(sources: list[Any], overrides: list[str] | None) -> Iterator[tuple[Any, Any]]:
+    """Each source with its cells, or the reason why it is skipped."""
+    from policies.serving.measured_server import Skipped
+    from sweeps.report import validation
+    from sweeps.run.progress import Progress
+
+    for source in Progress().through("measurements")(sources, len(sources)):
+        try:
+            yield source, validation.compared(source, overrides=overrides)
+        except Skipped as error:
+            yield source, error
+
+
 def _schedules(files: list[Path], json: bool) -> None:
     """Our scheduler beside vLLM's, step for step. Exit code 1 where one differs."""
     from policies.engines.schedule_check import check, read_cases
     from sweeps.report.screen import print_json, print_table
+    from sweeps.run.progress import Progress
 
-    found = [check(case) for file in files for case in read_cases(file)]
+    cases = [case for file in files for case in read_cases(file)]
+    found = [check(case) for case in Progress().through("cases")(cases, len(cases))]
     differ = sum(each.difference is not None for each in found)
     if json:
         print_json(

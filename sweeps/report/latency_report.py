@@ -16,6 +16,7 @@ from hwmodel.measure.load_latency import (
     largest_extent,
     latency_curves,
 )
+from hwmodel.measure.through import Through, silent
 from hwmodel.specs.device import Device, load_device
 from sweeps.report.chart import Axis, Lines, Series
 from sweeps.report.formats import size_text
@@ -39,7 +40,10 @@ class Latency:
     curves: list[LatencyCurve]
 
 
-def latency(name: str, overrides: list[str], extent: str | None, writes: float | None) -> Latency:
+def latency(
+    name: str, overrides: list[str], extent: str | None, writes: float | None,
+    through: Through = silent,
+) -> Latency:  # fmt: skip
     """Simulate the curves of a device: of an extent and a share written, or of those that are not
     given the usual ones. Raises DescriptionError for an extent that makes no sense, and where no
     extent is read."""
@@ -57,7 +61,7 @@ def latency(name: str, overrides: list[str], extent: str | None, writes: float |
     else:
         mixes = [(sizes[0], share) for share in WRITE_SHARES]
         mixes += [(size, WRITE_SHARES[0]) for size in sizes[1:]]
-    return Latency(device, latency_curves(device, mixes))
+    return Latency(device, latency_curves(device, mixes, through))
 
 
 def record(found: Latency) -> dict[str, Any]:

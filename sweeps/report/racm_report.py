@@ -27,6 +27,7 @@ from hwmodel.measure.racm import (
     extent_sizes,
 )
 from hwmodel.measure.student import LEVEL
+from hwmodel.measure.through import Through, silent
 from hwmodel.specs.device import Device, load_device, load_variants
 from sweeps.analyse.random_access import RandomAccess, RandomAccessAnswer
 from sweeps.analyse.statistics import Interval, interval
@@ -121,8 +122,9 @@ class Racm:
 
 
 def racm(
-    name: str, overrides: list[str], extent: str, threshold: float, quick: bool = False
-) -> Racm:
+    name: str, overrides: list[str], extent: str, threshold: float, quick: bool = False,
+    through: Through = silent,
+) -> Racm:  # fmt: skip
     """Simulate the curves of a device; `quick`: the one extent as described, the same figure as in
     the curves. Raises DescriptionError for an extent or a threshold that makes no sense."""
     device = load_device(name, overrides)
@@ -133,7 +135,7 @@ def racm(
         found = described_curves(device, [size])[::-1]  # the device before its channel
         return Racm(device, size, threshold, found, quick=True)
     sizes = extent_sizes(device.memory, size)
-    result = Racm(device, size, threshold, curves(name, overrides, extents=sizes))
+    result = Racm(device, size, threshold, curves(name, overrides, extents=sizes, through=through))
     variants = load_variants(name, overrides)
     result.left_out.update(variants.left_out)
     for variant, other in variants.devices.items():

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from hwmodel.measure.through import Through
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
+T = TypeVar("T")
 _LINE_EVERY_S = 10.0
 
 
@@ -18,6 +21,10 @@ class Step(Protocol):
     """One more is done."""
 
     def __call__(self, note: str = "") -> None: ...
+
+
+LATE_S = 2.0
+"""Before that nothing is said of what most often is over by then."""
 
 
 class Progress:
@@ -28,17 +35,28 @@ class Progress:
         self._bars: Bars | None = None
 
     @contextmanager
-    def stage(self, name: str, total: int, done: int = 0) -> Iterator[Step]:
+    def stage(self, name: str, total: int, done: int = 0, late_s: float = 0.0) -> Iterator[Step]:
         """Count through `total` steps of which `done` were there already; yields the step, which
-        takes a few words to show beside the count."""
+        takes a few words to show beside the count. Nothing is shown of the first `late_s`."""
         if self._terminal and total > done:
-            with self._bar(name, total, done) as step:
+            with self._bar(name, total, done, late_s) as step:
                 yield step
         else:
-            yield _Lines(name, total, done)
+            yield _Lines(name, total, done, late_s > 0)
+
+    def through(self, name: str) -> Through:
+        """What passes things on and shows how far they are, where that takes longer than LATE_S."""
+
+        def passed(items: Iterable[T], total: int) -> Iterator[T]:
+            with self.stage(name, total, late_s=LATE_S) as step:
+                for item in items:
+                    yield item
+                    step()
+
+        return passed
 
     @contextmanager
-    def _bar(self, name: str, total: int, done: int) -> Iterator[Step]:
+    def _bar(self, name: str, total: int, done: int, late_s: float) -> Iterator[Step]:
         from rich.console import Console  # heavy
         from rich.progress import (
             BarColumn,
@@ -56,17 +74,24 @@ class Progress:
             told, *columns, console=Console(stderr=True, markup=False),
             auto_refresh=False, redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
-        with bars:
-            task = bars.add_task(name, total=total, completed=done, note="")
+        task = bars.add_task(name, total=total, completed=done, note="")
+        begun = time.monotonic()
 
-            def step(note: str = "") -> None:
-                bars.update(task, advance=1, note=note, refresh=True)
+        def step(note: str = "") -> None:
+            if self._bars is None and time.monotonic() - begun >= late_s:
+                self._bars = bars
+                bars.start()
+            bars.update(task, advance=1, note=note, refresh=self._bars is not None)
 
-            self._bars = bars
-            try:
-                yield step
-            finally:
-                self._bars = None
+        try:
+            if not late_s:
+                self._bars = bars
+                bars.start()
+            yield step
+        finally:
+            if self._bars is not None:
+                bars.stop()
+            self._bars = None
 
     def say(self, text: str) -> None:
         """A line of its own, beside the count."""
@@ -77,17 +102,19 @@ class Progress:
 
 
 class _Lines:
-    """A line every few seconds, and one at the end."""
+    """A line every few seconds, and one at the end; of a late stage that only after another one."""
 
-    def __init__(self, name: str, total: int, done: int) -> None:
+    def __init__(self, name: str, total: int, done: int, late: bool) -> None:
         self._name, self._total, self._done, self._count = name, total, done, done
         self._start = self._last = time.monotonic()
+        self._ends = not late
 
     def __call__(self, note: str = "") -> None:
         self._count += 1
         now = time.monotonic()
-        if self._count == self._total or now - self._last >= _LINE_EVERY_S:
-            self._last = now
+        due = now - self._last >= _LINE_EVERY_S
+        if due or (self._ends and self._count == self._total):
+            self._last, self._ends = now, True
             new, elapsed_s = self._count - self._done, now - self._start
             status = _status(self._name, self._count, self._total, new, elapsed_s)
             print(f"{status}, {note}" if note else status, file=sys.stderr, flush=True)

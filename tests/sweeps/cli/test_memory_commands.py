@@ -41,7 +41,7 @@ def bankwise(*arguments: str | Path) -> Done:
 def found(*arguments: str | Path) -> Any:
     """The JSON that a command prints."""
     done = bankwise(*arguments, "--json")
-    assert (done.code, done.err) == (0, "")
+    assert done.code == 0, done.err
     return json.loads(done.out)
 
 
@@ -209,7 +209,7 @@ def test_racm_of_a_memory_is_that_of_one_channel_and_comes_out_again() -> None:
 @pytest.mark.usefixtures("brief")
 def test_racm_prints_a_table_and_a_verdict_and_writes_its_page(tmp_path: Path) -> None:
     done = bankwise("memory", "mlu370-x4", "--racm", "--html", tmp_path / "racm.html")
-    assert (done.code, done.err) == (0, "")
+    assert done.code == 0, done.err
     assert "random extents of 16 KiB reach" in done.out and "read share 100 %" in done.out
     page = (tmp_path / "racm.html").read_text()
     assert page.count("<figure") == 5 and page.rstrip().endswith("</html>")

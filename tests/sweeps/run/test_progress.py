@@ -28,3 +28,16 @@ def test_nothing_is_shown_where_all_is_done(capsys: pytest.CaptureFixture[str]) 
     with Progress(terminal=True).stage("points", 2, 2):
         pass
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_is_over_soon_says_nothing_and_the_rest_how_long_it_takes(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert list(Progress(terminal).through("patterns")("abc", 3)) == ["a", "b", "c"]
+    assert capsys.readouterr().err == ""
+    clock = iter(range(0, 500, 10))
+    monkeypatch.setattr("sweeps.run.progress.time.monotonic", lambda: float(next(clock)))
+    assert list(Progress(terminal).through("patterns")("abc", 3)) == ["a", "b", "c"]
+    assert "3/3" in capsys.readouterr().err
