@@ -69,11 +69,13 @@ validation: $(DEV)
 	$(BIN)/python -m sweeps.report.validation docs
 
 PHYSICS := kv-extent kv-dma kv-interleave kv-streams kv-memory kv-share kv-camping
+# A sweep that ships goes by its name, one of a published result by its file.
 
 # Of kv-share some batches do not fit some cards: they are left out, which it says and ends with 2.
 physics: $(RUN)
 	for sweep in $(PHYSICS); do \
-		$(BIN)/bankwise run $$sweep --out runs/$$sweep || test $$sweep = kv-share || exit; done
+		file=research/sweeps/$$sweep.yaml; test -f $$file || file=$$sweep; \
+		$(BIN)/bankwise run $$file --out runs/$$sweep || test $$sweep = kv-share || exit; done
 	$(BIN)/python -m sweeps.report.physics $(PHYSICS:%=runs/%) > docs/results/physics.md.new
 	mv docs/results/physics.md.new docs/results/physics.md
 
@@ -81,7 +83,9 @@ physics: $(RUN)
 FINDINGS := odma-paper odma-paper-paged what-if-mlu370-x4 break-even-mlu370-x4 break-even-kv-mlu370-x4
 
 findings: $(RUN)
-	for sweep in $(FINDINGS); do $(BIN)/bankwise run $$sweep --out runs/$$sweep --resume || exit; done
+	for sweep in $(FINDINGS); do \
+		file=research/sweeps/$$sweep.yaml; test -f $$file || file=$$sweep; \
+		$(BIN)/bankwise run $$file --out runs/$$sweep --resume || exit; done
 	$(BIN)/python -m sweeps.report.findings_page $(FINDINGS:%=runs/%) $(RUNS) > docs/results/findings.md.new
 	mv docs/results/findings.md.new docs/results/findings.md
 

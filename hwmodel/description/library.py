@@ -13,6 +13,8 @@ FOLDERS = (
 _PACKAGED = Path(__file__).parents[1] / "library"
 LIBRARY = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "yaml"
 """The shipped descriptions: `hwmodel/library` in an installed wheel, `yaml/` in a clone."""
+RESULTS = "research/sweeps"
+"""In a clone: sweeps of published results, each by its file."""
 
 
 def names(kind: str) -> list[str]:
@@ -51,9 +53,21 @@ def _is_file(path: Path) -> bool:
 
 
 def elsewhere(name: str) -> str:
-    """What a shipped name is, in words; nothing where there is no such one."""
+    """What a shipped name is, in words, or the file of a published result's sweep, in a clone;
+    nothing where there is no such one."""
     kinds = [_singular(kind) for kind in FOLDERS if name in names(kind)]
-    return f"it is a shipped {' and '.join(kinds)}" if kinds else ""
+    if kinds:
+        return f"it is a shipped {' and '.join(kinds)}"
+    return f"it is {RESULTS}/{name}.yaml" if _is_file(_results() / f"{name}.yaml") else ""
+
+
+def results() -> list[Path]:
+    """Files of the sweeps behind published results, which do not ship; none in a wheel."""
+    return sorted(_results().glob("*.yaml"))
+
+
+def _results() -> Path:
+    return LIBRARY.parent / RESULTS
 
 
 def _singular(kind: str) -> str:

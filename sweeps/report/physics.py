@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hwmodel.description.library import names
 from sweeps.analyse.label import label
 from sweeps.analyse.rows import Record
 from sweeps.analyse.statistics import Interval, grown, interval, log_ratios
@@ -166,7 +167,9 @@ def _table(run: Cells) -> Iterator[str]:
     policies = run.policies()
     yield f"## {run.config['name']}"
     yield ""
-    yield f"{run.config['question']} `bankwise run {run.config['name']}`; mean GB/s."
+    name = run.config["name"]
+    file = name if name in names("sweeps") else f"research/sweeps/{name}.yaml"
+    yield f"{run.config['question']} `bankwise run {file}`; mean GB/s."
     yield ""
     if run.config["name"] == CAMPING:
         yield from _camping(run)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from sweeps.cli.main import main
-from tests.sweeps.made import made
+from tests.sweeps.made import RESULTS, made
 
 ROOT = Path(__file__).resolve().parents[3]
 SWEEP = (ROOT / "yaml/sweeps/smoke.yaml").read_text()
@@ -328,6 +328,11 @@ def test_a_name_of_another_kind_is_told_as_what_it_is(tmp_path: Path) -> None:
     assert text == "no shipped device 'quickstart'; it is a shipped sweep"
 
 
+def test_a_sweep_of_a_result_is_told_by_its_file(tmp_path: Path) -> None:
+    text = refusal("run", "oaken-batch", cwd=tmp_path)
+    assert text.endswith("'oaken-batch'; it is research/sweeps/oaken-batch.yaml")
+
+
 def test_run_refuses_a_request_longer_than_the_device_holds(tmp_path: Path) -> None:
     trace = "arrival_s,prompt_tokens,output_tokens\n" + "0,500000,9\n" * 300
     (tmp_path / "long.csv").write_text(trace)
@@ -354,7 +359,7 @@ def test_run_and_report_print_sentences_and_a_table(tmp_path: Path) -> None:
 def test_a_dry_run_passes_over_a_point_that_does_not_fit(tmp_path: Path) -> None:
     axes = ("axes.device=[mlu370-x4]", "axes.model=[llama-2-7b]", "axes.batch.context=[512, 8192]")
     sets = [word for axis in axes for word in ("--set", axis)]
-    done = bankwise("run", "kv-share", "--dry-run", *sets, cwd=tmp_path)
+    done = bankwise("run", RESULTS / "kv-share.yaml", "--dry-run", *sets, cwd=tmp_path)
     assert done.returncode == 0
     assert "16 points, 32 results" in done.stdout and "by 1 of them" in done.stdout
 

@@ -23,6 +23,7 @@ from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import Interrupted, run_sweep
 from tests.sweeps.cli.test_mistakes import SWEEP, mistakes, write
+from tests.sweeps.made import RESULTS
 
 QUIET = Progress(terminal=False)
 COST = "{path: device_set.dma.descriptor_cost, range: [10, 10240], unit: ns, log: true, why: x}"
@@ -343,7 +344,7 @@ def test_what_does_not_go_with_a_search_is_refused(sets: list[str], message: str
 
 
 def test_the_shipped_searches_have_reasons() -> None:
-    for name in ("break-even-mlu370-x4", "break-even-kv-mlu370-x4"):
+    for name in ("break-even-mlu370-x4", RESULTS / "break-even-kv-mlu370-x4.yaml"):
         sweep = load_sweep(name)
         assert isinstance(sweep.spec, BreakEvenSpec)
         assert all(parameter.why for parameter in sweep.spec.break_even.values())

@@ -6,10 +6,21 @@ import pytest
 
 from sweeps.plan.sweep import load_sweep
 from sweeps.plan.young_sessions import young_sessions
+from tests.sweeps.made import RESULTS
 
 
 @pytest.mark.parametrize(
-    "name", ["sessions", "motion", "offload", "pauses", "radix", "restore", "hcache", "pools-map"]
+    "name",
+    [
+        "sessions",
+        str(RESULTS / "motion.yaml"),
+        "offload",
+        "pauses",
+        "radix",
+        "restore",
+        "hcache",
+        "pools-map",
+    ],
 )
 def test_shipped_sweeps_of_sessions_warm_up_long_enough(name: str) -> None:
     assert young_sessions(point.experiment for point in load_sweep(name).points) is None

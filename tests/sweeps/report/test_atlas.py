@@ -14,6 +14,7 @@ from sweeps.report.contents import read_report
 from sweeps.report.picture import pictures
 from sweeps.run.progress import Progress
 from sweeps.run.sweep_run import run_sweep
+from tests.sweeps.made import RESULTS
 
 SMALL = [
     "axes.device_set=[{memory: lpddr5-6400-x16, channels: 24, capacity: 4GiB},"
@@ -57,7 +58,7 @@ def test_padding_is_held_against_what_it_gains(tmp_path: Path) -> None:
                 " dma.descriptor_cost: 0ns}]", "axes.align=[1B, 64B, 1KiB]",
                 "axes.extent=[512B, 576B, 64KiB]", "measured=2us", "replications=1"]  # fmt: skip
     assert not run_sweep(
-        load_sweep("atlas-odd", settings), tmp_path / "r", False, 1, Progress(False)
+        load_sweep(RESULTS / "atlas-odd.yaml", settings), tmp_path / "r", False, 1, Progress(False)
     ).failures
     report = read_report(tmp_path / "r")
     found = {(each.extent, each.size): each for each in report.found.own.slots}

@@ -17,7 +17,7 @@ from sweeps.report.contents import Report, read_report
 from sweeps.report.findings_page import findings, main
 from sweeps.report.markdown import markdown
 from sweeps.run.store import RunDirectory
-from tests.sweeps.made import PROVENANCE, made
+from tests.sweeps.made import PROVENANCE, RESULTS, made
 
 CARDS = [
     ({"channels": 24}, "lpddr", 300.0),
@@ -175,7 +175,9 @@ def test_the_findings_of_nothing_are_refused(
 
 @pytest.mark.long
 def test_the_shipped_sweep_serves_the_same_requests_on_every_card() -> None:
-    points = load_sweep("odma-paper-paged", ["requests=60", "warmup_requests=20"]).points
+    points = load_sweep(
+        RESULTS / "odma-paper-paged.yaml", ["requests=60", "warmup_requests=20"]
+    ).points
     analytic = [point.experiment for point in points if point.control == "analytic"]
     specs = [each for each in analytic if each.assumption.name == "centre"][:2]
     found = []

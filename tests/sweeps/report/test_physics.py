@@ -12,6 +12,7 @@ from sweeps.report.physics import Cells, page
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
+from tests.sweeps.made import RESULTS
 
 SMALL = [
     "step=true",
@@ -64,7 +65,7 @@ def test_the_page_has_the_means_and_the_paired_gain(directory: Path) -> None:
 def test_equal_runs_are_set_against_blocks_and_against_staggered_ones(tmp_path: Path) -> None:
     small = ["batch.sequences=4", "batch.context=16", "batch.age=9", "model_set.max_position=64"]
     axes = ["axes.device=[mlu370-x4]", "axes.device_set.work.spread=[sequence]", "replications=2"]
-    sweep = load_sweep("kv-camping", [*small, *axes])
+    sweep = load_sweep(RESULTS / "kv-camping.yaml", [*small, *axes])
     assert not run_sweep(sweep, tmp_path / "run", False, 1, Progress(terminal=False)).failures
     cells = Cells(tmp_path / "run")
     text = "\n".join(page([tmp_path / "run"]))

@@ -14,12 +14,15 @@ from sweeps.plan.experiment import Task
 from sweeps.plan.kv_read import read_kv
 from sweeps.plan.sweep import load_sweep
 from tests.sweeps.cli.test_command_line import refusal
+from tests.sweeps.made import RESULTS
+
+FRAMES = RESULTS / "kv-frames.yaml"
 
 
 def test_a_name_stands_for_its_options() -> None:
     served = load_sweep("smoke", ["serving.attention=top_k"]).points[0].experiment
     assert served.serving.attention == TopK()
-    read = load_sweep("kv-frames", ["batch.attention={name: pages, page: 32}"]).points[0].experiment
+    read = load_sweep(FRAMES, ["batch.attention={name: pages, page: 32}"]).points[0].experiment
     assert read.batch.attention == Pages(page=32)
 
 
@@ -49,6 +52,6 @@ def test_mistakes_are_answered_in_one_line(tmp_path: Path, assignment: str, why:
 
 
 def test_windows_are_for_serving() -> None:
-    sweep = load_sweep("kv-frames", ["batch.attention=window_and_sinks"])
+    sweep = load_sweep(FRAMES, ["batch.attention=window_and_sinks"])
     with pytest.raises(DescriptionError, match="window_and_sinks keeps a window of the tokens"):
         read_kv(Task(sweep.points[0].experiment, 1, None))

@@ -1,0 +1,22 @@
+"""Are the sweeps of published results without mistakes, and apart from those that ship?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hwmodel.description.library import names, results
+from sweeps.plan.sweep import load_sweep
+from tests.rotation import shared
+
+
+def test_what_ships_is_about_twenty_questions() -> None:
+    assert 15 <= len(names("sweeps")) <= 30
+    assert not {file.stem for file in results()} & {*names("sweeps"), *names("studies")}
+
+
+@pytest.mark.parametrize("file", shared(results(), 4), ids=lambda file: file.stem)
+def test_a_sweep_of_a_result_has_points_and_its_own_name(file: Path) -> None:
+    sweep = load_sweep(file)
+    assert sweep.points and sweep.spec.name == file.stem
