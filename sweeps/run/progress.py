@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LINE_EVERY_S = 10.0
+_FIRST, _LONG_S = 2, 60.0
+"""Steps after which a stage that takes longer than this says how long."""
 
 
 class Step(Protocol):
@@ -102,7 +104,8 @@ class Progress:
 
 
 class _Lines:
-    """A line every few seconds, and one at the end; of a late stage that only after another one."""
+    """A line every few seconds, of what takes more than a minute one after the first steps, and one
+    at the end; of a late stage that only after another one."""
 
     def __init__(self, name: str, total: int, done: int, late: bool) -> None:
         self._name, self._total, self._done, self._count = name, total, done, done
@@ -112,10 +115,11 @@ class _Lines:
     def __call__(self, note: str = "") -> None:
         self._count += 1
         now = time.monotonic()
+        new, elapsed_s = self._count - self._done, now - self._start
         due = now - self._last >= _LINE_EVERY_S
-        if due or (self._ends and self._count == self._total):
+        long = new == _FIRST and (self._total - self._count) * elapsed_s / new > _LONG_S
+        if due or long or (self._ends and self._count == self._total):
             self._last, self._ends = now, True
-            new, elapsed_s = self._count - self._done, now - self._start
             status = _status(self._name, self._count, self._total, new, elapsed_s)
             print(f"{status}, {note}" if note else status, file=sys.stderr, flush=True)
 

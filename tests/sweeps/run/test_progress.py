@@ -41,3 +41,16 @@ def test_what_is_over_soon_says_nothing_and_the_rest_how_long_it_takes(
     monkeypatch.setattr("sweeps.run.progress.time.monotonic", lambda: float(next(clock)))
     assert list(Progress(terminal).through("patterns")("abc", 3)) == ["a", "b", "c"]
     assert "3/3" in capsys.readouterr().err
+
+
+def test_what_takes_minutes_says_so_after_its_first_steps(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([0.0, 1.5, 3.0, 4.5])
+    monkeypatch.setattr("sweeps.run.progress.time.monotonic", lambda: next(clock))
+    with Progress(False).stage("points", 100) as done:
+        for _ in range(3):
+            done()
+    assert capsys.readouterr().err.splitlines() == [
+        "points 2/100 [                    ] 40.0 a minute, 0:03 gone, 2:27 left"
+    ]
