@@ -1,4 +1,4 @@
-"""What a sweep compares its competitors by: a line an objective.
+"""What a sweep compares its competitors by, and a study searches for: a line an objective.
 
 Above capacity a latency from arrival, and with it attainment, depends on the length of the run.
 They are compared where the load is below capacity, or at `latency_at`.
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from hwmodel.description.description import nearest
 from sweeps.analyse.figures import ATTAINMENT, FIGURES, GOODPUT, KV_RATE, THROUGHPUT, Figure
 from sweeps.analyse.figures import TOKENS_PER_JOULE as JOULE
 from sweeps.analyse.statistics import log_ratios
@@ -38,6 +39,16 @@ class Objective:
     """What the winner does, where `words` do not say it."""
     more: str = "more"
     """How a better number compares, where more is better."""
+
+    @property
+    def direction(self) -> Literal["maximize", "minimize"]:
+        """Which way it is better, as Optuna has it."""
+        return "minimize" if self.less else "maximize"
+
+    @property
+    def record(self) -> dict[str, str]:
+        """As a config has it: `metric` and `direction`."""
+        return {"metric": self.metric, "direction": self.direction}
 
     @property
     def is_rate(self) -> bool:
@@ -110,6 +121,28 @@ OBJECTIVES: dict[str, Objective] = {
     ),
 }  # fmt: skip
 """By the `objective` of a sweep."""
+
+
+def objective_of(given: object) -> Objective:
+    """An objective by its name, or by any metric: `{metric: cost, direction: minimize}`. Raises
+    ValueError."""
+    if isinstance(given, Objective):
+        return given
+    if isinstance(given, str):
+        if given not in OBJECTIVES:
+            raise ValueError(f"no objective {given!r}; {nearest(given, list(OBJECTIVES))}")
+        return OBJECTIVES[given]
+    if not isinstance(given, Mapping):
+        raise ValueError(f"expected a name, or {{metric: ..., direction: ...}}; got {given!r}")
+    keys = ("metric", "direction")
+    if unknown := next((key for key in given if key not in keys), None):
+        raise ValueError(f"{unknown}: unknown key; {nearest(str(unknown), list(keys))}")
+    metric, direction = given.get("metric", THROUGHPUT), given.get("direction", "maximize")
+    if direction not in (ways := ["maximize", "minimize"]) or not isinstance(metric, str):
+        raise ValueError(f"direction: expected one of {', '.join(ways)}; got {direction!r}")
+    less = direction == "minimize"
+    known = (each for each in OBJECTIVES.values() if (each.metric, each.less) == (metric, less))
+    return next(known, Objective(metric, metric, "", f"has {{}} {metric}", less=less))
 
 
 def figures_of(objective: Objective) -> list[Figure]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.description.yaml_writer import to_yaml
+from sweeps.analyse.objective import Objective
 from sweeps.analyse.rows import Record, flat, is_number
 from sweeps.analyse.statistics import interval
 from sweeps.plan.experiment import ExperimentSpec, Task, measure, seed_of
@@ -43,7 +44,7 @@ from sweeps.study.sampler import ask_batch, best
 from sweeps.study.space import Overrides
 from sweeps.study.study_findings import keep_study
 from sweeps.study.study_run import StudyFailed, StudyInterrupted, StudyRun, Workers
-from sweeps.study.study_spec import BASE, Constraint, Objective, Study, on_table
+from sweeps.study.study_spec import BASE, Constraint, Study, on_table
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from hwmodel.description.description import (
     DescriptionError,
@@ -21,7 +21,7 @@ from hwmodel.description.description import (
 from hwmodel.description.yaml_reader import parse_assignment
 from hwmodel.description.yaml_writer import to_yaml_flow
 from policies.allocators.registry import policy_class, refusal
-from sweeps.analyse.figures import THROUGHPUT
+from sweeps.analyse.objective import OBJECTIVES, SERVED, Objective, objective_of
 from sweeps.analyse.rows import at
 from sweeps.plan.defaults import with_defaults
 from sweeps.plan.experiment import ExperimentSpec, device_of, with_memory
@@ -53,11 +53,22 @@ def _named(variants: Any) -> Any:
     return {} if variants == DECLARED else variants
 
 
-class Objective(Strict):
-    """A metric to make large or small: its mean over the replications."""
-
-    metric: str = THROUGHPUT
-    direction: Literal["maximize", "minimize"] = "maximize"
+_AIM = {
+    "anyOf": [
+        {"enum": list(OBJECTIVES)},
+        {
+            "type": "object", "additionalProperties": False,
+            "properties": {
+                "metric": {"type": "string"}, "direction": {"enum": ["maximize", "minimize"]},
+            },
+        },
+    ],
+}  # fmt: skip
+Aim = Annotated[
+    Objective, BeforeValidator(objective_of), PlainSerializer(lambda each: each.record),
+    WithJsonSchema(_AIM),
+]  # fmt: skip
+"""What is made large or small: the mean of its metric over the replications."""
 
 
 class Constraint(Strict):
@@ -125,8 +136,9 @@ class StudySpec(RunSpec):
     """An experiment that serves; also the default that gains are measured against."""
     space: dict[str, ParameterSpec]
     """Dotted path of the experiment -> what it may be."""
-    objectives: list[Objective] = [Objective()]
-    """More than one: the trials that no other beats in all of them are kept."""
+    objectives: list[Aim] = [SERVED]
+    """By their names in sweeps, or as `{metric: cost, direction: minimize}`. More than one: the
+    trials that no other beats in all of them are kept."""
     constraints: list[Constraint] = []
     memory: Literal["table", "sampled"] = "table"
     """What trials run on: the efficiency of each phase as simulation measured it for the base, and
@@ -341,7 +353,7 @@ def _config(spec: StudySpec, document: Document) -> dict[str, Any]:
     full = {**with_defaults(StudySpec, data), "base": with_defaults(ExperimentSpec, data["base"])}
     if spec.finale is None:
         full["finale"] = None
-    full["objectives"] = [objective.model_dump() for objective in spec.objectives]
+    full["objectives"] = [objective.record for objective in spec.objectives]
     return copy.deepcopy(full)
 
 
@@ -357,7 +369,7 @@ def _assign(document: Document, assignment: str) -> None:
         document.put(path, value, mark)
         return
     if keys[0] == "objective":
-        why = "a study has objectives: [{metric: output_tokens_per_s, direction: maximize}]"
+        why = "a study has objectives, which may be several: [throughput]"
         raise DescriptionError(why, mark.file, None, keys[0])
     keys = {**ALIASES, "policy": ExperimentSpec.policy_path}.get(keys[0], (keys[0],)) + keys[1:]
     if keys[0] not in ExperimentSpec.model_fields:

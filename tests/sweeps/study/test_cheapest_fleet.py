@@ -35,7 +35,7 @@ def served(task: Task) -> dict[str, Any]:
 @pytest.fixture
 def oracle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet_size, "measure", served)
-    monkeypatch.setattr(search, "_rehearse", lambda *_: None)
+    monkeypatch.setattr(search, "rehearse_study", lambda *_: None)
     monkeypatch.setattr(study_run, "measure", lambda task: (
         served(task) if hasattr(task.experiment, "serving") else task.experiment.measure(task)
     ))  # fmt: skip

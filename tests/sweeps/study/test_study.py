@@ -175,6 +175,13 @@ def test_a_constraint_is_kept_by_the_best(tmp_path: Path) -> None:
             assert found.value >= result["values"]["output_tokens_per_s"]  # type: ignore[operator]
 
 
+def test_objectives_go_by_the_names_that_sweeps_have() -> None:
+    named = load_study("quick", ["objectives=[throughput, ttft_p99]"])
+    both = "objectives=[{metric: output_tokens_per_s}, {metric: ttft_s.p99, direction: minimize}]"
+    assert named.spec.objectives == load_study("quick", [both]).spec.objectives
+    assert named.config["objectives"][1] == {"metric": "ttft_s.p99", "direction": "minimize"}
+
+
 def test_a_front_of_several_objectives(tmp_path: Path) -> None:
     both = "objectives=[{metric: output_tokens_per_s}, {metric: ttft_s.p99, direction: minimize}]"
     done = run(tiny(both), tmp_path / "run")
@@ -235,6 +242,9 @@ def test_the_finale_is_on_replications_that_no_trial_saw(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("sets", "said"),
     [
+        (["objectives=[thruput]"], "no objective 'thruput'; did you mean 'throughput'"),
+        (["objectives=[{metrc: cost}]"], "metrc: unknown key; did you mean 'metric'"),
+        (["objectives=[{direction: up}]"], "expected one of maximize, minimize; got 'up'"),
         (["objectives=[{metric: throughput}]"], "no metric 'throughput' here; did you mean"),
         (["space.serving.policy.gama={range: [0.0, 1.0]}"], "did you mean 'gamma'"),
         (["warmup_requests=50"], "window of 60 lengths is more than 50 warmup_requests"),
