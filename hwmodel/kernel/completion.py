@@ -19,7 +19,7 @@ from numba import types
 
 from hwmodel.kernel.channel import advance
 from hwmodel.kernel.channel_state import CHANNEL, INBOX, RUN_KIND, RUN_ROW, RUN_TAKEN
-from hwmodel.kernel.jit import called, inlined, simulation
+from hwmodel.kernel.jit import KEPT, called, inlined, simulation
 from hwmodel.kernel.kernel_names import LOG_FULL, MWRA, RD, RDA, READ, WANTS_INPUT, Record
 from hwmodel.kernel.port import (
     A_END,
@@ -229,4 +229,4 @@ def entry(kind: np.dtype[np.void] = CONSTANTS) -> Any:
         p = array_at(port, (1,), PORT)[0]
         return run_as(p, array_at(p.constants, (1,), kind), to, how)
 
-    return _cfunc(signature, cache=True, error_model="numpy", _nrt=False)(bankwise_run)
+    return _cfunc(signature, cache=KEPT, error_model="numpy", _nrt=False)(bankwise_run)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.kernel.jit import kernel
+from hwmodel.kernel.jit import simulation
 
 Int = NDArray[np.int64]
 MAPPED = 1 << 60
@@ -53,15 +53,24 @@ def cut(stream: Stream, step: int, origin: int = 0) -> Stream:
     return Stream(stream.engine[index], low + origin, high - low, stream.write[index], wait)
 
 
-@kernel
 def descriptor_starts(engine_ends: Int, start: Int, size: Int, write: Int, limit: int) -> Int:
     """1 where a two-dimensional descriptor begins, 0 where an extent belongs to the one before.
 
     engine_ends: (E,) where each engine's extents end; limit: bytes of a descriptor at most.
     """
     first = np.ones(len(start), np.int64)
+    _clear_joined(first, engine_ends, start, size, write, limit)
+    return first
+
+
+@simulation
+def _clear_joined(
+    first: Int, engine_ends: Int, start: Int, size: Int, write: Int, limit: int
+) -> None:
+    """Put 0 into `first` where an extent belongs to the one before."""
     begin = 0
-    for end in engine_ends:
+    for engine in range(engine_ends.shape[0]):
+        end = engine_ends[engine]
         run = moved = 0  # extents and bytes of the descriptor so far
         for i in range(begin, end):
             alike = i > begin and size[i] == size[i - 1] and write[i] == write[i - 1]
@@ -78,7 +87,6 @@ def descriptor_starts(engine_ends: Int, start: Int, size: Int, write: Int, limit
             else:
                 run, moved = 1, size[i]
         begin = end
-    return first
 
 
 def as_mapped(stream: Stream, frames: Frames, limit: int) -> Stream:

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
-from typing import Any, cast
+from collections.abc import Iterable
 
 import numpy as np
-from numba import extending, types
-from numba.np import numpy_support
 from numpy.typing import NDArray
 
+from hwmodel.kernel.compiling import CONSTANT_FIELDS
 from hwmodel.kernel.timing import CONSTANTS, FRFCFS, OLDEST_READY, PAGE_OPEN, Int
 from hwmodel.specs.commands import COMMANDS
 
@@ -49,11 +47,6 @@ SHAPES: dict[str, dict[str, int]] = {
 """Each costs a compilation of the kernels where it is first met, some 40 CPU seconds."""
 
 
-def _constant(value: int) -> Callable[..., Any]:
-    """How a scalar is read: not at all."""
-    return lambda context, builder, kind, record: context.get_constant(types.int64, value)
-
-
 def _kind(scalars: dict[str, int]) -> np.dtype[np.void]:
     """CONSTANTS as a type of its own: with one more name for its first bytes, by which Numba tells
     it, and its cache on disk, from those of other shapes and values."""
@@ -68,9 +61,7 @@ def _kind(scalars: dict[str, int]) -> np.dtype[np.void]:
             "itemsize": CONSTANTS.itemsize,
         }
     )
-    record = numpy_support.from_dtype(kind)
-    for each, value in scalars.items():
-        cast(Any, extending).lower_getattr(record, each)(_constant(value))
+    CONSTANT_FIELDS[names[-1]] = scalars
     return kind
 
 

@@ -16,7 +16,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.kernel import port as kernel
 from hwmodel.kernel.channel_state import CHANNEL
 from hwmodel.kernel.completion import entry
-from hwmodel.kernel.jit import source_digest
+from hwmodel.kernel.cache import source_digest
 from hwmodel.kernel.timing import CONSTANTS
 from hwmodel.measure.channels import Channels
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hwmodel.kernel.extents import Frames
-from hwmodel.kernel.jit import source_digest
+from hwmodel.kernel.cache import source_digest
 from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
 from hwmodel.specs.device import Device
 

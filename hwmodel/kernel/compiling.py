@@ -1,0 +1,191 @@
+"""How kernels are compiled: by Numba, without what only functions that Python calls need.
+
+A kernel consists of some hundred parts, small functions in files of their own. Numba treats each as
+if Python called it: it optimises each alone and again in all that call it, makes machine code of
+it, compiles it once for each constant that it is called with, and walks through passes for Python
+that no kernel has. Here a part is typed and lowered once, and what calls it is optimised once, with
+all its parts: of 42 CPU seconds for the kernel of a device 10 are left.
+
+This is written for one version of Numba (`pyproject.toml`), whose inner classes it uses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+from numba.core import analysis, codegen, compiler, ir, ir_utils, postproc
+from numba.core import compiler_machinery as machinery
+from numba.core import typed_passes as typed
+from numba.core import untyped_passes as untyped
+from numba.core.registry import CPUDispatcher
+from numba.core.types.functions import BaseFunction
+from numba.np import arrayobj
+
+_PACKAGE = "".join(f"{len(part)}{part}" for part in __package__.split("."))
+"""This package in a mangled name."""
+_PLAIN = (types.Integer, types.Boolean, types.Array, types.Record)
+_KNOWN: dict[Any, Any] = {}
+CONSTANT_FIELDS: dict[str, dict[str, int]] = {}
+"""Of records that have a field of this name, those fields whose value is known."""
+
+
+def _without_wraparound() -> None:
+    """Compile the kernels' indices as they stand, not as Python's, which count from the end when
+    negative: no kernel uses that, and its test on every access costs a quarter of the time."""
+    original = arrayobj.fix_integer_index
+
+    def fix_integer_index(context: Any, builder: Any, kind: Any, index: Any, size: Any) -> Any:
+        if _PACKAGE not in builder.function.name:
+            return original(context, builder, kind, index, size)
+        return context.cast(builder, index, kind, types.intp)
+
+    arrayobj.fix_integer_index = fix_integer_index
+
+
+def _with_known_operators() -> None:
+    """Look up the signature of an operator of numbers, arrays and records once for each types of
+    its arguments: Numba tries dozens of candidates at each use, a quarter of its time."""
+    original = BaseFunction.get_call_type
+
+    def get_call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
+        plain = tuple(map(types.unliteral, args))
+        if kws or not all(isinstance(kind, _PLAIN) for kind in plain):
+            return original(self, context, args, kws)
+        key = self, context, plain
+        if key not in _KNOWN:
+            _KNOWN[key] = original(self, context, plain, kws)
+        return _KNOWN[key]
+
+    BaseFunction.get_call_type = get_call_type
+
+
+_without_wraparound()
+_with_known_operators()
+
+
+def _linked(library: Any, seen: dict[Any, None]) -> None:
+    """Collect what a library needs, each after what needs it, last first."""
+    for needed in library._linking_libraries:
+        if needed not in seen:
+            if isinstance(needed, _PartLibrary):
+                _linked(needed, seen)
+            seen[needed] = None
+
+
+class _PartLibrary(codegen.JITCodeLibrary):
+    """The code of a part, which is only linked into that of others."""
+
+    def finalize(self) -> None:
+        self._finalized = True
+
+
+class _KernelLibrary(codegen.JITCodeLibrary):
+    """The code of a kernel with all its parts."""
+
+    def finalize(self) -> None:
+        seen: dict[Any, None] = {}
+        _linked(self, seen)
+        self._linking_libraries = list(reversed(seen))
+        super().finalize()
+
+
+def _put_constants(state: Any) -> None:
+    """Put known fields of the arguments into the code, and leave out what they rule out."""
+    known = {}
+    for name, kind in zip(state.func_ir.arg_names, state.args, strict=True):
+        for field in getattr(kind, "fields", ()):
+            if field in CONSTANT_FIELDS:
+                known[name] = CONSTANT_FIELDS[field]
+    if not known:
+        return
+    for block in state.func_ir.blocks.values():
+        for line in block.body:
+            value = getattr(line, "value", None)
+            if isinstance(value, ir.Expr) and value.op == "getattr":
+                constant = known.get(value.value.name, {}).get(value.attr)
+                if constant is not None:
+                    line.value = ir.Const(constant, line.loc)
+    state.func_ir._definitions = ir_utils.build_definitions(state.func_ir.blocks)
+    analysis.dead_branch_prune(state.func_ir, state.args)
+
+
+class _Compile(machinery.LoweringPass):
+    """All passes that kernels need, in one: between two passes Numba looks at everything again."""
+
+    def __init__(self) -> None:
+        machinery.LoweringPass.__init__(self)
+
+    def _library(self) -> Any:
+        raise NotImplementedError
+
+    def run_pass(self, state: Any) -> bool:
+        untyped.TranslateByteCode().run_pass(state)
+        untyped.FixupArgs().run_pass(state)
+        _put_constants(state)
+        postproc.PostProcessor(state.func_ir).run()
+        untyped.ReconstructSSA().run_pass(state)
+        typed.NopythonTypeInference().run_pass(state)
+        typed.PreLowerStripPhis().run_pass(state)
+        typed.IRLegalization().run_pass(state)
+        state.library = self._library()(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        typed.NativeLowering().run_pass(state)
+        typed.NoPythonBackend().run_pass(state)
+        return False
+
+
+@machinery.register_pass(mutates_CFG=False, analysis_only=False)
+class _CompilePart(_Compile):
+    _name = "bankwise_part"
+
+    def _library(self) -> Any:
+        return _PartLibrary
+
+    def run_pass(self, state: Any) -> bool:
+        state.flags.no_compile = True  # no machine code
+        super().run_pass(state)
+        part = state.cr = state.cr._replace(entry_point=object())  # a name of its own
+        state.targetctx.insert_user_function(part.entry_point, part.fndesc, [part.library])
+        return False
+
+
+@machinery.register_pass(mutates_CFG=False, analysis_only=False)
+class _CompileKernel(_Compile):
+    _name = "bankwise_kernel"
+
+    def _library(self) -> Any:
+        return _KernelLibrary
+
+
+def _pipeline(only: type[_Compile]) -> Any:
+    class Compiler(compiler.CompilerBase):
+        def define_pipelines(self) -> list[Any]:
+            passes = machinery.PassManager("kernel")
+            passes.add_pass(only, "compiling a kernel")
+            passes.finalize()
+            return [passes]
+
+    return Compiler
+
+
+KernelCompiler = _pipeline(_CompileKernel)
+_PartCompiler = _pipeline(_CompilePart)
+
+
+class Part(CPUDispatcher):
+    """A function that kernels alone call. Python may call its `py_func`."""
+
+    def __init__(self, function: Any, options: dict[str, Any]) -> None:
+        super().__init__(function, {}, options, _PartCompiler)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Whatever the value of a constant argument, the same code."""
+        return super().get_call_template(tuple(map(types.unliteral, args)), kws)
+
+    def compile(self, sig: Any) -> Any:
+        """Type and lower it for some types of its arguments, once in a process."""
+        args = tuple(sig)
+        if args not in self.overloads:
+            self.overloads[args] = self._compiler.compile(args, None)
+        return self.overloads[args].entry_point
