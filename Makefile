@@ -5,7 +5,7 @@ BIN := .venv/bin
 DEV := .venv/installed-dev
 RUN := .venv/installed
 
-.PHONY: install-matrix demo test test-long bench results figures validation physics findings docs lint warm \
+.PHONY: install-matrix wheel demo test test-long bench results figures validation physics findings docs lint warm \
 	warm-kernel warm-calls warm-runs clean
 
 demo: $(RUN)
@@ -46,6 +46,13 @@ warm-runs: warm-kernel
 	@rm -rf .venv/warm
 	@$(BIN)/bankwise run smoke --out .venv/warm > /dev/null \
 		--set "policy=[paged, {name: paged, free_list: lifo}, {name: paged, free_list: sorted}]"
+
+# A wheel with the kernels of channels in it, for x86-64-v3 and this Python, in dist/.
+wheel: $(DEV)
+	rm -rf hwmodel/kernels
+	$(BIN)/bankwise new kernels --portable hwmodel/kernels
+	$(BIN)/python -m build --wheel
+	rm -rf hwmodel/kernels
 
 bench: $(DEV)
 	$(BIN)/python -m pytest -q tests/bench -o addopts=--import-mode=importlib --benchmark-only

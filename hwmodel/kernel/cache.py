@@ -102,7 +102,7 @@ def use_portable() -> None:
     _CONFIG.CPU_NAME, _CONFIG.CPU_FEATURES = PORTABLE_CPU, ""
 
 
-class KernelLocator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
+class KernelLocator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
     """Tells Numba where a function of this project is kept, by its module: a wheel is not where its
     kernels were compiled."""
 

@@ -26,7 +26,7 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def called(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a part that kernels call: what they seldom need, or what is large."""
-    return Part(function, _PART)
+    return Part(function, _PART | {"forceinline": False})  # Numba would take it from the caller
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:

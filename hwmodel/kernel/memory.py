@@ -51,7 +51,7 @@ from hwmodel.kernel.extents import Frames, Stream, as_mapped, descriptor_starts,
 from hwmodel.kernel.jit import called, inlined, simulation
 from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, READ, WRITE, Record
 from hwmodel.kernel.power import asleep_ns
-from hwmodel.kernel.shapes import shaped
+from hwmodel.kernel.shapes import lowered
 from hwmodel.kernel.timing import FOREVER, Int, lower, named_counts
 from hwmodel.kernel.translation import translated
 from hwmodel.specs.device import Device
@@ -530,7 +530,7 @@ def prepare(
     _check(device, descriptors)
     a = device.accelerator
     assert a is not None
-    constants = shaped(lower(device.memory))
+    constants = lowered(device.memory)
     states = idle_channels(device.memory, constants, a.channels, response_ticks(device))
     states["stream_closed"] = 1
     engine, start, size, write, wait = _stream(device, descriptors, frames)

@@ -22,7 +22,7 @@ from hwmodel.kernel.channel_state import (
     RUN_TICK,
     WRITE_KEYS,
 )
-from hwmodel.kernel.jit import called, inlined
+from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import FLAG_MASKED, FLAG_RMW, PARTIAL_WRITE, READ, WRITE, Record
 from hwmodel.kernel.lanes import lowest_bit, packed_age
 from hwmodel.kernel.power import wake
@@ -125,7 +125,7 @@ def unlink(c: Record, s: Record, pc: int, bit: int, slot: int) -> None:
     _count(c, s, pc, queue, bank, -1)
 
 
-@called
+@inlined
 def leave_otherwise(c: Record, s: Record, pc: int, bank: int, bit: int, slot: int) -> None:
     """As `leave`, whatever the request and the next one."""
     queue = queue_of(c, s.slot[slot, Q_KIND])

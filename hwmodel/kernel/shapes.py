@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.kernel.compiling import CONSTANT_FIELDS
-from hwmodel.kernel.timing import CONSTANTS, FRFCFS, OLDEST_READY, PAGE_OPEN, Int
+from hwmodel.kernel.timing import CONSTANTS, FRFCFS, OLDEST_READY, PAGE_OPEN, Int, lower
 from hwmodel.specs.commands import COMMANDS
+from hwmodel.specs.memory_spec import MemorySpec
 
 ONE_KERNEL = "BANKWISE_ONE_KERNEL"
 """Variable of the environment; with 1 the kernel for all memories serves these too, which spares
@@ -44,7 +45,7 @@ SHAPES: dict[str, dict[str, int]] = {
         "steps": 1, "first": COMMANDS.index("ACT"), "sync": 0, "one_bus": 0, "one_queue": 0,
     },
 }  # fmt: skip
-"""Each costs a compilation of the kernels where it is first met, some 40 CPU seconds."""
+"""Each costs a compilation of the kernels where it is first met, some 10 CPU seconds."""
 
 
 def _kind(scalars: dict[str, int]) -> np.dtype[np.void]:
@@ -65,7 +66,8 @@ def _kind(scalars: dict[str, int]) -> np.dtype[np.void]:
     return kind
 
 
-_KINDS = {name: _kind(scalars) for name, scalars in SHAPES.items()}
+KINDS = {name: _kind(scalars) for name, scalars in SHAPES.items()} | {"any": CONSTANTS}
+"""The types of CONSTANTS by shape, and that for all memories."""
 
 
 def _scalars(constants: NDArray[np.void], names: Iterable[str]) -> Int:
@@ -85,10 +87,16 @@ def shape_of(constants: NDArray[np.void]) -> str | None:
     return None
 
 
+def lowered(memory: MemorySpec) -> NDArray[np.void]:
+    """A memory's CONSTANTS, shape (1,), of the type whose kernel is quickest for it. Raises
+    ValueError as `hwmodel.kernel.timing.lower` does."""
+    return shaped(lower(memory))
+
+
 def shaped(constants: NDArray[np.void]) -> NDArray[np.void]:
     """The same CONSTANTS, of the type of their shape where they have one; not where ONE_KERNEL is
     1."""
     if os.environ.get(ONE_KERNEL, "0") not in ("", "0"):
         return constants
     name = shape_of(constants)
-    return constants if name is None else constants.view(_KINDS[name])
+    return constants if name is None else constants.view(KINDS[name])

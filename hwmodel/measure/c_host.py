@@ -14,9 +14,9 @@ from llvmlite import binding as llvm
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.kernel import port as kernel
+from hwmodel.kernel.cache import source_digest
 from hwmodel.kernel.channel_state import CHANNEL
 from hwmodel.kernel.completion import entry
-from hwmodel.kernel.cache import source_digest
 from hwmodel.kernel.timing import CONSTANTS
 from hwmodel.measure.channels import Channels
 

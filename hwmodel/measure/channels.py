@@ -20,8 +20,8 @@ from hwmodel.kernel.address import CHANNEL_HASHES
 from hwmodel.kernel.channel import SLICE
 from hwmodel.kernel.channel_state import copied, idle_channels
 from hwmodel.kernel.completion import entry
-from hwmodel.kernel.shapes import shaped
-from hwmodel.kernel.timing import Int, lower
+from hwmodel.kernel.shapes import lowered
+from hwmodel.kernel.timing import Int
 from hwmodel.measure.accesses import (
     NO_COMPLETIONS,
     NO_WAITING,
@@ -87,7 +87,7 @@ class Channels:
         self.capacity_bytes: int = local if single_channel else device.capacity_bytes
         self.tick_ns: float = memory.tick_clock.ns_of_ticks(1)
         self._keeps = keep_commands
-        self.constants = shaped(lower(memory))
+        self.constants = lowered(memory)
         self._counts = _Counts(memory, self.channels)
         self._window, self._interleave = outstanding or 0, 0 if a is None else a.interleave
         self._hash = 0 if a is None else CHANNEL_HASHES[a.channel_hash]

@@ -22,8 +22,8 @@ from hwmodel.kernel.channel_state import (
 )
 from hwmodel.kernel.kernel_names import LOG_FULL, PARTIAL_WRITE, REACHED, READ, WRITE
 from hwmodel.kernel.power import asleep_ns
-from hwmodel.kernel.shapes import shaped
-from hwmodel.kernel.timing import lower, named_counts
+from hwmodel.kernel.shapes import lowered
+from hwmodel.kernel.timing import named_counts
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.specs.commands import COMMANDS, MASKED_WRITES, POWER_COMMANDS, RANK_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
@@ -120,7 +120,7 @@ class OpenLoop:
     """CHANNEL records, shape (channels,)."""
 
     def __post_init__(self) -> None:
-        self._constants = shaped(lower(self.memory))
+        self._constants = lowered(self.memory)
         self.states = idle_channels(self.memory, self._constants, self.channels)
         self._lines = NO_LOG if self.log is None else np.empty((LOG_LINES, 5), np.int64)
         most = self.threads or os.cpu_count() or 1

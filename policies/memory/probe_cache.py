@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from hwmodel.kernel.extents import Frames
 from hwmodel.kernel.cache import source_digest
+from hwmodel.kernel.extents import Frames
 from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
 from hwmodel.specs.device import Device
 

@@ -142,6 +142,24 @@ def predictor(
             print(f"in an experiment: predictor: {{kind: trained, model: {out}}}")
 
 
+@command.command()
+def kernels(
+    portable: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="For any processor of x86-64-v3, for a wheel to carry."),
+    ] = None,
+) -> None:
+    """Compile all kernels for this machine: some minutes, once for a version.
+
+    Without it each is compiled when it is first needed, or comes with the wheel, where it is for
+    any newer x86-64 and runs about a third longer.
+    """
+    from hwmodel.kernel.all_kernels import compile_here, compile_portable
+
+    path = compile_here() if portable is None else compile_portable(portable)
+    wrote([path], False)
+
+
 def _asked(given: dict[str, Any]) -> dict[str, Any]:
     """What is missing of ASKED, from the terminal, where each answer is looked at as it comes.
 

@@ -1,0 +1,73 @@
+"""Are compiled kernels kept where they can be, by nobody else's hand, and used from a wheel?"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hwmodel.kernel import cache
+
+SHOWS = (
+    "import numba; from hwmodel.kernel import jit;"
+    "print(numba.config.CACHE_DIR, jit.KEPT, numba.config.CPU_NAME)"
+)
+
+
+def kept(**environment: str) -> list[str]:
+    """Directory of kernels, whether they are kept, and for which processor, in a new process."""
+    left_out = ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "NUMBA_CPU_NAME")
+    clean = {name: value for name, value in os.environ.items() if name not in left_out}
+    done = subprocess.run(
+        [sys.executable, "-c", SHOWS], env=clean | environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_kernels_are_kept_in_the_cache_of_the_user(tmp_path: Path) -> None:
+    name = f"kernels-{cache.source_digest()}"
+    assert kept(XDG_CACHE_HOME=str(tmp_path)) == [str(tmp_path / "bankwise" / name), "True", "None"]
+    assert kept(HOME=str(tmp_path))[0] == str(tmp_path / ".cache" / "bankwise" / name)
+
+
+def test_without_a_home_that_can_be_written_they_are_kept_among_temporary_files(
+    tmp_path: Path,
+) -> None:
+    place = kept(HOME="/proc/nobody", TMPDIR=str(tmp_path))[0]
+    base = tmp_path / f"bankwise-{os.getuid()}"
+    assert Path(place).parent == base
+    assert base.stat().st_mode & 0o077 == 0
+
+
+def test_what_others_may_have_written_is_not_loaded(tmp_path: Path) -> None:
+    (tmp_path / f"bankwise-{os.getuid()}").mkdir(mode=0o777)
+    (tmp_path / f"bankwise-{os.getuid()}").chmod(0o777)
+    assert kept(HOME="/proc/nobody", TMPDIR=str(tmp_path))[-2:] == ["False", "None"]
+
+
+def test_kernels_of_a_wheel_are_used_until_there_are_those_for_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carried = tmp_path / "carried"
+    name = f"kernels-{cache.source_digest()}"
+    version = "py{}{}".format(*sys.version_info)
+    (carried / name / "hwmodel.kernel").mkdir(parents=True)
+    (carried / name / "hwmodel.kernel" / f"channel.feed-1.{version}.1.nbc").write_bytes(b"code")
+    monkeypatch.setattr(cache, "CARRIED", carried)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    here = cache.cache_directory()
+    assert here is not None
+    assert [file.read_bytes() for file in here.rglob("*.nbc")] == [b"code"]
+    monkeypatch.setattr(
+        cache.binding, "get_host_cpu_features", lambda: dict.fromkeys(cache._NEEDS, True)
+    )
+    assert cache._is_portable(here)
+    (here / cache.NATIVE).touch()
+    assert not cache._is_portable(here)
+    (here / cache.NATIVE).unlink()
+    monkeypatch.setattr(cache.binding, "get_host_cpu_features", lambda: {"avx2": True})
+    assert not cache._is_portable(here)
