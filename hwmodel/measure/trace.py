@@ -2,9 +2,10 @@
 that of its first line; or `.npz` (`address`, `write` and, if it likes, `size`, `picosecond`, and
 `begin`, when the memory's clock began).
 
-An access is one burst, an address inside it is aligned down; with a size, it is that many bytes (in
-`.npz` of one burst), and a write of less than a burst is a partial write. Times count from `begin`,
-else from the first access, in ticks of the memory; one before those above it counts as theirs.
+An access is one burst, an address inside it is aligned down; with a size, it is that many bytes, in
+as many bursts as they touch, and a write of less than a burst is a partial write. Times count from
+`begin`, else from the first access, in ticks of the memory; one before those above it counts as
+theirs.
 """
 
 from __future__ import annotations
@@ -17,11 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.packed import is_packed
-from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ, WRITE
+from hwmodel.kernel.kernel_names import READ, WRITE
 from hwmodel.kernel.timing import Int
 from hwmodel.measure.simulator_traces import (
     FORMATS,
@@ -102,7 +102,6 @@ def read_trace(path: str | Path, device: Device, single_channel: bool) -> Iterat
 
 
 def _read_npz(file: Path, device: Device) -> Iterator[Chunk]:
-    burst_bytes = device.memory.organisation.burst_bytes
     try:
         _refuse_bomb(file)
         with np.load(file, allow_pickle=False) as data:
@@ -123,10 +122,14 @@ def _read_npz(file: Path, device: Device) -> Iterator[Chunk]:
         raise DescriptionError("holds no accesses", file)
     if address.dtype.kind == "i" and address.min() < 0:
         raise DescriptionError(f"negative address at index {int(address.argmin())}", file)
-    if address.max() > np.iinfo(np.int64).max:
+    if address.max() > np.iinfo(np.int64).max - 2 * MOST_BYTES:
         raise DescriptionError(f"address {int(address.max()):#x} is beyond any memory", file)
-    if size is not None:
-        _check_size(address, size, burst_bytes, file)
+    if size is not None and (size.shape != address.shape or size.dtype.kind not in "ui"):
+        raise DescriptionError("expected `size` (bytes, integers) as long as `address`", file)
+    if size is not None and (bad := (size < 1) | (size > MOST_BYTES)).any():
+        at = int(bad.argmax())
+        why = f"{size[at]} B at index {at}; expected 1 to {MOST_BYTES:,} B"
+        raise DescriptionError(why, file)
     if time is not None and (time.shape != address.shape or time.dtype.kind not in "ui"):
         raise DescriptionError("expected `picosecond` (integers) as long as `address`", file)
     if time is not None and (time.astype(np.int64) < 0).any():
@@ -138,9 +141,6 @@ def _read_npz(file: Path, device: Device) -> Iterator[Chunk]:
     )
     for at in range(0, len(address), CHUNK):
         part = slice(at, at + CHUNK)
-        kind = np.where(write[part] != 0, WRITE, READ)
-        if size is not None:
-            kind[(kind == WRITE) & (size[part] < burst_bytes)] = PARTIAL_WRITE
         arrival = None
         if time is not None:
             try:
@@ -149,7 +149,11 @@ def _read_npz(file: Path, device: Device) -> Iterator[Chunk]:
                 raise DescriptionError(
                     f"{_TOO_LATE}, at index {at + error.args[0]}", file
                 ) from None
-        yield Chunk(address[part].astype(np.int64), kind.astype(np.int64), arrival)
+        places, writes = address[part].astype(np.int64), (write[part] != 0).astype(np.int64)
+        if size is None:
+            yield Chunk(places, np.where(writes == 1, WRITE, READ), arrival)
+        else:
+            yield from _in_bursts(device, places, writes, size[part].astype(np.int64), arrival)
 
 
 _NOT_NPZ = (
@@ -171,20 +175,20 @@ def _refuse_bomb(file: Path) -> None:
 _TOO_LATE = f"a time is more than {MOST_TICKS:,} ticks after the first"
 
 
-def _check_size(
-    address: NDArray[np.integer], size: NDArray[np.integer], burst_bytes: int, file: Path
-) -> None:
-    if size.shape != address.shape or size.dtype.kind not in "ui":
-        raise DescriptionError("expected `size` (bytes, integers) as long as `address`", file)
-    bad = (size < 1) | (size > burst_bytes)
-    bad |= address % burst_bytes + size.astype(address.dtype) > burst_bytes
-    if bad.any():
-        at = int(bad.argmax())
-        raise DescriptionError(
-            f"{size[at]} B from {int(address[at]):#x} on, at index {at}, are not within one burst"
-            f" of {burst_bytes} B",
-            file,
-        )
+def _in_bursts(
+    device: Device, address: Int, write: Int, size: Int, arrival: Int | None
+) -> Iterator[Chunk]:
+    """Accesses of so many bytes each, cut into those of the bursts that they touch."""
+    burst = device.memory.organisation.burst_bytes
+    ends = np.cumsum(size // burst + 2)  # of the bursts at most
+    for at in range(0, int(ends[-1]) + 1, CHUNK):
+        part = slice(*np.searchsorted(ends, (at, at + CHUNK)))
+        if part.start < part.stop:
+            when = np.zeros_like(write) if arrival is None else arrival
+            each = Accesses(address[part], write[part], size[part], when[part], when[part])
+            one = to_bursts(each, burst)
+            kind = kinds(one.write, one.size, burst)
+            yield Chunk(one.address, kind, None if arrival is None else one.cycle)
 
 
 class _Text:
@@ -235,17 +239,9 @@ class _Text:
         if not self._format.sized:
             yield Chunk(address, np.array(kind, np.int64), arrival)
             return
-        burst = self._device.memory.organisation.burst_bytes
-        write, sizes = np.array(kind, np.int64), np.array(size, np.int64)
-        ends = np.cumsum(sizes // burst + 2)  # of the bursts at most
-        for at in range(0, int(ends[-1]) + 1, CHUNK):
-            part = slice(*np.searchsorted(ends, (at, at + CHUNK)))
-            if part.start < part.stop:
-                when = np.zeros_like(write) if arrival is None else arrival
-                each = Accesses(address[part], write[part], sizes[part], when[part], when[part])
-                one = to_bursts(each, burst)
-                kind_of = kinds(one.write, one.size, burst)
-                yield Chunk(one.address, kind_of, None if arrival is None else one.cycle)
+        yield from _in_bursts(
+            self._device, address, np.array(kind, np.int64), np.array(size, np.int64), arrival
+        )
 
     def _parse(
         self, lines: list[bytes], before: int

@@ -12,7 +12,7 @@ most `BUDGET` times the trace, but never less than `LEAST` accesses a run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +35,8 @@ PARTS = 8
 _INTERVALS = 90
 """Refresh intervals that a window lasts before postponed refreshes are tried: at most 9 of them may
 fall behind its end (assumed)."""
+_TOGETHER = 4
+"""Simulations of changes together (assumed)."""
 _SHORTEST = 256
 """Accesses of a channel in a part, below which its time says nothing of noise: as many as the
 deepest queue holds (assumed)."""
@@ -81,7 +83,9 @@ def explain(
     that moves no bytes.
     """
     tried = candidates(device, single_channel)
-    window = cut(device, trace, count, single_channel, at_once, 3 * len(CAUSES) + len(tried))
+    window = cut(
+        device, trace, count, single_channel, at_once, 3 * len(CAUSES) + len(tried) + _TOGETHER
+    )
     case = placed(device, window.chunk, single_channel)
     ladder = Ladder(case)
     found = ladder.found()
@@ -172,39 +176,74 @@ def _changes(
     base: Ran, tried: list[list[str]],
 ) -> dict[str, Any]:  # fmt: skip
     """The changes that a user can make, best first, each with its gain and whether it ties with the
-    best; and those that this memory cannot have."""
-    ran: list[tuple[list[str], Ran]] = []
+    best; the best together with others; and those that this memory cannot have."""
     refused: list[dict[str, Any]] = []
     lasted, seen = sum(base.part_ns), set[str]()
-    for change in Progress().through("changes")(tried, len(tried)):
+
+    def attempt(change: list[str]) -> Ran | None:
+        """The simulation with a change; None where there is none, or another change is the same."""
         try:
             other = load_device(name, [*overrides, *change])
         except DescriptionError as error:
             refused.append({"set": change, "why": error.message})
-            continue
+            return None
         same = other.memory == device.memory and other.accelerator == device.accelerator
         if same or other.digest in seen:
-            continue
+            return None
         seen.add(other.digest)
         if lasted < _INTERVALS * _interval_ns(other) and _postpones(other) > _postpones(device):
             refused.append({"set": change, "why": f"lasts less than {_INTERVALS} tREFI"})
-            continue
-        ran.append((change, run(placed(other, window.chunk, single_channel))))
+            return None
+        return run(placed(other, window.chunk, single_channel))
+
+    watched = Progress().through("changes")(tried, len(tried))
+    ran = [(change, one) for change in watched if (one := attempt(change)) is not None]
     ran.sort(key=lambda each: -each[1].gbps)
-    changes: list[dict[str, Any]] = []
+    together = _together(ran, base, attempt)
     channels = 1 if single_channel else device.channels
     noisy = len(window.chunk.address) >= PARTS * _SHORTEST * channels
-    for change, one in ran:
+
+    def told(change: list[str], one: Ran) -> dict[str, Any]:
         gain, behind = (_gain(one, base), _gain(ran[0][1], one)) if noisy else (None, None)
-        changes.append({
+        return {
             "set": change, "gbps": one.gbps, "gain": one.gbps / base.gbps - 1,
             "interval": None if gain is None else [gain.low, gain.high],
             "ties": behind is not None and behind.sign <= 0,
-        })  # fmt: skip
+        }  # fmt: skip
+
+    changes = [told(*each) for each in ran]
     helps = bool(changes) and changes[0]["gain"] > 0
     if helps and changes[0]["interval"] is not None:
         helps = changes[0]["interval"][0] > 0
-    return {"helps": helps, "changes": changes, "refused": refused}
+    joined = [told(*each) for each in together]
+    return {"helps": helps, "changes": changes, "together": joined, "refused": refused}
+
+
+def _together(
+    ran: list[tuple[list[str], Ran]], base: Ran, attempt: Callable[[list[str]], Ran | None]
+) -> list[tuple[list[str], Ran]]:
+    """The best change with the next ones that help and set something else, as long as each adds to
+    what it joins; `_TOGETHER` are tried."""
+    if not ran:
+        return []
+    best, found, left = ran[0], list[tuple[list[str], Ran]](), _TOGETHER
+    for change, alone in ran[1:]:
+        if not left or alone.gbps <= base.gbps:
+            break
+        if _paths(change) & _paths(best[0]):
+            continue
+        left -= 1
+        joined = [*best[0], *change]
+        one = attempt(joined)
+        if one is not None and one.gbps > best[1].gbps:
+            best = joined, one
+            found.append(best)
+    return found
+
+
+def _paths(change: list[str]) -> set[str]:
+    """What a change sets."""
+    return {each.partition("=")[0] for each in change}
 
 
 def _postpones(device: Device) -> int:

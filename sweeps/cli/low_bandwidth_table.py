@@ -107,6 +107,8 @@ def _changes(found: dict[str, Any]) -> None:
         print(f"within noise of it: {_settings(each)}\n  {_gain(each)}")
     for each in [each for each in others if not each["ties"]][:_NEXT]:
         print(f"then: {_settings(each)}\n  {_gain(each)}")
+    for each in found["together"][-1:]:
+        print(f"together: {_settings(each)}\n  {_gain(each)}")
     if best["interval"] is None:
         print("the trace is too short to tell what is noise")
 

@@ -173,17 +173,33 @@ def test_forwarded_reads_and_reads_of_partial_writes_are_counted_apart(tmp_path:
 @pytest.mark.parametrize(
     ("size", "message"),
     [
-        (np.array([32, 0]), "0 B from 0x28 on, at index 1"),
-        (np.array([32, 25]), "25 B from 0x28 on, at index 1, are not within one burst of 32 B"),
+        (np.array([32, 0]), "0 B at index 1; expected 1 to 1,048,576 B"),
+        (np.array([32, 1 << 21]), "2097152 B at index 1"),
         (np.array([32]), "as long as"),
         (np.array([32.0, 8.0]), "integers"),
     ],
 )
-def test_an_access_is_within_a_burst(tmp_path: Path, size: np.ndarray, message: str) -> None:
+def test_a_size_is_of_some_bytes(tmp_path: Path, size: np.ndarray, message: str) -> None:
     trace = tmp_path / "t.npz"
     np.savez(trace, address=np.array([0, 40], np.uint64), write=np.ones(2, bool), size=size)
     with pytest.raises(DescriptionError, match=message):
         replay(load_device(LPDDR5), trace)
+
+
+def test_accesses_of_several_bursts_are_split_as_those_of_gem5_are(tmp_path: Path) -> None:
+    address, size = np.array([40, 4096, 8192]), np.array([100, 8, 64])
+    write = np.array([True, True, False])
+    np.savez(tmp_path / "t.npz", address=address, write=write, size=size, picosecond=address)
+    lines = (
+        f"{'w' if kind else 'r'},{at},{count},{at}\n"
+        for at, count, kind in zip(address, size, write, strict=True)
+    )
+    (tmp_path / "t.txt").write_text("".join(lines))
+    arrays, text_ = (replay(load_device(LPDDR5), tmp_path / name) for name in ("t.npz", "t.txt"))
+    assert arrays["requests"] == 4 + 1 + 2, "100 B from byte 40 on touch four bursts of 32 B"
+    for each in (arrays, text_):
+        del each["pattern"], each["wall_s"]
+    assert arrays == text_
 
 
 def test_an_address_beyond_what_a_number_holds_is_refused(tmp_path: Path) -> None:

@@ -199,6 +199,23 @@ def test_accesses_are_spread_evenly_and_no_rows_become_one() -> None:
     assert np.unique(rows, axis=1).shape[1] == np.unique(both, axis=1).shape[1]
 
 
+def test_changes_that_add_to_the_best_are_tried_with_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Random bursts: refreshes and queues cost apart; the same queue twice is one change."""
+    deep, fresh = ["controller.read_queue=128"], ["controller.refresh=none"]
+    deeper = ["controller.read_queue=96"]
+    monkeypatch.setattr(low_bandwidth, "candidates", lambda device, single: [deep, deeper, fresh])
+    at = np.random.default_rng(1).integers(0, 1 << 20, 4000) * 32
+    np.savez(tmp_path / "t.npz", address=at, write=np.zeros(4000, bool))
+    name = "lpddr5-6400-x16"
+    why = explain(load_device(name), name, [], tmp_path / "t.npz", 4000)
+    best = why["changes"][0]
+    [both] = why["together"]
+    assert sorted(both["set"]) == sorted([*best["set"], *(fresh if best["set"] != fresh else deep)])
+    assert both["gbps"] > best["gbps"]
+
+
 def test_maps_that_are_tried_hold_every_place() -> None:
     device = load_device("hbm3-6.4")
     for fields in address_maps(device.memory):
