@@ -319,6 +319,23 @@ class Allocator(ABC):
     def headroom(self, requests: IntArray, limit: int) -> int:
         """How many rounds, up to `limit`, all of `requests` can grow by one token per sample."""
 
+    def growing(self, requests: IntArray) -> int:
+        """How many of the first of `requests` can together grow by one token per sample."""
+        low, high = 0, len(requests)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.headroom(requests[:middle], 1):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def refusing(self, demand: Demand) -> int | None:
+        """A number that must rise before a request with this demand, which `reserve` has refused,
+        may be admitted, so that it is not asked again in vain. None: nothing is known, the
+        default."""
+        return None
+
     @abstractmethod
     def advance(self, requests: IntArray, rounds: int) -> None:
         """`rounds` times: `grow(request, width)` for each of `requests` in order. Needs the

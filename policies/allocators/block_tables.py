@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.kernel.jit import kernel
+from policies.requests.columns import most_of
 from policies.requests.requests import IntArray
 
 
@@ -76,6 +77,10 @@ class BlockTables:
         """How many tokens, up to `limit`, each of `rows` can store with so many free blocks."""
         return int(_rounds(self.count, self.tokens, rows, self.block, free, limit))
 
+    def growing(self, rows: IntArray, free: int) -> int:
+        """How many of the first of `rows` can store a token more with so many free blocks."""
+        return int(_growing(self.count, self.tokens, rows, self.block, free))
+
     def advance(
         self, rows: IntArray, rounds: int, blocks: IntArray, stored: IntArray, reserved: IntArray
     ) -> None:
@@ -86,7 +91,7 @@ class BlockTables:
         """
         if len(blocks):
             self.uses[blocks] += 1
-            longest = int(self.tokens[rows].max()) + rounds
+            longest = most_of(self.tokens, rows) + rounds
             self._widen(-(-longest // self.block))
         _advance(
             self._table[0], self.count, self.tokens, self.runs, self.owner, rows, self.block,
@@ -160,6 +165,17 @@ def _rounds(
         else:
             high = middle - 1
     return low
+
+
+@kernel
+def _growing(count: IntArray, tokens: IntArray, rows: IntArray, block: int, free: int) -> int:
+    """See `BlockTables.growing`."""
+    for place in range(len(rows)):
+        row = rows[place]
+        free -= max((tokens[row] + block) // block - count[row], 0)
+        if free < 0:
+            return place
+    return len(rows)
 
 
 @kernel

@@ -63,6 +63,10 @@ class BlockCache:
         """Nothing is to be found under `key`."""
         self._kept.pop(key, None)
 
+    def has(self, key: Hashable) -> bool:
+        """Whether anything is kept under `key`, though it may be lost."""
+        return key in self._kept
+
     def find(self, key: Hashable) -> Found:
         """The oldest copies kept under `key`, and which of them still hold what they held."""
         kept = self._kept.get(key)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from hwmodel.specs.kv_order import LAYOUTS
-from policies.allocators.allocator import Demand, Limits, PolicyOptions
+from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.block_allocator import refuse_prefixes
 from policies.allocators.capabilities import Batches
 from policies.allocators.declaration import CHOICES, Range, References
@@ -190,6 +190,12 @@ class RadixAllocator(TableAllocator, Batches):
     def headroom(self, requests: IntArray, limit: int) -> int:
         self.settle_step()
         return super().headroom(requests, limit)
+
+    def growing(self, requests: IntArray) -> int:
+        return Allocator.growing(self, requests)  # free pages include those of the tree
+
+    def refusing(self, demand: Demand) -> int | None:
+        return None
 
     def advance_later(self, requests: IntArray) -> None:
         self.settle_step()

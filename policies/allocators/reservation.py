@@ -18,6 +18,7 @@ from policies.allocators.capabilities import (
     Contiguous,
     Drafts,
     KeepsStates,
+    Learns,
     Migration,
     Swaps,
 )
@@ -27,6 +28,7 @@ from policies.allocators.places import Space
 from policies.allocators.remains import Remains, Run
 from policies.allocators.slabs import space
 from policies.allocators.state_places import behind
+from policies.requests.columns import add_to, least_room
 from policies.requests.requests import IntArray
 
 
@@ -91,12 +93,18 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsSta
         return fitting
 
     def headroom(self, requests: IntArray, limit: int) -> int:
+        if self.layout.groups is None and not self._wide:
+            most = limit + self.slack
+            return least_room(self.reserved, self.stored, requests, most) - self.slack
         free = self._holds(self.reserved[requests]) - self.stored[requests]
         room = free // self.width[requests] if self._wide else free
         return int(np.minimum.reduce(room, initial=limit))
 
     def advance(self, requests: IntArray, rounds: int) -> None:
-        self.stored[requests] += rounds * self.width[requests] if self._wide else rounds
+        if self._wide:
+            self.stored[requests] += rounds * self.width[requests]
+        else:
+            add_to(self.stored, requests, rounds)
 
     def extent_count(self, requests: IntArray) -> int:
         return len(requests) * self.layout.parts
@@ -149,7 +157,9 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsSta
 
     def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
         """See `Caches.cached`: tokens that `reserve` would copy."""
-        return 0 if demand is None else self._source(request, limit, demand).tokens
+        if demand is None or self._remains is None:
+            return 0
+        return self._source(request, limit, demand).tokens
 
     def release_known(self, request: int, tokens: int) -> int:
         self._require(request)
@@ -270,6 +280,10 @@ class ReservingAllocator(ContiguousAllocator):
     ) -> None:
         super().__init__(layout, requests, limits, options)
         self._space = space
+        self._given_back = 0
+        """Runs, so far: while it stays, holes only shrink."""
+        fixed = not isinstance(options, ArenaOptions) or options.compaction == "none"
+        self._holes_stay = fixed and not isinstance(self, Learns)
 
     @property
     def free_slots(self) -> int:
@@ -301,8 +315,12 @@ class ReservingAllocator(ContiguousAllocator):
         self._occupy(request, demand, place.start, place.size, tokens)
         return True
 
+    def refusing(self, demand: Demand) -> int | None:
+        return self._given_back if self._holes_stay else None
+
     def release(self, request: int) -> int:
         self._require(request)
+        self._given_back += 1
         self._space.give_back(int(self.start[request]), int(self.reserved[request]))
         return self._vacate(request)
 

@@ -19,6 +19,7 @@ from policies.allocators.capabilities import CopiesOnWrite, Migration
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.prefix_cache import BlockCache
 from policies.allocators.sliding_windows import SlidingWindows, kept_of
+from policies.requests.columns import sum_of
 from policies.requests.requests import IntArray
 
 
@@ -48,6 +49,7 @@ class SampleTables(SharingAllocator, CopiesOnWrite):
         """Requests of several samples that have no output token yet."""
         self._copies: list[Migration] = []
         self._copied_tokens = 0
+        self._none_found: IntArray = np.zeros((self.groups, 0), np.int64)
 
     @property
     def states(self) -> dict[int, IntArray]:
@@ -93,7 +95,7 @@ class SampleTables(SharingAllocator, CopiesOnWrite):
 
     def extent_count(self, requests: IntArray) -> int:
         if not self._samples and self._uniform:
-            return int(self._tables.runs[self._first_row[requests]].sum())
+            return sum_of(self._tables.runs, self._first_row[requests])
         return super().extent_count(requests)
 
     def report(self) -> dict[str, Any]:
@@ -139,6 +141,8 @@ class SampleTables(SharingAllocator, CopiesOnWrite):
 
     def _places(self, demand: Demand, stored: int) -> int:
         """Places in a group of a request that stores `stored` tokens, common ones once."""
+        if demand.samples == 1:
+            return -(-stored // self.block)
         lengths = self._lengths(demand, stored)
         common = (len(lengths) - 1) * (demand.prompt // self.block)
         return sum(-(-length // self.block) for length in lengths) - common

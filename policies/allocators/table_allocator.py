@@ -59,7 +59,7 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
 
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
         """See `OnDemand.fits`; with its `demand`, blocks that it shares count as found."""
-        found, places, samples = np.zeros((self.groups, 0), np.int64), -(-tokens // self.block), 1
+        found, places, samples = self._none_found, -(-tokens // self.block), 1
         if demand is not None:
             found, places = self._found(request, tokens - 1, demand), self._places(demand, tokens)
             request, samples = -1, demand.samples
@@ -218,6 +218,17 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
             return self._headroom_before_forks(requests, limit)
         return self._tables.rounds(self._all_rows(requests), self._list.free, limit)
 
+    def growing(self, requests: IntArray) -> int:
+        if self._windows.near or self._samples or self._unforked:
+            return super().growing(requests)
+        return self._tables.growing(self._first_row[requests], self._list.free)
+
+    def refusing(self, demand: Demand) -> int | None:
+        shares = demand.prefix_id >= 0 or demand.parent >= 0 or demand.session >= 0
+        if shares or demand.above or self._windows.near or self._state_caches:
+            return None  # it needs fewer where others have stored what it finds
+        return self._list.free
+
     def taken(self, requests: IntArray, rounds: int) -> int:
         return self._tables.wanted(self._all_rows(requests), rounds) * self.block
 
@@ -246,8 +257,10 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         blocks of a drafter's, and finds these, int64 (groups, blocks); free ones are used up, too.
         """
         count = found.shape[1]
-        wanted = self._beside.fixed + own + sum(max(most - count, 0) for most in places)
-        return wanted + self._free_among(found) + self._kept_free <= self._list.free
+        wanted = self._beside.fixed + own + self._kept_free
+        for most in places:
+            wanted += max(most - count, 0)
+        return wanted <= self._list.free and wanted + self._free_among(found) <= self._list.free
 
     def _free_among(self, found: IntArray) -> int:
         """Of these blocks, int64 (groups, blocks), that a request finds and will still attend to,

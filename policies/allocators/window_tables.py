@@ -25,6 +25,8 @@ class WindowTables(SampleTables):
         """Blocks in memory of the longest prefix of a request, of at most `limit` tokens, that all
         groups have; int64 (groups, blocks), 0 where a window has given a block up."""
         demand, wanted = demand or self._demands.get(request), limit // self.block
+        if self._nothing_of(request, demand):
+            return self._none_found
         less = int(demand is not None and self.limits.lookahead.hit == "less_one")
         if less and demand is not None:
             limit = max(limit, demand.prompt + demand.samples * demand.generated - 1)
@@ -45,6 +47,15 @@ class WindowTables(SampleTables):
         for group in self._windows.near:
             found[group, : self._windows.left(group, count * self.block, 0)] = 0
         return found[:, :count]
+
+    def _nothing_of(self, request: int, demand: Demand | None) -> bool:
+        """Whether nothing was ever kept that a request could find."""
+        if demand is not None and self.options.prefix_caching:
+            if demand.prefix_id >= 0 or demand.parent >= 0 or demand.above:
+                return False
+            if demand.session >= 0:
+                return not any(cache.has(("session", demand.session)) for cache in self._caches)
+        return not any(cache.has(("own", request)) for cache in self._caches)
 
     def _stated(self, parts: list[Part], count: int) -> int:
         """The most of the first `count` blocks at whose end the states are in memory, too."""

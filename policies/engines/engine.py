@@ -35,6 +35,7 @@ from policies.engines.part import Part
 from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.verifier import Verifier
 from policies.predictors.prediction import Predictions
+from policies.requests.columns import add_to, least_of, sum_of
 from policies.requests.requests import FloatArray, IntArray, Requests
 
 PartKind = TypeVar("PartKind", bound=Part)
@@ -64,6 +65,8 @@ class Engine(Connected):
     """Its options, whose `name` is that of the scheduler."""
     aligns_chunks: ClassVar[bool] = False
     """Whether chunks of prompts can end at the ends of blocks, where states are kept."""
+    whole_inputs = False
+    """Whether a request is admitted that has room for all its input, whatever a step computes."""
     weighs: Weighs | None = None
     """Where the options say `weighs_waste`."""
 
@@ -74,6 +77,7 @@ class Engine(Connected):
         self.budget = self._token_budget()
         """Tokens a step may compute."""
         self._cap = spec.sequence_cap
+        self._in_order = spec.packing == "arrival" and spec.batching == "any"
         self.prompt = requests.prompt_tokens
         self.output = output_tokens
         self.samples = requests.samples
@@ -107,6 +111,8 @@ class Engine(Connected):
         self._tag = 0  # of the batch
         self._overtaken = 0  # times that the head of the line was overtaken
         self._demands: dict[int, Demand] = {}  # as `_demand` made them last
+        self._refused: Demand | None = None  # of the request that had no room last, alone
+        self._refusing: int | None = None  # what the allocator said of it (`Allocator.refusing`)
         self._sizes: dict[int, int] = {}  # that `fitting` found, of requests in line
         self._bounds: tuple[int, ...] = ()  # for which they hold
         self._futile: Counter[int] = Counter()  # preemptions of each request since `_judged`
@@ -246,7 +252,7 @@ class Engine(Connected):
             return 1
         least = self._soonest
         if step.decode is not self._soonest_of:
-            least = int(np.minimum.reduce(self.left[step.decode]))
+            least = least_of(self.left, step.decode)
         return 1 + self.allocator.headroom(step.decode, min(limit, least) - 1)
 
     def repeat(self, step: Step, rounds: int) -> None:
@@ -261,26 +267,27 @@ class Engine(Connected):
             self._migrating.settle()
         if self.drafts is not None:
             self.drafts.seen(step)
-        late = self.ending
+        late, left = self.ending, self.left
         if late:
             self.retire()
-        self.left[step.decode] -= self._kept(step, rounds)
+        if self.drafts is None:
+            add_to(left, step.decode, -rounds)
+        else:
+            left[step.decode] -= self.drafts.tokens[step.decode]
         if late:
-            self.left[late] = 0
-        prefilled = [chunk.request for chunk in step.chunks if chunk.last]
+            left[late] = 0
+        prefilled = [chunk.request for chunk in step.chunks if chunk.last] if step.chunks else []
         if prefilled:
-            self.left[prefilled] -= 1
+            left[prefilled] -= 1
         running = self.running
-        left = self.left[running]
-        ended: list[int] = []
-        least = int(np.minimum.reduce(left)) if len(left) else 0
-        if len(left) and not least:
-            done = left == 0
+        least, ended = least_of(left, running), []
+        if not least:
+            done = left[running] == 0
             ended = running[done].tolist()
             self.ending = ended
             if not self._late:
                 self.running = running[~done]
-                least = int(np.minimum.reduce(left[~done], initial=int(left.max())))
+                least = least_of(left, self.running)
                 self.retire()
         self._soonest, self._soonest_of = least, self.running
         if self.drafts is not None:
@@ -350,10 +357,6 @@ class Engine(Connected):
         if self.drafts is None:
             return chunk.tokens
         return chunk.tokens + self.drafts.spec.tokens * (chunk.request in self.drafts.padded)
-
-    def _kept(self, step: Step, rounds: int) -> IntArray | int:
-        """Output tokens of each that decodes in so many steps."""
-        return rounds if self.drafts is None else self.drafts.tokens[step.decode]
 
     def _rows(self, decode: IntArray) -> int:
         """Tokens of the budget that these take to decode."""
@@ -496,18 +499,11 @@ class Engine(Connected):
         decode = np.array(growing, np.int64)
         if self.drafts is not None:
             return self.drafts.store(decode)
-        low, high = 0, len(decode)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.allocator.headroom(decode[:middle], 1):
-                low = middle
-            else:
-                high = middle - 1
-        if low:
-            self.allocator.advance(decode[:low], 1)
+        if fitting := self.allocator.growing(decode):
+            self.allocator.advance(decode[:fitting], 1)
         elif self._windowed and self._on_demand is not None:
             self.allocator.grow(growing[0], 1)  # in vain, but windows give up old blocks
-        return low
+        return fitting
 
     def _step(
         self, decode: IntArray, chunks: list[Chunk], migrations: list[Migration], preempted: int,
@@ -519,7 +515,7 @@ class Engine(Connected):
         if self._contiguous is not None and (moves := self._contiguous.moves()):
             migrations = [*migrations, *moves]
         self.changes += len(chunks) + len(migrations) + preempted + (swapped > 0)
-        context = int(np.add.reduce(self.allocator.stored[decode])) - self._sequences(decode)
+        context = sum_of(self.allocator.stored, decode) - self._sequences(decode)
         step = Step(
             decode, context, chunks, migrations, preempted, limit, self._cached_tokens,
             swapped=swapped, lengths=self.allocator.stored[decode] - 1 if self._uneven else None,
@@ -580,8 +576,7 @@ class Engine(Connected):
                     break
                 if request in self.loading:  # it has left the line
                     break
-                idle = not len(self.running) and not admitted and not self.holding
-                if limit == "kv_memory" and idle:
+                if limit == "kv_memory" and not (len(self.running) or admitted or self.holding):
                     raise self._never_fits(request)
             if limit != "offered_load":
                 break
@@ -601,8 +596,10 @@ class Engine(Connected):
             return "token_budget", None
         if self.connectors:
             self._resume(request)
-        total, demand = self.total(request), self.demand(request)
-        cached = 0
+        demand = self.demand(request)
+        if demand is self._refused and self._stays_refused(demand):
+            return "kv_memory", None
+        total, cached = self.total(request), 0
         if self._caching is not None:
             cached = self._caching.cached(request, self._findable(request, total), demand)
         here = self.connectors and self.whole(request)  # what is elsewhere is computed there
@@ -612,6 +609,8 @@ class Engine(Connected):
         if not tokens:
             return "token_budget", None
         if not self._admitted(request, demand, total, cached, budget):
+            if self.whole_inputs and not (self.connectors or self.parts or self.drafts):
+                self._refused, self._refusing = demand, self.allocator.refusing(demand)
             return "kv_memory", None
         if self.connectors:
             self._allocated(request, demand, cached, total, None)
@@ -619,12 +618,19 @@ class Engine(Connected):
         self._partial = cached + tokens < total
         return "offered_load", Chunk(request, cached, tokens, not self._partial, samples)
 
+    def _stays_refused(self, demand: Demand) -> bool:
+        """Whether nothing has changed for the request that was refused last."""
+        now = self.allocator.refusing(demand)
+        return now is not None and self._refusing is not None and now <= self._refusing
+
     def _admitted(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
         """`_reserve`, or with room elsewhere."""
         if self._reserve(request, demand, total, cached, budget):
             for part in self.parts:
                 part.admitted(request)
             return True
+        if not self.parts:
+            return False
         tokens = self._first_stored(total - cached, budget, total)
         return any(part.admit(request, demand, total, cached, tokens) for part in self.parts)
 
@@ -650,6 +656,8 @@ class Engine(Connected):
     def _candidates(self, begun: bool) -> Iterable[int]:
         """Places in line of the requests to try next, in this order. `begun`: a request was
         admitted in this step."""
+        if self._in_order and not self.connectors:
+            return (0,)
         places: Iterable[int] = range(len(self.waiting))
         packs = self.spec.packing != "arrival"
         if self.connectors:

@@ -129,6 +129,7 @@ class EngineV1(Engine):
                 f"{shortest}, is less"
             )
         self._late = spec.async_scheduling
+        self.whole_inputs = spec.admit_on == "input"
         self._stops = spec.ends == "stop"
         self._under_way: IntArray = np.zeros(0, np.int64)
         """Requests that decode in the last step scheduled."""

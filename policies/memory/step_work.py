@@ -234,8 +234,10 @@ class StepWorkModel:
         """The matrix products; only the end of a prefill needs the head."""
         flops: dict[Rate, Any] = {"decode": rows * (self._layer_flops + self._head_flops)}
         if step.chunks:
-            tokens = sum(chunk.tokens for chunk in step.chunks)
-            heads = sum(chunk.last for chunk in step.chunks)
+            tokens = heads = 0
+            for chunk in step.chunks:
+                tokens += chunk.tokens
+                heads += chunk.last
             flops["prefill"] = tokens * self._layer_flops + heads * self._head_flops
         if self._apart is not None:
             each, decoded = self._pairs_flops(step), rows + step.elsewhere[0]
@@ -299,9 +301,12 @@ class StepWorkModel:
             spans = [self._groups.span(chunk.start, chunk.tokens) for chunk in chunks]
             pairs, stored, written = (sum(column) for column in zip(*spans, strict=True))
         else:
-            pairs = every = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in chunks)
-            stored = sum(chunk.start for chunk in chunks)
-            written = sum(chunk.tokens for chunk in chunks)
+            every = stored = written = 0
+            for _, start, tokens, _, _ in chunks:
+                every += tokens * start + tokens * (tokens + 1) // 2
+                stored += start
+                written += tokens
+            pairs = every
             if (sparse := self._sparse) is not None:
                 pairs = sum(sparse.pairs(chunk.start, chunk.tokens) for chunk in chunks)
                 scores = not sparse.whole_prompts

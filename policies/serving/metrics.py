@@ -102,8 +102,10 @@ class Metrics:
         stored = self._slots.stored(step, allocator, running, rounds, holders)
         made, begun = sums.add(step, times, allocator.layout, batch, total)
         sums.batch_seconds += len(running) * total
-        steps_s = float(np.arange(rounds) @ times_s) if rounds > 1 else 0.0
-        stored_s = stored * total + batch * steps_s
+        steps_s, stored_s = 0.0, stored * total
+        if rounds > 1:
+            steps_s = float(np.arange(rounds) @ times_s)
+            stored_s += batch * steps_s
         self._slots.add(
             sums, step, times_s, total, allocator, running, stored_s, fitting * total
         )  # fmt: skip

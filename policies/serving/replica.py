@@ -19,8 +19,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
+from hwmodel.kernel.jit import kernel
 from policies.allocators.capabilities import Learns
 from policies.engines.engine import Engine
 from policies.engines.host_memory import HostTraffic
@@ -29,6 +28,7 @@ from policies.memory.component import Component
 from policies.memory.fidelity import Memory
 from policies.memory.pipeline import PipelineSteps
 from policies.memory.step import Efficiency, StepTimer, StepTimes
+from policies.requests.requests import FloatArray
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Watches
 from policies.transfers.moves import Moves
@@ -195,7 +195,8 @@ class Replica:
         """Steps like this are done, the last at `end_s`: the requests that ended with them."""
         engine, begin_s = self.engine, self.now_s
         rounds, reserved = len(times.total_s), engine.allocator.reserved_total
-        engine.repeat(step, rounds - 1)
+        if rounds > 1:
+            engine.repeat(step, rounds - 1)
         self.memory.passed(rounds, times)
         if self.pipeline is not None:
             self.pipeline.passed(rounds)
@@ -262,8 +263,9 @@ class Replica:
         efficiency = self.memory.observe(step, self.engine)
         rounds = 1
         if self._together:
-            most = min((each.most_rounds for each in self.components), default=MOST_ROUNDS)
-            most = min(most, MOST_ROUNDS, self.memory.rounds_to_probe)
+            most = min(MOST_ROUNDS, self.memory.rounds_to_probe)
+            for each in self.components:
+                most = min(most, each.most_rounds)
             rounds = self.engine.rounds(step, most)
         return rounds, efficiency
 
@@ -289,29 +291,25 @@ class Replica:
         rounds = len(times.total_s)
         if rounds == 1:
             return times, self.now_s + float(times.total_s[0])
-        ends = np.empty(rounds + 1)
-        ends[0], ends[1:] = self.now_s, times.total_s
-        ends.cumsum(out=ends)
         event_s = until_s if self._learns is None else min(self._learns.due_s, until_s)
         for component in self.components:
             event_s = min(event_s, component.due_s)
         if self._to_come and self.engine.admits_arrivals(step):
             event_s = min(event_s, self._to_come[0][0])
-        if event_s < ends[rounds]:
-            # a step that starts at or after an event sees it
-            rounds = max(int(np.searchsorted(ends[:-1], event_s)), 1)
-            times = times.first(rounds)
-        return times, float(ends[rounds])
+        begun, end_s = _begun_by(event_s, self.now_s, times.total_s)
+        return times if begun == rounds else times.first(begun), end_s
 
     def _complete(self, step: Step, rounds: int) -> list[int]:
         prefilled, ended = self.engine.complete(step, rounds)
         if not self._to_come and not self.engine.busy:
             self.engine.retire()
-        first = [request for request in prefilled if np.isnan(self.metrics.first_s[request])]
-        for request in prefilled:
-            if request in first:
-                self.metrics.first_s[request] = self.now_s
-                if self.moves is not None and self.metrics.ended >= self.metrics.warmup:
+        first = []
+        if prefilled:
+            first_s = self.metrics.first_s
+            first = [request for request in prefilled if math.isnan(first_s[request])]
+            first_s[first] = self.now_s
+            if self.moves is not None and self.metrics.ended >= self.metrics.warmup:
+                for request in first:
                     self.moves.sent(request, self.engine.allocator.units(request))
         if ended and self.metrics.end(ended, self.now_s):
             self.memory.mark()
@@ -320,3 +318,18 @@ class Replica:
         if self._watch:
             self._watch.completed(self.now_s, prefilled, first, ended)
         return ended
+
+
+@kernel
+def _begun_by(event_s: float, now_s: float, seconds: FloatArray) -> tuple[int, float]:
+    """(how many of the steps that follow each other from `now_s` on, float64 (rounds,), begin
+    before an event that is not over when all are, the first in any case; when the last of them
+    ends): a step that begins at the time of an event sees it."""
+    begun, cut_s, at_s = 0, 0.0, now_s
+    for each in range(len(seconds)):
+        if each > 0 and begun == 0 and at_s >= event_s:
+            begun, cut_s = each, at_s
+        at_s += seconds[each]
+    if begun == 0 or event_s >= at_s:
+        return len(seconds), at_s
+    return begun, cut_s

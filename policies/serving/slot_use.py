@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,21 +73,28 @@ class SlotUse:
         if not grows:
             unneeded_s = self._unneeded(allocator, running) * total
         elif rounds > 1:
-            assert isinstance(allocator, OnDemand)
-            reserved_s -= float(allocator.grown(step.decode, rounds) @ times_s)
+            reserved_s -= float(cast(OnDemand, allocator).grown(step.decode, rounds) @ times_s)
         sums.stored_seconds += stored_s
         sums.reserved_seconds += reserved_s
         free_s = allocator.slots * total - reserved_s
-        bound = step.limit == "kv_memory"
-        for states in (sums.slot_s, sums.binding_slot_s)[: 1 + bound]:
-            states["used"] += stored_s
-            states["unfilled"] += reserved_s - stored_s - unneeded_s
+        unfilled_s = reserved_s - stored_s - unneeded_s
+        states = sums.slot_s
+        states["used"] += stored_s
+        states["unfilled"] += unfilled_s
+        if unneeded_s:
             states["unneeded"] += unneeded_s
-            if bound:
-                states["holes"] += fitting_s
-                states["head_of_line"] += free_s - fitting_s
-            else:
-                states["free"] += free_s
+        if step.limit != "kv_memory":
+            states["free"] += free_s
+            return
+        lost_s = free_s - fitting_s
+        states["holes"] += fitting_s
+        states["head_of_line"] += lost_s
+        states = sums.binding_slot_s
+        states["used"] += stored_s
+        states["unfilled"] += unfilled_s
+        states["unneeded"] += unneeded_s
+        states["holes"] += fitting_s
+        states["head_of_line"] += lost_s
 
     def _unneeded(self, allocator: Allocator, running: IntArray) -> int:
         """Slots reserved for `running`, of which reservations are made once, that never hold a

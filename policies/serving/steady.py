@@ -38,7 +38,7 @@ class SteadyPart:
     def done(self, unit: Unit, stretch: Stretch) -> None:
         """These steps are over, and are counted next."""
         until_s, begin_s = unit.steady_s, stretch.begin_s
-        if stretch.rounds > 1 and until_s is not None and begin_s <= until_s:
+        if until_s is not None and begin_s <= until_s and stretch.rounds > 1:
             begins_s = np.cumsum([begin_s, *stretch.parts[0].times.total_s[:-1]])
             last = int(np.searchsorted(begins_s, until_s, "right")) - 1
             self._lasts(float(begins_s[last]))

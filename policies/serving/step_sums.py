@@ -81,26 +81,26 @@ class Sums:
     ) -> tuple[int, int]:
         """Consecutive equal steps, which decode so many tokens each and take so long together:
         (output tokens of each that decodes, those that prefills lead to)."""
-        rounds, begun = len(times.total_s), 0
+        rounds, begun, made = len(times.total_s), 0, decoded - step.overrun
         self.seconds += seconds
         self.steps += rounds
         for chunk in step.chunks:
             self.prefill_tokens += chunk.tokens
             begun += chunk.samples if chunk.last else 0
         self.cached_tokens += step.cached
-        made = decoded - step.overrun + step.accepted
-        self.output_tokens += made * rounds + begun
-        if step.verified is not None:
-            self.drafted += step.drafts
-            self.accepted += step.accepted
+        if (verified := step.verified) is not None:
+            made += verified.accepted
+            self.drafted += verified.drafts
+            self.accepted += verified.accepted
             self.verified += len(step.decode)
+        self.output_tokens += made * rounds + begun
         if step.preempted or step.migrations or step.copies or step.swapped:
             self._moves(step, layout)
         self._add_work(times.work)
         self._add_phases(times, rounds)
         self.limit_s[step.limit] += seconds
-        if (further := times.work.stages - 1) > 0:
-            self.further_s += further * seconds
+        if times.work.stages > 1:
+            self.further_s += (times.work.stages - 1) * seconds
         return made, begun
 
     def idle(self, seconds: float, stages: int) -> None:
@@ -120,19 +120,25 @@ class Sums:
 
     def _add_work(self, work: StepWork) -> None:
         """Add the bytes of each phase, by kind."""
-        rounds, moved, further = work.rounds, self.moved, work.stages - 1
+        rounds, moved = work.rounds, self.moved
         for name, phase in work.phases.items():
             for kind, amount in phase.bytes.items():
-                whole = amount if rounds == 1 else total(amount, rounds)
-                moved[name, kind] += whole
-                if further:
-                    self.further_moved[name, kind] += further * whole
+                moved[name, kind] += amount if rounds == 1 else total(amount, rounds)
+        if (further := work.stages - 1) > 0:
+            for name, phase in work.phases.items():
+                for kind, amount in phase.bytes.items():
+                    self.further_moved[name, kind] += further * total(amount, rounds)
 
     def _add_phases(self, times: StepTimes, rounds: int) -> None:
         """Add the time of each phase."""
         phase_s = self.phase_s
+        if rounds == 1:
+            attention_s, compute_s = times.attention_s.item(), times.compute_s.item()
+        else:
+            attention_s, compute_s = summed(times.attention_s), summed(times.compute_s)
+        self.compute_s += compute_s
         phase_s["weights"] += times.weights_s * rounds
-        phase_s["attention"] += summed(times.attention_s)
+        phase_s["attention"] += attention_s
         phase_s["overhead"] += times.overhead_s * rounds
         if times.prefill_s:
             phase_s["prefill"] += times.prefill_s * rounds
@@ -148,7 +154,6 @@ class Sums:
             phase_s["draft"] = phase_s.get("draft", 0.0) + times.draft_s * rounds
         if times.stall_s is not None:
             phase_s["overhead"] += summed(times.stall_s)
-        self.compute_s += summed(times.compute_s)
 
     def moved_bytes(self) -> dict[str, int]:
         """Bytes that each phase read or wrote in the memory of the mean card; KV that several
