@@ -543,8 +543,8 @@ class Engine(Connected):
 
     def total(self, request: int) -> int:
         """Tokens to prefill: the prompt and what was generated before a preemption."""
-        generated = self.output[request] - self.left[request]
-        return int(self.prompt[request] + self.samples[request] * generated)
+        generated = self.output.item(request) - self.left.item(request)
+        return int(self.prompt.item(request) + self.samples.item(request) * generated)
 
     def _admit(self, chunks: list[Chunk], budget: int) -> str:
         """Admit from the head of the line; which of STEP_LIMITS ended it."""
@@ -586,10 +586,11 @@ class Engine(Connected):
 
     def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
         """Admit a request if possible: (its step limit, its first chunk or None)."""
-        samples = int(self.samples[request])
-        own = self._sessions[request]
-        if self.ending and own >= 0 and (self._sessions[self.ending] == own).any():
-            return "batching", None  # the answer is known a step before its memory is free
+        samples = self.samples.item(request)
+        if self.ending:
+            own = self._sessions[request]
+            if own >= 0 and (self._sessions[self.ending] == own).any():
+                return "batching", None  # the answer is known a step before its memory is free
         if sequences + samples > self._cap:
             return "sequence_cap", None
         if not budget or self._partial:
@@ -721,19 +722,19 @@ class Engine(Connected):
     def demand(self, request: int) -> Demand:
         """What a request asks for now: the same object until it has generated more."""
         known = self._demands.get(request)
-        output, left = int(self.output[request]), int(self.left[request])
-        if known is None or known.generated != output - left:
+        generated = self.output.item(request) - self.left.item(request)
+        if known is None or known.generated != generated:
             known = self._demands[request] = self._demanded(request)
         return known
 
     def _demanded(self, request: int) -> Demand:
         """The same of a request that may never come here."""
-        own, output = self._requests, int(self.output[request])
+        own, output = self._requests, self.output.item(request)
         return Demand(
-            int(self.prompt[request]), output - int(self.left[request]), self._predicted[request],
-            int(own.prefix_id[request]), int(own.prefix_tokens[request]),
-            int(self.samples[request]), output, int(own.parent[request]),
-            int(own.context[request]), own.prefixes(request)[:-1],
+            self.prompt.item(request), output - self.left.item(request), self._predicted[request],
+            own.prefix_id.item(request), own.prefix_tokens.item(request),
+            self.samples.item(request), output, own.parent.item(request),
+            own.context.item(request), own.prefixes(request)[:-1],
         )  # fmt: skip
 
     def _count_preemption(self, request: int) -> None:

@@ -79,11 +79,6 @@ class ClusterSpec(Strict):
             )
 
     @property
-    def of_two(self) -> ClusterSpec:
-        """Two cards, for a try."""
-        return self.model_copy(update={"cards": 2, "cells": 1})
-
-    @property
     def of_a_cell(self) -> ClusterSpec:
         """One of the equal parts."""
         return self.model_copy(update={"cards": self.cards // self.cells, "cells": 1})

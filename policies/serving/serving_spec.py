@@ -238,6 +238,16 @@ class ServingSpec(Strict):
         return self.expert_parallel != "none" and self.expert_group == "node"
 
     @property
+    def of_few_cards(self) -> ServingSpec:
+        """With two cards, for a try, where all there are do alike and none has a number."""
+        cluster = self.cluster
+        named = any(each.replica is not None for each in self.faults)
+        if cluster.cards <= 2 or cluster.control or self.experts_in_common or self.pools or named:
+            return self
+        few = cluster.model_copy(update={"cards": 2, "cells": 1})
+        return self.model_copy(update={"cluster": few})
+
+    @property
     def drafts(self) -> int:
         """Of a sequence in a step."""
         return 0 if self.speculation is None else self.speculation.tokens

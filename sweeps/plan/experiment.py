@@ -255,9 +255,7 @@ class ExperimentSpec(Described):
             waiting = experiment.model_copy(update={"arrivals": ALL_AT_ONCE})
             requests_of(waiting, experiment.replications, None, workload_of(waiting))
             small = with_memory(experiment.model_copy(update=_REHEARSAL), refuse=math.inf)
-            if (cluster := small.serving.cluster).cells > 1:
-                serving = small.serving.model_copy(update={"cluster": cluster.of_two})
-                small = small.model_copy(update={"serving": serving})
+            small = small.model_copy(update={"serving": small.serving.of_few_cards})
             found.setdefault(small.serving.memory.fidelity, small)
             cheap = with_memory(small, fidelity="analytic", efficiency=1.0)
             found.setdefault(cheap.model_dump_json(exclude={"seed", "replications"}), cheap)

@@ -95,3 +95,17 @@ def test_a_dask_cluster_comes_to_what_one_process_does(
 def test_a_mistake_is_told_with_the_right_word(given: str, said: str) -> None:
     with pytest.raises(DescriptionError, match=said):
         load_sweep("fleet", [given])
+
+
+@pytest.mark.parametrize(
+    ("sweep", "sets", "cards"),
+    [
+        ("fleet", ["serving.cluster.cards=1000"], 2),
+        ("fleet", ["serving.faults=[{replica: 4, at_s: 1}]"], 20),
+        ("kunserve", ["serving.cluster={cards: 4, dropping: {link: rdma-200}}"], 4),
+    ],
+)
+def test_as_many_cards_are_tried_first_as_differ(sweep: str, sets: list[str], cards: int) -> None:
+    chosen = load_sweep(sweep, [*sets, "variants={}"])
+    tried = chosen.points[0].experiment.rehearsals([chosen.points[0].experiment])
+    assert {each.serving.cluster.cards for each in tried} == {cards}
