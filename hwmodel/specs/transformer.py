@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from functools import cache
 from itertools import accumulate
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -251,7 +250,23 @@ class TransformerSpec(Strict):
     @property
     def kinds(self) -> dict[Layer, int]:
         """The kinds of layers, and how many are of each."""
-        return Counter(self.layer(index) for index in range(self.layers))
+        found: Counter[Layer] = Counter()
+        for indices in self._alike.values():
+            found[self.layer(indices[0])] += len(indices)
+        return found
+
+    @property
+    def _alike(self) -> dict[tuple[Any, ...], list[int]]:
+        """Layers that are described alike, by index."""
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for index in range(self.layers):
+            described = (
+                self.experts is not None and self.experts.at(index),
+                None if self.window is None else self.window.of(index),
+                None if self.state is None else self.state.of(index),
+            )
+            groups.setdefault(described, []).append(index)
+        return groups
 
     @property
     def _norm(self) -> int:
@@ -287,12 +302,12 @@ class TransformerSpec(Strict):
         """Byte at which each layer's weights begin, and that at which the last one's end."""
         stored = number_format(self.weights)
 
-        @cache
-        def size(kind: Layer, mixed: bool) -> int:
-            return kind.stored_bits(stored, mixed) // 8
-
-        layers = range(self.layers)
-        sizes = (size(self.layer(n), stored.applies(n, self.layers)) for n in layers)
+        sizes = [0] * self.layers
+        for indices in self._alike.values():
+            kind = self.layer(indices[0])
+            of_mixed = [kind.stored_bits(stored, mixed) // 8 for mixed in (False, True)]
+            for index in indices:
+                sizes[index] = of_mixed[stored.applies(index, self.layers)]
         return list(accumulate(sizes, initial=0))
 
     def expert_bytes(self, layer: int) -> tuple[int, ...]:

@@ -108,6 +108,8 @@ class StepTimes(NamedTuple):
 
     def first(self, rounds: int) -> StepTimes:
         """The first `rounds` steps of these."""
+        if rounds == len(self.total_s):
+            return self
         return self._replace(
             attention_s=self.attention_s[:rounds],
             total_s=self.total_s[:rounds],

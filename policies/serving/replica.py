@@ -9,7 +9,8 @@ when they are over or were cut:
     if (begun := replica.begin(at_s)) is not None:
         step, fitting = begun
         times = replica.times(step, *replica.observe(step))
-        ended = replica.end(step, fitting, *replica.cut(step, times, until_s))
+        rounds, end_s = replica.cut(step, times, until_s)
+        ended = replica.end(step, fitting, times.first(rounds), end_s)
 """
 
 from __future__ import annotations
@@ -286,18 +287,18 @@ class Replica:
             times = times if waits_s is None else times.delayed(waits_s)
         return times
 
-    def cut(self, step: Step, times: StepTimes, until_s: float) -> tuple[StepTimes, float]:
-        """(those of the steps that begin before something happens, when the last of them ends)."""
-        rounds = len(times.total_s)
-        if rounds == 1:
-            return times, self.now_s + float(times.total_s[0])
+    def cut(self, step: Step, times: StepTimes, until_s: float) -> tuple[int, float]:
+        """(how many of the steps begin before something happens, one at least, when the last of
+        them ends)."""
+        if len(times.total_s) == 1:
+            return 1, self.now_s + times.total_s.item()
         event_s = until_s if self._learns is None else min(self._learns.due_s, until_s)
         for component in self.components:
             event_s = min(event_s, component.due_s)
         if self._to_come and self.engine.admits_arrivals(step):
             event_s = min(event_s, self._to_come[0][0])
-        begun, end_s = _begun_by(event_s, self.now_s, times.total_s)
-        return times if begun == rounds else times.first(begun), end_s
+        rounds, end_s = _begun_by(event_s, self.now_s, times.total_s)
+        return rounds, end_s
 
     def _complete(self, step: Step, rounds: int) -> list[int]:
         prefilled, ended = self.engine.complete(step, rounds)

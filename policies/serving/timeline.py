@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from policies.requests.requests import FloatArray
+from hwmodel.kernel.jit import kernel
+from policies.requests.requests import FloatArray, IntArray
 
 MOST_BINS = 128
 """Bins; a long run has between half of this and all."""
@@ -63,15 +64,13 @@ class Timeline:
             self._count(first, stretch, stretch.seconds, stretch.steps_s, count, True)
             return
         times = stretch.times_s
-        begins = begin_s + np.concatenate(([0.0], np.cumsum(times[:-1])))
-        bins = (begins / self._width_s).astype(np.int64)
-        edges = (np.flatnonzero(np.diff(bins)) + 1).tolist()
-        for start, end in zip([0, *edges], [*edges, count], strict=True):
+        starts, bins = _runs(begin_s, times, self._width_s)
+        edges = starts.tolist()
+        for start, end, place in zip(edges, [*edges[1:], count], bins.tolist(), strict=True):
             part = times[start:end]
             steps_s = float(np.arange(start, end) @ part)
-            self._count(
-                int(bins[start]), stretch, float(part.sum()), steps_s, end - start, start == 0
-            )
+            seconds = float(np.add.reduce(part))
+            self._count(place, stretch, seconds, steps_s, end - start, start == 0)
 
     def _count(
         self, place: int, stretch: Stretch, seconds: float, steps_s: float, steps: int, first: bool
@@ -127,3 +126,17 @@ class Timeline:
 def _ratios(amounts: FloatArray, wholes: FloatArray) -> list[float | None]:
     pairs = zip(amounts.tolist(), wholes.tolist(), strict=True)
     return [float(f"{a / b:.{_DIGITS}g}") if b > 0 else None for a, b in pairs]
+
+
+@kernel
+def _runs(begin_s: float, times_s: FloatArray, width_s: float) -> tuple[IntArray, IntArray]:
+    """(the first of the steps that begin in each bin, the bin), int64 (bins,) each."""
+    starts, bins = np.empty(len(times_s), np.int64), np.empty(len(times_s), np.int64)
+    found, passed_s = 0, 0.0
+    for step in range(len(times_s)):
+        place = np.int64((begin_s + passed_s) / width_s)
+        if found == 0 or bins[found - 1] != place:
+            starts[found], bins[found] = step, place
+            found += 1
+        passed_s += times_s[step]
+    return starts[:found], bins[:found]

@@ -145,7 +145,8 @@ class Unit:
             return False
         step, fitting = begun
         times = replica.times(step, *replica.observe(step))
-        times, end_s = replica.cut(step, times, math.inf)
+        rounds, end_s = replica.cut(step, times, math.inf)
+        times = times.first(rounds)
         self.ahead = Stretch((Part(replica, step, fitting, times),), replica.now_s, end_s)
         return True
 
@@ -165,10 +166,7 @@ class Unit:
         ahead = self.ahead
         assert ahead is not None
         cuts = [each.replica.cut(each.step, each.times, until_s) for each in ahead.parts]
-        times, end_s = min(cuts, key=lambda cut: len(cut[0].total_s))
-        rounds = len(times.total_s)
-        if rounds == 0:
-            rounds, end_s = 1, ahead.begin_s + float(ahead.parts[0].times.total_s[0])
+        rounds, end_s = min(cuts, key=lambda cut: cut[0])
         if rounds == ahead.rounds and ahead.end_s < math.inf:
             return False
         self.ahead = ahead.first(rounds, end_s)
