@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.kernel.jit import kernel
 from hwmodel.specs.device import Device
 from hwmodel.specs.mlp import CardExperts
 from hwmodel.specs.transformer import TransformerSpec
@@ -206,12 +207,11 @@ class StepModel:
             share = self._kv_share(attention.waits, efficiency)
         memory_s = attention.waits / (bandwidth * share)
         alone = work.rounds == 1
-        more, less = (max, min) if alone else (np.maximum, np.minimum)
-        attention_s: Any = more(attended, memory_s)
-        if self._left:
-            attention_s = attention_s + self._left * less(attended, memory_s)
-        if self._slowdown != 1:
-            attention_s = attention_s * self._slowdown
+        attention_s: Any
+        if alone:
+            attention_s = self._slowdown * self._overlapped(attended, memory_s)
+        else:
+            attention_s = _attending(attended, memory_s, self._left, self._slowdown)
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
         flops_s = moved_s = chunk_memory_s = 0.0
         if prefill is not None:
@@ -235,7 +235,8 @@ class StepModel:
             prefill_s = chunk_memory_s = before_s - weights_s
             flops = all_flops_s + self._slowdown * attended
             bytes_s = all_memory_s + self._slowdown * memory_s
-            whole = more(flops, bytes_s) + self._left * less(flops, bytes_s)
+            more, less = (max, min) if alone else (np.maximum, np.minimum)
+            whole: Any = more(flops, bytes_s) + self._left * less(flops, bytes_s)
             attention_s, computing = whole - before_s, whole * (flops > bytes_s)
         migration_s = copy_s = swap_s = all_reduce_s = 0.0
         launch_ns, layer_ns = self._launch_ns
@@ -309,3 +310,16 @@ class StepModel:
 
     def _overlapped(self, compute_s: float, memory_s: float) -> float:
         return max(compute_s, memory_s) + self._left * min(compute_s, memory_s)
+
+
+@kernel
+def _attending(
+    compute_s: FloatArray, memory_s: FloatArray, left: float, slowdown: float
+) -> FloatArray:
+    """Seconds of decode attention in each step, whose FLOPs and bytes overlap but for the share
+    `left`; float64 (rounds,)."""
+    seconds = np.empty(len(compute_s))
+    for step in range(len(compute_s)):
+        more, less = max(compute_s[step], memory_s[step]), min(compute_s[step], memory_s[step])
+        seconds[step] = slowdown * (more + left * less)
+    return seconds
