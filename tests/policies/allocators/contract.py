@@ -127,6 +127,9 @@ def _round(allocator: Allocator, order: list[int]) -> bool:
     if isinstance(allocator, Batches) and allocator.headroom(requests, 1):
         allocator.advance(requests, 1)
         return True
+    fitting = allocator.growing(requests)
+    assert fitting == 0 or allocator.headroom(requests[:fitting], 1)
+    assert fitting == len(order) or not allocator.headroom(requests[: fitting + 1], 1)
     grown = [allocator.grow(request, int(allocator.width[request])) for request in order]
     return all(grown)
 
@@ -143,6 +146,8 @@ class Contract(RuleBasedStateMachine):
         self.held: dict[int, Life] = {}
         self.gone: dict[int, Life] = {}
         self.away: dict[int, Life] = {}
+        self.refused: tuple[int, Demand, int, int] | None = None
+        """The last request that had no room: with so many tokens, while `refusing` said so."""
         self.between: list[Life] = []
         """Last turns of sessions, which have ended."""
         self.leaving: list[tuple[int, int]] = []
@@ -190,6 +195,8 @@ class Contract(RuleBasedStateMachine):
         assert cached(allocator, request, tokens - 1, demand) == found
         if not allocator.reserve(request, demand, tokens):
             assert state(allocator) == before
+            if (mark := allocator.refusing(demand)) is not None:
+                self.refused = request, demand, tokens, mark
             return False
         self.compact(request)
         life.held, life.places = 0, np.zeros(0, np.int64)
@@ -222,6 +229,18 @@ class Contract(RuleBasedStateMachine):
                 assert (move.tokens, move.left) == (life.held, allocator.reserved[request])
             self.content[places] = content[life.places]
             life.places = places
+
+    @invariant()
+    def stays_refused(self) -> None:
+        """Who was refused still is, as long as `refusing` has not risen."""
+        if self.refused is None or self.refused[0] in self.held:
+            return
+        request, demand, tokens, mark = self.refused
+        now = self.allocator.refusing(demand)
+        assert now is not None
+        assert now > mark or not self.allocator.reserve(request, demand, tokens)
+        if now > mark:
+            self.refused = None
 
     @precondition(lambda self: self.next < REQUESTS)
     @rule(
