@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.kernel.jit import kernel
-from policies.requests.columns import most_of
+from policies.allocators.columns import most_of
 from policies.requests.requests import IntArray
 
 

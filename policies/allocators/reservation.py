@@ -22,13 +22,13 @@ from policies.allocators.capabilities import (
     Migration,
     Swaps,
 )
+from policies.allocators.columns import add_to, least_room
 from policies.allocators.compaction import ArenaOptions, Runs, compact
 from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
 from policies.allocators.places import Space
 from policies.allocators.remains import Remains, Run
 from policies.allocators.slabs import space
 from policies.allocators.state_places import behind
-from policies.requests.columns import add_to, least_room
 from policies.requests.requests import IntArray
 
 

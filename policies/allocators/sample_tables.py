@@ -16,10 +16,10 @@ from policies.allocators.beside_blocks import BesideBlocks
 from policies.allocators.block_allocator import BlockOptions, SharingAllocator
 from policies.allocators.block_tables import BlockTables
 from policies.allocators.capabilities import CopiesOnWrite, Migration
+from policies.allocators.columns import sum_of
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.prefix_cache import BlockCache
 from policies.allocators.sliding_windows import SlidingWindows, kept_of
-from policies.requests.columns import sum_of
 from policies.requests.requests import IntArray
 
 

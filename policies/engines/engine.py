@@ -29,13 +29,13 @@ from policies.allocators.capabilities import (
     OnDemand,
     Remembers,
 )
+from policies.allocators.columns import add_to, least_of, sum_of
 from policies.engines.connected import Connected
 from policies.engines.engine_options import EngineOptions
 from policies.engines.part import Part
 from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.verifier import Verifier
 from policies.predictors.prediction import Predictions
-from policies.requests.columns import add_to, least_of, sum_of
 from policies.requests.requests import FloatArray, IntArray, Requests
 
 PartKind = TypeVar("PartKind", bound=Part)
