@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.description.library import elsewhere, find, names
 from hwmodel.description.yaml_reader import load
 from hwmodel.specs.device import Device, device_names, load_device
 from hwmodel.specs.transformer import load_model
 from sweeps.ask.fit import Misfit, Question, fit
+from sweeps.study.by_device import MODELS, assignments
 
-MODELS = ("llama-3.1-8b", "llama-3.2-3b", "qwen3-0.6b")
-"""The first that fits is asked about."""
+STUDY = "odma"
+"""Whose model, or what is served instead, `quickstart` is asked with: both serve the same."""
 
 
 def what_it_is(word: str, verbs: list[str]) -> str:
@@ -57,14 +60,14 @@ def _of_accelerator(name: str, device: Device) -> list[tuple[str, str]]:
     rows = [(f"bankwise fit {name}", "every model: does it fit, and how fast")]
     if device.given is None:
         rows.append((f"bankwise memory {name}", "what its memory reaches, by access pattern"))
+    with suppress(DescriptionError):  # no model of those that are tried fits
+        sets = "".join(f" --set {each}" for each in assignments(STUDY, name, ()))
+        why = "which way of laying out the KV serves most, and why"
+        rows.append((f"bankwise run quickstart{sets}", why))
     fits = (
         each for each in MODELS if not isinstance(fit(device, load_model(each), Question()), Misfit)
     )
     if (model := next(fits, None)) is not None:
-        rows.append((
-            f"bankwise run quickstart --set device={name} --set model={model}",
-            "which way of laying out the KV serves most, and why",
-        ))  # fmt: skip
         rows.append((
             f"bankwise size --device {name} --model {model} --workload sharegpt"
             " --slo ttft=2s,tpot=100ms --dry-run", "which settings of a server; without --dry-run",

@@ -151,12 +151,16 @@ def test_a_gap_of_reservations_alone_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "name", "first"),
-    [("explain", "quickstart", "run"), ("report", "headline", "run"), ("figure", "smoke", "run"),
-     ("report", "co-design", "study")],
-)  # fmt: skip
+    ("words", "name"),
+    [
+        (["explain", "quickstart"], "quickstart"),
+        (["report", "headline"], "headline"),
+        (["report", "smoke", "--figure", "list"], "smoke"),
+        (["report", "co-design"], "co-design"),
+    ],
+)
 def test_a_shipped_name_that_was_never_run_is_told_how_to_run_it(
-    command: str, name: str, first: str, tmp_path: Path
+    words: list[str], name: str, tmp_path: Path
 ) -> None:
-    said = refusal(command, name, cwd=tmp_path)
-    assert said == f"{name}: no run of it here; first: bankwise {first} {name}"
+    said = refusal(*words, cwd=tmp_path)
+    assert said == f"{name}: no run of it here; first: bankwise run {name}"

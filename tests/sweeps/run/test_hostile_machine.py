@@ -52,7 +52,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("arguments", [["--version"], ["models", "--json"]])
+@pytest.mark.parametrize("arguments", [["--version"], ["list", "models", "--json"]])
 def test_an_output_that_is_full_is_one_line(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "sweeps.cli.main", *arguments]
     with open("/dev/full", "w") as out:
