@@ -19,6 +19,7 @@ from policies.memory.step_work import StepWorkModel, mean_stage
 from policies.serving import building
 from policies.serving.serving import serve
 from tests.policies.small import LATENT, MODEL, WINDOWS, FakeMemory, device, mixed, spec
+from tests.rotation import LONG
 
 HYBRID = MODEL.model_copy(
     update={
@@ -43,13 +44,17 @@ ODMA: dict[str, Any] = {
 PHASES = ("attention", "prefill", "migration")
 
 
+EVERY = 1 if LONG else 5
+"""Of steps in which requests only decode, those that are looked at."""
+
+
 class Counting(Memory):
-    """Holds the streams of every step, over all layers, against its work."""
+    """Holds the streams of steps, over all layers, against their work."""
 
     def __init__(self) -> None:
         super().__init__(Efficiency())
         self.seen: dict[str, int] = dict.fromkeys(PHASES, 0)
-        self.drafts = self.states = 0
+        self.drafts = self.states = self.decoding = 0
 
     def of(self, card: Any, local: TransformerSpec, region: Any) -> Counting:
         self.streams, self.model, self.base = StepStreams(card, local, 4096), local, region.base
@@ -58,6 +63,11 @@ class Counting(Memory):
 
     def observe(self, step: Step, engine: Engine) -> Efficiency:
         allocator, layout = engine.allocator, engine.allocator.layout
+        self.drafts += step.drafts
+        if step.repeats:
+            self.decoding += 1
+            if self.decoding % EVERY:
+                return self.efficiency
         work = StepWorkModel(
             self.card, self.model, groups=layout.groups, sparse=layout.sparse,
             commits=isinstance(allocator, KeepsStates) and allocator.commits_states,
@@ -77,7 +87,6 @@ class Counting(Memory):
                 assert (part.start + part.size).max() <= self.card.capacity_bytes
         if self.model.state is not None:
             self._apart(step, allocator)
-        self.drafts += step.drafts
         self.states += work.phases["attention"].bytes.get("states", 0)
         return self.efficiency
 
@@ -135,7 +144,7 @@ def test_streams_have_the_bytes_of_the_work(name: str, monkeypatch: pytest.Monke
     repeats = list(CASES).index(name) % 2
     card = device(8192, *(["work.grouped=false"] if repeats else []))
     serve(card, model, spec(**changes), mixed(40 if moves else 12), seed=1)
-    assert counting.seen["attention"] > 40 and counting.seen["prefill"] >= 8
+    assert counting.seen["attention"] > 40 // EVERY and counting.seen["prefill"] >= 8
     assert (counting.seen["migration"] > 0) == moves
     assert (counting.drafts > 0) == ("speculation" in given)
     assert (counting.states > 0) == (model.state is not None)

@@ -48,7 +48,10 @@ DROPPING: dict[str, Any] = {
     "cards": 4,
     "dropping": {"link": LINK, "every_s": 0.005, "frame": "64KiB"},
 }
-MIGRATION = {"cards": 3, "migration": {"link": LINK, "every_s": 0.002, "last_blocks": 3}}
+MIGRATION: dict[str, Any] = {
+    "cards": 3,
+    "migration": {"link": LINK, "every_s": 0.002, "last_blocks": 3},
+}
 
 
 @functools.cache
@@ -472,12 +475,19 @@ def test_a_mistake_says_what_was_expected(
     assert not ClusterSpec().moves
 
 
-@pytest.mark.parametrize("cluster", [DROPPING, MIGRATION], ids=["dropping", "migration"])
-def test_memory_is_probed_where_requests_move(cluster: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("cluster", "name", "moved"),
+    [(DROPPING, "dropping", "drops"), (MIGRATION, "migration", "moved")],
+)
+def test_memory_is_probed_where_requests_move(
+    cluster: dict[str, Any], name: str, moved: str
+) -> None:
     sampled = {"fidelity": "sampled", "every_steps": 20, "precision": 9.0, "probe_bytes": "4KiB"}
-    given = spec(cluster=cluster, memory=sampled)
-    metrics = serve(card(2048), SHAPE, given, burst(40), seed=1, simulate=FakeMemory()).metrics
+    slow = cluster | {name: cluster[name] | {"every_s": 1.0}}  # as steps of the stand-in are
+    given = spec(cluster=slow, memory=sampled)
+    metrics = serve(card(768), SHAPE, given, burst(40), seed=1, simulate=FakeMemory()).metrics
     assert metrics["finished"] == 40 and metrics["memory"]["probes"] > 0
+    assert metrics["node"][name][moved] > 0
 
 
 def test_all_cards_of_a_group_are_busy_while_it_steps() -> None:
