@@ -18,7 +18,7 @@ def compile_here() -> Path:
 
     from hwmodel.kernel.cache import NATIVE, cache_directory
 
-    os.environ["NUMBA_CPU_NAME"] = binding.get_host_cpu_name()
+    _set_variables(NUMBA_CPU_NAME=binding.get_host_cpu_name())
     path = cache_directory()
     if path is None:
         raise DescriptionError("no directory can be written, so that no kernel is kept")
@@ -33,13 +33,20 @@ def compile_portable(folder: Path) -> Path:
     from hwmodel.kernel.cache import PORTABLE_CPU, cache_directory
 
     with tempfile.TemporaryDirectory() as base:
-        os.environ |= {
-            "XDG_CACHE_HOME": base, "NUMBA_CPU_NAME": PORTABLE_CPU, "NUMBA_CPU_FEATURES": ""
-        }  # fmt: skip
+        _set_variables(XDG_CACHE_HOME=base, NUMBA_CPU_NAME=PORTABLE_CPU, NUMBA_CPU_FEATURES="")
         path = cache_directory()
         assert path is not None
         _compile()
         return Path(shutil.copytree(path, folder / path.name, dirs_exist_ok=True))
+
+
+def _set_variables(**values: str) -> None:
+    """Change the environment, before the first kernel: Numba reads it now, for what it makes of
+    this processor's features it would not change later."""
+    from numba.core import config
+
+    os.environ |= values
+    config.reload_config()
 
 
 def _compile() -> None:

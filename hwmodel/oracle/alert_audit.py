@@ -6,11 +6,10 @@ It counts the rows of each rank by itself, from the description (`refresh.alerts
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 
-from hwmodel.oracle.command_log import CommandLog
+from hwmodel.oracle.command_log import CommandLog, Ints
 from hwmodel.oracle.refresh_audit import (
     Finding,
     bank_in_rank,
@@ -66,22 +65,29 @@ class _Rows:
             self.reset(bank, min(row for row, count in counts.items() if count == most))
 
 
-def back_offs(memory: MemorySpec, log: CommandLog) -> Iterator[Finding]:
-    """Rules that are broken in some rank, with the places in the log."""
-    o = memory.organisation
-    rank = rank_in_channel(memory, log)
+def back_offs(memory: MemorySpec, log: CommandLog) -> tuple[list[Finding], dict[int, Ints]]:
+    """Rules that are broken in some rank, with the places in the log; and of each rank when it
+    backed off, (n, 2) ticks from the end of its reaction to that of its last RFMAB."""
+    o, rank = memory.organisation, rank_in_channel(memory, log)
+    found: list[Finding] = []
+    spans = {}
     for number in range(o.pseudochannels * o.ranks):
         index = np.flatnonzero(rank == number)
-        yield from _of_rank(memory, log.take(index), index)
+        broken, of_rank = _of_rank(memory, log.take(index), index) if memory.alerts else ([], [])
+        found += broken
+        spans[number] = np.array(of_rank, np.int64).reshape(-1, 2)
+    return found, spans
 
 
 def _of_rank(
     memory: MemorySpec, log: CommandLog, index: np.ndarray
-) -> Iterator[tuple[np.ndarray, str]]:
+) -> tuple[list[Finding], list[tuple[int, int]]]:
     alerts = memory.alerts
     assert alerts is not None
     rows, react = _Rows(memory, alerts), memory.ticks(alerts.react)
-    due, left = -1, 0
+    rfmab = (row for row in memory.constraints if "RFMAB" in memory.in_rows(row.after))
+    takes = max(memory.ticks(row.delay) for row in rfmab)
+    due, left, spans = -1, 0, []
     late, needless = [], []
     for at, tick, code, bank, row in zip(
         *(v.tolist() for v in (index, log.tick, log.command, bank_in_rank(memory, log), log.row)),
@@ -106,8 +112,15 @@ def _of_rank(
             if name == "RFMAB":
                 needless += [] if backs_off else [at]
                 left = max(0, left - 1)
+                if backs_off and not left:
+                    spans.append((due, tick + takes))
                 rows.closed = rows.closed if left else 0
-    yield np.array(late, np.int64), "alert: activation in a back-off"
-    yield np.array(needless, np.int64), "alert: RFMAB outside a back-off"
+    found = [
+        (np.array(late, np.int64), "alert: activation in a back-off"),
+        (np.array(needless, np.int64), "alert: RFMAB outside a back-off"),
+    ]
     if left and len(index) and int(log.tick[-1]) - due > closing_ticks(memory):
-        yield index[-1:], f"alert: a back-off still lacks {left} RFMAB at the end"
+        found.append((index[-1:], f"alert: a back-off still lacks {left} RFMAB at the end"))
+    if left and len(index):
+        spans.append((due, int(log.tick[-1])))
+    return found, spans

@@ -91,12 +91,13 @@ def audit(
     auditor.states()
     auditor.pairs()
     auditor.sync()
+    alerts, spans = back_offs(memory, auditor.log)
     if refresh:
-        auditor.refresh(end_tick)
+        auditor.refresh(end_tick, spans)
     if memory.managed:
         auditor.management()
     for finding in (
-        back_offs(memory, auditor.log) if memory.alerts else (),
+        alerts,
         power_states(memory, auditor.log),
         periods(memory, auditor.log, end_tick or 0),
     ):
@@ -456,10 +457,11 @@ class _Auditor:
 
     # --- Refresh ------------------------------------------------------------------------
 
-    def refresh(self, end_tick: int | None) -> None:
+    def refresh(self, end_tick: int | None, back_offs: dict[int, Ints]) -> None:
         """Sets are refreshed in turn, and every unit as often as it has to be."""
         end = 0 if end_tick is None else end_tick
-        for finding in (wrong_turns(self.memory, self.log), debts(self.memory, self.log, end)):
+        owed = debts(self.memory, self.log, end, back_offs)
+        for finding in (wrong_turns(self.memory, self.log), owed):
             for index, rule in finding:
                 self.report(index, rule)
 

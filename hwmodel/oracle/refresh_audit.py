@@ -77,18 +77,19 @@ def longest_gap(memory: MemorySpec) -> int:
     return min(longest, (1 + MOST_POSTPONED) * interval)
 
 
-def refreshes_by_unit(memory: MemorySpec, log: CommandLog) -> Iterator[tuple[str, Ints]]:
-    """(name, positions of its refreshes) of each unit."""
+def refreshes_by_unit(memory: MemorySpec, log: CommandLog) -> Iterator[tuple[int, str, Ints]]:
+    """(rank, name, positions of its refreshes) of each unit."""
     rank, bank = rank_in_channel(memory, log), bank_in_rank(memory, log)
     o = memory.organisation
     for number in range(o.pseudochannels * o.ranks):
         if memory.controller.refresh == "all_bank":
             chosen = (rank == number) & (log.command == CODE["REFAB"])
-            yield f"rank {number}", np.flatnonzero(chosen)
+            yield number, f"rank {number}", np.flatnonzero(chosen)
             continue
         of_rank = (rank == number) & (log.command == CODE["REFPB"])
         for place, banks in enumerate(memory.refresh_sets()):
-            yield f"rank {number} set {place}", np.flatnonzero(of_rank & (bank == banks[0]))
+            index = np.flatnonzero(of_rank & (bank == banks[0]))
+            yield number, f"rank {number} set {place}", index
 
 
 def wrong_turns(memory: MemorySpec, log: CommandLog) -> Iterator[Finding]:
@@ -110,34 +111,55 @@ def wrong_turns(memory: MemorySpec, log: CommandLog) -> Iterator[Finding]:
             yield index[chosen != expected], "refresh order: not the set whose turn it is"
 
 
-def debts(memory: MemorySpec, log: CommandLog, end: int) -> Iterator[Finding]:
+def debts(
+    memory: MemorySpec, log: CommandLog, end: int, back_offs: dict[int, Ints]
+) -> Iterator[Finding]:
     """Each unit: no gap too long; as many refreshes as intervals, but for those postponed and those
-    that fall due during a back-off.
+    that fell due during a back-off, until they are made up for.
 
     Time starts at 0, or up to one turn later where channels are staggered. The last command stands
-    for refreshes that come no more; `end` is where the log ends.
+    for refreshes that come no more; `end` is where the log ends. `back_offs`: of each rank, (n, 2)
+    ticks from which to which it could not be refreshed.
     """
     c, interval = memory.controller, memory.refresh_ticks()
     if c.refresh == "none" or len(log.tick) == 0:
         return
     most, allowed = longest_gap(memory), min(c.refresh_postpone + 1, MOST_POSTPONED)
-    if memory.alerts:
-        allowed += closing_ticks(memory) // interval
     staggered = c.refresh_phase == "staggered"
     start = interval // memory.refreshes_per_round if staggered else 0
     end = max(end, int(log.tick[-1]))
-    for unit, index in refreshes_by_unit(memory, log):
+    for rank, unit, index in refreshes_by_unit(memory, log):
         tick, at = log.tick[index], np.append(index, len(log.tick) - 1)
         gaps = np.diff(np.concatenate([[start], tick, [end]]))
         rule = f"refresh debt: {unit} waits longer than {most / interval:.3g} intervals"
         yield at[gaps > most], rule
-        before = np.arange(len(tick))
-        behind = (tick - start) // interval - before
-        ahead = before + 1 - tick // interval
-        yield index[behind > allowed], f"refresh debt: {unit} more than {allowed} behind"
+        before = np.arange(len(tick) + 1)
+        behind = (np.append(tick, end) - start) // interval - before
+        ahead = before[:-1] + 1 - tick // interval
+        fell = (back_offs[rank] - start) // interval  # the last due before and after each
+        many = np.minimum(fell[:, 1] - fell[:, 0] + 1, closing_ticks(memory) // interval)
+        late = _unexcused(behind - allowed, np.append(tick, end), back_offs[rank][:, 0], many)
+        yield (
+            index[np.array(late[:-1], np.bool_)],
+            f"refresh debt: {unit} more than {allowed} behind",
+        )
         yield index[ahead > allowed], f"refresh debt: {unit} more than {allowed} ahead"
-        if (end - start) // interval - len(tick) > allowed:
+        if late[-1]:
             yield at[-1:], f"refresh debt: {unit} more than {allowed} behind at the end"
+
+
+def _unexcused(excess: Ints, tick: Ints, begins: Ints, many: Ints) -> list[bool]:
+    """Whether more refreshes are missing at a tick, above those allowed, than fell due in a
+    back-off (`begins`, `many`) since none was."""
+    found, excused, done = [], 0, 0
+    for over, now in zip(excess.tolist(), tick.tolist(), strict=True):
+        while done < len(begins) and begins[done] < now:
+            excused = max(excused, int(many[done]))
+            done += 1
+        found.append(over > excused)
+        if over <= 0:
+            excused = 0
+    return found
 
 
 def periods(memory: MemorySpec, log: CommandLog, end: int) -> Iterator[Finding]:

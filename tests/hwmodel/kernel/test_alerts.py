@@ -96,6 +96,18 @@ def test_the_auditor_sees_an_alert_that_is_not_answered_and_an_rfmab_that_nothin
     assert {v.rule for v in audit(eased, on.commands)} == {"alert: RFMAB outside a back-off"}
 
 
+def test_a_refresh_that_no_back_off_excuses_is_missed() -> None:
+    refreshed = {"controller__refresh": "all_bank", **ON}
+    often, never = made(16, **refreshed), made(100_000, **refreshed)
+    log = hammer(often).commands
+    assert audit(often, log) == [] and CODE["RFMAB"] in log.command
+    log = hammer(never).commands
+    ninth = np.flatnonzero(log.command == CODE["REFAB"])[8]
+    without = log.take(np.arange(len(log.tick)) != ninth)
+    rules = {violation.rule for violation in audit(never, without)}
+    assert "refresh debt: rank 0 more than 1 behind" in rules
+
+
 def test_a_snapshot_has_counters_of_its_own() -> None:
     settings = ["controller.row_counting=prac", "controller.read_queue=1"]
     device = load_device(NAME, [*settings, "refresh.alerts.threshold=16"])
