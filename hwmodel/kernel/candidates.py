@@ -194,11 +194,9 @@ def _rows(
         return best
     at = floor(c, s, pc, command)
     if (at << CLASS_BITS) | order > best[0]:
-        s.columns_only_until = min(s.columns_only_until, at)
         return best
     start = pc * c.banks_per_pc
     tick, bank = first_ready(s.ready[command], s.first_age[kind], start, mask, at)
-    s.columns_only_until = min(s.columns_only_until, tick)
     if pair_open and not fits(c, s, command, pc, tick):
         return best
     slot = s.first[kind, bank]
@@ -283,7 +281,6 @@ def _requests(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -
     # a hit; oldest-ready: by age alone, and none for a bank whose oldest request hits
     order = ROW if c.scheduler == FRFCFS else COLUMN
     pending &= ~(s.in_order[pc, kind] if c.scheduler == OLDEST_READY else hits)
-    s.row_wanted[pc] = pending
     # another row is open, and no activated request waits for it
     closing = pending & s.open_banks[pc] & ~s.active_banks[pc]
     best = _rows(c, s, pc, kind, closing, PRE, order, pair_open, best)
@@ -311,8 +308,6 @@ def choose(c: Record, s: Record) -> Candidate:
         if s.active_banks[pc] != 0:
             best = _buffered(c, s, pc, pair_open, best)
             drains |= s.active_banks[pc] & s.blocked[pc] != 0
-        s.row_wanted[pc] = 0
-    s.columns_only_until = best[0] >> CLASS_BITS
     if drains:  # what could put off a request whose bank has to be free
         return best
     for pc in range(c.pcs):

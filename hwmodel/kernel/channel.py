@@ -19,15 +19,12 @@ from hwmodel.kernel.channel_state import (
     RUN_KIND,
     RUN_TICK,
 )
-from hwmodel.kernel.hits import serve_hits
 from hwmodel.kernel.issue import apply, write_log
 from hwmodel.kernel.jit import called, inlined, simulation
 from hwmodel.kernel.kernel_names import (
     CLASS_BITS,
-    COLUMN,
     DRAINED,
     LOG_FULL,
-    MWRA,
     RD,
     REACHED,
     WANTS_INPUT,
@@ -51,17 +48,6 @@ def _waits_a_tick(c: Record, s: Record) -> bool:
         return False
     taken = s.bus_free[c.bus[0, RD]] > s.now
     return taken and s.inbox[RUN_TICK, s.head & (INBOX - 1)] <= s.now
-
-
-@inlined
-def _hits_follow(c: Record, s: Record, command: int) -> bool:
-    """Whether `serve_hits` may go on from a command of class COLUMN, and is worth its call: two
-    more commands fit before anything else can come."""
-    if c.plain_hits == 0 or command < RD or command > MWRA:
-        return False
-    if s.columns_only_until <= s.now + 2 * c.pc_delay[command, command]:
-        return False
-    return (s.pairs | s.postponed | s.maintained) == 0
 
 
 @called
@@ -122,8 +108,6 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
         s.now = tick
         order = key & ((1 << CLASS_BITS) - 1)
         apply(c, s, command, order, bank, slot, completions)
-        if order == COLUMN and _hits_follow(c, s, command):
-            serve_hits(c, s, until, log, completions)
 
 
 @simulation

@@ -124,21 +124,6 @@ def _postpone_lanes(typingctx: Any, values: Any, start: Any, mask: Any, at: Any)
 
 
 @intrinsic
-def _put_lane(typingctx: Any, values: Any, start: Any, mask: Any, value: Any) -> Any:
-    """The values of the lanes of a mask become `value`."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer, vector = _load(context, builder, signature.args[0], args[0], args[1])
-        # above NEVER anyway; without this LLVM would make it a masked store, slow to load
-        vector = _larger(builder, vector, _splat(builder, _INT(NEVER)))
-        put = builder.select(_chosen(builder, args[2]), _splat(builder, args[3]), vector)
-        builder.store(put, pointer, align=8)
-        return context.get_dummy_value()
-
-    return types.void(values, types.int64, types.int64, types.int64), generate
-
-
-@intrinsic
 def _postpone_all(typingctx: Any, values: Any, delays: Any, tick: Any) -> Any:
     """LANES values: each at least its delay after `tick`."""
 
@@ -205,12 +190,6 @@ def packed_age(seq: int, bank: int) -> int:
     """Order of entry and bank (in the pseudo-channel) of a request, in AGE_BITS: ages compare as
     orders of entry do, and name their bank."""
     return seq * BANKS_OF_PC + bank
-
-
-@inlined
-def put(values: Int, bank: int, value: int) -> None:
-    """The value of a bank; stored with its neighbours as it is loaded."""
-    _put_lane(values, bank & ~(LANES - 1), 1 << (bank & (LANES - 1)), value)
 
 
 @inlined

@@ -23,7 +23,7 @@ from hwmodel.kernel.channel_state import (
     WRITE_KEYS,
 )
 from hwmodel.kernel.jit import inlined
-from hwmodel.kernel.kernel_names import FLAG_MASKED, FLAG_RMW, PARTIAL_WRITE, READ, WRITE, Record
+from hwmodel.kernel.kernel_names import FLAG_MASKED, FLAG_RMW, PARTIAL_WRITE, READ, Record
 from hwmodel.kernel.lanes import lowest_bit, packed_age
 from hwmodel.kernel.power import wake
 from hwmodel.kernel.timing import LOW_BITS, Int
@@ -295,74 +295,6 @@ def taken(s: Record, place: int) -> None:
         s.offset = 0
         s.inbox[RUN_TAKEN, place] = s.now  # for engines that wait for room
         s.head += 1
-
-
-@inlined
-def _writes_wait(s: Record) -> bool:
-    """Whether writes may wait, in a queue or the activation buffer."""
-    return s.waiting[0, 1] + s.waiting[1, 1] + s.active_count[0] + s.active_count[1] > 0
-
-
-@inlined
-def _is_full(c: Record, s: Record, pc: int, kind: int) -> bool:
-    """As `_full`, of plain queues."""
-    return s.waiting[pc, kind] + (s.reserved[pc] if kind == WRITE else 0) >= c.queue[kind]
-
-
-@inlined
-def _put_behind(
-    c: Record, s: Record, pc: int, kind: int, bank: int, row: int, column: int, tag: int
-) -> None:
-    """Put a read or whole write behind others of its bank, for whom it changes nothing."""
-    s.free_count[pc] -= 1
-    slot, before = s.free[pc, s.free_count[pc]], s.last[kind, bank]
-    s.slot[before, Q_NEXT], s.last[kind, bank] = slot, slot
-    new = s.slot[slot]
-    new[Q_ROW], new[Q_COLUMN], new[Q_BANK], new[Q_KIND] = row, column, bank, kind
-    new[Q_SEQ], new[Q_TIME], new[Q_FLAGS], new[Q_TAG] = s.seq, s.now, 0, tag
-    new[Q_NEXT], new[Q_PREV] = -1, before
-    s.seq += 1
-    s.waiting[pc, kind] += 1
-    s.queued[kind, bank] += 1
-
-
-@inlined
-def enter_behind(c: Record, s: Record, completions: Int) -> bool:
-    """Let arrived requests into plain queues as `enter` does, as long as each joins others of its
-    bank and is not the first hit there: most are so. False where `enter` has to look at the next.
-    """
-    if c.plain_queues == 0:
-        return False
-    if s.stalled == 1 or (c.late_entry == 1 and s.left_at == s.now):
-        return True
-    while s.head != s.tail:
-        place = s.head & (INBOX - 1)
-        if s.inbox[RUN_TICK, place] > s.now:
-            return True
-        kind = s.inbox[RUN_KIND, place]
-        if kind == PARTIAL_WRITE:
-            return False
-        answers = kind == READ and c.forwarding == 1 and _writes_wait(s)
-        if c.pcs == 1 and _is_full(c, s, 0, kind):
-            s.stalled = 0 if answers else 1
-            return not answers
-        bank, row, column = place_of(c, s, s.inbox[RUN_FIRST, place] + s.offset)
-        pc, tag = c.pc_of[bank], s.inbox[RUN_ROW, place]
-        if c.pcs > 1 and _is_full(c, s, pc, kind):
-            s.stalled = 0 if answers else 1
-            return not answers
-        if s.last[kind, bank] < 0 or (s.hit[kind, bank] < 0 and s.open_row[bank] == row):
-            return False
-        if kind == WRITE:
-            s.writes[write_key(bank, row, column)] += 1
-            if completions.shape[1] > 1:
-                done = (s.now + s.response) & (completions.shape[1] - 1)
-                completions[tag, done] += c.burst_bytes
-        elif answers and s.writes[write_key(bank, row, column)] > 0:
-            return False
-        _put_behind(c, s, pc, kind, bank, row, column, tag)
-        taken(s, place)
-    return True
 
 
 @inlined

@@ -26,7 +26,7 @@ compilations where many memories are simulated a little."""
 _PLAIN = {
     "scheduler": FRFCFS, "page_policy": PAGE_OPEN, "late_entry": 0, "forwarding": 1,
     "queue_per_bank": 0, "joint_queue": 0, "shared_queue": 0, "activation_buffer": 0,
-    "plain_columns": 1, "plain_queues": 1, "plain_hits": 1,
+    "plain_columns": 1,
     "raaimt": 0, "alert_from": 0, "n_periodic": 0, "sleeps": 0,
     "lazy": 0, "data_clocks": 1, "check_dq": 0, "windows": 1, "n_odd": 0,
 }  # fmt: skip

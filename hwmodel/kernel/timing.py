@@ -115,8 +115,6 @@ _SCALARS = {
     "data_clocks": "clocks of a pseudo-channel that do so, one a rank; 1 where none does",
     "check_dq": "1: rows leave room for bursts to collide on DQ",
     "plain_columns": "1: the queue alone says which column command a request needs",
-    "plain_queues": "1: each pseudo-channel has a queue of reads and one of writes",
-    "plain_hits": "1: and column commands of hits need no look at other banks or clocks",
     "burst_bytes": "bytes of a burst",
     "windows": "activation windows",
     "counted": "commands that a window counts, a bit mask",
@@ -177,8 +175,6 @@ CONSTANTS = in_lines(
         ("channel_delay", np.int64, (len(COMMANDS), LANES)),
         ("n_bank_rules", np.int64, (len(COMMANDS),)),
         ("n_self_rules", np.int64, (len(COMMANDS),)),  # the first: those that the bank alone feels
-        ("again", np.int64, (N_COMMANDS, 2 * MAX_LEVELS, 2)),  # of these, to itself: scope, delay
-        ("n_again", np.int64, (N_COMMANDS,)),
         ("n_own_rules", np.int64, (len(COMMANDS),)),  # without those of `other_` scopes
         # of a scope (level, or MAX_LEVELS + level for `other_`), the banks, a bit mask
         ("reach", np.int64, (2 * MAX_LEVELS, MAX_BANKS)),
@@ -476,10 +472,6 @@ def _lower_rows(memory: MemorySpec, levels: list[str], r: np.void) -> None:
                 r["bank_rules"][issued, at] = scope + level, then, table[level, issued, then]
                 r["n_bank_rules"][issued] += 1
                 r["n_self_rules"][issued] += scope == level == 0
-                if issued == then:
-                    own_delay = scope + level, table[level, then, then]
-                    r["again"][issued, r["n_again"][issued]] = own_delay
-                    r["n_again"][issued] += 1
         if scope == 0:
             r["n_own_rules"] = r["n_bank_rules"]
 
@@ -503,7 +495,6 @@ def _scalars(memory: MemorySpec, r: np.void) -> None:
     sets = memory.refresh_sets()
     one_bus = len({command.bus for command in memory.commands.values()}) == 1
     stops = memory.sync is not None and not memory.sync.always_on
-    plain_queues = c.queue_scope == "channel" and c.queues != "shared" and not memory.sleeps
     collide = _dq_can_collide(memory, r["segments"])
     r["queue"] = c.read_queue, c.write_queue
     r["data_end"] = r["segments"].max(axis=(1, 2))
@@ -534,10 +525,6 @@ def _scalars(memory: MemorySpec, r: np.void) -> None:
         "sync": stops, "data_clocks": o.ranks if stops else 1,
         "check_dq": collide, "burst_bytes": o.burst_bytes,
         "plain_columns": c.page_policy != "closed" and c.queues != "shared",
-        "plain_queues": plain_queues,
-        "plain_hits": plain_queues and c.page_policy == "open" and c.scheduler != "fcfs"
-        and not (stops and o.ranks > 1) and not collide
-        and not any(r["counted"] >> COMMANDS.index(name) & 1 for name in COLUMN_COMMANDS),
         "one_bus": o.pseudochannels == 1 and one_bus,
     }  # fmt: skip
     management = memory.refresh.management
