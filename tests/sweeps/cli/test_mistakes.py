@@ -128,7 +128,7 @@ def test_a_truncated_gzip(tmp_path: Path) -> None:
 
 def test_a_capacity_too_small_for_the_weights(tmp_path: Path) -> None:
     (line,) = mistakes(tmp_path, "run", "smoke", "--set", "device_set.capacity=8GiB")
-    assert line.startswith("mlu370-x4 is too small for llama-2-7b")
+    assert line.startswith("sweeps/smoke.yaml: static: mlu370-x4 is too small for llama-2-7b")
 
 
 def test_a_request_that_never_fits_among_others(tmp_path: Path) -> None:
