@@ -5,7 +5,7 @@ places. Mappings are merged key by key, `null` leaves out what the base has, any
 replaced as a whole. `constraint_changes` edits the constraints row by row.
 
 An accelerator borrows what no data sheet states, as assumed values: interleave, hash,
-controller, derate, how DMA engines work, how attention is spread, efficiencies and overheads, and
+controller, derate, how DMA engines work, how attention is spread, efficiencies and kernels, and
 what a cache that it states collects; with the same memory, set alike, also address map and
 plausible variants, and with `memory: given` nothing of a simulated one. `null` leaves out here too.
 Never borrowed are facts that every data sheet has: memory, channels, capacity, engines, peaks,
@@ -27,12 +27,14 @@ _BORROWED: tuple[KeyPath, ...] = (
     ("interleave",), ("channel_hash",), ("controller", "*"), ("work", "*"), ("derate",),
     *(("dma", key) for key in ("window", "request", "minimum_access", "descriptor_cost", "strided",
                                "gather", "port_bandwidth", "request_latency", "response_latency")),
-    *(("compute", key) for key in ("prefill_efficiency", "decode_efficiency", "overlap",
-                                   "step_overhead", "layer_overhead")),
+    *(("compute", key) for key in ("prefill_efficiency", "decode_efficiency", "overlap")),
+    ("kernels", "*"),
     ("memory_side_cache", "policy"), ("memory_side_cache", "collected"),
 )  # fmt: skip
 _STATED = ("memory_side_cache",)
 """Groups that are not borrowed as a whole: whether there is one is a fact."""
+_WHOLE = ("kernels",)
+"""Groups that are borrowed as a whole or not at all: a class and what differs from it."""
 
 
 def complete(document: Document, derived: tuple[Path, ...] = ()) -> None:
@@ -144,9 +146,12 @@ def _borrow(accelerator: Document, base: Document) -> None:
     if same_memory and "plausible" in base.data and "plausible" not in accelerator.data:
         accelerator.graft(("plausible",), base, ("plausible",))
     given = accelerator.data.get("memory") == "given"
+    own = set(accelerator.data)
     mapped = same_memory and accelerator.data.get("memory_set") == base.data.get("memory_set")
     for path in [*borrowed(base), *([("address_map",)] if mapped else [])]:
-        if given and path[0] not in ("work", "compute"):
+        if given and path[0] not in ("work", "compute", "kernels"):
+            continue
+        if path[0] in _WHOLE and path[0] in own:
             continue
         group = accelerator.get(path[:1])
         fits = len(path) == 1 or isinstance(group, dict)

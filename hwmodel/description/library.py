@@ -7,7 +7,7 @@ from pathlib import Path
 from hwmodel.description.description import DescriptionError, nearest
 
 FOLDERS = (
-    "memories", "accelerators", "links", "models", "formats", "workloads", "predictors",
+    "memories", "accelerators", "kernels", "links", "models", "formats", "workloads", "predictors",
     "measurements", "servers", "transfers", "sweeps", "studies",
 )  # fmt: skip
 _PACKAGED = Path(__file__).parents[1] / "library"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -26,6 +26,7 @@ from hwmodel.description.units import (
 )
 from hwmodel.description.written import Also, KeysOf
 from hwmodel.specs.controller import Controller
+from hwmodel.specs.kernel_law import Kernels
 from hwmodel.specs.kv_order import LAYOUTS, KvOrder
 from hwmodel.specs.memory_side_cache import MemorySideCache
 from hwmodel.specs.number_format import ComputeType, number_format
@@ -151,8 +152,9 @@ class Compute(Strict):
     overlap: Overlap
     """Share of the shorter of a phase's compute and memory times that the longer one hides: `max`
     all of it, `sum` none."""
-    step_overhead: Nanoseconds
-    layer_overhead: Nanoseconds
+    renamed: ClassVar[dict[str, str]] = {
+        "step_overhead": "kernels.host", "layer_overhead": "kernels.kernel, of a kernel",
+    }  # fmt: skip
 
     @property
     def vector_rate(self) -> float:
@@ -247,6 +249,24 @@ class GivenMemory(Strict):
         return self.efficiency if self.weights is None else self.weights
 
 
+class Direct(Strict):
+    """Cards that read each other's memory, all to all (NVLink, peer access): what programs' own
+    all-reduces go by."""
+
+    latency: Nanoseconds
+    """Of an all-reduce of next to nothing: its kernel, and a barrier over the cards."""
+    bandwidth: Annotated[BytesPerSecond, Field(gt=0)]
+    """At which a card reads from all the others together in such a kernel."""
+
+    def all_reduce_s(self, cards: int, size_bytes: float) -> float:
+        """Seconds, in one pass, where each card reads all that the others have, or in two, where it
+        sums a share and then reads the sums, whichever is shorter (vLLM's and SGLang's custom
+        all-reduce, one stage and two)."""
+        once = self.latency * 1e-9 + (cards - 1) * size_bytes / self.bandwidth
+        shares = 2 * (cards - 1) / cards * size_bytes / self.bandwidth
+        return min(once, 2 * self.latency * 1e-9 + shares)
+
+
 class Link(Strict):
     """The links between the cards of one server."""
 
@@ -257,21 +277,20 @@ class Link(Strict):
     all_reduce: Annotated[list[SizedRate], AfterValidator(_rising)] | None = None
     """What all-reduces of some sizes were measured at, by size. None: the ring's messages over
     `bandwidth` and `latency`."""
-    one_shot: PositiveBytes | None = None
-    """All-reduces of at most so many bytes are one message: each card sends all it has to every
-    other at once. None: always a ring."""
+    direct: Direct | None = None
+    """All-reduces without a ring, where cards read each other's memory. None: always a ring."""
+    renamed: ClassVar[dict[str, str]] = {"one_shot": "direct"}
 
     def all_reduce_s(self, cards: int, size_bytes: float) -> float:
         """Seconds of an all-reduce. By the rates measured where there are any, between two sizes in
-        proportion to the logarithms, beyond them as at the last; else one message to each other
-        card (`one_shot`), or a ring: 2 (N - 1) messages of size / N (Patarasuk and Yuan 2009)."""
+        proportion to the logarithms, beyond them as at the last; else `direct`, or a ring of
+        2 (N - 1) messages of size / N (Patarasuk and Yuan 2009), whichever is shorter."""
         if self.all_reduce is not None:
             points = [(each.size, each.rate) for each in self.all_reduce]
             return size_bytes / by_size(points, size_bytes)
-        if self.one_shot is not None and size_bytes <= self.one_shot:
-            return (cards - 1) * size_bytes / self.bandwidth + self.latency * 1e-9
         messages = 2 * (cards - 1)
-        return messages * (size_bytes / cards / self.bandwidth + self.latency * 1e-9)
+        ring_s = messages * (size_bytes / cards / self.bandwidth + self.latency * 1e-9)
+        return ring_s if self.direct is None else min(ring_s, self.direct.all_reduce_s(cards, size_bytes))
 
     def exchange_s(self, size_bytes: float) -> float:
         """Seconds until the card that gets most has its `size_bytes` from the others, which all
@@ -335,6 +354,8 @@ class AcceleratorSpec(Strict):
     memory_side_cache: MemorySideCache | None = None
     """None: writes go to the controller as they are issued."""
     compute: Compute
+    kernels: Kernels
+    """What kernels take beyond memory and FLOPs: a class, and what is otherwise on this device."""
     power: Annotated[Milliwatts, Field(gt=0)] | None = None
     """The most that the whole board draws (TDP)."""
     work: Work = Work()

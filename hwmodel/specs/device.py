@@ -29,6 +29,7 @@ from hwmodel.description.description import (
 from hwmodel.description.library import elsewhere, find, names
 from hwmodel.description.yaml_reader import load, parse_assignment
 from hwmodel.specs.accelerator import AcceleratorSpec, Dma, GivenMemory, Paging
+from hwmodel.specs.kernel_law import complete_kernels
 from hwmodel.specs.memory_spec import MemorySpec
 from hwmodel.specs.plausible import Override, Variant, take_variants
 from hwmodel.specs.published import DESCRIBED_WITHIN
@@ -266,6 +267,7 @@ def _accelerator(document: Document, overrides: list[Override]) -> Device:
         if path[0] not in _MEMORY_KEYS:
             document.put(path, value, mark)
     complete(document)
+    complete_kernels(document)
     mistakes, accelerator, memory = Mistakes(), None, None
     with mistakes.met():
         accelerator = document.build(AcceleratorSpec)

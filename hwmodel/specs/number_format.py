@@ -27,6 +27,8 @@ Count = Annotated[int, Field(ge=1)]
 Bits = Annotated[int, Field(ge=0, le=4096)]
 Stores = Literal["weights", "kv"]
 ComputeType = Literal["fp32", "fp16", "bf16", "fp8", "int8", "fp4"]
+COMPUTE_BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "fp4": 4}
+"""Bits of a number of each type."""
 """Types that an accelerator may have a peak for."""
 Matrix = Literal["q", "k", "v", "o", "q_a", "q_b", "kv_a", "kv_b", "gate", "up", "down"]
 """The matrices of a layer: attention's projections, latent attention's down (`a`) and up (`b`), and

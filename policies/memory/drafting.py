@@ -67,7 +67,7 @@ class DraftingSteps:
         self.steps = steps
         """Of the model."""
         self._drafter, self._passes = drafter, passes
-        self._launch_s = device.accelerator.compute.step_overhead * 1e-9
+        self._launch_s = device.accelerator.kernels.host * 1e-9
         self.bandwidth, self.stages = steps.bandwidth, steps.stages
         self.pipeline = steps.pipeline
 

@@ -71,14 +71,23 @@ class Runtime(Strict):
             raise ValueError("weights: not with rate_from, which finds their rate")
 
     def on(self, device: Device) -> Device:
-        """The device as this software's kernels find it."""
-        given = {"layer_overhead": self.layer_overhead, "decode_efficiency": self.products}
-        known = {key: value for key, value in given.items() if value is not None}
-        if not known or device.accelerator is None:
+        """The device as this software's kernels find it: what is told stands for the law's."""
+        if device.accelerator is None:
             return device
-        compute = device.accelerator.compute.model_copy(update=known)
-        accelerator = device.accelerator.model_copy(update={"compute": compute})
-        return replace(device, accelerator=accelerator)
+        told: dict[str, float] = {}
+        if self.weights is not None or self.rate_from is not None:
+            told |= {"weights": 1.0, "converted_8": 1.0, "converted_4": 1.0}
+        if self.kv is not None or self.loss == "memory":
+            told["kv"] = 1.0
+        if self.layer_overhead is not None:
+            told |= {"product": 0, "kernel": 0, "attention": self.layer_overhead}
+        compute = device.accelerator.compute
+        if self.products is not None:
+            compute = compute.model_copy(update={"decode_efficiency": self.products})
+            told |= {"tile": 1, "vector_rows": 0}
+        kernels = device.accelerator.kernels.model_copy(update=told)
+        changed = {"compute": compute, "kernels": kernels}
+        return replace(device, accelerator=device.accelerator.model_copy(update=changed))
 
 
 class Decode(Strict):

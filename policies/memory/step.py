@@ -8,7 +8,10 @@ the link to the host, while nothing else runs. Collectives: over the links betwe
 nothing else runs. Within a phase compute and memory overlap (`max`), not (`sum`) or in part.
 Williams et al. 2009, "Roofline".
 
-A kernel that looks blocks up may slow the decode attention down by a factor (`slowdown`).
+A kernel that looks blocks up may slow the decode attention down by a factor (`slowdown`). What
+kernels take beyond bytes and FLOPs is the device's law (`hwmodel.specs.kernel_law`): a time of each
+kernel, the share of the memory's rate that it reaches, rows padded to tiles; decode attention beside
+a chunk takes a multiple of its time.
 
 Reported are `weights`, the linear phase as it would be without the chunks' FLOPs; `prefill`, what
 the chunks add to it and their attention; `attention`; `migration`; `copy`; `swap`; and
@@ -17,6 +20,7 @@ the chunks add to it and their attention; `attention`; `migration`; `copy`; `swa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -24,8 +28,11 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.jit import kernel
+from hwmodel.specs.accelerator import Compute
 from hwmodel.specs.device import Device
-from hwmodel.specs.mlp import CardExperts
+from hwmodel.specs.kernel_law import KernelLaw
+from hwmodel.specs.mlp import CardExperts, Experts
+from hwmodel.specs.number_format import COMPUTE_BITS, number_format
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_sparse import Sparse
@@ -172,18 +179,24 @@ class StepModel:
         self._kv_layers = model.kv_layers
         # attention multiplies what flows between layers with KV that is converted to it
         products, other = compute.peak(model.weights), compute.peak(model.activations)
+        products *= _narrow(device.accelerator.kernels, model, compute)
         self._rates: dict[str, float] = {
             "decode": products * compute.decode_efficiency,
             "prefill": products * compute.prefill_efficiency,
-            "attend": other * compute.decode_efficiency,
+            "attend": other * device.accelerator.kernels.attention_efficiency,
             "attend_prefill": other * compute.prefill_efficiency,
             "convert": compute.vector_rate,
         }
         self.bandwidth = device.peak_gbps * 1e9
+        self._law = law = device.accelerator.kernels
+        self._read_rate = self.bandwidth * law.weights * _converted(law, model, compute)
+        self._kv_bandwidth = self.bandwidth * law.kv
+        self._expert_share = _expert_share(model)
+        self._vector_times = compute.decode_efficiency / law.vector_efficiency
         host = device.accelerator.host
         self._host_bandwidth = host.bandwidth if host else 0.0
         self._left = 1.0 - compute.overlap
-        self._launch_ns = compute.step_overhead, compute.layer_overhead
+        self._launch_ns = law.host, _launches_ns(law, model) / model.layers
 
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
         """See `StepTimer.times`."""
@@ -191,13 +204,16 @@ class StepModel:
 
     def roofline(self, work: StepWork, efficiency: Efficiency) -> StepTimes:
         """Times of this work."""
-        phases, rates, bandwidth = work.phases, self._rates, self.bandwidth
+        phases, rates, bandwidth = work.phases, self._rates, self._kv_bandwidth
         linear, attention, prefill = phases["weights"], phases["attention"], phases.get("prefill")
-        linear_s = linear.flops["decode"] / rates["decode"]
-        more_s = linear.flops["prefill"] / rates["prefill"] if "prefill" in linear.flops else 0.0
+        padded, passes = self._tiles(work.rows, work.expert_rows)
+        linear_s = padded * linear.flops["decode"] / rates["decode"]
+        more_s = 0.0
+        if "prefill" in linear.flops:
+            more_s = padded * linear.flops["prefill"] / rates["prefill"]
         if prefill is None:
             linear_s += more_s
-        read_s = linear.waits / (bandwidth * efficiency.weights)
+        read_s = passes * linear.waits / (self._read_rate * efficiency.weights)
         weights_s = self._overlapped(linear_s, read_s)
         attended: Any = attention.flops["attend"] / rates["attend"]
         if len(attention.flops) > 1:
@@ -207,11 +223,14 @@ class StepModel:
             share = self._kv_share(attention.waits, efficiency)
         memory_s = attention.waits / (bandwidth * share)
         alone = work.rounds == 1
+        slowdown = self._slowdown
+        if prefill is not None:
+            slowdown *= self._law.beside_chunk
         attention_s: Any
         if alone:
-            attention_s = self._slowdown * self._overlapped(attended, memory_s)
+            attention_s = slowdown * self._overlapped(attended, memory_s)
         else:
-            attention_s = _attending(attended, memory_s, self._left, self._slowdown)
+            attention_s = _attending(attended, memory_s, self._left, slowdown)
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
         flops_s = moved_s = chunk_memory_s = 0.0
         if prefill is not None:
@@ -233,8 +252,8 @@ class StepModel:
             all_flops_s, all_memory_s = together_s + flops_s, read_s + moved_s
             before_s = self._overlapped(all_flops_s, all_memory_s)
             prefill_s = chunk_memory_s = before_s - weights_s
-            flops = all_flops_s + self._slowdown * attended
-            bytes_s = all_memory_s + self._slowdown * memory_s
+            flops = all_flops_s + slowdown * attended
+            bytes_s = all_memory_s + slowdown * memory_s
             more, less = (max, min) if alone else (np.maximum, np.minimum)
             whole: Any = more(flops, bytes_s) + self._left * less(flops, bytes_s)
             attention_s, computing = whole - before_s, whole * (flops > bytes_s)
@@ -269,8 +288,9 @@ class StepModel:
         chunks to `stored` of it in so many pairs."""
         decode, chunks = self.work.lent(context, pairs, stored)
         share = self._kv_share(decode.waits, efficiency)
-        decode_s = self._phase(self._compute_s(decode.flops), decode.waits, share)
-        chunks_s = self._phase(self._compute_s(chunks.flops), chunks.waits, efficiency.prefill)
+        kv = self._law.kv
+        decode_s = self._phase(self._compute_s(decode.flops), decode.waits, kv * share)
+        chunks_s = self._phase(self._compute_s(chunks.flops), chunks.waits, kv * efficiency.prefill)
         return self._slowdown * decode_s + chunks_s
 
     def swap_s(self, tokens: int) -> float:
@@ -280,6 +300,26 @@ class StepModel:
     def swap_bytes(self, tokens: int) -> int:
         """Of the KV of so many tokens on all cards of the replica."""
         return tokens * self.work.moved_bytes * self._cards
+
+    def _tiles(self, rows: int, expert_rows: float) -> tuple[float, int]:
+        """Times the FLOPs of so many rows that products compute, and passes over the weights.
+
+        An expert's tile is as high as its rows ask for, 16 rows to `tile` (vLLM's `fused_moe`
+        chooses so); on average half of one is empty, as loads differ."""
+        law = self._law
+        if not rows:
+            return 1.0, 1
+        if rows <= law.vector_rows:
+            return self._vector_times, -(-rows // law.vector_columns)
+        padded = -(-rows // law.tile) * law.tile / rows
+        if not expert_rows:
+            return padded, 1
+        if expert_rows <= law.vector_rows:
+            each = self._vector_times
+        else:
+            tile = min(max(2 ** math.ceil(math.log2(2 * expert_rows)), 16), law.tile)
+            each = max(tile / expert_rows, 1 + tile / (2 * expert_rows)) if tile > 1 else 1.0
+        return padded + self._expert_share * (each - padded), 1
 
     def _kv_share(self, moved_bytes: Any, efficiency: Efficiency) -> Any:
         """Share of the peak at which decode attention moves so many bytes of all layers."""
@@ -323,3 +363,46 @@ def _attending(
         more, less = max(compute_s[step], memory_s[step]), min(compute_s[step], memory_s[step])
         seconds[step] = slowdown * (more + left * less)
     return seconds
+
+
+def _multiplied_bits(model: TransformerSpec, compute: Compute) -> int:
+    """Bits of the numbers that products of the weights multiply."""
+    kind = number_format(model.weights).compute
+    return COMPUTE_BITS[kind if getattr(compute, kind) is not None else "fp16"]
+
+
+def _converted(law: KernelLaw, model: TransformerSpec, compute: Compute) -> float:
+    """Times the rate at which weights are read, where they are converted to be multiplied."""
+    bits = number_format(model.weights).bits
+    if bits > 8 or bits >= _multiplied_bits(model, compute):
+        return 1.0
+    return law.converted_8 if bits > 4 else law.converted_4
+
+
+def _narrow(law: KernelLaw, model: TransformerSpec, compute: Compute) -> float:
+    """Times the FLOPs of products."""
+    return law.narrow if _multiplied_bits(model, compute) <= 8 else 1.0
+
+
+def _launches_ns(law: KernelLaw, model: TransformerSpec) -> float:
+    """Of the kernels of all layers, beside their bytes and FLOPs."""
+    found = 0.0
+    for kind, many in model.kinds.items():
+        experts = isinstance(kind.mlp, Experts)
+        products = law.expert_products if experts else law.products
+        kernels = law.expert_kernels if experts else law.kernels
+        if kind.state is not None:
+            kernels += law.state_kernels
+        each = products * law.product + kernels * law.kernel
+        found += many * (each + (law.attention if kind.attention is not None else 0.0))
+    return found
+
+
+def _expert_share(model: TransformerSpec) -> float:
+    """Of a token's FLOPs in products, those in its routed experts."""
+    found = 0
+    for kind, many in model.kinds.items():
+        if isinstance(kind.mlp, Experts):
+            each = sum(2 * part.rows * part.columns for part in kind.mlp.expert.matrices)
+            found += many * kind.mlp.of.per_token * each
+    return found / (model.layer_flops + model.head_flops)

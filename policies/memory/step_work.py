@@ -91,12 +91,16 @@ class StepWork(NamedTuple):
 
     rounds: int
     layers: int
-    """Layers whose kernels are launched, each for the device's `layer_overhead`."""
+    """Layers whose kernels are launched."""
     phases: dict[PhaseName, Phase]
     """Those that there are; `weights` and `attention` always."""
     collectives: tuple[Collective, ...] = ()
     stages: int = 1
     """Groups of cards that each do as much, one after the other."""
+    rows: int = 0
+    """Tokens that go through the matrix products of a step."""
+    expert_rows: float = 0.0
+    """Of them, mean of a routed expert that has any."""
 
     @property
     def moved(self) -> Any:
@@ -144,7 +148,8 @@ def mean_stage(works: Sequence[StepWork], stages: int) -> StepWork:
     sent = tuple(
         each._replace(many=each.many / stages) for work in works for each in work.collectives
     )
-    return StepWork(works[0].rounds, layers, found, sent, stages)
+    first = works[0]
+    return StepWork(first.rounds, layers, found, sent, stages, first.rows, first.expert_rows)
 
 
 def _sum_by_key(rows: Iterable[Mapping[Any, Any]], over: int) -> dict[Any, Any]:
@@ -226,9 +231,12 @@ class StepWorkModel:
         if step.swapped:
             each, waited = self.moved_bytes, step.swapped - step.hidden
             phases["swap"] = Phase({"transfers": step.swapped * each}, {}, waited * each)
-        if self._alone:
-            return StepWork(rounds, self._layers, phases)
-        return StepWork(rounds, self._layers, phases, self._collectives(step))
+        collectives = () if self._alone else self._collectives(step)
+        each = 0.0
+        if self._routing is not None and self._experts is not None:
+            pairs = self._experts.per_token * step.routed
+            each = pairs / max(self._routing.distinct(step.routed), 1.0)
+        return StepWork(rounds, self._layers, phases, collectives, 1, step.batched, each)
 
     def _linear(self, step: Step, rows: int) -> Phase:
         """The matrix products; only the end of a prefill needs the head."""

@@ -22,6 +22,7 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.measure.student import t_quantile
+from hwmodel.specs.accelerator import AcceleratorSpec
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk, Step
@@ -61,13 +62,13 @@ class Number(NamedTuple):
 
 
 def _step_overhead_us(device: Device, spec: ServingSpec) -> float:
-    return float(_compute(device).step_overhead) / 1000
+    return float(_accelerator(device).kernels.host) / 1000
 
 
-def _compute(device: Device) -> Any:
+def _accelerator(device: Device) -> AcceleratorSpec:
     if device.accelerator is None:
         raise DescriptionError(f"{device.name} is a memory; serving needs an accelerator")
-    return device.accelerator.compute
+    return device.accelerator
 
 
 def _link_gbps(device: Device, spec: ServingSpec) -> float:
@@ -79,9 +80,9 @@ def _link_gbps(device: Device, spec: ServingSpec) -> float:
 NUMBERS = (
     Number("efficiency", "efficiency", 1.0, "", lambda d, s: closed_form_share(d)),
     Number("prefill", "compute.prefill_efficiency", 1.0, "",
-           lambda d, s: _compute(d).prefill_efficiency),
+           lambda d, s: _accelerator(d).compute.prefill_efficiency),
     Number("link", "link.bandwidth", 1e4, "GB/s", _link_gbps),
-    Number("overhead", "compute.step_overhead", 1e5, "us", _step_overhead_us, 1.0),
+    Number("overhead", "kernels.host", 1e5, "us", _step_overhead_us, 1.0),
     Number("indirection", "serving.policy.indirection", 10.0, "",
            lambda d, s: getattr(s.policy, "indirection", 0.0), 1.0),
 )  # fmt: skip
@@ -97,10 +98,9 @@ def with_numbers(device: Device, spec: ServingSpec, values: Mapping[str, float])
     """The device under these numbers. Shares and rates by size go with the one number."""
     assert device.accelerator is not None
     accelerator = device.accelerator
-    compute = accelerator.compute.model_copy(update={
-        "prefill_efficiency": values["prefill"], "step_overhead": values["overhead"] * 1000,
-    })  # fmt: skip
-    update: dict[str, Any] = {"compute": compute}
+    compute = accelerator.compute.model_copy(update={"prefill_efficiency": values["prefill"]})
+    kernels = accelerator.kernels.model_copy(update={"host": values["overhead"] * 1000})
+    update: dict[str, Any] = {"compute": compute, "kernels": kernels}
     if (given := accelerator.given) is not None:
         times = values["efficiency"] / given.efficiency
         sized = given.attention and [
@@ -115,8 +115,11 @@ def with_numbers(device: Device, spec: ServingSpec, values: Mapping[str, float])
         rates = link.all_reduce and [
             each.model_copy(update={"rate": times * each.rate}) for each in link.all_reduce
         ]
+        direct = link.direct and link.direct.model_copy(
+            update={"bandwidth": times * link.direct.bandwidth}
+        )
         update["link"] = link.model_copy(update={
-            "bandwidth": values["link"] * 1e9, "all_reduce": rates,
+            "bandwidth": values["link"] * 1e9, "all_reduce": rates, "direct": direct,
         })  # fmt: skip
     return replace(device, accelerator=accelerator.model_copy(update=update))
 

@@ -124,7 +124,7 @@ class Fit:
             "memory": ("channels", "memory:clock.tCK", "given.bandwidth", "given.efficiency",
                        "given.weights", "derate"),
             "compute": (f"compute.{peak}", f"compute.{phase}_efficiency"),
-            "overhead": ("compute.step_overhead", "compute.layer_overhead"),
+            "overhead": ("kernels.host", "kernels.product", "kernels.kernel", "kernels.attention"),
             "links": ("link.bandwidth", "link.latency"),
         }  # fmt: skip
         for name, paths in rests.items():

@@ -1,0 +1,136 @@
+"""What the kernels of a program take beyond the time of the memory and of the FLOPs.
+
+    step = host + sum over layers of (products x product + kernels x kernel + attention)
+         + bytes of the weights / (weights x the memory's rate)   beside   padded FLOPs / rate
+         + bytes of the KV / (kv x the memory's rate)             beside   FLOPs of attention / rate
+
+A kernel has a time of its own, in which it is launched and its first bytes arrive, and then reaches
+a share of what the memory gives to one long stream. Both hang on the kind of card and on the
+program far more than on the single card, so they are described by class (`yaml/kernels`), and a
+device says its class and what is otherwise on it. The shape is that of microbenchmarks of matrix
+products by size: a line through an offset (Vidur, arXiv 2405.05465, and the tables that
+`yaml/kernels` names).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from hwmodel.description.description import Document, Strict, checked, dotted, nearest
+from hwmodel.description.library import find
+from hwmodel.description.units import Nanoseconds
+from hwmodel.description.yaml_reader import load
+
+Rate = Annotated[float, Field(gt=0, le=1.25)]
+"""A share of what the device is simulated, or given, to read. Above 1 where the loss that a device
+assumes for all requesters (`derate`) is more than these kernels have."""
+Factor = Annotated[float, Field(ge=1)]
+Count = Annotated[float, Field(ge=0)]
+
+
+class KernelLaw(Strict):
+    """The kernels of one program on one kind of card. Times are of one kernel."""
+
+    host: Nanoseconds
+    """Time of a step outside its kernels: scheduling, sampling, and what the host does meanwhile."""
+    product: Nanoseconds
+    """Time of a matrix product beside its bytes or FLOPs: its launch, and until it streams."""
+    kernel: Nanoseconds
+    """Time of any other kernel: norms, rotation, activation, additions."""
+    attention: Nanoseconds
+    """Time of a layer's decode attention beside its bytes."""
+    products: Count
+    """Matrix products of a dense layer."""
+    kernels: Count
+    """Other kernels of a dense layer."""
+    expert_products: Count
+    """Matrix products of a layer with routed experts, its attention's included."""
+    expert_kernels: Count
+    state_kernels: Count
+    """Kernels of a layer with a state beyond those of a dense one."""
+    weights: Rate
+    """Share of the memory's rate at which products read weights."""
+    kv: Rate
+    """Share of the memory's rate at which decode attention reads KV."""
+    attention_efficiency: Annotated[float, Field(gt=0, le=1)]
+    """Share of the peak FLOPs that decode attention reaches."""
+    converted_8: Rate
+    """Times that rate, where weights of 8 bits are converted to be multiplied in more."""
+    converted_4: Rate
+    """The same of weights of fewer bits."""
+    narrow: Rate
+    """Times the share of the peak that products of 8 and fewer bits reach, of those of 16."""
+    tile: Annotated[int, Field(ge=1)]
+    """Rows (tokens) of a tile of a product; rows are padded to whole tiles."""
+    vector_rows: Annotated[int, Field(ge=0)]
+    """Up to so many rows products are of a matrix and vectors, without tiles."""
+    vector_columns: Annotated[int, Field(ge=1)]
+    """Vectors that one pass over the weights serves."""
+    vector_efficiency: Rate
+    """Share of the peak FLOPs that those reach."""
+    beside_chunk: Factor
+    """Times its own time that decode attention takes beside a prompt's chunk."""
+    spread_low: Annotated[float, Field(gt=0, le=1)]
+    """Of measured steps of this class 95 % lie between `spread_low` and `spread_high` times what
+    this law says."""
+    spread_high: Factor
+
+
+class Kernels(KernelLaw):
+    """The law of an accelerator, resolved: its class's, and what it says itself."""
+
+    of: Annotated[str, Field(alias="class")]
+    """A shipped class of `yaml/kernels`, or the path of one."""
+    program: str
+    """Whose kernels, one of the class's programs."""
+
+
+class KernelClass(Strict):
+    """A class of cards, as `yaml/kernels/*.yaml` describes it."""
+
+    kind: Literal["kernels"]
+    name: str
+    summary: str = ""
+    sources: dict[str, str] = {}
+    usual: str
+    """The program where none is named."""
+    law: dict[str, Any]
+    """What its programs have in common."""
+    programs: dict[str, dict[str, Any]]
+    """Name -> what is otherwise in it."""
+
+    @checked
+    def _usual_is_known(self) -> None:
+        if self.usual not in self.programs:
+            raise ValueError(f"usual: {nearest(self.usual, list(self.programs))}")
+
+
+def complete_kernels(device: Document) -> None:
+    """Fill `kernels` of an accelerator from its class and program, in place; values keep their
+    sources. Raises DescriptionError where there is no such class or program; what is missing or
+    unknown is left to `Kernels`."""
+    stated = device.data.get("kernels")
+    if not isinstance(stated, dict) or not isinstance(stated.get("class"), str):
+        return
+    file = find("kernels", stated["class"], device.file)
+    shipped = load(file)
+    spec = shipped.build(KernelClass)
+    program = stated.get("program", spec.usual)
+    if program not in spec.programs:
+        hint = nearest(str(program), list(spec.programs))
+        raise device.error(f"{spec.name} has no program {program!r}; {hint}", ("kernels", "program"))
+    if unknown := set(spec.law) | {key for each in spec.programs.values() for key in each}:
+        unknown -= set(KernelLaw.model_fields)
+        for key in sorted(unknown):
+            raise shipped.error(f"unknown key; {nearest(key, list(KernelLaw.model_fields))}",
+                                ("law", key))  # fmt: skip
+    device.put(("kernels", "program"), program, device.mark(("kernels",)))
+    for key in KernelLaw.model_fields:
+        if key in stated:
+            continue
+        for place in (("programs", program, key), ("law", key)):
+            if shipped.get(place) is not None:
+                device.graft(("kernels", key), shipped, place)
+                break
