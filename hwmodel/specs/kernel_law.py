@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
-from hwmodel.description.description import Document, Strict, checked, dotted, nearest
+from hwmodel.description.description import DescriptionError, Document, Strict, checked, nearest
 from hwmodel.description.library import find
 from hwmodel.description.units import Nanoseconds
 from hwmodel.description.yaml_reader import load
@@ -86,6 +86,24 @@ class Kernels(KernelLaw):
     program: str
     """Whose kernels, one of the class's programs."""
 
+    def of_program(self, program: str) -> Kernels:
+        """The same with another program's kernels. Raises DescriptionError where the class has no
+        such program."""
+        spec = load(find("kernels", self.of)).build(KernelClass)
+        if program not in spec.programs:
+            hint = nearest(program, list(spec.programs))
+            raise DescriptionError(f"kernels of class {self.of} have no program {program!r}; {hint}")
+        usual, other = (
+            KernelLaw.model_validate({**spec.law, **spec.programs[each]})
+            for each in (self.program, program)
+        )
+        changed = {
+            key: getattr(other, key)
+            for key in KernelLaw.model_fields
+            if getattr(self, key) == getattr(usual, key)
+        }
+        return self.model_copy(update={**changed, "program": program})
+
 
 class KernelClass(Strict):
     """A class of cards, as `yaml/kernels/*.yaml` describes it."""
@@ -102,9 +120,21 @@ class KernelClass(Strict):
     """Name -> what is otherwise in it."""
 
     @checked
-    def _usual_is_known(self) -> None:
+    def _programs_are_laws(self) -> None:
         if self.usual not in self.programs:
             raise ValueError(f"usual: {nearest(self.usual, list(self.programs))}")
+        for name, own in self.programs.items():
+            try:
+                KernelLaw.model_validate({**self.law, **own})
+            except ValidationError as error:
+                item = error.errors()[0]
+                key = str(item["loc"][0])
+                place = f"programs.{name}.{key}" if key in own else f"law.{key}"
+                if item["type"] == "unknown_key":
+                    hint = nearest(key, list(KernelLaw.model_fields))
+                    raise ValueError(f"{place}: unknown key; {hint}") from None
+                message = item["msg"].removeprefix("Value error, ")
+                raise ValueError(f"{place}: {message}") from None
 
 
 def complete_kernels(device: Document) -> None:
@@ -121,11 +151,6 @@ def complete_kernels(device: Document) -> None:
     if program not in spec.programs:
         hint = nearest(str(program), list(spec.programs))
         raise device.error(f"{spec.name} has no program {program!r}; {hint}", ("kernels", "program"))
-    if unknown := set(spec.law) | {key for each in spec.programs.values() for key in each}:
-        unknown -= set(KernelLaw.model_fields)
-        for key in sorted(unknown):
-            raise shipped.error(f"unknown key; {nearest(key, list(KernelLaw.model_fields))}",
-                                ("law", key))  # fmt: skip
     device.put(("kernels", "program"), program, device.mark(("kernels",)))
     for key in KernelLaw.model_fields:
         if key in stated:

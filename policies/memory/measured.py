@@ -31,15 +31,13 @@ from hwmodel.description.written import text
 from hwmodel.description.yaml_reader import load
 from hwmodel.measure.pattern import Pattern, Row, bandwidth, channel_latency, device_latency
 from hwmodel.specs.device import Device, load_device
-from hwmodel.specs.transformer import TransformerSpec, load_model
+from hwmodel.specs.transformer import load_model
 from policies.memory.measured_steps import (
     Decode,
     Prefill,
-    Rate,
     Runtime,
     decode_time,
     kv_rate,
-    measured_rate,
     prefill_time,
 )
 
@@ -263,12 +261,6 @@ def load_measurements(name_or_path: str, beside: str | None = None) -> Measureme
                 _known(document, (*place, key), name, known)
         if cell.kind in ("decode", "prefill") and spec.model is None:
             raise document.error(f"a {cell.kind} needs a model in the file", place)
-    inputs = _inputs(spec)
-    for name, runtime in spec.runtimes.items():
-        if runtime.rate_from is not None:
-            _known(document, ("runtimes", name, "rate_from"), runtime.rate_from, inputs)
-        if runtime.source is not None:
-            _known(document, ("runtimes", name, "source"), runtime.source, spec.sources)
     for path, settings in _described(spec):
         try:
             device = _device(spec, settings)
@@ -285,15 +277,6 @@ def load_measurements(name_or_path: str, beside: str | None = None) -> Measureme
 def _known(document: Document, path: KeyPath, name: str, known: dict[str, Any]) -> None:
     if name not in known:
         raise document.error(f"no {path[-1]} {name!r}; {nearest(name, list(known))}", path)
-
-
-def _inputs(spec: MeasurementSpec) -> dict[str, Cell]:
-    """The decode steps that a runtime may have its rate from."""
-    return {
-        cell.what: cell
-        for cell in spec.cells
-        if cell.decode is not None and cell.stands == "input" and cell.measured.unit == "ms"
-    }
 
 
 def _described(spec: MeasurementSpec) -> Iterator[tuple[KeyPath, Settings]]:
@@ -336,36 +319,16 @@ def _compare(spec: MeasurementSpec, described: dict[str | None, Device], cell: C
         model = load_model(str(spec.model))
         if cell.decode is not None:
             runtime = spec.runtimes[cell.runtime] if cell.runtime else Runtime()
-            rate = _rate(spec, described, model, runtime)
             if cell.decode.since is not None:
-                rate_found = kv_rate(device, model, cell.decode, runtime, rate)
+                rate_found = kv_rate(device, model, cell.decode, runtime)
                 return Compared(cell, rate_found, tolerance, cell.measured.value / device.peak_gbps)
-            step = decode_time(device, model, cell.decode, runtime, rate)
+            step = decode_time(device, model, cell.decode, runtime)
         else:
             assert cell.prefill is not None
             step = prefill_time(device, model, cell.prefill)
         return Compared(cell, step.ms, tolerance, step.peak_ms / cell.measured.value)
     derate = device.derate if cell.bandwidth is not None and cell.over is None else 1.0
     return Compared(cell, _simulated(spec, described, cell) * derate, tolerance, derate=derate)
-
-
-def _rate(
-    spec: MeasurementSpec,
-    described: dict[str | None, Device],
-    model: TransformerSpec,
-    runtime: Runtime,
-) -> Rate:
-    """The rate that a runtime has from its input cell."""
-    if runtime.rate_from is None:
-        return Rate()
-    cell = _inputs(spec)[runtime.rate_from]
-    assert cell.decode is not None
-    try:
-        return measured_rate(
-            described[cell.setup], model, cell.decode, runtime, cell.measured.value
-        )
-    except ValueError as error:
-        raise DescriptionError(f"{spec.name}: {cell.what}: {error}") from None
 
 
 def _simulated(spec: MeasurementSpec, described: dict[str | None, Device], cell: Cell) -> float:

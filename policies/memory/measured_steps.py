@@ -8,16 +8,13 @@ efficiency for both.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import Strict, checked
-from hwmodel.description.units import Nanoseconds
-from hwmodel.specs.accelerator import Share
-from hwmodel.specs.device import Device
+from hwmodel.specs.device import Device, with_program
 from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, shard
 from policies.allocators.allocator import Limits
@@ -43,51 +40,15 @@ class Runtime(Strict):
     pad: Count | None = None
     """A sequence's longest length is its context up to the next multiple of so many tokens. None:
     twice the context."""
-    rate_from: str | None = None
-    """A cell, an input, from which the rate of the weights is found: what its step takes beyond its
-    other parts. None: the simulated one."""
-    loss: Literal["weights", "memory"] = "weights"
-    """What loses as much against its simulated rate as `rate_from` says: the kernels of the weights
-    alone, or all that the memory moves."""
-    weights: Share | None = None
-    """Share of the memory's peak at which its matrix products read the weights. None: what the
-    device gives."""
-    kv: Share | None = None
-    """Share of the memory's peak at which its attention reads KV. None: the simulated one."""
-    products: Share | None = None
-    """Share of the peak FLOPs that its products reach where they wait for them, and attention with
-    them. None: the device's `decode_efficiency`."""
-    layer_overhead: Nanoseconds | None = None
-    """Fixed time of a layer: all kernels beside those products, and every launch. None: the
-    device's."""
-    source: str | None = None
-    """Of these four."""
-
-    @checked
-    def _one_rate(self) -> None:
-        if self.rate_from is None and self.loss != "weights":
-            raise ValueError("loss: only with rate_from")
-        if self.rate_from is not None and self.weights is not None:
-            raise ValueError("weights: not with rate_from, which finds their rate")
+    program: str | None = None
+    """Of the device's class of kernels. None: the usual one of the class."""
 
     def on(self, device: Device) -> Device:
-        """The device as this software's kernels find it: what is told stands for the law's."""
-        if device.accelerator is None:
+        """The device with this program's kernels. Raises DescriptionError where its class has no
+        such program."""
+        if self.program is None:
             return device
-        told: dict[str, float] = {}
-        if self.weights is not None or self.rate_from is not None:
-            told |= {"weights": 1.0, "converted_8": 1.0, "converted_4": 1.0}
-        if self.kv is not None or self.loss == "memory":
-            told["kv"] = 1.0
-        if self.layer_overhead is not None:
-            told |= {"product": 0, "kernel": 0, "attention": self.layer_overhead}
-        compute = device.accelerator.compute
-        if self.products is not None:
-            compute = compute.model_copy(update={"decode_efficiency": self.products})
-            told |= {"tile": 1, "vector_rows": 0}
-        kernels = device.accelerator.kernels.model_copy(update=told)
-        changed = {"compute": compute, "kernels": kernels}
-        return replace(device, accelerator=device.accelerator.model_copy(update=changed))
+        return with_program(device, self.program)
 
 
 class Decode(Strict):
@@ -123,55 +84,36 @@ class StepTime(NamedTuple):
     """At the peak of the memory's bandwidth (decode) or of the FLOPs (prefill)."""
 
 
-class Rate(NamedTuple):
-    """Shares of the memory's peak as an input cell has them, over those simulated."""
-
-    weights: float = 1.0
-    kv: float = 1.0
-
-
 def decode_time(
-    device: Device, model: TransformerSpec, item: Decode, runtime: Runtime, rate: Rate
+    device: Device, model: TransformerSpec, item: Decode, runtime: Runtime
 ) -> StepTime:
     """A decode step on cards of which each holds a share of the model."""
     part = shard(model.stored_as(item.weights, item.kv), item.cards)
+    context = item.context
+    if part.window is not None:  # as many tokens in every layer as its windows keep of them
+        held = part.kv_held_bytes(context)
+        part = part.model_copy(update={"window": None})
+        context = max(round(held / part.kv_token_bytes), 1)
     steps = StepModel(runtime.on(device), part, item.cards)
-    step = Step(np.arange(item.batch), item.batch * item.context, [], [], 0, "offered_load")
+    step = Step(np.arange(item.batch), item.batch * context, [], [], 0, "offered_load")
     efficiency = Efficiency(
-        (runtime.weights or _weights(device, part, item.batch)) * rate.weights,
-        (runtime.kv or _attention(device, part, item, runtime)) * rate.kv,
+        _weights(device, part, item.batch), _attention(device, part, item, runtime)
     )
     times = steps.times(step, 1, efficiency)
     return StepTime(float(times.total_s[0]) * 1e3, times.work.moved / steps.bandwidth * 1e3)
 
 
 def kv_rate(
-    device: Device, model: TransformerSpec, item: Decode, runtime: Runtime, rate: Rate
+    device: Device, model: TransformerSpec, item: Decode, runtime: Runtime
 ) -> float:
     """GB/s at which the KV between two contexts is read: its bytes over the steps' difference."""
     assert item.since is not None
     long, short = (
-        decode_time(device, model, item.model_copy(update={"context": context}), runtime, rate).ms
+        decode_time(device, model, item.model_copy(update={"context": context}), runtime).ms
         for context in (item.context, item.since)
     )
     token = shard(model.stored_as(item.weights, item.kv), item.cards).kv_token_bytes
     return item.batch * (item.context - item.since) * token / ((long - short) * 1e6)
-
-
-def measured_rate(
-    device: Device, model: TransformerSpec, item: Decode, runtime: Runtime, measured_ms: float
-) -> Rate:
-    """What makes `item` take as long as was measured; its weights must be bound by memory. Raises
-    ValueError where it was measured to be faster than its other parts."""
-    part = shard(model.stored_as(item.weights, item.kv), item.cards)
-    simulated_ms = decode_time(device, model, item, runtime, Rate()).ms
-    rate = device.peak_gbps * _weights(device, part, item.batch)
-    weights_ms = part.step_weight_bytes / (rate * 1e6)
-    left_ms = weights_ms + measured_ms - simulated_ms
-    if left_ms <= 0:
-        raise ValueError(f"{simulated_ms - weights_ms:.3g} ms of it are not the weights'")
-    share = weights_ms / left_ms
-    return Rate(share, share if runtime.loss == "memory" else 1.0)
 
 
 def prefill_time(device: Device, model: TransformerSpec, item: Prefill) -> StepTime:

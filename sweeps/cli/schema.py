@@ -21,6 +21,7 @@ from pydantic_core import core_schema
 
 from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.specs.accelerator import AcceleratorSpec
+from hwmodel.specs.kernel_law import KernelClass
 from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.memory_spec import MemorySpec
 from hwmodel.specs.number_format import NumberFormat
@@ -41,7 +42,8 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ALL = "bankwise"
 """Name of the schema that has every kind in it."""
 _SPECS: dict[str, type[BaseModel]] = {
-    "memory": MemorySpec, "accelerator": AcceleratorSpec, "link": LinkSpec,
+    "memory": MemorySpec, "accelerator": AcceleratorSpec, "kernels": KernelClass,
+    "link": LinkSpec,
     "model": TransformerSpec,
     "format": NumberFormat, "workload": WorkloadSpec, "predictor": ConfusionTable,
     "measurement": MeasurementSpec, "server": ServerSpec, "transfers": TransferSpec,

@@ -14,7 +14,7 @@ from policies.memory import traffic
 from policies.memory.step import Efficiency, StepModel
 from tests.policies.small import LATENT, device
 
-BARE = ["compute.step_overhead=0s", "compute.layer_overhead=0s"]
+BARE = ["kernels={class: ideal}"]
 DENSE = load_model("deepseek-v3").model_copy(
     update={"experts": None, "intermediate": 2048, "layers": 2, "weights": "fp16"}
 )

@@ -14,7 +14,7 @@ from policies.memory.step import Efficiency, StepModel
 
 BARE = [
     "compute.prefill_efficiency=1.0", "compute.decode_efficiency=1.0",
-    "compute.step_overhead=0us", "compute.layer_overhead=0us",
+    "kernels={class: ideal}",
 ]  # fmt: skip
 LLAMA = load_model("llama-2-7b")
 

@@ -140,7 +140,7 @@ def test_an_all_reduce_of_a_measured_size_takes_its_rate_and_others_one_between(
 
 def test_a_given_memory_reads_weights_and_kv_at_shares_of_their_own() -> None:
     shares = "given.attention=[{size: 1MiB, share: 0.2}, {size: 4MiB, share: 0.6}]"
-    free = ["compute.step_overhead=0us", "compute.layer_overhead=0us", "compute.overlap=max"]
+    free = ["kernels={class: ideal}", "compute.overlap=max"]
     settings = [*free, "given.efficiency=0.5", "given.weights=0.8", shares]
     device = load_device("rtx-pro-6000", settings)
     layer = LLAMA.kv_token_bytes / LLAMA.layers
