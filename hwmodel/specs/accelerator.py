@@ -283,14 +283,15 @@ class Link(Strict):
 
     def all_reduce_s(self, cards: int, size_bytes: float) -> float:
         """Seconds of an all-reduce. By the rates measured where there are any, between two sizes in
-        proportion to the logarithms, beyond them as at the last; else `direct`, or a ring of
-        2 (N - 1) messages of size / N (Patarasuk and Yuan 2009), whichever is shorter."""
+        proportion to the logarithms, beyond them as at the last; else `direct`; else a ring of
+        2 (N - 1) messages of size / N (Patarasuk and Yuan 2009)."""
         if self.all_reduce is not None:
             points = [(each.size, each.rate) for each in self.all_reduce]
             return size_bytes / by_size(points, size_bytes)
+        if self.direct is not None:
+            return self.direct.all_reduce_s(cards, size_bytes)
         messages = 2 * (cards - 1)
-        ring_s = messages * (size_bytes / cards / self.bandwidth + self.latency * 1e-9)
-        return ring_s if self.direct is None else min(ring_s, self.direct.all_reduce_s(cards, size_bytes))
+        return messages * (size_bytes / cards / self.bandwidth + self.latency * 1e-9)
 
     def exchange_s(self, size_bytes: float) -> float:
         """Seconds until the card that gets most has its `size_bytes` from the others, which all

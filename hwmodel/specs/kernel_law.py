@@ -34,7 +34,7 @@ class KernelLaw(Strict):
     """The kernels of one program on one kind of card. Times are of one kernel."""
 
     host: Nanoseconds
-    """Time of a step outside its kernels: scheduling, sampling, and what the host does meanwhile."""
+    """Time of a step outside its kernels: scheduling, sampling, what the host does meanwhile."""
     product: Nanoseconds
     """Time of a matrix product beside its bytes or FLOPs: its launch, and until it streams."""
     kernel: Nanoseconds
@@ -92,7 +92,9 @@ class Kernels(KernelLaw):
         spec = load(find("kernels", self.of)).build(KernelClass)
         if program not in spec.programs:
             hint = nearest(program, list(spec.programs))
-            raise DescriptionError(f"kernels of class {self.of} have no program {program!r}; {hint}")
+            raise DescriptionError(
+                f"kernels of class {self.of} have no program {program!r}; {hint}"
+            )
         usual, other = (
             KernelLaw.model_validate({**spec.law, **spec.programs[each]})
             for each in (self.program, program)
@@ -150,7 +152,9 @@ def complete_kernels(device: Document) -> None:
     program = stated.get("program", spec.usual)
     if program not in spec.programs:
         hint = nearest(str(program), list(spec.programs))
-        raise device.error(f"{spec.name} has no program {program!r}; {hint}", ("kernels", "program"))
+        raise device.error(
+            f"{spec.name} has no program {program!r}; {hint}", ("kernels", "program")
+        )
     device.put(("kernels", "program"), program, device.mark(("kernels",)))
     for key in KernelLaw.model_fields:
         if key in stated:

@@ -162,6 +162,8 @@ class Cell(MeasuredCell):
     setup: str | None = None
     runtime: str | None = None
     """Of a decode cell."""
+    model: str | None = None
+    """Of a decode or prefill cell. None: the file's."""
 
     @property
     def kind(self) -> str:
@@ -218,6 +220,8 @@ class Compared:
     prefill; by the bytes and FLOPs that the model must move and compute."""
     derate: float = 1.0
     """By which the simulated bandwidth was multiplied."""
+    kernels: str | None = None
+    """Of step times, the class of kernels."""
 
     @property
     def error(self) -> float:
@@ -259,7 +263,7 @@ def load_measurements(name_or_path: str, beside: str | None = None) -> Measureme
         ):
             if (name := getattr(cell, key)) is not None:
                 _known(document, (*place, key), name, known)
-        if cell.kind in ("decode", "prefill") and spec.model is None:
+        if cell.kind in ("decode", "prefill") and (cell.model or spec.model) is None:
             raise document.error(f"a {cell.kind} needs a model in the file", place)
     for path, settings in _described(spec):
         try:
@@ -271,6 +275,12 @@ def load_measurements(name_or_path: str, beside: str | None = None) -> Measureme
         needed = "row" if device.accelerator is None else "window"
         if cell.latency is not None and getattr(cell.latency, needed) is None:
             raise document.error(f"{spec.device} needs {needed}", ("cells", i, "latency"))
+        if cell.runtime is not None:
+            card = _device(spec, spec.setups[cell.setup] if cell.setup else {})
+            try:
+                spec.runtimes[cell.runtime].on(card)
+            except DescriptionError as error:
+                raise document.error(str(error), ("runtimes", cell.runtime, "program")) from None
     return spec
 
 
@@ -315,18 +325,20 @@ def compare(
 def _compare(spec: MeasurementSpec, described: dict[str | None, Device], cell: Cell) -> Compared:
     tolerance = spec.tolerances[cell.tolerance].around(cell.measured)
     device = described[cell.setup]
+    law = None if device.accelerator is None else device.accelerator.kernels.of
     if cell.decode is not None or cell.prefill is not None:
-        model = load_model(str(spec.model))
+        model = load_model(str(cell.model or spec.model))
         if cell.decode is not None:
             runtime = spec.runtimes[cell.runtime] if cell.runtime else Runtime()
             if cell.decode.since is not None:
                 rate_found = kv_rate(device, model, cell.decode, runtime)
-                return Compared(cell, rate_found, tolerance, cell.measured.value / device.peak_gbps)
+                share = cell.measured.value / device.peak_gbps
+                return Compared(cell, rate_found, tolerance, share, kernels=law)
             step = decode_time(device, model, cell.decode, runtime)
         else:
             assert cell.prefill is not None
             step = prefill_time(device, model, cell.prefill)
-        return Compared(cell, step.ms, tolerance, step.peak_ms / cell.measured.value)
+        return Compared(cell, step.ms, tolerance, step.peak_ms / cell.measured.value, kernels=law)
     derate = device.derate if cell.bandwidth is not None and cell.over is None else 1.0
     return Compared(cell, _simulated(spec, described, cell) * derate, tolerance, derate=derate)
 

@@ -84,9 +84,7 @@ class StepTime(NamedTuple):
     """At the peak of the memory's bandwidth (decode) or of the FLOPs (prefill)."""
 
 
-def decode_time(
-    device: Device, model: TransformerSpec, item: Decode, runtime: Runtime
-) -> StepTime:
+def decode_time(device: Device, model: TransformerSpec, item: Decode, runtime: Runtime) -> StepTime:
     """A decode step on cards of which each holds a share of the model."""
     part = shard(model.stored_as(item.weights, item.kv), item.cards)
     context = item.context
@@ -103,9 +101,7 @@ def decode_time(
     return StepTime(float(times.total_s[0]) * 1e3, times.work.moved / steps.bandwidth * 1e3)
 
 
-def kv_rate(
-    device: Device, model: TransformerSpec, item: Decode, runtime: Runtime
-) -> float:
+def kv_rate(device: Device, model: TransformerSpec, item: Decode, runtime: Runtime) -> float:
     """GB/s at which the KV between two contexts is read: its bytes over the steps' difference."""
     assert item.since is not None
     long, short = (

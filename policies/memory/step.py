@@ -10,8 +10,8 @@ Williams et al. 2009, "Roofline".
 
 A kernel that looks blocks up may slow the decode attention down by a factor (`slowdown`). What
 kernels take beyond bytes and FLOPs is the device's law (`hwmodel.specs.kernel_law`): a time of each
-kernel, the share of the memory's rate that it reaches, rows padded to tiles; decode attention beside
-a chunk takes a multiple of its time.
+kernel, the share of the memory's rate that it reaches, rows padded to tiles; decode attention
+beside a chunk takes a multiple of its time.
 
 Reported are `weights`, the linear phase as it would be without the chunks' FLOPs; `prefill`, what
 the chunks add to it and their attention; `attention`; `migration`; `copy`; `swap`; and

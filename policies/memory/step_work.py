@@ -232,11 +232,11 @@ class StepWorkModel:
             each, waited = self.moved_bytes, step.swapped - step.hidden
             phases["swap"] = Phase({"transfers": step.swapped * each}, {}, waited * each)
         collectives = () if self._alone else self._collectives(step)
-        each = 0.0
+        expert_rows = 0.0
         if self._routing is not None and self._experts is not None:
             pairs = self._experts.per_token * step.routed
-            each = pairs / max(self._routing.distinct(step.routed), 1.0)
-        return StepWork(rounds, self._layers, phases, collectives, 1, step.batched, each)
+            expert_rows = pairs / max(self._routing.distinct(step.routed), 1.0)
+        return StepWork(rounds, self._layers, phases, collectives, 1, step.batched, expert_rows)
 
     def _linear(self, step: Step, rows: int) -> Phase:
         """The matrix products; only the end of a prefill needs the head."""

@@ -98,6 +98,13 @@ class Fit:
         """What reaches the engines of a card, of weights, GB/s."""
         return self.device.peak_gbps * self.efficiency.weights
 
+    def interval_s(self, rate: Rate) -> tuple[float, float]:
+        """Between which seconds 95 % of measured steps of the device's class of kernels lie where
+        the law says `rate.seconds`."""
+        assert self.device.accelerator is not None
+        law = self.device.accelerator.kernels
+        return law.spread_low * rate.seconds, law.spread_high * rate.seconds
+
     def memory(self) -> dict[str, int]:
         """The parts of a card's memory."""
         taken = {

@@ -67,14 +67,15 @@ def command(
     if device is not None and not names:
         raise mistake("stands with the FILE of measurements", "--device")
     every, records = [], []
+    printed: list[tuple[Any, Any, str]] = []
     sources = [validation.loaded(each, device) for each in names or validation.sources()]
-    for source, found in list(_compared(sources, overrides)):
+    for source, found in _compared(sources, overrides):
         spec = validation.spec_of(source)
         if isinstance(found, Skipped):
             if json:
                 records.append({"name": spec.name, "skipped": str(found), "cells": []})
             else:
-                print(f"{spec.name}: skipped: {found}\n")
+                printed.append((spec, None, str(found)))
             continue
         every += found
         if json:
@@ -84,18 +85,27 @@ def command(
             }
             records.append(validation.record(spec, found, others if candidates else None))
             continue
-        table = validation.grid(found)
-        print(f"{spec.name}: {spec.summary}\n")
-        print_table(table.columns, table.rows, "<>>>><<<")
-        print()
-        for title, items in (("tolerance", validation.tolerances(spec)),
-                             ("cause", validation.causes(found))):  # fmt: skip
-            for key, text in items.items():
-                print(f"{title}: {key}: {text}")
-        print()
+        printed.append((spec, found, ""))
     if json:
         print_json(records)
     else:
+        classes = validation.by_class(every)
+        print(f"{classes.title}: devices as shipped beside what was measured\n")
+        print_table(classes.columns, classes.rows, classes.sides)
+        print()
+        for spec, cells, why in printed:
+            if cells is None:
+                print(f"{spec.name}: skipped: {why}\n")
+                continue
+            table = validation.grid(cells)
+            print(f"{spec.name}: {spec.summary}\n")
+            print_table(table.columns, table.rows, "<>>>><<<")
+            print()
+            for title, items in (("tolerance", validation.tolerances(spec)),
+                                 ("cause", validation.causes(cells))):  # fmt: skip
+                for key, text in items.items():
+                    print(f"{title}: {key}: {text}")
+            print()
         print(validation.summary(every))
     if any(item.lost for item in every):
         raise typer.Exit(FOUND)

@@ -11,6 +11,7 @@ from typing import Any
 
 from policies.allocators.hybrid import Unified
 from sweeps.ask.fit import CARDS, NARROWER, Fit, Misfit, linked
+from sweeps.ask.rates import Rate
 from sweeps.report.chart import Stacks
 from sweeps.report.section import Block, Grid, Say, Section
 
@@ -44,7 +45,10 @@ def record(found: Fit | Misfit, policies: bool = False) -> dict[str, Any]:
         "kv_tokens": found.layout.slots, "requests_at_once": found.held,
         "efficiency": {"from": found.source, **found.efficiency._asdict()},
         "delivered_gbps": found.delivered_gbps,
-        "rates": {name: {**r._asdict(), "bound": r.bound} for name, r in rates.items()},
+        "rates": {
+            name: {**r._asdict(), "bound": r.bound, "interval_s": list(found.interval_s(r))}
+            for name, r in rates.items()
+        },
         "assumed": found.assumed(),
     } | ({"policies": _policies(found)} if policies else {})  # fmt: skip
 
@@ -79,10 +83,10 @@ def sheet(found: Fit | Misfit) -> Section:
     policies = [[name, f"{slots:,}", f"{count:,}"] for name, (slots, count) in held]
     rates = [
         ["decode", str(one.batch), _rate(found, "decode", one.tokens_per_s),
-         f"{1e3 * one.seconds:,.1f} ms a token", one.bound]
+         f"{_ms(found, one)} a token", one.bound]
         for one in (found.alone, *([found.full] if found.held > 1 else []))
     ]  # fmt: skip
-    first = f"{1e3 * found.prefill.seconds:,.0f} ms to the first token"
+    first = f"{_ms(found, found.prefill)} to the first token"
     speed = _rate(found, "prefill", found.prefill.tokens_per_s)
     rates.append(["prefill", "1", speed, first, found.prefill.bound])
     columns = ["", "requests", "tokens/s", "time", "bound by"]
@@ -92,6 +96,7 @@ def sheet(found: Fit | Misfit) -> Section:
         Grid("Speed", columns, rates, sides="<>>><"),
         Grid("Requests at once, by policy", ["policy", "slots each", "at once"], policies),
         Say(_bandwidth(found) + _assumed(found)),
+        Say(_kernels(found)),
         Say(_policies_note(found)),
         *_pictures([found]),
     ])  # fmt: skip
@@ -122,6 +127,28 @@ def _memory(found: Fit) -> Grid:
         rows.append([names.get(name, name), f"{size / GIB:,.2f}", f"{share:.0%}",
                      bar.ljust(_BAR) + (f" {each}" if name == "KV" else "")])  # fmt: skip
     return Grid("Memory of a card", ["", "GiB", "share", ""], rows, sides="<>><")
+
+
+def _ms(found: Fit, rate: Rate) -> str:
+    """A time with the interval in which measured ones lie."""
+    low, high = (_digits(1e3 * each) for each in found.interval_s(rate))
+    middle = _digits(1e3 * rate.seconds)
+    return f"{middle} ms ({low} to {high})" if low != high else f"{middle} ms"
+
+
+def _digits(ms: float) -> str:
+    return f"{ms:,.{(ms < 100) + (ms < 10)}f}"
+
+
+def _kernels(found: Fit) -> str:
+    """On what the intervals are."""
+    assert found.device.accelerator is not None
+    law = found.device.accelerator.kernels
+    known = "assumed" if "kernels.spread_high" in found.device.assumed else "measured"
+    return (
+        f"Times in brackets: where nine in ten and more steps of {law.program} on cards of class"
+        f" {law.of} lie, {known} ({law.spread_low:g} to {law.spread_high:g} times)."
+    )
 
 
 def _rate(found: Fit, phase: str, rate: float) -> str:

@@ -121,6 +121,26 @@ def summary(found: Iterable[Compared]) -> str:
     return f"{counts.total()} cells: " + ", ".join(parts)
 
 
+def by_class(found: Iterable[Compared]) -> Grid:
+    """Errors by kind of a cell, of step times by class of kernels too: the device as shipped beside
+    what was measured. Inputs and limits are left out."""
+    groups: dict[tuple[str, str], list[float]] = {}
+    for item in found:
+        if item.verdict in ("within", "refuted") and item.cell.stands == "measured":
+            key = item.cell.kind, item.kernels or ""
+            groups.setdefault(key, []).append(abs(item.error))
+    rows = [
+        [*key, str(len(errors)), f"{median(errors):.1%}", f"{_nine_in_ten(errors):.1%}"]
+        for key, errors in sorted(groups.items())
+    ]
+    columns = ["kind", "kernels", "cells", "median error", "nine in ten within"]
+    return Grid("By kind and class", columns, rows, sides="<<>>>")
+
+
+def _nine_in_ten(errors: list[float]) -> float:
+    return sorted(errors)[math.ceil(0.9 * len(errors)) - 1]
+
+
 def grid(found: list[Compared]) -> Grid:
     """A row a cell."""
     columns = ["cell", "predicted", "measured", "model", "error", "tolerance", "verdict", "source"]

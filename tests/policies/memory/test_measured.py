@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.description.library import names
+from hwmodel.description.library import find, names
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Limits
@@ -22,16 +22,8 @@ from policies.memory.measured import (
     compare,
     load_measurements,
 )
-from policies.memory.measured_steps import (
-    Decode,
-    Rate,
-    Runtime,
-    decode_time,
-    kv_rate,
-    measured_rate,
-)
+from policies.memory.measured_steps import Decode, Runtime, decode_time
 from tests.rotation import long
-from tools import kernel_rates
 
 QUICK = ("bandwidth", "latency", "energy")
 CARD = "llama-2-7b-a100-80gb"
@@ -66,112 +58,46 @@ def test_no_agreement_is_lost(name: str, part: int) -> None:
 @pytest.mark.parametrize("name", names("measurements"))
 def test_no_agreement_on_step_times_is_lost(name: str) -> None:
     spec = load_measurements(name)
-    inputs = {runtime.rate_from for runtime in spec.runtimes.values()}
-    kept = [
-        i
-        for i, cell in enumerate(spec.cells)
-        if cell.what in inputs or (cell.agrees and cell.kind not in QUICK)
-    ]
+    kept = [i for i, cell in enumerate(spec.cells) if cell.agrees and cell.kind not in QUICK]
     found = compare(only(spec, *kept))
     assert [f"{item.cell.what}: {item.error:+.1%}" for item in found if item.lost] == []
 
 
-def test_an_input_gives_the_rate_of_the_weights_and_of_what_loses_with_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(measured_steps, "_weights", lambda *_: 0.9)
-    monkeypatch.setattr(measured_steps, "_attention", lambda *_: 0.8)
-    device, model = load_device("dgx-spark-gb10"), load_model("deepseek-r1-distill-qwen-7b")
-    short = Decode(batch=1, context=512, weights="q8_0", kv="fp16")
-    rate = measured_rate(device, model, short, Runtime(), 34.2)
-    assert rate.kv == 1
-    assert decode_time(device, model, short, Runtime(), rate).ms == pytest.approx(34.2)
-    # 7.07e9 weights of 8.5 bits and vectors, 513 tokens of 56 KiB of which 512 are read at 80 %
-    # and all else: overheads of 335 us and 28 x 12 us
-    kv_ms = 513 * 57344 / (273.0667e6 * 0.8)
-    weights_ms = 34.2 - 0.335 - 28 * 0.012 - kv_ms
-    moved = model.stored_as("q8_0", None).step_weight_bytes
-    assert 0.9 * rate.weights == pytest.approx(moved / 273.0667e6 / weights_ms, rel=1e-4)
-    peak_ms = decode_time(device, model, short, Runtime(), rate).peak_ms
-    assert peak_ms == pytest.approx((moved + 513 * 57344) / 273.0667e6, rel=1e-4)
-    lossy = measured_rate(device, model, short, Runtime(loss="memory", rate_from="short"), 34.2)
-    assert lossy == Rate(rate.weights, rate.weights)
-    # the slope over context is the rate of KV alone
-    both = Decode(batch=16, context=8192, since=512, weights="q8_0", kv="fp16")
-    slope = kv_rate(device, model, both, Runtime(), lossy)
-    assert slope == pytest.approx(273.0667 * 0.8 * rate.weights, rel=1e-4)
-    with pytest.raises(ValueError, match="ms of it are not the weights'"):
-        measured_rate(device, model, short, Runtime(), 0.5)
-
-
-def test_a_program_reads_weights_at_its_own_rate_and_takes_a_fixed_time_a_layer() -> None:
-    card, model = load_device("rtx-4090"), load_model("llama-2-7b")
-    assert card.accelerator is not None and card.given is not None
-    compute, given = card.accelerator.compute, card.given
-    step = Decode(batch=1, context=64)
-    ideal, found = (
-        decode_time(card, model, step, runtime, Rate()).ms
-        for runtime in (Runtime(), Runtime(weights=given.of_weights / 2, layer_overhead="59us"))
+def test_a_program_has_its_own_kernels_and_what_a_device_says_stays() -> None:
+    model, step = load_model("llama-2-7b"), Decode(batch=1, context=64)
+    usual, other = (
+        decode_time(load_device("a100-80gb"), model, step, Runtime(program=name)).ms
+        for name in ("vllm", "llama.cpp")
     )
-    weights_ms = model.step_weight_bytes / (card.peak_gbps * given.of_weights * 1e6)
-    fixed_ms = model.layers * (59_000.0 - compute.layer_overhead) / 1e6
-    assert found - ideal == pytest.approx(weights_ms + fixed_ms, rel=0.01)
+    law = load_device("a100-80gb").accelerator.kernels  # type: ignore[union-attr]
+    other_law = law.of_program("llama.cpp")
+    assert other_law.weights == law.weights == 0.8 and other_law.kv != law.kv
+    launches = 7 * 8 + 9 * 8 + 8 - (4 * 4.5 + 5 * 2.5 + 10)  # us of a layer
+    assert other - usual == pytest.approx(32 * launches / 1000, rel=0.05)
+    with pytest.raises(DescriptionError, match="no program 'vlm'; did you mean 'vllm'"):
+        Runtime(program="vlm").on(load_device("a100-80gb"))
 
 
-def test_a_fixed_time_of_a_layer_is_what_the_step_that_it_is_from_leaves() -> None:
-    step = Decode(batch=1, context=64, weights="q4_0", kv="fp16")  # tg 128 from an empty context
-    described = load_measurements("llama-3-8b-decode").runtimes["RTX 4090 F16"]
-    runtime = described.model_copy(update={"kv": None})
-    found = decode_time(load_device("rtx-4090"), load_model("llama-2-7b"), step, runtime, Rate())
-    assert found.ms == pytest.approx(1e3 / 146.81, rel=0.005)
-
-
-@pytest.mark.parametrize(
-    ("runtime", "machine", "form"),
-    [
-        ("RTX 4090 4 bits", "RTX 4090", "q4_0"),
-        ("L40S 4 bits", "RTX 6000 Ada", "q4_0"),
-        ("RTX 6000 Ada F16", "RTX 6000 Ada", "fp16"),
-        *(
-            pytest.param(runtime, machine, form, marks=pytest.mark.long)
-            for runtime, machine, form in (
-                ("A100 F16", "A100 80GB", "fp16"),
-                ("A100 4 bits", "A100 80GB", "q4_0"),
-                ("H100 F16", "H100 PCIe", "fp16"),
-                ("H100 4 bits", "H100 PCIe", "q4_0"),
-                ("M1 Max 4 bits", "M1 Max, 24 cores", "q4_0"),
-                ("M2 Ultra F16", "M2 Ultra, 76 cores", "fp16"),
-                ("M2 Ultra 4 bits", "M2 Ultra, 76 cores", "q4_0"),
-            )
-        ),
-    ],
-)
-def test_rates_and_fixed_times_are_those_fitted_to_other_runs(
-    runtime: str, machine: str, form: str
-) -> None:
-    name, settings = kernel_rates.MACHINES[machine]
-    runs = kernel_rates.TOKENS_PER_S[machine, form]
-    share, layer_us, error = kernel_rates.fitted(load_device(name, settings), form, runs)
-    found = load_measurements("llama-3-8b-decode").runtimes[runtime]
-    assert found.weights == pytest.approx(share, abs=0.0006)
-    assert found.layer_overhead == pytest.approx(1e3 * layer_us, abs=600)
-    assert error < 0.06
-
-
-def test_products_that_wait_for_flops_and_a_rate_of_the_kv() -> None:
-    """As Qwen3-4B's step, 64.3 GFLOP in 30 ms, of 258 TFLOPS."""
-    thor, model = load_device("jetson-agx-thor"), load_model("llama-3.1-8b")
-    step = Decode(batch=8, context=447, weights="w4a16", kv="fp16")
-    found, slower_kv = (
-        decode_time(thor, model, step, Runtime(weights=0.7, kv=kv, products=0.0083), Rate()).ms
-        for kv in (0.5, 0.25)
+def test_a_program_that_its_class_has_not_is_placed(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    text = find("measurements", CARD).read_text()
+    file.write_text(text.replace("{program: gpt-fast}", "{program: gpt-fsat}"))
+    place = (
+        "mine.yaml:.*runtimes.gpt-fast.program: .*no program 'gpt-fsat'; did you mean 'gpt-fast'"
     )
-    products_ms = 8 * (model.layer_flops + model.head_flops) / (0.0083 * 258e9)
-    kv_ms = 8 * 448 * 131072 / (0.5 * thor.peak_gbps * 1e6)
-    compute = thor.accelerator.compute  # type: ignore[union-attr]
-    fixed_ms = (compute.step_overhead + 32 * compute.layer_overhead) / 1e6
-    assert found == pytest.approx(products_ms + kv_ms + fixed_ms, rel=0.005)
-    assert slower_kv - found == pytest.approx(kv_ms, rel=0.005)
+    with pytest.raises(DescriptionError, match=place):
+        load_measurements(str(file))
+
+
+def test_a_decode_step_of_a_model_with_windows_reads_what_they_keep() -> None:
+    """gpt-oss-20b, whose every other layer sees 128 tokens."""
+    device, model = load_device("l40s"), load_model("gpt-oss-20b")
+    short, long = (
+        decode_time(device, model, Decode(batch=1, context=context), Runtime()).ms
+        for context in (4096, 8192)
+    )
+    more = 4096 * model.kv_token_bytes / 2
+    assert long - short == pytest.approx(more / (0.82 * 864e6), rel=0.01)
 
 
 def test_verdicts_by_hand() -> None:
@@ -204,13 +130,9 @@ def test_shares_of_the_peaks_by_hand() -> None:
 
 
 def test_step_times_are_within_what_is_documented() -> None:
-    # decode at batch 1 takes three quarters of the measured time with kernels that read as fast as
-    # DRAM gives, and what was measured with those of a profile; prefill_efficiency is the mean of
-    # what was measured with 2,048 tokens
-    spec = load_measurements(CARD)
-    decode, prefill = compare(only(spec, 0, 11))
-    ideal = compare(only(spec.model_copy(update={"runtimes": {"one card": Runtime()}}), 0))[0]
-    assert -0.3 < ideal.error < -0.15
+    # decode at batch 1 with the law of the class; prefill_efficiency is the mean of what was
+    # measured with 2,048 tokens
+    decode, prefill = compare(only(load_measurements(CARD), 0, 11))
     assert -0.05 < decode.error < 0.05
     assert -0.05 < prefill.error < 0.1
 
@@ -324,32 +246,6 @@ def test_a_set_up_may_be_another_device_and_what_reaches_its_engines_counts(tmp_
             "bandwidth: {size: 1KiB}",
             "decode: {batch: 1, context: 9, since: 9}",
             "decode: since: expected a shorter context",
-        ),
-        (
-            "tolerances:",
-            "runtimes: {it: {rate_from: b}}\ntolerances:",
-            "runtimes.it.rate_from: no rate_from 'b'",
-        ),
-        (
-            "tolerances:",
-            "runtimes: {it: {weights: 0.5, source: so}}\ntolerances:",
-            "runtimes.it.source: no source 'so'; did you mean 's'",
-        ),
-        ("tolerances:", "runtimes: {it: {weights: 1.5}}\ntolerances:", "runtimes.it.weights"),
-        (
-            "tolerances:",
-            "runtimes: {it: {weights: 0.5, rate_from: b}}\ntolerances:",
-            "runtimes.it: weights: not with rate_from",
-        ),
-        (
-            "tolerances:",
-            "runtimes: {it: {loss: memory}}\ntolerances:",
-            "runtimes.it: loss: only with rate_from",
-        ),
-        (
-            "tolerances:",
-            "runtimes: {it: {layer_overhead: 9}}\ntolerances:",
-            "runtimes.it.layer_overhead: expected a time with its unit",
         ),
     ],
 )

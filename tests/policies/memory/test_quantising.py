@@ -10,7 +10,7 @@ from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.step import Efficiency, StepModel
 
-BARE = ["compute.decode_efficiency=1.0", "compute.prefill_efficiency=1.0"]
+BARE = ["kernels={class: ideal, attention_efficiency: 1.0}", "compute.prefill_efficiency=1.0"]
 LLAMA = load_model("llama-2-7b")
 STEP = Step(np.arange(8), 8 * 1024, [], [], 0, "offered_load")
 NUMBERS = 2 * 32 * 4096

@@ -118,7 +118,7 @@ def test_the_closed_form_is_the_mean_of_the_streams(batch: int, chunk: int, skew
 
 def test_a_step_of_qwen_reads_what_its_batch_touches() -> None:
     model = load_model("qwen3-30b-a3b")
-    steps = StepModel(load_device("a100-80gb"), model)
+    steps = StepModel(load_device("a100-80gb", ["kernels={class: ideal}"]), model)
     per_expert = 3 * 2048 * 768 * 2
     for batch, distinct in ((1, 8.0), (8, 128 * (1 - (15 / 16) ** 8))):
         idle = 48 * (128 - distinct) * per_expert

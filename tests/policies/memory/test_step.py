@@ -14,7 +14,7 @@ from policies.memory.step import Efficiency, StepModel
 
 BARE = [
     "compute.prefill_efficiency=1.0", "compute.decode_efficiency=1.0",
-    "kernels={class: ideal}",
+    "kernels={class: ideal, attention_efficiency: 1.0}",
 ]  # fmt: skip
 LLAMA = load_model("llama-2-7b")
 

@@ -35,37 +35,45 @@ class Even(FakeMemory):
 def by_hand(card: Device, step: Step, share: float, indirection: float) -> float:
     """The formula of the page, seconds; `share` of the peak is the DRAM's."""
     assert card.accelerator is not None
-    compute = card.accelerator.compute
+    compute, law = card.accelerator.compute, card.accelerator.kernels
     bytes_s = share * card.accelerator.derate * card.peak_gbps * 1e9
     decode_s, prefill_s = (
         compute.peak(MODEL.weights) * part
         for part in (compute.decode_efficiency, compute.prefill_efficiency)
     )
 
-    def phase(flops_s: float, moved: float) -> float:
-        parts = flops_s, moved / bytes_s
+    attend_s = compute.peak(MODEL.weights) * law.attention_efficiency
+
+    def phase(flops_s: float, moved: float, share: float) -> float:
+        parts = flops_s, moved / (share * bytes_s)
         return max(parts) + (1 - compute.overlap) * min(parts)
 
     tokens = sum(chunk.tokens for chunk in step.chunks)
     ends = sum(chunk.last for chunk in step.chunks)
     linear = step.tokens * (MODEL.layer_flops + MODEL.head_flops) / decode_s
     linear += (tokens * MODEL.layer_flops + ends * MODEL.head_flops) / prefill_s
+    rows = step.tokens + tokens
+    linear *= -(-rows // law.tile) * law.tile / rows
+    if step.chunks:
+        indirection *= law.beside_chunk
     seen = step.context + step.tokens
     triangles = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in step.chunks)
     stored = sum(chunk.start for chunk in step.chunks)
     kv = MODEL.kv_token_bytes
-    overhead_ns = compute.step_overhead + MODEL.layers * compute.layer_overhead
+    each_ns = law.products * law.product + law.kernels * law.kernel + law.attention
+    overhead_ns = law.host + MODEL.layers * each_ns
     return (
         float(overhead_ns) * 1e-9
-        + phase(linear, MODEL.step_weight_bytes)
-        + indirection * phase(seen * MODEL.attention_flops / decode_s, seen * kv)
-        + phase(triangles * MODEL.attention_flops / prefill_s, (stored + tokens) * kv)
+        + phase(linear, MODEL.step_weight_bytes, law.weights)
+        + indirection * phase(seen * MODEL.attention_flops / attend_s, seen * kv, law.kv)
+        + phase(triangles * MODEL.attention_flops / prefill_s, (stored + tokens) * kv, law.kv)
     )
 
 
+@pytest.mark.parametrize("kernels", ["accelerator", "nvidia-hbm"])
 @pytest.mark.parametrize("overlap", ["max", "sum", "0.46"])
-def test_a_step_takes_what_the_formula_says(overlap: str) -> None:
-    short = ("compute.step_overhead=1us", "compute.layer_overhead=1us")
+def test_a_step_takes_what_the_formula_says(overlap: str, kernels: str) -> None:
+    short = (f"kernels={{class: {kernels}, host: 1us, product: 1us, kernel: 0.5us}}",)
     card = device(4096, "derate=0.8", f"compute.overlap={overlap}", *short)
     seen: list[tuple[float, float]] = []
 

@@ -84,7 +84,7 @@ def test_a_decode_step_moves_the_closed_form(name: str, policy: str, kv: str | N
     step = Step(
         decode, sum(lengths), [], [], 0, "offered_load", lengths=np.array(lengths, np.int64)
     )
-    device = load_device("a100-80gb")
+    device = load_device("a100-80gb", ["kernels={class: ideal}"])
     steps = StepModel(device, model, groups=allocator.layout.groups)
     times = steps.times(step, 1, Efficiency())
     assert times.attention_s[0] * steps.bandwidth == pytest.approx(wanted, rel=1e-12)

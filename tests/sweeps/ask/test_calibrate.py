@@ -89,7 +89,7 @@ def test_what_is_described_by_size_goes_with_the_one_number(tmp_path: Path) -> N
     found = settings_of(server, {"efficiency": 0.425, "overhead": 700.0})
     assert found["given.weights"] == pytest.approx(0.43)
     assert found["given.attention"][0] == {"size": "8388608B", "share": 0.165}
-    assert found["compute.step_overhead"] == "700us"
+    assert found["kernels.host"] == "700us"
     device, _ = server.case(found)
     assert device.given is not None and device.given.of_weights == pytest.approx(0.43)
 

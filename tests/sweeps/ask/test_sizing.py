@@ -59,9 +59,10 @@ def test_least_bandwidth_of_one_request_at_a_time() -> None:
     wanted = target("20ms")
     accelerator = CARD.accelerator
     assert accelerator is not None
-    compute, model = accelerator.compute, wanted.model
-    overhead_s = (compute.step_overhead + model.layers * compute.layer_overhead) * 1e-9
-    moved = model.step_weight_bytes + CONTEXT * model.kv_token_bytes
+    law, model = accelerator.kernels, wanted.model
+    layer_ns = law.products * law.product + law.kernels * law.kernel + law.attention
+    overhead_s = (law.host + model.layers * layer_ns) * 1e-9
+    moved = model.step_weight_bytes / law.weights + CONTEXT * model.kv_token_bytes / law.kv
     least = moved / (0.02 - overhead_s)
     assert found("bandwidth", wanted) == pytest.approx(least, rel=2 * TOLERANCE)
     assert found("bandwidth", target("0.3ms")) is None  # the overheads alone take longer
