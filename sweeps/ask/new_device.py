@@ -242,7 +242,7 @@ def _merged(base: Any, stated: dict[str, Any], simulated: bool) -> dict[str, Any
     merged: dict[str, Any] = {}
     for path in [_CACHE_SIZE, *borrowed(base)]:
         value = base.get(path)
-        if value is None or not (simulated or path[0] in ("work", "compute")):
+        if value is None or not (simulated or path[0] in ("work", "compute", "kernels")):
             continue
         if len(path) == 1:
             merged[str(path[0])] = value
