@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from hwmodel.description.description import DescriptionError, Document, Strict, checked, nearest
 from hwmodel.description.library import find
@@ -78,8 +78,15 @@ class KernelLaw(Strict):
     spread_high: Factor
 
 
+def _stated(schema: dict[str, Any]) -> None:
+    """Of an accelerator's file only the class is asked; the rest comes from there."""
+    schema["required"] = ["class"]
+
+
 class Kernels(KernelLaw):
     """The law of an accelerator, resolved: its class's, and what it says itself."""
+
+    model_config = ConfigDict(json_schema_extra=_stated)
 
     of: Annotated[str, Field(alias="class")]
     """A shipped class of `yaml/kernels`, or the path of one."""
@@ -89,7 +96,7 @@ class Kernels(KernelLaw):
     def of_program(self, program: str) -> Kernels:
         """The same with another program's kernels. Raises DescriptionError where the class has no
         such program."""
-        spec = load(find("kernels", self.of)).build(KernelClass)
+        spec = load_kernels(self.of)
         if program not in spec.programs:
             hint = nearest(program, list(spec.programs))
             raise DescriptionError(
@@ -137,6 +144,11 @@ class KernelClass(Strict):
                     raise ValueError(f"{place}: unknown key; {hint}") from None
                 message = item["msg"].removeprefix("Value error, ")
                 raise ValueError(f"{place}: {message}") from None
+
+
+def load_kernels(name_or_path: str) -> KernelClass:
+    """A shipped class by name, or a YAML file. Raises DescriptionError."""
+    return load(find("kernels", name_or_path)).build(KernelClass)
 
 
 def complete_kernels(device: Document) -> None:

@@ -18,6 +18,7 @@ from hwmodel.description.description import (
 from hwmodel.description.library import FOLDERS, LIBRARY, find, names
 from hwmodel.description.yaml_reader import load, override
 from hwmodel.specs.device import load_device
+from hwmodel.specs.kernel_law import KernelClass
 from hwmodel.specs.link import load_link
 from hwmodel.specs.number_format import NumberFormat
 from hwmodel.specs.plausible import described_plausible
@@ -155,7 +156,8 @@ def _built(spec: type[Strict], read: Callable[[str], Document] = load) -> Reader
 
 Reader = Callable[[str, list[str]], Any]
 READERS: dict[str, Reader] = {
-    "memory": load_device, "accelerator": load_device, "link": load_link, "model": load_model,
+    "memory": load_device, "accelerator": load_device, "kernels": _built(KernelClass),
+    "link": load_link, "model": load_model,
     "format": _built(NumberFormat), "workload": _built(WorkloadSpec, workload_document),
     "measurement": lambda path, _: load_measurements(path),
     "server": lambda path, _: load_server(path), "transfers": lambda path, _: load_transfers(path),
