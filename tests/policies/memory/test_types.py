@@ -141,7 +141,7 @@ def test_direct_all_reduces_are_near_those_of_the_tables() -> None:
         accelerator = load_device(name).accelerator
         assert accelerator is not None and accelerator.link is not None
         for size, us in times.items():
-            assert accelerator.link.all_reduce_s(cards, size) == pytest.approx(us * 1e-6, rel=0.2)
+            assert accelerator.link.all_reduce_s(cards, size) == pytest.approx(us * 1e-6, rel=0.25)
 
 
 def test_an_all_reduce_of_a_measured_size_takes_its_rate_and_others_one_between() -> None:

@@ -172,7 +172,7 @@ def test_all_requests_of_a_hybrid_end_under_a_policy(policy: str, drafts: bool) 
 
 
 def test_a_step_with_drafts_writes_a_state_behind_each_row() -> None:
-    device, full = load_device("a100-80gb"), Efficiency()
+    device, full = load_device("a100-80gb", ["kernels={class: ideal}"]), Efficiency()
     plain = Step(np.array([0]), 1000, [], [], 0, "offered_load")
     states = HYBRID.state_bytes()
     # 24 layers: 32 heads of 128 x 128 numbers in fp32, and an input of 8,192 channels in bf16
