@@ -18,7 +18,7 @@ from hwmodel.description.description import (
 from hwmodel.description.library import FOLDERS, LIBRARY, find, names
 from hwmodel.description.yaml_reader import load, override
 from hwmodel.specs.device import load_device
-from hwmodel.specs.kernel_law import KernelClass
+from hwmodel.specs.kernel_law import KernelClass, complete_kernels
 from hwmodel.specs.link import load_link
 from hwmodel.specs.number_format import NumberFormat
 from hwmodel.specs.plausible import described_plausible
@@ -66,6 +66,7 @@ def _print_assumed(file: str, overrides: list[str]) -> None:
     """The numbers of a file, of an accelerator those of its memory as well."""
     document = load(file)
     complete(document)
+    complete_kernels(document)
     for path, provenance in document.assumed().items():
         note = f"  ({provenance.note})" if provenance.note else ""
         print(f"  assumed: {path} = {provenance.value}{note}")

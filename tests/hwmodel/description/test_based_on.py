@@ -33,7 +33,7 @@ def test_what_is_missing_is_as_the_other_has_it_and_assumed(tmp_path: Path) -> N
     assert device.accelerator is not None
     dma, compute = device.accelerator.dma, device.accelerator.compute
     assert (dma.engines, dma.window, dma.request, dma.strided) == (4, 4096, 512, True)
-    assert (compute.fp16, compute.decode_efficiency) == (10e12, 0.8)
+    assert (compute.fp16, compute.decode_efficiency) == (10e12, 0.5)
     assert device.accelerator.channel_hash == "rotate"
     assert device.memory.controller.refresh == "per_bank"
     assumed = {path for path in device.assumed if not path.startswith("memory:")}
