@@ -72,7 +72,8 @@ def step_cost(
     assert device.accelerator is not None
     compute = device.accelerator.compute
     rate = compute.peak(model.weights) * compute.prefill_efficiency
-    weights_s = model.step_weight_bytes / (device.peak_gbps * 1e9 * efficiency.weights)
+    share = efficiency.weights * device.accelerator.kernels.weights
+    weights_s = model.step_weight_bytes / (device.peak_gbps * 1e9 * share)
     saturation = max(int(weights_s * rate / model.layer_flops), batch.running + 1)
 
     def seconds(chunk: int) -> float:

@@ -102,7 +102,11 @@ def test_a_mistake_is_told_with_the_right_word(given: str, said: str) -> None:
     [
         ("fleet", ["serving.cluster.cards=1000"], 2),
         ("fleet", ["serving.faults=[{replica: 4, at_s: 1}]"], 20),
-        ("kunserve", ["serving.cluster={cards: 4, dropping: {link: rdma-200}}"], 4),
+        (
+            "research/sweeps/kunserve.yaml",
+            ["serving.cluster={cards: 4, dropping: {link: rdma-200}}"],
+            4,
+        ),
     ],
 )
 def test_as_many_cards_are_tried_first_as_differ(sweep: str, sets: list[str], cards: int) -> None:
