@@ -1,0 +1,148 @@
+"""Whole servers on one card beside our serving: TTFT and TPOT of 47 published settings.
+
+    python -m tools.servers_beside [MODEL]
+
+Each is served with as many clients as it had at once, ten requests each (four where answers are
+long), all begun together, lengths within a tenth of the stated ones (vLLM's random data set), the
+memory analytic. No number of the model was set by them, but for `narrow` of `yaml/kernels`, which
+was taken from tables of products after a first look. Source: ai-dynamo/aiconfigurator 095f58a,
+`systems/silicon_sample.csv` (Apache-2.0), NVIDIA's rows and InferenceX dumps of 2026.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from statistics import median
+from typing import Any, NamedTuple
+
+from hwmodel.specs.device import load_device
+from hwmodel.specs.transformer import load_model
+from policies.memory.fidelity import FidelitySpec
+from policies.memory.probe import weights_efficiency
+from policies.memory.probe_cache import simulate_once
+from policies.requests.request_stream import generate
+from policies.requests.workload import WorkloadSpec
+from policies.serving.serving import serve
+from policies.serving.serving_spec import ServingSpec
+
+
+class Row(NamedTuple):
+    """A published setting: tokens in and out, requests at once, times in ms."""
+
+    device: str
+    model: str
+    server: str
+    precision: str
+    prompt: int
+    output: int
+    at_once: int
+    ttft_ms: float
+    tpot_ms: float
+
+
+ROWS = [Row(*row) for row in (
+    ("h100-sxm", "llama-3.1-8b", "trtllm", "bf16", 1024, 128, 8, 191.0, 7.94),
+    ("h100-sxm", "llama-3.1-8b", "trtllm", "bf16", 1024, 256, 16, 194.9, 8.77),
+    ("h100-sxm", "llama-3.1-8b", "trtllm", "bf16", 1024, 512, 32, 225.6, 9.88),
+    ("h100-sxm", "llama-3.1-8b", "trtllm", "bf16", 2048, 128, 64, 327.5, 33.62),
+    ("h100-sxm", "llama-3.1-8b", "trtllm", "bf16", 2048, 256, 128, 605.6, 40.41),
+    ("h100-sxm", "llama-3.1-8b", "trtllm", "bf16", 4096, 128, 8, 441.1, 12.4),
+    ("h200", "llama-3.1-8b", "vllm", "fp8", 1000, 100, 112, 71.9, 11.25),
+    ("h200", "llama-3.1-8b", "vllm", "fp8", 4000, 100, 32, 184.3, 11.67),
+    ("h200", "llama-3.1-8b", "vllm", "fp8", 4000, 1000, 128, 115.0, 21.99),
+    ("h200", "llama-3.1-8b", "vllm", "fp8", 8000, 100, 16, 447.2, 15.53),
+    ("h200", "llama-3.1-8b", "vllm", "fp8", 8000, 1000, 64, 463.4, 18.8),
+    ("h200", "llama-3.1-8b", "sglang", "fp8", 1000, 100, 160, 1612.3, 26.98),
+    ("h200", "llama-3.1-8b", "sglang", "fp8", 1000, 1000, 352, 938.6, 36.55),
+    ("h200", "llama-3.1-8b", "sglang", "fp8", 2000, 100, 80, 361.6, 36.42),
+    ("h200", "llama-3.1-8b", "sglang", "fp8", 2000, 1000, 240, 901.1, 36.24),
+    ("h200", "llama-3.1-8b", "sglang", "fp8", 4000, 100, 40, 398.2, 32.49),
+    ("h200", "llama-3.1-8b", "sglang", "fp8", 4000, 1000, 128, 815.2, 32.03),
+    ("h200", "llama-3.3-70b", "vllm", "fp8", 1024, 1024, 4, 202.8, 21.47),
+    ("h200", "llama-3.3-70b", "vllm", "fp8", 1024, 1024, 16, 315.8, 24.72),
+    ("h200", "llama-3.3-70b", "vllm", "fp8", 1024, 1024, 64, 729.7, 37.44),
+    ("h200", "llama-3.3-70b", "vllm", "fp8", 1024, 8192, 8, 247.3, 24.1),
+    ("h200", "llama-3.3-70b", "vllm", "fp8", 1024, 8192, 32, 474.2, 37.82),
+    ("h200", "llama-3.3-70b", "vllm", "fp8", 8192, 1024, 4, 1344.8, 26.14),
+    ("h200", "llama-3.3-70b", "trtllm", "fp8", 1024, 1024, 4, 562.2, 20.11),
+    ("h200", "llama-3.3-70b", "trtllm", "fp8", 1024, 1024, 16, 710.9, 22.99),
+    ("h200", "llama-3.3-70b", "trtllm", "fp8", 1024, 1024, 64, 1345.1, 32.34),
+    ("h200", "llama-3.3-70b", "trtllm", "fp8", 1024, 8192, 4, 175.8, 20.78),
+    ("h200", "llama-3.3-70b", "trtllm", "fp8", 1024, 8192, 16, 307.5, 23.27),
+    ("h200", "llama-3.3-70b", "trtllm", "fp8", 1024, 8192, 64, 79539.2, 30.49),
+    ("h100-sxm", "qwen3-32b", "trtllm", "fp8", 1024, 128, 8, 272.0, 18.65),
+    ("h100-sxm", "qwen3-32b", "trtllm", "fp8", 1024, 256, 16, 309.6, 20.03),
+    ("h100-sxm", "qwen3-32b", "trtllm", "fp8", 1024, 512, 32, 345.1, 23.04),
+    ("h100-sxm", "qwen3-32b", "trtllm", "fp8", 2048, 128, 64, 817.8, 98.45),
+    ("h100-sxm", "qwen3-32b", "trtllm", "fp8", 2048, 256, 128, 2548.5, 102.76),
+    ("h100-sxm", "qwen3-32b", "trtllm", "fp8", 4000, 1000, 32, 694.5, 22.37),
+    ("h200", "gpt-oss-120b", "vllm", "fp4", 1024, 1024, 4, 85.7, 6.33),
+    ("h200", "gpt-oss-120b", "vllm", "fp4", 1024, 1024, 16, 133.2, 12.65),
+    ("h200", "gpt-oss-120b", "vllm", "fp4", 1024, 1024, 64, 272.7, 24.76),
+    ("h200", "gpt-oss-120b", "vllm", "fp4", 1024, 8192, 8, 110.5, 8.67),
+    ("h200", "gpt-oss-120b", "vllm", "fp4", 1024, 8192, 32, 173.9, 16.15),
+    ("h200", "gpt-oss-120b", "vllm", "fp4", 8192, 1024, 4, 407.6, 7.08),
+    ("b200", "llama-3.3-70b", "vllm", "fp4", 1024, 1024, 4, 90.1, 13.07),
+    ("b200", "llama-3.3-70b", "vllm", "fp4", 1024, 1024, 64, 241.5, 17.84),
+    ("b200", "llama-3.3-70b", "vllm", "fp4", 1024, 8192, 32, 161.2, 17.14),
+    ("b200", "llama-3.3-70b", "vllm", "fp4", 8192, 1024, 16, 806.3, 21.77),
+    ("b200", "llama-3.3-70b", "vllm", "fp8", 1024, 1024, 8, 152.6, 16.63),
+    ("b200", "llama-3.3-70b", "vllm", "fp8", 1024, 8192, 4, 137.5, 16.67),
+)]  # fmt: skip
+PROGRAMS = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm"}
+FORMATS = {"bf16": (None, None), "fp8": ("fp8", "fp8"), "fp4": ("nvfp4", "fp8")}
+LONG = 4000
+"""Tokens of an answer above which four requests a client are enough."""
+
+
+@cache
+def efficiency(device: str) -> float:
+    """Share of the peak at which long streams are read."""
+    card = load_device(device)
+    if card.given is not None:
+        return card.given.of_weights
+    return weights_efficiency(card, load_model("llama-3.1-8b"), FidelitySpec(), simulate_once, 1)
+
+
+def served(row: Row) -> tuple[float, float]:
+    """(TTFT, TPOT) of our serving, ms."""
+    weights, kv = (None, None) if row.model == "gpt-oss-120b" else FORMATS[row.precision]
+    card = load_device(row.device, [f"kernels.program={PROGRAMS[row.server]}"])
+    longest = int(1.2 * (row.prompt + row.output)) + 64
+    spec = ServingSpec.model_validate({
+        "model": row.model, "weights": weights, "kv": kv,
+        "engine": {"max_num_seqs": max(row.at_once, 8), "max_num_batched_tokens": 8192,
+                   "max_model_len": longest},
+        "memory": {"fidelity": "analytic", "efficiency": efficiency(row.device)},
+    })  # fmt: skip
+    lengths = {"prompt_tokens": row.prompt, "output_tokens": row.output, "range": 0.1}
+    workload = WorkloadSpec.model_validate({
+        "kind": "workload", "name": "random", "summary": "random lengths",
+        "lengths": {"uniform": lengths},
+        "arrivals": {"process": "closed", "clients": row.at_once},
+    })  # fmt: skip
+    many = row.at_once * (10 if row.output < LONG else 4)
+    requests = generate(workload, many, None, 0)
+    model = load_model(row.model).stored_as(weights, kv)
+    found: dict[str, Any] = serve(card, model, spec, requests, seed=0).metrics
+    return 1e3 * found["ttft_s"]["mean"], 1e3 * found["tpot_s"]["mean"]
+
+
+def main(only: str = "") -> None:
+    """Print each row and the errors together."""
+    errors = []
+    for row in ROWS:
+        if only in row.model:
+            ttft, tpot = served(row)
+            errors.append((ttft / row.ttft_ms - 1, tpot / row.tpot_ms - 1))
+            print(*row[:7], f"TTFT {row.ttft_ms:g} {errors[-1][0]:+.0%}",
+                  f"TPOT {row.tpot_ms:g} {errors[-1][1]:+.1%}", flush=True)  # fmt: skip
+    for name, column in zip(("TTFT", "TPOT"), zip(*errors, strict=True), strict=True):
+        off = sorted(map(abs, column))
+        nine = off[int(0.9 * (len(off) - 1))]
+        print(f"{name}: median {median(off):.1%}, nine in ten within {nine:.0%} of {len(off)}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
