@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from hwmodel.specs.device import load_device
+from hwmodel.specs.kernel_law import Kernels
 from hwmodel.specs.transformer import load_model
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.probe import weights_efficiency
@@ -105,6 +106,13 @@ def efficiency(device: str) -> float:
     return weights_efficiency(card, load_model("llama-3.1-8b"), FidelitySpec(), simulate_once, 1)
 
 
+def kernels(row: Row) -> Kernels:
+    """The law of its card and program."""
+    card = load_device(row.device, [f"kernels.program={PROGRAMS[row.server]}"])
+    assert card.accelerator is not None
+    return card.accelerator.kernels
+
+
 def served(row: Row) -> tuple[float, float]:
     """(TTFT, TPOT) of our serving, ms."""
     weights, kv = (None, None) if row.model == "gpt-oss-120b" else FORMATS[row.precision]
@@ -131,17 +139,20 @@ def served(row: Row) -> tuple[float, float]:
 
 def main(only: str = "") -> None:
     """Print each row and the errors together."""
-    errors = []
+    errors, inside = [], 0
     for row in ROWS:
         if only in row.model:
             ttft, tpot = served(row)
             errors.append((ttft / row.ttft_ms - 1, tpot / row.tpot_ms - 1))
+            law = kernels(row)
+            inside += law.spread_low <= row.tpot_ms / tpot <= law.spread_high
             print(*row[:7], f"TTFT {row.ttft_ms:g} {errors[-1][0]:+.0%}",
                   f"TPOT {row.tpot_ms:g} {errors[-1][1]:+.1%}", flush=True)  # fmt: skip
     for name, column in zip(("TTFT", "TPOT"), zip(*errors, strict=True), strict=True):
         off = sorted(map(abs, column))
         nine = off[int(0.9 * (len(off) - 1))]
         print(f"{name}: median {median(off):.1%}, nine in ten within {nine:.0%} of {len(off)}")
+    print(f"TPOT inside the interval of its class: {inside / len(errors):.0%}")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -184,17 +184,6 @@ def _held(accelerator: AcceleratorSpec, memory: MemorySpec) -> int:
     if memory.controller.inline_ecc:
         per_channel = memory.data_bytes // accelerator.interleave * accelerator.interleave
     return accelerator.channels * per_channel
-
-
-def with_program(device: Device, program: str) -> Device:
-    """The device with the kernels of another program of its class; what the device says itself of
-    its kernels stays. Raises DescriptionError where its class has no such program."""
-    assert device.accelerator is not None
-    if device.accelerator.kernels.program == program:
-        return device
-    kernels = device.accelerator.kernels.of_program(program)
-    accelerator = device.accelerator.model_copy(update={"kernels": kernels})
-    return replace(device, accelerator=accelerator)
 
 
 class Variants(NamedTuple):

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from hwmodel.description.description import DescriptionError, Document, Strict, checked, nearest
+from hwmodel.description.description import Document, Strict, checked, nearest
 from hwmodel.description.library import find
 from hwmodel.description.units import Nanoseconds
 from hwmodel.description.yaml_reader import load
@@ -73,8 +73,8 @@ class KernelLaw(Strict):
     beside_chunk: Factor
     """Times its own time that decode attention takes beside a prompt's chunk."""
     spread_low: Annotated[float, Field(gt=0, le=1)]
-    """Of measured steps of this class 95 % lie between `spread_low` and `spread_high` times what
-    this law says."""
+    """Measured steps of this class are expected, 19 in 20, between `spread_low` and `spread_high`
+    times what this law says; docs/validation.md says how many do."""
     spread_high: Factor
 
 
@@ -92,26 +92,6 @@ class Kernels(KernelLaw):
     """A shipped class of `yaml/kernels`, or the path of one."""
     program: str
     """Whose kernels, one of the class's programs."""
-
-    def of_program(self, program: str) -> Kernels:
-        """The same with another program's kernels. Raises DescriptionError where the class has no
-        such program."""
-        spec = load_kernels(self.of)
-        if program not in spec.programs:
-            hint = nearest(program, list(spec.programs))
-            raise DescriptionError(
-                f"kernels of class {self.of} have no program {program!r}; {hint}"
-            )
-        usual, other = (
-            KernelLaw.model_validate({**spec.law, **spec.programs[each]})
-            for each in (self.program, program)
-        )
-        changed = {
-            key: getattr(other, key)
-            for key in KernelLaw.model_fields
-            if getattr(self, key) == getattr(usual, key)
-        }
-        return self.model_copy(update={**changed, "program": program})
 
 
 class KernelClass(Strict):
@@ -144,11 +124,6 @@ class KernelClass(Strict):
                     raise ValueError(f"{place}: unknown key; {hint}") from None
                 message = item["msg"].removeprefix("Value error, ")
                 raise ValueError(f"{place}: {message}") from None
-
-
-def load_kernels(name_or_path: str) -> KernelClass:
-    """A shipped class by name, or a YAML file. Raises DescriptionError."""
-    return load(find("kernels", name_or_path)).build(KernelClass)
 
 
 def complete_kernels(device: Document) -> None:

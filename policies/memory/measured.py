@@ -276,11 +276,11 @@ def load_measurements(name_or_path: str, beside: str | None = None) -> Measureme
         if cell.latency is not None and getattr(cell.latency, needed) is None:
             raise document.error(f"{spec.device} needs {needed}", ("cells", i, "latency"))
         if cell.runtime is not None:
-            card = _device(spec, spec.setups[cell.setup] if cell.setup else {})
             try:
-                spec.runtimes[cell.runtime].on(card)
+                _device(spec, _settings(spec, cell))
             except DescriptionError as error:
-                raise document.error(str(error), ("runtimes", cell.runtime, "program")) from None
+                place = ("runtimes", cell.runtime, "program")
+                raise document.error(error.message, place) from None
     return spec
 
 
@@ -318,13 +318,32 @@ def compare(
         name: _device(spec, (spec.setups[name] if name else {}) | last, overrides or ())
         for name in (None, *spec.setups)
     }
+    programmed = {
+        (cell.setup, cell.runtime): _device(spec, _settings(spec, cell) | last, overrides or ())
+        for cell in spec.cells
+        if cell.runtime is not None
+    }
+
+    def one(cell: Cell) -> Compared:
+        if cell.runtime is None:
+            return _compare(spec, described, described[cell.setup], cell)
+        return _compare(spec, described, programmed[cell.setup, cell.runtime], cell)
+
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # the kernels hold no lock
-        return list(pool.map(lambda cell: _compare(spec, described, cell), spec.cells))
+        return list(pool.map(one, spec.cells))
 
 
-def _compare(spec: MeasurementSpec, described: dict[str | None, Device], cell: Cell) -> Compared:
+def _settings(spec: MeasurementSpec, cell: Cell) -> Settings:
+    """Of the device of a cell: those of its set-up, and the program that ran."""
+    settings = dict(spec.setups[cell.setup]) if cell.setup else {}
+    program = spec.runtimes[cell.runtime].program if cell.runtime else None
+    return settings | ({"kernels.program": program} if program else {})
+
+
+def _compare(
+    spec: MeasurementSpec, described: dict[str | None, Device], device: Device, cell: Cell
+) -> Compared:
     tolerance = spec.tolerances[cell.tolerance].around(cell.measured)
-    device = described[cell.setup]
     law = None if device.accelerator is None else device.accelerator.kernels.of
     if cell.decode is not None or cell.prefill is not None:
         model = load_model(str(cell.model or spec.model))

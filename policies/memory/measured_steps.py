@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import Strict, checked
-from hwmodel.specs.device import Device, with_program
+from hwmodel.specs.device import Device
 from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, shard
 from policies.allocators.allocator import Limits
@@ -42,13 +42,6 @@ class Runtime(Strict):
     twice the context."""
     program: str | None = None
     """Of the device's class of kernels. None: the usual one of the class."""
-
-    def on(self, device: Device) -> Device:
-        """The device with this program's kernels. Raises DescriptionError where its class has no
-        such program."""
-        if self.program is None:
-            return device
-        return with_program(device, self.program)
 
 
 class Decode(Strict):
@@ -85,14 +78,15 @@ class StepTime(NamedTuple):
 
 
 def decode_time(device: Device, model: TransformerSpec, item: Decode, runtime: Runtime) -> StepTime:
-    """A decode step on cards of which each holds a share of the model."""
+    """A decode step on cards of which each holds a share of the model; `device` has the kernels of
+    the program."""
     part = shard(model.stored_as(item.weights, item.kv), item.cards)
     context = item.context
     if part.window is not None:  # as many tokens in every layer as its windows keep of them
         held = part.kv_held_bytes(context)
         part = part.model_copy(update={"window": None})
         context = max(round(held / part.kv_token_bytes), 1)
-    steps = StepModel(runtime.on(device), part, item.cards)
+    steps = StepModel(device, part, item.cards)
     step = Step(np.arange(item.batch), item.batch * context, [], [], 0, "offered_load")
     efficiency = Efficiency(
         _weights(device, part, item.batch), _attention(device, part, item, runtime)

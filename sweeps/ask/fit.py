@@ -99,8 +99,8 @@ class Fit:
         return self.device.peak_gbps * self.efficiency.weights
 
     def interval_s(self, rate: Rate) -> tuple[float, float]:
-        """Between which seconds 95 % of measured steps of the device's class of kernels lie where
-        the law says `rate.seconds`."""
+        """Between which seconds 19 in 20 measured steps of the device's class of kernels are
+        expected where the law says `rate.seconds`."""
         assert self.device.accelerator is not None
         law = self.device.accelerator.kernels
         return law.spread_low * rate.seconds, law.spread_high * rate.seconds

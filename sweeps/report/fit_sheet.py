@@ -146,8 +146,8 @@ def _kernels(found: Fit) -> str:
     law = found.device.accelerator.kernels
     known = "assumed" if "kernels.spread_high" in found.device.assumed else "measured"
     return (
-        f"Times in brackets: where nine in ten and more steps of {law.program} on cards of class"
-        f" {law.of} lie, {known} ({law.spread_low:g} to {law.spread_high:g} times)."
+        f"Times in brackets: where 19 in 20 steps of {law.program} on cards of class {law.of} are"
+        f" expected, {known} ({law.spread_low:g} to {law.spread_high:g} times)."
     )
 
 

@@ -121,24 +121,36 @@ def summary(found: Iterable[Compared]) -> str:
     return f"{counts.total()} cells: " + ", ".join(parts)
 
 
-def by_class(found: Iterable[Compared]) -> Grid:
+def errors_by_class(found: Iterable[Compared]) -> dict[str, dict[str, float]]:
     """Errors by kind of a cell, of step times by class of kernels too: the device as shipped beside
     what was measured. Inputs and limits are left out."""
-    groups: dict[tuple[str, str], list[float]] = {}
+    groups: dict[str, list[float]] = {}
     for item in found:
         if item.verdict in ("within", "refuted") and item.cell.stands == "measured":
-            key = item.cell.kind, item.kernels or ""
-            groups.setdefault(key, []).append(abs(item.error))
+            name = ", ".join(filter(None, (item.cell.kind, item.kernels)))
+            groups.setdefault(name, []).append(abs(item.error))
+    return {
+        name: {
+            "cells": len(errors), "median error": median(errors),
+            "nine in ten within": sorted(errors)[math.ceil(0.9 * len(errors)) - 1],
+        }
+        for name, errors in sorted(groups.items())
+    }  # fmt: skip
+
+
+def by_class(found: Iterable[Compared]) -> Grid:
+    """`errors_by_class` as a table."""
     rows = [
-        [*key, str(len(errors)), f"{median(errors):.1%}", f"{_nine_in_ten(errors):.1%}"]
-        for key, errors in sorted(groups.items())
+        [
+            name,
+            f"{each['cells']}",
+            f"{each['median error']:.1%}",
+            f"{each['nine in ten within']:.1%}",
+        ]
+        for name, each in errors_by_class(found).items()
     ]
-    columns = ["kind", "kernels", "cells", "median error", "nine in ten within"]
-    return Grid("By kind and class", columns, rows, sides="<<>>>")
-
-
-def _nine_in_ten(errors: list[float]) -> float:
-    return sorted(errors)[math.ceil(0.9 * len(errors)) - 1]
+    columns = ["kind, kernels", "cells", "median error", "nine in ten within"]
+    return Grid("By kind and class", columns, rows, sides="<>>>")
 
 
 def grid(found: list[Compared]) -> Grid:
@@ -274,6 +286,7 @@ def figures(found: Found) -> dict[str, Any]:
         "cells": sum(map(len, found.values())), "two-sided": len(sided), "agree": len(within),
         "set a mechanism": sum(bool(item.cell.sets) for item in within),
         "left": left(found), "sources": by_source,
+        "classes": errors_by_class(item for items in found.values() for item in items),
     }  # fmt: skip
 
 

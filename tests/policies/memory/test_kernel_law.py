@@ -32,9 +32,9 @@ STEPS = [
     "m2-ultra-gpt-oss-20b", "strix-halo-decode",
 ]  # fmt: skip
 MOST = {
-    "amd-rdna": 0.10, "apple": 0.14, "nvidia-gddr": 0.07, "nvidia-hbm": 0.045, "nvidia-lpddr": 0.06,
+    "amd-rdna": 0.10, "apple": 0.12, "nvidia-gddr": 0.05, "nvidia-hbm": 0.04, "nvidia-lpddr": 0.06,
 }  # fmt: skip
-"""Medians of relative errors by class, which may not rise (rounded up by a tenth and more)."""
+"""Medians of relative errors by class, which may not rise; a tenth above what they are."""
 
 
 def test_the_medians_of_each_class_do_not_rise(monkeypatch: pytest.MonkeyPatch) -> None:

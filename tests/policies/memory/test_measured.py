@@ -65,17 +65,14 @@ def test_no_agreement_on_step_times_is_lost(name: str) -> None:
 
 def test_a_program_has_its_own_kernels_and_what_a_device_says_stays() -> None:
     model, step = load_model("llama-2-7b"), Decode(batch=1, context=64)
-    usual, other = (
-        decode_time(load_device("a100-80gb"), model, step, Runtime(program=name)).ms
-        for name in ("vllm", "llama.cpp")
-    )
-    law = load_device("a100-80gb").accelerator.kernels  # type: ignore[union-attr]
-    other_law = law.of_program("llama.cpp")
+    cards = [
+        load_device("a100-80gb", [f"kernels.program={name}"]) for name in ("vllm", "llama.cpp")
+    ]
+    usual, other = (decode_time(card, model, step, Runtime()).ms for card in cards)
+    law, other_law = (card.accelerator.kernels for card in cards)  # type: ignore[union-attr]
     assert other_law.weights == law.weights == 0.8 and other_law.kv != law.kv
     launches = 7 * 8 + 9 * 8 + 8 - (4 * 4.5 + 5 * 2.5 + 10)  # us of a layer
     assert other - usual == pytest.approx(32 * launches / 1000, rel=0.05)
-    with pytest.raises(DescriptionError, match="no program 'vlm'; did you mean 'vllm'"):
-        Runtime(program="vlm").on(load_device("a100-80gb"))
 
 
 def test_a_program_that_its_class_has_not_is_placed(tmp_path: Path) -> None:

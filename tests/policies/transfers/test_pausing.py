@@ -60,13 +60,13 @@ def test_what_hides_behind_a_step() -> None:
 
 
 def test_a_step_is_a_line_in_what_it_computes() -> None:
-    device, model = load_device("a100-80gb"), load_model("llama-2-7b")
+    device = load_device("a100-80gb", ["kernels={class: ideal}"])  # rows are not padded to tiles
+    model = load_model("llama-2-7b")
     steps = StepModel(device, model)
     cost = step_cost(device, model, steps, Efficiency(), Batch(16, 16 * 512))
     assert device.accelerator is not None
     compute = device.accelerator.compute
     rate = compute.peak(model.weights) * compute.prefill_efficiency
-    # and attention among the chunk's tokens; rows are padded to tiles
-    assert cost.token_s >= 0.97 * model.layer_flops / rate
+    assert cost.token_s >= model.layer_flops / rate  # and attention among the chunk's tokens
     assert cost.token_s < 1.5 * model.layer_flops / rate
     assert 100 < cost.saturation < 1000
