@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,12 +93,7 @@ def new_device(
         *described, f"capacity: {{value: {capacity}, source: typed}}",
         *_lines(merged, typed, f"as {base.data['name']}"), *_plausible(merged),
     ]  # fmt: skip
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    try:
-        device = load_device(str(file.resolve()))
-    except BaseException:
-        file.unlink()
-        raise
+    device = written(file, lines)
     return Written(file, device, [note, *_checked(device, mts, width),
                                   *_influential(merged, base.data["name"])])  # fmt: skip
 
@@ -112,6 +107,17 @@ def file_for(name: str, out: str | Path) -> Path:
     if file.exists():
         raise DescriptionError("exists; give another name, or remove it", file)
     return file
+
+
+def written(file: Path, lines: Iterable[str]) -> Device:
+    """The device or memory of a file with these lines, written and checked. Raises
+    DescriptionError; then nothing is left."""
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    try:
+        return load_device(str(file.resolve()))
+    except BaseException:
+        file.unlink()
+        raise
 
 
 def _influential(merged: dict[str, Any], base: str) -> Iterator[str]:

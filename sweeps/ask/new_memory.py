@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.yaml_writer import to_yaml_flow
 from hwmodel.specs.device import Device, load_device
-from sweeps.ask.new_device import data_rate, file_for, own_rate
+from sweeps.ask.new_device import data_rate, file_for, own_rate, written
 
 
 class WrittenMemory(NamedTuple):
@@ -54,12 +54,7 @@ def new_memory(
         "  computed: from the other numbers here", "  assumed: no public source; chosen here",
         *changes,
     ]  # fmt: skip
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    try:
-        device = load_device(str(file.resolve()))
-    except BaseException:
-        file.unlink()
-        raise
+    device = written(file, lines)
     size = device.memory.organisation.capacity_bytes / 2**30
     return WrittenMemory(file, device, [
         f"{device.peak_gbps:,.4g} GB/s and {size:,.4g} GiB a channel", *notes,
