@@ -8,6 +8,8 @@ of two).
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,6 +34,13 @@ def to_channel(device: Device, address: Int) -> tuple[Int, Int]:
     elif device.accelerator.channel_hash == "xor":
         place = place ^ (row & (count - 1))
     return place, row * size + within
+
+
+def by_channel(channel: Int, count: int) -> list[Int]:
+    """Places in `channel` (n,) of the accesses of each of `count` channels, in order."""
+    order = np.argsort(channel, kind="stable")
+    edges = np.searchsorted(channel[order], np.arange(count + 1))
+    return [order[a:b] for a, b in pairwise(edges)]
 
 
 def to_device(device: Device, channel: Int, local: Int) -> Int:

@@ -10,17 +10,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.kernel.memory import Descriptors, simulate_system
-from hwmodel.measure.bounds import read_bound
+from hwmodel.measure.bounds import BURSTS_PER_ROW, read_bound
 from hwmodel.measure.energy import energy_figures, energy_parts
-from hwmodel.measure.open_loop import Int, OpenLoop, called, stated
+from hwmodel.measure.grid import served
+from hwmodel.measure.open_loop import Int, called, stated
 from hwmodel.measure.replay import figures
-from hwmodel.measure.stream import bursts
+from hwmodel.measure.stream import TILE, bursts, random_starts, slot_bytes
 from hwmodel.measure.through import Through, silent
 from hwmodel.specs.device import Device
 
@@ -32,6 +34,28 @@ DEVICE_NS = 40_000.0
 WARMUP_NS = 10_000.0
 
 
+class Span(NamedTuple):
+    """How much is simulated: bytes of a channel; ns of a device, after a warm-up."""
+
+    channel_bytes: int
+    warmup_ns: float
+    device_ns: float
+
+
+class Stream(Protocol):
+    """Extents of one size."""
+
+    @property
+    def together(self) -> int:
+        """Extents that an engine takes at once."""
+
+    def size_of(self, device: Device) -> int:
+        """Bytes of an extent."""
+
+    def extents(self, total: int, device: Device) -> tuple[Int, NDArray[np.bool_]]:
+        """(start addresses, written), shape (n,), of about `total` bytes."""
+
+
 @dataclass(frozen=True)
 class Pattern:
     """Extents of `extent` bytes in ascending or random order; a share of them written."""
@@ -41,6 +65,38 @@ class Pattern:
     """None: the pattern is one sequential run."""
     writes: float = 0.0
     bound: str | None = None
+    align: int = 1
+    """Random extents begin at multiples of it."""
+
+    @property
+    def together(self) -> int:
+        if self.extent is None:
+            return TILE // self._tile
+        return 1
+
+    @property
+    def _tile(self) -> int:
+        """Of a sequential run, what is read or written at once."""
+        return 1024 if self.writes else TILE
+
+    def size_of(self, device: Device) -> int:
+        if device.accelerator is None:
+            return max(self.extent or 1024, device.memory.organisation.burst_bytes)
+        return self.extent or self._tile
+
+    def extents(self, total: int, device: Device) -> tuple[Int, NDArray[np.bool_]]:
+        size, capacity = self.size_of(device), device.capacity_bytes
+        if device.accelerator is not None:  # every engine has work to its end
+            turn = size * device.dma.engines
+            total = min(-(-total // turn) * turn, capacity)
+        rng, count = np.random.Generator(np.random.PCG64([SEED, size])), total // size
+        if self.extent is not None:
+            start = random_starts(rng, count, slot_bytes(size, self.align), capacity)
+            return start, rng.random(count) < self.writes
+        start = np.arange(count, dtype=np.int64) * size
+        every = round(1 / self.writes) if self.writes else 0
+        written = start // 1024 % every == every - 1 if every else np.zeros(count, np.bool_)
+        return start, written
 
 
 _SIZES = (
@@ -55,37 +111,32 @@ PATTERNS: dict[str, Pattern] = {
     },
     "random_64B_w50": Pattern("64 B extents at random, half of them written", 64, 0.5),
 }
-_TILE = 4096
-"""Bytes an engine takes at once of a sequential run."""
 
 
-def extent_pattern(extent: int, write_share: float) -> tuple[str, Pattern]:
-    """(name, pattern) of extents of `extent` bytes at random, a share of them written; the name is
-    that of the shipped pattern where one is the same."""
+def extent_pattern(extent: int, write_share: float, align: int = 1) -> tuple[str, Pattern]:
+    """(name, pattern) of extents of `extent` bytes at random multiples of `align`, a share of them
+    written; the name is that of the shipped pattern where one is the same."""
     size = f"{extent >> 10}KiB" if extent % 1024 == 0 else f"{extent}B"
-    written = f"_w{100 * write_share:g}" if write_share else ""
+    name = f"random_{size}" + (f"_w{100 * write_share:g}" if write_share else "")
+    name += f"_at_{align}B" if extent % align else ""
     summary = f"{size} extents at random, {write_share:.0%} of them written"
-    return f"random_{size}{written}", Pattern(summary, extent, write_share)
+    return name, Pattern(summary, extent, write_share, align=align)
 
 
 def measure_patterns(
     device: Device, patterns: Iterable[str] = (), extents: Iterable[int] = (),
-    write_share: float = 0.0, through: Through = silent,
+    write_share: float = 0.0, through: Through = silent, align: int = 1,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Measure these patterns, all where none is named; then extents of so many bytes, multiples of
-    a burst, at random, a share of them written; they go `through`. Raises DescriptionError for an
-    unknown one."""
+    a burst, at random multiples of `align` bytes, a share of them written; they go `through`.
+    Raises DescriptionError for an unknown one."""
     asked = list(patterns)
     for name in asked:
         if name not in PATTERNS:
             raise DescriptionError(f"no pattern {name!r}; {nearest(name, list(PATTERNS))}")
-    specs = dict(PATTERNS)
-    names = asked or list(PATTERNS)
-    for extent in extents:
-        own, spec = extent_pattern(extent, write_share)
-        specs[own] = spec
-        names += [own] if own not in names else []
-    return [_measure(device, name, specs[name]) for name in through(names, len(names))]
+    specs = {name: PATTERNS[name] for name in asked or PATTERNS}
+    specs |= dict(extent_pattern(extent, write_share, align) for extent in extents)
+    return [_measure(device, name, specs[name]) for name in through(specs, len(specs))]
 
 
 def measure(device: Device, pattern: str) -> dict[str, Any]:
@@ -94,79 +145,46 @@ def measure(device: Device, pattern: str) -> dict[str, Any]:
     return _measure(device, pattern, PATTERNS[pattern])
 
 
-def _measure(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
-    if device.accelerator is None:
-        return _on_channel(device, pattern, spec)
-    return _on_system(device, pattern, spec)
+def _measure(device: Device, name: str, pattern: Pattern) -> dict[str, Any]:
+    span = Span(CHANNEL_BYTES, WARMUP_NS, DEVICE_NS)
+    return figures_of(device, name, pattern, span, _bound(device, pattern))
 
 
-def _bound(device: Device, spec: Pattern) -> float | None:
+def _bound(device: Device, pattern: Pattern) -> float | None:
     """The closed form where one applies: sequential, or bursts of one activation each."""
-    burst = device.memory.organisation.burst_bytes
-    name = spec.bound
-    if spec.extent is not None and not spec.writes and spec.extent in (burst, 2 * burst, 4 * burst):
-        name = {1: "random_1_burst", 2: "random_2_bursts", 4: "random_4_bursts"}[
-            spec.extent // burst
-        ]
+    name = pattern.bound
+    if pattern.extent is not None and not pattern.writes:
+        bursts_each = pattern.extent / device.memory.organisation.burst_bytes
+        name = next((form for form, n in BURSTS_PER_ROW.items() if n == bursts_each), None)
     return None if name is None else read_bound(device.memory, name).gbps * device.channels
 
 
-def _extents(spec: Pattern, extent: int, total: int, capacity: int) -> tuple[Any, Any]:
-    """(start addresses, written) of `total` bytes of extents."""
-    rng = np.random.Generator(np.random.PCG64([SEED, extent]))
-    count = total // extent
-    if spec.extent is None:
-        start = np.arange(count, dtype=np.int64) * extent
-        every = round(1 / spec.writes) if spec.writes else 0
-        written = (start // 1024 % every == every - 1) if every else np.zeros(count, bool)
-        return start, written
-    start = rng.integers(0, capacity // extent, count, dtype=np.int64) * extent
-    return start, rng.random(count) < spec.writes
-
-
-def _on_channel(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
-    o = device.memory.organisation
-    extent = max(spec.extent or 1024, o.burst_bytes)
-    start, written = _extents(spec, extent, CHANNEL_BYTES, device.memory.data_bytes)
-    kind = np.repeat(written, extent // o.burst_bytes).astype(np.int64)
-    address = bursts(start, extent, o.burst_bytes)
-    return channel_figures(device, pattern, address, kind, _bound(device, spec))
-
-
-def channel_figures(
-    device: Device, pattern: str, address: Int, kind: Int, bound_gbps: float | None
+def figures_of(
+    device: Device, name: str, stream: Stream, span: Span, bound_gbps: float | None = None
 ) -> dict[str, Any]:
-    """The figures of one channel on local addresses and kinds, shape (n,), in that order."""
-    run = OpenLoop(device.memory)
-    run.feed(0, address, kind)
-    run.finish()
-    return figures(device, run, 1, pattern, bound_gbps)
+    """What a channel, as fast as its queues allow, or a device's engines, which take extents in
+    turn, reach on a stream: by the names of the CLI contract."""
+    size, burst = stream.size_of(device), device.memory.organisation.burst_bytes
+    if device.accelerator is None:
+        start, written = stream.extents(span.channel_bytes, device)
+        kind = np.repeat(written, size // burst).astype(np.int64)
+        run = served(device.memory, bursts(start, size, burst), kind)
+        return figures(device, run, 1, name, bound_gbps)
+    enough = int(device.peak_gbps * (span.device_ns + span.warmup_ns) * 1.2)  # at full speed
+    start, written = stream.extents(enough, device)
+    engine = np.arange(len(start), dtype=np.int64) // stream.together % device.dma.engines
+    extents = Descriptors(engine, start, np.full(len(start), size, np.int64), written)
+    return _system_figures(device, name, extents, span, bound_gbps)
 
 
-def _on_system(device: Device, pattern: str, spec: Pattern) -> dict[str, Any]:
-    assert device.accelerator is not None
-    engines = device.dma.engines
-    extent = spec.extent or (1024 if spec.writes else _TILE)
-    # enough for the window at full speed; every engine has work to its end
-    needed = int(device.peak_gbps * (DEVICE_NS + WARMUP_NS) * 1.2)
-    total = -(-needed // (extent * engines)) * extent * engines
-    start, written = _extents(
-        spec, extent, min(total, device.capacity_bytes), device.capacity_bytes
-    )
-    tile = max(1, _TILE // extent) if spec.extent is None else 1
-    engine = np.arange(len(start), dtype=np.int64) // tile % engines
-    size = np.full(len(start), extent, np.int64)
-    descriptors = Descriptors(engine, start, size, written)
-    return system_figures(device, pattern, descriptors, _bound(device, spec))
-
-
-def system_figures(
-    device: Device, pattern: str, descriptors: Descriptors, bound_gbps: float | None,
-    warmup_ns: float = WARMUP_NS, measure_ns: float = DEVICE_NS,
-) -> dict[str, Any]:  # fmt: skip
+def _system_figures(
+    device: Device, pattern: str, descriptors: Descriptors, span: Span, bound_gbps: float | None
+) -> dict[str, Any]:
     """The figures of an accelerator's engines and channels over a window."""
     begun = time.perf_counter()
-    result = simulate_system(device, descriptors, warmup_ns=warmup_ns, measure_ns=measure_ns)
+    result = simulate_system(
+        device, descriptors, warmup_ns=span.warmup_ns, measure_ns=span.device_ns
+    )
     wall = time.perf_counter() - begun
     memory = device.memory
     commands = stated(memory, result.commands)

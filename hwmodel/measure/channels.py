@@ -315,6 +315,12 @@ class Channels:
         self._counts.states, self._counts.now = self._tables["states"], self.now
         return figures(self.device, self._counts, self.channels, "calls")
 
+    @property
+    def row_hit_rate(self) -> float:
+        """Share of the requests served that found their row open."""
+        self._counts.states = self._tables["states"]
+        return self._counts.row_hit_rate
+
     def commands(self) -> list[CommandLog]:
         """All commands issued so far, a log a channel, by tick. Raises ValueError where they are
         not kept."""

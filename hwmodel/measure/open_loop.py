@@ -195,6 +195,12 @@ class OpenLoop:
         return int(self.states[name].sum())
 
     @property
+    def row_hit_rate(self) -> float:
+        """Share of the requests served that found their row open."""
+        hits, misses, conflicts = (self.total(name) for name in ("hits", "misses", "conflicts"))
+        return hits / (hits + misses + conflicts)
+
+    @property
     def end_tick(self) -> int:
         """Tick at which the last data beat of any channel ends."""
         return int(self.states["end"].max())

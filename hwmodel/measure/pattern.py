@@ -18,16 +18,15 @@ from hwmodel.description.description import Strict, checked
 from hwmodel.description.units import PositiveBytes
 from hwmodel.description.written import text
 from hwmodel.kernel.memory import Descriptors, simulate_system
-from hwmodel.measure.bandwidth import channel_figures, system_figures
-from hwmodel.measure.open_loop import OpenLoop
-from hwmodel.measure.stream import bursts, local_address
+from hwmodel.measure.bandwidth import Span, figures_of
+from hwmodel.measure.grid import changed, served
+from hwmodel.measure.stream import local_address
 from hwmodel.specs.device import Device
 
 SEED = 20261122
-CHANNEL_BYTES = 8 << 20
-"""Simulated on one channel: some hundred refresh intervals."""
-WARMUP_NS, DEVICE_NS = 20_000.0, 20_000.0
-"""Discarded, and measured, on a device: engines that read and write drift apart for 20 us."""
+SPAN = Span(8 << 20, 20_000.0, 20_000.0)
+"""Some hundred refresh intervals of a channel; engines that read and write drift apart for
+20 us."""
 IDLE_READS = 2000
 IDLE_NS = 1000
 """Isolated reads of a channel, and the time between two of them."""
@@ -67,8 +66,19 @@ class Pattern(Strict):
         if sum(self.mix) > 1 and PAGE % (self.stride or self.size):
             raise ValueError(f"size: several arrays need extents that divide {PAGE} B")
 
-    def extents(self, total: int, capacity: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    @property
+    def together(self) -> int:
+        """Extents that an engine takes at once."""
+        return sum(self.mix)
+
+    def size_of(self, device: Device) -> int:
+        """Bytes of an extent; on a channel at least a burst."""
+        least = device.memory.organisation.burst_bytes if device.accelerator is None else 0
+        return max(self.size, least)
+
+    def extents(self, total: int, device: Device) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """(start addresses, written), shape (n,), of extents of `total` bytes or a little more."""
+        capacity = device.capacity_bytes
         rng = np.random.Generator(np.random.PCG64([SEED, self.size]))
         arrays, stride = sum(self.mix), self.stride or self.size
         count = -(-total // (self.size * arrays))
@@ -87,37 +97,20 @@ class Pattern(Strict):
 
 def bandwidth(device: Device, pattern: Pattern) -> dict[str, Any]:
     """The figures of a pattern by the names of the CLI contract."""
-    burst = device.memory.organisation.burst_bytes
-    if device.accelerator is None:
-        start, written = pattern.extents(CHANNEL_BYTES, device.capacity_bytes)
-        size = max(pattern.size, burst)
-        kind = np.repeat(written, size // burst).astype(np.int64)
-        return channel_figures(device, "measured", bursts(start, size, burst), kind, None)
-    start, written = pattern.extents(
-        int(device.peak_gbps * (DEVICE_NS + WARMUP_NS) * 1.2), device.capacity_bytes
-    )
-    engine = np.arange(len(start)) // sum(pattern.mix) % device.accelerator.dma.engines
-    size_of = np.full(len(start), pattern.size, np.int64)
-    return system_figures(
-        device, "measured", Descriptors(engine, start, size_of, written), None, WARMUP_NS, DEVICE_NS
-    )
+    return figures_of(device, "measured", pattern, SPAN)
 
 
 def channel_latency(device: Device, row: Row) -> float:
     """Median time of an isolated read from its entry into a channel's queue to the end of its data,
     ns: of a row that is open, of a closed bank, or of a bank with another row open."""
-    memory = device.memory
-    policy = {"page_policy": "closed" if row == "closed" else "open"}
-    controller = memory.controller.model_copy(update=policy)
-    run = OpenLoop(memory.model_copy(update={"controller": controller}))
+    policy = "closed" if row == "closed" else "open"
+    memory = changed(device.memory, {"page_policy": policy})
     other = memory.organisation.rows // 2 * (row == "miss")
     place = {name: np.zeros(IDLE_READS, np.int64) for name in memory.field_bits()}
     place["row"] = np.arange(IDLE_READS) % 2 * other
     apart = round(IDLE_NS / memory.tick_clock.ns_of_ticks(1))
-    reads = np.zeros(IDLE_READS, np.int64)
-    run.feed(0, local_address(memory, place), reads, np.arange(IDLE_READS) * apart)
-    run.finish()
-    latencies = run.latency_ns()
+    arrival = np.arange(IDLE_READS) * apart
+    latencies = served(memory, local_address(memory, place), None, arrival).latency_ns()
     assert latencies is not None
     return latencies["p50"]
 
@@ -130,7 +123,7 @@ def device_latency(device: Device, window: int) -> float:
     dma = device.accelerator.dma.model_copy(update={"window": burst})
     alone = replace(device, accelerator=device.accelerator.model_copy(update={"dma": dma}))
     pattern = Pattern.model_construct(size=burst, window=window, random=True)
-    start, written = pattern.extents(IDLE_READS * burst, device.capacity_bytes)
+    start, written = pattern.extents(IDLE_READS * burst, device)
     engine, size = np.zeros(len(start), np.int64), np.full(len(start), burst, np.int64)
     result = simulate_system(alone, Descriptors(engine, start, size, written))
     return (result.elapsed_ns + dma.response_latency) / IDLE_READS

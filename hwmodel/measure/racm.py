@@ -12,9 +12,7 @@ that each walk a long extent of their own therefore stay below it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal, NamedTuple
@@ -22,8 +20,16 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
-from hwmodel.measure.open_loop import OpenLoop
-from hwmodel.measure.stream import TILE, bursts, kinds, random_starts, sequential_starts
+from hwmodel.kernel.timing import Int
+from hwmodel.measure.grid import measured, served
+from hwmodel.measure.stream import (
+    TILE,
+    bursts,
+    kinds,
+    random_starts,
+    sequential_starts,
+    slot_bytes,
+)
 from hwmodel.measure.through import Through, silent
 from hwmodel.specs.controller import MAX_QUEUE
 from hwmodel.specs.device import Device, load_device
@@ -98,10 +104,9 @@ class Curve:
         raise KeyError(extent)
 
 
-class _Run(NamedTuple):
+class _Cell(NamedTuple):
     """One simulation; `extent` None: sequential."""
 
-    device: Device
     condition: Condition
     extent: int | None
     replication: int
@@ -174,16 +179,27 @@ def _curves(
     for device in devices.values():
         for size in sizes:
             check_extent(device.memory, size)
-    runs = [
-        _Run(device, condition, size, replication)
-        for condition, device in devices.items()
+    cells = [
+        _Cell(condition, size, replication)
+        for condition in devices
         for size in (None, *sizes)
         for replication in range(replications)
     ]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # the kernels hold no lock
-        found = through(pool.map(_measure, runs), len(runs))
-        measured = dict(zip(map(_key, runs), found, strict=True))
-    return [_curve(condition, sizes, replications, measured) for condition in devices]
+    found = measured(lambda cell: _measure(devices[cell.condition], cell), cells, through)
+
+    def replicated(condition: Condition, size: int | None) -> list[tuple[float, float]]:
+        return [found[_Cell(condition, size, r)] for r in range(replications)]
+
+    curves = []
+    for condition in devices:
+        sequential = tuple(gbps for gbps, _ in replicated(condition, None))
+        points = []
+        for size in sizes:
+            gbps, hits = zip(*replicated(condition, size), strict=True)
+            alpha = tuple(ours / base for ours, base in zip(gbps, sequential, strict=True))
+            points.append(Point(size, gbps, alpha, sum(hits) / replications))
+        curves.append(Curve(condition, sequential, tuple(points)))
+    return curves
 
 
 def check_extent(memory: MemorySpec, extent: int | Fraction, largest: int | None = None) -> None:
@@ -205,61 +221,40 @@ def descriptor_gbps(device: Device, extent: int) -> float:
     return dma.engines * extent / (dma.extent_cost + extent / (dma.port_bandwidth / 1e9))
 
 
-def _key(run: _Run) -> tuple[Condition, int | None, int]:
-    return run.condition, run.extent, run.replication
-
-
-def _curve(
-    condition: Condition,
-    sizes: list[int],
-    replications: int,
-    measured: dict[tuple[Condition, int | None, int], tuple[float, float]],
-) -> Curve:
-    each = range(replications)
-    sequential = tuple(measured[condition, None, r][0] for r in each)
-    points = []
-    for size in sizes:
-        gbps = tuple(measured[condition, size, r][0] for r in each)
-        hits = sum(measured[condition, size, r][1] for r in each) / replications
-        alpha = tuple(ours / base for ours, base in zip(gbps, sequential, strict=True))
-        points.append(Point(size, gbps, alpha, hits))
-    return Curve(condition, sequential, tuple(points))
-
-
-def _measure(run: _Run) -> tuple[float, float]:
+def _measure(device: Device, cell: _Cell) -> tuple[float, float]:
     """(GB/s, row hit rate) of one simulation."""
-    rng = np.random.Generator(np.random.PCG64([SEED, run.replication, run.extent or 0]))
-    if run.condition.level == "channel":
-        return _on_channel(run, rng)
-    return _on_device(run, rng)
-
-
-def _on_channel(run: _Run, rng: np.random.Generator) -> tuple[float, float]:
-    memory = run.device.memory
-    capacity, burst = memory.organisation.capacity_bytes, memory.organisation.burst_bytes
-    extent = run.extent or TILE
-    count = -(-CHANNEL_BYTES // extent)
-    if run.extent is None:
-        start = sequential_starts(rng, count, capacity)
-    else:
-        start = random_starts(rng, count, extent, capacity)
-    tiles = -(-extent // TILE)
-    written = kinds(rng, count * tiles, run.condition.read_share).reshape(count, tiles)
-    of_burst = np.arange(0, extent, burst) // TILE
-    loop = OpenLoop(memory)
-    loop.feed(0, bursts(start, extent, burst), written[:, of_burst].ravel().astype(np.int64))
-    loop.finish()
-    hits, misses, conflicts = (loop.total(name) for name in ("hits", "misses", "conflicts"))
-    elapsed_ns = memory.tick_clock.ns_of_ticks(loop.end_tick)
-    return loop.total("bytes") / elapsed_ns, hits / (hits + misses + conflicts)
-
-
-def _on_device(run: _Run, rng: np.random.Generator) -> tuple[float, float]:
-    measured_ns = max(LEAST_NS, DEVICE_BYTES / run.device.peak_gbps)
-    if run.extent is None:
+    rng = np.random.Generator(np.random.PCG64([SEED, cell.replication, cell.extent or 0]))
+    share = cell.condition.read_share
+    if cell.condition.level == "channel":
+        return _on_channel(device.memory, cell.extent, rng, share)
+    measured_ns = max(LEAST_NS, DEVICE_BYTES / device.peak_gbps)
+    if cell.extent is None:
         measured_ns *= SEQUENTIAL_TIMES
-    result = read_extents(run.device, run.extent, rng, measured_ns, run.condition.read_share)
+    result = read_extents(device, cell.extent, rng, measured_ns, share)
     return result.gbps, result.row_hit_rate
+
+
+def _starts(
+    rng: np.random.Generator, count: int, extent: int | None, capacity: int, align: int = 1
+) -> Int:
+    """Where `count` extents begin; None: consecutive tiles."""
+    if extent is None:
+        return sequential_starts(rng, count, capacity)
+    return random_starts(rng, count, slot_bytes(extent, align), capacity)
+
+
+def _on_channel(
+    memory: MemorySpec, extent: int | None, rng: np.random.Generator, read_share: float
+) -> tuple[float, float]:
+    burst, each = memory.organisation.burst_bytes, extent or TILE
+    count = -(-CHANNEL_BYTES // each)
+    start = _starts(rng, count, extent, memory.organisation.capacity_bytes)
+    tiles = -(-each // TILE)
+    written = kinds(rng, count * tiles, read_share).reshape(count, tiles)
+    of_burst = np.arange(0, each, burst) // TILE
+    loop = served(memory, bursts(start, each, burst), written[:, of_burst].ravel().astype(np.int64))
+    elapsed_ns = memory.tick_clock.ns_of_ticks(loop.end_tick)
+    return loop.total("bytes") / elapsed_ns, loop.row_hit_rate
 
 
 def read_extents(
@@ -275,10 +270,7 @@ def read_extents(
     bytes; None: consecutive tiles, which they take in turn."""
     engines, each = device.dma.engines, extent or TILE
     count = _extents_each(device, each, WARMUP_NS + measured_ns) * engines
-    if extent is None:
-        start = sequential_starts(rng, count, device.capacity_bytes)
-    else:
-        start = random_starts(rng, count, slot_bytes(each, align), device.capacity_bytes)
+    start = _starts(rng, count, extent, device.capacity_bytes, align)
     size = np.full(count, each, np.int64)
     if extent is not None:  # an engine is found anywhere in its first extent
         burst = device.memory.organisation.burst_bytes
@@ -293,11 +285,6 @@ def read_extents(
         warmup_ns=WARMUP_NS,
         measure_ns=measured_ns,
     )
-
-
-def slot_bytes(extent: int, align: int) -> int:
-    """Bytes from an extent to the next where each begins at a multiple of `align` bytes."""
-    return -(-extent // align) * align
 
 
 def _extents_each(device: Device, extent: int, time_ns: float) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.kernel.address import decode
+from hwmodel.measure.grid import Changes, Streams, changed, reads, served, shares
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.stream import bursts, random_starts
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
@@ -33,6 +34,12 @@ class Choice:
     refresh: Literal["none", "all_bank", "per_bank"]
     order: Literal["round_robin", "idle_first"] = "round_robin"
     postpone: int = 0
+
+    @property
+    def changes(self) -> Changes:
+        """Of the controller."""
+        return {"refresh": self.refresh, "refresh_order": self.order,
+                "refresh_postpone": self.postpone}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,21 +70,19 @@ def choices(memory: MemorySpec) -> list[Choice]:
 
 def refresh_table(memory: MemorySpec, size: int = BYTES) -> list[Cost]:
     """Reads of `size` bytes in each pattern under each choice; patterns in blocks, `none` first."""
-    costs: list[Cost] = []
-    for pattern, extent in _EXTENTS.items():
-        address = _addresses(memory, extent, size)
-        base: OpenLoop | None = None
-        for choice in choices(memory):
-            run = _reads(memory, choice, address)
-            base = base or run
-            costs.append(_cost(pattern, choice, run, base))
-    return costs
+    every = choices(memory)
+    streams = {name: (memory, _addresses(memory, e, size)) for name, e in _EXTENTS.items()}
+    return [
+        _cost(pattern, choice, run, runs[0])
+        for pattern, runs in reads(streams, [choice.changes for choice in every]).items()
+        for choice, run in zip(every, runs, strict=True)
+    ]
 
 
 def bandwidth(memory: MemorySpec, choice: Choice, extent: int | None, size: int) -> float:
     """Data that reads of `size` bytes bring in a tick, in order (None) or in extents at random
     places; bytes of checks are none."""
-    run = _reads(memory, choice, _addresses(memory, extent, size))
+    run = served(changed(memory, choice.changes), _addresses(memory, extent, size))
     return (run.total("requests") - run.checks) / run.end_tick
 
 
@@ -89,19 +94,6 @@ def _addresses(memory: MemorySpec, extent: int | None, size: int) -> NDArray[np.
     rng = np.random.Generator(np.random.PCG64([_SEED, extent]))
     start = random_starts(rng, size // extent, extent, o.capacity_bytes)
     return bursts(start, extent, o.burst_bytes)
-
-
-def _reads(memory: MemorySpec, choice: Choice, address: NDArray[np.int64]) -> OpenLoop:
-    changes = {
-        "refresh": choice.refresh,
-        "refresh_order": choice.order,
-        "refresh_postpone": choice.postpone,
-    }
-    controller = memory.controller.model_copy(update=changes)
-    run = OpenLoop(memory.model_copy(update={"controller": controller}))
-    run.feed(0, address, np.zeros(len(address), np.int64))
-    run.finish()
-    return run
 
 
 def _cost(pattern: str, choice: Choice, run: OpenLoop, base: OpenLoop) -> Cost:
@@ -160,53 +152,37 @@ def management_cost(memory: MemorySpec, size: int = BYTES) -> dict[str, dict[str
     """By stream, the bandwidth that refresh leaves of what there is without it (`refresh`), and
     what RFMs leave of that (`rfm`). The last stream opens two rows of a bank in turn, one request
     at a time."""
-    found = {}
-    for name, (one, address) in _streams(memory, size).items():
-        kept = memory.controller.refresh
-        free, refreshed = (_reads(one, Choice(kind), address) for kind in ("none", kept))
-        on = one.controller.model_copy(update={"refresh_management": "rfm"})
-        managed = _reads(one.model_copy(update={"controller": on}), Choice(kept), address)
-        found[name] = {
-            "refresh": free.end_tick / refreshed.end_tick,
-            "rfm": refreshed.end_tick / managed.end_tick,
-        }
-    return found
+    kept = Choice(memory.controller.refresh).changes
+    variants = [Choice("none").changes, kept, {**kept, "refresh_management": "rfm"}]
+    return {
+        name: dict(zip(("refresh", "rfm"), shares(runs), strict=True))
+        for name, runs in reads(_streams(memory, size), variants).items()
+    }
 
 
 def counting_cost(plain: MemorySpec, counting: MemorySpec, size: int = BYTES) -> dict[str, float]:
     """What the times of per-row activation counting leave of the bandwidth, by the streams of
     `management_cost`. One memory is the other with these times."""
-    streams = [_streams(each, size) for each in (plain, counting)]
-    found = {}
-    for name in streams[0]:
-        without, counted = (
-            _reads(one, Choice(one.controller.refresh), address)
-            for one, address in (each[name] for each in streams)
-        )
-        found[name] = without.end_tick / counted.end_tick
-    return found
+    runs = [
+        reads(_streams(each, size), [Choice(each.controller.refresh).changes])
+        for each in (plain, counting)
+    ]
+    return {name: shares([*runs[0][name], *runs[1][name]])[0] for name in runs[0]}
 
 
 def alert_cost(memory: MemorySpec, size: int = BYTES) -> dict[str, dict[str, float]]:
     """By the streams of `management_cost`, and of 256 KiB read in order again and again (`again`):
     what alerts and back-offs leave of the bandwidth (`share`), and how many there were
     (`alerts`)."""
-    streams = _streams(memory, size)
+    streams = dict(_streams(memory, size))
     again = _addresses(memory, None, 256 << 10)
     streams["again"] = memory, np.resize(again, 600 * len(again))
-    found = {}
-    for name, (one, address) in streams.items():
-        runs = []
-        for counting in ("none", "prac"):
-            controller = one.controller.model_copy(update={"row_counting": counting})
-            changed = one.model_copy(update={"controller": controller})
-            runs.append(_reads(changed, Choice(one.controller.refresh), address))
-        without, run = runs
-        found[name] = {
-            "share": without.end_tick / run.end_tick,
-            "alerts": float(run.total("alerts")),
-        }
-    return found
+    kept = Choice(memory.controller.refresh).changes
+    counted = [{**kept, "row_counting": counting} for counting in ("none", "prac")]
+    return {
+        name: {"share": shares(runs)[0], "alerts": float(runs[1].total("alerts"))}
+        for name, runs in reads(streams, counted).items()
+    }
 
 
 def alert_worst_case(memory: MemorySpec) -> float:
@@ -226,13 +202,12 @@ def alert_worst_case(memory: MemorySpec) -> float:
     return every * cycle / (every * cycle + alerts.rfms * rfm)
 
 
-def _streams(memory: MemorySpec, size: int) -> dict[str, tuple[MemorySpec, NDArray[np.int64]]]:
+def _streams(memory: MemorySpec, size: int) -> Streams:
     """(the memory, the addresses read) in order, at random, and of two rows of a bank in turn, one
     request at a time."""
     pair = np.resize(np.array(hammered(memory), np.int64), size // memory.organisation.burst_bytes)
-    alone = memory.controller.model_copy(update={"read_queue": 1})
     return {
         "in order": (memory, _addresses(memory, None, size)),
         "64 B": (memory, _addresses(memory, 64, size // 4)),
-        "row pair": (memory.model_copy(update={"controller": alone}), pair[: len(pair) // 16]),
+        "row pair": (changed(memory, {"read_queue": 1}), pair[: len(pair) // 16]),
     }

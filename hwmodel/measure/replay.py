@@ -8,14 +8,13 @@ were forwarded from a waiting write and includes the reads made for partial writ
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.kernel.address import to_channel
+from hwmodel.kernel.address import by_channel, to_channel
 from hwmodel.kernel.kernel_names import WRITE
 from hwmodel.kernel.timing import named_counts
 from hwmodel.measure.bounds import least_cycles
@@ -93,12 +92,9 @@ def split(
     if single_channel or device.channels == 1:
         return [(0, address, kind, arrival)]
     channel, local = to_channel(device, address)
-    order = np.argsort(channel, kind="stable")
-    edges = np.searchsorted(channel[order], np.arange(device.channels + 1))
-    parts = [order[a:b] for a, b in pairwise(edges)]
     return [
         (i, local[part], kind[part], None if arrival is None else arrival[part])
-        for i, part in enumerate(parts)
+        for i, part in enumerate(by_channel(channel, device.channels))
         if len(part)
     ]
 

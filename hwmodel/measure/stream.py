@@ -1,5 +1,4 @@
-"""Address streams with a known shape: extents cut into bursts, reads and writes mixed, banks in
-turn."""
+"""Address streams with a known shape: extents cut into bursts, reads and writes mixed."""
 
 from __future__ import annotations
 
@@ -31,6 +30,11 @@ def random_starts(rng: np.random.Generator, count: int, slot: int, capacity: int
     return rng.integers(0, capacity // slot, count, dtype=np.int64) * slot
 
 
+def slot_bytes(extent: int, align: int) -> int:
+    """Bytes from an extent to the next where each begins at a multiple of `align` bytes."""
+    return -(-extent // align) * align
+
+
 def sequential_starts(rng: np.random.Generator, count: int, capacity: int) -> Int:
     """Start addresses, shape (count,), of consecutive tiles from a random one on, round the
     end."""
@@ -41,24 +45,6 @@ def sequential_starts(rng: np.random.Generator, count: int, capacity: int) -> In
 def bursts(start: Int, extent: int, burst: int) -> Int:
     """Addresses of the bursts of extents, one extent after another, shape (n extent / burst,)."""
     return (start[:, None] + np.arange(0, extent, burst, dtype=np.int64)).ravel()
-
-
-def rotating(memory: MemorySpec, per_row: int, count: int) -> Int:
-    """Local addresses of `count` bursts, shape (count,): `per_row` of a fresh row in each bank
-    group, bank, stack and rank in turn, pseudo-channels alternating.
-
-    The stream of the closed forms in `hwmodel.measure.bounds`. Raises ValueError where the memory
-    hashes its banks, which would break the turn.
-    """
-    if memory.bank_hash:
-        raise ValueError(f"{memory.name} hashes its banks; they cannot be made to rotate")
-    sizes = {name: 1 << bits for name, bits in memory.field_bits().items()}
-    sizes |= {"stack": memory.organisation.stacks, "row": memory.organisation.rows}
-    sizes["column"] = per_row
-    rest, place = np.arange(count, dtype=np.int64), {}
-    for name in ("pseudochannel", "column", "bankgroup", "bank", "stack", "rank", "row"):
-        rest, place[name] = np.divmod(rest, sizes[name])
-    return local_address(memory, place)
 
 
 def local_address(memory: MemorySpec, place: dict[str, Int]) -> Int:

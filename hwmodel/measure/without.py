@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hwmodel.kernel.address import decode, encode, to_channel
+from hwmodel.kernel.address import by_channel, decode, encode, to_channel
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ
 from hwmodel.kernel.timing import Int
 from hwmodel.measure.trace import Chunk
@@ -56,11 +56,14 @@ class Case(NamedTuple):
         whole = self.stream
         part = Stream(*(None if v is None else v[first:last] for v in whole))  # type: ignore[arg-type]
         local = encode(self.memory, part.bank, part.row, part.column)
-        for channel in range(self.channels):
-            own = np.flatnonzero(part.channel == channel)
+        for channel, own in enumerate(by_channel(part.channel, self.channels)):
             if len(own):
                 when = None if part.arrival is None else part.arrival[own]
                 yield channel, local[own], part.kind[own], when
+
+
+Removal = Callable[[Case], Case]
+"""Gives its argument itself where there is nothing to take away."""
 
 
 class Cause(NamedTuple):
@@ -69,8 +72,7 @@ class Cause(NamedTuple):
     name: str
     words: str
     """How it is taken away."""
-    remove: Callable[[Case], Case]
-    """Gives its argument itself where there is nothing to take away."""
+    remove: Removal
 
 
 def placed(device: Device, chunk: Chunk, single_channel: bool) -> Case:
@@ -99,22 +101,30 @@ def _controller(case: Case, **changes: Any) -> Case:
     return case if new == old else _changed(case, controller=new)
 
 
-def _without_rows(case: Case, gone: Callable[[str, str, str], bool]) -> Case:
-    """Without the rows, or the pairs of a row, for which gone(scope, after, before). A window
-    counts all its commands together and goes as a whole."""
-    kept: list[Row] = []
-    for row in case.memory.constraints:
-        pairs = [(a, b) for a in row.after for b in row.before]
-        left = [(a, b) for a, b in pairs if not gone(row.scope, a, b)]
-        if len(left) == len(pairs):
-            kept.append(row)
-        elif row.window is None:
-            for after in dict.fromkeys(a for a, _ in left):
-                before = [b for a, b in left if a == after]
-                kept.append(row.model_copy(update={"after": [after], "before": before}))
-    if kept == case.memory.constraints:
-        return case
-    return _changed(case, constraints=kept)
+def _rows(gone: Callable[[str, str, str], bool], needs: Callable[[Case], bool]) -> Removal:
+    """Without the rows, or the pairs of a row, for which gone(scope, after, before), of a case that
+    `needs` them. A window counts all its commands together and goes as a whole."""
+
+    def remove(case: Case) -> Case:
+        if not needs(case):
+            return case
+        kept: list[Row] = []
+        for row in case.memory.constraints:
+            pairs = [(a, b) for a in row.after for b in row.before]
+            left = [(a, b) for a, b in pairs if not gone(row.scope, a, b)]
+            if len(left) == len(pairs):
+                kept.append(row)
+            elif row.window is None:
+                for after in dict.fromkeys(a for a, _ in left):
+                    before = [b for a, b in left if a == after]
+                    kept.append(row.model_copy(update={"after": [after], "before": before}))
+        return case if kept == case.memory.constraints else _changed(case, constraints=kept)
+
+    return remove
+
+
+def _always(case: Case) -> bool:
+    return True
 
 
 def _both_columns(after: str, before: str) -> bool:
@@ -132,39 +142,19 @@ def _no_arrivals(case: Case) -> Case:
     return case._replace(stream=case.stream._replace(arrival=None))
 
 
-def _no_refresh(case: Case) -> Case:
-    return _controller(case, refresh="none")
-
-
-def _no_turnaround(case: Case) -> Case:
+def _mixed(case: Case) -> bool:
+    """Whether it reads and writes."""
     reads = case.stream.kind == READ
-    if reads.all() or not reads.any():
-        return case
-    return _without_rows(case, lambda scope, a, b: _turn(a, b))
+    return bool(reads.any() and not reads.all())
 
 
-def _no_masked_writes(case: Case) -> Case:
-    if not case.memory.masked_writes or not (case.stream.kind == PARTIAL_WRITE).any():
-        return case
-    return _without_rows(case, lambda scope, a, b: _both_columns(a, b) and b in _MASKED)
+def _masks(case: Case) -> bool:
+    return case.memory.masked_writes and bool((case.stream.kind == PARTIAL_WRITE).any())
 
 
-def _no_bank_groups(case: Case) -> Case:
-    """What is left between two reads, or two writes, is what any two banks of a rank must keep."""
-    return _without_rows(
-        case,
-        lambda scope, a, b: (
-            scope == "bankgroup" and _both_columns(a, b) and not _turn(a, b) and b not in _MASKED
-        ),
-    )
-
-
-def _no_switches(case: Case) -> Case:
-    o = case.memory.organisation
-    if o.ranks == o.stacks == 1:
-        return case
-    scopes = {"other_rank", "other_stack"}
-    return _without_rows(case, lambda scope, a, b: scope in scopes and _both_columns(a, b))
+def _several(case: Case) -> bool:
+    """Whether it has ranks or stacks to switch between."""
+    return case.memory.organisation.ranks > 1 or case.memory.organisation.stacks > 1
 
 
 def _no_data_clock(case: Case) -> Case:
@@ -172,13 +162,6 @@ def _no_data_clock(case: Case) -> Case:
     if sync is None or sync.always_on:
         return case
     return _changed(case, sync=sync.model_copy(update={"always_on": True}))
-
-
-def _no_activation_windows(case: Case) -> Case:
-    return _without_rows(
-        case,
-        lambda scope, a, b: scope != "bank" and a in _ACTIVATIONS and b in _ACTIVATIONS,
-    )
 
 
 def _deep_queues(case: Case) -> Case:
@@ -278,17 +261,42 @@ def _spread_over_banks(case: Case) -> Case:
 CAUSES = (
     Cause("arrivals", "every access has arrived at the start", _no_arrivals),
     Cause("channel imbalance", "no channel has more than its share", _spread_over_channels),
-    Cause("refresh", "controller.refresh: none", _no_refresh),
-    Cause("read/write turnaround", "no row between reads and writes", _no_turnaround),
-    Cause("masked writes", "partial writes take no longer than whole ones", _no_masked_writes),
-    Cause("bank groups", "tCCD_L = tCCD_S", _no_bank_groups),
-    Cause("rank and stack switches", "no row between ranks or stacks", _no_switches),
+    Cause("refresh", "controller.refresh: none", lambda case: _controller(case, refresh="none")),
+    Cause(
+        "read/write turnaround", "no row between reads and writes",
+        _rows(lambda scope, a, b: _turn(a, b), _mixed),
+    ),
+    Cause(
+        "masked writes", "partial writes take no longer than whole ones",
+        _rows(lambda scope, a, b: _both_columns(a, b) and b in _MASKED, _masks),
+    ),
+    Cause(  # two reads, or two writes, still keep what any two banks of a rank must
+        "bank groups", "tCCD_L = tCCD_S",
+        _rows(
+            lambda scope, a, b: scope == "bankgroup" and _both_columns(a, b)
+            and not _turn(a, b) and b not in _MASKED,
+            _always,
+        ),
+    ),
+    Cause(
+        "rank and stack switches", "no row between ranks or stacks",
+        _rows(
+            lambda scope, a, b: scope in ("other_rank", "other_stack") and _both_columns(a, b),
+            _several,
+        ),
+    ),
     Cause("data clock (CAS)", "sync.always_on: true", _no_data_clock),
-    Cause("activation windows", "no tRRD, no tFAW", _no_activation_windows),
+    Cause(
+        "activation windows", "no tRRD, no tFAW",
+        _rows(
+            lambda scope, a, b: scope != "bank" and a in _ACTIVATIONS and b in _ACTIVATIONS,
+            _always,
+        ),
+    ),
     Cause("too few in flight", "the deepest queues", _deep_queues),
     Cause("row misses", "every bank is one open row", _one_row_a_bank),
     Cause("address map", "rows go round the banks by first use", _spread_over_banks),
-)
+)  # fmt: skip
 """In the order in which they are taken away: first what loads the memory, then what a standard
 asks of every stream, then what depends on banks and rows."""
 

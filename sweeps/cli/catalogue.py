@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.description.library import find, names
 from hwmodel.description.yaml_reader import load
-from hwmodel.measure.bounds import bounds
-from hwmodel.measure.tightness import tightness
+from hwmodel.measure.bandwidth import measure_patterns
+from hwmodel.measure.bounds import BURSTS_PER_ROW, bounds
+from hwmodel.measure.grid import measured
 from hwmodel.specs.device import Device, device_names, load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.registry import POLICIES
@@ -104,12 +103,19 @@ def _published(device: Device) -> dict[str, Any]:
 
 def add_simulated(catalogue: dict[str, Any], overrides: list[str]) -> None:
     """Give each memory of a catalogue its `simulated` figures, GB/s of one channel by pattern."""
-    memories = [device for device in catalogue["devices"] if device["kind"] == "memory"]
-    described = [load_device(device["name"], overrides).memory for device in memories]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # the kernels hold no lock
-        figures = Progress().through("memories")(pool.map(tightness, described), len(described))
-        for device, found in zip(memories, figures, strict=True):
-            device["simulated"] = {name: each._asdict() for name, each in found.items()}
+    memories = {each["name"]: each for each in catalogue["devices"] if each["kind"] == "memory"}
+
+    def simulate(name: str) -> dict[str, float]:
+        device = load_device(name, overrides)
+        burst = device.memory.organisation.burst_bytes
+        sizes = [burst * n for n in BURSTS_PER_ROW.values() if n]
+        found = measure_patterns(device, ["sequential"], sizes)
+        return {
+            form: each["bandwidth_gbps"] for form, each in zip(BURSTS_PER_ROW, found, strict=True)
+        }
+
+    for name, gbps in measured(simulate, list(memories), Progress().through("memories")).items():
+        memories[name]["simulated"] = gbps
 
 
 def show_names(every: dict[str, list[str]]) -> None:
@@ -171,18 +177,12 @@ def _show_simulated(catalogue: dict[str, Any]) -> None:
     """A line a pattern of each memory: its bound, what binds, and the simulated figures."""
     rows = []
     for device in catalogue["devices"]:
-        for name, figures in device.get("simulated", {}).items():
+        for name, gbps in device.get("simulated", {}).items():
             bound = device["bounds"][name]
-            gbps = (f"{each:,.2f}" for each in (bound["gbps"], *figures.values()))
-            binding = ", ".join(bound["binding"])
-            rows.append([device["name"], name.replace("_", " "), *gbps, binding])
+            reached = [f"{bound['gbps']:,.2f}", f"{gbps:,.2f}"]
+            rows.append([device["name"], name.replace("_", " "), *reached,
+                         ", ".join(bound["binding"])])  # fmt: skip
     if not rows:
         return
-    print("\nReads of one channel, GB/s:\n")
-    columns = ["memory", "pattern", "bound", "rotating", "as described", "bound by"]
-    print_table(columns, rows, "<<>>><")
-    print(
-        "\nrotating: simulated under what the bound assumes (banks in turn, auto-precharge, no"
-        "\nper-bank refresh). as described: the memory's own controller and map, in address order"
-        "\nor at places drawn at random."
-    )
+    print("\nReads of one channel, GB/s, in address order or at places drawn at random:\n")
+    print_table(["memory", "pattern", "bound", "simulated", "bound by"], rows, "<<>><")

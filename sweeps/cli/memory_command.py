@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sweeps.cli.options import Device, Html, Json, Set, wrote
+from sweeps.cli.options import Device, Html, Json, Set, mistake, wrote
 
 
 def command(
@@ -34,10 +34,7 @@ def command(
         bool,
         typer.Option("--refresh", help="Instead: all refresh policies, on one channel."),
     ] = False,
-    estimate: Annotated[
-        bool,
-        typer.Option("--estimate", help="Instead: random extents by a closed form, at once."),
-    ] = False,
+    estimate: Annotated[bool, typer.Option("--estimate", hidden=True)] = False,
     latency: Annotated[
         bool,
         typer.Option("--latency", help="Instead: read latency against bandwidth over loads."),
@@ -47,7 +44,7 @@ def command(
         typer.Option(
             metavar="SIZE",
             help="Contiguous bytes at a random multiple of their number: a pattern more; "
-            "repeatable. With --estimate: these alone; with --racm or --latency: one.",
+            "repeatable; with --racm or --latency: one.",
         ),
     ] = None,
     writes: Annotated[
@@ -59,7 +56,7 @@ def command(
     align: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="With --estimate: extents begin at multiples of it; else packed."
+            metavar="SIZE", help="With --extent: extents begin at multiples of it; else packed."
         ),
     ] = None,
     threshold: Annotated[
@@ -91,9 +88,10 @@ def command(
     from sweeps.report.screen import print_json, show_bandwidth
     from sweeps.run.progress import Progress
 
+    if estimate:
+        raise mistake("is --extent SIZE now, which simulates it", "--estimate")
     kinds = {
-        "--pattern": bool(pattern), "--racm": racm, "--refresh": refresh, "--estimate": estimate,
-        "--latency": latency,
+        "--pattern": bool(pattern), "--racm": racm, "--refresh": refresh, "--latency": latency,
     }  # fmt: skip
     asked = {
         "--plausible": plausible, "--align": align, "--quick": quick, "--extent": extent,
@@ -103,6 +101,7 @@ def command(
         [option for option, on in kinds.items() if on],
         [option for option, value in asked.items() if value is not None and value is not False],
     )
+    grid = tables.grid_bytes(align)
     share = None if writes is None else tables.write_share(writes)
     extents = extent or []
     if racm:
@@ -114,10 +113,7 @@ def command(
         _latency(device, overrides or [], one, share, html, chart, json)
         return
     loaded = load_device(device, overrides or [])
-    if estimate:
-        estimates = tables.estimated(loaded, extents, align)
-        print_json(estimates) if json else tables.show_estimates(estimates)
-    elif refresh:
+    if refresh:
         costs = refresh_table(loaded.memory)
         if json:
             print_json(tables.refresh_costs(loaded, costs))
@@ -129,7 +125,7 @@ def command(
     else:
         sizes = [extent_bytes(loaded, each) for each in extents]
         found = measure_patterns(
-            loaded, pattern or (), sizes, share or 0.0, Progress().through("patterns")
+            loaded, pattern or (), sizes, share or 0.0, Progress().through("patterns"), grid
         )
         print_json(found) if json else show_bandwidth(loaded, found)
 

@@ -1,5 +1,5 @@
-"""`bankwise memory --estimate` (extents anywhere, by a closed form), `--plausible` (least to
-most over plausible variants) and `--refresh`: as JSON and as tables. Which options go together."""
+"""`bankwise memory --plausible` (least to most over plausible variants) and `--refresh`: as JSON
+and as tables. Which options go together."""
 
 from __future__ import annotations
 
@@ -11,25 +11,21 @@ from typing import Any
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.units import parse_quantity
 from hwmodel.measure.bandwidth import measure_patterns
-from hwmodel.measure.estimate import ERRORS, estimate, unknown, untested
 from hwmodel.measure.refresh_cost import Choice, Cost
 from hwmodel.specs.device import Device, load_device, load_variants
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.report.chart import Chart
 from sweeps.report.drawing import FORMS
-from sweeps.report.formats import size_text
 from sweeps.report.screen import print_table
 from sweeps.run.progress import Progress
 from sweeps.run.store import write_atomically
 from sweeps.run.version import version
 
-_SIZES = [64 << i for i in range(16)]
-"""64 B to 2 MiB."""
 _PATTERNS = "--pattern"
 """What is measured where nothing else is asked for."""
 _WITH = {
-    "--plausible": (_PATTERNS,), "--align": ("--estimate",), "--quick": ("--racm",),
-    "--extent": (_PATTERNS, "--racm", "--estimate", "--latency"),
+    "--plausible": (_PATTERNS,), "--align": (_PATTERNS,), "--quick": ("--racm",),
+    "--extent": (_PATTERNS, "--racm", "--latency"),
     "--writes": (_PATTERNS, "--latency"), "--threshold": ("--racm",),
     "--html": ("--racm", "--latency"), "--chart": ("--latency",),
 }  # fmt: skip
@@ -48,8 +44,10 @@ def check_options(kinds: Sequence[str], asked: Sequence[str]) -> None:
             raise DescriptionError(
                 f"does not go with {kind}" if _PATTERNS in goes else needs, option
             )
-    if kind == _PATTERNS and "--writes" in asked and "--extent" not in asked:
-        raise DescriptionError("needs --extent or --latency", "--writes")
+    if kind == _PATTERNS and "--extent" not in asked:
+        for option, needs in (("--writes", "--extent or --latency"), ("--align", "--extent")):
+            if option in asked:
+                raise DescriptionError(f"needs {needs}", option)
     for one, other in (("--extent", "--plausible"), ("--html", "--quick")):
         if one in asked and other in asked:
             raise DescriptionError(f"does not go with {other}", one)
@@ -84,62 +82,15 @@ def one_extent(extents: Sequence[str], kind: str) -> str | None:
     return extents[0] if extents else None
 
 
-def estimated(device: Device, extents: Sequence[str], align: str | None) -> dict[str, Any]:
-    """The estimate of these extents, or of powers of two. Raises DescriptionError for one that is
-    no size, for an alignment that is no power of two, and for a device that has what the closed
-    form does not know."""
-    if (what := unknown(device)) is not None:
-        raise DescriptionError(f"the closed form does not know {what}; simulate it", "--estimate")
+def grid_bytes(align: str | None) -> int:
+    """What extents begin at multiples of. Raises DescriptionError for no power of two."""
     try:
         grid = 1 if align is None else parse_quantity(align, "size")
         if grid not in [1 << i for i in range(22)]:
             raise ValueError(f"expected a power of two up to 2 MiB; got {align}")
     except ValueError as error:
         raise DescriptionError(str(error), "--align") from None
-    try:
-        sizes = [int(parse_quantity(extent, "size")) for extent in extents] or _SIZES
-        for size, extent in zip(sizes, extents, strict=False):
-            if not 0 < size <= device.capacity_bytes:
-                most = device.capacity_bytes
-                raise ValueError(f"expected up to the memory's {most} B; got {extent}")
-    except ValueError as error:
-        raise DescriptionError(str(error), "--extent") from None
-    rows = []
-    for size in sizes:
-        found = estimate(device, size, int(grid))
-        rows.append({
-            "extent_bytes": size, "bandwidth_gbps": found.gbps,
-            "delivered_gbps": found.gbps * device.derate, "utilization": found.efficiency,
-            "binding": found.binding, "limits_gbps": found.limits_gbps,
-            "untested": untested(device, size),
-        })  # fmt: skip
-    stated = ERRORS[min(device.memory.organisation.pseudochannels, 2)]
-    errors = dict(zip(("median", "nine_in_ten", "worst"), stated, strict=True))
-    return {
-        "device": device.name, "digest": device.digest, "peak_gbps": device.peak_gbps,
-        "relative_error": errors, "align_bytes": int(grid), "extents": rows,
-    }  # fmt: skip
-
-
-def show_estimates(found: dict[str, Any]) -> None:
-    """A line an extent, then the error."""
-    print(f"{found['device']}: reads of extents that lie anywhere, by a closed form\n")
-    rows = [
-        [
-            size_text(row["extent_bytes"]), f"{row['bandwidth_gbps']:,.1f}",
-            f"{row['delivered_gbps']:,.1f}", f"{row['utilization']:.1%}", row["binding"],
-        ]
-        for row in found["extents"]
-    ]  # fmt: skip
-    print_table(["extent", "GB/s", "delivered", "of peak", "least limit"], rows, "<>>><")
-    error = found["relative_error"]
-    print(
-        f"\nOff by {error['median']:.0%} in the median, {error['nine_in_ten']:.0%} in nine of ten, "
-        f"{error['worst']:.0%} at worst, against simulations held out of its fit (docs/layout.md)."
-    )
-    beyond = {what.split()[0]: what for row in found["extents"] for what in row["untested"]}
-    if beyond:
-        print(f"Not known how far off beyond what was tested: {', '.join(beyond.values())}.")
+    return int(grid)
 
 
 def ranges(name: str, overrides: list[str], patterns: Iterable[str]) -> dict[str, Any]:

@@ -19,8 +19,8 @@ import numpy as np
 from pydantic import Field
 
 from hwmodel.description.units import Nanoseconds, PositiveBytes, parse_quantity
-from hwmodel.measure.estimate import estimate
-from hwmodel.measure.racm import read_extents, slot_bytes
+from hwmodel.measure.racm import read_extents
+from hwmodel.measure.stream import slot_bytes
 from hwmodel.specs.device import load_device
 from policies.engines.scheduled_step import Step
 from policies.memory.step import Efficiency, StepModel
@@ -97,7 +97,6 @@ def read(task: Task) -> dict[str, Any]:
         "efficiency": efficiency,
         "in_order": in_order,
         "row_hit_rate": found.row_hit_rate,
-        "estimate": estimate(device, extent, align).efficiency,
         "kv_share": float(at.attention_s[0] / at.total_s[0]),
         LOST: 1 - float(best.total_s[0] / at.total_s[0]),
     }
@@ -123,14 +122,8 @@ class Cell(NamedTuple):
     """Whether every other axis has its first value."""
     overrides: dict[str, Any]
     efficiency: float
-    estimate: float
     lost: float
     """Of the throughput with the largest extents of the run, all else being the same."""
-
-    @property
-    def off(self) -> float:
-        """Relative error of the estimate."""
-        return self.estimate / self.efficiency - 1
 
     @property
     def slot(self) -> int:
@@ -145,7 +138,7 @@ def cells(table: Table) -> list[Cell]:
     found = []
     for row in (row for group in table.groups for row in group.main()):
         over = {path: row.overrides.get(path) for path in axes}
-        values = [row.mean(name) for name in ("efficiency", "estimate", LOST)]
+        values = [row.mean(name) for name in ("efficiency", LOST)]
         if "extent" in axes and None not in values:
             value = over[compared]
             name = value["memory"] if isinstance(value, dict) and "memory" in value else row.name

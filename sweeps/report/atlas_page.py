@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sweeps.analyse.label import label
 from sweeps.plan.atlas import COSTLY, Atlas
 from sweeps.report import sentences
 from sweeps.report.chart import Heat, Spot
@@ -50,15 +49,6 @@ class AtlasPage(Presenter):
         return [*([chart] if chart.cells else []), *grids]
 
     def grids(self, findings: Findings[Atlas]) -> list[Grid]:
-        found, rows = findings.own.cells, []
-        for name in sorted({cell.row for cell in found}):
-            own = sorted((c for c in found if c.row == name), key=lambda c: abs(c.off))
-            median, nine = (own[int(q * (len(own) - 1))] for q in (0.5, 0.9))
-            most = own[-1]
-            where = ", ".join(label(value) for value in most.overrides.values())
-            rows.append([name, str(len(own)), f"{abs(median.off):.1%}", f"{abs(nine.off):.1%}",
-                         f"{most.off:+.1%}", where])  # fmt: skip
-        heads = ["memory", "cells", "median error", "90 %", "worst", "where"]
         sizes = [
             [name, *(NONE if size is None else size_text(size) for size in ends)]
             for name, *ends in findings.own.enough
@@ -77,5 +67,4 @@ class AtlasPage(Presenter):
                 else []
             ),
             Grid(f"Least extent at which layout costs at most {COSTLY:.0%}", least, sizes),
-            Grid("Closed form over simulation (bandwidth --estimate)", heads, rows),
         ]

@@ -7,6 +7,7 @@ import pytest
 
 from hwmodel.measure import load_latency
 from hwmodel.measure.bandwidth import measure
+from hwmodel.measure.channels import Channels
 from hwmodel.measure.load_latency import (
     NEARLY,
     LatencyCurve,
@@ -15,7 +16,6 @@ from hwmodel.measure.load_latency import (
     latency_curves,
     offered_shares,
 )
-from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.pattern import channel_latency
 from hwmodel.specs.device import Device, load_device
 
@@ -65,20 +65,20 @@ def test_a_light_load_leaves_reads_alone() -> None:
 def test_where_no_read_waits_for_a_place_latency_is_the_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Bursts from the command log; the kernel's counts from entry, all of them."""
+    """Bursts from completions; the kernel's counts from entry, all of them."""
     monkeypatch.setattr(load_latency, "WARM", 0.0)
     device = load_device(MEMORY)
     stream = _Stream(device, burst(device), 0.3)
-    runs: list[OpenLoop] = []
+    runs: list[Channels] = []
 
-    class Kept(OpenLoop):
-        def __post_init__(self) -> None:
-            super().__post_init__()
+    class Kept(Channels):
+        def __init__(self, device: Device) -> None:
+            super().__init__(device)
             runs.append(self)
 
-    monkeypatch.setattr(load_latency, "OpenLoop", Kept)
+    monkeypatch.setattr(load_latency, "Channels", Kept)
     light, heavy = (stream.at(offered).latency_ns for offered in (0.05, 0.95))
-    kernels, entered = (run.latency_ns() for run in runs)
+    kernels, entered = (run.statistics()["latency_ns"] for run in runs)
     assert kernels is not None and entered is not None
     assert light == pytest.approx(kernels)
     assert heavy["mean"] > 10 * entered["mean"]  # from arrival: the wait for the queue counts
@@ -118,7 +118,7 @@ def test_latency_rises_with_load_up_to_saturation(name: str) -> None:
 @pytest.mark.usefixtures("brief")
 def test_places_and_kinds_are_the_same_at_every_load_and_no_place_comes_twice() -> None:
     few, many = (_Stream(load_device(MEMORY), 64, share) for share in (0.1, 0.5))
-    assert np.array_equal(few.local, many.local) and len(np.unique(few.local)) == len(few.local)
+    assert np.array_equal(few.start, many.start) and len(np.unique(few.start)) == few.count
     assert not (few.written & ~many.written).any()
 
 

@@ -9,6 +9,8 @@ from hwmodel.measure.pattern import PAGE, Pattern, bandwidth, channel_latency, d
 from hwmodel.specs.device import load_device
 
 GIB = 1 << 30
+CHANNEL = load_device("lpddr5-6400-x16")
+"""Of 1 GiB."""
 
 
 def pattern(**given: object) -> Pattern:
@@ -16,17 +18,17 @@ def pattern(**given: object) -> Pattern:
 
 
 def test_a_stride_walks_its_window_again_and_again() -> None:
-    start, written = pattern(size="32B", stride="4KiB", window="8KiB").extents(5 * 32, GIB)
+    start, written = pattern(size="32B", stride="4KiB", window="8KiB").extents(5 * 32, CHANNEL)
     assert start.tolist() == [0, 4096, 0, 4096, 0] and not written.any()
 
 
 def test_random_extents_are_aligned_and_inside() -> None:
-    start, _ = pattern(size="256B", window="1MiB", random=True).extents(1 << 20, GIB)
+    start, _ = pattern(size="256B", window="1MiB", random=True).extents(1 << 20, CHANNEL)
     assert len(np.unique(start)) > 2000 and not (start % 256).any() and start.max() < 1 << 20
 
 
 def test_a_mix_reads_and_writes_arrays_of_their_own() -> None:
-    start, written = pattern(size="4KiB", mix="2R:1W").extents(3 << 23, GIB)
+    start, written = pattern(size="4KiB", mix="2R:1W").extents(3 << 23, CHANNEL)
     assert written.reshape(-1, 3).tolist() == [[False, False, True]] * (len(start) // 3)
     arrays = start.reshape(-1, 3).T
     pages = [set((array // PAGE).tolist()) for array in arrays]

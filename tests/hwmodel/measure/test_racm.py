@@ -8,8 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hwmodel.kernel.address import decode
-from hwmodel.measure.bounds import read_bound
 from hwmodel.measure.racm import (
     LARGEST_EXTENT,
     Condition,
@@ -21,8 +19,7 @@ from hwmodel.measure.racm import (
     descriptor_gbps,
     extent_sizes,
 )
-from hwmodel.measure.stream import TILE, bursts, kinds, random_starts, rotating, sequential_starts
-from hwmodel.measure.tightness import SIMULATED, tightness
+from hwmodel.measure.stream import TILE, bursts, kinds, random_starts, sequential_starts
 from hwmodel.specs.device import load_device
 from sweeps.report.racm_page import page
 from sweeps.report.racm_report import Racm, racm, record
@@ -59,57 +56,6 @@ def test_random_extents_are_aligned_and_inside_and_cut_into_bursts() -> None:
 def test_a_sequential_stream_goes_round_the_end() -> None:
     start = sequential_starts(rng(), 10, 4 * TILE)
     assert set(np.diff(start).tolist()) == {TILE, -3 * TILE}
-
-
-@pytest.mark.parametrize("name", [MEMORY, "hbm2e-3.2"])
-def test_rotating_reads_visit_every_bank_before_one_comes_again(name: str) -> None:
-    memory = load_device(name, ["bank_hash=[]"]).memory
-    banks = memory.organisation.banks
-    bank, row, column = decode(memory, rotating(memory, 2, 6 * banks))
-    assert (np.bincount(bank, minlength=banks) == 6).all()
-    places = {(b, r) for b, r in zip(bank.tolist(), row.tolist(), strict=True)}
-    assert len(places) == 3 * banks and set(column.tolist()) == {0, 1}
-    assert set(bank[: 2 * banks].tolist()) == set(range(banks))
-
-
-def test_hashed_banks_cannot_rotate() -> None:
-    with pytest.raises(ValueError, match="hashes"):
-        rotating(load_device(MEMORY).memory, 1, 4)
-
-
-# closed forms
-
-
-@pytest.mark.parametrize("name", [MEMORY, "hbm2e-3.2", "ramulator-lpddr5-6400-x16"])
-def test_no_simulated_figure_is_above_its_closed_form(name: str) -> None:
-    memory = load_device(name).memory
-    for pattern, found in tightness(memory).items():
-        bound = read_bound(memory, pattern).gbps * 1.005  # the end of a short run lies by chance
-        assert 0 < found.described_gbps <= bound and 0 < found.rotating_gbps <= bound
-
-
-def test_rotating_banks_reach_the_closed_form_where_random_ones_do_not() -> None:
-    memory = load_device("hbm2e-3.2", ["timing.tFAW=16ns"]).memory  # so that one resource binds
-    found = tightness(memory)
-    assert tuple(found) == SIMULATED
-    for pattern in ("random_1_burst", "random_2_bursts"):
-        limit = read_bound(memory, pattern).gbps
-        assert found[pattern].rotating_gbps == pytest.approx(limit, rel=0.01)
-        assert found[pattern].described_gbps < 0.97 * limit
-
-
-def test_command_slots_that_meet_keep_lpddr5_below_its_closed_form() -> None:
-    """An activation every 4 CK and its RDA 15 CK after ACT-2 fall on the same slot of the next
-    ACT-1; one clock more or less and they do not."""
-    limit = read_bound(load_device(MEMORY).memory, "random_1_burst").gbps
-    meeting, apart = (
-        tightness(load_device(MEMORY, [f"timing.tRCD={clocks}nCK"]).memory)[
-            "random_1_burst"
-        ].rotating_gbps
-        for clocks in (15, 16)
-    )
-    assert apart == pytest.approx(limit, rel=0.01)
-    assert meeting < 0.96 * limit
 
 
 # curves

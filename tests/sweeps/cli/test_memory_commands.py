@@ -155,13 +155,13 @@ def test_an_unknown_pattern_gets_the_nearest(tmp_path: Path) -> None:
 
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RACM curves and closed forms over few bytes."""
+    """RACM curves and patterns over few bytes."""
     monkeypatch.setattr("hwmodel.measure.racm.CHANNEL_BYTES", 1 << 16)
     monkeypatch.setattr("hwmodel.measure.racm.DEVICE_BYTES", 1 << 16)
     monkeypatch.setattr("hwmodel.measure.racm.LEAST_NS", 200.0)
     monkeypatch.setattr("hwmodel.measure.racm.WARMUP_NS", 200.0)
     monkeypatch.setattr("hwmodel.measure.racm.LARGEST_EXTENT", 32 << 10)
-    monkeypatch.setattr("hwmodel.measure.tightness.BYTES", 1 << 16)
+    monkeypatch.setattr("hwmodel.measure.bandwidth.CHANNEL_BYTES", 1 << 16)
 
 
 CONDITION = {"level", "read_share", "read_queue", "write_queue", "window_bytes"}
@@ -261,22 +261,21 @@ def test_devices_puts_what_is_simulated_beside_the_bounds_of_every_memory() -> N
     asked = ("list", "devices", "--simulate", "--set", "controller.refresh=none")
     for device in found(*asked)["devices"]:
         assert ("simulated" in device) == (device["kind"] == "memory")
-        for pattern, figures in device.get("simulated", {}).items():
-            assert set(figures) == {"rotating_gbps", "described_gbps"}
+        for pattern, gbps in device.get("simulated", {}).items():
             bound = device["bounds"][pattern]
-            assert bound["binding"]
-            assert all(0 < gbps <= 1.01 * bound["gbps"] for gbps in figures.values())
+            assert bound["binding"] and 0 < gbps <= 1.01 * bound["gbps"]
 
 
 @pytest.mark.usefixtures("brief")
 def test_devices_prints_what_is_simulated_and_what_binds() -> None:
     text = bankwise("list", "devices", "--simulate").out
-    assert "rotating" in text and "tRRD, tFAW" in text
+    assert "simulated" in text and "tRRD, tFAW" in text
 
 
 def test_devices_by_name_adds_remarks_and_simulates_nothing() -> None:
     shown = bankwise("list", "devices", "cloud-ai-100-ultra", "m2-ultra").out
-    assert "rotating" not in shown and "800.0 (+2.4 %)" in shown and "a scratchpad" in shown
+    assert "Reads of one channel" not in shown
+    assert "800.0 (+2.4 %)" in shown and "a scratchpad" in shown
     assert "plausible: queues of 64" in shown and "mlu370-x4" not in shown
     assert bankwise("list", "devices", "m2-ulta").err == (
         "no shipped device 'm2-ulta'; did you mean 'm2-ultra'?\n"
@@ -320,33 +319,30 @@ def test_variants_are_listed_with_what_is_assumed() -> None:
     )
 
 
-def test_an_estimate_needs_no_simulation_and_says_its_error() -> None:
-    every = found("memory", "mlu370-x4", "--estimate")
-    assert [row["extent_bytes"] for row in every["extents"]] == [64 << i for i in range(16)]
-    (one,) = found("memory", "mlu370-x4", "--estimate", "--extent", "16KiB")["extents"]
-    assert one in every["extents"] and one["delivered_gbps"] == 0.9 * one["bandwidth_gbps"]
-    assert 0 < every["relative_error"]["median"] < every["relative_error"]["worst"] < 1
-    shown = bankwise("memory", MEMORY, "--estimate").out
-    assert "16 KiB" in shown and "held out of its fit" in shown
+@pytest.mark.usefixtures("brief")
+def test_extents_that_begin_at_multiples_are_simulated() -> None:
+    packed, apart = (
+        found("memory", MEMORY, "--pattern", "sequential", "--extent", "96B", *more)[1]
+        for more in ((), ("--align", "128B"))
+    )
+    assert (packed["pattern"], apart["pattern"]) == ("random_96B", "random_96B_at_128B")
+    assert 0 < apart["bandwidth_gbps"] != packed["bandwidth_gbps"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--estimate", "--racm"), "--estimate: does not go with --racm"),
-        (("--estimate", "--extent", "16kib"), "--extent: unit 'kib' is not a size"),
-        (("--estimate", "--extent", "64GiB"), "--extent: expected up to the memory's"),
+        (("--estimate",), "--estimate: is --extent SIZE now"),
         (("--extent", "1KiB", "--refresh"), "--extent: does not go with --refresh"),
-        (("--align", "64B"), "--align: needs --estimate"),
-        (("--estimate", "--align", "96B"), "--align: expected a power of two up to 2 MiB"),
-        (("--estimate", "--align", "64"), "--align: expected a size with its unit"),
-        (("--estimate", "--set", "controller.scheduler=fcfs"), "--estimate: the closed form"),
+        (("--align", "64B"), "--align: needs --extent"),
+        (("--extent", "1KiB", "--align", "96B"), "--align: expected a power of two up to 2 MiB"),
+        (("--extent", "1KiB", "--align", "64"), "--align: expected a size with its unit"),
         (("--set", "dma.gather={elements: 0, element_cost: 5ns}"), "--set dma.gather"),
         (("--set", "dma.gather={element: 4, element_cost: 5ns}"), "--set dma.gather"),
         (("--set", "dma.gather={elements: 4}"), "--set dma.gather"),
     ],
 )
-def test_mistakes_about_estimates_and_lists(arguments: tuple[str, ...], said: str) -> None:
+def test_mistakes_about_extents_and_lists(arguments: tuple[str, ...], said: str) -> None:
     done = bankwise("memory", "mlu370-x4", *arguments)
     assert (done.code, done.out) == (2, "") and done.err.startswith(said), done.err
     assert done.err.count("\n") == 1
