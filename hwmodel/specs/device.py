@@ -335,6 +335,8 @@ def _forget_published(document: Document) -> None:
     """What changes no result is in no hash."""
     for key in ("bus", "on_chip"):
         document.data.pop(key, None)
+    if "tables" not in document.data["kernels"]:
+        document.data["kernels"].pop("system", None)
 
 
 def _overlaid(accelerator: Document) -> list[Override]:

@@ -14,14 +14,16 @@ products by size: a line through an offset (Vidur, arXiv 2405.05465, and the tab
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from hwmodel.description.description import Document, Strict, checked, nearest
+from hwmodel.description.description import DescriptionError, Document, Strict, checked, nearest
 from hwmodel.description.library import find
 from hwmodel.description.units import Nanoseconds
 from hwmodel.description.yaml_reader import load
+from hwmodel.specs.kernel_tables import is_file, kernel_tables
 
 Rate = Annotated[float, Field(gt=0, le=1.25)]
 """A share of what the device is simulated, or given, to read. Above 1 where the loss that a device
@@ -92,6 +94,11 @@ class Kernels(KernelLaw):
     """A shipped class of `yaml/kernels`, or the path of one."""
     program: str
     """Whose kernels, one of the class's programs."""
+    tables: str | None = None
+    """Measured kernels instead of the law, where there are any: `vllm-0.24` and the like of the
+    package aiconfigurator-core, or a CSV file. None: the law alone."""
+    system: str | None = None
+    """The card's name in that package."""
 
 
 class KernelClass(Strict):
@@ -133,6 +140,7 @@ def complete_kernels(device: Document) -> None:
     stated = device.data.get("kernels")
     if not isinstance(stated, dict) or not isinstance(stated.get("class"), str):
         return
+    _find_tables(device, stated)
     file = find("kernels", stated["class"], device.file)
     shipped = load(file)
     spec = shipped.build(KernelClass)
@@ -150,3 +158,20 @@ def complete_kernels(device: Document) -> None:
             if shipped.get(place) is not None:
                 device.graft(("kernels", key), shipped, place)
                 break
+
+
+def _find_tables(device: Document, stated: dict[str, Any]) -> None:
+    """Look for the measured kernels that are named, beside the device's file too."""
+    tables, system = stated.get("tables"), stated.get("system")
+    if not isinstance(tables, str):
+        return
+    if is_file(tables) and not Path(tables).is_file() and device.file is not None:
+        beside = Path(device.file).parent / tables
+        if beside.is_file():
+            tables = stated["tables"] = str(beside)
+    try:
+        kernel_tables(tables, system if isinstance(system, str) else None)
+    except DescriptionError as error:
+        if error.file is not None:
+            raise
+        raise device.error(error.message, ("kernels", "tables")) from None

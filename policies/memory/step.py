@@ -11,7 +11,8 @@ Williams et al. 2009, "Roofline".
 A kernel that looks blocks up may slow the decode attention down by a factor (`slowdown`). What
 kernels take beyond bytes and FLOPs is the device's law (`hwmodel.specs.kernel_law`): a time of each
 kernel, the share of the memory's rate that it reaches, rows padded to tiles; decode attention
-beside a chunk takes a multiple of its time.
+beside a chunk takes a multiple of its time. Where the device names tables of measured kernels,
+these have theirs (`policies.memory.tabled_kernels`).
 
 Reported are `weights`, the linear phase as it would be without the chunks' FLOPs; `prefill`, what
 the chunks add to it and their attention; `attention`; `migration`; `copy`; `swap`; and
@@ -39,6 +40,7 @@ from policies.allocators.kv_sparse import Sparse
 from policies.engines.scheduled_step import Step
 from policies.memory.routing import Routing
 from policies.memory.step_work import NO_WORK, Collective, Free, Phase, StepWork, StepWorkModel
+from policies.memory.tabled_kernels import Tabled, TabledKernels
 from policies.requests.requests import FloatArray
 
 PHASES = ("weights", "attention", "prefill", "migration", "copy", "swap", "all_reduce")
@@ -196,14 +198,29 @@ class StepModel:
         host = device.accelerator.host
         self._host_bandwidth = host.bandwidth if host else 0.0
         self._left = 1.0 - compute.overlap
+        self.tabled: TabledKernels | None = None
+        """Where the device names measured kernels."""
+        if law.tables is not None:
+            if together or {"weights", "compute"}.intersection(free):
+                raise DescriptionError(
+                    f"kernels.tables: {law.tables} has times of whole kernels, and neither phases"
+                    " together nor steps without weights or compute; leave it out"
+                )
+            self.tabled = TabledKernels(device, model, cards)
         self._launch_ns = law.host, _launches_ns(law, model) / model.layers
 
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
         """See `StepTimer.times`."""
-        return self.roofline(self.work.of(step, rounds), efficiency)
+        work = self.work.of(step, rounds)
+        if self.tabled is None:
+            return self._roofline(work, efficiency)
+        law = self._roofline(work, efficiency)
+        left, found = self.tabled.of(step, work, efficiency.attention)
+        beside = self._law.beside_chunk if "prefill" in work.phases else 1.0
+        return _with_tables(self._roofline(left, efficiency), found, law, self._slowdown * beside)
 
-    def roofline(self, work: StepWork, efficiency: Efficiency) -> StepTimes:
-        """Times of this work."""
+    def _roofline(self, work: StepWork, efficiency: Efficiency) -> StepTimes:
+        """Times of this work, by the law of its kernels."""
         phases, rates, bandwidth = work.phases, self._rates, self._kv_bandwidth
         linear, attention, prefill = phases["weights"], phases["attention"], phases.get("prefill")
         padded, passes = self._tiles(work.rows, work.expert_rows)
@@ -350,6 +367,26 @@ class StepModel:
 
     def _overlapped(self, compute_s: float, memory_s: float) -> float:
         return max(compute_s, memory_s) + self._left * min(compute_s, memory_s)
+
+
+def _with_tables(left: StepTimes, found: Tabled, law: StepTimes, slowdown: float) -> StepTimes:
+    """Times of a step of which tables have `found` and the law gives what is `left`. What compute
+    bounds has the share that it has by the law of the whole step, `law`."""
+    attention_s = slowdown * found.attention_s
+    prefill_s = found.chunks_s + found.prefill_s
+    overhead_s = left.overhead_s - found.launches_s
+    more_s = found.weights_s + prefill_s + found.all_reduce_s - found.launches_s
+    total_s = left.total_s + attention_s + more_s
+    return law._replace(
+        weights_s=left.weights_s + found.weights_s,
+        attention_s=left.attention_s + attention_s,
+        prefill_s=left.prefill_s + prefill_s,
+        overhead_s=overhead_s,
+        total_s=total_s,
+        compute_s=total_s * (law.compute_s / law.total_s),
+        all_reduce_s=left.all_reduce_s + found.all_reduce_s,
+        chunk_memory_s=min(law.chunk_memory_s, left.prefill_s + prefill_s),
+    )
 
 
 @kernel

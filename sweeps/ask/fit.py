@@ -91,6 +91,8 @@ class Fit:
     full: Rate
     """With `held` requests."""
     prefill: Rate
+    beyond: frozenset[str] = frozenset()
+    """Kinds of kernels whose shapes no table of the device has."""
     fits = True
 
     @property
@@ -223,15 +225,29 @@ def _fit(device: Device, model: TransformerSpec, question: Question, simulate: b
         )
     sizes = question.prompt, question.output
     source, efficiency = efficiency_of(device, model, spec, sizes, held, simulate)
+    if steps.tabled is not None:
+        steps.tabled.scaled = source == "simulated"  # a bound is of no layout
     windowed = layout.groups is not None
     budget = spec.engine.token_budget(longest)
-    return Fit(
-        device, model.stored_as(question.weights, question.kv), question, part,
-        activation_bytes(spec, part), layout, held, efficiency, source,
+    rates = (
         decode_rate(steps, 1, sizes, efficiency, windowed),
         decode_rate(steps, held, sizes, efficiency, windowed),
         prefill_rate(steps, question.prompt, budget, efficiency),
-    )  # fmt: skip
+    )
+    beyond = frozenset() if steps.tabled is None else frozenset(steps.tabled.beyond)
+    return Fit(
+        device,
+        model.stored_as(question.weights, question.kv),
+        question,
+        part,
+        activation_bytes(spec, part),
+        layout,
+        held,
+        efficiency,
+        source,
+        *rates,
+        beyond,
+    )
 
 
 def linked(device: Device) -> bool:

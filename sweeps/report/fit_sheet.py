@@ -145,7 +145,11 @@ def _kernels(found: Fit) -> str:
     assert found.device.accelerator is not None
     law = found.device.accelerator.kernels
     known = "assumed" if "kernels.spread_high" in found.device.assumed else "measured"
-    return (
+    tables = ""
+    if law.tables is not None:
+        left = ", ".join(each.replace("_", " ") for each in sorted(found.beyond)) or "nothing"
+        tables = f"Kernels as measured ({law.tables}); by the law of the class: {left}. "
+    return tables + (
         f"Times in brackets: where 19 in 20 steps of {law.program} on cards of class {law.of} are"
         f" expected, {known} ({law.spread_low:g} to {law.spread_high:g} times)."
     )

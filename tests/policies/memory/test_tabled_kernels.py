@@ -1,0 +1,132 @@
+"""Does a step take the time that a table has of its kernels, and by the law what it has not?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.transformer import load_model
+from policies.engines.scheduled_step import Chunk
+from policies.memory import tabled_kernels
+from policies.memory.attention_read import layer_read, read_share
+from policies.memory.step import Efficiency, StepModel
+from tests.policies.memory.test_step import decode
+
+FIELDS = (
+    "kind us format rows columns inner kv heads kv_heads head_dim window block sequences tokens"
+)
+MODEL = "llama-3.1-8b"
+"""32 layers of 4,096, 32 and 8 heads of 128, MLPs of 14,336, a vocabulary of 128,256."""
+SHAPES = [(6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336), (128256, 4096)]
+
+
+def table(folder: Path, products: float, attention: float, prefill: float = 0.0) -> str:
+    """A file in which all products of 1 and of 64 rows take so long, and so on, us."""
+    lines = [FIELDS.replace(" ", ",")]
+    for rows in (1, 64) if products else ():
+        lines += [f"product,{products},bf16,{rows},{n},{k},,,,,,,," for n, k in SHAPES]
+    for tokens in (1, 8192):
+        shape = f"bf16,32,8,128,0,64,1,{tokens}\n".replace("64,1,", "64,{},")
+        for many in (1, 64) if attention else ():
+            lines.append(f"decode_attention,{attention},,,,,{shape.format(many).strip()}")
+        if prefill:
+            lines.append(f"prefill_attention,{prefill},,,,,bf16,32,8,128,0,,1,{tokens}")
+    file = folder / f"{products}-{attention}-{prefill}.csv"
+    file.write_text("\n".join(lines))
+    return str(file)
+
+
+def card(tables: str | None = None, *more: str) -> Device:
+    stated = [] if tables is None else [f"kernels.tables={tables}"]
+    return load_device("a100-80gb", ["kernels={class: nvidia-hbm}", *stated, *more])
+
+
+@pytest.fixture(autouse=True)
+def own_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabled_kernels, "read_share", lambda *_: 0.9)
+
+
+def test_a_decode_step_is_the_sum_of_its_kernels(tmp_path: Path) -> None:
+    device, model = card(table(tmp_path, 20, 30)), load_model(MODEL)
+    steps = StepModel(device, model)
+    times = steps.times(decode(4, 4 * 1000), 1, Efficiency(attention=0.9))
+    law = device.accelerator.kernels  # type: ignore[union-attr]
+    other_us = law.host * 1e-3 + 32 * law.kernels * law.kernel * 1e-3
+    norms_us = 66 * 4096 * 2 / (steps.bandwidth * law.weights) * 1e6  # read by the law
+    assert times.total_s[0] * 1e6 == pytest.approx(
+        (4 * 32 + 1) * 20 + 32 * 30 + other_us + norms_us, rel=1e-3
+    )
+    assert steps.tabled is not None and steps.tabled.beyond == set()
+
+
+def test_attention_is_scaled_to_the_layout_of_the_step(tmp_path: Path) -> None:
+    steps = StepModel(card(table(tmp_path, 20, 30)), load_model(MODEL))
+    own, half = (
+        steps.times(decode(4, 4000), 1, Efficiency(attention=share)).attention_s[0]
+        for share in (0.9, 0.45)
+    )
+    assert own == pytest.approx(32 * 30e-6) and half == pytest.approx(2 * own)
+
+
+def test_what_a_table_has_not_is_of_the_law(tmp_path: Path) -> None:
+    model, step = load_model(MODEL), decode(4, 4000)
+    plain = StepModel(card(), model).times(step, 1, Efficiency())
+    steps = StepModel(card(table(tmp_path, 0, 30)), model)
+    times = steps.times(step, 1, Efficiency(attention=0.9))
+    assert times.weights_s == plain.weights_s
+    assert times.attention_s[0] == pytest.approx(32 * 30e-6)
+    assert steps.tabled is not None and steps.tabled.beyond == {"product"}
+    beyond = steps.times(decode(65, 65 * 1000), 1, Efficiency())  # more than 64 sequences
+    law = StepModel(card(), model).times(decode(65, 65 * 1000), 1, Efficiency())
+    assert beyond.total_s[0] == pytest.approx(law.total_s[0])
+    assert steps.tabled.beyond == {"product", "decode_attention"}
+
+
+def test_many_steps_are_those_of_one_after_another(tmp_path: Path) -> None:
+    steps = StepModel(card(table(tmp_path, 20, 30)), load_model(MODEL))
+    together = steps.times(decode(4, 4000), 3, Efficiency(attention=0.9))
+    each = [
+        steps.times(decode(4, 4000 + 4 * n), 1, Efficiency(attention=0.9)).total_s[0]
+        for n in range(3)
+    ]
+    assert together.total_s == pytest.approx(each)
+
+
+def test_a_chunk_has_the_share_of_its_pairs(tmp_path: Path) -> None:
+    steps = StepModel(card(table(tmp_path, 20, 30, prefill=50)), load_model(MODEL))
+    none = decode(0, 0)
+    first, second = (
+        steps.times(none._replace(chunks=[Chunk(0, start, 16, False)]), 1, Efficiency())
+        for start in (0, 16)
+    )
+    products_s = (4 * 32 + 1) * 20e-6
+    assert first.weights_s + first.prefill_s == pytest.approx(products_s + 32 * 50e-6, rel=0.02)
+    pairs = (sum(range(17, 33))) / sum(range(1, 33))
+    assert second.prefill_s - first.prefill_s == pytest.approx(32 * 50e-6 * (pairs - 1), rel=1e-3)
+
+
+def test_whole_kernels_have_no_parts_to_leave_out(tmp_path: Path) -> None:
+    device, model = card(table(tmp_path, 20, 30)), load_model(MODEL)
+    for change in ({"together": True}, {"free": ("weights",)}, {"free": ("compute",)}):
+        with pytest.raises(DescriptionError, match=r"kernels\.tables"):
+            StepModel(device, model, **change)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("block", [0, 16, 64])
+def test_a_layer_is_read_once_whatever_the_block(block: int) -> None:
+    model = load_model(MODEL)
+    extents = layer_read(model, 3, 100, block)
+    assert extents.size.sum() == 3 * 100 * model.kv_layer_bytes
+    order = np.argsort(extents.start)
+    ends = (extents.start + extents.size)[order]
+    assert (extents.start[order][1:] >= ends[:-1]).all()
+    assert len(extents.size) == 6 * (1 if not block else -(-100 // block))
+
+
+def test_a_given_memory_reads_at_what_is_given() -> None:
+    device = load_device("rtx-4090")
+    assert read_share(device, load_model(MODEL), 64) == device.given.efficiency  # type: ignore[union-attr]
