@@ -74,7 +74,7 @@ def published() -> dict[str, int]:
     """How many cells there are, and how many agree."""
     cells = compare_transfers(load_transfers("published-transfers"))
     open_ = [item for item in cells if item.verdict != "input"]
-    counts = [item for item in open_ if item.cell.measured.unit in ("descriptors", "KiB")]
+    counts = [item for item in open_ if item.cell.stated.unit in ("descriptors", "KiB")]
     agree = [item for item in open_ if item.verdict == "within"]
     return {
         "cells": len(cells), "inputs": len(cells) - len(open_), "others": len(open_),

@@ -32,6 +32,7 @@ from hwmodel.description.yaml_reader import load
 from hwmodel.measure.pattern import Pattern, Row, bandwidth, channel_latency, device_latency
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import load_model
+from policies.memory.attention_read import AttentionRead, attention_rate
 from policies.memory.measured_steps import (
     Decode,
     Prefill,
@@ -47,13 +48,16 @@ UNITS = {
     "energy": ("pJ/bit",),
     "decode": ("ms", "GB/s"),
     "prefill": ("ms",),
+    "attention": ("GB/s", "x"),
 }
-"""Kind of a cell -> the units it may have; % of the device's peak, x the other set-up's."""
+"""Kind of a cell -> the units it may have; % of the device's peak, x the other set-up's, or of
+attention the other block's."""
 SERVER_UNITS = ("s", "ms", "tokens/s", "preemptions", "x")
 """Units of what a whole server was measured to do."""
 TRANSFER_UNITS = ("descriptors", "KiB")
 """More units, of transfers."""
-Verdict = Literal["within", "refuted", "lower limit", "input"]
+Verdict = Literal["within", "refuted", "lower limit", "input", "open"]
+"""open: predicted, and not measured yet."""
 Group = Literal["kernels and software", "missing mechanism", "assumed parameters", "not comparable"]
 """Of causes: in the program that was measured, in what the model lacks, in a number that no source
 has, or in the figure, which is of something else than the model's."""
@@ -113,11 +117,14 @@ class MeasuredCell(Strict):
     what: str
     over: str | None = None
     """What the figure is divided by, in x."""
-    measured: Written
-    tolerance: str
+    measured: Written | None = None
+    """None: nobody has, so far; there is a prediction."""
+    tolerance: str = ""
     source: str
     confidence: Literal["A", "B", "C"]
     prediction: Written | None = None
+    interval: tuple[Written, Written] | None = None
+    """Instead of a tolerance: between what the prediction said that 19 in 20 such figures lie."""
     stands: Literal["measured", "lower_limit", "input"] = "measured"
     """lower_limit: the requester, not the memory, bound the rate, so that a time is an upper limit.
     input: the description was made of it."""
@@ -132,11 +139,29 @@ class MeasuredCell(Strict):
     note: str = ""
 
     @checked
-    def _divided_by(self) -> None:
+    def _whole(self) -> None:
         if self.group is not None and not self.cause:
             raise ValueError("group: stands with a cause, and only there")
-        if (self.measured.unit == "x") != (self.over is not None):
+        if self.measured is None and self.prediction is None:
+            raise ValueError("prediction: expected one where nothing is measured")
+        if bool(self.tolerance) == (self.interval is not None):
+            raise ValueError("expected a tolerance, or an interval instead")
+        if self.interval is not None and self.prediction is None:
+            raise ValueError("prediction: expected one within the interval")
+        if (self.stated.unit == "x") != self.divided:
             raise ValueError("over: stands with a figure in x, and only there")
+
+    @property
+    def divided(self) -> bool:
+        """Whether the figure is a share of another one."""
+        return self.over is not None
+
+    @property
+    def stated(self) -> Figure:
+        """What was measured, or was predicted where nothing is."""
+        found = self.measured or self.prediction
+        assert found is not None
+        return found
 
     @property
     def kind(self) -> str:
@@ -145,7 +170,9 @@ class MeasuredCell(Strict):
 
     def in_units(self, units: tuple[str, ...]) -> None:
         """Raises ValueError where a figure has another unit than these."""
-        for name, figure in (("measured", self.measured), ("prediction", self.prediction)):
+        ends = dict(zip(("low", "high"), self.interval or (), strict=False))
+        given = {"measured": self.measured, "prediction": self.prediction, **ends}
+        for name, figure in given.items():
             if figure is not None and figure.unit not in units:
                 known = " or ".join(units)
                 raise ValueError(f"{name}: a {self.kind} is in {known}; got {figure.unit}")
@@ -159,6 +186,7 @@ class Cell(MeasuredCell):
     energy: Pattern | None = None
     decode: Decode | None = None
     prefill: Prefill | None = None
+    attention: AttentionRead | None = None
     setup: str | None = None
     runtime: str | None = None
     """Of a decode cell."""
@@ -169,6 +197,11 @@ class Cell(MeasuredCell):
     def kind(self) -> str:
         return next(kind for kind in UNITS if getattr(self, kind) is not None)
 
+    @property
+    def divided(self) -> bool:
+        against = self.attention is not None and self.attention.against is not None
+        return super().divided or against
+
     @checked
     def _one_kind(self) -> None:
         given = [kind for kind in UNITS if getattr(self, kind) is not None]
@@ -178,7 +211,7 @@ class Cell(MeasuredCell):
         if self.decode is None:
             if self.runtime is not None:
                 raise ValueError("runtime: stands with decode, and only there")
-        elif (self.measured.unit == "GB/s") != (self.decode.since is not None):
+        elif (self.stated.unit == "GB/s") != (self.decode.since is not None):
             raise ValueError("decode.since: stands with a figure in GB/s, and only there")
 
 
@@ -225,15 +258,20 @@ class Compared:
 
     @property
     def error(self) -> float:
-        return self.model / self.cell.measured.value - 1
+        return self.model / self.cell.stated.value - 1
 
     @property
     def verdict(self) -> Verdict:
-        off = self.model - self.cell.measured.value
+        off = self.model - self.cell.stated.value
+        if self.cell.measured is None:
+            return "open"
+        if self.cell.interval is not None:  # what was said is judged, not what is said now
+            low, high = self.cell.interval
+            return "within" if low.value <= self.cell.measured.value <= high.value else "refuted"
         if self.cell.stands == "input":
             return "input"
         if self.cell.stands == "lower_limit":
-            slower = off if self.cell.measured.unit in ("ms", "ns") else -off
+            slower = off if self.cell.stated.unit in ("ms", "ns") else -off
             return "lower limit" if slower <= self.tolerance else "refuted"
         return "within" if abs(off) <= self.tolerance else "refuted"
 
@@ -254,7 +292,8 @@ def load_measurements(name_or_path: str, beside: str | None = None) -> Measureme
         raise document.error("names none; --device names what to compare with", ("device",))
     for i, cell in enumerate(spec.cells):
         place: KeyPath = ("cells", i)
-        _known(document, (*place, "tolerance"), cell.tolerance, spec.tolerances)
+        if cell.interval is None:
+            _known(document, (*place, "tolerance"), cell.tolerance, spec.tolerances)
         _known(document, (*place, "source"), cell.source, spec.sources)
         for key, known in (
             ("setup", spec.setups),
@@ -282,6 +321,13 @@ def load_measurements(name_or_path: str, beside: str | None = None) -> Measureme
                 place = ("runtimes", cell.runtime, "program")
                 raise document.error(error.message, place) from None
     return spec
+
+
+def half_width(cell: MeasuredCell, tolerances: dict[str, Tolerance]) -> float:
+    """How far from the figure of a cell its interval reaches, in its unit."""
+    if cell.interval is None:
+        return tolerances[cell.tolerance].around(cell.stated)
+    return (cell.interval[1].value - cell.interval[0].value) / 2
 
 
 def _known(document: Document, path: KeyPath, name: str, known: dict[str, Any]) -> None:
@@ -343,7 +389,7 @@ def _settings(spec: MeasurementSpec, cell: Cell) -> Settings:
 def _compare(
     spec: MeasurementSpec, described: dict[str | None, Device], device: Device, cell: Cell
 ) -> Compared:
-    tolerance = spec.tolerances[cell.tolerance].around(cell.measured)
+    tolerance = half_width(cell, spec.tolerances)
     law = None if device.accelerator is None else device.accelerator.kernels.of
     if cell.decode is not None or cell.prefill is not None:
         model = load_model(str(cell.model or spec.model))
@@ -351,13 +397,16 @@ def _compare(
             runtime = spec.runtimes[cell.runtime] if cell.runtime else Runtime()
             if cell.decode.since is not None:
                 rate_found = kv_rate(device, model, cell.decode, runtime)
-                share = cell.measured.value / device.peak_gbps
+                share = cell.stated.value / device.peak_gbps
                 return Compared(cell, rate_found, tolerance, share, kernels=law)
             step = decode_time(device, model, cell.decode, runtime)
         else:
             assert cell.prefill is not None
             step = prefill_time(device, model, cell.prefill)
-        return Compared(cell, step.ms, tolerance, step.peak_ms / cell.measured.value, kernels=law)
+        return Compared(cell, step.ms, tolerance, step.peak_ms / cell.stated.value, kernels=law)
+    if cell.attention is not None:
+        of_peak = None if cell.divided else cell.stated.value / device.peak_gbps
+        return Compared(cell, attention_rate(device, cell.attention), tolerance, of_peak)
     derate = device.derate if cell.bandwidth is not None and cell.over is None else 1.0
     return Compared(cell, _simulated(spec, described, cell) * derate, tolerance, derate=derate)
 
@@ -376,4 +425,4 @@ def _simulated(spec: MeasurementSpec, described: dict[str | None, Device], cell:
     gbps = float(bandwidth(device, cell.bandwidth)["bandwidth_gbps"])
     if cell.over is not None:
         return gbps / float(bandwidth(described[cell.over], cell.bandwidth)["bandwidth_gbps"])
-    return 100 * gbps / device.peak_gbps if cell.measured.unit == "%" else gbps
+    return 100 * gbps / device.peak_gbps if cell.stated.unit == "%" else gbps

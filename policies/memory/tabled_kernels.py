@@ -320,7 +320,7 @@ class TabledKernels:
             return 1.0
         if self._own is None:
             block = 64 if self._is_latent or not self._blocks else self._blocks[0]
-            self._own = read_share(self._device, self._model, block)
+            self._own = read_share(self._device, self._model.kv_half_bytes, block)
         return self._own / share
 
     def _latent_key(self) -> tuple[Any, ...] | None:

@@ -246,7 +246,7 @@ def compare_server(
         model = _figure(served[cell.run], cell.figure).value
         if cell.over is not None:
             model /= max(_figure(served[cell.over], cell.figure).value, 1e-300)
-        compared.append(Compared(cell, model, server.tolerance(cell).around(cell.measured)))
+        compared.append(Compared(cell, model, server.tolerance(cell).around(cell.stated)))
     return compared
 
 

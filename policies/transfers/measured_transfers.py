@@ -17,7 +17,7 @@ from hwmodel.description.yaml_reader import load
 from hwmodel.specs.kv_order import LAYOUTS, Dims
 from hwmodel.specs.link import LinkSpec, load_link
 from hwmodel.specs.transformer import load_model
-from policies.memory.measured import Compared, MeasuredCell, Tolerance
+from policies.memory.measured import Compared, MeasuredCell, Tolerance, half_width
 from policies.requests.requests import IntArray
 from policies.transfers.pieces import KNOWN_LAYOUTS, pages
 from policies.transfers.transfer import Index, Moved, Server, transfer
@@ -134,8 +134,7 @@ def _tables(asked: Request) -> list[IntArray]:
 def compare_transfers(spec: TransferSpec) -> list[Compared]:
     """Every cell beside the model, in the file's order."""
     return [
-        Compared(cell, _modelled(cell), spec.tolerances[cell.tolerance].around(cell.measured))
-        for cell in spec.cells
+        Compared(cell, _modelled(cell), half_width(cell, spec.tolerances)) for cell in spec.cells
     ]
 
 

@@ -63,7 +63,8 @@ _INTRO = (
     " figure is of that run; measured ones have their source beside them. Predictions, where there"
     " are any, were committed before the comparison. `within`: inside the tolerance; `lower limit`:"
     " the requester bound the measurement and the model is not below it; `input`: the description"
-    " was made of it; `sets the mechanism`: chosen with this figure in view. `of peak`: the share"
+    " was made of it; `open`: predicted, and not measured yet; `sets the mechanism`: chosen with"
+    " this figure in view. `of peak`: the share"
     " of the memory's bandwidth (decode) or of the FLOPs (prefill) that the measured time comes to,"
     " by what the model must move and compute. Bandwidths are what reaches the requester; `without"
     " derate` is what the simulated DRAM gives."
@@ -116,7 +117,8 @@ def summary(found: Iterable[Compared]) -> str:
     listed = list(found)
     counts = Counter(item.verdict for item in listed)
     apart = sum(bool(item.cell.sets) and item.verdict == "within" for item in listed)
-    parts = [f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict)]
+    verdicts = [each for each in get_args(Verdict) if each != "open" or counts["open"]]
+    parts = [f"{counts[verdict]} {verdict}" for verdict in verdicts]
     parts[0] += f" ({apart} of which set a mechanism)" if apart else ""
     return f"{counts.total()} cells: " + ", ".join(parts)
 
@@ -158,8 +160,8 @@ def grid(found: list[Compared]) -> Grid:
     columns = ["cell", "predicted", "measured", "model", "error", "tolerance", "verdict", "source"]
     rows = [
         [
-            item.cell.what, str(item.cell.prediction or "–"), str(item.cell.measured),
-            _model(item), f"{item.error:+.1%}", f"±{item.tolerance / item.cell.measured.value:.1%}",
+            item.cell.what, str(item.cell.prediction or "–"), str(item.cell.measured or "–"),
+            _model(item), f"{item.error:+.1%}", f"±{item.tolerance / item.cell.stated.value:.1%}",
             item.verdict + " (sets the mechanism)" * bool(item.cell.sets) + ", LOST" * item.lost,
             f"{item.cell.source} ({item.cell.confidence})",
         ]
@@ -173,8 +175,8 @@ def grid(found: list[Compared]) -> Grid:
         columns.append("without derate")
         for row, item in zip(rows, found, strict=True):
             pure = item.model / item.derate
-            error = pure / item.cell.measured.value - 1
-            text = f"{Figure(pure, item.cell.measured.unit)} ({error:+.1%})"
+            error = pure / item.cell.stated.value - 1
+            text = f"{Figure(pure, item.cell.stated.unit)} ({error:+.1%})"
             row.append(text if item.derate < 1 else "–")
     return Grid("", columns, rows)
 
@@ -204,8 +206,8 @@ def record(
     with `others` each cell's figure under them."""
     cells = [
         {
-            "what": item.cell.what, "kind": item.cell.kind, "unit": item.cell.measured.unit,
-            "measured": item.cell.measured.value, "model": item.model,
+            "what": item.cell.what, "kind": item.cell.kind, "unit": item.cell.stated.unit,
+            "measured": item.cell.measured and item.cell.measured.value, "model": item.model,
             "prediction": item.cell.prediction and item.cell.prediction.value,
             "derate": item.derate, "error": item.error, "tolerance": item.tolerance,
             "verdict": item.verdict,
@@ -237,7 +239,7 @@ def picture(found: Found) -> Dots:
     agree: dict[str, list[Dot]] = {}
     refuted: dict[str, dict[str, list[Dot]]] = {}
     for name, item in _two_sided(found):
-        tolerance = item.tolerance / item.cell.measured.value
+        tolerance = item.tolerance / item.cell.stated.value
         dot = Dot(item.error, item.cell.kind, tolerance)
         if item.verdict == "within":
             agree.setdefault(item.cell.kind, []).append(dot)
@@ -313,7 +315,7 @@ def over_time(server: Server) -> Lines:
 
 
 def _model(item: Compared) -> str:
-    return str(Figure(item.model, item.cell.measured.unit))
+    return str(Figure(item.model, item.cell.stated.unit))
 
 
 def _section(source: Source, found: list[Compared]) -> Section:
@@ -345,7 +347,7 @@ def _candidates(
     """The same cells under other settings."""
     columns = {"as shipped": shipped, **{name: compared(source, name) for name in others}}
     rows = [
-        [cells[0].cell.what, str(cells[0].cell.measured)]
+        [cells[0].cell.what, str(cells[0].cell.measured or "–")]
         + [_model(item) + "!" * (item.verdict == "refuted") for item in cells]
         for cells in zip(*columns.values(), strict=True)
     ]
