@@ -151,12 +151,13 @@ def _attention(table: dict[str, list[Any]], tokens: str, block: int) -> Columns:
         wide = zip(table["attn_dtype"], table["kv_cache_dtype"], strict=True)
         table = _chosen(table, [own in ("bfloat16", kv) for own, kv in wide])
     table = _known(table, "kv_cache_dtype")
+    many = len(table["latency"])
     kv_heads = zip(table["num_key_value_heads"], table["num_heads"], strict=True)
     return {
         "kv": table["kv_cache_dtype"], "heads": table["num_heads"],
         "kv_heads": [kv or heads for kv, heads in kv_heads],
-        "head_dim": table["head_dim"], "window": table["window_size"],
-        "block": [block] * len(table["latency"]), "sequences": table["batch_size"],
+        "head_dim": table["head_dim"], "window": table.get("window_size", [0] * many),
+        "block": [block] * many, "sequences": table["batch_size"],
         "tokens": table[tokens], "us": _us(table),
     }  # fmt: skip
 

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from hwmodel.description.description import (
     DescriptionError,
@@ -123,7 +123,7 @@ class MeasuredCell(Strict):
     source: str
     confidence: Literal["A", "B", "C"]
     prediction: Written | None = None
-    interval: tuple[Written, Written] | None = None
+    interval: Annotated[list[Written], Field(min_length=2, max_length=2)] | None = None
     """Instead of a tolerance: between what the prediction said that 19 in 20 such figures lie."""
     stands: Literal["measured", "lower_limit", "input"] = "measured"
     """lower_limit: the requester, not the memory, bound the rate, so that a time is an upper limit.
@@ -175,7 +175,8 @@ class MeasuredCell(Strict):
         for name, figure in given.items():
             if figure is not None and figure.unit not in units:
                 known = " or ".join(units)
-                raise ValueError(f"{name}: a {self.kind} is in {known}; got {figure.unit}")
+                why = f"{name}: a figure of {self.kind} is in {known}"
+                raise ValueError(f"{why}; got {figure.unit}")
 
 
 class Cell(MeasuredCell):

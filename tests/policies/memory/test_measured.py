@@ -224,7 +224,7 @@ def test_a_set_up_may_be_another_device_and_what_reaches_its_engines_counts(tmp_
             r"mine.yaml:9: cells\[0\].source: no source 'so'; did you mean",
         ),
         ("tolerance: near", "tolerance: far", r"cells\[0\].tolerance: no tolerance 'far'"),
-        ("14GB/s", "14ns", r"mine.yaml:9: cells\[0\]: measured: a bandwidth is in GB/s"),
+        ("14GB/s", "14ns", r"mine.yaml:9: cells\[0\]: measured: a figure of bandwidth is in GB/s"),
         ("14GB/s", "14", r"cells\[0\].measured: expected a number with its unit"),
         ("{size: 1KiB}", "{size: 1KiB, mix: two}", r"bandwidth.mix: expected reads and writes"),
         ("{size: 1KiB}", "{size: 1KiB, stride: 1KiB, random: true}", "stride: random extents"),

@@ -96,7 +96,7 @@ def test_an_absent_log_is_skipped_with_its_line(tmp_path: Path) -> None:
             "timeseries",
             "cells: [{what: x, figure: tpot_mean, measured: 3s, tolerance: t, source: s,"
             " confidence: A}]\ntimeseries",
-            "a server is in ms or x; got s",
+            "a figure of server is in ms or x; got s",
         ),
     ],
 )
