@@ -13,7 +13,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.kernel.timing import lower
+from hwmodel.kernel.timing import (
+    lower,
+)
 from hwmodel.specs.device import Device
 from hwmodel.specs.memory_spec import MemorySpec
 

@@ -37,7 +37,7 @@ def source_digest() -> str:
     """A hash of the kernels' sources and of what compiles them: Numba's cache does not notice a
     change in another file that a kernel calls (numba/numba#6061)."""
     digest = hashlib.sha256(numba.__version__.encode())
-    for file in [*sorted(_HERE.glob("*.py")), _BESIDE]:
+    for file in [*sorted(_HERE.rglob("*.py")), _BESIDE]:
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -11,6 +11,7 @@ a time. A loop over a mask takes its lowest bit and clears it: `mask &= mask - 1
 from __future__ import annotations
 
 from hwmodel.kernel.channel_state import Q_BANK, Q_FLAGS, Q_KIND, Q_SEQ
+from hwmodel.kernel.hooks import offer
 from hwmodel.kernel.jit import called, inlined
 from hwmodel.kernel.kernel_names import (
     ACT2,
@@ -23,13 +24,8 @@ from hwmodel.kernel.kernel_names import (
     LAZY_ACT2,
     MWR,
     OWED_REFRESH,
-    PERIODIC,
     PRE,
     RD,
-    REFAB,
-    REFPB,
-    RFM,
-    RFMAB,
     ROW,
     TIMEOUT,
     URGENT_REFRESH,
@@ -37,34 +33,19 @@ from hwmodel.kernel.kernel_names import (
     Record,
 )
 from hwmodel.kernel.lanes import BANKS_OF_PC, first_ready, least, lowest_bit
-from hwmodel.kernel.pages import unwanted_banks, wanted_again
-from hwmodel.kernel.ready import dq_free, fits, floor, ready
-from hwmodel.kernel.refresh import banks_of_rank, may_go_early, refresh_candidate, waiting_in
-from hwmodel.kernel.timing import (
+from hwmodel.kernel.limits import (
     FCFS,
     FOREVER,
     FRFCFS,
     OLDEST_READY,
     PAGE_CLOSED,
     PAGE_TIMEOUT,
-    REFRESH_ALL_BANK,
     Int,
 )
-
-Candidate = tuple[int, int, int, int, int]
-"""tick << CLASS_BITS | class (FOREVER of none), age, command, bank, slot of its request: the first
-two say which comes first."""
-
-
-@inlined
-def _first(
-    best: Candidate, tick: int, order: int, seq: int, command: int, bank: int, slot: int
-) -> Candidate:
-    """The first of the best candidate so far and another, of class `order`."""
-    key = (tick << CLASS_BITS) | order
-    if tick < FOREVER and (key < best[0] or (key == best[0] and seq < best[1])):
-        return key, seq, command, bank, slot
-    return best
+from hwmodel.kernel.maintenance import Candidate, banks_of_rank, first_of
+from hwmodel.kernel.pages import unwanted_banks, wanted_again
+from hwmodel.kernel.ready import dq_free, fits, floor, ready
+from hwmodel.kernel.refresh import may_go_early, refresh_step
 
 
 @inlined
@@ -106,7 +87,7 @@ def _pairs(c: Record, s: Record, best: Candidate) -> tuple[Candidate, bool, bool
         at = floor(c, s, pc, ACT2)
         tick = max(at, s.ready[ACT2, bank])
         if c.pcs == 1 or fits(c, s, ACT2, pc, tick):
-            best = _first(best, tick, order, s.slot[slot, Q_SEQ], ACT2, bank, slot)
+            best = first_of(best, tick, order, s.slot[slot, Q_SEQ], ACT2, bank, slot)
         if c.lazy == 0 and c.one_bus == 1 and tick == max(s.now, s.bus_free[c.bus[0, ACT2]]):
             return best, True, True
     return best, opened, False
@@ -123,7 +104,7 @@ def _each_column(
         mask &= mask - 1
         slot = slots[bank]
         tick, command = _column_candidate(c, s, pc, slot, pair_open)
-        best = _first(best, tick, order, s.slot[slot, Q_SEQ], command, bank, slot)
+        best = first_of(best, tick, order, s.slot[slot, Q_SEQ], command, bank, slot)
     return best
 
 
@@ -150,7 +131,7 @@ def _columns_of_rank(
     if pair_open and not fits(c, s, command, pc, tick):
         return best
     slot = slots[bank]
-    return _first(best, tick, order, s.slot[slot, Q_SEQ], command, bank, slot)
+    return first_of(best, tick, order, s.slot[slot, Q_SEQ], command, bank, slot)
 
 
 @inlined
@@ -200,48 +181,24 @@ def _rows(
     if pair_open and not fits(c, s, command, pc, tick):
         return best
     slot = s.first[kind, bank]
-    return _first(best, tick, order, s.slot[slot, Q_SEQ], command, bank, slot)
-
-
-@inlined
-def _rfms(c: Record, s: Record, rank: int, pair_open: bool, best: Candidate) -> Candidate:
-    """The next steps of RFMs of a rank that are urgent, and of those owed whose banks are idle."""
-    for which in range(c.rfm_sets):
-        order = URGENT_REFRESH
-        if (s.rfm_urgent[rank] >> which) & 1 == 0:
-            order = OWED_REFRESH
-            owed = (s.rfm_owed[rank] >> which) & 1 == 1
-            if not owed or waiting_in(c, s, False, rank, which) > 0:
-                continue
-        tick, command, bank = refresh_candidate(c, s, RFM, rank, which, pair_open)
-        best = _first(best, tick, order, bank, command, bank, -1 - which)
-    return best
+    return first_of(best, tick, order, s.slot[slot, Q_SEQ], command, bank, slot)
 
 
 @called
 def _refreshes(c: Record, s: Record, pair_open: bool, best: Candidate) -> Candidate:
-    """The next steps of urgent refreshes, and of owed ones whose banks are idle."""
-    refresh = REFAB if c.refresh == REFRESH_ALL_BANK else REFPB
+    """The next steps of urgent refreshes, of owed ones whose banks are idle, and of mechanisms."""
     for rank in range(c.ranks):
         if (s.urgent >> rank) & 1 == 1:
             which = s.refresh_set[rank]
-            tick, command, bank = refresh_candidate(c, s, refresh, rank, which, pair_open)
-            best = _first(best, tick, URGENT_REFRESH, bank, command, bank, -1 - which)
+            tick, command, bank = refresh_step(c, s, rank, which, pair_open)
+            best = first_of(best, tick, URGENT_REFRESH, bank, command, bank, -1 - which)
         elif (s.postponed >> rank) & 1 == 1:
             for which in range(c.refresh_sets):
                 if may_go_early(c, s, rank, which):
-                    tick, command, bank = refresh_candidate(c, s, refresh, rank, which, pair_open)
-                    best = _first(best, tick, OWED_REFRESH, bank, command, bank, -1 - which)
+                    tick, command, bank = refresh_step(c, s, rank, which, pair_open)
+                    best = first_of(best, tick, OWED_REFRESH, bank, command, bank, -1 - which)
         if (s.maintained >> rank) & 1 == 1:
-            if c.raaimt > 0:
-                best = _rfms(c, s, rank, pair_open, best)
-            if c.alert_from > 0 and s.back_off_at[rank] <= s.now:
-                tick, command, bank = refresh_candidate(c, s, RFMAB, rank, 0, pair_open)
-                best = _first(best, tick, URGENT_REFRESH, bank, command, bank, -1)
-            for p in range(c.n_periodic):
-                if s.periodic_due[rank, p] <= s.now:
-                    tick, command, bank = refresh_candidate(c, s, PERIODIC + p, rank, 0, pair_open)
-                    best = _first(best, tick, URGENT_REFRESH, bank, command, bank, -1)
+            best = offer(c, s, rank, pair_open, best)
     return best
 
 
@@ -255,7 +212,7 @@ def _timeouts(c: Record, s: Record, pc: int, pair_open: bool, best: Candidate) -
         mask &= mask - 1
         tick = max(at, s.ready[PRE, bank], s.last_use[bank] + s.timeout[bank])
         if not pair_open or fits(c, s, PRE, pc, tick):
-            best = _first(best, tick, TIMEOUT, bank, PRE, bank, -1)
+            best = first_of(best, tick, TIMEOUT, bank, PRE, bank, -1)
     return best
 
 

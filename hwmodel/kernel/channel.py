@@ -30,10 +30,12 @@ from hwmodel.kernel.kernel_names import (
     WANTS_INPUT,
     Record,
 )
+from hwmodel.kernel.limits import (
+    Int,
+)
 from hwmodel.kernel.power import nothing_waits, stirred
 from hwmodel.kernel.queues import enter, set_modes
 from hwmodel.kernel.refresh import update_refresh
-from hwmodel.kernel.timing import Int
 
 SLICE = 1 << 22
 """Ticks after which a simulation returns to Python, which then sees a signal: under a second."""

@@ -7,24 +7,26 @@ kernel serve every memory; only the part that a memory uses is ever touched.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.kernel.alerts import COUNT, bind, counters
+from hwmodel.kernel.hooks import MECHANISMS
 from hwmodel.kernel.lanes import PADDING
-from hwmodel.kernel.timing import (
+from hwmodel.kernel.limits import (
     DQ_TICKS,
     FOREVER,
     LANES,
     MAX_BANKS,
     MAX_PCS,
-    MAX_PERIODIC,
     MAX_RANKS,
     N_COMMANDS,
     NEVER,
     REFRESH_NONE,
     in_lines,
     zeroed,
+    zeroed_bytes,
 )
 from hwmodel.specs.commands import (
     COMMANDS,
@@ -85,9 +87,7 @@ _SCALARS = {
     "next_due": "tick at which refreshes are looked at again",
     "urgent": "ranks whose refresh is urgent, a bit mask",
     "postponed": "ranks that owe a refresh, not yet urgent, a bit mask",
-    "maintained": "ranks that owe an RFM or a periodic command, or back off, a bit mask",
-    "alerts": "alerts so far",
-    "row_counts": "address of the counters of rows, or 0",
+    "maintained": "ranks for which a mechanism wants a command, a bit mask",
     "commands_over": "tick at which all that commands do is over, where the channel sleeps",
     "data_over": "tick at which the last data end, or an exit does",
     "sleep_booked": "tick up to which time asleep was booked",
@@ -140,15 +140,6 @@ CHANNEL = in_lines(
         ("rank_open", np.int64, (MAX_RANKS,)),  # banks open
         ("active_since", np.int64, (MAX_RANKS,)),  # tick from which a bank is open, or -1
         ("active_ticks", np.int64, (MAX_RANKS,)),  # time with a bank open before that
-        ("rfm_owed", np.int64, (MAX_RANKS,)),  # sets whose RFM may wait, a bit mask
-        ("rfm_urgent", np.int64, (MAX_RANKS,)),  # sets whose RFM may not, a bit mask
-        ("critical", np.int64, (MAX_RANKS,)),  # rows that have as many activations as alert
-        ("back_off_at", np.int64, (MAX_RANKS,)),  # tick from which it backs off, or FOREVER
-        ("back_off_rfms", np.int64, (MAX_RANKS,)),  # RFMABs of it to come
-        ("alert_delay", np.int64, (MAX_RANKS,)),  # rows to close before it may alert
-        ("periodic_due", np.int64, (MAX_RANKS, MAX_PERIODIC)),  # tick of each command at intervals
-        ("refreshes", np.int64, (MAX_BANKS,)),  # refreshes of a bank in this turn of its rows
-        ("raa", np.int64, (MAX_BANKS,)),  # activations, less what refreshes and RFMs take off
         # ticks in power-down, self-refresh and deep sleep, each with rows closed and open
         ("asleep", np.int64, (MAX_RANKS, 6)),
         ("power_event", np.int64, (MOST_POWER_EVENTS, 2)),  # tick and command of each
@@ -184,9 +175,12 @@ CHANNEL = in_lines(
         ("latency", np.int64, (2, LATENCY_BINS)),
         ("inbox", np.int64, (RUN_FIELDS, INBOX)),  # a ring of runs by the RUN_ names
     ]
+    + [(n, np.int64, shape) for each in MECHANISMS.values() for n, shape in each.state.items()]
 )
 
 
+COUNT = np.dtype(np.int32)
+"""Of a count in a table of a mechanism."""
 NO_LOG = np.zeros((0, 5), np.int64)
 """In place of a log, where commands are not wanted."""
 NO_COMPLETIONS = np.zeros((1, 1), np.int64)
@@ -199,11 +193,17 @@ def idle_channels(
     """`channels` idle channels at tick 0 as CHANNEL records; refreshes phased as the controller
     says."""
     c = constants[0]
-    counted = int(c["rows_counted"])
-    state = zeroed(channels, CHANNEL, channels * counted * COUNT.itemsize)
-    bind(state)
-    state["back_off_at"] = FOREVER
-    state["periodic_due"] = c["periodic_every"]
+    on = [each for each in MECHANISMS.values() if c[each.on]]
+    tables = [each.table for each in on if each.table is not None]
+    sizes = [int(c[table.length]) * COUNT.itemsize for table in tables]
+    state = zeroed(channels, CHANNEL, channels * sum(sizes))
+    place = _behind(state).ctypes.data
+    for table, size in zip(tables, sizes, strict=True):
+        state[table.pointer] = place + np.arange(channels) * size
+        place += channels * size
+    for each in on:
+        for name, value in (each.first(c) if each.first else {}).items():
+            state[name] = value
     state["high"], state["left_at"], state["last_check"] = -1, NEVER, -1
     for name in ("ready", "floor", "ring", "dq", "sync_until"):
         state[name] = NEVER
@@ -222,16 +222,28 @@ def idle_channels(
     state["next_due"] = (
         FOREVER if c["refresh"] == REFRESH_NONE else state["phase"] + interval // sets
     )
-    for every in c["periodic_every"][: c["n_periodic"]]:
-        state["next_due"] = np.minimum(state["next_due"], every)
+    if on:
+        state["next_due"] = 0  # they say when they are to be asked again
     return state
 
 
+def _behind(states: NDArray[np.void]) -> NDArray[np.uint8]:
+    """What lies behind the states in their block (`zeroed`): the tables of mechanisms, which live
+    as long as they do."""
+    block: Any = states
+    while isinstance(block.base, np.ndarray):
+        block = block.base
+    return np.asarray(block.view(np.uint8)[zeroed_bytes(len(states), states.dtype) :])
+
+
 def copied(states: NDArray[np.void]) -> NDArray[np.void]:
-    """A copy of what `idle_channels` or this gave, with row counters of its own."""
-    behind = counters(states)
-    result = zeroed(len(states), CHANNEL, behind.nbytes)
+    """A copy of what `idle_channels` or this gave, with tables of its own."""
+    tables = _behind(states)
+    result = zeroed(len(states), CHANNEL, tables.nbytes)
     result[:] = states
-    counters(result)[:] = behind
-    bind(result)
+    own = _behind(result)
+    own[:] = tables
+    for each in MECHANISMS.values():
+        if each.table is not None and states[each.table.pointer].any():
+            result[each.table.pointer] += own.ctypes.data - tables.ctypes.data
     return result

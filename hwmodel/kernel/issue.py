@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hwmodel.kernel.alerts import lower_row_counters
 from hwmodel.kernel.channel_state import (
     EXACT_LATENCIES,
     OCTAVE_BITS,
@@ -14,6 +13,7 @@ from hwmodel.kernel.channel_state import (
     Q_TAG,
     Q_TIME,
 )
+from hwmodel.kernel.hooks import done
 from hwmodel.kernel.jit import called, inlined
 from hwmodel.kernel.kernel_names import (
     ACT2,
@@ -22,21 +22,22 @@ from hwmodel.kernel.kernel_names import (
     FLAG_PRECHARGED,
     FLAG_RMW,
     MWRA,
-    PERIODIC,
     PRE,
     PREA,
     RD,
     REFAB,
     REFPB,
-    RFM,
     TIMEOUT,
     Record,
 )
+from hwmodel.kernel.limits import (
+    Int,
+)
+from hwmodel.kernel.maintenance import bank_of
 from hwmodel.kernel.pages import close_row, open_row, shorten_timeout
 from hwmodel.kernel.queues import count_write, leave, link, put_age, unlink
 from hwmodel.kernel.ready import delay, delay_banks, take_dq
-from hwmodel.kernel.refresh import bank_of, lower_counters, refreshed
-from hwmodel.kernel.timing import Int
+from hwmodel.kernel.refresh import refreshed
 
 
 @inlined
@@ -180,27 +181,22 @@ def _serve(
 
 @called
 def _apply_to_rank(c: Record, s: Record, command: int, bank: int, slot: int, tick: int) -> None:
-    """What PREA, CAS and refreshes change; of these but RFMAB `slot` is -1 - their set."""
+    """What PREA, CAS, refreshes and commands of mechanisms change; of the latter `slot` is -1 -
+    their set."""
     rank = c.rank_of[bank]
     if command == PREA:
         for other in range(bank, bank + c.banks_per_rank):
             close_row(c, s, c.pc_of[bank], other)
     elif command == CAS:
         s.sync_until[rank] = max(s.sync_until[rank], tick + c.hold[0])
-    elif command >= PERIODIC:
-        s.periodic_due[rank, command - PERIODIC] = tick + c.periodic_every[command - PERIODIC]
-        s.next_due = s.now
     else:
-        if command == REFPB or command == RFM:
+        if (c.to_sets >> command) & 1 == 1:
             for i in range(1, c.set_size):  # rows of the other banks of its set
                 other = bank_of(c, False, rank, -1 - slot, i)
                 delay_banks(c, s, command, other, tick, c.n_own_rules[command])
         if command == REFPB or command == REFAB:
             refreshed(c, s, rank, -1 - slot)
-        if c.raaimt > 0:
-            lower_counters(c, s, command, rank, -1 - slot)
-        if c.alert_from > 0:
-            lower_row_counters(c, s, command, rank, -1 - slot)
+        done(c, s, command, rank, -1 - slot)
 
 
 @inlined

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hwmodel.kernel.timing import N_COMMANDS
+from hwmodel.kernel.limits import (
+    N_COMMANDS,
+)
 from hwmodel.specs.commands import COMMANDS, PERIODIC_COMMANDS
 
 (

@@ -50,9 +50,16 @@ from hwmodel.kernel.channel_state import (
 from hwmodel.kernel.extents import Frames, Stream, as_mapped, descriptor_starts, gather_costs
 from hwmodel.kernel.jit import called, inlined, simulation
 from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, READ, WRITE, Record
+from hwmodel.kernel.limits import (
+    FOREVER,
+    Int,
+)
 from hwmodel.kernel.power import asleep_ns
 from hwmodel.kernel.shapes import lowered
-from hwmodel.kernel.timing import FOREVER, Int, lower, named_counts
+from hwmodel.kernel.timing import (
+    lower,
+    named_counts,
+)
 from hwmodel.kernel.translation import translated
 from hwmodel.specs.device import Device
 from hwmodel.specs.memory_spec import MemorySpec, row_delay

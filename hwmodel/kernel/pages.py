@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from hwmodel.kernel.alerts import count_row
 from hwmodel.kernel.channel_state import Q_BANK, Q_FLAGS, Q_NEXT, Q_ROW
+from hwmodel.kernel.hooks import closed, opened
 from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import FLAG_RMW, Record
+from hwmodel.kernel.limits import (
+    PAGE_ADAPTIVE,
+)
 from hwmodel.kernel.queues import find_hit, set_hit
-from hwmodel.kernel.timing import PAGE_ADAPTIVE
 
 
 @inlined
@@ -22,10 +24,7 @@ def open_row(c: Record, s: Record, pc: int, bank: int, row: int) -> None:
         set_hit(s, pc, kind, bank, bit, find_hit(s, s.first[kind, bank], row))
     s.hit_cap_reached[pc] &= ~bit
     s.bank_commands[bank, 0] += 1
-    if c.raaimt > 0:
-        s.raa[bank] += 1
-        if s.raa[bank] == c.raaimt:
-            s.next_due = s.now  # what is owed is settled when requests have entered
+    opened(c, s, bank)
     rank = c.rank_of[bank]
     if s.rank_open[rank] == 0:
         s.active_since[rank] = s.now
@@ -45,10 +44,7 @@ def close_row(c: Record, s: Record, pc: int, bank: int) -> None:
     s.open_row[bank] = -1
     bit = 1 << (bank - pc * c.banks_per_pc)
     s.open_banks[pc] &= ~bit
-    if c.raaimt > 0 and s.raa[bank] >= c.raammt:
-        s.next_due = s.now
-    if c.alert_from > 0:
-        count_row(c, s, bank, row)
+    closed(c, s, bank, row)
     for queue in range(2):
         s.hit[queue, bank] = -1
         s.hit_banks[pc, queue] &= ~bit

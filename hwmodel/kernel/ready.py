@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hwmodel.kernel.channel_state import DQ_TICKS
 from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import ACT2, Record
 from hwmodel.kernel.lanes import lowest_bit, postpone, postpone_all
+from hwmodel.kernel.limits import DQ_TICKS
 
 
 @inlined

@@ -16,7 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.kernel.compiling import CONSTANT_FIELDS
-from hwmodel.kernel.timing import CONSTANTS, FRFCFS, OLDEST_READY, PAGE_OPEN, Int, lower
+from hwmodel.kernel.hooks import MECHANISMS
+from hwmodel.kernel.limits import (
+    FRFCFS,
+    OLDEST_READY,
+    PAGE_OPEN,
+    Int,
+)
+from hwmodel.kernel.timing import (
+    CONSTANTS,
+    lower,
+)
 from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 
@@ -27,7 +37,7 @@ _PLAIN = {
     "scheduler": FRFCFS, "page_policy": PAGE_OPEN, "late_entry": 0, "forwarding": 1,
     "queue_per_bank": 0, "joint_queue": 0, "shared_queue": 0, "activation_buffer": 0,
     "plain_columns": 1,
-    "raaimt": 0, "alert_from": 0, "n_periodic": 0, "sleeps": 0,
+    "sleeps": 0, **{each.on: 0 for each in MECHANISMS.values()},
     "lazy": 0, "data_clocks": 1, "check_dq": 0, "windows": 1, "n_odd": 0,
 }  # fmt: skip
 """Scalars of a plain controller, by their names in `hwmodel.kernel.timing`."""

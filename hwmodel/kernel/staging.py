@@ -21,6 +21,10 @@ from hwmodel.kernel.channel_state import (
 )
 from hwmodel.kernel.jit import inlined, simulation
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ, WRITE, Record
+from hwmodel.kernel.limits import (
+    FOREVER,
+    Int,
+)
 from hwmodel.kernel.port import (
     A_END,
     A_LEFT,
@@ -44,7 +48,6 @@ from hwmodel.kernel.port import (
     WANTS_ROOM,
     array_at,
 )  # fmt: skip
-from hwmodel.kernel.timing import FOREVER, Int
 
 
 @inlined

@@ -7,53 +7,54 @@ command postpones those of the banks that a row's scope reaches.
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from itertools import product
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.kernel.hooks import MECHANISMS, lowered_mechanisms
+from hwmodel.kernel.limits import (
+    DQ_TICKS,
+    FCFS,
+    FOREVER,
+    FRFCFS,
+    LANES,
+    LOW_BITS,
+    MAX_BANKS,
+    MAX_FIELDS,
+    MAX_HASHES,
+    MAX_LEVELS,
+    MAX_PCS,
+    MAX_RULES,
+    MAX_SEGMENTS,
+    N_COMMANDS,
+    NEVER,
+    OLDEST_READY,
+    PAGE_ADAPTIVE,
+    PAGE_CLOSED,
+    PAGE_OPEN,
+    PAGE_TIMEOUT,
+    REFRESH_ALL_BANK,
+    REFRESH_NONE,
+    REFRESH_PER_BANK,
+    Int,
+    in_lines,
+    zeroed,
+)
 from hwmodel.specs.commands import (
     COLUMN_COMMANDS,
     COMMANDS,
-    LEAST_BELOW_ODD,
     LEVELS,
     MAX_WINDOWS,
     PERIODIC_COMMANDS,
-    POWER_COMMANDS,
     RANK_COMMANDS,
+    SET_COMMANDS,
     WRITE_COMMANDS,
 )
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
 from hwmodel.specs.periodic import periodic_lanes
-
-Int = NDArray[np.int64]
-NEVER = -(1 << 60)
-"""An instant before every other."""
-FOREVER = 1 << 60
-"""An instant after every other."""
-N_COMMANDS = COMMANDS.index(POWER_COMMANDS[0])
-"""Commands with a lane of their own; those of power states and at intervals follow them."""
-LANES = 16
-"""Numbers that the kernel handles at once: banks, or all commands that wait for others by rows."""
-
-FRFCFS, OLDEST_READY, FCFS = 0, 1, 2
-REFRESH_NONE, REFRESH_ALL_BANK, REFRESH_PER_BANK = 0, 1, 2
-PAGE_OPEN, PAGE_CLOSED, PAGE_TIMEOUT, PAGE_ADAPTIVE = 0, 1, 2, 3
-
-MAX_BANKS, MAX_PCS, MAX_RANKS, MAX_LEVELS = 128, 2, 16, 6
-LOW_BITS = LEAST_BELOW_ODD
-"""Of a burst index, whose place is looked up in a table; that of the bits above is kept from the
-last burst, for neighbours have them in common."""
-MAX_PERIODIC = len(PERIODIC_COMMANDS)
-MAX_RULES = MAX_LEVELS * N_COMMANDS
-MAX_SEGMENTS, MAX_FIELDS, MAX_HASHES = 4, 24, 8
-
-DQ_TICKS = 1024
-"""Ticks of DQ that a channel remembers; more than from a command to the end of its data."""
 
 _SCALARS = {
     "pcs": "pseudo-channels",
@@ -85,19 +86,8 @@ _SCALARS = {
     "refresh_sets": "refreshes of a round",
     "idle_first": "1: the least wanted set is refreshed first, 0: sets in turn",
     "patience": "ticks from due to urgent",
-    "set_size": "banks refreshed by a REFPB, or an RFM",
-    "raaimt": "activations of a bank from which an RFM is owed; 0: no RFMs",
-    "raammt": "activations of a closed bank from which an RFM is urgent",
-    "raa_by_refresh": "activations that a refresh takes off",
-    "raa_by_rfm": "activations that an RFM takes off",
-    "alert_from": "activations of a row from which its rank alerts; 0: rows are not counted",
-    "alert_react": "ticks from an alert to its back-off",
-    "alert_rfms": "RFMABs of a back-off",
-    "alert_delay": "rows that close after it before the rank may alert again",
-    "alert_refreshes": "refreshes of a bank that reset all its rows; 0: none does",
-    "rows": "rows of a bank, where they are counted",
-    "rows_counted": "rows of all banks, where they are counted",
-    "n_periodic": "commands that come at intervals",
+    "set_size": "banks refreshed by a REFPB",
+    "to_sets": "commands to a set of banks, a bit mask",
     "sleeps": "1: a channel powers down, or refreshes itself, when nothing waits",
     "power_down_after": "ticks of quiet before power-down",
     "self_refresh_after": "ticks from the last data to self-refresh",
@@ -110,7 +100,6 @@ _SCALARS = {
     "deep_sleep_stay": "ticks that it lasts at least",
     "power_down_named": "1: PDE and PDX take the bus",
     "self_refresh_named": "1: SRE and SRX take the bus",
-    "rfm_sets": "sets of banks of a rank that RFMs address",
     "sync": "1: the data clock stops, and CAS starts it",
     "data_clocks": "clocks of a pseudo-channel that do so, one a rank; 1 where none does",
     "check_dq": "1: rows leave room for bursts to collide on DQ",
@@ -123,46 +112,8 @@ _SCALARS = {
     "odd_from": "bits of a burst index below the first part whose values are no power of two",
     "n_odd": "parts from there on",
     "n_hashes": "hashes of rows into banks",
-}
+} | {name: text for each in MECHANISMS.values() for name, text in each.constants.items()}
 """Scalars of CONSTANTS: unit and meaning."""
-_LINE = 64
-"""Bytes of a cache line: what lies in one is loaded, and stored, as one vector."""
-
-
-def in_lines(fields: list[Any]) -> np.dtype[np.void]:
-    """A record of int64 fields in which each array that fills LANES begins a cache line, if it
-    does so itself."""
-    offsets, end = [], 0
-    for _, _, *shape in fields:
-        numbers = math.prod(*shape) if shape else 1
-        if numbers >= LANES:
-            end += -end % _LINE
-        offsets.append(end)
-        end += 8 * numbers
-    names, formats = [field[0] for field in fields], [field[1:] for field in fields]
-    return np.dtype(
-        {
-            "names": names,
-            "formats": [np.dtype(tuple(form) if len(form) > 1 else form[0]) for form in formats],
-            "offsets": offsets,
-            "itemsize": end + -end % _LINE,
-        }
-    )
-
-
-def zeroed_bytes(count: int, kind: np.dtype[np.void]) -> int:
-    """Bytes of the block of `zeroed`."""
-    return count * kind.itemsize + _LINE
-
-
-def zeroed(count: int, kind: np.dtype[np.void], behind: int = 0) -> NDArray[np.void]:
-    """`count` records of zeros that begin a cache line; `behind`: bytes more at the end of their
-    block."""
-    space = np.zeros(zeroed_bytes(count, kind) + behind, np.uint8)
-    start = -space.ctypes.data % _LINE
-    return space[start : start + count * kind.itemsize].view(kind)
-
-
 # What the channel kernel reads and never writes; times in ticks. One record, so that it passes
 # as one pointer.
 CONSTANTS = in_lines(
@@ -187,10 +138,6 @@ CONSTANTS = in_lines(
         ("n_segments", np.int64, (2,)),
         ("lasts", np.int64, (len(COMMANDS),)),  # ticks until what a command does is over
         ("lane", np.int64, (len(COMMANDS),)),  # of a command, where it waits for others
-        # of each command that comes at intervals: ticks from one to the next in a rank; 1: all
-        # banks of it have to be closed
-        ("periodic_every", np.int64, (MAX_PERIODIC,)),
-        ("periodic_closed", np.int64, (MAX_PERIODIC,)),
         ("hold", np.int64, (3,)),  # data clock runs on after CAS, a read, a write
         ("sets", np.int64, (MAX_BANKS, MAX_BANKS)),  # banks (in a rank) refreshed together
         ("window", np.int64, (MAX_WINDOWS, 4)),  # level, N, counted, waiting (bit masks)
@@ -203,6 +150,7 @@ CONSTANTS = in_lines(
         # by size of scope, the rows of `other_` scopes last; large, so behind what lies together
         ("bank_rules", np.int64, (len(COMMANDS), MAX_RULES, 3)),
     ]
+    + [(n, np.int64, shape) for each in MECHANISMS.values() for n, shape in each.arrays.items()]
 )
 
 
@@ -521,31 +469,24 @@ def _scalars(memory: MemorySpec, r: np.void) -> None:
         "activation_buffer": c.activation_buffer, "refresh": refresh[c.refresh],
         "refresh_interval": memory.refresh_ticks(), "refresh_sets": memory.refreshes_per_round,
         "idle_first": c.refresh_order == "idle_first", "patience": _patience(memory),
-        "set_size": len(sets[0]), "rfm_sets": len(sets),
+        "set_size": len(sets[0]),
+        "to_sets": sum(1 << COMMANDS.index(name) for name in SET_COMMANDS),
         "sync": stops, "data_clocks": o.ranks if stops else 1,
         "check_dq": collide, "burst_bytes": o.burst_bytes,
         "plain_columns": c.page_policy != "closed" and c.queues != "shared",
         "one_bus": o.pseudochannels == 1 and one_bus,
     }  # fmt: skip
-    management = memory.refresh.management
-    if memory.managed and management is not None:
-        values["raaimt"], values["raammt"] = management.RAAIMT, management.RAAMMT
-        values["raa_by_rfm"] = management.lowers(management.RAADEC)
-        values["raa_by_refresh"] = management.lowers(management.RAAREF) if management.RAAREF else 0
-    if (alerts := memory.alerts) is not None:
-        values["alert_from"], values["alert_react"] = alerts.threshold, memory.ticks(alerts.react)
-        values["alert_rfms"], values["alert_delay"] = alerts.rfms, alerts.delay
-        values["alert_refreshes"] = alerts.refreshes if alerts.reset == "refresh" else 0
-        values["rows"], values["rows_counted"] = o.rows, o.rows * o.bank_numbers
-    values["n_periodic"] = n = len(memory.periodic)
-    r["periodic_every"][:n] = list(memory.periodic.values())
-    r["periodic_closed"][:n] = [kind in memory.periodic_closed for kind in memory.periodic]
     for name, place in lanes(memory).items():
         r["lane"][COMMANDS.index(name)] = place
     if memory.sleeps:
         values |= _sleep(memory, r)
     for name, value in values.items():
         r[name] = int(value)
+    for name, given in lowered_mechanisms(memory).items():
+        if np.ndim(given):
+            r[name][: len(given)] = given
+        else:
+            r[name] = given
     if r["check_dq"] and r["data_end"].max() >= DQ_TICKS:
         raise ValueError(f"{memory.name}: data {DQ_TICKS} ticks or more after its command")
 

@@ -19,7 +19,7 @@ from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.kernel.memory import Descriptors, simulate_system
 from hwmodel.measure.bounds import BURSTS_PER_ROW, read_bound
 from hwmodel.measure.energy import energy_figures, energy_parts
-from hwmodel.measure.grid import served
+from hwmodel.measure.grid import measured, served
 from hwmodel.measure.open_loop import Int, called, stated
 from hwmodel.measure.replay import figures
 from hwmodel.measure.stream import TILE, bursts, random_starts, slot_bytes
@@ -136,7 +136,8 @@ def measure_patterns(
             raise DescriptionError(f"no pattern {name!r}; {nearest(name, list(PATTERNS))}")
     specs = {name: PATTERNS[name] for name in asked or PATTERNS}
     specs |= dict(extent_pattern(extent, write_share, align) for extent in extents)
-    return [_measure(device, name, specs[name]) for name in through(specs, len(specs))]
+    found = measured(lambda name: _measure(device, name, specs[name]), list(specs), through)
+    return list(found.values())
 
 
 def measure(device: Device, pattern: str) -> dict[str, Any]:

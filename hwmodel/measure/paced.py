@@ -9,8 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.kernel.limits import (
+    FOREVER,
+    Int,
+)
 from hwmodel.kernel.memory import FRACTION, Descriptors, prepare, run_system
-from hwmodel.kernel.timing import FOREVER, Int
 from hwmodel.specs.device import Device
 
 LOOK = 16

@@ -19,8 +19,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from hwmodel.kernel.limits import (
+    Int,
+)
 from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
-from hwmodel.kernel.timing import Int
 from hwmodel.measure.grid import measured, served
 from hwmodel.measure.stream import (
     TILE,

@@ -22,17 +22,21 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.packed import is_packed
 from hwmodel.kernel.kernel_names import READ, WRITE
-from hwmodel.kernel.timing import Int
+from hwmodel.kernel.limits import (
+    Int,
+)
 from hwmodel.measure.simulator_traces import (
     FORMATS,
-    MOST_BYTES,
-    Accesses,
-    Format,
     format_of,
     kinds,
     level_sizes,
     to_addresses,
     to_bursts,
+)
+from hwmodel.measure.trace_format import (
+    MOST_BYTES,
+    Accesses,
+    Format,
 )
 from hwmodel.specs.device import Device
 

@@ -25,6 +25,8 @@ KINDS = COMMANDS[: COMMANDS.index("PERIODIC") + 1]
 POWER_COMMANDS = ("PDE", "PDX", "SRE", "SRX")
 """Entry to and exit from power-down and self-refresh, of a channel."""
 RANK_COMMANDS = ("PREA", "REFAB", "CAS", "RFMAB", *PERIODIC_COMMANDS, *POWER_COMMANDS)
+SET_COMMANDS = ("REFPB", "RFM")
+"""To the banks of a rank that a REFPB refreshes together."""
 READ_COMMANDS = ("RD", "RDA")
 MASKED_WRITES = {"WR": "MWR", "WRA": "MWRA"}
 """The form of each write that masks some of its bytes."""

@@ -186,6 +186,12 @@ class DescribedMemory(Strict):
         return self.refresh.alerts if self.controller.row_counting == "prac" else None
 
     @property
+    def mechanisms(self) -> list[str]:
+        """What the controller must have, by the names of `hwmodel.kernel.hooks`."""
+        asked = {"rfm": self.managed, "prac": self.alerts, "periodic": self.periodic}
+        return [name for name, there in asked.items() if there] + list(self.controller.rules)
+
+    @property
     def masked_writes(self) -> bool:
         """Whether partial writes take commands of their own (MWR, MWRA)."""
         return "MWR" in self.commands and self.controller.partial_write == "masked"

@@ -17,7 +17,12 @@ from hwmodel.kernel.lanes import (
     packed_age,
     postpone,
 )
-from hwmodel.kernel.timing import NEVER, lower
+from hwmodel.kernel.limits import (
+    NEVER,
+)
+from hwmodel.kernel.timing import (
+    lower,
+)
 from hwmodel.specs.device import load_device
 
 BANKS = 128 + PADDING

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.kernel.timing import lower
+from hwmodel.kernel.timing import (
+    lower,
+)
 from hwmodel.measure.open_loop import OpenLoop, called
 from hwmodel.oracle.audit import audit, audit_file
 from hwmodel.oracle.command_log import CODE, CommandLog, write_csv
@@ -112,6 +114,29 @@ def test_each_rank_has_its_own_and_the_other_one_goes_on(tmp_path: Path) -> None
     while_it_lasts = (found.commands.tick > zq) & (found.commands.tick < zq + TAKES["ZQCAL"])
     columns = found.commands.command == CODE["RD"]
     assert set(found.commands.rank[while_it_lasts & columns].tolist()) <= {0}
+
+
+@pytest.mark.parametrize("scope", ["channel", "pseudochannel", "other_rank"])
+def test_columns_of_other_ranks_do_not_put_one_off(tmp_path: Path, scope: str) -> None:
+    """It waits 12 CK for a read of any rank, and reads come every two or four."""
+    row = f"- {{scope: {scope}, after: [RD, RDA], before: MRR, delay: 12}}"
+    made = described(
+        tmp_path, "MRR: {kind: PERIODIC, every: 900, banks: open, bus: command, slots: 2}", row
+    )
+    text = (tmp_path / "mine.yaml").read_text()
+    fields = ", ".join(f"{name}:{bits}" for name, bits in made.resolved_address_map())
+    head = f"organisation: {{ranks: 2}}\naddress_map: [{fields}, rank:1]\ntiming:\n"
+    (tmp_path / "mine.yaml").write_text(text.replace("timing:\n", head, 1))
+    memory = load_device(str(tmp_path / "mine.yaml")).memory
+    address, nothing = np.arange(COUNT, dtype=np.int64) * 32, np.zeros(COUNT, np.int64)
+    found = simulate_channel(memory, nothing, address, nothing)
+    for rank in range(2):
+        ticks = calls(memory, found.commands, rank)["MRR"]
+        late = np.diff(np.concatenate([[0], ticks])) - 900
+        assert len(ticks) >= found.end_tick // 950 and late.min() >= 0 and late.max() < 40
+    assert audit(memory, found.commands, end_tick=found.end_tick) == []
+    few = [(0, at, 0) for at in address[:1500].tolist()]
+    assert_equal(Case(memory, few, 0, 1))
 
 
 def test_the_auditor_misses_the_second_where_the_first_comes(tmp_path: Path) -> None:

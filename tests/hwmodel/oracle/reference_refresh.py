@@ -27,6 +27,12 @@ class Refresh(Legality):
         self.alerts = memory.alerts
         self.every = memory.periodic
         self.closing = {kind for kind in self.every if memory.commands[kind].banks == "closed"}
+        rows = {
+            kind: {row.scope for row in memory.constraints if kind in memory.in_rows(row.before)}
+            for kind in self.every
+        }
+        self.of_channel = {k for k, s in rows.items() if s & {"channel", "other_pseudochannel"}}
+        self.of_pc = {k for k, s in rows.items() if s & {"pseudochannel", "other_rank"}}
         for unit in self.units:
             unit.periodic = dict(self.every)
 
@@ -96,6 +102,10 @@ class Refresh(Legality):
             return True
         if self.backs_off(unit) or self.maintains(unit):
             return True
+        for other in self.units:  # one that waits for what these banks do holds them as well
+            kinds = set(self.maintains(other))
+            if kinds & self.of_channel or (other.place[0] == place[0] and kinds & self.of_pc):
+                return True
         return (
             self.urgent(unit)
             and unit.settled is not None

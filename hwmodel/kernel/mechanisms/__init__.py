@@ -1,0 +1,1 @@
+"""Mechanisms of a controller, a file each: what they count, and which commands they ask for."""

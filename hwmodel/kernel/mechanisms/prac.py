@@ -1,0 +1,169 @@
+"""Kernel: per-row activation counting (docs/rfm-power.md). Activations of each row are counted when
+it closes; a row that has too many makes its rank alert, which then backs off for RFMABs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hwmodel.kernel.jit import called, inlined
+from hwmodel.kernel.kernel_names import REFAB, REFPB, RFM, RFMAB, URGENT_REFRESH, Record
+from hwmodel.kernel.limits import FOREVER, MAX_BANKS, MAX_RANKS
+from hwmodel.kernel.maintenance import (
+    Candidate,
+    bank_of,
+    banks_in,
+    first_of,
+    rank_mask,
+    step_for_rank,
+)
+from hwmodel.kernel.mechanism import Mechanism, Table
+from hwmodel.kernel.port import array_at
+from hwmodel.specs.memory_spec import MemorySpec
+
+
+def _lower(memory: MemorySpec) -> dict[str, int]:
+    alerts, o = memory.alerts, memory.organisation
+    if alerts is None:
+        return {}
+    return {
+        "alert_from": alerts.threshold, "alert_react": memory.ticks(alerts.react),
+        "alert_rfms": alerts.rfms, "alert_delay_rows": alerts.delay,
+        "alert_refreshes": alerts.refreshes if alerts.reset == "refresh" else 0,
+        "rows": o.rows, "rows_counted": o.rows * o.bank_numbers,
+    }  # fmt: skip
+
+
+@inlined
+def _closed(c: Record, s: Record, bank: int, row: int) -> None:
+    if c.alert_from == 0:
+        return
+    _count_row(c, s, bank, row)
+
+
+@called
+def _count_row(c: Record, s: Record, bank: int, row: int) -> None:
+    """A row closes: it was activated once more, and its rank may alert."""
+    counts = array_at(s.row_counts, (c.rows_counted,), np.int32)
+    rank, place = c.rank_of[bank], bank * c.rows + row
+    counts[place] += 1
+    if counts[place] == c.alert_from:
+        s.critical[rank] += 1
+    if s.alert_delay[rank] > 0:
+        s.alert_delay[rank] -= 1
+    ready = s.critical[rank] > 0 and s.alert_delay[rank] == 0
+    if ready and s.back_off_at[rank] == FOREVER:
+        s.alerts += 1
+        s.back_off_at[rank] = s.now + c.alert_react
+        s.back_off_rfms[rank] = c.alert_rfms
+        s.next_due = s.now
+
+
+@inlined
+def _forget(c: Record, s: Record, rank: int, counts: Any, place: int) -> None:
+    """The counter at `place` becomes 0."""
+    if counts[place] >= c.alert_from:
+        s.critical[rank] -= 1
+    counts[place] = 0
+
+
+@called
+def _mitigate(c: Record, s: Record, bank: int) -> None:
+    """An RFM of a bank takes care of its row of the most activations, the first of equals."""
+    if s.bank_commands[bank, 0] == 0:
+        return
+    counts = array_at(s.row_counts, (c.rows_counted,), np.int32)
+    most, first = 0, bank * c.rows
+    for place in range(bank * c.rows, (bank + 1) * c.rows):
+        if counts[place] > most:
+            most, first = counts[place], place
+    _forget(c, s, c.rank_of[bank], counts, first)
+
+
+@called
+def _refresh_rows(c: Record, s: Record, bank: int) -> None:
+    """A refresh of a bank resets the counters of the rows whose turn it is."""
+    counts, turn = array_at(s.row_counts, (c.rows_counted,), np.int32), s.refreshes[bank]
+    for row in range(turn * c.rows // c.alert_refreshes, (turn + 1) * c.rows // c.alert_refreshes):
+        _forget(c, s, c.rank_of[bank], counts, bank * c.rows + row)
+    s.refreshes[bank] = turn + 1 if turn + 1 < c.alert_refreshes else 0
+
+
+@inlined
+def _due(c: Record, s: Record, rank: int) -> int:
+    """All banks of a rank that backs off."""
+    if c.alert_from == 0:
+        return 0
+    if s.back_off_at[rank] > s.now:
+        s.next_due = min(s.next_due, s.back_off_at[rank])
+        return 0
+    s.maintained |= 1 << rank
+    return rank_mask(c, rank)
+
+
+@inlined
+def _offer(c: Record, s: Record, rank: int, pair_open: bool, best: Candidate) -> Candidate:
+    """The next step of the next RFMAB of a back-off, which waits for what a REFAB waits for."""
+    if c.alert_from == 0:
+        return best
+    if s.back_off_at[rank] <= s.now:
+        tick, command, bank = step_for_rank(c, s, RFMAB, REFAB, 1, rank, pair_open)
+        best = first_of(best, tick, URGENT_REFRESH, bank, command, bank, -1)
+    return best
+
+
+@inlined
+def _done(c: Record, s: Record, command: int, rank: int, which: int) -> None:
+    if c.alert_from == 0:
+        return
+    if command == REFPB or command == REFAB or command == RFM or command == RFMAB:
+        _reset_rows(c, s, command, rank, which)
+
+
+@called
+def _reset_rows(c: Record, s: Record, command: int, rank: int, which: int) -> None:
+    """A refresh, an RFM or an RFMAB resets what it does; the last RFMAB ends a back-off."""
+    whole = command == REFAB or command == RFMAB
+    for i in range(banks_in(c, whole)):
+        bank = bank_of(c, whole, rank, which, i)
+        if command == RFM or command == RFMAB:
+            _mitigate(c, s, bank)
+        elif c.alert_refreshes > 0:
+            _refresh_rows(c, s, bank)
+    if command == RFMAB:
+        s.back_off_rfms[rank] -= 1
+        if s.back_off_rfms[rank] == 0:
+            s.back_off_at[rank] = FOREVER
+            s.alert_delay[rank] = c.alert_delay_rows
+    s.next_due = s.now
+
+
+MECHANISM = Mechanism(
+    on="alert_from",
+    lower=_lower,
+    constants={
+        "alert_from": "activations of a row from which its rank alerts; 0: rows are not counted",
+        "alert_react": "ticks from an alert to its back-off",
+        "alert_rfms": "RFMABs of a back-off",
+        "alert_delay_rows": "rows that close after it before the rank may alert again",
+        "alert_refreshes": "refreshes of a bank that reset all its rows; 0: none does",
+        "rows": "rows of a bank, where they are counted",
+        "rows_counted": "rows of all banks, where they are counted",
+    },
+    state={
+        "alerts": (),  # alerts so far
+        "row_counts": (),  # address of the counters of rows, or 0
+        "critical": (MAX_RANKS,),  # rows that have as many activations as alert
+        "back_off_at": (MAX_RANKS,),  # tick from which it backs off, or FOREVER
+        "back_off_rfms": (MAX_RANKS,),  # RFMABs of it to come
+        "alert_delay": (MAX_RANKS,),  # rows to close before it may alert
+        "refreshes": (MAX_BANKS,),  # refreshes of a bank in this turn of its rows
+    },
+    first=lambda c: {"back_off_at": FOREVER},
+    table=Table("row_counts", "rows_counted"),
+    closed=_closed,
+    due=_due,
+    offer=_offer,
+    done=_done,
+)

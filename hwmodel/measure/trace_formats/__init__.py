@@ -1,0 +1,1 @@
+"""Text formats of access traces, a file each."""
