@@ -68,6 +68,11 @@ class EngineOptions(Strict):
         the scheduler as they are written."""
         return {}
 
+    @classmethod
+    def serving_defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Defaults of `ServingSpec` under this scheduler; given: as of `policy_defaults`."""
+        return {}
+
     @property
     def swaps(self) -> bool:
         """Whether KV may be copied to the memory of the host."""

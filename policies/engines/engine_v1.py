@@ -74,6 +74,13 @@ class EngineV1Spec(EngineOptions):
         like = given.get("like")
         return {"paged": VERSIONS[like].paged} if like in VERSIONS else {}
 
+    @classmethod
+    def serving_defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        like = given.get("like")
+        if like not in VERSIONS:
+            return {}
+        return {"gpu_memory_utilization": VERSIONS[like].gpu_memory_utilization}
+
     def token_budget(self, longest: int) -> int:
         assert self.max_num_batched_tokens is not None  # given, or resolved by `on_device`
         return self.max_num_batched_tokens

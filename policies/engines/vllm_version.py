@@ -10,6 +10,7 @@
 | largest device class | 70 GiB | 70 GiB | 70 GiB | 160 GiB | `EngineArgs.get_batch_defaults` |
 | thresholds for others | - | no | no | yes | `Scheduler.schedule` |
 | small in spite of 70 GiB | A100 | A100 | A100 | A100, GB10 | the same |
+| share of the memory | 0.9 | 0.9 | 0.9 | 0.92 | `CacheConfig.gpu_memory_utilization`, since 0.25 |
 
 The null block and the block found among duplicates (`BlockPool`) are the same in all of them. 0.11
 to 0.23 have no watermark; with one given, they follow the rule of 0.33 (assumed).
@@ -44,6 +45,7 @@ class Version(NamedTuple):
     others_first: bool = False
     """Whether a lone request is prefilled without a threshold, and a request that preempts itself
     leaves the step to those behind it (with priorities)."""
+    gpu_memory_utilization: float = 0.9
 
 
 _SMALL = DeviceClass(0, 256, {"server": 2048, "offline": 8192})
@@ -63,6 +65,7 @@ VERSIONS: dict[str, Version] = {
         (_LARGEST, _LARGE, _SMALL),
         ("a100", "gb10"),
         others_first=True,
+        gpu_memory_utilization=0.92,
     ),
 }
 

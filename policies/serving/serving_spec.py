@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.description.units import Bytes
 from hwmodel.specs.device import Device
-from hwmodel.specs.kv_order import KvOrder
+from hwmodel.specs.kv_order import LAYOUTS, KvOrder
 from hwmodel.specs.mlp import Exchange, ExpertPlacement
 from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, shard
@@ -54,11 +54,12 @@ class ServingSpec(Strict):
     memory: FidelitySpec = FidelitySpec()
     kv_layout: KvOrder | None = None
     """None: the one that the policy's authors describe, else that of the card's software
-    (`paging.kv_layout` of the accelerator)."""
+    (`paging.kv_layout` of the accelerator), or between unlike pools heads together in a block."""
     attention: AttentionSpec = DENSE
     """What decoding reads of the KV, and what of it is kept."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Share of the capacity for weights, activations and KV (vLLM's default)."""
+    """Share of the capacity for weights, activations and KV (vLLM's default; with `like` that
+    version's)."""
     activation_bytes: Bytes | None = None
     """Memory of each card kept for activations. None: the peak of the largest step, see
     `policies.serving.activations`."""
@@ -121,6 +122,7 @@ class ServingSpec(Strict):
         kind = SCHEDULERS.get(str(engine.get("name", DEFAULT_SCHEDULER)))
         if kind is None:
             return data
+        data = {**kind.Options.serving_defaults(engine), **data}
         own = kind.Options.policy_defaults(engine).get(str(policy.get("name")), {})
         return {**data, "policy": {**own, **policy}} if own else data
 
@@ -181,15 +183,28 @@ class ServingSpec(Strict):
 
     def pooled(self, pool: PoolSpec) -> ServingSpec:
         """The description of a replica of a pool. Requests migrate, and KV is lent, where they
-        decode: the other side has them for their prompts alone."""
+        decode: the other side has them for their prompts alone. Between sides of unlike
+        `tensor_parallel` heads lie together in a block, unless a layout is given, so that what a
+        rank gets of it is one piece (vLLM's NIXL connector asks for HND)."""
         own = pool.model_dump(exclude={"replicas", "device"}, exclude_none=True)
         given = {name: getattr(pool, name) for name in own}
+        layout = pool.kv_layout or self.kv_layout or (pool.policy or self.policy).kv_layout
+        if layout is None and self._split_unlike:
+            given["kv_layout"] = LAYOUTS["layer_kv_block_head"]
         decodes = self.pools is not None and pool is self.pools.decode
         cluster = ClusterSpec(stages=self.cluster.stages, pipeline=self.cluster.pipeline)
         if decodes:
             moves = {name: getattr(self.cluster, name) for name in ("migration", "lending")}
             cluster = cluster.model_copy(update=moves)
         return self.model_copy(update={**given, "pools": None, "cluster": cluster})
+
+    @property
+    def _split_unlike(self) -> bool:
+        """Whether the replicas of the two pools span unlike many cards."""
+        if self.pools is None:
+            return False
+        halves = self.pools.prefill, self.pools.decode
+        return len({half.tensor_parallel or self.tensor_parallel for half in halves}) > 1
 
     def half_of(self, replica: int) -> PoolSpec | None:
         """The pool of a replica, of which those that prefill come first; None: there are none.

@@ -131,3 +131,11 @@ def test_samples_without_prefix_caching_are_requests_of_their_own() -> None:
         assert (figures["requests"], figures["finished"], figures["dropped"]) == (2, 2, 0)
         tokens = figures["makespan_output_tokens_per_s"] * figures["makespan_s"]
         assert tokens == pytest.approx(4 * 8)
+
+
+@pytest.mark.parametrize("like, share", [(None, 0.9), ("0.23", 0.9), ("0.33", 0.92)])
+def test_the_share_of_the_memory_is_the_version_s(like: str | None, share: float) -> None:
+    engine = {"name": "v1"} if like is None else {"name": "v1", "like": like}
+    assert ServingSpec(model="m", engine=engine).gpu_memory_utilization == share  # type: ignore[arg-type]
+    given = ServingSpec(model="m", engine=engine, gpu_memory_utilization=0.5)  # type: ignore[arg-type]
+    assert given.gpu_memory_utilization == 0.5

@@ -243,6 +243,25 @@ def test_unlike_numbers_of_cards_and_blocks_move_the_heads_they_share() -> None:
     assert found.came[0].descriptors == moved.pieces.descriptors
     assert found.came[0].bytes == 160 * MODEL.kv_token_bytes
     assert found.result.metrics["pools"]["decode"]["cards"] == 2
+    token = LAYOUTS["layer_kv_token"]
+    near, far = Server(token, 16, np.arange(10)), Server(token, 32, np.arange(5), 2)
+    apart = transfer(load_link(LINK), MODEL, 160, near, far)
+    assert apart.pieces.descriptors == 16 * moved.pieces.descriptors  # a token each, not a block
+
+
+def test_unlike_pools_keep_heads_together_unless_a_layout_is_given() -> None:
+    heads, token = LAYOUTS["layer_kv_block_head"], LAYOUTS["layer_kv_token"]
+    for decode, around, expected in (
+        ({}, {}, (None, None)),
+        ({"tensor_parallel": 2}, {}, (heads, heads)),
+        ({"tensor_parallel": 2, "kv_layout": "layer_kv_token"}, {}, (heads, token)),
+        ({"tensor_parallel": 2}, {"kv_layout": "layer_kv_token"}, (token, token)),
+    ):
+        pools = {"prefill": {}, "decode": decode, "link": LINK}
+        spec = serving(pools=pools, **around)
+        assert spec.pools is not None
+        sides = spec.pools.prefill, spec.pools.decode
+        assert tuple(spec.pooled(side).kv_layout for side in sides) == expected
 
 
 def test_a_prompt_whose_prefill_side_fails_is_computed_again_with_its_first_token(
