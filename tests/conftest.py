@@ -11,6 +11,8 @@ import tempfile
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.shares import mark_long
+
 # every simulation is done once a session, whichever worker asks for it, and none is left behind
 # but by a session that is killed (SIGTERM, SIGHUP)
 if "BANKWISE_PROBE_CACHE" not in os.environ:
@@ -33,7 +35,9 @@ DEAR = (
 """Files that take longest: begun first, so that no worker ends with one while others idle."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_long(items)
     items.sort(key=lambda item: item.path.name not in DEAR)
 
 

@@ -25,7 +25,7 @@ from tests.hwmodel.one_channel import simulate_channel
 from tests.hwmodel.oracle.reference import ReferenceResult, decode, simulate
 from tests.rotation import LONG, rotated, spread
 
-EXAMPLES = int(os.environ.get("BANKWISE_EXAMPLES", "2000" if LONG else "100"))
+EXAMPLES = int(os.environ.get("BANKWISE_EXAMPLES", "2000" if LONG else "50"))
 LONG_RUN = int(os.environ.get("BANKWISE_LONG_RUN", "100000" if LONG else "4000"))
 
 
