@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.timing import (
     lower,
 )
@@ -24,18 +25,27 @@ HASH_NONE, HASH_ROTATE, HASH_XOR = 0, 1, 2
 CHANNEL_HASHES = {"none": HASH_NONE, "rotate": HASH_ROTATE, "xor": HASH_XOR}
 
 
+@inlined
+def channel_of(block: int, channels: int, hashed: int) -> tuple[int, int]:
+    """(channel, number of the block in it) of a block of the interleave; `hashed`: HASH_NONE,
+    HASH_ROTATE or HASH_XOR. Python gives it arrays, too."""
+    row = block // channels
+    channel = block - row * channels
+    if hashed == HASH_ROTATE:
+        channel = (channel + row) % channels
+    elif hashed == HASH_XOR:
+        channel = channel ^ (row & (channels - 1))
+    return channel, row
+
+
 def to_channel(device: Device, address: Int) -> tuple[Int, Int]:
     """(channel, local byte address) of device byte addresses, both shape (n,)."""
     if device.accelerator is None:
         return np.zeros_like(address), address
-    size, count = device.accelerator.interleave, device.channels
-    block, within = np.divmod(address, size)
-    row, place = np.divmod(block, count)
-    if device.accelerator.channel_hash == "rotate":
-        place = (place + row) % count
-    elif device.accelerator.channel_hash == "xor":
-        place = place ^ (row & (count - 1))
-    return place, row * size + within
+    a = device.accelerator
+    block, within = np.divmod(address, a.interleave)
+    split = channel_of.py_func(block, a.channels, CHANNEL_HASHES[a.channel_hash])  # type: ignore[attr-defined]
+    return split[0], split[1] * a.interleave + within
 
 
 def by_channel(channel: Int, count: int) -> list[Int]:

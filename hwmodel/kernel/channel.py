@@ -14,11 +14,10 @@ from hwmodel.kernel.candidates import choose
 from hwmodel.kernel.channel_state import (
     INBOX,
     MOST_POWER_EVENTS,
-    RUN_BURSTS,
-    RUN_FIRST,
-    RUN_KIND,
     RUN_TICK,
 )
+from hwmodel.kernel.inbox import put
+from hwmodel.kernel.inline_ecc import UNASKED, access_to_checks
 from hwmodel.kernel.issue import apply, write_log
 from hwmodel.kernel.jit import called, inlined, simulation
 from hwmodel.kernel.kernel_names import (
@@ -127,21 +126,22 @@ def feed(
     c, s = constants[0], states[channel]
     timed = arrival.shape[0] == burst.shape[0]
     while True:
-        if s.head == s.tail:
-            s.head, s.tail = 0, 0  # the start of the inbox stays in the cache
         while start < burst.shape[0] and s.tail - s.head < _FED_AT_ONCE:
-            place, first = s.tail & (INBOX - 1), start
-            s.inbox[RUN_TICK, place] = arrival[start] if timed else 0
-            s.inbox[RUN_FIRST, place] = burst[start]
-            s.inbox[RUN_KIND, place] = kind[start]  # RUN_ROW stays 0: no engine waits
+            first = start
             start += 1
             while (
                 start < burst.shape[0] and burst[start] == burst[start - 1] + 1
                 and kind[start] == kind[first] and (not timed or arrival[start] == arrival[first])
+                and (c.protects == 0 or burst[start] % c.protects != 0)
             ):  # fmt: skip
                 start += 1
-            s.inbox[RUN_BURSTS, place] = start - first
-            s.tail += 1
+            tick = arrival[first] if timed else 0
+            if c.protects > 0:
+                check, last = burst[first] // c.protects, burst[start - 1]
+                asked = access_to_checks(c, s, check, burst[first], last, kind[first])
+                if asked != UNASKED:
+                    put(s, tick, c.first_check + check, 1, asked, 0)
+            put(s, tick, burst[first], start - first, kind[first], 0)  # no engine waits
         outcome = advance(c, s, s.now + SLICE, log, completions)
         if outcome != WANTS_INPUT or start >= burst.shape[0]:
             return outcome, start

@@ -78,6 +78,7 @@ _SCALARS = {
     "released": "runs taken that engines know of, where the inbox is finite",
     "endpoint_free": "1/1024 ticks at which another request may reach it, where they are spaced",
     "last_check": "burst of checks of the last request x 2, + 1 of a write, or -1",
+    "checks": "requests for bursts of checks so far",
     "offset": "bursts of the head run that were taken",
     "stream_closed": "1: nothing follows what is in the inbox",
     "stalled": "1: the head has arrived and finds no room, until a queue changes",

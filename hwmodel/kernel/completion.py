@@ -32,6 +32,8 @@ from hwmodel.kernel.port import (
     A_TAG,
     A_WRITE,
     ACCESS_FIELDS,
+    CHECK_READS,
+    CHECK_WRITES,
     DONE,
     L_FIRST,
     L_FORWARDED,
@@ -91,6 +93,8 @@ def _served(p: Record, c: Record, s: Record, channel: int, log: Int, marked: int
                 a[row, A_END] = max(a[row, A_END], end)
                 a[row, A_SEEN] += marked
                 a[row, A_LEFT] -= 1
+                if c.protects > 0 and row == CHECK_WRITES:
+                    p.writes -= 1
                 if a[row, A_LEFT] == 0:
                     _finish(p, a, row)
     if p.keeps > 0:
@@ -161,7 +165,7 @@ def _run_to(p: Record, constants: Any, to: int, ends: int) -> int:
     log = array_at(p.log, (LOG_LINES, LINE if p.keeps > 0 else SERVED_LINE), np.int64)
     more = MORE
     while more == MORE:
-        more = stage(p, states, lanes, marks, to)
+        more = stage(constants[0], p, states, lanes, marks, to)
         if more == WANTS_ROOM:
             return WANTS_ROOM
         for channel in range(p.channels):
@@ -189,6 +193,16 @@ def _step(p: Record, c: Record, to: int) -> int:
     return min(to, max(arrival, p.now) + p.lookahead)
 
 
+@inlined
+def nothing_under_way(c: Record, p: Record) -> bool:
+    """Whether every access that was staged is complete, those to checks included."""
+    if c.protects > 0:
+        a = array_at(p.accesses, (p.access_rows, ACCESS_FIELDS), np.int64)
+        if a[CHECK_READS, A_LEFT] > 1 or a[CHECK_WRITES, A_LEFT] > 1:
+            return False
+    return bool(p.accesses_held == 0)
+
+
 @simulation
 def run_as(p: Record, constants: Any, to: int, how: int) -> int:
     """As `run`, with the port's CONSTANTS, shape (1,), of any type."""
@@ -205,7 +219,7 @@ def run_as(p: Record, constants: Any, to: int, how: int) -> int:
                 p.settled += 1
             if how == TO_COMPLETION and p.settled > before:
                 return DONE
-        idle = how == TO_END and p.accesses_held == 0 and p.staged == p.waiting
+        idle = how == TO_END and nothing_under_way(c, p) and p.staged == p.waiting
         if p.now >= to or idle:
             return DONE
         until = _step(p, c, to) if stepwise else to

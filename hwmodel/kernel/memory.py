@@ -34,20 +34,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.kernel.address import CHANNEL_HASHES, HASH_ROTATE, HASH_XOR
+from hwmodel.kernel.address import CHANNEL_HASHES, channel_of
 from hwmodel.kernel.channel import SLICE, advance
 from hwmodel.kernel.channel_state import (
     INBOX,
     NO_LOG,
-    RUN_BURSTS,
-    RUN_FIRST,
-    RUN_KIND,
-    RUN_ROW,
     RUN_TAKEN,
-    RUN_TICK,
     idle_channels,
 )
 from hwmodel.kernel.extents import Frames, Stream, as_mapped, descriptor_starts, gather_costs
+from hwmodel.kernel.inbox import put_in_order
+from hwmodel.kernel.inline_ecc import UNASKED, access_to_checks
 from hwmodel.kernel.jit import called, inlined, simulation
 from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, READ, WRITE, Record
 from hwmodel.kernel.limits import (
@@ -82,10 +79,7 @@ _SYSTEM_SCALARS = {
     "crossing_byte_time": "1/FRACTION ticks a byte into a die",
     "inbox": "requests to a channel at most; 0: no limit",
     "request_interval": "1/FRACTION ticks between requests that reach a channel; 0: any",
-    "protects": "data bursts that a burst of checks of in-line ECC protects; 0: there are none",
-    "first_check": "burst of a channel with its first checks",
     "issued": "bursts of data put into inboxes, where there are checks",
-    "checks": "bursts of checks put into inboxes",
     "now": "tick up to which engines have run",
     "stop": "tick at which the simulation ends",
     "warm": "tick at which the measured window begins",
@@ -149,51 +143,22 @@ class SystemResult:
 
 
 @called
-def _push(p: Record, s: Record, tick: int, local: int, size: int, kind: int, row: int) -> None:
-    """Put a run of bursts into a channel's inbox, in order of arrival; `row` of completions."""
-    first = local // p.burst
-    place = s.tail
-    while place > s.head and s.inbox[RUN_TICK, (place - 1) & (INBOX - 1)] > tick:
-        for field in range(RUN_TAKEN):  # all that is known before it is taken
-            s.inbox[field, place & (INBOX - 1)] = s.inbox[field, (place - 1) & (INBOX - 1)]
-        place -= 1
-    place &= INBOX - 1
-    s.inbox[RUN_TICK, place] = tick
-    s.inbox[RUN_FIRST, place] = first
-    s.inbox[RUN_BURSTS, place] = (local + size - 1) // p.burst - first + 1
-    s.inbox[RUN_KIND, place] = kind
-    s.inbox[RUN_ROW, place] = row
-    s.tail += 1
-
-
-@called
-def _push_checks(
-    p: Record, s: Record, tick: int, local: int, size: int, kind: int, row: int
+def _put_checks(
+    c: Record, s: Record, tick: int, first: int, last: int, kind: int, row: int
 ) -> None:
-    """Put the accesses to the checks of a request before it: reads; or writes, whole where the
-    request has all data that a burst of checks protects. The last request's burst is not asked for
-    again."""
-    first, last = local // p.burst, (local + size - 1) // p.burst
-    p.issued += last - first + 1
-    write = 0 if kind == READ else 1
-    for check in range(first // p.protects, last // p.protects + 1):
-        if s.last_check == 2 * check + write:
-            continue
-        s.last_check = 2 * check + write
-        asked = READ if kind == READ else PARTIAL_WRITE
-        data = check * p.protects
-        if kind == WRITE and first <= data and data + p.protects - 1 <= last:
-            asked = WRITE
-        _push(p, s, tick, (p.first_check + check) * p.burst, p.burst, asked, row)
-        p.checks += 1
+    """Put the accesses to the checks of a request for bursts `first` to `last` before it."""
+    for check in range(first // c.protects, last // c.protects + 1):
+        asked = access_to_checks(c, s, check, first, last, kind)
+        if asked != UNASKED:
+            put_in_order(s, tick, c.first_check + check, 1, asked, row)
 
 
 @called
-def _has_room(p: Record, s: Record, tick: int) -> bool:
+def _has_room(c: Record, p: Record, s: Record, tick: int) -> bool:
     """Whether a channel takes another request, as an engine knows at `tick`."""
     room = INBOX
-    if p.protects > 0:  # for the accesses to its checks
-        room -= p.request // (p.burst * p.protects) + 3
+    if c.protects > 0:  # for the accesses to its checks
+        room -= p.request // (p.burst * c.protects) + 3
     if p.inbox == 0:
         return s.tail - s.head < room
     while s.released < s.head and s.inbox[RUN_TAKEN, s.released & (INBOX - 1)] + s.response <= tick:
@@ -242,22 +207,9 @@ def _next_request(p: Record, address: int, left: int, kind: int) -> tuple[int, i
     return piece, kind
 
 
-@inlined
-def _channel_of(p: Record, address: int) -> tuple[int, int]:
-    """(channel, number of the interleaved block in it)."""
-    block = address // p.interleave
-    row = block // p.channels
-    channel = block - row * p.channels
-    if p.hash == HASH_ROTATE:
-        channel = (channel + row) % p.channels
-    elif p.hash == HASH_XOR:
-        channel ^= row & (p.channels - 1)
-    return channel, row
-
-
 @called
 def _run_engine(
-    p: Record, states: Any, e: Record, engine: int, until: int,
+    c: Record, p: Record, states: Any, e: Record, engine: int, until: int,
     start: Int, size: Int, write: Int, wait: Int, completions: Int, crossings: Int,
 ) -> None:  # fmt: skip
     """Let one engine issue until tick `until` (exclusive)."""
@@ -275,7 +227,8 @@ def _run_engine(
             e.collected += 1
         address = start[e.cursor] + e.offset
         piece, kind = _next_request(p, address, size[e.cursor] - e.offset, write[e.cursor])
-        moved = ((address + piece - 1) // p.burst - address // p.burst + 1) * p.burst
+        bursts = (address + piece - 1) // p.burst - address // p.burst + 1
+        moved = bursts * p.burst
         if e.in_flight > 0 and e.in_flight + moved > p.window:
             while e.collected < until and completions[engine, e.collected & ring] == 0:
                 e.collected += 1
@@ -283,12 +236,12 @@ def _run_engine(
                 break
             e.ready = e.collected * FRACTION
             continue
-        channel, row = _channel_of(p, address)
+        channel, row = channel_of(address // p.interleave, p.channels, p.hash)
         s = states[channel]
-        if not _has_room(p, s, tick):
+        if not _has_room(c, p, s, tick):
             e.ready = (tick + 1) * FRACTION
             continue
-        local = row * p.interleave + address % p.interleave
+        first = (row * p.interleave + address % p.interleave) // p.burst
         there, row_of_engine = tick, engine  # of `completions`
         die = channel * p.dies // p.channels
         if die != engine * p.dies // p.engines:
@@ -303,9 +256,11 @@ def _run_engine(
             begin = max(s.endpoint_free, there * FRACTION)
             s.endpoint_free = begin + p.request_interval
             there = (begin + FRACTION - 1) // FRACTION
-        if p.protects > 0:
-            _push_checks(p, s, there, local, piece, kind, completions.shape[0] - 1)
-        _push(p, s, there, local, piece, kind, row_of_engine)
+        if c.protects > 0:
+            p.issued += bursts
+            nobody = completions.shape[0] - 1
+            _put_checks(c, s, there, first, first + bursts - 1, kind, nobody)
+        put_in_order(s, there, first, bursts, kind, row_of_engine)
         e.in_flight += moved
         e.offset += piece
         e.ready = max(e.ready, tick * FRACTION) + piece * p.byte_time
@@ -354,13 +309,13 @@ def run_system(
                     _bring_back(p, tick, crossings, completions)
                 for engine in range(p.engines):
                     _run_engine(
-                        p, states, engines[engine], engine, tick + 1,
+                        c, p, states, engines[engine], engine, tick + 1,
                         start, size, write, wait, completions, crossings,
                     )  # fmt: skip
         for engine in range(p.engines):
             e = engines[engine]
             _run_engine(
-                p, states, e, engine, until, start, size, write, wait, completions, crossings
+                c, p, states, e, engine, until, start, size, write, wait, completions, crossings
             )
             busy = busy or e.cursor < e.end or e.in_flight > 0
         for channel in range(p.channels):
@@ -473,9 +428,6 @@ def _system(device: Device, warm: int, stop: int) -> NDArray[np.void]:
         "engines": a.dma.engines, "dies": 1, "inbox": a.inbox or 0,
         "request_interval": round(a.request_interval / tick_ns * FRACTION),
     }  # fmt: skip
-    if protects := device.memory.controller.inline_ecc:
-        values["protects"] = protects
-        values["first_check"] = device.memory.data_bytes // int(values["burst"])
     if a.dies is not None:
         values["dies"] = a.dies.count
         values["crossing_latency"] = math.ceil(a.dies.crossing_latency / tick_ns - 1e-9)
@@ -554,7 +506,7 @@ def prepare(
         waiting = a.dma.engines * (a.dma.window + a.dma.request)
         longest += 2 * p["crossing_latency"] + int(waiting * p["crossing_byte_time"]) // FRACTION
     ring = 1 << int(longest + response_ticks(device)).bit_length()
-    rows = a.dma.engines * (1 if a.dies is None else 3) + (p["protects"] > 0)
+    rows = a.dma.engines * (1 if a.dies is None else 3) + (device.memory.controller.inline_ecc > 0)
     completions = np.zeros((rows, ring), np.int64)
     crossings = np.zeros(p["dies"], np.int64)
     return Prepared(
@@ -585,7 +537,8 @@ def _result(
     # extents that do not fill their first or last burst move more than they asked for
     covered = (run.start + run.size - 1) // p["burst"] - run.start // p["burst"] + 1
     useful = total / max(1, int(covered.sum()) * int(p["burst"]))
-    useful *= int(p["issued"] or 1) / int(p["issued"] + p["checks"] or 1)
+    checks = int(states["checks"].sum())
+    useful *= int(p["issued"] or 1) / (int(p["issued"]) + checks or 1)
     elapsed = (end - warm) * tick_ns
     last = end if finished else end + int(p["request_latency"])  # channels run ahead of engines
     since = states["active_since"]

@@ -36,7 +36,7 @@ SCALARS = {
     "staged": "of these, those that were cut into runs",
     "untaken": "runs that no queue has taken",
     "accesses_held": "accesses staged whose data have not passed",
-    "writes": "of these, writes",
+    "writes": "of these, writes; and writes of checks under way",
     "access_rows": "rows of `accesses` and `marks`",
     "access_used": "of these, those ever used",
     "access_free": "first free row, or -1",
@@ -72,6 +72,9 @@ PORT = np.dtype([(name, np.int64) for name in (*SCALARS, *ARRAYS)])
 A_TAG, A_LEFT, A_END, A_SEEN, A_WRITE, A_NEXT = range(6)
 """Tag; bursts left; latest end of those served; reads answered; 1 for a write; next free row."""
 ACCESS_FIELDS = 6
+CHECK_READS, CHECK_WRITES = 0, 1
+"""Rows of the accesses to checks of in-line ECC, where there is any: of each one burst more is left
+than are under way."""
 R_TICK, R_FIRST, R_BURSTS, R_KIND, R_ACCESS, R_NEXT = range(6)
 """A run: arrival, first burst in its channel, bursts, kind, row of its access, next run."""
 RUN_FIELDS = 6

@@ -37,7 +37,7 @@ _PLAIN = {
     "scheduler": FRFCFS, "page_policy": PAGE_OPEN, "late_entry": 0, "forwarding": 1,
     "queue_per_bank": 0, "joint_queue": 0, "shared_queue": 0, "activation_buffer": 0,
     "plain_columns": 1,
-    "sleeps": 0, **{each.on: 0 for each in MECHANISMS.values()},
+    "protects": 0, "sleeps": 0, **{each.on: 0 for each in MECHANISMS.values()},
     "lazy": 0, "data_clocks": 1, "check_dq": 0, "windows": 1, "n_odd": 0,
 }  # fmt: skip
 """Scalars of a plain controller, by their names in `hwmodel.kernel.timing`."""

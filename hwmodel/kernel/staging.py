@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from hwmodel.kernel.address import HASH_ROTATE, HASH_XOR
+from hwmodel.kernel.address import channel_of
 from hwmodel.kernel.channel_state import (
     INBOX,
     RUN_BURSTS,
-    RUN_FIRST,
     RUN_KIND,
     RUN_ROW,
-    RUN_TICK,
 )
-from hwmodel.kernel.jit import inlined, simulation
+from hwmodel.kernel.inbox import put
+from hwmodel.kernel.inline_ecc import UNASKED, access_to_checks
+from hwmodel.kernel.jit import called, inlined, simulation
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ, WRITE, Record
 from hwmodel.kernel.limits import (
     FOREVER,
@@ -34,6 +34,8 @@ from hwmodel.kernel.port import (
     A_WRITE,
     ACCESS_FIELDS,
     AT_ONCE,
+    CHECK_READS,
+    CHECK_WRITES,
     DONE,
     L_FIRST,
     L_LAST,
@@ -48,20 +50,6 @@ from hwmodel.kernel.port import (
     WANTS_ROOM,
     array_at,
 )  # fmt: skip
-
-
-@inlined
-def _put_inbox(s: Record, tick: int, first: int, bursts: int, kind: int, row: int) -> None:
-    """Append a run to a channel's inbox, which has room."""
-    if s.head == s.tail:
-        s.head, s.tail = 0, 0  # the start of the inbox stays in the cache
-    at = s.tail & (INBOX - 1)
-    s.inbox[RUN_TICK, at] = tick
-    s.inbox[RUN_FIRST, at] = first
-    s.inbox[RUN_BURSTS, at] = bursts
-    s.inbox[RUN_KIND, at] = kind
-    s.inbox[RUN_ROW, at] = row
-    s.tail += 1
 
 
 @inlined
@@ -116,51 +104,81 @@ def _put_run(
     if p.channels > 1 and _extended(p, s, lane, bursts, kind, row):
         return bursts
     if lane[L_FIRST] < 0 and s.tail - s.head < AT_ONCE:
-        _put_inbox(s, tick, first, bursts, kind, row)
+        put(s, tick, first, bursts, kind, row)
     else:
         _queue_run(p, lane, tick, first, bursts, kind, row)
     p.untaken += 1
     return bursts
 
 
+@called
+def _put_checked(
+    c: Record, p: Record, s: Record, lane: Int, tick: int, start: int, end: int, kind: int, row: int
+) -> int:
+    """As `_put_run`, the access to its checks before what each burst of them protects. No access of
+    the host ends with these: they are of two rows of their own."""
+    held = array_at(p.accesses, (p.access_rows, ACCESS_FIELDS), np.int64)
+    first, last = start >> p.burst_bits, (end - 1) >> p.burst_bits
+    bursts = 0
+    for check in range(first // c.protects, last // c.protects + 1):
+        asked = access_to_checks(c, s, check, first, last, kind)
+        if asked != UNASKED:
+            checks = CHECK_READS if asked == READ else CHECK_WRITES
+            place = (c.first_check + check) << p.burst_bits
+            held[checks, A_LEFT] += _put_run(p, s, lane, tick, place, place + 1, asked, checks)
+            if asked != READ:
+                p.writes += 1
+        group = (check * c.protects) << p.burst_bits
+        stop = min(end, group + (c.protects << p.burst_bits))
+        bursts += _put_run(p, s, lane, tick, max(start, group), stop, kind, row)
+    return bursts
+
+
+@inlined
+def _put_with_checks(
+    c: Record, p: Record, s: Record, lane: Int, tick: int, start: int, end: int, kind: int, row: int
+) -> int:
+    """Queue the bytes `start` to `end` of a channel, and what in-line ECC adds; their bursts."""
+    if c.protects > 0:
+        return _put_checked(c, p, s, lane, tick, start, end, kind, row)
+    return _put_run(p, s, lane, tick, start, end, kind, row)
+
+
 @inlined
 def _put_piece(
-    p: Record, s: Record, lane: Int, tick: int, start: int, end: int, write: int, row: int
-) -> int:
+    c: Record, p: Record, s: Record, lane: Int, tick: int, start: int, end: int, write: int,
+    row: int,
+) -> int:  # fmt: skip
     """Queue what an access moves in a channel: bytes `start` to `end`; their bursts."""
     if write == 0:
-        return _put_run(p, s, lane, tick, start, end, READ, row)
+        return _put_with_checks(c, p, s, lane, tick, start, end, READ, row)
     bursts = 0
     while start < end:
         stop, kind = end & -p.burst, WRITE
         if start & (p.burst - 1) != 0 or stop <= start:
             stop, kind = min(end, (start & -p.burst) + p.burst), PARTIAL_WRITE
-        bursts += _put_run(p, s, lane, tick, start, stop, kind, row)
+        bursts += _put_with_checks(c, p, s, lane, tick, start, stop, kind, row)
         start = stop
     return bursts
 
 
 @inlined
 def _put_pieces(
-    p: Record, states: Any, lanes: Int, tick: int, address: int, size: int, write: int, row: int
-) -> int:
+    c: Record, p: Record, states: Any, lanes: Int, tick: int, address: int, size: int, write: int,
+    row: int,
+) -> int:  # fmt: skip
     """Queue an access in its channels; its bursts."""
     if p.channels == 1:
-        return _put_piece(p, states[0], lanes[0], tick, address, address + size, write, row)
+        return _put_piece(c, p, states[0], lanes[0], tick, address, address + size, write, row)
     bursts = 0
     end = address + size
     while address < end:
         block = address // p.interleave
         stop = min(end, (block + 1) * p.interleave)
-        stripe = block // p.channels
-        channel = block - stripe * p.channels
-        if p.hash == HASH_ROTATE:
-            channel = (channel + stripe) % p.channels
-        elif p.hash == HASH_XOR:
-            channel ^= stripe & (p.channels - 1)
+        channel, stripe = channel_of(block, p.channels, p.hash)
         shift = (stripe - block) * p.interleave  # from the device's addresses to the channel's
         bursts += _put_piece(
-            p, states[channel], lanes[channel], tick, address + shift, stop + shift, write, row
+            c, p, states[channel], lanes[channel], tick, address + shift, stop + shift, write, row
         )
         address = stop
     return bursts
@@ -184,7 +202,7 @@ def _stageable(p: Record) -> int:
 
 
 @simulation
-def stage(p: Record, states: Any, lanes: Int, marks: Int, to: int) -> int:
+def stage(c: Record, p: Record, states: Any, lanes: Int, marks: Int, to: int) -> int:
     """Cut waiting accesses before tick `to` into runs, a share for each channel. MORE when there
     are more, WANTS_ROOM when tables are full, otherwise DONE."""
     a = array_at(p.accesses, (p.access_rows, ACCESS_FIELDS), np.int64)
@@ -193,16 +211,17 @@ def stage(p: Record, states: Any, lanes: Int, marks: Int, to: int) -> int:
     sizes = array_at(p.size, (p.waiting,), np.int64)
     writes = array_at(p.write, (p.waiting,), np.uint8)
     now, one, most = p.now, p.channels == 1, p.untaken + AT_ONCE * p.channels
-    pieces = 3  # runs at most
     for at in range(p.staged, _stageable(p)):
         tick = max(now, ticks[at])
         if tick >= to:
             return DONE
         if p.untaken >= most:
             return MORE
-        size, write = sizes[at], writes[at]
+        size, write, pieces = sizes[at], writes[at], 3  # runs at most
         if not one:
             pieces = min(p.channels, size // p.interleave + 2) + 2
+        if c.protects > 0:
+            pieces = 4 * pieces + 2 * (size // (p.burst * c.protects))
         if p.accesses_held == p.access_rows or p.runs_held + pieces > p.run_rows:
             return WANTS_ROOM
         row = p.access_free
@@ -215,7 +234,7 @@ def stage(p: Record, states: Any, lanes: Int, marks: Int, to: int) -> int:
         marks[row, 0], marks[row, 1] = 0, 0
         p.accesses_held += 1
         p.writes += write
-        a[row, A_LEFT] = _put_pieces(p, states, lanes, tick, addresses[at], size, write, row)
+        a[row, A_LEFT] = _put_pieces(c, p, states, lanes, tick, addresses[at], size, write, row)
         p.staged = at + 1
     return DONE
 
@@ -227,7 +246,7 @@ def fill_inbox(p: Record, s: Record, lane: Int) -> None:
     place = lane[L_FIRST]
     while place >= 0 and s.tail - s.head < AT_ONCE:
         run = runs[place]
-        _put_inbox(s, run[R_TICK], run[R_FIRST], run[R_BURSTS], run[R_KIND], run[R_ACCESS])
+        put(s, run[R_TICK], run[R_FIRST], run[R_BURSTS], run[R_KIND], run[R_ACCESS])
         after = run[R_NEXT]
         run[R_NEXT] = p.run_free
         p.run_free = place

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.kernel import port as kernel
 from hwmodel.kernel.address import CHANNEL_HASHES
 from hwmodel.kernel.channel import SLICE
@@ -80,12 +79,10 @@ class Channels:
         if outstanding is not None and outstanding < 1:
             raise ValueError(f"outstanding is {outstanding}; expected at least 1")
         memory, a = device.memory, None if single_channel else device.accelerator
-        if memory.controller.inline_ecc:
-            raise DescriptionError("controller.inline_ecc: expected 0 where calls drive channels")
         self.device = device
         self.channels = 1 if a is None else a.channels
         self.burst_bytes = memory.organisation.burst_bytes
-        local = memory.organisation.capacity_bytes
+        local = memory.data_bytes
         self.capacity_bytes: int = local if single_channel else device.capacity_bytes
         self.tick_ns: float = memory.tick_clock.ns_of_ticks(1)
         self._keeps = keep_commands
@@ -116,11 +113,16 @@ class Channels:
             "access_rows": rows, "access_free": -1, "run_rows": rows, "run_free": -1, "keeps": kept,
         }.items():  # fmt: skip
             port[name] = value
+        accesses = np.zeros((rows, kernel.ACCESS_FIELDS), np.int64)
+        if self.device.memory.controller.inline_ecc:
+            port["access_used"] = 2
+            accesses[:2, kernel.A_LEFT] = 1
+            accesses[kernel.CHECK_WRITES, kernel.A_WRITE] = 1
         return {
             "port": port,
             "states": idle_channels(self.device.memory, self.constants, self.channels),
             "lanes": lanes,
-            "accesses": np.zeros((rows, kernel.ACCESS_FIELDS), np.int64),
+            "accesses": accesses,
             "marks": np.zeros((rows, 2), np.int64),
             "runs": np.zeros((rows, kernel.RUN_FIELDS), np.int64),
             "log": np.zeros((kernel.LOG_LINES, kernel.LINE), np.int64),
@@ -233,7 +235,9 @@ class Channels:
         if how == kernel.TO_INPUT:
             return True
         if how == kernel.TO_END:
-            return bool(port["accesses_held"] == 0 and port["staged"] == port["waiting"])
+            checks = self._tables["accesses"][:2, kernel.A_LEFT].sum() - 2
+            done = port["accesses_held"] == 0 and port["staged"] == port["waiting"]
+            return bool(done and not (self.device.memory.controller.inline_ecc and checks))
         return bool(how == kernel.TO_COMPLETION and port["settled"] > 0)
 
     def _feed(self, to: int, how: int) -> None:

@@ -20,7 +20,7 @@ from hwmodel.kernel.channel_state import (
     OCTAVE_BITS,
     idle_channels,
 )
-from hwmodel.kernel.kernel_names import LOG_FULL, PARTIAL_WRITE, REACHED, READ, WRITE
+from hwmodel.kernel.kernel_names import LOG_FULL, REACHED, READ
 from hwmodel.kernel.power import asleep_ns
 from hwmodel.kernel.shapes import lowered
 from hwmodel.kernel.timing import (
@@ -75,29 +75,6 @@ def longest_in_bin(number: int) -> int:
     return ((place + 1 + (1 << OCTAVE_BITS)) * (EXACT_LATENCIES >> OCTAVE_BITS) << octave) - 1
 
 
-def with_checks(
-    memory: MemorySpec, arrival: Int, burst: Int, kind: Int
-) -> tuple[Int, Int, Int, int]:
-    """Requests with those for their check bytes before them (docs/rfm-power.md: in-line ECC), and
-    how many these are. Accesses in a row to data of one burst of check bytes share its access."""
-    n, every = memory.controller.inline_ecc, memory.organisation
-    total = every.capacity_bytes // every.burst_bytes
-    check, write = total - total // n + burst // n, kind != READ
-    edges = np.ones(len(burst), np.bool_)
-    edges[1:] = (check[1:] != check[:-1]) | (write[1:] != write[:-1])
-    first = np.flatnonzero(edges)
-    last = np.append(first[1:], len(burst)) - 1
-    whole = (last - first == n - 1) & (burst[last] - burst[first] == n - 1)
-    whole &= np.add.reduceat(kind == WRITE, first) == n if len(first) else whole
-    of_checks = np.where(write[first], np.where(whole, WRITE, PARTIAL_WRITE), READ)
-    return (
-        np.insert(arrival, first, arrival[first]) if len(arrival) == len(burst) else arrival,
-        np.insert(burst, first, check[first]),
-        np.insert(kind, first, of_checks),
-        len(first),
-    )
-
-
 @dataclass
 class OpenLoop:
     """Channels of one memory that each take their own stream; memory does not grow with it.
@@ -113,8 +90,6 @@ class OpenLoop:
     """At most; 0: as many as the machine has cores. Then: how many there are."""
     wall_s: float = 0.0
     """Time of simulation."""
-    checks: int = 0
-    """Requests for check bytes of in-line ECC among those simulated."""
     _constants: NDArray[np.void] = field(init=False)
     _stopped: bool = field(init=False, default=False)
     """Whether the simulation was interrupted."""
@@ -151,9 +126,6 @@ class OpenLoop:
         burst = np.ascontiguousarray(local // self.memory.organisation.burst_bytes)
         when = _AT_ONCE if arrival is None else np.ascontiguousarray(arrival, np.int64)
         kinds = np.ascontiguousarray(kind, np.int64)
-        if self.memory.controller.inline_ecc and len(burst):
-            when, burst, kinds, checks = with_checks(self.memory, when, burst, kinds)
-            self.checks += checks
         return channel, when, burst, kinds
 
     def _simulate(self, parts: list[Part]) -> None:
@@ -201,6 +173,11 @@ class OpenLoop:
         """Share of the requests served that found their row open."""
         hits, misses, conflicts = (self.total(name) for name in ("hits", "misses", "conflicts"))
         return hits / (hits + misses + conflicts)
+
+    @property
+    def checks(self) -> int:
+        """Requests for check bytes of in-line ECC among those taken."""
+        return self.total("checks")
 
     @property
     def end_tick(self) -> int:

@@ -110,13 +110,20 @@ def test_any_split_of_a_stream_gives_the_commands_of_replay(case: Case, data: An
     assert whole[1]["forwarded_requests"] == expected.forwarded
 
 
+CHECKED = ["controller.inline_ecc=8", "controller.partial_write=read_modify_write"]
+
+
 @pytest.mark.parametrize(
-    ("name", "gap"), [(LPDDR5, 1), (LPDDR5, 60), ("hbm2e-3.2", 20), ("mlu370-x4", 3)]
-)
+    ("name", "gap", "settings"),
+    [
+        (LPDDR5, 1, []), (LPDDR5, 60, []), ("hbm2e-3.2", 20, []), ("mlu370-x4", 3, []),
+        (LPDDR5, 1, CHECKED), ("mlu370-x4", 3, [*CHECKED, "capacity=21GiB"]),
+    ],
+)  # fmt: skip
 def test_any_split_gives_the_completions_of_one_batch_and_the_figures_of_replay(
-    name: str, gap: float
+    name: str, gap: float, settings: list[str]
 ) -> None:
-    device = load_device(name)
+    device = load_device(name, settings)
     accesses = stream(device, 400, gap)
     whole = driven(Channels(device), accesses, [])
     assert whole[1] == replayed(device, accesses)

@@ -1,0 +1,26 @@
+"""Kernel: what a request asks of the check bytes of in-line ECC (docs/rfm-power.md). They lie in
+bursts of their own behind the data; each protects `protects` bursts of data."""
+
+from __future__ import annotations
+
+from hwmodel.kernel.jit import inlined
+from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ, WRITE, Record
+
+UNASKED = -1
+
+
+@inlined
+def access_to_checks(c: Record, s: Record, check: int, first: int, last: int, kind: int) -> int:
+    """How a request for the bursts `first` to `last` accesses the burst of checks `check`, before
+    them: READ; WRITE, where it writes all the data that the burst protects; PARTIAL_WRITE; or
+    UNASKED, where the channel's last request has asked for it likewise."""
+    written = 0 if kind == READ else 1
+    if s.last_check == 2 * check + written:
+        return UNASKED
+    s.last_check = 2 * check + written
+    s.checks += 1
+    if kind == READ:
+        return READ
+    data = check * c.protects
+    whole = kind == WRITE and first <= data and data + c.protects - 1 <= last
+    return WRITE if whole else PARTIAL_WRITE
