@@ -17,8 +17,9 @@ from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from sweeps.plan.kinds import DESIGNS, STUDY
 from sweeps.plan.measures import MEASURES
+from sweeps.plan.rules import RULES, STUDY
+from sweeps.plan.sweep_spec import SweepSpec
 from sweeps.report.presenter import Presenter
 from sweeps.report.presenters import PRESENTERS
 
@@ -127,13 +128,13 @@ def test_oracle_and_auditor_share_nothing_with_the_kernel() -> None:
         assert "hwmodel.kernel" not in file.read_text(encoding="utf-8"), file
 
 
-def test_only_the_registries_name_a_design_or_who_shows_it() -> None:
-    assert PRESENTERS.keys() <= {*MEASURES, *DESIGNS, STUDY}
-    designs = {spec.__module__ for spec in DESIGNS.values()}
+def test_only_the_registries_name_a_rule_or_who_shows_it() -> None:
+    assert PRESENTERS.keys() <= {*MEASURES, *RULES, STUDY}
+    rules = {spec.__module__ for spec in RULES.values()} - {SweepSpec.__module__}
     presenters = {type(each).__module__ for each in PRESENTERS.values()} - {Presenter.__module__}
     for module, others in imports().items():
-        if module != "sweeps.plan.kinds" and room(module) != "sweeps.report":
-            assert not others & designs, module
+        if module != "sweeps.plan.rules" and room(module) != "sweeps.report":
+            assert not others & rules, module
         if module != "sweeps.report.presenters":
             assert not others & presenters, module
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from sweeps.analyse.best import judge_all
 from sweeps.analyse.facts import Reference, Verdict
 from sweeps.analyse.gap import CONTROL, references
 from sweeps.analyse.table import Group, Row, Table
 from sweeps.analyse.variants import with_role
-from sweeps.analyse.verdict import judge_all
 
 
 def outcomes(table: Table, verdicts: list[Verdict]) -> list[CaseOutcome]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sweeps.analyse.best import judge_all
 from sweeps.analyse.cases import CaseOutcome, outcomes, under
 from sweeps.analyse.facts import Dependence, Turned, Verdict
 from sweeps.analyse.gap import CONTROL
 from sweeps.analyse.label import label
 from sweeps.analyse.table import Table, along
 from sweeps.analyse.variants import overrides, with_role
-from sweeps.analyse.verdict import judge_all
 
 
 @dataclass(frozen=True)

@@ -224,8 +224,8 @@ class Table:
 
     @property
     def _family_note(self) -> str:
-        """What winners are corrected for; a design has families of its own."""
-        several = len(self.groups) > 1 and not self.config.get("design")
+        """What winners are corrected for; other rules have families of their own."""
+        several = len(self.groups) > 1 and self.config.get("rule", "best") == "best"
         text = " Winners are corrected for the number of groups, {} (Holm's correction)."
         return text.format(len(self.groups)) * several
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from hwmodel.description.description import DescriptionError
+from sweeps.analyse.best import NEGLIGIBLE, WIDE
 from sweeps.analyse.statistics import Interval, family_signs, grown, interval, log_ratios
-from sweeps.analyse.verdict import NEGLIGIBLE, WIDE
 from sweeps.ask.fit import linked
 from sweeps.ask.server_settings import FACTORS, Asked, changed, settings_of, value_text
 from sweeps.plan.experiment import (

@@ -32,8 +32,8 @@ from policies.requests.workload import WorkloadSpec
 from policies.serving.measured_server import ServerSpec
 from policies.transfers.measured_transfers import TransferSpec
 from sweeps.plan.experiment import ExperimentSpec
-from sweeps.plan.kinds import sweep_specs
 from sweeps.plan.measures import MEASURES, SERVING
+from sweeps.plan.rules import sweep_specs
 from sweeps.plan.sweep_spec import SweepSpec
 from sweeps.run.store import write_atomically
 from sweeps.study.study_spec import StudySpec

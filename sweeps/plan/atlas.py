@@ -24,6 +24,7 @@ from hwmodel.measure.stream import slot_bytes
 from hwmodel.specs.device import load_device
 from policies.engines.scheduled_step import Step
 from policies.memory.step import Efficiency, StepModel
+from sweeps.analyse.least import least
 from sweeps.analyse.objective import KV_READ, Objective
 from sweeps.analyse.table import Table
 from sweeps.plan.experiment import (
@@ -166,12 +167,12 @@ def enough(found: list[Cell]) -> list[Enough]:
     """The extents that are enough, of each memory all of whose extents have results."""
     sizes = sorted({cell.extent for cell in found})
 
-    def least(cells: list[Cell]) -> int | None:
-        costly = [cell.extent for cell in cells if cell.lost > COSTLY]
-        return next((size for size in sizes if size > max(costly, default=0)), None)
+    def from_which(cells: list[Cell]) -> int | None:
+        costly = {cell.extent for cell in cells if cell.lost > COSTLY}
+        return least(sizes, lambda size: size not in costly)
 
     return [
-        Enough(name, least([c for c in own if c.described]), least(own))
+        Enough(name, from_which([c for c in own if c.described]), from_which(own))
         for name in dict.fromkeys(cell.row for cell in found)
         for own in [[c for c in found if c.row == name]]
         if {c.extent for c in own if c.described} == set(sizes)

@@ -23,7 +23,7 @@ from hwmodel.specs.accelerator import AcceleratorSpec
 from hwmodel.specs.memory_spec import MemorySpec
 from sweeps.analyse.label import label
 from sweeps.plan.experiment import Described
-from sweeps.plan.kinds import sweep_specs
+from sweeps.plan.rules import sweep_specs
 from sweeps.plan.sweep_spec import Point, RunSpec, SweepSpec
 from sweeps.plan.variant import Change, Layer
 

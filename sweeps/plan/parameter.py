@@ -1,14 +1,15 @@
 """A number that is assumed, and the values of it that a search asks for.
 
-Over a range the mean of the answer and both ends of its interval are bisected on one grid of
-halvings, so that the three share what is simulated. Variants are tried one by one.
+Over a range the mean of the answer, and both ends of its interval where these are bisected too, are
+bisected on one grid of halvings, so that they share what is simulated. Variants are tried one by
+one.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -16,11 +17,9 @@ from hwmodel.description.description import Strict, checked
 from hwmodel.description.written import Also
 from hwmodel.description.yaml_writer import to_yaml_flow
 from sweeps.analyse.statistics import Interval
-from sweeps.plan.bisection import Bracket, halvings, pending
+from sweeps.plan.bisection import halvings, pending
 from sweeps.plan.evaluations import Value
 
-HALVINGS = 6
-"""A bracket is halved until it is the range over 2 to this; a break-even is then interpolated."""
 PLAUSIBLE = "plausible"
 """`variants: plausible` stands for the plausible variants of the device."""
 _DIGITS = 3
@@ -81,6 +80,16 @@ class Parameter(Strict):
     """Name -> what it sets; `plausible`: the plausible variants of the device."""
     of: str | None = None
     """The competitor that has it; None: both."""
+    against: list[str] = []
+    """The competitors of which the best, as described, is what `of` is held against; without, the
+    other one of two."""
+    inverse: bool = False
+    """The experiment is given one over the number."""
+    halvings: Annotated[int, Field(ge=1, le=12)] = 6
+    """A bracket is halved until it is the range over 2 to this; the crossing is interpolated."""
+    bisect: Literal["interval", "mean"] = "interval"
+    """Whether the ends of the interval are bisected too; else they are interpolated between the
+    values that the mean asks for."""
     set: dict[str, Any] = {}
     """Overrides that go with it, at every value."""
     ratio: Annotated[float, Field(gt=0)] = 1.0
@@ -99,6 +108,10 @@ class Parameter(Strict):
             raise ValueError("log and unit belong to range")
         if self.log and self.range[0] <= 0:
             raise ValueError(f"log needs a range above zero; got {self.range}")
+        if self.against and self.of is None:
+            raise ValueError("against: needs `of`, who is held against these")
+        if self.inverse and (self.variants or self.unit or self.range[0] <= 0):
+            raise ValueError("inverse: expected a range above zero, without unit")
 
     def number(self, position: float) -> Number:
         """The number at a position of the range, from 0 to 1."""
@@ -109,22 +122,41 @@ class Parameter(Strict):
             between = low * (high / low) ** position
         else:
             between = low + (high - low) * position
+        return self._rounded(between)
+
+    def _rounded(self, number: float) -> Number:
         whole = all(isinstance(end, int) for end in self.range)
-        return round(between) if whole else float(f"{between:.{_DIGITS}g}")
+        return round(number) if whole else float(f"{number:.{_DIGITS}g}")
 
     def at(self, position: float) -> Value:
         """The value at a position, as a result names it."""
-        number = self.number(position)
+        return self._written(self.number(position))
+
+    def text(self, number: float) -> str:
+        """A number of the range that was not simulated, in its unit."""
+        return str(self._written(self._rounded(number)))
+
+    def _written(self, number: Number) -> Value:
         return number if self.unit is None else f"{to_yaml_flow(number)}{self.unit}"
+
+    def number_of(self, value: Value) -> float:
+        """The number that a result names."""
+        return float(str(value).removesuffix(self.unit or ""))
 
     def sets(self, value: Value) -> dict[str, Any]:
         """Dotted path -> what the experiment is given for a value."""
-        return self.variants[value].set if self.variants else {self.path: value}
+        if self.variants:
+            return self.variants[value].set
+        return {self.path: float(f"{1 / value:.6g}") if self.inverse else value}
 
-    def against(self, answer: Interval) -> Interval:
-        """An answer against the ratio that is sought: above zero where it is larger."""
+    def beyond(self, answer: Interval) -> Interval:
+        """An answer less the ratio that is sought: above zero where it is larger."""
         sought = math.log(self.ratio)
         return answer.mapped(lambda log: log - sought)
+
+    def leads(self, known: Answers) -> dict[float, Interval]:
+        """What is known over the range, by the number, less the ratio that is sought."""
+        return {self.number_of(value): self.beyond(each) for value, each in known.items()}
 
     def asked(self, known: Answers) -> list[Value]:
         """Values to simulate next; none where what is known settles it."""
@@ -133,24 +165,16 @@ class Parameter(Strict):
             return missing
         if self.variants:
             return []
-        needed = (self.next_value(known, curve) for curve in CURVES)
+        curves = CURVES if self.bisect == "interval" else (ahead,)
+        needed = (self._next(known, curve) for curve in curves)
         return list(dict.fromkeys(value for value in needed if value is not None))
 
-    def next_value(self, known: Answers, curve: Curve, count: int = HALVINGS) -> Value | None:
+    def _next(self, known: Answers, curve: Curve) -> Value | None:
         """The value that halves the bracket of a curve's change next; None where it is found."""
-        step = self._bracket(known, curve, count)
-        return None if isinstance(step, tuple) else self.at(step)
 
-    def bracket(self, known: Answers, curve: Curve) -> Bracket:
-        """The positions between which a curve changes; (0, 1) where its ends agree. All values that
-        `asked` names must be known."""
-        step = self._bracket(known, curve, HALVINGS)
-        assert isinstance(step, tuple)
-        return step
-
-    def _bracket(self, known: Answers, curve: Curve, count: int) -> float | Bracket:
         def answer(position: float) -> bool | None:
             value = self.at(position)
-            return curve(self.against(known[value])) if value in known else None
+            return curve(self.beyond(known[value])) if value in known else None
 
-        return pending(halvings(count), answer)
+        step = pending(halvings(self.halvings), answer)
+        return None if isinstance(step, tuple) else self.at(step)

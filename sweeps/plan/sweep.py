@@ -17,9 +17,9 @@ from sweeps.analyse.objective import OBJECTIVES
 from sweeps.analyse.rows import Record
 from sweeps.analyse.variants import ANALYTIC, CASE
 from sweeps.plan.defaults import with_defaults
-from sweeps.plan.kinds import DESIGNS, spec_of, sweep_specs
 from sweeps.plan.layout import ALIASES, absolute_paths, experiment_with, lay_out, suggestion
 from sweeps.plan.measures import experiment_of
+from sweeps.plan.rules import RULES, spec_of, sweep_specs
 from sweeps.plan.sweep_spec import Point, Sweep, SweepSpec
 from sweeps.plan.variant import OTHER_SUCCESSORS, SUCCESSORS
 
@@ -45,27 +45,27 @@ def load_sweep(given: Given, overrides: Iterable[str] = ()) -> Sweep:
 
 
 def _built(document: Document) -> SweepSpec:
-    """The spec of its design. Raises DescriptionError; a former key is answered with its
+    """The spec of its rule. Raises DescriptionError; a former key is answered with its
     successor."""
     data = document.data
     for former in data:
         if (why := successor(former)) is not None:
             raise document.error(why, (former,))
-    if (design := data.get("design")) is not None and design not in DESIGNS:
-        hint = nearest(str(design), list(DESIGNS))
-        raise document.error(f"expected a design; got {design!r}; {hint}", ("design",))
+    if (rule := data.get("rule")) is not None and rule not in RULES:
+        hint = nearest(str(rule), list(RULES))
+        raise document.error(f"expected a rule; got {rule!r}; {hint}", ("rule",))
     if (objective := data.get("objective")) is not None and objective not in OBJECTIVES:
         hint = nearest(str(objective), list(OBJECTIVES))
         raise document.error(f"no objective {objective!r}; {hint}", ("objective",))
     spec = spec_of(data)
-    for name, other in DESIGNS.items():
+    for name, other in RULES.items():
         if key := next((k for k in data if k in own_keys(other) - own_keys(spec)), None):
-            raise document.error(f"belongs to design: {name}", (key,))
+            raise document.error(f"belongs to rule: {name}", (key,))
     return document.build(spec)
 
 
 def own_keys(spec: type[SweepSpec]) -> set[str]:
-    """The keys that a design adds to those of any sweep."""
+    """The keys that a rule adds to those of any sweep."""
     return set(spec.model_fields) - set(SweepSpec.model_fields)
 
 

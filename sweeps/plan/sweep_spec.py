@@ -1,6 +1,7 @@
 """What a sweep's YAML says: a base experiment, axes that are crossed, variants, what is compared.
 
-Designs (`break_even`, `answer`, `what_if`) add points of their own in specs built on `SweepSpec`.
+Rules other than that of the best (`sweeps.plan.rules`) have specs built on `SweepSpec`, which may
+add points of their own.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 else:
     Measure = Literal[tuple(MEASURES)]
     ObjectiveName = Literal[tuple(OBJECTIVES)]
+
+
+BEST = "best"
+"""The rule of a sweep that names none."""
 
 
 class RunSpec(Strict):
@@ -84,8 +89,8 @@ class SweepSpec(RunSpec):
     roles: ClassVar[tuple[Role, ...]] = ("case", "control", "reference")
 
     kind: Literal["sweep"]
-    design: str | None = None
-    """Who adds points to those of the axes (`sweeps.plan.kinds`); None: nobody."""
+    rule: str = BEST
+    """What is asked of the results (`sweeps.plan.rules`)."""
     measure: Measure = SERVING
     """What is measured at each point: what is served, how KV is read, a paper's table."""
     objective: ObjectiveName | None = None

@@ -18,10 +18,10 @@ Role = Literal["case", "control", "reference", "change", "condition", "objection
 - case: crossed with the axes as the values of one more;
 - control: the same points again, beside the main ones;
 - reference: does not compete; competitors are held against it;
-- change: one at a time beside the base (`design: what_if`);
+- change: one at a time beside the base (`rule: effects`);
 - condition: as a change, of what is served, so that rates do not compare with the base's;
-- objection: what a competitor would plead, for it alone (`design: answer`);
-- reading: a disputed choice made otherwise, whoever it serves (`design: answer`).
+- objection: what a competitor would plead, for it alone (`rule: crossing`);
+- reading: a disputed choice made otherwise, whoever it serves (`rule: crossing`).
 """
 ROLES: tuple[str, ...] = get_args(Role)
 SUCCESSORS = {
@@ -31,6 +31,10 @@ SUCCESSORS = {
 }  # fmt: skip
 """Former keys of a sweep, and the role that replaces each."""
 OTHER_SUCCESSORS = {
+    "design": "rule: effects (what_if) or crossing (break_even, answer)",
+    "break_even": "rule: crossing, with the same under crossing",
+    "kv_ratio": "rule: crossing, with crossing: {NAME: {path: serving.policy.indirection, inverse:"
+    " true, of: COMPETITOR, against: [COMPETITOR], range: [0.1, 1.0], log: true, why: TEXT}}",
     "together": "variants: {NAME: {parts: [CHANGE, CHANGE], role: change}}",
     "of": "variants: {NAME: {of: COMPETITOR}}",
     "reread": "skip: [reading] leaves readings out, skip: [] makes them",

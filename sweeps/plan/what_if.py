@@ -38,7 +38,7 @@ class WhatIfSpec(SweepSpec):
         self.refuse_without_objective()
         changes = self.with_role("change")
         if not changes:
-            raise ValueError("variants: design what_if needs one with the role change")
+            raise ValueError("variants: rule effects needs one with the role change")
         for name, variant in {**changes, **self.with_role("condition")}.items():
             if taken := next((path for path in variant.overrides if path in self.axes), None):
                 raise ValueError(f"variants.{name}: {taken} is an axis already")

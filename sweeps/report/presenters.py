@@ -1,14 +1,14 @@
-"""Who shows which kind of run (`sweeps.plan.kinds.kind_of`), where that is not as by default."""
+"""Who shows which kind of run (`sweeps.plan.rules.kind_of`), where that is not as by default."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from sweeps.plan.kinds import STUDY, kind_of
-from sweeps.report.answer_page import AnswerPage
+from sweeps.plan.rules import STUDY, kind_of
 from sweeps.report.atlas_page import AtlasPage
-from sweeps.report.break_even_page import BreakEvenPage
+from sweeps.report.crossing_page import CrossingPage
+from sweeps.report.least_page import LeastPage
 from sweeps.report.odma_paper_page import OdmaPaperPage
 from sweeps.report.presenter import Presenter
 from sweeps.report.study_page import StudyPage
@@ -20,9 +20,9 @@ from sweeps.run.store import RunDirectory
 PRESENTERS: dict[str, Presenter] = {
     "odma_paper": OdmaPaperPage(),
     "atlas": AtlasPage(),
-    "break_even": BreakEvenPage(),
-    "answer": AnswerPage(),
-    "what_if": WhatIfPage(),
+    "effects": WhatIfPage(),
+    "crossing": CrossingPage(),
+    "least": LeastPage(),
     STUDY: StudyPage(),
 }
 _DEFAULT = Presenter()

@@ -9,19 +9,20 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from sweeps.analyse.best import MOST, WIDE, needed
+from sweeps.analyse.crossing import Crossing
 from sweeps.analyse.effects import Sensitivity
 from sweeps.analyse.facts import Dependence, Gap, MetricChange, Reference, Turned, Verdict
 from sweeps.analyse.figures import KV_MEMORY, limit_word
 from sweeps.analyse.label import label
+from sweeps.analyse.least import LeastFound
 from sweeps.analyse.objective import SERVED, Objective
 from sweeps.analyse.random_access import RandomAccess
 from sweeps.analyse.statistics import Interval, grown
 from sweeps.analyse.table import Table
 from sweeps.analyse.variants import overrides, with_role
-from sweeps.analyse.verdict import MOST, WIDE, needed
-from sweeps.plan.answer import AnswerMap
 from sweeps.plan.atlas import COSTLY, Enough
-from sweeps.plan.break_even import BreakEven, Crossing, Search
+from sweeps.plan.crossing_findings import Crossed, Crossings, Search
 from sweeps.plan.odma_paper import ODMA
 from sweeps.plan.paged_findings import Effects
 from sweeps.plan.paper_findings import DatasetResult
@@ -356,7 +357,7 @@ def break_evens(found: Search) -> str:
     return f"{text} Of the others: {listed(open_)}." if open_ else text
 
 
-def _crossing(found: BreakEven) -> str:
+def _crossing(found: Crossed) -> str:
     if found.crossing is None:
         return found.name
     return f"{found.name} at {crossing_text(found.crossing, found.parameter)}"
@@ -365,13 +366,13 @@ def _crossing(found: BreakEven) -> str:
 def crossing_text(crossing: Crossing, parameter: Parameter) -> str:
     """Where it crosses, with the values between which it is undecided."""
     if crossing.low is None and crossing.high is None:
-        return f"{crossing.at} (whole range)"
-    low = f"below {parameter.at(0)}" if crossing.low is None else crossing.low
-    high = f"above {parameter.at(1)}" if crossing.high is None else crossing.high
-    return f"{crossing.at} ({low} to {high})"
+        return f"{parameter.text(crossing.at)} (whole range)"
+    low = f"below {parameter.at(0)}" if crossing.low is None else parameter.text(crossing.low)
+    high = f"above {parameter.at(1)}" if crossing.high is None else parameter.text(crossing.high)
+    return f"{parameter.text(crossing.at)} ({low} to {high})"
 
 
-def answer(found: AnswerMap) -> Iterator[str]:
+def answer(found: Crossings) -> Iterator[str]:
     """Who wins in how many cells, contiguous policies first; where paging ties; what disputes
     change."""
     if not found.cells:
@@ -382,10 +383,10 @@ def answer(found: AnswerMap) -> Iterator[str]:
     first = True
     for name, cells in won.items():  # contiguous policies before the one that scatters KV
         if cells:
-            leads = [cell.verdict.gaps[0].total for cell in cells]
+            leads = [cell.verdict.gaps[0].total for cell in cells if cell.verdict]
             least, most = (end(leads, key=lambda lead: lead.mean) for end in (min, max))
             lead = " to ".join(dict.fromkeys((gain(least, named=first), gain(most))))
-            free = sum(not cell.verdict.bound for cell in cells)
+            free = sum(not cell.verdict.bound for cell in cells if cell.verdict)
             note = f"; KV memory does not limit it in {free}" if free else ""
             holm = f" (Holm over {total})" * first
             yield (
@@ -394,7 +395,7 @@ def answer(found: AnswerMap) -> Iterator[str]:
             )
             first = False
     if none := [cell for cell in found.cells if cell.winner is None]:
-        near = sum(cell.verdict.outcome == "close" for cell in none)
+        near = sum(cell.verdict.outcome == "close" for cell in none if cell.verdict)
         note = f"; in {near} the best differ by at most {share(WIDE)}" if near else ""
         yield f"No policy leads significantly in {len(none)} of {total} combinations{note}."
     yield from _ties(found)
@@ -403,23 +404,24 @@ def answer(found: AnswerMap) -> Iterator[str]:
             yield _disputes(found, noun, list(names))
 
 
-def _ties(found: AnswerMap) -> Iterator[str]:
-    """Where the policy that scatters KV loses its lead."""
-    tied = sorted(cell.tied.mean for cell in found.cells if cell.tied)
+def _ties(found: Crossings) -> Iterator[str]:
+    """Where the first loses its lead."""
+    ranges = [cell.found[0] for cell in found.cells]
+    tied = sorted(each.at.mean for each in ranges if each.at)
     ends = " to ".join(dict.fromkeys(f"{each:.2f}" for each in (*tied[:1], *tied[-1:])))
-    sides = Counter(cell.side for cell in found.cells)
+    sides = Counter(each.side for each in ranges)
     told = [
-        f"ties with the best contiguous policy in {len(tied)}, at {ends} of its KV"
-        " bandwidth" if tied else "",
-        f"is ahead at every ratio in {sides[1]}" if sides[1] else "",
-        f"is behind at every ratio in {sides[-1]}" if sides[-1] else "",
+        f"ties with the best of the others in {len(tied)}, where {ranges[0].name} is {ends}"
+        if tied else "",
+        f"is ahead at every value in {sides[1]}" if sides[1] else "",
+        f"is behind at every value in {sides[-1]}" if sides[-1] else "",
     ]  # fmt: skip
     if any(told):
         where = f"Of {counted(len(found.cells), 'combination')}"
-        yield f"{where}, {found.scattered} {listed(filter(None, told))}."
+        yield f"{where}, {found.ours} {listed(filter(None, told))}."
 
 
-def _disputes(found: AnswerMap, noun: str, names: list[str]) -> str:
+def _disputes(found: Crossings, noun: str, names: list[str]) -> str:
     counts = {name: sum(name in cell.upheld for cell in found.under(name)) for name in names}
     several = len(names) > 1
     tests = sum(len(cell.pleas) for cell in found.cells)
@@ -527,6 +529,20 @@ def _range(effects: list[Interval]) -> str:
     ends = [hundred(grown(end(each.mean for each in effects)), 1) for end in (min, max)]
     idle = sum(each.sign == 0 for each in effects)
     return f"{' to '.join(ends)} %" + (f" ({idle} not significant)" if idle else "")
+
+
+def least(found: list[LeastFound], axis: str, kept: str) -> Iterator[str]:
+    """What each competitor needs, place by place."""
+    for where in dict.fromkeys(each.where for each in found):
+        told = []
+        for each in (one for one in found if one.where == where):
+            if each.value is None:
+                told.append(f"{each.name} not with any")
+            else:
+                least = f"{each.name} {each.value}"
+                open_ = "" if each.sure == each.value else f" (surely {each.sure or 'none'})"
+                told.append(least + open_)
+        yield f"{f'{where}: ' if where else ''}least {axis} that keeps {kept}: {listed(told)}."
 
 
 def atlas(found: list[Enough]) -> Iterator[str]:

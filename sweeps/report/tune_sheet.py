@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweeps.analyse.verdict import WIDE
+from sweeps.analyse.best import WIDE
 from sweeps.ask.server_settings import FACTORS, settings_of
 from sweeps.ask.tuning import Choice, Tuned, Worth
 from sweeps.report.formats import NONE, gain, listed

@@ -23,7 +23,7 @@ from sweeps.plan.counterfactual import State, key
 from sweeps.plan.experiment import ExperimentSpec, Task, measure
 from sweeps.plan.place import shortened
 from sweeps.plan.sweep import Sweep, load_sweep
-from sweeps.plan.sweep_spec import Point
+from sweeps.plan.sweep_spec import BEST, Point
 from sweeps.run import explanation
 from sweeps.run.executor import execute
 from sweeps.run.explanation import FILE, FOLDER, Explanation, Known, Pair, explain, results
@@ -99,7 +99,7 @@ def explain_largest(path: Path, jobs: int, progress: Progress) -> Explained | No
         for gap in verdict.gaps
         if verdict.best and verdict.objective.is_rate
     ]
-    if not gaps or found.table.config.get("design"):
+    if not gaps or found.table.config.get("rule", BEST) != BEST:
         return None
     gap, group = max(gaps, key=lambda each: each[0].total.mean)
     plan = _planned(path, lambda _, sweep: [*_of_group(group, sweep, [gap.best, gap.other])])
@@ -148,7 +148,7 @@ def _explained(plan: Plan, jobs: int, progress: Progress) -> Explained:
 def _sweep(table: Table) -> Sweep:
     """The sweep of a run, again. Raises DescriptionError where it is not one that serves, or was
     made by another version, whose results would not pair with those of this one."""
-    if table.config.get("kind") != "sweep" or table.config.get("break_even"):
+    if table.config.get("kind") != "sweep":
         raise DescriptionError("explain needs a run of a sweep with axes", table.path)
     asked = table.config.get("objective", "throughput")
     if asked != "throughput":
@@ -169,11 +169,16 @@ def _sweep(table: Table) -> Sweep:
 def _known(table: Table, sweep: Sweep) -> Known:
     """The run's own results, by what decides them."""
     found: Known = {}
-    for row in (row for group in table.groups for row in group.rows):
+    for row in (row for group in table.groups for row in group.rows if _laid_out(sweep, row)):
         experiment = _experiment(sweep, row)
         for r, metrics in row.raw.items():
             found.setdefault(key(experiment, row.rates[r]), {})[r] = metrics
     return found
+
+
+def _laid_out(sweep: Sweep, row: Row) -> bool:
+    """Whether its point is one that the sweep begins with, not one that results asked for."""
+    return row.point < len(sweep.points)
 
 
 def _experiment(sweep: Sweep, row: Row) -> ExperimentSpec:
@@ -206,7 +211,9 @@ def _pairs(table: Table, sweep: Sweep, point: str) -> list[Pair]:
 
 
 def _of_group(group: Group, sweep: Sweep, wanted: list[str]) -> Iterator[Pair]:
-    rows = {row.name: row for row in group.main() if row.values(THROUGHPUT)}
+    rows = {
+        row.name: row for row in group.main() if row.values(THROUGHPUT) and _laid_out(sweep, row)
+    }
     if len(rows) < 2 or not set(wanted) <= rows.keys():
         return
     best = max(rows, key=lambda name: rows[name].mean(THROUGHPUT) or 0.0)

@@ -14,15 +14,15 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from hwmodel.description.yaml_writer import plain
+from sweeps.analyse.best import judge_all
 from sweeps.analyse.conclusion import conclude
 from sweeps.analyse.facts import Reference, Verdict
 from sweeps.analyse.figures import Figure
 from sweeps.analyse.gap import references
 from sweeps.analyse.objective import Objective
 from sweeps.analyse.table import Group, Row, Table
-from sweeps.analyse.verdict import judge_all
-from sweeps.plan.kinds import kind_of, spec_of
 from sweeps.plan.layout import DESCRIBED
+from sweeps.plan.rules import kind_of, spec_of
 from sweeps.run.explanation import Explanation, read
 from sweeps.run.reading import read_sweep
 from sweeps.run.store import FINDINGS, RunDirectory, write_atomically

@@ -10,8 +10,9 @@ from hwmodel.description.description import DescriptionError
 from sweeps.analyse.objective import SERVED
 from sweeps.analyse.rows import Record
 from sweeps.analyse.table import Table, grouped
-from sweeps.plan.kinds import spec_of
 from sweeps.plan.measures import objective_of
+from sweeps.plan.rules import spec_of
+from sweeps.plan.variant import OTHER_SUCCESSORS
 from sweeps.run.store import CONFIG, PROVENANCE, RunDirectory
 
 _NUMBERS = ("replications", "requests", "warmup_requests")
@@ -48,6 +49,9 @@ def read_run(directory: RunDirectory, shapes: Mapping[str, Shape]) -> RunParts:
         raise DescriptionError("no such directory", path)
     problems: list[str] = []
     config = read_config(directory, problems)
+    if "design" in config:
+        why = f"design of a former version, now {OTHER_SUCCESSORS['design']}; run it again"
+        raise DescriptionError(why, path / CONFIG)
     shape = shapes.get(str(config.get("kind")), SWEEP)
     records, wrong = directory.survey(shape.result)
     others = iter(shapes.values())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.description.yaml_writer import to_yaml
+from sweeps.analyse.least import Constraint
 from sweeps.analyse.objective import Objective
 from sweeps.analyse.rows import Record, flat, is_number
 from sweeps.analyse.statistics import interval
@@ -34,7 +35,7 @@ from sweeps.run.store import (
     write_atomically,
 )
 from sweeps.run.sweep_run import apart, refuse_another, rehearse
-from sweeps.study.best import best_sweep
+from sweeps.study.best_sweep import best_sweep
 from sweeps.study.finale import run_finale
 from sweeps.study.fleet_finale import fleet_finale
 from sweeps.study.fleet_size import CARDS
@@ -44,7 +45,7 @@ from sweeps.study.sampler import ask_batch, best
 from sweeps.study.space import Overrides
 from sweeps.study.study_findings import keep_study
 from sweeps.study.study_run import StudyFailed, StudyInterrupted, StudyRun, Workers
-from sweeps.study.study_spec import BASE, Constraint, Study, on_table
+from sweeps.study.study_spec import BASE, Study, on_table
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

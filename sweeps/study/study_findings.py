@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweeps.analyse.best import judge_all
 from sweeps.analyse.gap import references
 from sweeps.analyse.rows import Record, at
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.analyse.table import Group, Table
-from sweeps.analyse.verdict import judge_all
 from sweeps.run.findings import Findings, keep
 from sweeps.run.reading import RunParts, Shape, read_run
 from sweeps.run.store import RunDirectory

@@ -21,6 +21,7 @@ from hwmodel.description.description import (
 from hwmodel.description.yaml_reader import parse_assignment
 from hwmodel.description.yaml_writer import to_yaml_flow
 from policies.allocators.registry import policy_class, refusal
+from sweeps.analyse.least import Constraint
 from sweeps.analyse.objective import OBJECTIVES, SERVED, Objective, objective_of
 from sweeps.analyse.rows import at
 from sweeps.plan.defaults import with_defaults
@@ -69,33 +70,6 @@ Aim = Annotated[
     WithJsonSchema(_AIM),
 ]  # fmt: skip
 """What is made large or small: the mean of its metric over the replications."""
-
-
-class Constraint(Strict):
-    """What the mean of a metric has to keep."""
-
-    metric: str
-    at_most: float | None = None
-    at_least: float | None = None
-
-    @checked
-    def _one_of_two(self) -> None:
-        if (self.at_most is None) == (self.at_least is None):
-            raise ValueError("expected one of at_most and at_least")
-
-    @property
-    def name(self) -> str:
-        """`slo.attainment >= 0.9`."""
-        if self.at_most is not None:
-            return f"{self.metric} <= {self.at_most:g}"
-        return f"{self.metric} >= {self.at_least:g}"
-
-    def violation(self, value: float) -> float:
-        """By how much `value` breaks it; 0 or less where it does not."""
-        if self.at_most is not None:
-            return value - self.at_most
-        assert self.at_least is not None
-        return self.at_least - value
 
 
 class SamplerSpec(Strict):

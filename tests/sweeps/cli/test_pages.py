@@ -57,13 +57,13 @@ def examples(role: str) -> dict[str, Any]:
 def test_the_example_of_each_role(role: str) -> None:
     shown = examples(role)
     assert {each["role"] for each in shown.values()} == {role}
-    design = {"change": "what_if", "condition": "what_if"}.get(role)
+    rule = {"change": "effects", "condition": "effects"}.get(role)
     name = {"objection": "answer", "reading": "answer"}.get(role, "quickstart")
     content: dict[str, Any] = yaml.safe_load((SWEEPS / f"{name}.yaml").read_text(encoding="utf-8"))
     content |= {"skip": []}
-    if design:
+    if rule:
         window = {"set": {"device_set.dma.window": "32KiB"}, "role": "change"}
-        content |= {"design": design, "variants": {"twice the DMA window": window, **shown}}
+        content |= {"rule": rule, "variants": {"twice the DMA window": window, **shown}}
     elif name == "answer":
         content["variants"] |= shown
     else:
@@ -77,7 +77,7 @@ def test_the_break_evens() -> None:
     block = text.split("in each case, where there are cases:\n\n")[1].split("\n\n")[0]
     sweep = yaml.safe_load((SWEEPS / "break-even-mlu370-x4.yaml").read_text(encoding="utf-8"))
     shown = yaml.safe_load(textwrap.dedent(block))
-    assert len(load_sweep({**sweep, **shown}).spec.break_even) == 2
+    assert len(load_sweep({**sweep, **shown}).spec.crossing) == 2
 
 
 README = (DOCS.parent / "README.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from hwmodel.description.library import names
 from hwmodel.description.yaml_writer import to_yaml
 from sweeps.analyse.figures import REFERENCE
 from sweeps.analyse.label import label
-from sweeps.plan.break_even import BreakEvenSpec
+from sweeps.plan.crossing_sweep import CrossingSpec
 from sweeps.plan.sweep import Sweep, load_sweep
 from sweeps.run.capacity import rivals, wanted
 from tests.rotation import shared
@@ -34,14 +34,17 @@ def test_every_shipped_sweep_lays_out_its_points(name: str) -> None:
     sweep = load_sweep(name)
     roles = Counter(variant.role for variant in sweep.spec.variants.values())
     count = (1 + roles["control"]) * (1 + roles["change"] + roles["condition"])
-    parameters = sweep.spec.break_even if isinstance(sweep.spec, BreakEvenSpec) else {}
+    parameters = sweep.spec.crossing if isinstance(sweep.spec, CrossingSpec) else {}
+    alone = 0  # values of one competitor
     for parameter in parameters.values():
-        count += len(parameter.variants) or 2  # the ends; what follows hangs on the results
+        ends = len(parameter.variants) or 2  # what follows hangs on the results
+        count += ends * (parameter.of is None)
+        alone += ends * (parameter.of is not None and not parameter.against)
     groups = 1
     for axis, values in sweep.spec.axes.items():
         count *= len(values)
         groups *= 1 if axis == sweep.spec.compare else len(values)
-    count += groups * (roles["reference"] + roles["objection"])  # ties hang on the results
+    count += groups * (alone + roles["reference"] + roles["objection"])  # ties hang on the results
     count *= roles["case"] or 1
     assert [point.index for point in sweep.points] == list(range(count))
 
@@ -207,8 +210,8 @@ def test_a_former_key_of_a_sweep_names_its_successor(given: str, said: str) -> N
         ("variants.a={role: control}", "expected at least one path and its value"),
         ("variants.a={set: {seed: 2}, of: paged, role: control}", "is for all competitors"),
         ("variants.a={set: {sed: 2}, role: control}", "did you mean 'seed'"),
-        ("design=what_iff", "did you mean 'what_if'"),
-        ("kv_ratio={of: paged}", "kv_ratio: belongs to design: answer"),
+        ("rule=effect", "did you mean 'effects'"),
+        ("crossing={}", "crossing: belongs to rule: crossing"),
         ("skip=[controls]", "skip"),
     ],
 )
@@ -219,7 +222,7 @@ def test_a_mistake_in_a_variant_is_said(given: str, said: str) -> None:
 
 def test_a_variant_may_be_for_one_competitor_alone() -> None:
     of = "variants.a={set: {seed: 3}, of: {paged: {serving.policy.block: 32}}, role: change}"
-    points = load_sweep("smoke", ["design=what_if", of]).points[2:]
+    points = load_sweep("smoke", ["rule=effects", of]).points[2:]
     assert {p.experiment.seed for p in points} == {3}
     blocks = {p.experiment.serving.policy.name: p.experiment.serving.policy for p in points}
     assert blocks["paged"].model_dump()["block"] == 32

@@ -22,7 +22,7 @@ from tests.sweeps.made import PROVENANCE, metrics
 
 QUIET = Progress(terminal=False)
 CHANGES = [
-    "design=what_if",
+    "rule=effects",
     "variants.wide={set: {device_set.dma.window: 32KiB}, role: change}",
     "variants.quick={set: {device_set.dma.descriptor_cost: 10ns}, role: change}",
 ]
@@ -32,7 +32,7 @@ CONFIG: dict[str, Any] = {
     "kind": "sweep", "name": "made", "summary": "made by hand", "compare": "serving.policy",
     "base": {"device": "card", "replications": 3, "warmup_requests": 20},
     "axes": {"serving.policy": ["paged", "odma"]},
-    "design": "what_if",
+    "rule": "effects",
     "variants": {
         **{name: {"set": {path: 1}, "role": "change"}
            for name, path in zip(("small", "large", "turning", "idle"), "abcd", strict=True)},
@@ -89,7 +89,7 @@ def test_without_changes_nothing_is_different() -> None:
 
 def test_a_change_may_be_an_option_of_the_policy_that_an_axis_names() -> None:
     changes = "variants.large={set: {serving.policy.block: 32}, role: change}"
-    found = load_sweep("smoke", ["design=what_if", changes, "policy=[paged]"]).points[1].experiment
+    found = load_sweep("smoke", ["rule=effects", changes, "policy=[paged]"]).points[1].experiment
     assert found.serving.policy.block == 32  # type: ignore[attr-defined]
 
 
@@ -134,7 +134,7 @@ def test_conditions_move_the_ranking_and_no_rate(tmp_path: Path) -> None:
 
 def test_a_change_may_be_that_of_one_competitor() -> None:
     slow = "variants.slow={set: {serving.policy.indirection: 2.0}, of: paged, role: change}"
-    given = ["policy=[paged, static]", "design=what_if", slow]
+    given = ["policy=[paged, static]", "rule=effects", slow]
     found = load_sweep("smoke", given).points[2:]
     assert found[0].experiment.serving.policy.indirection == 2  # type: ignore[attr-defined]
     assert found[1].experiment == load_sweep("smoke", given[:1]).points[1].experiment
@@ -213,7 +213,7 @@ def test_a_run_resumed_is_the_run(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_placed(changes: str, message: str, tmp_path: Path) -> None:
-    text = f"design: what_if\nvariants: {{{changes}}}\naxes:"
+    text = f"rule: effects\nvariants: {{{changes}}}\naxes:"
     line = write(tmp_path / "mine.yaml", SWEEP, "axes:", text) - 1
     (said,) = mistakes(tmp_path, "check", "mine.yaml")
     assert message in said
@@ -228,7 +228,7 @@ def test_a_change_that_no_policy_can_serve_is_told_before_anything_is_measured(
 ) -> None:
     sweep = load_sweep(
         "smoke",
-        ["design=what_if", "variants.tiny={set: {device_set.capacity: 1GiB}, role: change}"],
+        ["rule=effects", "variants.tiny={set: {device_set.capacity: 1GiB}, role: change}"],
     )
     with pytest.raises(DescriptionError):
         run_sweep(sweep, tmp_path / "run", False, 1, QUIET)

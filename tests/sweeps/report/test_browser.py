@@ -21,7 +21,7 @@ from sweeps.run.explanation import Explanation, Part, record
 from sweeps.run.store import plain
 from tests.rotation import rotated
 from tests.sweeps.made import made
-from tests.sweeps.plan.test_break_even import run as search
+from tests.sweeps.plan.test_crossing import run as search
 from tests.sweeps.plan.test_what_if import planted
 from tests.sweeps.report.browser import CHROMIUM, Browser
 from tests.sweeps.study.test_study_report import study

@@ -103,7 +103,7 @@ def test_is_what_leads_explained_against_each_other(
 ) -> None:
     table = read_sweep(RunDirectory(made(tmp_path / "run", odma=130)))
     monkeypatch.setattr(explained_run, "_experiment", lambda sweep, row: row.name)
-    sweep: Any = None
+    sweep: Any = SimpleNamespace(points=table.groups * 9)
     for asked in ("odma", "paged", ""):
         found = explained_run._pairs(table, sweep, asked)
         assert [pair.names for pair in found] == [("odma", "paged")] * 2

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hwmodel.measure.racm import Condition
+from sweeps.analyse.crossing import Crossing
 from sweeps.analyse.effects import Sensitivity
 from sweeps.analyse.facts import Dependence, Gap, MetricChange, Reference, Turned, Verdict
 from sweeps.analyse.figures import FIGURES
@@ -17,15 +18,14 @@ from sweeps.analyse.objective import KV_READ, OBJECTIVES, SERVED
 from sweeps.analyse.random_access import RandomAccess
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Group, Row, Table
-from sweeps.plan.answer import AnswerCell, AnswerMap
 from sweeps.plan.atlas import Enough
-from sweeps.plan.break_even import BreakEven, Crossing, Search
+from sweeps.plan.crossing_findings import Crossed, Crossings, Search
 from sweeps.plan.paged_findings import Effects
 from sweeps.plan.paper_findings import DatasetResult, MapCell, Placement
 from sweeps.plan.parameter import Parameter
 from sweeps.plan.what_if import Changes
 from sweeps.report import sentences, study_sentences
-from sweeps.report.answer_page import regions
+from sweeps.report.crossing_map import regions
 from sweeps.report.formats import (
     counted,
     effect,
@@ -229,8 +229,8 @@ def test_break_evens_are_counted() -> None:
     parameter = Parameter(path="x", why="y", range=[1, 2])
     every = {1: near(0.3), 2: near(-0.3)}
     found = [
-        BreakEven("cost", parameter, every, near(0.2), Crossing(2, 1, None, True)),
-        BreakEven("hash", parameter, {1: near(0.0), 2: near(0.0)}, near(0.2)),
+        Crossed("cost", parameter, every, near(0.2), Crossing(2, 1, None, True)),
+        Crossed("hash", parameter, {1: near(0.0), 2: near(0.0)}, near(0.2)),
     ]
     assert sentences.break_evens(Search({}, ["a", "b"], near(0.2), found)) == (
         "a / b is 1.22 (95 % CI 1.21 to 1.23) as described. 1 of 2 assumed parameters crosses"
@@ -249,29 +249,35 @@ def lead(best: str, mean: float, bound: bool = True) -> Verdict:
     )  # fmt: skip
 
 
-def cell(mean: float, tied: float | None, bound: bool = True, **pleas: Verdict) -> AnswerCell:
-    found = {0.1: near(-mean), 1.0: near(mean)} if tied else {0.1: near(mean), 1.0: near(mean)}
-    return AnswerCell(
-        "cell", lead("paged", mean, bound), {"paged": near(2), "odma": near(1)}, near(mean),
-        "odma", {}, found, None if tied is None else near(tied), pleas,
+RANGE = Parameter(path="x", why="y", range=[0.1, 1.0], log=True, halvings=1, bisect="mean",
+                  of="paged", against=["odma"])  # fmt: skip
+
+
+def cell(mean: float, tied: float | None, bound: bool = True, **pleas: Verdict) -> Search:
+    found = {RANGE.at(0): near(-mean if tied else mean), RANGE.at(1): near(mean)}
+    if tied:
+        found[RANGE.at(0.5)] = near(mean)
+    crosses = None if tied is None else Crossing(tied, tied, tied, False)
+    return Search(
+        {}, ["paged", "odma"], near(mean), [Crossed("KV ratio", RANGE, found, None, crosses)],
+        False, "cell", lead("paged", mean, bound), {"paged": near(2), "odma": near(1)}, {}, pleas,
     )  # fmt: skip
 
 
 def test_the_map_of_an_answer_in_counts() -> None:
     cells = [cell(0.7, 0.2, plea=lead("odma", 0.5)), cell(0.3, None, False), cell(0.0, None)]
-    found = AnswerMap("card", "m", "paged", ["odma"], cells, 3, 3,
-                      {"plea": ("odma", "why")}, {})  # fmt: skip
+    found = Crossings("card", "m", "paged", ["odma"], cells, 3, {"plea": ("odma", "why")}, {})
     assert list(sentences.answer(found)) == [
         "paged leads significantly in 2 of 3 combinations (Holm over 3), by +35 % (95 % CI 34 to"
         " 36) to +101 % (99 to 103); KV memory does not limit it in 1.",
         "No policy leads significantly in 1 of 3 combinations; in 1 the best differ by at most"
         " 5 %.",
-        "Of 3 combinations, paged ties with the best contiguous policy in 1, at 0.20 of its KV"
-        " bandwidth, is ahead at every ratio in 1 and is behind at every ratio in 1.",
+        "Of 3 combinations, paged ties with the best of the others in 1, where KV ratio is 0.20,"
+        " is ahead at every value in 1 and is behind at every value in 1.",
         "Changing 1 objection (Holm over 1) changes the winner in 1 of 1 combinations (plea).",
     ]
-    unmoved = AnswerMap("card", "m", "paged", ["odma"], [cell(0.3, None, plea=lead("paged", 1.0))],
-                        1, 3, {}, {"plea": "why"})  # fmt: skip
+    row = cell(0.3, None, plea=lead("paged", 1.0))
+    unmoved = Crossings("card", "m", "paged", ["odma"], [row], 3, {}, {"plea": "why"})
     assert list(sentences.answer(unmoved))[-1] == (
         "Changing 1 disputed assumption (Holm over 1) never changes the winner to another policy."
     )
@@ -282,8 +288,9 @@ def test_is_a_lead_that_is_not_significant_the_palest_of_the_map() -> None:
     one = Interval(0.5, -math.inf, math.inf, 1)
     drawn = {}
     for name, right in (("sure", sure), ("none", none), ("one", one)):
-        row = replace(cell(0.5, None), name=name, found={0.1: sure, 1.0: right})
-        found = AnswerMap("card", "m", "paged", ["odma"], [row], 3, 3, {}, {})
+        number = Crossed("KV ratio", RANGE, {0.1: sure, 1.0: right}, None)
+        row = replace(cell(0.5, None), name=name, found=[number])
+        found = Crossings("card", "m", "paged", ["odma"], [row], 3, {}, {})
         (drawn[name],) = regions(found).cases.values()
     assert all(each.sure for each in drawn["sure"])
     # from 0.4 to -0.1 over a decade in 24 steps: below zero in the last fifth

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from sweeps.analyse.best import MOST, NEGLIGIBLE, judge_all, needed
 from sweeps.analyse.facts import Verdict
 from sweeps.analyse.figures import LIMITS, PREEMPTIONS_EACH, THROUGHPUT
 from sweeps.analyse.gap import BINDS, FEWER, PREEMPTS, RECOMPUTES
 from sweeps.analyse.objective import OBJECTIVES
 from sweeps.analyse.statistics import interval
 from sweeps.analyse.table import Group, Row
-from sweeps.analyse.verdict import MOST, NEGLIGIBLE, judge_all, needed
 
 NOISE = (0.99, 1.0, 1.01)
 BOUND = {"kv_memory": 0.9, "offered_load": 0.1}

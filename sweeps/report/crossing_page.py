@@ -1,5 +1,5 @@
-"""A run of break-evens: the value of each assumed parameter at which the leader of two competitors
-changes, or that there is none within its plausible range."""
+"""A run of crossings: the value of each assumed number at which the leader of two competitors
+changes, or that there is none within its plausible range; of several, a map of who leads where."""
 
 from __future__ import annotations
 
@@ -8,21 +8,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from hwmodel.measure.student import LEVEL
+from sweeps.analyse.crossing import Edge
 from sweeps.analyse.label import label
 from sweeps.analyse.rows import at
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Table
-from sweeps.plan.break_even import (
-    PARAMETER,
-    VALUE,
-    BreakEven,
-    Edge,
-    Parameter,
-    Search,
-    _number,
-)
+from sweeps.plan.crossing_findings import Crossed, Crossings, Search
+from sweeps.plan.evaluations import PARAMETER, VALUE
+from sweeps.plan.parameter import Parameter
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.report import sentences
+from sweeps.report import crossing_map, sentences
 from sweeps.report.chart import Axis, Bar, Bars, Lines, Series
 from sweeps.report.formats import NONE, ratio
 from sweeps.report.group_sections import group_sections
@@ -48,25 +43,19 @@ def over_places(found: list[Search]) -> Iterator[Bars]:
         )  # fmt: skip
 
 
-def _bar(search: Search, one: BreakEven) -> Bar | None:
+def _bar(search: Search, one: Crossed) -> Bar | None:
     """None while it is unfinished."""
     if one.outcome == "unfinished":
         return None
-    parameter, where = one.parameter, one.crossing
-    low, high = (_number(parameter, parameter.at(end)) for end in (0, 1))
-    count = next(iter(one.found.values())).count
+    parameter, where = one.parameter, one.at
     if where is None:
-        ahead = parameter.against(one.found[parameter.at(1)]).mean > 0
-        value = high if ahead else low
-        return Bar(search.where, Interval(value, value, value, count), dim=True)
-    at, first, last = (
-        other if value is None else _number(parameter, value)
-        for value, other in ((where.at, low), (where.low, low), (where.high, high))
-    )
-    return Bar(search.where, Interval(at, first, last, count))
+        ahead = parameter.beyond(one.found[parameter.at(1)]).mean > 0
+        value = float(parameter.number(1 if ahead else 0))
+        where = Interval(value, value, value, next(iter(one.found.values())).count)
+    return Bar(search.where, where, dim=one.crossing is None)
 
 
-def _rows(table: Table, search: Search, each: BreakEven) -> Iterator[list[str]]:
+def _rows(table: Table, search: Search, each: Crossed) -> Iterator[list[str]]:
     parameter, found = each.parameter, each.found
     heads = [each.name, described(table, parameter)]
     for value in parameter.variants:
@@ -87,17 +76,17 @@ def _rows(table: Table, search: Search, each: BreakEven) -> Iterator[list[str]]:
 
 def _edge(edge: Edge, parameter: Parameter, pair: list[str]) -> str:
     """From where on one leads significantly."""
-    side = f"{'above' if edge.above else 'below'} {edge.at}"
+    side = f"{'above' if edge.above else 'below'} {parameter.text(edge.at)}"
     if parameter.ratio == 1:
         return f"{pair[0 if edge.ahead else 1]} leads significantly {side}"
     return f"significantly {'more' if edge.ahead else 'less'} than {parameter.ratio:g} {side}"
 
 
-def _of_choice(each: BreakEven, answer: Interval | None) -> str:
+def _of_choice(each: Crossed, answer: Interval | None) -> str:
     """What one choice does to the answer."""
     if answer is None:
         return "unfinished"
-    signs = {each.parameter.against(found).sign for found in (each.base, answer) if found}
+    signs = {each.parameter.beyond(found).sign for found in (each.base, answer) if found}
     return "undecided" if 0 in signs else "crosses" if len(signs) > 1 else "no crossing"
 
 
@@ -120,10 +109,10 @@ def _at(data: Any, keys: list[str]) -> str:
     return NONE if found is None or isinstance(found, (dict, list)) else label(found)
 
 
-def _chart(search: Search, each: BreakEven) -> Lines:
+def _chart(search: Search, each: Crossed) -> Lines:
     """The answer over the range."""
     parameter, found = each.parameter, each.found
-    x = [_number(parameter, value) for value in found]
+    x = [parameter.number_of(value) for value in found]
     unit = f", {parameter.unit}" if parameter.unit else ""
     return Lines(
         f"{search.ratio} against {each.name}",
@@ -161,23 +150,27 @@ def _note(table: Table) -> str:
     return (
         f"Ratios are geometric means of {count} replications that serve the same requests, paired;"
         f" (a to b): {100 * LEVEL:.0f} % intervals. A break-even is interpolated where the mean is"
-        " 1 (or what stands before it); its interval reaches from the last value that is"
-        " significantly on one side to the first that is on the other. `no crossing`: significantly"
-        " on one side at both ends and as described, and so between them if the ratio is monotonic;"
+        " 1 (or what stands before it), its interval where the ends of the ratio's interval are."
+        " `no crossing`: significantly on one side at both ends and as described, and so between"
+        " them if the ratio is monotonic;"
         " what lies between was not simulated. `undecided`: not significant at one of these."
         " Choices are tried one by one."
     )
 
 
-class BreakEvenPage(Presenter):
+class CrossingPage(Presenter):
     """Where each number turns the answer, or that it does not in its plausible range."""
 
-    def sentences(self, found: Findings[list[Search]]) -> list[str]:
-        """The answer as described and how many parameters cross."""
-        return [sentences.break_evens(search) for search in found.own]
+    def sentences(self, found: Findings[Crossings]) -> list[str]:
+        """The answer as described and how many numbers cross; of a map who leads where."""
+        if found.own.is_map:
+            return list(sentences.answer(found.own))
+        return [sentences.break_evens(search) for search in found.own.searches]
 
-    def grids(self, found: Findings[list[Search]]) -> list[Grid]:
-        """A row for each range and for each choice: a table for each place."""
+    def grids(self, found: Findings[Crossings]) -> list[Grid]:
+        """A row for each range and for each choice: a table for each place. Of a map a row each."""
+        if found.own.is_map:
+            return crossing_map.grids(found.own)
         return [
             Grid(
                 search.where,
@@ -185,15 +178,17 @@ class BreakEvenPage(Presenter):
                  f"{search.ratio} at most", "break-even", "values"],
                 [row for each in search.found for row in _rows(found.table, search, each)],
             )
-            for search in found.own
+            for search in found.own.searches
         ]  # fmt: skip
 
-    def results(self, found: Findings[list[Search]], grids: list[Grid]) -> list[Block]:
+    def results(self, found: Findings[Crossings], grids: list[Grid]) -> list[Block]:
         """Where there are several places each range over all of them; then, for each place, a table
         of break-evens, a chart for each range, and every value."""
-        table = found.table
-        blocks: list[Block] = [*over_places(found.own)]
-        for search, grid in zip(found.own, grids, strict=True):
+        table, searches = found.table, found.own.searches
+        if found.own.is_map:
+            return crossing_map.blocks(found.own, grids)
+        blocks: list[Block] = [*over_places(searches)]
+        for search, grid in zip(searches, grids, strict=True):
             title = f"Break-evens: {search.where}" if search.place else "Break-evens"
             ranges = (each for each in search.found if each.parameter.range and len(each.found) > 1)
             charts = [_chart(search, each) for each in ranges]
@@ -202,7 +197,10 @@ class BreakEvenPage(Presenter):
         base = [group for group in table.groups if group.others.get(PARAMETER) == AS_DESCRIBED]
         return [*blocks, *group_sections(found, base)]
 
+    def sections(self, found: Findings[Crossings], grids: list[Grid]) -> list[Block]:
+        return self.results(found, grids) if found.own.is_map else super().sections(found, grids)
+
     def inputs(self, table: Table) -> list[list[str]]:
-        given = (table.config.get("break_even") or {}).items()
-        rows = [[f"break-even {name}", in_words(value)] for name, value in given]
+        given = (table.config.get("crossing") or {}).items()
+        rows = [[f"crossing of {name}", in_words(value)] for name, value in given]
         return [*super().inputs(table), *rows]

@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
+from sweeps.analyse.crossing import crossing as crossing_of
 from sweeps.analyse.statistics import Interval
 from sweeps.cli.reporting import report
-from sweeps.plan.break_even import BreakEven, BreakEvenSpec
+from sweeps.plan.crossing_findings import Crossed
+from sweeps.plan.crossing_sweep import CrossingSpec
 from sweeps.plan.experiment import Task
-from sweeps.plan.parameter import HALVINGS, Parameter, ahead
+from sweeps.plan.parameter import Parameter
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.break_even_page import over_places
 from sweeps.report.contents import Report, read_report
+from sweeps.report.crossing_page import over_places
 from sweeps.report.section import Grid
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
@@ -29,9 +31,10 @@ QUIET = Progress(terminal=False)
 COST = "{path: device_set.dma.descriptor_cost, range: [10, 10240], unit: ns, log: true, why: x}"
 LIMIT = "{path: serving.engine.max_tokens, range: [64, 128], of: static, why: x}"
 HASH = "{variants: {none: {set: {device_set.channel_hash: none}}}, why: x}"
-SETS = ["design=break_even", f"break_even={{cost: {COST}, hash: {HASH}}}",
+SETS = ["rule=crossing", f"crossing={{cost: {COST}, hash: {HASH}}}",
         "policy=[paged, static]", "replications=3", "load={rate_per_s: 1}"]  # fmt: skip
 
+HALVINGS = 6
 NOISE = (0.98, 1.0, 1.03)
 """Factor of the ratio in each replication."""
 
@@ -61,8 +64,8 @@ def run(path: Path, monkeypatch: pytest.MonkeyPatch, *more: str, **changes: Any)
     return read_report(path)
 
 
-def of(report: Report, name: str) -> BreakEven:
-    (search,) = report.found.own
+def of(report: Report, name: str) -> Crossed:
+    (search,) = report.found.own.searches
     return next(each for each in search.found if each.name == name)  # type: ignore[no-any-return]
 
 
@@ -82,11 +85,11 @@ def test_each_case_has_a_search_of_its_own(tmp_path: Path, monkeypatch: pytest.M
     cases = [
         "variants.hashed={set: {device_set.channel_hash: rotate}, role: case}",
         "variants.plain={set: {device_set.channel_hash: none}, role: case}",
-        f"break_even={{cost: {COST}, limit of static: {LIMIT}}}",
+        f"crossing={{cost: {COST}, limit of static: {LIMIT}}}",
     ]
     report = run(tmp_path / "run", monkeypatch, *cases)
     assert report.table.done == report.table.total
-    hashed, plain = report.found.own
+    hashed, plain = report.found.own.searches
     assert (hashed.where, plain.where) == ("hashed", "plain")
     assert hashed.found[0].crossing and hashed.found[0].outcome == "crosses"
     assert plain.found[0].outcome == "no crossing"  # twice as much whatever the cost
@@ -107,9 +110,9 @@ def test_bisection_finds_a_planted_crossing(at: float, rises: bool) -> None:
         return Interval(mean, mean - 0.5, mean + 0.5, 5)
 
     found = curve(parameter, answer)
-    low, high = parameter.bracket(found, ahead)
-    assert high - low == 2**-HALVINGS
-    assert parameter.number(low) <= at <= parameter.number(high)
+    crosses = crossing_of(parameter.leads(found), True)
+    assert crosses is not None and crosses.at == pytest.approx(at, rel=0.01)
+    assert crosses.falls != rises
     assert len(found) <= 2 + 3 * HALVINGS
 
 
@@ -160,7 +163,7 @@ def test_an_open_end_is_undecided(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_another_ratio_may_be_sought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = run(tmp_path / "run", monkeypatch, "break_even.cost.ratio=0.8")
+    table = run(tmp_path / "run", monkeypatch, "crossing.cost.ratio=0.8")
     crossing = of(table, "cost").crossing
     assert crossing is not None
     assert number(crossing.at) == pytest.approx(700 * 0.8**-5 * 1.0094**5, rel=0.1)
@@ -172,23 +175,23 @@ def test_both_ends_on_one_side_and_the_described_value_on_the_other_is_a_turn() 
     bases = {"no crossing": (0.05, 0.2), "crosses": (-0.2, -0.05), "undecided": (-0.2, 0.3)}
     for outcome, (low, high) in bases.items():
         base = Interval((low + high) / 2, low, high, 3)
-        assert BreakEven("x", parameter, found, base).outcome == outcome
+        assert Crossed("x", parameter, found, base).outcome == outcome
 
 
 def test_each_place_has_its_own_search_and_only_the_one_that_has_it_is_changed() -> None:
     sets = [*SETS, "axes.device_set.dma.window=[8KiB, 16KiB]"]
     sets[1] = (
-        "break_even={block: {path: serving.policy.block, range: [8, 32], of: paged, why: x, "
+        "crossing={block: {path: serving.policy.block, range: [8, 32], of: paged, why: x, "
         "set: {serving.policy.watermark: 0.02}}}"
     )
     points = load_sweep("smoke", sets).points
-    assert [p.overrides["parameter"] for p in points] == ["as described"] * 4 + ["block"] * 8
+    assert [p.overrides["parameter"] for p in points] == ["as described"] * 4 + ["block"] * 4
     for point in points[4:]:
-        ours = point.overrides["serving.policy"] == "paged"
+        assert point.overrides["serving.policy"] == "paged"  # static is as described
         policy = point.experiment.serving.policy.model_dump()  # type: ignore[attr-defined]
-        assert policy.get("block") == (point.overrides["value"] if ours else None)
+        assert policy["block"] == point.overrides["value"]
         window = {"window": point.overrides["device_set.dma.window"]}
-        assert policy.get("watermark") == (0.02 if ours else None)
+        assert policy["watermark"] == 0.02
         assert point.experiment.device_set == {"dma": window}
 
 
@@ -324,7 +327,7 @@ def test_the_report_has_break_evens_charts_and_every_value(
     ],
 )
 def test_mistakes_are_placed(parameter: str, message: str, tmp_path: Path) -> None:
-    text = f"design: break_even\nbreak_even: {{number: {parameter}}}\naxes:"
+    text = f"rule: crossing\ncrossing: {{number: {parameter}}}\naxes:"
     write(tmp_path / "mine.yaml", SWEEP, "axes:", text)
     said = mistakes(tmp_path, "check", "mine.yaml")[0]
     assert message in said and said.startswith("mine.yaml:17: "), said
@@ -333,9 +336,14 @@ def test_mistakes_are_placed(parameter: str, message: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("sets", "message"),
     [
-        (["policy=[paged, static, odma]"], "between two competitors; got 3"),
-        (["variants.a={set: {seed: 2}, role: control}"], "expected one of case here"),
-        (["kv_ratio={of: paged}"], "belongs to design: answer"),
+        (["policy=[paged, static, odma]"], r"between two competitors, or .* got 3"),
+        (
+            ["variants.a={set: {seed: 2}, role: control}"],
+            "one of case, objection, reading here",
+        ),
+        (["design=answer"], "replaced by rule"),
+        (["kv_ratio={of: paged}"], "replaced by rule: crossing"),
+        (["least={axis: seed, metric: x, at_most: 1}"], "belongs to rule: least"),
     ],
 )
 def test_what_does_not_go_with_a_search_is_refused(sets: list[str], message: str) -> None:
@@ -346,33 +354,33 @@ def test_what_does_not_go_with_a_search_is_refused(sets: list[str], message: str
 def test_the_shipped_searches_have_reasons() -> None:
     for name in ("break-even-mlu370-x4", RESULTS / "break-even-kv-mlu370-x4.yaml"):
         sweep = load_sweep(name)
-        assert isinstance(sweep.spec, BreakEvenSpec)
-        assert all(parameter.why for parameter in sweep.spec.break_even.values())
+        assert isinstance(sweep.spec, CrossingSpec)
+        assert all(parameter.why for parameter in sweep.spec.crossing.values())
         assert sweep.points[0].experiment.replications >= 5
 
 
-MAPS = ["design=break_even", "break_even={maps: {variants: plausible, why: x}}"]
+MAPS = ["rule=crossing", "crossing={maps: {variants: plausible, why: x}}"]
 
 
 def test_the_plausible_variants_of_the_device_are_choices() -> None:
     """Each is laid over what axes and base set; a100-80gb has its own."""
-    more = ["break_even.maps.variants=plausible", "axes.device_set.dma.window=[8KiB]"]
+    more = ["crossing.maps.variants=plausible", "axes.device_set.dma.window=[8KiB]"]
     sweep = load_sweep("smoke", [*MAPS, *SETS[2:], *more, "device_set={capacity: 20GiB}"])
-    choices = sweep.config["break_even"]["maps"]["variants"]
+    choices = sweep.config["crossing"]["maps"]["variants"]
     assert choices["8-bank mode"] == {"set": {"device_set.memory": "lpddr5-6400-x16-8b"}}
     mode, *_ = [p for p in sweep.points if p.overrides.get("value") == "8-bank mode"]
     assert mode.experiment.device_set == {
         "capacity": "20GiB", "dma": {"window": "8KiB"}, "memory": "lpddr5-6400-x16-8b",
     }  # fmt: skip
     other = load_sweep("smoke", [*MAPS, *SETS[2:], "device=a100-80gb"])
-    assert "queues of 128" in other.config["break_even"]["maps"]["variants"]
+    assert "queues of 128" in other.config["crossing"]["maps"]["variants"]
 
 
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("break_even.maps.path=device_set.memory", "path: goes with range"),
-        ("break_even.maps.variants={x: {set: 1}}", "break_even.maps.variants.x.set"),
+        ("crossing.maps.path=device_set.memory", "path: goes with range"),
+        ("crossing.maps.variants={x: {set: 1}}", "crossing.maps.variants.x.set"),
         ("device=ddr5-4800-x32", "ddr5-4800-x32 lists no plausible variants"),
     ],
 )

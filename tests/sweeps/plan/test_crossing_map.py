@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
+from sweeps.analyse.crossing import crossing
 from sweeps.analyse.statistics import Interval
-from sweeps.plan.answer import HALVINGS, AnswerMap, tie
+from sweeps.plan.crossing_findings import Crossings
 from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.answer_page import regions
 from sweeps.report.chart import file_name
 from sweeps.report.contents import Report, read_report
+from sweeps.report.crossing_map import regions
 from sweeps.report.page import page
 from sweeps.report.picture import picture
 from sweeps.run import sweep_run as run_module
@@ -26,8 +27,10 @@ from sweeps.run.progress import Progress
 from sweeps.run.sweep_run import run_sweep
 
 QUIET = Progress(terminal=False)
+RATIO = "KV bandwidth, scattered over contiguous"
+HALVINGS = 4
 SETS = ["serving.weights=[bf16, int8]", "policy=[static, odma, paged, oracle]",
-        "kv_ratio.against=[static, odma]", "replications=3"]  # fmt: skip
+        f"crossing.{RATIO}.against=[static, odma]", "replications=3"]  # fmt: skip
 SHIPPED = load_sweep("answer").document.data
 CASES = {
     "short": {"set": {"workload": "alpaca"}, "role": "case"},
@@ -66,17 +69,17 @@ def test_winners_leads_ties_and_objections_are_those_planted(
     report = run(tmp_path / "a", monkeypatch)
     table = report.table
     assert table.done == table.total and not table.problems
-    found: AnswerMap = report.found.own
+    found: Crossings = report.found.own
     cells = {cell.name: cell for cell in found.cells}
     assert list(cells) == ["bf16, short", "int8, short", "bf16, long", "int8, long"]
     assert [cell.winner for cell in found.cells] == ["paged", "paged", "paged", "odma"]
     for name, tied in (("bf16, short", 0.2), ("int8, short", 0.6)):
-        one = cells[name].tied
+        one = cells[name].found[0].at
         assert one is not None and one.mean == pytest.approx(tied, rel=0.01)
         assert one.low < tied < one.high < 1.3 * one.low
-        assert len(cells[name].found) == 2 + HALVINGS
-    assert [cells[name].side for name in cells] == [0, 0, 1, -1]
-    assert len(cells["bf16, long"].found) == 2
+        assert len(cells[name].found[0].found) == 2 + HALVINGS
+    assert [cells[name].found[0].side for name in cells] == [0, 0, 1, -1]
+    assert len(cells["bf16, long"].found[0].found) == 2
     lead = cells["bf16, short"].verdict.gaps[0]
     assert lead.total.mean == pytest.approx(5**0.5 - 1, rel=1e-3)
     others = [gap.other for gap in cells["int8, long"].verdict.gaps]
@@ -87,7 +90,7 @@ def test_winners_leads_ties_and_objections_are_those_planted(
     _shown(report, found)
 
 
-def _shown(report: Report, found: AnswerMap) -> None:
+def _shown(report: Report, found: Crossings) -> None:
     drawn = regions(found)
     assert {one.owner for each in drawn.cases.values() for one in each} == {0, 2}
     file = picture(report, file_name(drawn.title)).save(report.table.path / "map.svg")
@@ -140,11 +143,14 @@ def test_a_tie_is_where_the_law_crosses(at: float, slope: float, half: float) ->
         for r in ratios
         for mean in [slope * math.log(r / at)]
     }
-    one = tie(found)
-    assert one is not None and one.mean == pytest.approx(at)
+    crosses = crossing(found, True)
+    assert crosses is not None
+    one = crosses.within(0.1, 1.0, 5)
+    assert one.mean == pytest.approx(at)
     assert one.low == pytest.approx(max(at * math.exp(-half / slope), 0.1))
     assert one.high == pytest.approx(min(at * math.exp(half / slope), 1.0))
-    assert tie({r: each.mapped(lambda log: log + 9 * slope) for r, each in found.items()}) is None
+    above = {r: each.mapped(lambda log: log + 9 * slope) for r, each in found.items()}
+    assert crossing(above, True) is None
 
 
 def test_any_device_takes_it() -> None:
@@ -156,9 +162,9 @@ def test_any_device_takes_it() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("kv_ratio.of=pagd", "kv_ratio.of: no competitor 'pagd'; did you mean 'paged'?"),
-        ("kv_ratio.against=[odma, paged]", "paged is what they are held against"),
-        ("kv_ratio.range=[1.0, 0.1]", "expected [least, most]"),
+        (f"crossing.{RATIO}.of=pagd", ".of: no competitor 'pagd'; did you mean 'paged'?"),
+        (f"crossing.{RATIO}.against=[odma, paged]", "paged is what they are held against"),
+        (f"crossing.{RATIO}.range=[1.0, 0.1]", "expected [least, most]"),
         ("variants.x={of: nothing, set: {seed: 32}, role: objection}", "no competitor"),
         ("variants.x={of: odma, set: {serving.policy.blok: 32}, role: objection}", "blok"),
         ("variants.x={of: {odma: {serving.policy.blok: 32}}, role: reading}", "blok"),

@@ -1,4 +1,4 @@
-"""The outcome of a group by its objective: who leads, by how much and why, or how little.
+"""The rule of the best: who leads a group by its objective, by how much and why, or how little.
 
 The leader wins where it is significantly ahead of each other one, so that the error is at most that
 of the least sure of these tests; over several groups it is Holm's. The others tie with it. A bound

@@ -1,0 +1,101 @@
+"""The rule of the least: the least value of a number from which on an objective is met.
+
+A value counts where all larger ones meet the objective too. It is judged twice: by the means, and
+by the whole intervals, so that what chance may have met is told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from hwmodel.description.description import Strict, checked
+from sweeps.analyse.label import label
+from sweeps.analyse.statistics import Interval
+from sweeps.analyse.table import Table, along
+
+Value = TypeVar("Value")
+
+
+class Constraint(Strict):
+    """What the mean of a metric has to keep."""
+
+    metric: str
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @checked
+    def _one_of_two(self) -> None:
+        if (self.at_most is None) == (self.at_least is None):
+            raise ValueError("expected one of at_most and at_least")
+
+    @property
+    def name(self) -> str:
+        """`slo.attainment >= 0.9`."""
+        if self.at_most is not None:
+            return f"{self.metric} <= {self.at_most:g}"
+        return f"{self.metric} >= {self.at_least:g}"
+
+    @property
+    def bound(self) -> float:
+        """The number that is kept."""
+        found = self.at_least if self.at_most is None else self.at_most
+        assert found is not None
+        return found
+
+    def violation(self, value: float) -> float:
+        """By how much `value` breaks it; 0 or less where it does not."""
+        return value - self.bound if self.at_most is not None else self.bound - value
+
+    def surely(self, found: Interval) -> bool:
+        """Whether a whole interval keeps it."""
+        return self.violation(found.high if self.at_most is not None else found.low) <= 0
+
+
+def least(values: Iterable[Value], meets: Callable[[Value], bool]) -> Value | None:
+    """The least of rising values from which on all meet; None where the largest does not."""
+    found = None
+    for value in reversed([*values]):
+        if not meets(value):
+            break
+        found = value
+    return found
+
+
+@dataclass(frozen=True)
+class LeastFound:
+    """Of one competitor at one combination of the other axes."""
+
+    where: str
+    name: str
+    known: dict[str, Interval]
+    """Value -> the metric, in rising order."""
+    value: str | None
+    """The least by the means; None where none is enough."""
+    sure: str | None
+    """The least by the whole intervals."""
+
+
+def least_found(table: Table, path: str, order: Callable[[Any], float], kept: Constraint
+                ) -> list[LeastFound]:  # fmt: skip
+    """For each competitor at each combination of the axes other than `path`; order: where a value
+    of that axis lies."""
+    found = []
+    for where, groups in along(table, path):
+        groups = sorted(groups, key=lambda group: order(group.others[path]))
+        for name in dict.fromkeys(row.name for group in groups for row in group.main()):
+            known = {
+                label(group.others[path]): measured
+                for group in groups
+                for row in group.main()
+                if row.name == name and (measured := row.interval(kept.metric)) is not None
+            }
+            found.append(_least_of(where, name, known, kept))
+    return found
+
+
+def _least_of(where: str, name: str, known: dict[str, Interval], kept: Constraint) -> LeastFound:
+    by_mean = least(known, lambda value: kept.violation(known[value].mean) <= 0)
+    surely = least(known, lambda value: kept.surely(known[value]))
+    return LeastFound(where, name, known, by_mean, surely)

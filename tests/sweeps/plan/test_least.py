@@ -1,0 +1,73 @@
+"""Is the least value that meets an objective found, by its mean and surely, and told?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from sweeps.analyse.least import least
+from sweeps.analyse.objective import OBJECTIVES
+from sweeps.plan.experiment import Task
+from sweeps.plan.sweep import load_sweep
+from sweeps.report.contents import read_report
+from sweeps.report.page import page
+from sweeps.report.picture import pictures
+from sweeps.run import sweep_run as run_module
+from sweeps.run.progress import Progress
+from sweeps.run.sweep_run import run_sweep
+
+SETS = [
+    "rule=least",
+    "least={axis: serving.engine.max_num_seqs, metric: tpot_s.mean, at_most: 0.05}",
+    "axes.serving.engine.max_num_seqs=[16, 8, 32]", "policy=[paged, static]", "replications=3",
+    "load={rate_per_s: 1}",
+]  # fmt: skip
+
+
+def planted(task: Task) -> dict[str, Any]:
+    """paged needs 16, and 32 to be sure; static has none that is enough."""
+    spec = task.experiment
+    value = 0.8 / spec.serving.engine.max_num_seqs * (0.97, 0.96, 1.05)[task.replication - 1]
+    slow = 1.0 if spec.serving.policy.name == "paged" else 3.0
+    return {"output_tokens_per_s": 10.0, "finished": 120, "tpot_s": {"mean": slow * value}}
+
+
+def test_the_least_is_found_by_its_mean_and_surely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "measure", planted)
+    run_sweep(load_sweep("smoke", SETS), tmp_path / "r", False, 1, Progress(False))
+    report = read_report(tmp_path / "r")
+    found = {each.name: each for each in report.found.own}
+    assert list(found["paged"].known) == ["8", "16", "32"]
+    assert (found["paged"].value, found["paged"].sure) == ("16", "32")
+    assert found["static"].value is None
+    assert report.sentences[0].startswith(
+        "least max_num_seqs that keeps tpot_s.mean <= 0.05: paged 16 (surely 32) and static not"
+        " with any."
+    )
+    assert "keeps tpot_s.mean" in page([report.section]) and "least" in pictures(report)
+
+
+def test_all_larger_ones_have_to_meet_it() -> None:
+    assert least([1, 2, 3, 4], lambda value: value in (1, 3, 4)) == 3
+    assert least([1, 2], lambda value: value == 1) is None
+    assert OBJECTIVES["tpot_p99"].less
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("least.axis=serving.engine.max_num_seq", "did you mean 'serving.engine.max_num_seqs'?"),
+        ("least={axis: serving.policy, metric: x, at_most: 1}", "an axis that is not compared"),
+        ("least={axis: serving.engine.max_num_seqs, metric: x}", "one of at_most and at_least"),
+        ("rule=leas", "expected a rule; got 'leas'; did you mean 'least'?"),
+    ],
+)
+def test_mistakes_are_one_line(given: str, words: str) -> None:
+    with pytest.raises(DescriptionError) as caught:
+        load_sweep("smoke", [*SETS, given])
+    assert words in str(caught.value) and "\n" not in str(caught.value)
