@@ -294,7 +294,7 @@ class EngineV0(Engine):
 
     def _preempt(self, request: int) -> None:
         partial = self._cut(request)
-        whole = not partial and self._stored(request) == int(self.allocator.stored[request])
+        whole = not partial and self.whole(request)
         if whole and self._swaps is not None and self._prefers_swap(request):
             tokens = self._swaps.swap_out(request)
             self._host[request] = tokens

@@ -9,6 +9,9 @@ their exponentials, and the weighted V, o. The merge is exact:
 Holders compute at the same time, and beside the home. A lender that runs steps of its own gives
 half of itself while it computes for others (assumed); its own steps wait for what was computed.
 Maxima and sums are in fp32, queries and values in the type of the activations (assumed).
+
+Of a replica in stages each stage asks its like of another: seconds are those of the mean stage, and
+bytes of all. A pipeline that drains waits no longer than one that does not (assumed).
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import NamedTuple
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.number_format import number_format
+from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.step import Efficiency, StepModel
 
@@ -40,10 +44,10 @@ class Share:
 
 
 class Asked(NamedTuple):
-    """What a step asks of all lenders. Bytes of all layers."""
+    """What a step asks of all lenders: bytes of all layers, seconds of the mean stage."""
 
     path_s: float = 0.0
-    """From the queries' leaving to the last partial result, of all layers."""
+    """From the queries' leaving to the last partial result, of its layers."""
     link_s: float = 0.0
     merge_s: float = 0.0
     card_s: tuple[float, ...] = ()
@@ -55,10 +59,11 @@ class Asked(NamedTuple):
 
 
 class DistributedAttention:
-    """Its bytes and seconds on cards that hold `model`, or a shard of it, over a link that carries
-    KV in pieces of `block` tokens. Raises DescriptionError for latent attention."""
+    """Its bytes and seconds on cards that hold `model`, or a shard of it, in so many `stages`, over
+    a link of each that carries KV in pieces of `block` tokens. Raises DescriptionError for latent
+    attention, and for more stages than there are layers."""
 
-    def __init__(self, model: TransformerSpec, link: LinkSpec, block: int) -> None:
+    def __init__(self, model: TransformerSpec, link: LinkSpec, block: int, stages: int = 1) -> None:
         if model.latent is not None:
             raise DescriptionError(f"cluster.lending: the latents of {model.name} are not modelled")
         number = number_format(model.activations).bits // 8
@@ -67,7 +72,9 @@ class DistributedAttention:
         self.partial_bytes = self.query_bytes + 2 * SCALAR_BYTES * model.heads
         """Of a token and layer, from one holder."""
         self._model, self._link, self._block = model, link, block
-        self._layers = model.kv_layers
+        self._layers, self._stages = model.kv_layers, stages
+        self._of_first = model.kv_layers / stages / stages_of(model, stages)[0].kv_layers
+        """Layers of the mean stage, by those of the first, whose steps are asked."""
         self.token_s = self.copy_s(block) / block
         """Seconds to copy the KV of a token in whole pieces."""
 
@@ -77,12 +84,19 @@ class DistributedAttention:
         return holders * self.partial_bytes + self.query_bytes
 
     def copy_s(self, tokens: int) -> float:
-        """Seconds of the link to copy the KV of so many tokens."""
-        return kv_seconds(self._link, self._model, tokens, self._layers, self._block)
+        """Seconds of the link of a stage to copy its KV of so many tokens."""
+        seconds = kv_seconds(self._link, self._model, tokens, self._layers, self._block)
+        return seconds / self._stages
 
     def written_s(self, steps: StepModel, efficiency: Efficiency) -> float:
-        """Seconds of a memory to read, or write, the KV of a token."""
-        return self._model.kv_token_bytes / (steps.bandwidth * efficiency.migration)
+        """Seconds of a stage's memory to read, or write, its KV of a token."""
+        return self._model.kv_token_bytes / (self._stages * steps.bandwidth * efficiency.migration)
+
+    def attention_s(
+        self, context: int, pairs: int, stored: int, steps: StepModel, efficiency: Efficiency
+    ) -> float:
+        """Seconds of a stage that only attends; see `StepModel.attention_alone_s`."""
+        return self._of_first * steps.attention_alone_s(context, pairs, stored, efficiency)
 
     def asks(
         self, parts: Sequence[Share], busy: Sequence[bool], tokens: int, steps: StepModel,
@@ -94,16 +108,18 @@ class DistributedAttention:
         if not queries:
             return Asked(card_s=(0.0,) * len(parts))
         out, back = queries * self.query_bytes, queries * self.partial_bytes
-        link_s = self._layers * (self._link.seconds(out) + self._link.seconds(back))
+        layer_s = self._link.seconds(out) + self._link.seconds(back)
+        link_s = self._layers / self._stages * layer_s
         card_s = tuple(
-            steps.attention_alone_s(part.context, part.pairs, part.stored, efficiency)
+            self.attention_s(part.context, part.pairs, part.stored, steps, efficiency)
             for part in parts
         )
         slowest_s = max(s * (1 + own) for s, own in zip(card_s, busy, strict=True))
         merge = self._layers * (tokens * self.merge_bytes(1) + queries * self.partial_bytes)
         read = sum(part.context + part.stored for part in parts) * self._model.kv_token_bytes
+        merge_s = merge / (self._stages * steps.bandwidth * efficiency.attention)
         return Asked(
-            link_s + slowest_s, link_s, merge / (steps.bandwidth * efficiency.attention), card_s,
+            link_s + slowest_s, link_s, merge_s, card_s,
             self._layers * out, self._layers * back, merge, read,
         )  # fmt: skip
 

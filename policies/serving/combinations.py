@@ -215,7 +215,6 @@ DECLARATIONS: tuple[Declaration, ...] = (
         for each in _SHARES
     ),
     unmodelled("cluster.migration", OWN_MOVES, why="two would move the same requests"),
-    unmodelled("cluster.lending", "cluster.stages"),
     unmodelled("sparse attention", "speculation"),
     unmodelled("layers with a state", "moves", "policy.prefixes: copy"),
     unmodelled("layers with a state", "engine.preemption: swap"),

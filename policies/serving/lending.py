@@ -86,7 +86,7 @@ class Lending(Controller):
         """Raises DescriptionError where a card has no room beside what stays free."""
         super().__init__(options, premises)
         node, spec, model = premises.node, options, premises.model
-        work = DistributedAttention(model, load_link(spec.link), spec.block)
+        work = DistributedAttention(model, load_link(spec.link), spec.block, node.own[0].stages)
         self._engines = [replica.engine.part(Lender) for replica in node.own]
         first = self._engines[0]
         slots, block = first.allocator.reach, first.block

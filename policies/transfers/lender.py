@@ -259,7 +259,8 @@ class Lender(Part):
         asked = self._work.asks(list(self._shares.values()), busy, self._asking, steps, efficiency)
         pairs = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in chunks)
         stored = sum(chunk.start for chunk in chunks)
-        local_s = times.attention_s + steps.attention_alone_s(0, pairs, stored, efficiency)
+        chunks_s = self._work.attention_s(0, pairs, stored, steps, efficiency)
+        local_s = times.attention_s + chunks_s
         waits: FloatArray = np.maximum(asked.path_s - local_s, 0.0) + asked.merge_s
         step_s = float(times.total_s[0] + waits[0])
         self._leaving, copied_s = self._copies(step_s, asked.link_s)

@@ -104,6 +104,7 @@ def samples(given: Requests) -> Requests:
 
 
 WINDOWS = {"window": Window(tokens=64, pattern=["window", "full"])}
+TWO_WINDOWS = {"window": Window(tokens=64, pattern=["window", 160, "full", "window"])}
 EXPERTS = {"experts": ExpertsSpec(count=16, per_token=2, intermediate=64)}
 HYBRID = {
     "state": StateLayers(
@@ -154,7 +155,7 @@ def _policy(name: str, **options: Any) -> Feature:
 
 
 def _router(name: str) -> Feature:
-    return Feature("cards", {"cluster": {"cards": 2, "placement": name}}, both_cards)
+    return Feature("router", {"cluster": {"cards": 2, "placement": name}}, both_cards)
 
 
 TIERS = {"host": {"link": "nvme-pcie4", "cpu_bytes_to_use": "64MiB"}}
@@ -166,6 +167,10 @@ FEATURES: dict[str, Feature] = {
     "vattention": _policy("vattention", frame="4KiB"),
     "radix": _policy("radix"),
     "engine v0": Feature("engine", {"engine": {"name": "v0"}}, always),
+    "swap": Feature(
+        "engine", {"engine": {"name": "v0", "preemption": "swap"}}, figure("swapped_tokens"),
+        tokens=1024,
+    ),
     "engine sglang": Feature("engine", {"engine": {"name": "sglang"}}, always),
     "async scheduling": Feature("engine", {"engine": {"async_scheduling": True}}, always),
     "prefixes": Feature("requests", {}, figure("cached_tokens"), prefixes),
@@ -205,17 +210,17 @@ FEATURES: dict[str, Feature] = {
         figure("pools", "transfers", "count"),
     ),
     "dropping": Feature(
-        "cards", {"cluster": {"cards": 2, "dropping": {
+        "dropping", {"cluster": {"cards": 2, "dropping": {
             "link": LINK, "every_s": 0.002, "frame": "64KiB"}}},
         figure("node", "dropping", "drops"), tokens=1536,
     ),
     "migration": Feature(
-        "cards", {"cluster": {"cards": 2, "migration": {
+        "migration", {"cluster": {"cards": 2, "migration": {
             "link": LINK, "every_s": 0.002, "last_blocks": 3, "freeness": 16}}},
         lambda m: sum(figure(of, "migration", "moved")(m) for of in ("node", "pools")),
     ),
     "lending": Feature(
-        "cards", {"cluster": {"cards": 2, "lending": {"link": LINK, "every_s": 0.002}}},
+        "lending", {"cluster": {"cards": 2, "lending": {"link": LINK, "every_s": 0.002}}},
         lambda m: sum(figure(of, "lending", "lent_tokens")(m) for of in ("node", "pools")),
         tokens=1024,
     ),
@@ -226,6 +231,7 @@ FEATURES: dict[str, Feature] = {
     ),
     "states": Feature("model", {}, always, model=HYBRID),
     "windows": Feature("model", {}, always, model=WINDOWS),
+    "windows of two lengths": Feature("model", {}, always, model=TWO_WINDOWS, tokens=1024),
     "experts placed": Feature(
         "split", {"expert_parallel": "linear", "tensor_parallel": 2},
         figure("phase_share", "all_reduce"), model=EXPERTS,
@@ -249,6 +255,9 @@ LENDING: dict[str, dict[str, Any]] = {
     "v0": {"chunked_prefill": True, "max_num_batched_tokens": 256, "max_num_seqs": 64},
 }
 """Steps small enough that a request waits while its KV grows elsewhere, by engine."""
+
+
+WINDOWED = ("windows", "windows of two lengths")
 
 
 CHUNKS = {"max_num_batched_tokens": 64, "max_num_seqs": 32}
@@ -317,7 +326,7 @@ def run_of(names: tuple[str, ...], watchers: Iterable[Watcher] = ()) -> ServingR
         )
         if "states" in names:  # chunks that end in the prefix, at ends of blocks
             changes = laid(changes, {"policy": {"state_caching": "align"}, "engine": CHUNKS})
-    if "dropping" in names and {"states", "windows", "KV of oaken"} & set(names):
+    if "dropping" in names and {"states", *WINDOWED, "KV of oaken"} & set(names):
         changes = laid(changes, {"cluster": {"dropping": {"frame": None}}})
     if "lending" in names:
         changes = laid(changes, {"engine": LENDING.get(changes["engine"].get("name", "v1"), {})})
@@ -500,6 +509,12 @@ TITLES = {
     "fails": "Failing",
 }
 """Headings of the page, by what pairs do that do not run."""
+WHY = {
+    "idle": "Policies that reserve the whole output never preempt, so that nothing is swapped."
+    " `round_robin` is the default; where a controller moves requests or merges cards, two cards"
+    " leave a router little to choose.",
+}
+"""What explains all pairs under a heading."""
 
 
 def page(found: dict[tuple[str, ...], Outcome]) -> str:
@@ -522,7 +537,13 @@ def page(found: dict[tuple[str, ...], Outcome]) -> str:
                 said = each.why if how in ("refused", "not modelled") else ""
                 groups.setdefault(said, []).append(" + ".join(names))
         if groups:
-            lines += ["", f"## {title}", "", f"{counts[how]} pairs.", ""]
+            lines += [
+                "",
+                f"## {title}",
+                "",
+                f"{counts[how]} pairs. {WHY.get(how, '')}".rstrip(),
+                "",
+            ]
             for said, those in groups.items():
                 lines.append(f"- {'; '.join(those)}" + (f": `{said}`" if said else ""))
     return "\n".join(lines) + "\n"

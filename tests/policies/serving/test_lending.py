@@ -14,6 +14,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.attention import LatentAttention
 from hwmodel.specs.device import load_device
 from hwmodel.specs.link import load_link
+from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.distributed_attention import DistributedAttention, Share
@@ -236,8 +237,8 @@ def test_partial_attention_merges_to_that_over_all_of_the_kv(parts: int) -> None
 
 
 @functools.cache
-def work(*overrides: str) -> DistributedAttention:
-    return DistributedAttention(SHAPE, load_link(LINK, list(overrides)), 256)
+def work(*overrides: str, stages: int = 1) -> DistributedAttention:
+    return DistributedAttention(SHAPE, load_link(LINK, list(overrides)), 256, stages)
 
 
 def test_query_partial_result_and_merge_have_their_bytes_in_each_step_and_layer() -> None:
@@ -251,6 +252,20 @@ def test_query_partial_result_and_merge_have_their_bytes_in_each_step_and_layer(
     assert asked.partial_bytes == layers * 69 * partial
     assert asked.merge_bytes == layers * ((69 + 67) * partial + 67 * query)
     assert asked.read_bytes == 1500 * SHAPE.kv_token_bytes
+
+
+def test_stages_ask_their_like_at_once_for_the_same_bytes() -> None:
+    """Each has its part of the layers, and of a token's KV."""
+    whole, (first, *_) = SHAPE, stages_of(SHAPE, 2)
+    parts, busy = [Share(3, 900), Share(2, 100, 64, 500, 32000)], [False, True]
+    alone = work().asks(parts, busy, 67, StepModel(card(2048), whole), Efficiency())
+    staged = work(stages=2).asks(parts, busy, 67, StepModel(card(2048), first), Efficiency())
+    for seconds in ("path_s", "link_s", "merge_s"):
+        assert getattr(staged, seconds) == pytest.approx(getattr(alone, seconds) / 2)
+    assert staged.card_s == pytest.approx([each / 2 for each in alone.card_s])
+    for bytes_ in ("query_bytes", "partial_bytes", "merge_bytes", "read_bytes"):
+        assert getattr(staged, bytes_) == getattr(alone, bytes_)
+    assert work(stages=2).copy_s(512) == pytest.approx(work().copy_s(512) / 2)
 
 
 def test_decoding_with_one_lender_asks_once_a_step_and_layer() -> None:

@@ -35,6 +35,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "states": {"faults": FAULTS},
     "scales apart": {"kv": "oaken", "kv_layout": "layer_kv_head_block"},
     "experts": {"expert_parallel": "linear"},
+    "stages": {"cluster": {**LENDING, "stages": 2, "pipeline": {"link": LINK}}},
 }  # fmt: skip
 MODELS = {"states": HYBRID, "experts": EXPERTS}
 
