@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 
 from hwmodel.measure.student import LEVEL, t_quantile
-from sweeps.analyse.facts import Verdict
+from sweeps.analyse.facts import Pair, Verdict
 from sweeps.analyse.figures import KV_RATE, KV_SHARE
 from sweeps.analyse.gap import advantage, binds, gap
 from sweeps.analyse.objective import KV_READ
 from sweeps.analyse.statistics import (
     Interval,
+    family_signs,
     farthest,
     grown,
     holm,
@@ -53,6 +55,17 @@ def judge_all(groups: Sequence[Group]) -> list[Verdict]:
         replace(_verdict(*each), family=max(len(tested), 1), p=p_of.get(i, 1.0))
         for i, each in enumerate(zip(groups, ranked, leads, factors, strict=True))
     ]
+
+
+def pairs_of(group: Group) -> list[Pair]:
+    """Every pair of competitors, the better one first, as one family."""
+    group = _by_what_there_is(group)
+    leads = {
+        (better.name, worse.name): advantage(better, worse, group.objective)
+        for better, worse in combinations(_ranked(group), 2)
+    }
+    signs = family_signs(leads)
+    return [Pair(*names, lead, signs[names]) for names, lead in leads.items()]
 
 
 def _by_what_there_is(group: Group) -> Group:

@@ -60,6 +60,17 @@ class Gap:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """Two competitors of a group: how much better the first is than the second, as the log ratio
+    with its own interval, and whether that is significant among all pairs of the group (Holm)."""
+
+    first: str
+    second: str
+    lead: Interval
+    sign: int
+
+
+@dataclass(frozen=True)
 class Verdict:
     """A group's outcome by its objective: the leader by the mean, and the gaps to the others,
     smallest first."""

@@ -9,7 +9,7 @@ over that without, on the same requests. Intervals are Student's t over replicat
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hwmodel.description.description import Document, nearest
@@ -115,6 +115,13 @@ class Changes:
     """Those that have results, the largest effect on any rate first; then conditions."""
     together: list[Together]
     unit: Objective
+    limits: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    """Change, and as described -> competitor -> limit -> share of the time that it bound."""
+
+    def binds(self, change: str, subject: str) -> str | None:
+        """What limits a competitor the most of the time with a change; None where unknown."""
+        shares = self.limits.get(change, {}).get(subject, {})
+        return max(shares, key=shares.__getitem__, default=None)
 
     @property
     def alone(self) -> list[str]:
@@ -174,4 +181,8 @@ def _what_if(table: Table, where: str, groups: dict[str, Group]) -> Changes | No
             together.append(Together(name, first, mean(weighted(excess))))
     answers = [each for each in answers if AS_DESCRIBED in each.levels]
     changes += [name for name in known if name in conditions]
-    return Changes(where, groups[AS_DESCRIBED], rates, answers, changes, together, unit)
+    limits = {
+        name: {row.name: row.limits() for row in groups[name].main() if row.replications}
+        for name in (AS_DESCRIBED, *known)
+    }
+    return Changes(where, groups[AS_DESCRIBED], rates, answers, changes, together, unit, limits)

@@ -1,17 +1,25 @@
-"""A study device by device: one table of what was found on each."""
+"""A study device by device: one picture and one table of what was found on each."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from sweeps.analyse.statistics import Interval
+from sweeps.report.chart import Axis, Bar, Bars, Span, Timeline
 from sweeps.report.formats import gain
+from sweeps.report.palette import COLOURS
 from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.study.by_device import RIVALS, DeviceFound
 
 NONE = "–"
 _HEADS = [
     "device", "model", "bounds, tokens", "buckets", "pool %", "tokens/s",
-    *(f"over {name}" for name in RIVALS), "found by", "limit",
+    *(f"over {name}" for name in RIVALS), "found by", "what mattered", "scattered blocks cost %",
+    "quantiles", "limit",
 ]  # fmt: skip
+_WIDE = frozenset(range(len(_HEADS) - 4, len(_HEADS)))
+_MATTERED = 2
+"""Settings that a row names."""
 
 
 def sheet(name: str, found: list[DeviceFound], refused: dict[str, str]) -> Section:
@@ -23,23 +31,70 @@ def sheet(name: str, found: list[DeviceFound], refused: dict[str, str]) -> Secti
             str(len(each.bounds)) if each.bounds else NONE,
             NONE if each.pool_share is None else f"{100 * each.pool_share:g}",
             f"{each.mean:,.4g}", *(_gain(each.over[rival]) for rival in RIVALS), _found_by(each),
-            each.binds,
+            _mattered(each), NONE if each.scattered is None else f"{100 * each.scattered:.0f}",
+            ", ".join(f"{level:.2f}" for level in each.levels or ()) or NONE, each.binds,
         ]
         for each in found
     ]  # fmt: skip
     blocks: list[Block] = []
     if rows:
-        blocks.append(Grid("", _HEADS, rows, sides="<<<>>>>>><<"))
+        blocks += pictures(found)
+        blocks.append(Grid("", _HEADS, rows, sides="<<<>>>>>><<><", wide=_WIDE))
         blocks.append(Say(
             "over: output tokens/s of the best trial over the paper's numbers, odma-best and paged,"
             " on replications that the search never saw (95 % intervals). found by: the search, or"
-            " a trial that needed none. limit: what binds the best most of the time."
+            " a trial that needed none. what mattered: the settings in which the best tenth of the"
+            " trials differs most from all (PED-ANOVA), with their shares. scattered blocks cost:"
+            " bandwidth of reads of blocks of 16 tokens anywhere, against one run. quantiles: the"
+            " shares of lengths that the bounds hold. limit: what binds the best most of the time."
         ))  # fmt: skip
     if any(each.fidelity != "sampled" for each in found):
         blocks.append(Say("*: only a bandwidth is given; memory is analytic, so that where KV lies"
                           " costs nothing."))  # fmt: skip
     blocks += [Say(f"left out: {why}") for why in refused.values()]
     return Section(f"{name}, device by device", blocks)
+
+
+def pictures(found: list[DeviceFound]) -> list[Block]:
+    """Bounds along the lengths, and pools: a row a device, those first whose scattered blocks cost
+    the most."""
+    ranked = sorted(found, key=lambda each: -(each.scattered or 0.0))
+    names = {
+        each.device: each.device if each.scattered is None
+        else f"{each.device} ({100 * each.scattered:.0f} %)"
+        for each in ranked
+    }  # fmt: skip
+    spans, most = [], 0
+    for each in ranked:
+        ends = [0, *(each.bounds or ())]
+        for i, (low, high) in enumerate(pairwise(ends)):
+            kind = str(i % len(COLOURS) + 1)
+            spans.append(Span(names[each.device], low, high, kind, f"bucket {i + 1}"))
+            most = max(most, high)
+    blocks: list[Block] = []
+    if spans:
+        kinds = {str(i + 1): colour for i, colour in enumerate(COLOURS)}
+        blocks.append(Timeline(
+            "Best buckets, by device and what scattered blocks cost there",
+            Axis("bound, output tokens", tight=True), [*names.values()], spans, kinds,
+            ends=(0.0, float(most)), figure="bounds",
+            note="In brackets: bandwidth that reads of blocks of 16 tokens anywhere lose.",
+        ))  # fmt: skip
+    pools = [
+        Bar(names[each.device], Interval(100 * share, 100 * share, 100 * share, 1))
+        for each in ranked if (share := each.pool_share) is not None
+    ]  # fmt: skip
+    drawn = Bars("Best safety pool, % of KV memory", pools, figure="pool")
+    return [*blocks, *([drawn] if pools else [])]
+
+
+def _mattered(each: DeviceFound) -> str:
+    """The settings of most importance."""
+    named = [
+        f"{name.removeprefix('serving.policy.')} {100 * share:.0f} %"
+        for name, share in [*each.mattered.items()][:_MATTERED]
+    ]
+    return ", ".join(named) or NONE
 
 
 def _gain(found: Interval | None) -> str:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from hwmodel.measure.student import LEVEL
 from sweeps.analyse.facts import Reference, Verdict
 from sweeps.analyse.figures import REFERENCE, THROUGHPUT
 from sweeps.analyse.gap import CONTROL
 from sweeps.analyse.objective import figures_of
 from sweeps.analyse.table import Group, Row, Table, headings
-from sweeps.report.formats import NONE, gain, listed, points, share
+from sweeps.report.formats import NONE, effect, gain, listed, points, share
 from sweeps.report.gallery import charts
 from sweeps.report.memory_map import memory_map
 from sweeps.report.overview import OPEN
@@ -40,11 +41,30 @@ def group_sections(
     many = len(groups) > OPEN
     return [
         Section(
-            group.title, [grid(found, group), *_notes(group), *charts(group)],
+            group.title,
+            [grid(found, group), *_notes(group), *charts(group), *every_pair(found, group)],
             folded or (many and i >= OPEN),
         )
         for i, group in enumerate(groups)
     ]  # fmt: skip
+
+
+def every_pair(found: Findings[Any], group: Group) -> list[Block]:
+    """How far any two are apart, where there are three or more: a row over a column."""
+    at = next(i for i, each in enumerate(found.table.groups) if each is group)
+    pairs = found.pairs[at] if found.pairs else []
+    names = list(dict.fromkeys(name for pair in pairs for name in (pair.first, pair.second)))
+    if len(names) < 3:
+        return []
+    cells = {(pair.first, pair.second): effect(pair.lead) if pair.sign else
+             f"{effect(pair.lead)}, not significant" for pair in pairs}  # fmt: skip
+    rows = [[name, *(cells.get((name, other), NONE) for other in names[1:])] for name in names[:-1]]
+    note = (
+        f"How much better a row is than a column, with its own {100 * LEVEL:.0f} % interval."
+        f" Significant: among all {len(pairs)} pairs together (Holm's correction)."
+    )
+    return [Section("Every pair", [Grid("", ["", *names[1:]], rows, terminal=False), Say(note)],
+                    folded=True)]  # fmt: skip
 
 
 def maps(table: Table) -> list[Block]:

@@ -321,6 +321,21 @@ def what_if(found: Changes) -> Iterator[str]:
         most = max(len(rate.effects) for rate in found.rates)
         holm = f" (Holm over {counted(most, 'change')})"
         yield f"{where}Largest significant effects of one change{holm}: {'; '.join(moved)}."
+    yield from (f"{where}{text}" for text in _bound(found))
+
+
+def _bound(found: Changes) -> Iterator[str]:
+    """With which changes something else binds than as described."""
+    for rate in found.rates:
+        now = found.binds(AS_DESCRIBED, rate.subject)
+        other: dict[str, list[str]] = {}
+        for change in found.changes:
+            binds = found.binds(change, rate.subject)
+            if now and binds and binds != now:
+                other.setdefault(binds, []).append(change)
+        if now and other:
+            told = "; ".join(f"{limit_word(b)} with {_some(names)}" for b, names in other.items())
+            yield f"{rate.subject} is limited by {limit_word(now)} as described, by {told}."
 
 
 def _ranking(found: Sensitivity) -> str:

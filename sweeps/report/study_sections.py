@@ -12,7 +12,7 @@ from sweeps.analyse.statistics import Interval, interval
 from sweeps.report.chart import Axis, Bar, Bars, Chart, Lines, Series
 from sweeps.report.formats import share
 from sweeps.report.gallery import charts
-from sweeps.report.group_sections import grid
+from sweeps.report.group_sections import every_pair, grid
 from sweeps.report.section import Block, Grid, Section
 from sweeps.run.findings import Findings
 from sweeps.study.study_findings import StudyFindings
@@ -35,7 +35,8 @@ def study_blocks(found: Findings[StudyFindings]) -> list[Block]:
     """The sections of a study: its finale, its best settings, its search."""
     trials, groups = found.own.trials, found.table.groups
     blocks: list[Block] = [
-        Section(group.title, [grid(found, group), *charts(group)]) for group in groups
+        Section(group.title, [grid(found, group), *charts(group), *every_pair(found, group)])
+        for group in groups
     ]
     if found.own.trial is not None:
         rows = settings_rows(found.own)
@@ -79,7 +80,7 @@ def _search(trials: Trials) -> Iterator[Chart]:
     yield _history(trials)
     if len(trials.objectives) > 1:
         yield front_chart(trials)
-    if len(kept) < LEAST:
+    if len(trials.alike()) < LEAST:
         for name in list(dict.fromkeys(name for r in kept for name in settings(r)))[:_SLICES]:
             yield _slice(trials, name)
         return

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hwmodel.measure.student import LEVEL
+from sweeps.analyse.figures import limit_texts
 from sweeps.analyse.label import label
 from sweeps.analyse.statistics import grown
 from sweeps.analyse.table import Table
@@ -58,6 +59,7 @@ def _table(table: Table, found: Changes) -> tuple[list[str], list[list[str]]]:
     heads = ["change", "peak GB/s", "capacity GiB"]
     for rate in found.rates:
         heads += [f"{rate.subject} {found.unit.unit}", f"{rate.subject}, effect"]
+        heads += [f"{rate.subject}, limit"] * bool(found.binds(AS_DESCRIBED, rate.subject))
     for answer in found.answers:
         heads += [answer.subject, "its effect"]
     if found.together:
@@ -70,6 +72,9 @@ def _row(table: Table, found: Changes, change: str) -> list[str]:
     for rate in found.rates:
         level = rate.levels.get(change)
         cells += [found.unit.text(level.mean) if level else NONE, effect(rate.effects.get(change))]
+        if found.binds(AS_DESCRIBED, rate.subject):
+            shares = found.limits.get(change, {}).get(rate.subject, {})
+            cells.append(next(iter(limit_texts(shares)), NONE))
     for answer in found.answers:
         level, moved = answer.levels.get(change), answer.effects.get(change)
         cells += [ratio(level), effect(moved)]

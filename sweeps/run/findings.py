@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from hwmodel.description.yaml_writer import plain
-from sweeps.analyse.best import judge_all
+from sweeps.analyse.best import judge_all, pairs_of
 from sweeps.analyse.conclusion import conclude
-from sweeps.analyse.facts import Reference, Verdict
+from sweeps.analyse.facts import Pair, Reference, Verdict
 from sweeps.analyse.figures import Figure
 from sweeps.analyse.gap import references
 from sweeps.analyse.objective import Objective
@@ -46,6 +46,8 @@ class Findings(Generic[Own]):
     """What the run's kind finds beside them: see `found` of its design or its measure."""
     explanations: list[Explanation] = field(default_factory=list)
     """Of gaps that `bankwise explain` took apart."""
+    pairs: list[list[Pair]] = field(default_factory=list)
+    """Of each group."""
 
     def of(self, group: Group) -> tuple[Verdict, list[Reference]]:
         """The verdict on a group of the table, and its references."""
@@ -60,7 +62,12 @@ def find(table: Table) -> Findings[Any]:
     if own is None:
         own = conclude(table, verdicts, ASKED)
     return Findings(
-        table, verdicts, [references(group) for group in table.groups], own, read(table.path)
+        table,
+        verdicts,
+        [references(group) for group in table.groups],
+        own,
+        read(table.path),
+        [pairs_of(group) for group in table.groups],
     )
 
 

@@ -11,7 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hwmodel.description.description import DescriptionError
+from hwmodel.measure.racm import read_extents
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from sweeps.analyse.figures import limit_texts
@@ -24,9 +27,13 @@ from sweeps.run.store import RunDirectory
 from sweeps.study.first import PAPER
 from sweeps.study.study_findings import STUDY, find_study
 from sweeps.study.study_spec import BASE, load_study
+from sweeps.study.trials import LEAST, Trials, importances
 
 MODELS = ("llama-3.1-8b", "llama-3.2-3b", "qwen3-0.6b")
 """Instead of a model that does not fit (assumed: each half of the one before, or less)."""
+BLOCK_TOKENS = 16
+"""Of a block whose keys, or values, of one layer are one extent (vLLM's default)."""
+SEED, MEASURED_NS = 1, 16_000.0
 FEWEST = 4
 """Of the longest requests that have to fit at once (assumed: fewer leave no batch to fill)."""
 NARROWER = (None, "int8", "w4a16")
@@ -43,6 +50,8 @@ class DeviceFound(NamedTuple):
     """Of its memory: sampled, or analytic where only a bandwidth is given."""
     bounds: list[int] | None
     """Of the best trial's buckets, tokens; None of a policy without buckets."""
+    levels: list[float] | None
+    """The shares of lengths that these hold."""
     pool_share: float | None
     """Of the memory, for what fits in no bucket."""
     best: str
@@ -58,6 +67,11 @@ class DeviceFound(NamedTuple):
     """`paper`, `odma-best`, `paged`: how much more the best serves."""
     binds: str
     """What limits the best most of the time."""
+    mattered: dict[str, float]
+    """Setting -> its share of importance (PED-ANOVA), the largest first; none of few trials."""
+    scattered: float | None
+    """What reading scattered blocks costs: 1 less the ratio of the bandwidth of extents of one
+    block of `BLOCK_TOKENS` to that of one run; None where only a bandwidth is given."""
 
     @property
     def record(self) -> dict[str, Any]:
@@ -113,13 +127,34 @@ def read_device(path: Path) -> DeviceFound:
     names = dict(zip(RIVALS, (paper, *RIVALS[1:]), strict=True))
     chosen = {setting.path: setting.value for setting in own.settings}
     share = chosen.get("serving.policy.pool_share", at(base, "serving", "policy", "pool_share"))
+    known = trials.limit or {}
     return DeviceFound(
         base["device"], _stored(base), base["serving"]["memory"]["fidelity"],
-        (trials.limit or {}).get("chosen_bounds"), share, own.gain.chosen,
+        known.get("chosen_bounds"), known.get("chosen_levels"), share, own.gain.chosen,
         own.gain.mean, own.gain.metric, own.gain.first,
         own.gain.added, {key: own.gain.gains.get(name) for key, name in names.items()},
         next(iter(limit_texts(trials.contenders[0].limits())), "nothing"),
+        {name: each.mean for name, each in found_importances(trials).items()},
+        _scattered(base["device"], base["model"]),
     )  # fmt: skip
+
+
+def found_importances(trials: Trials) -> dict[str, Interval]:
+    """Of as many trials as tell anything."""
+    return importances(trials) if len(trials.alike()) >= LEAST else {}
+
+
+def _scattered(name: str, model: str) -> float | None:
+    """See `DeviceFound.scattered`; one simulation each, of extents anywhere and of one run."""
+    card, shape = load_device(name), load_model(model)
+    if card.given is not None:
+        return None
+    block = BLOCK_TOKENS * shape.kv_half_bytes
+    gbps = [
+        read_extents(card, extent, np.random.default_rng(SEED), MEASURED_NS).gbps
+        for extent in (block, None)
+    ]
+    return max(1 - gbps[0] / gbps[1], 0.0)
 
 
 def _stored(base: dict[str, Any]) -> str:

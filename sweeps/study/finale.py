@@ -124,12 +124,13 @@ def _name(contender: Contender, replication: int) -> str:
 class Limit(NamedTuple):
     """Were every length known: the bounds that leave the least share of what is reserved for output
     unused, and the shares that the quantiles of the chosen trial and of the base leave. `bounds`:
-    those of the chosen trial, in tokens."""
+    those of the chosen trial, in tokens; `levels`: the shares of lengths that they hold."""
 
     best: Partition
     chosen: float
     base: float
     bounds: list[int]
+    levels: list[float]
 
 
 def limit(study: Study, overrides: Overrides) -> Limit | None:
@@ -145,7 +146,9 @@ def limit(study: Study, overrides: Overrides) -> Limit | None:
         for policy in (ours, base)
         if isinstance(policy, QuantileBuckets)
     ]
-    return Limit(best, left[0], left[-1], [int(each) for each in ours.bounds_for(lengths)])
+    bounds = [int(each) for each in ours.bounds_for(lengths)]
+    levels = [float((lengths <= bound).mean()) for bound in bounds]
+    return Limit(best, left[0], left[-1], bounds, levels)
 
 
 def _record(known: Limit) -> dict[str, Any]:
@@ -153,6 +156,7 @@ def _record(known: Limit) -> dict[str, Any]:
         "bounds": list(known.best.bounds),
         "levels": list(known.best.levels),
         "chosen_bounds": known.bounds,
+        "chosen_levels": known.levels,
         "unused": {"least": known.best.unused, "chosen": known.chosen, "base": known.base},
     }
 

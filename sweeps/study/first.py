@@ -42,6 +42,8 @@ class FirstTrial(NamedTuple):
 
     name: str
     params: dict[str, Any]
+    counted: bool = False
+    """Whether it is one of several, by the number of buckets."""
 
 
 def first_trials(study: Study) -> list[FirstTrial]:
@@ -66,7 +68,7 @@ def first_trials(study: Study) -> list[FirstTrial]:
             raise study.document.error(f"{kind}: {error}", ("first", i)) from None
         for name, params in points:
             if params not in [each.params for each in found]:
-                found.append(FirstTrial(name, params))
+                found.append(FirstTrial(name, params, kind == "least_unused"))
     return found
 
 

@@ -77,7 +77,7 @@ def check(study: Any) -> None:
     spec, base = study.spec, study.base
     cluster, rate = base.serving.cluster, 0.0 if base.load is None else base.load.rate_per_s
     lasts_s = base.requests / rate if rate else SHORTEST_S
-    beside = [key for key in ("first", "prune", "mix", "costs") if getattr(spec, key)]
+    beside = [key for key in ("first", "halving", "mix", "costs") if getattr(spec, key)]
     objectives = [(each.metric, each.direction) for each in spec.objectives]
     paths = [path for each in spec.fleet.rivals.values() for path in (*each.space, *each.set)]
     mistakes: list[tuple[object, str, tuple[str, ...]]] = [

@@ -45,7 +45,7 @@ from sweeps.study.sampler import ask_batch, best
 from sweeps.study.space import Overrides
 from sweeps.study.study_findings import keep_study
 from sweeps.study.study_run import StudyFailed, StudyInterrupted, StudyRun, Workers
-from sweeps.study.study_spec import BASE, Study, on_table
+from sweeps.study.study_spec import BASE, RungSpec, Study, on_table
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -54,8 +54,9 @@ BEST = "best.yaml"
 SERVES = "serves every request"
 """The constraint that a trial breaks which the description of its experiment does not allow, or
 which cannot hold some request."""
-SHORT = "among the best of its batch on a short window"
-"""The constraint that a pruned trial breaks: by how many trials it was too far back."""
+SHORT = "among the best of its batch on a cheaper rung"
+"""The constraint that a trial breaks which a rung left out: by how many trials it was too far
+back."""
 EVEN = {"weights": 0.5, "attention": 0.5, "prefill": 0.5, "migration": 0.5}
 """Efficiencies to try out metrics with."""
 
@@ -203,6 +204,8 @@ class _Batch:
         self.table = self._table() if self.study.spec.memory == "table" else {}
         self.asked = ask_batch(self.study, run.journal, begin, end)
         self.outcomes: dict[int, dict[int, Outcome]] = {}
+        self.short: dict[int, dict[str, float]] = {}
+        """What trials have on the first rung."""
         self.cards: dict[int, int] = {}
 
     def evaluate(self, step: Any) -> None:
@@ -210,18 +213,19 @@ class _Batch:
         places: list[tuple[int, int]] = []
         tasks: list[Task] = []
         left = []
-        pruned = self._pruned()
+        halved = self._halved()
         for number in range(self.begin, self.end):
             if finished(self.run.journal.trials()[number]):
                 continue
             left.append(number)
-            self.outcomes[number] = {}
-            if number in pruned:
-                given_up = Outcome(pruned[number], error=SHORT, at_fault=True)
+            known = self.outcomes.setdefault(number, {})
+            if number in halved:
                 each = range(1, self.study.base.replications + 1)
-                self.outcomes[number] = dict.fromkeys(each, given_up)
+                self.outcomes[number] = dict.fromkeys(each, halved[number])
                 continue
             for replication, task in self._tasks(number):
+                if replication in known:
+                    continue
                 places.append((number, replication))
                 tasks.append(task)
         ahead = self._ahead()
@@ -241,37 +245,66 @@ class _Batch:
                 self.outcomes[number][replication] = outcome
             self._tell_ready(left, step)
 
-    def _pruned(self) -> dict[int, int]:
-        """Trials of the batch that a short window of replication 1 leaves out: by how many places.
-        Those of the first trials stay. All are served it again after an interruption."""
-        prune, study = self.study.spec.prune, self.study
-        if prune is None or all(map(finished, self.run.journal.trials()[self.begin : self.end])):
+    def _halved(self) -> dict[int, Outcome]:
+        """Trials of the batch that a rung leaves out, and why: by how many places each was too far
+        back, or what it cannot serve. All go up again after an interruption."""
+        if all(map(finished, self.run.journal.trials()[self.begin : self.end])):
             return {}
+        out: dict[int, Outcome] = {}
+        left = [*range(self.begin, self.end)]
+        for at, rung in enumerate(self.study.spec.halving):
+            found = self._on_rung(rung, left)
+            values: dict[int, list[float]] = {}
+            for number, outcome in found.items():
+                if outcome.error is not None and outcome.at_fault:
+                    out[number] = outcome
+                judged = _judged(self.study, [outcome], self._overrides(number))["values"]
+                if judged is not None:
+                    values[number] = list(judged.values())
+                    if at == 0:
+                        self.short[number] = judged
+                if not rung.set and outcome.error is None:
+                    self.outcomes.setdefault(number, {})[1] = outcome
+            order = self._ranked(values)
+            last = math.ceil(rung.keep * len(order))
+            for place, number in enumerate(order[last:], 1):
+                if not self._is_plain(number):
+                    out[number] = Outcome(place, error=SHORT, at_fault=True)
+            left = [number for number in left if number not in out]
+        return out
+
+    def _on_rung(self, rung: RungSpec, left: list[int]) -> dict[int, Outcome]:
+        """What trials do on a rung; nothing of those whose experiment is none, which is said where
+        they are served."""
         numbers, tasks = [], []
-        for number in range(max(self.begin, len(study.first)), self.end):
-            overrides = study.overrides_of(number, self.asked[number - self.begin])
-            with suppress(DescriptionError):  # which is said where it is served in full
-                short = study.served({**overrides, **prune.set}, 1)
-                tasks.append(Task(on_its_memory(study, short, self.table), 1, self.run.rates[1]))
-                numbers.append((number, overrides))
-        values: dict[int, list[float]] = {}
-        for outcome in self.run.workers.outcomes(tasks):
-            number, overrides = numbers[outcome.index]
-            judged = _judged(study, [outcome], overrides)["values"]
-            if judged is not None:
-                values[number] = list(judged.values())
-        directions = [objective.direction for objective in study.spec.objectives]
-        left, order = {n: costs(v, directions) for n, v in values.items()}, []
-        while left:  # front after front, each by its first objective
+        for number in left:
+            with suppress(DescriptionError):
+                short = self.study.served({**self._overrides(number), **rung.set}, 1)
+                tasks.append(
+                    Task(on_its_memory(self.study, short, self.table), 1, self.run.rates[1])
+                )
+                numbers.append(number)
+        return {numbers[each.index]: each for each in self.run.workers.outcomes(tasks)}
+
+    def _ranked(self, values: dict[int, list[float]]) -> list[int]:
+        """Trials, front after front, each front by its first objective."""
+        directions = [objective.direction for objective in self.study.spec.objectives]
+        left, order = {n: costs(v, directions) for n, v in values.items()}, list[int]()
+        while left:
             ahead = front(list(left.values()))
-            found = sorted((list(left)[i] for i in ahead), key=lambda n: (left[n][0], n))
-            order += found
-            left = {n: each for n, each in left.items() if n not in found}
-        keep = math.ceil(prune.keep * len(order))
-        return {number: place + 1 for place, number in enumerate(order[keep:])}
+            order += sorted((list(left)[i] for i in ahead), key=lambda n: (left[n][0], n))
+            left = {n: each for n, each in left.items() if n not in order}
+        return order
+
+    def _is_plain(self, number: int) -> bool:
+        """Whether it is a first trial that is not one of several that arithmetic gives."""
+        return number < len(self.study.first) and not self.study.first[number].counted
+
+    def _overrides(self, number: int) -> Overrides:
+        return self.study.overrides_of(number, self.asked[number - self.begin])
 
     def _tasks(self, number: int) -> Iterator[tuple[int, Task]]:
-        overrides = self.study.overrides_of(number, self.asked[number - self.begin])
+        overrides = self._overrides(number)
         try:
             experiments = [
                 on_its_memory(self.study, self.study.served(overrides, replication), self.table)
@@ -328,7 +361,7 @@ class _Batch:
             "trial": number, "batch": self.index, "first": _first(self.study, number), **rival,
             "overrides": overrides, "params": params,
             "rates_per_s": [self.run.rates[r] for r in sorted(self.outcomes[number])],
-            "efficiency": self.table or None,
+            "efficiency": self.table or None, "short": self.short.get(number),
             **_judged(self.study, outcomes, overrides),
         }  # fmt: skip
         values = record["values"]

@@ -32,6 +32,8 @@ LEAST, MOST = 0.001, 0.999
 MOST_BUCKETS = 64
 FREE = "levels"
 """Where the levels of buckets are drawn, not set by a balance."""
+DRAWN = "range"
+"""Where a number of the range is drawn, not one of those beside it."""
 
 
 class Outside(Exception):
@@ -49,6 +51,8 @@ class ParameterSpec(Strict):
     """Of a whole range."""
     unit: str | None = None
     """Written behind the number: `KiB`, `ns`."""
+    also: list[Number] = []
+    """Numbers beside the range that are drawn by themselves, such as none at all."""
     choice: list[Any] = []
     quantiles: list[Annotated[int, Field(ge=1, le=MOST_BUCKETS)]] = []
     """Fewest and most buckets. For `levels`: the count goes to `buckets` beside it."""
@@ -67,8 +71,8 @@ class ParameterSpec(Strict):
             ends = getattr(self, name)
             if ends and (len(ends) != 2 or ends[0] > ends[1]):
                 raise ValueError(f"{name}: expected [least, most]; got {ends}")
-        if not self.range and (self.log or self.unit or self.step != 1):
-            raise ValueError("log, step and unit belong to range")
+        if not self.range and (self.log or self.unit or self.also or self.step != 1):
+            raise ValueError("log, step, unit and also belong to range")
         if self.balance and not self.quantiles:
             raise ValueError("balance belongs to quantiles")
         if self.otherwise is not None and not self.when:
@@ -120,10 +124,12 @@ class Space:
                 found[f"{path}.count"] = IntDistribution(spec.quantiles[0], spec.quantiles[1])
                 for i in range(spec.quantiles[1]):
                     found[f"{path}.{i}"] = FloatDistribution(LEAST, MOST)
-            elif spec.whole:
+            elif spec.also:
+                found[f"{path}.by"] = CategoricalDistribution([DRAWN, *spec.also])
+            if spec.range and spec.whole:
                 low, high = map(int, spec.range)
                 found[path] = IntDistribution(low, high, log=spec.log, step=spec.step)
-            else:
+            elif spec.range:
                 low_end, high_end = map(float, spec.range)
                 found[path] = FloatDistribution(low_end, high_end, log=spec.log)
         return found
@@ -141,7 +147,8 @@ class Space:
                 if (by := params.get(f"{path}.by", FREE)) != FREE:
                     found |= {path: [], _beside(path, "balance"): by}
             else:
-                found[path] = spec.value(params[path])
+                by = params.get(f"{path}.by", DRAWN)
+                found[path] = spec.value(params[path] if by == DRAWN else by)
         return self.meant(found)
 
     def meant(self, overrides: Overrides) -> Overrides:
@@ -166,6 +173,10 @@ class Space:
             else:
                 if spec.when and value == spec.otherwise and value not in spec.choice:  # no meaning
                     value = spec.choice[0] if spec.choice else spec.value(spec.range[0])
+                if spec.also:
+                    beside = next((each for each in spec.also if spec.value(each) == value), None)
+                    found[f"{path}.by"] = DRAWN if beside is None else beside
+                    value = value if beside is None else spec.value(spec.range[0])
                 found[path] = _drawn(path, spec, value)
         return found
 
@@ -179,7 +190,7 @@ class Space:
                 beside = _beside(path, "buckets")
                 values = ({beside: n, path: levels_of([0.5] * n)} for n in counts)
             else:
-                values = ({path: spec.value(end)} for end in spec.range)
+                values = ({path: spec.value(end)} for end in (*spec.range, *spec.also))
             for overrides in values:
                 yield path, self.meant({**spec.when, **overrides})
 

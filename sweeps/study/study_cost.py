@@ -43,7 +43,13 @@ def study_cost(study: Study) -> StudyCost:
     trial_s = _seconds(on_its_memory(study, base, EVEN), rate)
     own_s = _seconds(base, rate) if spec.memory == "table" else trial_s
     each = base.replications
-    trials_s = spec.trials * each * trial_s * (1 if spec.fleet is None else SIZES)
+    trials_s, going, whole_runs = 0.0, float(spec.trials), each
+    for rung in spec.halving:
+        cheap = study.served(rung.set, 1)
+        trials_s += going * _seconds(on_its_memory(study, cheap, EVEN), rate)
+        going *= rung.keep
+        whole_runs = each if rung.set else each - 1
+    trials_s += going * whole_runs * trial_s * (1 if spec.fleet is None else SIZES)
     tables = -(-spec.trials // spec.batch) if spec.memory == "table" else 0
     finale = spec.finale
     served = 0

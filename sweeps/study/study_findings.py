@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweeps.analyse.best import judge_all
+from sweeps.analyse.best import judge_all, pairs_of
 from sweeps.analyse.gap import references
 from sweeps.analyse.rows import Record, at
 from sweeps.analyse.statistics import Interval, interval
@@ -14,6 +14,7 @@ from sweeps.analyse.table import Group, Table
 from sweeps.run.findings import Findings, keep
 from sweeps.run.reading import RunParts, Shape, read_run
 from sweeps.run.store import RunDirectory
+from sweeps.study.first import LEVELS
 from sweeps.study.fleet_size import ATTAINED
 from sweeps.study.trials import StudyGain, Trials, read_trials, study_gain
 
@@ -98,7 +99,8 @@ def find_study(run: RunParts, directory: RunDirectory) -> Findings[StudyFindings
         directory.path, run.problems, "trials",
     )  # fmt: skip
     held = [references(group) for group in groups]
-    return Findings(table, judge_all(groups), held, _found(trials, config))
+    pairs = [pairs_of(group) for group in groups]
+    return Findings(table, judge_all(groups), held, _found(trials, config), pairs=pairs)
 
 
 def keep_study(directory: RunDirectory) -> None:
@@ -114,7 +116,7 @@ def _found(trials: Trials, config: dict[str, Any]) -> StudyFindings:
         None if best is None else (best["trial"], trials.first(best)),
         None if winner is None else winner["trial"],
         trials.rival,
-        [] if winner is None else _settings(config, winner),
+        [] if winner is None else _settings(config, winner, (trials.limit or {})),
         trials.by_objective(),
         study_gain(trials) if trials.contenders else None,
         _cheapest(trials, winner, config) if fleet and trials.contenders and winner else None,
@@ -122,11 +124,14 @@ def _found(trials: Trials, config: dict[str, Any]) -> StudyFindings:
     )  # fmt: skip
 
 
-def _settings(config: dict[str, Any], winner: Record) -> list[Setting]:
+def _settings(config: dict[str, Any], winner: Record, known: dict[str, Any]) -> list[Setting]:
+    """All that it sets; where a balance sets its levels, those that came of it."""
+    levels = known.get("chosen_levels")
     return [
-        Setting(path, at(config["base"], *path.split(".")), value)
+        Setting(path, at(config["base"], *path.split(".")),
+                levels if path == LEVELS and value == [] and levels else value)
         for path, value in winner["overrides"].items()
-    ]
+    ]  # fmt: skip
 
 
 def _cheapest(trials: Trials, winner: Record, config: dict[str, Any]) -> Cheapest:

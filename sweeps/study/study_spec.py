@@ -39,6 +39,8 @@ Count = Annotated[int, Field(ge=1)]
 BASE = "base"
 """Name of the base experiment among what the finale compares."""
 DECLARED = "declared"
+PRUNED = "replaced by halving: [{set: {...}, keep: 0.5}]"
+"""Answers the former key."""
 _COMMON = ("load", "calibration", "seed", "replications", "logs", "slo")
 """What all trials and references have in common."""
 _ON_TABLE = (
@@ -80,13 +82,14 @@ class SamplerSpec(Strict):
     seed: Annotated[int, Field(ge=0)] = 1
 
 
-class PruneSpec(Strict):
-    """Trials of a batch serve a short window first; the best of them go on."""
+class RungSpec(Strict):
+    """A rung of successive halving (Jamieson and Talwalkar 2016): trials of a batch serve something
+    cheaper, and the best of them go on."""
 
-    set: dict[str, Any]
-    """Overrides of the experiment that make the window short."""
+    set: dict[str, Any] = {}
+    """Overrides of the experiment that make it cheaper; none: replication 1 as it is."""
     keep: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """The share that goes on, rounded up."""
+    """The share of those on this rung that goes on, rounded up."""
 
 
 class FinaleSpec(Strict):
@@ -132,7 +135,9 @@ class StudySpec(RunSpec):
     """References that no choice in the space should beat, the one to measure by first. A reference
     is what the best is compared with, beside the base."""
     finale: FinaleSpec | None = FinaleSpec()
-    prune: PruneSpec | None = None
+    halving: list[RungSpec] = []
+    """Rungs that trials of a batch go up before they serve every replication. What one would set
+    without a search (the base, the paper's numbers, other policies' defaults) always goes on."""
     mix: list[dict[str, Any]] = []
     """Overrides of the experiment: replication r serves member r, and after the last the first
     again. The mean over a mix is what a trial is judged by."""
@@ -301,6 +306,8 @@ def load_study(
 def _built(document: Document) -> StudySpec:
     if "references" in document.data:
         raise document.error(str(successor("references")), ("references",))
+    if "prune" in document.data:
+        raise document.error(PRUNED, ("prune",))
     return document.build(StudySpec)
 
 
@@ -342,6 +349,8 @@ def _assign(document: Document, assignment: str) -> None:
     if keys[0] in StudySpec.model_fields:
         document.put(path, value, mark)
         return
+    if keys[0] == "prune":
+        raise DescriptionError(PRUNED, mark.file, None, keys[0])
     if keys[0] == "objective":
         why = "a study has objectives, which may be several: [throughput]"
         raise DescriptionError(why, mark.file, None, keys[0])
@@ -393,8 +402,9 @@ def _check(study: Study) -> None:
     _check_paths(study)
     for point in study.points:
         _window_is_full(document, point.experiment, ("variants", point.control))  # type: ignore[arg-type]
-    finale, prune = study.spec.finale, study.spec.prune
-    for member in [*study.spec.mix, *(finale.mix if finale else []), prune.set if prune else {}]:
+    finale, rungs = study.spec.finale, study.spec.halving
+    sets = [rung.set for rung in rungs]
+    for member in [*study.spec.mix, *(finale.mix if finale else []), *sets]:
         for source in study.experiment(member).sources():
             source.read()
     _ = study.cost({})

@@ -84,6 +84,13 @@ class Trials:
             if self.values(record) is not None and not broken(record)
         ]
 
+    def alike(self) -> list[tuple[Record, float]]:
+        """Trials that served the same, and their values of the first objective: on the first rung
+        of successive halving, where there is one."""
+        short = [(r, each.get(self.metric)) for r in self.records if (each := r.get("short"))]
+        found = [(record, value) for record, value in short if value is not None]
+        return found or [(record, self.first(record)) for record in self.kept()]
+
     def best(self) -> Record | None:
         """The best trial by the first objective, the first of several."""
         kept = self.kept()
@@ -181,7 +188,7 @@ def importances(trials: Trials) -> dict[str, Interval]:
     """
     from optuna.trial import create_trial  # heavy
 
-    kept = [(settings(record), trials.sign * trials.first(record)) for record in trials.kept()]
+    kept = [(settings(record), trials.sign * value) for record, value in trials.alike()]
     values: dict[str, list[Any]] = {}
     for found, _ in kept:
         for name, value in found.items():

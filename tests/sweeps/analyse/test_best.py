@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
-from sweeps.analyse.best import MOST, NEGLIGIBLE, judge_all, needed
+from sweeps.analyse.best import MOST, NEGLIGIBLE, judge_all, needed, pairs_of
 from sweeps.analyse.facts import Verdict
 from sweeps.analyse.figures import LIMITS, PREEMPTIONS_EACH, THROUGHPUT
 from sweeps.analyse.gap import BINDS, FEWER, PREEMPTS, RECOMPUTES
@@ -282,3 +283,12 @@ def test_the_replications_that_would_resolve_a_gap_are_estimated() -> None:
     assert needed(interval([0.0, 3.0, -3.0])) is None and MOST == 200
     twice = judge(group(row("a", 100), row("b", 100), row("c", 100.01, wobble=0.05)))
     assert twice.ties == ["a", "b", "c"] and twice.needed is not None  # two of them are the same
+
+
+def test_every_pair_is_of_one_family_the_better_first() -> None:
+    found = pairs_of(group(row("static", 100), row("odma", 110), row("paged", 111, wobble=0.05)))
+    leads = {(each.first, each.second): each for each in found}
+    assert [*leads] == [("paged", "odma"), ("paged", "static"), ("odma", "static")]
+    sure = leads["odma", "static"]
+    assert sure.lead.mean == pytest.approx(math.log(1.1)) and sure.sign == 1
+    assert leads["paged", "odma"].sign == leads["paged", "static"].sign == 0

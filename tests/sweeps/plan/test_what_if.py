@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,10 @@ FACTORS = {
 """Change -> what it makes of the rates of paged and odma, 110 and 100."""
 
 
-def planted(path: Path, config: dict[str, Any] = CONFIG) -> Path:
+def planted(
+    path: Path, config: dict[str, Any] = CONFIG,
+    more: Callable[[str, str], dict[str, Any]] = lambda change, policy: {},
+) -> Path:  # fmt: skip
     """A run whose effects are FACTORS, alike in all replications but for `idle`."""
     run = RunDirectory(path)
     hardware = {name: {"card": {"peak_gbps": 307.2, "capacity_bytes": 24 << 30}}
@@ -65,7 +69,8 @@ def planted(path: Path, config: dict[str, Any] = CONFIG) -> Path:
                     "point": 2 * index + (policy == "odma"), "control": "",
                     "overrides": {"change": change, "serving.policy": policy},
                     "replication": replication, "rate_per_s": 1.0, "seed": [1, replication],
-                    "metrics": metrics(rate * factor * (1 + replication / 100) * noise),
+                    "metrics": metrics(rate * factor * (1 + replication / 100) * noise)
+                    | more(change, policy),
                 })  # fmt: skip
     run.release()
     return path
@@ -233,3 +238,17 @@ def test_a_change_that_no_policy_can_serve_is_told_before_anything_is_measured(
     with pytest.raises(DescriptionError):
         run_sweep(sweep, tmp_path / "run", False, 1, QUIET)
     assert not (tmp_path / "run").exists()
+
+
+def test_what_binds_with_a_change_is_said(tmp_path: Path) -> None:
+    def told(change: str, name: str) -> dict[str, Any]:
+        share = 0.9 if change != "large" else 0.1
+        return {"limit_share": {"kv_memory": share, "compute": 1 - share}}
+
+    report = read_report(planted(tmp_path / "run", more=told))
+    (found,) = report.found.own
+    assert found.binds("as described", "paged") == "kv_memory"
+    assert "paged is limited by KV memory as described, by compute with large." in report.sentences
+    (grid,) = report.grids
+    rows = {row[0]: row[grid.columns.index("paged, limit")] for row in grid.rows}
+    assert (rows["as described"], rows["large"]) == ("KV memory 90%", "compute 90%")

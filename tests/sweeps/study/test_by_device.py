@@ -10,6 +10,7 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
 from sweeps.analyse.statistics import Interval
+from sweeps.report.chart import Bars, Timeline
 from sweeps.report.device_sheet import sheet
 from sweeps.report.section import Grid, Say
 from sweeps.study.by_device import DeviceFound, assignments
@@ -55,9 +56,12 @@ def test_a_memory_serves_nothing() -> None:
 
 def test_the_table_says_when_no_search_was_needed() -> None:
     over = {"paper": GAP, "odma-best": None, "paged": GAP}
-    plain = DeviceFound("l4", "m", "analytic", [64, 256], 0.1, "trial 3", 9.0, "tokens/s",
-                        "tuned (trial 2)", GAP, over, "KV memory 90%")  # fmt: skip
-    same = plain._replace(device="h200", fidelity="sampled", added=None, first="tuned (trial 2)")
+    plain = DeviceFound("l4", "m", "analytic", [64, 256], [0.25, 0.9], 0.1, "trial 3", 9.0,
+                        "tokens/s", "tuned (trial 2)", GAP, over, "KV memory 90%",
+                        {"serving.policy.tau": 0.4, "x": 0.2}, None)  # fmt: skip
+    same = plain._replace(
+        device="h200", scattered=0.31, fidelity="sampled", added=None, first="tuned (trial 2)"
+    )
     tie = plain._replace(added=Interval(0.0, -0.01, 0.01, 5), bounds=None, pool_share=None)
     shown = sheet("odma", [plain, same, tie], {"x": "x: no model fits"})
     (grid,) = [block for block in shown.blocks if isinstance(block, Grid)]
@@ -69,6 +73,11 @@ def test_the_table_says_when_no_search_was_needed() -> None:
         "no better than tuned (trial 2)",
     ]  # fmt: skip
     assert grid.rows[2][2:5] == ["–", "–", "–"]
+    assert grid.rows[1][10:14] == ["tau 40 %, x 20 %", "31", "0.25, 0.90", "KV memory 90%"]
+    buckets, pools = (block for block in shown.blocks if isinstance(block, (Timeline, Bars)))
+    assert buckets.names[0] == "h200 (31 %)"  # where scattered blocks cost the most
+    assert [tuple(span)[1:3] for span in buckets.spans[:2]] == [(0, 64), (64, 256)]
+    assert [bar.value.mean for bar in pools.bars] == [10, 10]
     says = [block.text for block in shown.blocks if isinstance(block, Say)]
     assert says[-1] == "left out: x: no model fits" and "analytic" in says[1]
 

@@ -15,7 +15,7 @@ MIX = [
     "base.load=null", "base.arrivals={process: all_at_once}", "replications=2",
     "mix=[{workload: r1-reasoning}, {workload: sharegpt, seed: 3}]",
 ]  # fmt: skip
-PRUNE = "prune={set: {requests: 10}, keep: 0.5}"
+HALVING = "halving=[{set: {requests: 10}, keep: 0.5}, {keep: 1}]"
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,9 @@ PRUNE = "prune={set: {requests: 10}, keep: 0.5}"
         (["mix=[{model: qwen3-8bb}]"], "no shipped model|did you mean"),
         (["base.arrivals={process: poisson}", "base.load={relative: 1.5}"], "no common load"),
         (["costs={device_set.memory: {hbm3-6.4: 1}}"], "expected a choice of the space"),
-        (["prune={set: {requests: 10}, keep: 2}"], "less than or equal to 1"),
-        (["prune={set: {reqests: 10}}"], "did you mean"),
+        (["halving=[{set: {requests: 10}, keep: 2}]"], "less than or equal to 1"),
+        (["halving=[{set: {reqests: 10}}]"], "did you mean"),
+        (["prune={set: {requests: 10}}"], "replaced by halving"),
     ],
 )
 def test_a_mistake_is_answered(sets: list[str], said: str) -> None:
@@ -56,14 +57,15 @@ def test_replications_serve_the_members_of_a_mix_in_turn_and_the_finale_its_own(
 def test_a_short_window_keeps_half_of_a_batch_and_an_interruption_changes_nothing(
     tmp_path: Path,
 ) -> None:
-    study = tiny(*MIX, PRUNE, "trials=8", "batch=4", "first=[base]")
+    study = tiny(*MIX, HALVING, "trials=8", "batch=4", "first=[base]")
     run(study, tmp_path / "run")
     found = results(tmp_path / "run")
     pruned = [r["trial"] for r in found if r["error"] == SHORT]
-    assert [sum(number // 4 == batch for number in pruned) for batch in (0, 1)] == [1, 2]
-    assert 0 not in pruned  # the base needs no screening
+    assert [sum(number // 4 == batch for number in pruned) in (1, 2) for batch in (0, 1)]
+    assert len(pruned) >= 3 and 0 not in pruned  # the base goes on in any case
+    assert all(r["short"] for r in found if r["state"] != "failed")  # all served the first rung
     assert all(r["constraints"][SHORT] >= 1 for r in found if r["trial"] in pruned)
     again = tmp_path / "again"
-    run(tiny(*MIX, PRUNE, "trials=4", "batch=4", "first=[base]"), again)
+    run(tiny(*MIX, HALVING, "trials=4", "batch=4", "first=[base]"), again)
     run(study, again, resume=True)
     assert results(again) == found

@@ -164,3 +164,13 @@ def test_the_kv_study_searches_what_decides_how_paged_kv_is_read() -> None:
 def test_a_mistake_is_told(text: str, said: str) -> None:
     with pytest.raises(DescriptionError, match=said):
         loads(text, "space.yaml").build(ParameterSpec)
+
+
+def test_a_number_beside_a_range_is_drawn_by_itself() -> None:
+    space = Space({"a.b": ParameterSpec(range=[0.05, 0.6], also=[0.0])})
+    assert [*space.distributions()] == ["a.b.by", "a.b"]
+    assert space.overrides({"a.b.by": 0.0, "a.b": 0.3}) == {"a.b": 0.0}
+    assert space.overrides({"a.b.by": "range", "a.b": 0.3}) == {"a.b": 0.3}
+    for value in (0.0, 0.3):
+        assert space.overrides(space.params(lambda _, value=value: value, [])) == {"a.b": value}
+    assert [each["a.b"] for _, each in space.corners()] == [0.05, 0.6, 0.0]
