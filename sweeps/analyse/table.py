@@ -28,6 +28,8 @@ from sweeps.analyse.statistics import FEW, Interval, interval
 from sweeps.analyse.variants import overrides, with_role
 
 Metrics = dict[str, Any]
+_OF_NOTE = 0.05
+"""A limit stands beside the first from this share of the time on (assumed)."""
 
 
 def headings(objective: Objective) -> list[str]:
@@ -76,8 +78,11 @@ class Row:
                 text = figure.interval_text(interval)
             measured = any(figure.metric in each for each in self.replications.values())
             found.append("grows" if measured and self._grows(figure.metric) else text)
-        first, *others = limit_texts(self.limits()) or ["–"]
-        if (share := self.mean(COMPUTE)) is not None:
+        limits = self.limits()
+        most = max(limits.values(), default=0.0)
+        noted = {name: part for name, part in limits.items() if part >= min(most, _OF_NOTE)}
+        first, *others = limit_texts(noted) or ["–"]
+        if (share := self.mean(COMPUTE)) is not None and share >= _OF_NOTE:
             others.append(f"FLOPs for {share:.0%} of step time")
         return [*found, first, ", ".join(others) or "–"]
 

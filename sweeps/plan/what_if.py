@@ -14,6 +14,7 @@ from typing import Any
 
 from hwmodel.description.description import Document, nearest
 from sweeps.analyse.effects import Sensitivity, logs_of, mean, sensitivity, weighted
+from sweeps.analyse.figures import COMPUTE
 from sweeps.analyse.label import label
 from sweeps.analyse.objective import Objective
 from sweeps.analyse.rows import Record
@@ -24,6 +25,8 @@ from sweeps.plan.experiment import device_of
 from sweeps.plan.sweep_spec import Point, SweepSpec
 from sweeps.plan.variant import AS_DESCRIBED, Layer
 
+MOST = 0.5
+"""Of step time, from which on FLOPs bind."""
 CHANGE = "change"
 """The key of a result's overrides that names its change."""
 
@@ -117,11 +120,17 @@ class Changes:
     unit: Objective
     limits: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     """Change, and as described -> competitor -> limit -> share of the time that it bound."""
+    flops: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Likewise the share of step time in which FLOPs take longer than bytes."""
 
     def binds(self, change: str, subject: str) -> str | None:
         """What limits a competitor the most of the time with a change; None where unknown."""
         shares = self.limits.get(change, {}).get(subject, {})
         return max(shares, key=shares.__getitem__, default=None)
+
+    def computes(self, change: str, subject: str) -> bool:
+        """Whether FLOPs take most of a competitor's steps with a change."""
+        return self.flops.get(change, {}).get(subject, 0.0) >= MOST
 
     @property
     def alone(self) -> list[str]:
@@ -185,4 +194,10 @@ def _what_if(table: Table, where: str, groups: dict[str, Group]) -> Changes | No
         name: {row.name: row.limits() for row in groups[name].main() if row.replications}
         for name in (AS_DESCRIBED, *known)
     }
-    return Changes(where, groups[AS_DESCRIBED], rates, answers, changes, together, unit, limits)
+    flops = {
+        name: {row.name: part for row in groups[name].main() if (part := row.mean(COMPUTE))}
+        for name in (AS_DESCRIBED, *known)
+    }
+    return Changes(
+        where, groups[AS_DESCRIBED], rates, answers, changes, together, unit, limits, flops
+    )

@@ -26,7 +26,8 @@ def section(found: Findings[Conclusion], table: Grid) -> Section:
     blocks: list[Block] = [_picture(cases, places)] if apart else []
     note = "Marked: another outcome under an assumption (a control)."
     if len(cases) > 1:
-        note += f" Who wins is Holm over {len(cases)} cases; (a to b) holds for one by itself."
+        note += f" Who wins is corrected for {len(cases)} cases (Holm);"
+        note += " (a to b) holds for one by itself."
     return Section("Cases", [*blocks, table, Say(note)])
 
 

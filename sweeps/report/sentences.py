@@ -237,7 +237,7 @@ def outcomes(found: Sequence[Verdict], noun: str, turning: int = 0) -> str:
     note = f" KV memory does not limit the best in {free}." if free else ""
     note += f" Another assumption changes {turning} of them." if turning else ""
     family = max((each.family for each in found), default=1)
-    head = f"Of {counted(len(found), noun)}" + f" (Holm over {family})" * (family > 1)
+    head = f"Of {counted(len(found), noun)}" + f" (corrected for {family})" * (family > 1)
     return f"{head}: {told}.{note}"
 
 
@@ -319,8 +319,8 @@ def what_if(found: Changes) -> Iterator[str]:
             moved.append(f"{rate.subject} with {largest} {effect(rate.effects[largest])}")
     if moved:
         most = max(len(rate.effects) for rate in found.rates)
-        holm = f" (Holm over {counted(most, 'change')})"
-        yield f"{where}Largest significant effects of one change{holm}: {'; '.join(moved)}."
+        family = f" (corrected for {counted(most, 'change')})"
+        yield f"{where}Largest significant effects of one change{family}: {'; '.join(moved)}."
     yield from (f"{where}{text}" for text in _bound(found))
 
 
@@ -336,12 +336,27 @@ def _bound(found: Changes) -> Iterator[str]:
         if now and other:
             told = "; ".join(f"{limit_word(b)} with {_some(names)}" for b, names in other.items())
             yield f"{rate.subject} is limited by {limit_word(now)} as described, by {told}."
+        computing = found.computes(AS_DESCRIBED, rate.subject)
+        turned = [
+            f"{name} ({share(found.flops.get(name, {}).get(rate.subject, 0.0))})"
+            for name in found.changes
+            if found.computes(name, rate.subject) != computing
+        ]
+        if turned and rate.subject in found.flops.get(AS_DESCRIBED, {}):
+            verb = "no longer take" if computing else "take"
+            now_ = share(found.flops[AS_DESCRIBED][rate.subject])
+            yield (
+                f"FLOPs {verb} most of the step time of {rate.subject} with {_some(turned)};"
+                f" as described {now_}."
+            )
 
 
 def _ranking(found: Sensitivity) -> str:
     """Which changes reverse or settle who leads."""
     now = found.levels[AS_DESCRIBED]
     signs = found.sides
+    if now.count < 2:
+        return "One replication gives no interval: run three or more."
     if now.sign == 0:
         sure = _some([name for name, sign in signs.items() if sign])
         text = f"except with {sure}" if sure else f"nor with any of {len(signs)} changes"
@@ -403,9 +418,9 @@ def answer(found: Crossings) -> Iterator[str]:
             lead = " to ".join(dict.fromkeys((gain(least, named=first), gain(most))))
             free = sum(not cell.verdict.bound for cell in cells if cell.verdict)
             note = f"; KV memory does not limit it in {free}" if free else ""
-            holm = f" (Holm over {total})" * first
+            family = f" (corrected for {total})" * first
             yield (
-                f"{name} leads significantly in {len(leads)} of {total} combinations{holm}, by"
+                f"{name} leads significantly in {len(leads)} of {total} combinations{family}, by"
                 f" {lead}{note}."
             )
             first = False
@@ -440,7 +455,7 @@ def _disputes(found: Crossings, noun: str, names: list[str]) -> str:
     counts = {name: sum(name in cell.upheld for cell in found.under(name)) for name in names}
     several = len(names) > 1
     tests = sum(len(cell.pleas) for cell in found.cells)
-    head = f"Changing {'each of ' * several}{counted(len(names), noun)} (Holm over {tests})"
+    head = f"Changing {'each of ' * several}{counted(len(names), noun)} (corrected for {tests})"
     if not any(counts.values()):
         return f"{head} never changes the winner to another policy."
     most = max(counts, key=counts.__getitem__)

@@ -31,6 +31,8 @@ class StudyPage(Presenter):
             return [sentences.no_trial(len(own.trials.records), own.failed)]
         rows = [row for row in settings_rows(own) if row[1] != row[2] and row[0] != CARDS]
         told = [sentences.settings(f"Trial {own.trial}", rows)]
+        if own.trials.limit and "chosen_bounds" in own.trials.limit:
+            told.insert(0, sentences.buckets(own.trials.limit))
         if len(own.trials.objectives) > 1:
             told.append(sentences.objectives(own.by_objective))
         if own.gain is None:

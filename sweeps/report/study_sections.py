@@ -64,8 +64,8 @@ def _unused(limit: dict[str, Any]) -> Grid:
 
 
 def _written(value: object) -> str:
-    if value == []:
-        return "none"
+    if value == []:  # levels that a balance sets
+        return "–"
     if isinstance(value, list):
         value = [round(item, 4) if isinstance(item, float) else item for item in value]
     if isinstance(value, float):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from sweeps.analyse.statistics import Interval
-from sweeps.report.formats import between, counted, gain, listed, percent
+from sweeps.report.formats import between, counted, gain, listed, percent, share
 from sweeps.study.study_findings import Cheapest
 from sweeps.study.trials import BASE, StudyGain
 
@@ -31,7 +32,7 @@ def study(found: StudyGain) -> Iterator[str]:
         added = "nothing" if found.added is None else _against(found.added, "it")
         yield f"Best trial without a search: {found.first}; the search adds {added}."
     for name, part in found.closed.items():
-        if part is not None:
+        if part is not None and (part.low, part.high) != (0.0, 0.0):
             yield f"The search closes {percent(part, named=True)} of the gap from base to {name}."
 
 
@@ -58,6 +59,17 @@ def settings(trial: str, rows: Sequence[Sequence[str]]) -> str:
     return f"{trial} has {listed(told)}." if told else f"{trial} has the settings of the base."
 
 
+def buckets(limit: dict[str, Any]) -> str:
+    """Where the chosen trial's buckets end, and what they leave unused."""
+    bounds = listed(f"{bound:,}" for bound in limit["chosen_bounds"])
+    unused = limit["unused"]
+    return (
+        f"Its {counted(len(limit['chosen_bounds']), 'bucket')} end at {bounds} tokens and leave"
+        f" {share(unused['chosen'], 1)} of what is reserved for answers unused (base:"
+        f" {share(unused[BASE], 1)})."
+    )
+
+
 def objectives(found: Sequence[tuple[str, float | None, float | None]]) -> str:
     """Every objective of the winner beside the base's."""
     told = [
@@ -72,5 +84,7 @@ def _four(value: float | None) -> str:
 
 
 def _against(found: Interval, other: str) -> str:
+    if found.low == found.high == 0:
+        return f"the same as {other}"
     text = f"{gain(found, named=True)} against {other}"
     return text if found.sign else f"{text}, not significant"

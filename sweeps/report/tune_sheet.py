@@ -137,8 +137,9 @@ def _notes(tuned: Tuned) -> str:
     edge = _at_the_edge(tuned)
     last = f" The last value tried is the best of {listed(edge)}: --set the base to try more."
     return (
-        "One setting changed at a time, on the same requests; worth is significant with Holm over"
-        f" all of them.{last * bool(edge)}{kv}{link} SGLang's flags are translated: the schedule"
+        "One setting changed at a time, on the same requests; whether it is worth something is"
+        " corrected for their number (Holm)."
+        f"{last * bool(edge)}{kv}{link} SGLang's flags are translated: the schedule"
         " simulated is vLLM's."
     )
 

@@ -19,7 +19,7 @@ from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.plan.what_if import CHANGE, Changes
 from sweeps.report import sentences
 from sweeps.report.chart import Bar, Tornado
-from sweeps.report.formats import NONE, effect, ratio
+from sweeps.report.formats import NONE, effect, ratio, share
 from sweeps.report.group_sections import group_sections
 from sweeps.report.presenter import Presenter
 from sweeps.report.section import Block, Grid, Say, Section
@@ -29,7 +29,7 @@ from sweeps.run.findings import Findings
 def _tornados(found: Changes) -> Iterator[Tornado]:
     note = (
         f"Change over the base, paired by replication; whiskers: {100 * LEVEL:.0f} % intervals."
-        " To scale in logarithms. Pale: not significant (Holm over the changes)."
+        " To scale in logarithms. Pale: not significant (corrected for the number of changes)."
     )
     titles = {rate.subject: f"{found.unit.words} of {rate.subject}" for rate in found.rates}
     for each in (*found.rates, *found.answers):
@@ -74,7 +74,12 @@ def _row(table: Table, found: Changes, change: str) -> list[str]:
         cells += [found.unit.text(level.mean) if level else NONE, effect(rate.effects.get(change))]
         if found.binds(AS_DESCRIBED, rate.subject):
             shares = found.limits.get(change, {}).get(rate.subject, {})
-            cells.append(next(iter(limit_texts(shares)), NONE))
+            flops = found.flops.get(change, {}).get(rate.subject)
+            told = [
+                *limit_texts(shares)[:1],
+                *([f"FLOPs {share(flops)} of steps"] if flops else []),
+            ]
+            cells.append(", ".join(told) or NONE)
     for answer in found.answers:
         level, moved = answer.levels.get(change), answer.effects.get(change)
         cells += [ratio(level), effect(moved)]
@@ -99,8 +104,10 @@ def _note(found: Changes) -> str:
     return (
         f"(a to b): {100 * LEVEL:.0f} % intervals of ratios that are paired by replication, "
         f"n = {max(counts, default=0)} (Student's t on logarithms), each by itself. Pale: no"
-        " significant effect. What is significant, and who is ahead with a change, is Holm over the"
-        f" {len(found.changes)} rows of a column."
+        " significant effect. What is significant, and who is ahead with a change, is corrected for"
+        f" the {len(found.changes)} rows of a column (Holm). Limit: what keeps the batch from"
+        " growing most of the time, and the share of step time in which FLOPs take longer than"
+        " bytes."
     )
 
 

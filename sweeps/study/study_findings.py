@@ -6,11 +6,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from policies.allocators.registry import POLICIES
 from sweeps.analyse.best import judge_all, pairs_of
 from sweeps.analyse.gap import references
 from sweeps.analyse.rows import Record, at
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.analyse.table import Group, Table
+from sweeps.plan.experiment import ExperimentSpec
 from sweeps.run.findings import Findings, keep
 from sweeps.run.reading import RunParts, Shape, read_run
 from sweeps.run.store import RunDirectory
@@ -128,10 +130,22 @@ def _settings(config: dict[str, Any], winner: Record, known: dict[str, Any]) -> 
     """All that it sets; where a balance sets its levels, those that came of it."""
     levels = known.get("chosen_levels")
     return [
-        Setting(path, at(config["base"], *path.split(".")),
+        Setting(path, _of_base(config["base"], path),
                 levels if path == LEVELS and value == [] and levels else value)
         for path, value in winner["overrides"].items()
     ]  # fmt: skip
+
+
+def _of_base(base: dict[str, Any], path: str) -> Any:
+    """What the base has there; the default of its policy where it names none."""
+    *head, option = path.split(".")
+    found, policy = at(base, *head, option), at(base, *head)
+    if found is not None or tuple(head) != ExperimentSpec.policy_path:
+        return found
+    name = policy["name"] if isinstance(policy, dict) else policy
+    kind = POLICIES.get(str(name))
+    info = kind.Options.model_fields.get(option) if kind else None
+    return None if info is None else info.get_default(call_default_factory=True)
 
 
 def _cheapest(trials: Trials, winner: Record, config: dict[str, Any]) -> Cheapest:

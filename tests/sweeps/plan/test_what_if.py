@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -251,4 +252,23 @@ def test_what_binds_with_a_change_is_said(tmp_path: Path) -> None:
     assert "paged is limited by KV memory as described, by compute with large." in report.sentences
     (grid,) = report.grids
     rows = {row[0]: row[grid.columns.index("paged, limit")] for row in grid.rows}
-    assert (rows["as described"], rows["large"]) == ("KV memory 90%", "compute 90%")
+    assert (rows["as described"], rows["large"]) == (
+        "KV memory 90%, FLOPs 20 % of steps",
+        "compute 90%, FLOPs 20 % of steps",
+    )
+
+
+def test_flops_that_bind_with_a_change_are_told(tmp_path: Path) -> None:
+    run = planted(tmp_path / "run")
+    lines = [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["metrics"]["compute_share"] = 0.7 if line["overrides"]["change"] == "large" else 0.2
+    (run / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    report = read_report(run)
+    (found,) = report.found.own
+    assert found.computes("large", "paged") and not found.computes("small", "paged")
+    assert (
+        "FLOPs take most of the step time of paged with large (70 %); as described 20 %."
+        in report.sentences
+    )
+    assert "FLOPs 70 % of steps" in report.grids[0].rows[1][5]

@@ -117,4 +117,4 @@ def test_a_case_that_a_contiguous_policy_wins_comes_first(tmp_path: Path) -> Non
     assert [(row[0], row[3]) for row in grid.rows] == [
         ("large", "static wins"), ("small", "paged wins")
     ]  # fmt: skip
-    assert report.sentences[0].startswith("Of 2 cases (Holm over 2): ")
+    assert report.sentences[0].startswith("Of 2 cases (corrected for 2): ")

@@ -218,8 +218,8 @@ def test_what_ifs_rank_and_name_the_largest_effect() -> None:
     assert told(0.2, more=0.4, none=0.0, less=-0.2) == [
         "a / b is 1.22 (95 % CI 1.21 to 1.23) as described. Reversed by less. Not significant with"
         " none.",
-        "Largest significant effects of one change (Holm over 3 changes): a with less -33 % (-34 to"
-        " -32).",
+        "Largest significant effects of one change (corrected for 3 changes): a with less -33 %"
+        " (-34 to -32).",
     ]
     assert "None of 1 changes reverses it." in told(0.2, more=0.2)[0]
     assert "That is not significant, except with more. About 4 rep" in told(0.005, more=0.4)[0]
@@ -268,18 +268,19 @@ def test_the_map_of_an_answer_in_counts() -> None:
     cells = [cell(0.7, 0.2, plea=lead("odma", 0.5)), cell(0.3, None, False), cell(0.0, None)]
     found = Crossings("card", "m", "paged", ["odma"], cells, 3, {"plea": ("odma", "why")}, {})
     assert list(sentences.answer(found)) == [
-        "paged leads significantly in 2 of 3 combinations (Holm over 3), by +35 % (95 % CI 34 to"
-        " 36) to +101 % (99 to 103); KV memory does not limit it in 1.",
+        "paged leads significantly in 2 of 3 combinations (corrected for 3), by +35 % (95 % CI 34"
+        " to 36) to +101 % (99 to 103); KV memory does not limit it in 1.",
         "No policy leads significantly in 1 of 3 combinations; in 1 the best differ by at most"
         " 5 %.",
         "Of 3 combinations, paged ties with the best of the others in 1, where KV ratio is 0.20,"
         " is ahead at every value in 1 and is behind at every value in 1.",
-        "Changing 1 objection (Holm over 1) changes the winner in 1 of 1 combinations (plea).",
+        "Changing 1 objection (corrected for 1) changes the winner in 1 of 1 combinations (plea).",
     ]
     row = cell(0.3, None, plea=lead("paged", 1.0))
     unmoved = Crossings("card", "m", "paged", ["odma"], [row], 3, {}, {"plea": "why"})
     assert list(sentences.answer(unmoved))[-1] == (
-        "Changing 1 disputed assumption (Holm over 1) never changes the winner to another policy."
+        "Changing 1 disputed assumption (corrected for 1) never changes the winner to another"
+        " policy."
     )
 
 

@@ -139,8 +139,7 @@ def test_without_a_finale_the_best_so_far_is_named(tmp_path: Path) -> None:
 def test_what_won_is_said_with_the_base_beside_it(tmp_path: Path) -> None:
     *_, settings, objectives = read_report(study(tmp_path / "a")).sentences
     assert settings == (
-        "Trial 17 has serving.policy.gamma 0.95 (base: 0.2), serving.policy.align 64 (base: –) and"
-        " serving.policy.order a (base: –)."
+        "Trial 17 has serving.policy.gamma 0.95 (base: 0.2) and serving.policy.order a (base: –)."
     )
     assert objectives == "By objective: output tokens/s 156.4 (base: 116.6) and TTFT p99 s –."
     told = read_report(study(tmp_path / "b", finale=False)).sentences
