@@ -39,6 +39,8 @@ def _opened(hooks: list[Hook]) -> Hook:
 
     if not hooks:
         return nothing
+    if len(hooks) == 1:
+        return hooks[0]
     first, others = hooks[0], _opened(hooks[1:])
 
     @inlined
@@ -56,6 +58,8 @@ def _closed(hooks: list[Hook]) -> Hook:
 
     if not hooks:
         return nothing
+    if len(hooks) == 1:
+        return hooks[0]
     first, others = hooks[0], _closed(hooks[1:])
 
     @inlined
@@ -73,6 +77,8 @@ def _due(hooks: list[Hook]) -> Hook:
 
     if not hooks:
         return nothing
+    if len(hooks) == 1:
+        return hooks[0]
     first, others = hooks[0], _due(hooks[1:])
 
     @inlined
@@ -89,6 +95,8 @@ def _offer(hooks: list[Hook]) -> Hook:
 
     if not hooks:
         return nothing
+    if len(hooks) == 1:
+        return hooks[0]
     first, others = hooks[0], _offer(hooks[1:])
 
     @inlined
@@ -105,6 +113,8 @@ def _done(hooks: list[Hook]) -> Hook:
 
     if not hooks:
         return nothing
+    if len(hooks) == 1:
+        return hooks[0]
     first, others = hooks[0], _done(hooks[1:])
 
     @inlined

@@ -36,6 +36,7 @@ _UPPER = (1 << (64 - LANES)) - 1
 in from the left."""
 _INT = ir.IntType(64)
 _VECTOR = ir.VectorType(_INT, LANES)
+_FOUR = ir.VectorType(_INT, 4)
 _BITS = ir.IntType(LANES)
 
 intrinsic = cast(Any, extending.intrinsic)
@@ -51,18 +52,20 @@ def _lowest_bit(typingctx: Any, mask: Any) -> Any:
     return types.int64(types.int64), generate
 
 
-def _load(context: Any, builder: Any, kind: Any, array: Any, start: Any) -> tuple[Any, Any]:
+def _load(
+    context: Any, builder: Any, kind: Any, array: Any, start: Any, vector: Any = _VECTOR
+) -> tuple[Any, Any]:
     """(pointer, LANES values) from element `start` of an array on."""
     data = builder.gep(make_array(kind)(context, builder, array).data, [start])
-    pointer = builder.bitcast(data, _VECTOR.as_pointer())
+    pointer = builder.bitcast(data, vector.as_pointer())
     return pointer, builder.load(pointer, align=8)
 
 
-def _splat(builder: Any, value: Any) -> Any:
+def _splat(builder: Any, value: Any, vector: Any = _VECTOR) -> Any:
     """`value` in every lane."""
-    undefined = ir.Constant(_VECTOR, ir.Undefined)
+    undefined = ir.Constant(vector, ir.Undefined)
     one = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
-    order = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    order = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
     return builder.shuffle_vector(one, undefined, order)
 
 
@@ -128,24 +131,43 @@ def _postpone_lanes(typingctx: Any, values: Any, start: Any, mask: Any, at: Any)
 
 
 @intrinsic
-def _postpone_all(typingctx: Any, values: Any, delays: Any, tick: Any) -> Any:
-    """LANES values: each at least its delay after `tick`."""
+def _postpone_four(typingctx: Any, values: Any, start: Any, at: Any) -> Any:
+    """Four values from `start` on become at least `at`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        zero = _INT(0)
-        pointer, vector = _load(context, builder, signature.args[0], args[0], zero)
-        _, delay = _load(context, builder, signature.args[1], args[1], zero)
-        at = builder.add(delay, _splat(builder, args[2]))
-        builder.store(_larger(builder, vector, at), pointer, align=8)
+        pointer, vector = _load(context, builder, signature.args[0], args[0], args[1], _FOUR)
+        builder.store(_larger(builder, vector, _splat(builder, args[2], _FOUR)), pointer, align=8)
         return context.get_dummy_value()
 
-    return types.void(values, delays, types.int64), generate
+    return types.void(values, types.int64, types.int64), generate
+
+
+def _postponing(vector: Any) -> Any:
+    """Makes the first values of an array at least their delays after a tick."""
+
+    @intrinsic
+    def postponing(typingctx: Any, values: Any, delays: Any, tick: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            zero = _INT(0)
+            pointer, now = _load(context, builder, signature.args[0], args[0], zero, vector)
+            _, delay = _load(context, builder, signature.args[1], args[1], zero, vector)
+            at = builder.add(delay, _splat(builder, args[2], vector))
+            builder.store(_larger(builder, now, at), pointer, align=8)
+            return context.get_dummy_value()
+
+        return types.void(values, delays, types.int64), generate
+
+    return postponing
 
 
 lowest_bit: Callable[[int], int] = _lowest_bit
 """Index of the lowest set bit of a non-zero int64; for kernels only."""
-postpone_all: Callable[[Int, Int, int], None] = _postpone_all
+postpone_four: Callable[[Int, int, int], None] = _postpone_four
+"""Four values from an element on become at least so many ticks; for kernels only."""
+postpone_all: Callable[[Int, Int, int], None] = _postponing(_VECTOR)
 """values (LANES,) become at least `tick` + delays (LANES,); for kernels only."""
+postpone_half: Callable[[Int, Int, int], None] = _postponing(ir.VectorType(_INT, LANES // 2))
+"""The same of the first half of them."""
 
 
 @inlined
@@ -179,6 +201,9 @@ def first_ready(ready: Int, age: Int, start: int, mask: int, at: int) -> tuple[i
     Each bank has one key, ticks to wait << AGE_BITS | age, so that one minimum finds the tick, the
     oldest and, in the low bits of the age, the bank.
     """
+    if mask & (mask - 1) == 0:  # one bank, as where rows are read in order
+        bank = start + lowest_bit(mask)
+        return max(ready[bank], at), bank
     key, first, rest = NOTHING, start, mask
     while rest != 0:
         key = min(key, _first_of_lanes(ready, age, first, rest, at))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import ACT2, Record
-from hwmodel.kernel.lanes import lowest_bit, postpone, postpone_all
+from hwmodel.kernel.lanes import lowest_bit, postpone, postpone_all, postpone_four, postpone_half
 from hwmodel.kernel.limits import DQ_TICKS
 
 
@@ -33,7 +33,10 @@ def delay_banks(c: Record, s: Record, command: int, bank: int, tick: int, rules:
     for r in range(alone, rules):
         scope, then = c.bank_rules[command, r, 0], c.bank_rules[command, r, 1]
         at = tick + c.bank_rules[command, r, 2]
-        postpone(s.ready[then], start, c.reach[scope, bank], at)
+        if c.fours[scope] == 1:  # a bank group, mostly
+            postpone_four(s.ready[then], bank & -4, at)
+        else:
+            postpone(s.ready[then], start, c.reach[scope, bank], at)
 
 
 @inlined
@@ -66,8 +69,11 @@ def delay_windows(c: Record, s: Record, command: int, bank: int, tick: int) -> N
 def delay(c: Record, s: Record, command: int, bank: int, tick: int) -> None:
     """Book the rows and windows of `command` to `bank`."""
     pc = c.pc_of[bank]
-    postpone_all(s.floor[pc], c.pc_delay[command], tick)
-    if c.pcs > 1:
+    if c.half[command] == 1:
+        postpone_half(s.floor[pc], c.pc_delay[command], tick)
+    else:
+        postpone_all(s.floor[pc], c.pc_delay[command], tick)
+    if c.pcs > 1 and c.channel_rows == 1:
         postpone_all(s.floor[1 - pc], c.channel_delay[command], tick)
     delay_banks(c, s, command, bank, tick, c.n_bank_rules[command])
     if (c.counted >> command) & 1:

@@ -109,6 +109,7 @@ _SCALARS = {
     "burst_bytes": "bytes of a burst",
     "windows": "activation windows",
     "counted": "commands that a window counts, a bit mask",
+    "channel_rows": "1: rows hold for the other pseudo-channel, too",
     "one_bus": "1: all commands of the channel share a bus",
     "n_fields": "bit moves from a burst index to a place",
     "odd_from": "bits of a burst index below the first part whose values are no power of two",
@@ -126,11 +127,13 @@ CONSTANTS = in_lines(
         # from a command to each in its pseudo-channel, and in the other one; NEVER where no row is
         ("pc_delay", np.int64, (len(COMMANDS), LANES)),
         ("channel_delay", np.int64, (len(COMMANDS), LANES)),
+        ("half", np.int64, (len(COMMANDS),)),  # 1: `pc_delay` has no row in the upper half
         ("n_bank_rules", np.int64, (len(COMMANDS),)),
         ("n_self_rules", np.int64, (len(COMMANDS),)),  # the first: those that the bank alone feels
         ("n_own_rules", np.int64, (len(COMMANDS),)),  # without those of `other_` scopes
         # of a scope (level, or MAX_LEVELS + level for `other_`), the banks, a bit mask
         ("reach", np.int64, (2 * MAX_LEVELS, MAX_BANKS)),
+        ("fours", np.int64, (2 * MAX_LEVELS,)),  # 1: that is four banks, from a multiple of four on
         ("instance", np.int64, (MAX_LEVELS, MAX_BANKS)),  # number of a bank's instance of a level
         ("pc_of", np.int64, (MAX_BANKS,)),  # pseudo-channel of a bank
         ("rank_of", np.int64, (MAX_BANKS,)),  # rank of a bank, flat over pseudo-channels
@@ -366,6 +369,7 @@ def _lower(memory: MemorySpec) -> NDArray[np.void]:
     reach, instance = _reach(memory, levels)
     r["reach"][:, : o.bank_numbers] = reach
     r["instance"][: len(levels), : o.bank_numbers] = instance
+    r["fours"][: len(levels)] = [o.bank_numbers // o.count(level) == 4 for level in levels]
     bank = np.arange(o.bank_numbers)
     r["pc_of"][: o.bank_numbers] = bank // (o.bank_numbers // o.pseudochannels)
     r["rank_of"][: o.bank_numbers] = bank // (o.bank_numbers // (o.pseudochannels * o.ranks))
@@ -415,6 +419,8 @@ def _lower_rows(memory: MemorySpec, levels: list[str], r: np.void) -> None:
             r["pc_delay"] = np.maximum(r["pc_delay"], delay)
         if count == 1 < o.pseudochannels:
             r["channel_delay"] = delay
+    r["half"] = (r["pc_delay"][:, LANES // 2 :] == NEVER).all(axis=1)
+    r["channel_rows"] = (r["channel_delay"] > NEVER).any()
     for table, scope in ((own, 0), (other, MAX_LEVELS)):
         for level, issued, then in np.argwhere(table > NEVER):
             if counts[level] > o.pseudochannels:

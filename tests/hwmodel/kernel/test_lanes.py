@@ -16,6 +16,8 @@ from hwmodel.kernel.lanes import (
     least,
     packed_age,
     postpone,
+    postpone_four,
+    postpone_half,
 )
 from hwmodel.kernel.limits import (
     NEVER,
@@ -42,6 +44,19 @@ def _first(ready: Any, age: Any, start: int, mask: int, at: int, found: Any) -> 
 @simulation
 def _change(values: Any, start: int, mask: int, at: int) -> None:
     postpone(values, start, mask, at)
+
+
+@simulation
+def _change_some(values: Any, delays: Any, start: int, at: int) -> None:
+    postpone_four(values, start, at)
+    postpone_half(values, delays, at)
+
+
+def test_four_banks_and_half_of_the_commands_are_changed() -> None:
+    values = np.arange(BANKS)
+    _change_some(values, np.full(BANKS, 2), 20, 22)
+    assert values[20:25].tolist() == [22, 22, 22, 23, 24]
+    assert values[:10].tolist() == [24] * 8 + [8, 9]
 
 
 @pytest.mark.parametrize("banks", [1, 4, 16, 32, 64])

@@ -1,4 +1,5 @@
-"""Is a mechanism of the controller one file and one line: PRAC's taken away, a stranger's added?"""
+"""A stranger's trial: is a mechanism of the controller one file and one line (PRAC's taken away, a
+rule added), a format of traces another, and a standard one YAML file?"""
 
 from __future__ import annotations
 
@@ -18,9 +19,11 @@ from hwmodel.kernel.hooks import MECHANISMS
 from hwmodel.kernel.timing import lower
 from hwmodel.specs.device import load_device
 from tests.hwmodel.one_channel import simulate_channel
+from tests.hwmodel.oracle.toy import TOY
 
 ROOT = Path(__file__).resolve().parents[3]
 RULE = Path(__file__).with_name("activation_gap.py")
+FORMAT = Path(__file__).with_name("words_format.py")
 MANAGED = ["controller.refresh_management=rfm", "refresh.management.RAAIMT=16"]
 SCRIPT = """
 import importlib, json, pkgutil, sys
@@ -36,7 +39,8 @@ from hwmodel.specs.device import load_device
 def run(name, *settings):
     memory, logs = load_device(name, settings).memory, []
     loop = OpenLoop(memory, log=lambda channel, log: logs.append(log))
-    loop.feed(0, np.resize(np.array([0, 1 << 20]), 3000), np.zeros(3000, np.int64))
+    other = min(1 << 20, memory.organisation.capacity_bytes // 2)
+    loop.feed(0, np.resize(np.array([0, other]), 3000), np.zeros(3000, np.int64))
     loop.finish()
     log = CommandLog(*map(np.concatenate, zip(*logs)))
     assert audit(memory, log, end_tick=loop.end_tick) == []
@@ -50,6 +54,12 @@ found = {"plain": run("lpddr5-6400-x16", *json.loads(sys.argv[1])).tick.tolist()
 never, slow = "controller.refresh=none", "controller.rules={activation_gap: GIVEN}"
 slow = slow.replace("GIVEN", "{activations: 8, gap: 500ns}")
 found["gaps"] = [gaps(run("lpddr5-6400-x16", never, *more)).tolist() for more in ([], [slow])]
+found["standard"] = len(run("./toy.yaml", "controller.refresh=all_bank").tick)
+from hwmodel.measure.replay import replay
+from pathlib import Path
+trace = Path("trace.txt")
+trace.write_text("load 0\\nstore 4096\\nload 64\\n")
+found["trace"] = replay(load_device("lpddr5-6400-x16"), trace)["requests"]
 for key, settings in {
     "prac": ["controller.row_counting=prac"],
     "name": ["controller.rules={activation_gab: {gap: 1ns}}"],
@@ -80,6 +90,15 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     last = "from hwmodel.kernel.mechanisms.rfm"
     mine = "from hwmodel.kernel.mechanisms.activation_gap import MECHANISM as GAP\n"
     (kernel / "hooks.py").write_text(text.replace(last, mine + last), encoding="utf-8")
+    measure = root / "hwmodel/measure"
+    shutil.copy(FORMAT, measure / "trace_formats/words_format.py")
+    text = (measure / "simulator_traces.py").read_text(encoding="utf-8")
+    (measure / "simulator_traces.py").unlink()
+    last = "from hwmodel.specs.device"
+    mine = "from hwmodel.measure.trace_formats.words_format import FORMAT as WORDS\n"
+    text = text.replace(last, mine + last, 1).replace("DRAMSIM3, GEM5)", "DRAMSIM3, GEM5, WORDS)")
+    (measure / "simulator_traces.py").write_text(text, encoding="utf-8")
+    (root / "toy.yaml").write_text(TOY, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps(MANAGED)], cwd=root, text=True,
         capture_output=True, env={**os.environ, "PYTHONPATH": str(root)},
@@ -107,6 +126,13 @@ def test_a_rule_of_a_strangers_file_keeps_its_gap(found: dict[str, object]) -> N
     ticks = 500 / load_device("lpddr5-6400-x16").memory.tick_clock.ns_of_ticks(1)
     assert max(plain) < ticks
     assert max(slow[:7]) < ticks <= min(slow[7:])
+
+
+def test_a_standard_of_a_yaml_file_and_a_format_of_a_file_are_read(
+    found: dict[str, object],
+) -> None:
+    assert isinstance(found["standard"], int) and found["standard"] > 3000
+    assert found["trace"] == 3
 
 
 def test_mistakes_in_its_options_are_answered(found: dict[str, object]) -> None:
