@@ -1,4 +1,4 @@
-"""Specifications of charts with two axes: lines and points, curves, patches, heat."""
+"""Specifications of charts with two axes: lines, steps and points; heat."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from sweeps.report.chart import Curves, Heat, Lines, Patches, Series
+from sweeps.report.chart import Heat, Lines, Series
 from sweeps.report.encoding import Spec, axis_of, colour_of, drawable, inline, tooltip
 from sweeps.report.labels import Side, sides
 from sweeps.report.palette import COLOURS, LOSS, colours
@@ -46,6 +46,8 @@ def lines(chart: Lines, compared: Sequence[str], live: bool) -> Spec:
             drawn = _line(names, domain, live)
             drawn["mark"] |= {"interpolate": "step-after"} if form == "step" else {}
             drawn["encoding"] |= {"y": {**y, "field": "y"}, "color": colour}
+            if chart.form == "quantiles":
+                drawn["encoding"]["order"] = {"field": "y", "type": "quantitative"}
             layers.append(drawn)
     named = any(one.names for one in chart.series)
     if named:
@@ -122,57 +124,6 @@ def _series(domain: dict[str, str], lines: bool = True) -> Spec:
 
 def _legend(lines: bool) -> Spec:
     return {"offset": 26, "symbolOpacity": 1} | ({"symbolType": "stroke"} if lines else {})
-
-
-def curves(chart: Curves, compared: Sequence[str], live: bool) -> Spec:
-    """Shares of requests against a value."""
-    rows = [
-        (name, value, 100 * share)
-        for name, values in chart.values.items()
-        for share, value in zip(chart.shares, values, strict=True)
-        if drawable(chart.x, value)
-    ]
-    known = colours(compared, list(chart.values))
-    domain = {name: known[name] for name in chart.values}
-    y = {"type": "quantitative", "title": "share of requests, %", "scale": {"domain": [0, 100]},
-         "axis": {"values": [0, 25, 50, 75, 100]}}  # fmt: skip
-    x = axis_of(chart.x, (row[1] for row in rows))
-    drawn = _line(list(domain), domain, live)
-    drawn["encoding"] |= {
-        "y": {**y, "field": "y"}, "order": {"field": "y", "type": "quantitative"},
-        "color": _series(domain),
-    }  # fmt: skip
-    return {
-        "data": inline("of x y", rows, "of"),
-        "height": _HIGH,
-        "encoding": {
-            "x": {**x, "field": "x"},
-            "tooltip": tooltip(("of", "name"), ("x", chart.x.label), ("y", str(y["title"]))),
-        },
-        "layer": [drawn],
-    }
-
-
-def patches(chart: Patches) -> Spec:
-    """Rectangles, in the colours in turn by holder."""
-    rows = [
-        (x, x + width, y, y + height, holder, holder % len(COLOURS))
-        for x, width, y, height, holder in chart.patches
-    ]
-    domain = {str(i): colour for i, colour in enumerate(COLOURS)}
-    return {
-        "data": inline("left right low high holder turn", rows, "turn"),
-        "height": 2 * _HIGH,
-        "mark": {"type": "rect"},
-        "encoding": {
-            "x": {**axis_of(chart.x, ()), "field": "left"}, "x2": {"field": "right"},
-            "y": {**axis_of(chart.y, ()), "field": "low"}, "y2": {"field": "high"},
-            "color": colour_of(domain, False, "turn"),
-            "tooltip": tooltip(("holder", chart.holder), ("left", f"from {chart.x.label}"),
-                             ("right", "until"), ("low", f"from {chart.y.label}"),
-                             ("high", "until")),
-        },
-    }  # fmt: skip
 
 
 def heat(chart: Heat) -> Spec:

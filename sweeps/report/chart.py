@@ -72,9 +72,12 @@ class Lines(Drawn):
     y: Axis
     series: list[Series]
     note: str = ""
-    form: Literal["lines", "steps", "points"] = "lines"
+    form: Literal["lines", "steps", "points", "quantiles"] = "lines"
+    """Quantiles: all series have the same shares up the y axis, and values along x."""
 
     def columns(self) -> list[str]:
+        if self._quantiles:
+            return [self.y.label, *(f"{one.name}: {self.x.label}" for one in self.series)]
         if self._shared:
             return [self.x.label, *(name for one in self.series for name in one.columns())]
         ends = ["low", "high"] if self._ends else []
@@ -82,6 +85,9 @@ class Lines(Drawn):
         return ["series", self.x.label, self.y.label, *ends, *names]
 
     def rows(self) -> list[Cells]:
+        if self._quantiles:
+            columns = (one.x for one in self.series)
+            return [list(row) for row in zip(self.series[0].y, *columns, strict=True)]
         if self._shared:
             values = (column for one in self.series for column in one.values())
             return [list(row) for row in zip(self.series[0].x, *values, strict=True)]
@@ -94,6 +100,10 @@ class Lines(Drawn):
         return found
 
     @property
+    def _quantiles(self) -> bool:
+        return self.form == "quantiles"
+
+    @property
     def _shared(self) -> bool:
         """Whether all series have the same x: then its table has a column a series."""
         first, *others = self.series
@@ -104,146 +114,124 @@ class Lines(Drawn):
         return any(len(one.low) for one in self.series)
 
 
-@dataclass(frozen=True)
-class Curves(Drawn):
-    """Quantile functions: a value for each of the same shares, a column a series."""
-
-    x: Axis
-    shares: Sequence[float]
-    values: Mapping[str, Sequence[float]]
-    note: str = ""
-
-    def columns(self) -> list[str]:
-        return ["share of requests, %", *(f"{name}: {self.x.label}" for name in self.values)]
-
-    def rows(self) -> list[Cells]:
-        columns = self.values.values()
-        return [
-            [100 * share, *values] for share, *values in zip(self.shares, *columns, strict=True)
-        ]
-
-
 class Bar(NamedTuple):
-    """A name, its value with the interval, and whether it stands back (a control)."""
+    """A name, its value with the interval, and whether it stands back (a control); or the parts
+    that make the value."""
 
     name: str
     value: Interval
     dim: bool = False
+    parts: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class Bars(Drawn):
-    """Horizontal bars from zero with whiskers, as far as these say something; `title` has the
-    unit."""
+    """Horizontal bars with whiskers, as far as these say something; `title` has the unit."""
 
     bars: list[Bar]
     note: str = ""
     digits: int = 1
+    relative: bool = False
+    """Relative changes to both sides of none, to scale in logarithms, so that twice and half are
+    equally long; values are shares (0.5: half as much again)."""
+    waterfall: bool = False
+    """Of relative ones: each begins where the one before ended; the last, their product, at
+    none."""
+    parts: tuple[str, ...] = ()
+    """What the parts of each bar are."""
+    share: bool = False
+    """All bars of parts have one length; rows hold % of it."""
+
+    @classmethod
+    def stacked(
+        cls, title: str, parts: Sequence[str], stacks: Mapping[str, Sequence[float]],
+        note: str = "", share: bool = True, digits: int = 1,
+    ) -> Bars:  # fmt: skip
+        """Bars of parts: name -> a value a part; of 1 in all where `share`."""
+        bars = []
+        for name, values in stacks.items():
+            whole = math.fsum(values)
+            bars.append(Bar(name, Interval(whole, whole, whole, 1), parts=tuple(values)))
+        return cls(title, bars, note, digits, parts=tuple(parts), share=share)
 
     def columns(self) -> list[str]:
+        if self.parts:
+            return ["name", *self.parts]
         return ["name", self.title, "low", "high", "replications"]
 
     def rows(self) -> list[Cells]:
+        factor = 100 if self.share or self.relative else 1
+        if self.parts:
+            return [[b.name, *(factor * value for value in b.parts)] for b in self.bars]
         return [
-            [b.name, b.value.mean, *((b.value.low, b.value.high) if b.value.told else (None, None)),
-             b.value.count]
+            [b.name, factor * b.value.mean,
+             *((factor * b.value.low, factor * b.value.high) if self.relative or b.value.told
+               else (None, None)), b.value.count]
             for b in self.bars
         ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Tornado(Drawn):
-    """Relative changes as horizontal bars to both sides of none, to scale in logarithms, so that
-    twice and half are equally long; values are shares (0.5: half as much again)."""
+class Span(NamedTuple):
+    """A stretch of a row from `start` to `end`: its kind, and more words for the pointer."""
 
-    bars: list[Bar]
-    note: str = ""
-    waterfall: bool = False
-    """Each bar begins where the one before ended; the last, their product, at none."""
-
-    def columns(self) -> list[str]:
-        return ["name", self.title, "low", "high", "replications"]
-
-    def rows(self) -> list[Cells]:
-        return [
-            [b.name, 100 * b.value.mean, 100 * b.value.low, 100 * b.value.high, b.value.count]
-            for b in self.bars
-        ]
+    row: str
+    start: float
+    end: float
+    kind: str
+    told: str = ""
+    low: float = 0.0
+    high: float = 0.0
+    """Its ends on the other axis, where that has numbers instead of rows."""
+    lead: float | None = None
+    """By which share its kind leads there; its shade."""
+    sure: bool = True
+    """Whether that is significant."""
 
 
 @dataclass(frozen=True)
-class Stacks(Drawn):
-    """Horizontal bars of parts; of one length each where `share`, else to scale."""
-
-    parts: list[str]
-    stacks: dict[str, list[float]]
-    """Name -> a value a part; of 1 in all where `share`, which rows hold in %."""
-    note: str = ""
-    share: bool = True
-    digits: int = 1
-
-    def columns(self) -> list[str]:
-        return ["name", *self.parts]
-
-    def rows(self) -> list[Cells]:
-        factor = 100 if self.share else 1
-        return [[name, *(factor * v for v in values)] for name, values in self.stacks.items()]
-
-
-@dataclass(frozen=True)
-class Patches(Drawn):
-    """Rectangles over two axes, each with an owner: (x, width, y, height, owner)."""
+class Spans(Drawn):
+    """Coloured stretches over one axis, in rows or over a second axis."""
 
     x: Axis
-    y: Axis
-    patches: list[tuple[float, float, float, float, int]]
-    holder: str
-    """What `whose` numbers, for the table's heading."""
+    names: list[str]
+    """The rows, from the top; none over a second axis."""
+    spans: list[Span]
+    kinds: dict[str, str]
+    """Kind -> its colour, in the legend's order; without a colour it has that of a competitor."""
+    pale: frozenset[str] = frozenset()
+    """Kinds that lie behind."""
+    ends: tuple[float, float] | None = None
+    """Of the axis; None: those of the spans."""
     note: str = ""
+    y: Axis | None = None
+    holder: str = "kind"
+    """What a kind is, for the table's heading."""
+    ties: Mapping[str, Interval] = field(default_factory=dict)
+    """Row -> where its lead changes."""
+
+    @property
+    def led(self) -> bool:
+        """Whether its shades say by how much a kind leads."""
+        return any(span.lead is not None for span in self.spans)
 
     def columns(self) -> list[str]:
-        return [self.holder, f"from {self.x.label}", f"until {self.x.label}",
-                f"from {self.y.label}", f"until {self.y.label}"]  # fmt: skip
+        ends = [f"from {self.x.label}", f"until {self.x.label}"]
+        if self.y is not None:
+            return [self.holder, *ends, f"from {self.y.label}", f"until {self.y.label}"]
+        if self.led:
+            return ["case", *ends, "leads", "lead, %", "tie", "tie: low", "tie: high"]
+        return ["row", *ends, self.holder, "what"]
 
     def rows(self) -> list[Cells]:
-        return [[whose, x, x + width, y, y + height] for x, width, y, height, whose in self.patches]
-
-
-class Region(NamedTuple):
-    """Who leads from `low` to `high`, by which share, and whether significantly."""
-
-    low: float
-    high: float
-    owner: int
-    lead: float
-    sure: bool = True
-
-
-@dataclass(frozen=True)
-class Regions(Drawn):
-    """A row a case: who leads where on a logarithmic axis, by how much, and where it ties."""
-
-    x: str
-    owners: list[str]
-    cases: dict[str, list[Region]]
-    """Name -> regions in rising order."""
-    ties: dict[str, Interval]
-    """Name -> where the lead changes."""
-    note: str = ""
-
-    def columns(self) -> list[str]:
-        ends = [f"from {self.x}", f"until {self.x}"]
-        return ["case", *ends, "leads", "lead, %", "tie", "tie: low", "tie: high"]
-
-    def rows(self) -> list[Cells]:
+        if self.y is not None:
+            return [[each.kind, *each[1:3], each.low, each.high] for each in self.spans]
+        if not self.led:
+            return [list(each[:5]) for each in self.spans]
         found = []
-        for name, regions in self.cases.items():
-            tie = self.ties.get(name)
+        for each in self.spans:
+            tie = self.ties.get(each.row)
             ends = [None] * 3 if tie is None else [tie.mean, tie.low, tie.high]
-            found += [
-                [name, one.low, one.high, self.owners[one.owner], 100 * one.lead, *ends]
-                for one in regions
-            ]
+            found.append([*each[:4], 100 * (each.lead or 0.0), *ends])
         return found
 
 
@@ -278,38 +266,6 @@ class Heat(Drawn):
         ]
 
 
-class Span(NamedTuple):
-    """A stretch of a row of a timeline: its kind, and more words for the pointer."""
-
-    row: str
-    start: float
-    end: float
-    kind: str
-    told: str = ""
-
-
-@dataclass(frozen=True)
-class Timeline(Drawn):
-    """Rows over one axis with coloured stretches in them; those of a `pale` kind lie behind."""
-
-    x: Axis
-    names: list[str]
-    """The rows, from the top."""
-    spans: list[Span]
-    kinds: dict[str, str]
-    """Kind -> its colour, in the legend's order."""
-    pale: frozenset[str] = frozenset()
-    ends: tuple[float, float] = (0.0, 1.0)
-    """Of the axis."""
-    note: str = ""
-
-    def columns(self) -> list[str]:
-        return ["row", f"from {self.x.label}", f"until {self.x.label}", "kind", "what"]
-
-    def rows(self) -> list[Cells]:
-        return [list(span) for span in self.spans]
-
-
 class Dot(NamedTuple):
     """A relative error (0.5: half as much again), what kind it is of, and how far it may be."""
 
@@ -319,11 +275,11 @@ class Dot(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Dots(Drawn):
-    """Relative errors as dots in named rows, on both sides of none, to scale in logarithms."""
+class Points(Drawn):
+    """Relative errors as points in named rows, on both sides of none, to scale in logarithms."""
 
     groups: dict[str, dict[str, list[Dot]]]
-    """Heading -> row -> its dots."""
+    """Heading -> row -> its points."""
     note: str = ""
 
     def columns(self) -> list[str]:
@@ -338,7 +294,7 @@ class Dots(Drawn):
         ]
 
 
-Chart = Heat | Lines | Curves | Bars | Tornado | Stacks | Patches | Regions | Timeline | Dots
+Chart = Bars | Lines | Heat | Spans | Points
 
 
 def cell(value: Any) -> str:

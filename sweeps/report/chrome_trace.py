@@ -12,14 +12,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sweeps.report.chart import Timeline
+from sweeps.report.chart import Spans
 from sweeps.run.store import write_atomically
 
 ENDINGS = (".json", ".json.gz")
 """Of files that hold such a trace."""
 
 
-def chrome_trace(chart: Timeline, process: str, unit_ns: float) -> dict[str, Any]:
+def chrome_trace(chart: Spans, process: str, unit_ns: float) -> dict[str, Any]:
     """The trace of a timeline whose axis counts units of `unit_ns`."""
     threads: dict[str, int] = {}
     for name in chart.names:
@@ -47,7 +47,7 @@ def chrome_trace(chart: Timeline, process: str, unit_ns: float) -> dict[str, Any
     return {"displayTimeUnit": "ns", "traceEvents": events}
 
 
-def _thread(chart: Timeline, row: str, kind: str) -> str:
+def _thread(chart: Spans, row: str, kind: str) -> str:
     return f"{row}, state" if kind in chart.pale else row
 
 

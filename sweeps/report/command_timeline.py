@@ -18,7 +18,7 @@ from hwmodel.specs.commands import (
     READ_COMMANDS,
 )
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
-from sweeps.report.chart import Axis, Span, Timeline
+from sweeps.report.chart import Axis, Span, Spans
 from sweeps.report.palette import COLOURS
 
 CLOCKS = 300
@@ -114,7 +114,7 @@ def _warm(memory: MemorySpec) -> int:
 
 def timeline(
     memory: MemorySpec, title: str, logs: list[tuple[int, CommandLog]], window: Clocks | None
-) -> Timeline:
+) -> Spans:
     """Commands of the channel that has most of them, in `window` or, without one, in the first
     `CLOCKS` clocks after the queues were served once. Raises DescriptionError where nothing was
     logged there."""
@@ -137,7 +137,7 @@ def timeline(
         )
     drawn = _Drawing(memory, log.take(log.tick < window.last * per_ck), window)
     where = f", channel {channel}" if len(logs) > 1 else ""
-    return Timeline(
+    return Spans(
         f"{title}{where}: commands from clock {window.first:,g} to {window.last:,g}",
         Axis(f"clocks of {float(memory.clock.tCK):g} ns", zero=False, tight=True), drawn.names(),
         drawn.spans, _KINDS, _PALE, window,

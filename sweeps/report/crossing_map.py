@@ -10,7 +10,7 @@ from hwmodel.measure.student import LEVEL
 from sweeps.analyse.crossing import sure
 from sweeps.analyse.facts import Verdict
 from sweeps.plan.crossing_findings import Crossed, Crossings, Search
-from sweeps.report.chart import Region, Regions
+from sweeps.report.chart import Axis, Span, Spans
 from sweeps.report.formats import NONE, at_most, between, effect, gain
 from sweeps.report.section import Block, Grid, Say, Section
 
@@ -18,16 +18,16 @@ _STEPS = 24
 """Of the picture, in a decade of the ratio."""
 
 
-def regions(found: Crossings) -> Regions:
+def regions(found: Crossings) -> Spans:
     """The map: a row a cell over the number."""
     owners = [found.ours, *found.theirs]
     cells = [cell for cell in found.cells if len(_number(cell).found) > 1]
-    cases = {cell.name: _regions(cell, owners) for cell in cells}
-    return Regions(
+    return Spans(
         f"Who {found.objective.wins} on {found.device}, {found.model}",
-        _number(found.cells[0]).name, owners, cases,
-        {cell.name: at for cell in cells if (at := _number(cell).at) is not None},
-        f"Colour: {found.ours} or the best of the others, whichever is better; shade:"
+        Axis(_number(found.cells[0]).name, "log"), [cell.name for cell in cells],
+        [span for cell in cells for span in _spans(cell)], dict.fromkeys(owners, ""),
+        ties={cell.name: at for cell in cells if (at := _number(cell).at) is not None},
+        note=f"Colour: {found.ours} or the best of the others, whichever is better; shade:"
         " by how much, interpolated between simulated values, palest where that is not"
         " significant by itself; line: tie with its"
         f" {100 * LEVEL:.0f} % interval. n = {found.replications}.",
@@ -40,7 +40,7 @@ def _number(cell: Search) -> Crossed:
     return cell.found[0]
 
 
-def _regions(cell: Search, owners: list[str]) -> list[Region]:
+def _spans(cell: Search) -> list[Span]:
     """Between neighbouring values in steps, interpolated between logarithms; cut at the tie."""
     number = _number(cell)
     leads = number.parameter.leads(number.found)
@@ -56,7 +56,7 @@ def _regions(cell: Search, owners: list[str]) -> list[Region]:
             owner, middle = cell.pair[0 if lead > 0 else 1], math.sqrt(low * high)
             tied = tie is not None and tie.low <= middle <= tie.high
             told = not tied and sure(leads, middle, number.parameter.log)
-            made.append(Region(low, high, owners.index(owner), math.expm1(abs(lead)), told))
+            made.append(Span(cell.name, low, high, owner, lead=math.expm1(abs(lead)), sure=told))
     return made
 
 

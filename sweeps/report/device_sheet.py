@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from sweeps.analyse.statistics import Interval
-from sweeps.report.chart import Axis, Bar, Bars, Span, Timeline
+from sweeps.report.chart import Axis, Bar, Bars, Span, Spans
 from sweeps.report.formats import gain
 from sweeps.report.palette import COLOURS
 from sweeps.report.section import Block, Grid, Say, Section
@@ -74,7 +74,7 @@ def pictures(found: list[DeviceFound]) -> list[Block]:
     blocks: list[Block] = []
     if spans:
         kinds = {str(i + 1): colour for i, colour in enumerate(COLOURS)}
-        blocks.append(Timeline(
+        blocks.append(Spans(
             "Best buckets, by device and what scattered blocks cost there",
             Axis("bound, output tokens", tight=True), [*names.values()], spans, kinds,
             ends=(0.0, float(most)), figure="bounds",

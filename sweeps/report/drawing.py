@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sweeps.report.chart import Chart, Dots, Heat, Timeline
+from sweeps.report.chart import Chart, Heat, Points, Spans
 from sweeps.report.vega import DARK, LIGHT, Spec, legend_columns, spec
 
 VEGA_LITE = "6.4"
@@ -68,7 +68,8 @@ def still(charts: Sequence[Chart], compared: Sequence[str], dark: bool = False) 
 
 
 def _sized(chart: Chart, compared: Sequence[str]) -> Spec:
-    wide = isinstance(chart, Timeline | Dots)
+    rows = isinstance(chart, Spans) and not chart.y and not chart.led
+    wide = rows or isinstance(chart, Points)
     wide = wide or (isinstance(chart, Heat) and len(chart.columns_of) > _MANY)
     found = spec(chart, compared) | {"width": _WIDE if wide else _WIDTH}
     lines = textwrap.wrap(chart.title, _LETTERS)

@@ -9,7 +9,7 @@ from sweeps.plan.counterfactual import (
     HARDWARE,
 )
 from sweeps.report import sentences
-from sweeps.report.chart import Bar, Tornado
+from sweeps.report.chart import Bar, Bars
 from sweeps.report.formats import NONE, effect, listed, share
 from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.run.explanation import Explanation
@@ -55,17 +55,17 @@ def note(found: Explanation) -> str:
     return text
 
 
-def chart(found: Explanation) -> Tornado:
+def chart(found: Explanation) -> Bars:
     """The waterfall, in the order of removal."""
     bars = [Bar(each.words, each.forward.mapped(grown), not each.forward.sign)
             for each in found.parts]  # fmt: skip
     if abs(found.unexplained.mean) > 1e-9:
         bars.append(Bar("not explained", found.unexplained.mapped(grown)))
     title = f"{found.winner} over {found.loser}"
-    return Tornado(
+    return Bars(
         f"{found.group}: {title}, %: what each cause makes of it",
-        [*bars, Bar(title, found.total.mapped(grown))], "To scale in logarithms.", True,
-        figure="waterfall",
+        [*bars, Bar(title, found.total.mapped(grown))], "To scale in logarithms.",
+        relative=True, waterfall=True,        figure="waterfall",
     )  # fmt: skip
 
 

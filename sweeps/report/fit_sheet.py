@@ -12,7 +12,7 @@ from typing import Any
 from policies.allocators.hybrid import Unified
 from sweeps.ask.fit import CARDS, NARROWER, Fit, Misfit, linked
 from sweeps.ask.rates import Rate
-from sweeps.report.chart import Stacks
+from sweeps.report.chart import Bars
 from sweeps.report.section import Block, Grid, Say, Section
 
 GIB = 2**30
@@ -271,5 +271,5 @@ def _pictures(found: Sequence[Fit | Misfit]) -> list[Block]:
     for low, high in pairwise(_SIZES):
         shown = {name: bar for name, bar in bars.items() if low <= sum(bar) < high}
         order = dict(sorted(shown.items(), key=lambda item: -sum(item[1])))
-        charts += [Stacks(_PICTURE, parts, order, note, share=False)] * bool(order)
+        charts += [Bars.stacked(_PICTURE, parts, order, note, share=False)] * bool(order)
     return charts

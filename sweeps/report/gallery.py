@@ -24,7 +24,7 @@ from sweeps.analyse.figures import (
 from sweeps.analyse.objective import KV_READ
 from sweeps.analyse.rows import at
 from sweeps.analyse.table import Group, Row
-from sweeps.report.chart import Axis, Bar, Bars, Chart, Curves, Lines, Series, Stacks
+from sweeps.report.chart import Axis, Bar, Bars, Chart, Lines, Series
 
 PARTS = {
     "weights": "weights", "attention": "KV of decoding", "prefill": "prefill",
@@ -69,10 +69,12 @@ def charts(group: Group) -> list[Chart]:
 def constant(chart: Chart) -> bool:
     """Whether a chart says the same of each of two or more."""
     match chart:
+        case Bars() if chart.parts:
+            told = [[f"{value:.2g}" for value in bar.parts] for bar in chart.bars]
         case Bars():
             told = [[f"{bar.value.mean:.3g}"] for bar in chart.bars]
-        case Stacks():
-            told = [[f"{value:.2g}" for value in values] for values in chart.stacks.values()]
+        case Lines(form="quantiles"):
+            return False
         case Lines():
             told = [[f"{y:.3g}"] for one in chart.series for y in one.y]
         case _:
@@ -171,7 +173,9 @@ def latencies(group: Group) -> Iterator[Chart]:
             axis = Axis(f"{title[0].lower()}{title[1:]}, {unit}", "log" if wide else "linear")
             shares = [i / (len(points) - 1) for points in [next(iter(values.values()))]
                       for i in range(len(points))]  # fmt: skip
-            yield Curves(f"{title}, cumulative, {unit}", axis, shares, values)
+            up, part = Axis("share of requests, %"), [100 * share for share in shares]
+            series = [Series(name, x, part) for name, x in values.items()]
+            yield Lines(f"{title}, cumulative, {unit}", axis, up, series, form="quantiles")
 
 
 def _quantiles(row: Row, name: str) -> list[float]:
@@ -296,14 +300,14 @@ def buckets(group: Group) -> Iterator[Chart]:
 def _stacks(
     group: Group, title: str, metric: str, words: dict[str, str], note: str = "",
     share: bool = True,
-) -> Iterator[Stacks]:  # fmt: skip
+) -> Iterator[Bars]:  # fmt: skip
     stacks = {}
     for row in group.main():
         values = [row.mean(f"{metric}.{name}") or 0.0 for name in words]
         if math.fsum(values) > 0:
             stacks[row.name] = values
     if stacks:
-        yield Stacks(title, list(words.values()), stacks, note, share, 1)
+        yield Bars.stacked(title, list(words.values()), stacks, note, share, 1)
 
 
 def _first(row: Row) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from policies.requests.requests import IntArray
 from policies.serving.memory_log import MemoryLog
 from sweeps.plan.logs import FOLDER, MEMORY, stem_of
-from sweeps.report.chart import Axis, Patches
+from sweeps.report.chart import Axis, Span, Spans
 
 _ACROSS, _UP = 120, 100
 """Places of the grid in time and in memory."""
@@ -18,7 +18,7 @@ _STAYS = 6.0
 _FREE = -1
 
 
-def memory_map(run: Path, name: str, point: int, replication: int) -> Patches | None:
+def memory_map(run: Path, name: str, point: int, replication: int) -> Spans | None:
     """The map of a replication, None where its memory was not recorded or cannot be read."""
     record = run / FOLDER / f"{stem_of(point, replication)}-{MEMORY}"
     try:
@@ -36,16 +36,17 @@ def memory_map(run: Path, name: str, point: int, replication: int) -> Patches | 
     end_s = min(end_s, begin_s + max(_STAYS * stay_s, 1e-9))
     holders = _grid(rows, begin_s, end_s, top)
     width, height = (end_s - begin_s) / _ACROSS, top / _UP
-    patches = [
-        (begin_s + x * width, count * width, y * height, high * height, whose)
+    spans = [
+        Span("", begin_s + x * width, begin_s + (x + count) * width, str(whose), "", y * height,
+             (y + high) * height)
         for x, count, y, high, whose in _patches(holders)
-    ]
+    ]  # fmt: skip
     which = f" of replica {cards[0]}" if len(cards) > 1 else ""
-    return Patches(
+    return Spans(
         f"{name}: memory{which} over time, who holds which slots",
-        Axis("simulated time, s", zero=False, tight=True),
-        Axis("token slot of the KV memory", tight=True), patches,
-        "request", f"From the record of replication {replication}: the holder at the middle of each"
+        Axis("simulated time, s", zero=False, tight=True), [], spans, {},
+        y=Axis("token slot of the KV memory", tight=True), holder="request",
+        note=f"From the record of replication {replication}: the holder at the middle of each"
         f" of {_ACROSS} x {_UP} places. Eight colours, in turn by request; what is blank is free.",
         figure="memory",
     )  # fmt: skip

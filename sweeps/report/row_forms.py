@@ -1,4 +1,4 @@
-"""Specifications of charts with a row a name: bars, tornadoes, stacks, regions."""
+"""Specifications of bars: from zero, of relative changes, and of parts."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
-from sweeps.report.chart import Bars, Regions, Stacks, Tornado
+from sweeps.report.chart import Bars
 from sweeps.report.encoding import Spec, colour_of, inline, tooltip
 from sweeps.report.palette import COLOURS, GAIN, LOSS, PARTS, PLAIN, colours
 
 _LETTERS = 30
 """A name beside a bar is broken after so many."""
-_BAR, _THICK, _LINE = 20, 15, 11
+_BAR, THICK, _LINE = 20, 15, 11
 """Pixels of a bar with its gap and without, and of a further line of its name."""
 _TOLD = 0.09
 """A part of a bar has its number from this share of the width on."""
 _PALE = 0.4
-_UNSURE = 0.12
-"""Shade of a lead that is not significant."""
-_LEADS = (0.05, 0.2, 0.6)
-"""Where the shade of a lead changes."""
-_SHADES = (0.3, 0.55, 0.8, 1.0)
 
 
 def bars(chart: Bars, compared: Sequence[str]) -> Spec:
-    """Horizontal bars from zero with whiskers, in the colour of what each is of."""
-    y, height = _names(bar.name for bar in chart.bars)
+    """Horizontal bars."""
+    if chart.parts:
+        return _stacks(chart)
+    return _tornado(chart) if chart.relative else _from_zero(chart, compared)
+
+
+def _from_zero(chart: Bars, compared: Sequence[str]) -> Spec:
+    """Bars from zero with whiskers, in the colour of what each is of."""
+    y, height = names_axis(bar.name for bar in chart.bars)
     means = [bar.value.mean for bar in chart.bars]
     ends = [b.value.high for b in chart.bars if b.value.told and math.isfinite(b.value.high)]
     most = max([*means, 0.0]) or 1.0
@@ -54,18 +56,18 @@ def bars(chart: Bars, compared: Sequence[str]) -> Spec:
         "encoding": {"y": y, "tooltip": tooltip(("name", "name"), ("value", chart.title),
                                               ("low", "interval from"), ("high", "to"))},
         "layer": [
-            {"mark": {"type": "bar", "height": _THICK},
+            {"mark": {"type": "bar", "height": THICK},
              "encoding": {"x": x, "color": colour_of(domain_, False), "opacity": _pale("control")}},
-            _whiskers(x, domain[0], most),
+            whiskers(x, domain[0], most),
             {"mark": {"type": "text", "style": "value", "dx": 6},
              "encoding": {"x": {**x, "field": "end"}, "text": {"field": "text"}}},
         ],
     }  # fmt: skip
 
 
-def tornado(chart: Tornado) -> Spec:
+def _tornado(chart: Bars) -> Spec:
     """Factors on a logarithmic axis whose labels are changes in per cent."""
-    y, height = _names(bar.name for bar in chart.bars)
+    y, height = names_axis(bar.name for bar in chart.bars)
     steps = [1 + bar.value.mean for bar in chart.bars[:-1]] if chart.waterfall else []
     starts = [*accumulate(steps, lambda a, b: a * b, initial=1.0)][:-1] if steps else []
     starts += [1.0] * (len(chart.bars) - len(starts))
@@ -95,13 +97,13 @@ def tornado(chart: Tornado) -> Spec:
         "encoding": {"y": y, "tooltip": tooltip(("name", "name"), ("change", "change, %"),
                                               ("least", "interval from, %"), ("most", "to, %"))},
         "layer": [
-            {"mark": {"type": "bar", "height": _THICK},
+            {"mark": {"type": "bar", "height": THICK},
              "encoding": {"x": x, "x2": {"field": "end"}, "color": colour_of(kinds, False, "kind"),
                           "opacity": _pale("pale")}},
             {"data": {"values": [{}]}, "mark": {"type": "rule", "style": "zero"},
              "encoding": {"x": {"datum": 1, "type": "quantitative"}, "y": {"value": 0},
                           "y2": {"value": "height"}, "tooltip": {"value": None}}},
-            _whiskers(x, low, high),
+            whiskers(x, low, high),
             {"mark": {"type": "text", "style": "value", "align": "right"},
              "encoding": {"x": {"value": {"expr": "width"}}, "text": {"field": "text"}}},
         ],
@@ -117,14 +119,15 @@ def _around(bars: list[float], ends: list[float]) -> list[float]:
     return [math.exp(low - 0.02 * (high - low)), math.exp(high)]
 
 
-def stacks(chart: Stacks) -> Spec:
+def _stacks(chart: Bars) -> Spec:
     """Parts of bars with their numbers where there is room."""
-    y, height = _names(chart.stacks)
-    totals = {name: math.fsum(values) for name, values in chart.stacks.items()}
+    stacks = {bar.name: bar.parts for bar in chart.bars}
+    y, height = names_axis(stacks)
+    totals = {name: math.fsum(values) for name, values in stacks.items()}
     top = 1.0 if chart.share else max(totals.values(), default=0.0) or 1.0
     factor = 100 if chart.share else 1
     rows: list[tuple[Any, ...]] = []
-    for name, values in chart.stacks.items():
+    for name, values in stacks.items():
         whole = (totals[name] or 1.0) if chart.share else 1.0
         ends = [0.0, *accumulate(value / whole for value in values)]
         for part, start, end in zip(chart.parts, ends, ends[1:], strict=False):
@@ -139,7 +142,7 @@ def stacks(chart: Stacks) -> Spec:
          "nice": False}}  # fmt: skip
     digits = 0 if chart.share else chart.digits
     layers = [
-        {"mark": {"type": "bar", "height": _THICK},
+        {"mark": {"type": "bar", "height": THICK},
          "encoding": {"x": x, "x2": {"field": "end"}, "color": colour_of(domain, field="part")}},
         {"transform": [{"filter": "datum.written"},
                        {"calculate": "(datum.start + datum.end) / 2", "as": "middle"}],
@@ -167,49 +170,7 @@ def stacks(chart: Stacks) -> Spec:
     }
 
 
-def regions(chart: Regions, compared: Sequence[str]) -> Spec:
-    """Stretches of a logarithmic axis in the colour of who leads, with ties."""
-    rows = []
-    for name, regions in chart.cases.items():
-        tie = chart.ties.get(name)
-        ends = (None,) * 3 if tie is None else (tie.mean, tie.low, tie.high)
-        rows += [
-            (name, chart.owners[one.owner], one.low, one.high, one.lead, "pale" * (not one.sure),
-             *(ends if i == 0 else ()))
-            for i, one in enumerate(regions)
-        ]  # fmt: skip
-    rows = [(*row, *(None,) * (9 - len(row))) for row in rows]
-    used = {row[1] for row in rows}
-    known = colours(compared, chart.owners)
-    domain = {name: known[name] for name in chart.owners if name in used}
-    y, height = _names(chart.cases)
-    x = {"field": "from", "type": "quantitative", "title": chart.x,
-         "scale": {"type": "log", "nice": False},
-         "axis": {"format": ",~r", "tickCount": 6, "labelOverlap": True}}  # fmt: skip
-    leads = {"type": "threshold", "domain": list(_LEADS), "range": list(_SHADES)}
-    told = tooltip(("name", "case"), ("of", "leads"), ("lead", "lead, share"), ("from", "from"),
-                 ("until", "until"))  # fmt: skip
-    ties = {"transform": [{"filter": "isValid(datum.tie)"}]}
-    at = tooltip(("name", "case"), ("tie", "tie at"), ("low", "interval from"), ("high", "to"))
-    return {
-        "data": inline("name of from until lead pale tie low high", rows, "name of pale"),
-        "height": height,
-        "encoding": {"y": y},
-        "layer": [
-            {"mark": {"type": "rect", "height": _THICK},
-             "encoding": {"x": x, "x2": {"field": "until"}, "color": colour_of(domain),
-                          "opacity": {"condition": {"test": "datum.pale", "value": _UNSURE},
-                                      "field": "lead", "type": "quantitative", "scale": leads,
-                                      "legend": {"title": "leads by", "format": ".0%"}},
-                          "tooltip": told}},
-            _whiskers(x, min(row[2] for row in rows), max(row[3] for row in rows)),
-            {**ties, "mark": {"type": "tick", "style": "whisker", "thickness": 2},
-             "encoding": {"x": {**x, "field": "tie"}, "tooltip": at}},
-        ],
-    }  # fmt: skip
-
-
-def _names(names: Iterable[str]) -> tuple[Spec, int]:
+def names_axis(names: Iterable[str]) -> tuple[Spec, int]:
     """The y axis of names, long ones in lines, and the height it needs."""
     lines = {name: textwrap.wrap(name, _LETTERS) for name in dict.fromkeys(names)}
     long = {name: parts for name, parts in lines.items() if len(parts) > 1}
@@ -228,7 +189,7 @@ def _owner(name: str, compared: Sequence[str]) -> str:
     return name if name in compared or head not in compared else head
 
 
-def _whiskers(x: Spec, low: float, high: float) -> Spec:
+def whiskers(x: Spec, low: float, high: float) -> Spec:
     """From low to high, as far as both ends of what is drawn."""
     return {
         "transform": [

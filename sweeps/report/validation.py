@@ -42,7 +42,7 @@ from policies.transfers.measured_transfers import (
     compare_transfers,
     load_transfers,
 )
-from sweeps.report.chart import Axis, Dot, Dots, Lines, Series
+from sweeps.report.chart import Axis, Dot, Lines, Points, Series
 from sweeps.report.drawing import svg
 from sweeps.report.markdown import markdown
 from sweeps.report.section import Block, Grid, Listing, Say, Section
@@ -233,7 +233,7 @@ def record(
     }  # fmt: skip
 
 
-def picture(found: Found) -> Dots:
+def picture(found: Found) -> Points:
     """Relative errors of what is two-sided: agreements in a row a kind, the rest by name, under
     the group of their causes, the widest first."""
     agree: dict[str, list[Dot]] = {}
@@ -253,7 +253,7 @@ def picture(found: Found) -> Dots:
     note = (
         "Grey: tolerance. Lower limits and inputs are not drawn. Below, what is refuted by cause."
     )
-    return Dots("Model over measured, less 1, %", groups, note)
+    return Points("Model over measured, less 1, %", groups, note)
 
 
 def left(found: Found) -> dict[str, dict[str, Any]]:

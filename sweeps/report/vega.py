@@ -9,24 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sweeps.report.area_forms import curves, heat, lines, patches
-from sweeps.report.chart import (
-    Bars,
-    Chart,
-    Curves,
-    Dots,
-    Heat,
-    Lines,
-    Patches,
-    Regions,
-    Stacks,
-    Timeline,
-    Tornado,
-)
-from sweeps.report.dots_form import dots, kinds
+from sweeps.report.area_forms import heat, lines
+from sweeps.report.chart import Bars, Chart, Heat, Lines, Points, Spans
 from sweeps.report.encoding import Spec
-from sweeps.report.row_forms import bars, regions, stacks, tornado
-from sweeps.report.timeline_form import timeline
+from sweeps.report.points_form import kinds, points
+from sweeps.report.row_forms import bars
+from sweeps.report.spans_form import spans
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 CONTROLS = "controls"
@@ -38,24 +26,14 @@ def spec(chart: Chart, compared: Sequence[str] = (), live: bool = False) -> Spec
     match chart:
         case Bars():
             found = bars(chart, compared)
-        case Tornado():
-            found = tornado(chart)
-        case Stacks():
-            found = stacks(chart)
         case Lines():
             found = lines(chart, compared, live)
-        case Curves():
-            found = curves(chart, compared, live)
-        case Patches():
-            found = patches(chart)
-        case Regions():
-            found = regions(chart, compared)
         case Heat():
             found = heat(chart)
-        case Timeline():
-            found = timeline(chart)
-        case Dots():
-            found = dots(chart)
+        case Spans():
+            found = spans(chart, compared)
+        case Points():
+            found = points(chart)
     if live:
         found = _switched(found)
     told = f"{chart.title}. {chart.note}".strip()
@@ -72,17 +50,13 @@ def _keys(chart: Chart) -> Iterable[str]:
     match chart:
         case Lines():
             return [one.name for one in chart.series]
-        case Curves():
-            return chart.values
-        case Stacks():
+        case Bars():
             return chart.parts
-        case Regions():
-            return chart.owners
         case Heat():
             return chart.lines
-        case Timeline():
-            return chart.kinds
-        case Dots():
+        case Spans():
+            return () if chart.y else chart.kinds
+        case Points():
             return kinds(chart)
     return ()
 

@@ -18,7 +18,7 @@ from sweeps.analyse.table import Table
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.plan.what_if import CHANGE, Changes
 from sweeps.report import sentences
-from sweeps.report.chart import Bar, Tornado
+from sweeps.report.chart import Bar, Bars
 from sweeps.report.formats import NONE, effect, ratio, share
 from sweeps.report.group_sections import group_sections
 from sweeps.report.presenter import Presenter
@@ -26,7 +26,7 @@ from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.run.findings import Findings
 
 
-def _tornados(found: Changes) -> Iterator[Tornado]:
+def _tornados(found: Changes) -> Iterator[Bars]:
     note = (
         f"Change over the base, paired by replication; whiskers: {100 * LEVEL:.0f} % intervals."
         " To scale in logarithms. Pale: not significant (corrected for the number of changes)."
@@ -41,7 +41,7 @@ def _tornados(found: Changes) -> Iterator[Tornado]:
         bars = [Bar(name, gain.mapped(grown), signs[name] == 0) for name, gain in ranked]
         if bars:
             title = f"{titles.get(each.subject, each.subject)}, change in %"
-            yield Tornado(title, bars, note, figure="tornado")
+            yield Bars(title, bars, note, relative=True, figure="tornado")
 
 
 def _idle(found: Changes) -> frozenset[int]:
@@ -124,7 +124,7 @@ class WhatIfPage(Presenter):
         return [Grid(each.where, *_table(found.table, each), dim=_idle(each)) for each in found.own]
 
     def results(self, found: Findings[list[Changes]], grids: list[Grid]) -> list[Block]:
-        """Tornado charts and a table for each combination of the axes, then all figures."""
+        """Charts of effects and a table for each combination of the axes, then all figures."""
         blocks: list[Block] = []
         for each, grid in zip(found.own, grids, strict=True):
             title = f"What if: {each.where}" if each.where else "What if"

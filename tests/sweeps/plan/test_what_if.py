@@ -13,7 +13,7 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.chart import Tornado
+from sweeps.report.chart import Bars
 from sweeps.report.contents import read_report
 from sweeps.report.screen import print_report
 from sweeps.run.progress import Progress
@@ -155,7 +155,8 @@ def test_tables_and_charts_have_the_effects(
     assert heads[:5] == ["change", "peak GB/s", "capacity GiB", "paged tok/s", "paged, effect"]
     assert rows[0][:5] == ["as described", "307.2", "24", "112.2", "–"]
     assert rows[1][:5] == ["large", "1,228.8", "12", "56.1", "-50 % (-50 to -50)"]
-    charts = [block for block in report.section.walk() if isinstance(block, Tornado)]
+    blocks = report.section.walk()
+    charts = [block for block in blocks if isinstance(block, Bars) and block.relative]
     assert [chart.bars[0].name for chart in charts] == ["large", "large", "turning"]
     assert [bar.name for bar in charts[0].bars if bar.dim] == ["idle"]
     assert charts[0].rows()[0][1] == pytest.approx(-50)

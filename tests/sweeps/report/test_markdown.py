@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from sweeps.report.chart import Stacks
+from sweeps.report.chart import Bars
 from sweeps.report.markdown import markdown
 from sweeps.report.section import Section
 
 
 def test_shares_are_percent_as_their_titles_say() -> None:
-    shares = Stacks("Step time, %", ["weights", "KV"], {"paged": [0.25, 0.75]})
-    energy = Stacks("Energy, mJ", ["read"], {"paged": [0.25]}, share=False)
+    shares = Bars.stacked("Step time, %", ["weights", "KV"], {"paged": [0.25, 0.75]})
+    energy = Bars.stacked("Energy, mJ", ["read"], {"paged": [0.25]}, share=False)
     text = markdown([Section("", [shares, energy])])
     assert "| paged | 25 | 75 |" in text
     assert "| paged | 0.25 |" in text

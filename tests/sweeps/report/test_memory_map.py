@@ -28,15 +28,15 @@ def test_patches_are_the_rows(tmp_path: Path) -> None:
     chart = memory_map(tmp_path, "card, paged", 0, 1)
     assert chart is not None
     found = {row[0]: row[1:] for row in chart.rows()}
-    assert found[7] == pytest.approx([0, 4, 100, 200])
-    assert found[8] == pytest.approx([0, 1, 0, 100])
-    assert found[9] == pytest.approx([1, 4, 0, 100])
+    assert found["7"] == pytest.approx([0, 4, 100, 200])
+    assert found["8"] == pytest.approx([0, 1, 0, 100])
+    assert found["9"] == pytest.approx([1, 4, 0, 100])
 
 
 def test_what_is_smaller_than_a_place_is_seen_where_a_middle_lies_in_it(tmp_path: Path) -> None:
     rows = "".join(f"{i},{i},1,0.0,4.0,0\n" for i in range(1000))
     chart = memory_map(recorded(tmp_path, rows), "x", 0, 1)
-    assert chart is not None and len(chart.patches) == 100
+    assert chart is not None and len(chart.spans) == 100
 
 
 @pytest.mark.parametrize("rows", ["", "a,b\n", "1,2,3\n"])

@@ -14,7 +14,7 @@ from sweeps.analyse.figures import FIGURES, PREEMPTIONS_EACH, THROUGHPUT
 from sweeps.analyse.objective import OBJECTIVES, SERVED
 from sweeps.analyse.table import Group, Row, Table, headings
 from sweeps.cli.reporting import report
-from sweeps.report.chart import Stacks
+from sweeps.report.chart import Bars
 from sweeps.report.contents import read_report
 from sweeps.report.gallery import charts, phases, throughput
 from sweeps.report.markdown import markdown
@@ -114,8 +114,10 @@ def test_charts_hold_intervals_and_shares_of_step_time(tmp_path: Path) -> None:
                                                "paged (analytic)"]  # fmt: skip
     assert all(bar.value.low < bar.value.mean < bar.value.high for bar in rates.bars)
     steps, compute = phases(group)
-    assert isinstance(steps, Stacks)
-    assert steps.stacks["paged"] == pytest.approx([0.6, 0.0, 0.4, *[0.0] * 5])
+    assert isinstance(steps, Bars)
+    assert next(bar.parts for bar in steps.bars if bar.name == "paged") == pytest.approx(
+        [0.6, 0.0, 0.4, *[0.0] * 5]
+    )
     assert [row[1] for row in compute.rows()] == [pytest.approx(20.0)] * 2
 
 

@@ -292,7 +292,7 @@ def test_is_a_lead_that_is_not_significant_the_palest_of_the_map() -> None:
         number = Crossed("KV ratio", RANGE, {0.1: sure, 1.0: right}, None)
         row = replace(cell(0.5, None), name=name, found=[number])
         found = Crossings("card", "m", "paged", ["odma"], [row], 3, {}, {})
-        (drawn[name],) = regions(found).cases.values()
+        drawn[name] = regions(found).spans
     assert all(each.sure for each in drawn["sure"])
     # from 0.4 to -0.1 over a decade in 24 steps: below zero in the last fifth
     assert [each.sure for each in drawn["none"]] == [True] * 19 + [False] * 5

@@ -18,20 +18,14 @@ from sweeps.report.chart import (
     Bar,
     Bars,
     Chart,
-    Curves,
     Dot,
-    Dots,
     Heat,
     Lines,
-    Patches,
-    Region,
-    Regions,
+    Points,
     Series,
     Span,
+    Spans,
     Spot,
-    Stacks,
-    Timeline,
-    Tornado,
 )
 from sweeps.report.drawing import FORMS, VEGA_LITE, still, svg
 from sweeps.report.palette import COLOURS, colours
@@ -51,24 +45,24 @@ RATES = Bars(
     [Bar("static", some(400, 50)), Bar("paged", Interval(1200, 0, 6200, 5)),
      Bar("paged (analytic)", ONE, True)],
 )  # fmt: skip
-CAUSES = Tornado(
+CAUSES = Bars(
     "paged over static, %",
     [Bar("reservation of memory for tokens that never come", some(1.0, 0.5)),
      Bar("holes", some(-0.25, 0.1), True), Bar("paged over static", some(0.5, 0.2))],
-    "To scale in logarithms.", True,
+    "To scale in logarithms.", relative=True, waterfall=True,
 )  # fmt: skip
 LINES = Lines(
     "two & two", Axis("time, s"), Axis("requests"),
     [Series("static", [0, 1, 2], [3, 4, 5], [2, 3, 4], [4, 5, 6]), Series("paged", [0, 1], [1, 9])],
 )  # fmt: skip
 CHARTS: dict[str, Chart] = {
-    "timeline": Timeline(
+    "timeline": Spans(
         "commands", Axis("clocks"), ["bus", "bank 0"],
         [Span("bank 0", 2, 9, "row open"), Span("bank 0", 3, 4, "RD", "column 5"),
          Span("bus", 7, 19, "RD"), Span("bus", 30, 34, "RD")],
         {"RD": COLOURS[2], "WR": COLOURS[1], "row open": "#cde"}, frozenset({"row open"}), (3, 13),
     ),
-    "dots": Dots(
+    "dots": Points(
         "Error, %",
         {"within": {"bandwidth (2)": [Dot(0.01, "bandwidth", 0.03), Dot(-0.02, "latency", 0.03)]},
          "kernels": {"a: a step": [Dot(-0.5, "decode", 0.1)]}},
@@ -77,8 +71,9 @@ CHARTS: dict[str, Chart] = {
     "bars without intervals": Bars("Importance, %", [Bar("a", ONE), Bar("b", ONE)]),
     "waterfall": CAUSES,
     "tornado": replace(CAUSES, waterfall=False),
-    "shares": Stacks("Step, %", ["weights", "KV"], {"static": [0.6, 0.4], "paged": [1.0, 0.0]}),
-    "stacks": Stacks("mJ", ["read", "refresh"], {"static": [6.0, 4.0]}, share=False),
+    "shares": Bars.stacked("Step, %", ["weights", "KV"],
+                           {"static": [0.6, 0.4], "paged": [1.0, 0.0]}),
+    "stacks": Bars.stacked("mJ", ["read", "refresh"], {"static": [6.0, 4.0]}, share=False),
     "lines": LINES,
     "band": Lines("b", Axis("n", zero=False), Axis("tokens"),
                   [Series("10 to 90 %", [1, 2], [3, 4], [1, 2], [5, 6], band=True),
@@ -94,13 +89,16 @@ CHARTS: dict[str, Chart] = {
                           form="points"),
     "named points on a line": Lines("map", Axis("GiB"), Axis("GB/s"), [
         Series("a", [24, 80], [300, 300], names=["l4", ""])], form="points"),
-    "curves": Curves("TTFT, s", Axis("time, s", "log"), [0, 0.5, 1], {
-        "static": [1, 20, 300], "paged": [2, 4, 5]}),
-    "patches": Patches("memory", Axis("time, s", tight=True), Axis("slot"), [
-        (0, 1, 0, 10, 3), (1, 2, 5, 4, 12)], "request"),
-    "regions": Regions("who", "ratio", ["static", "paged", "odma"], {
-        "bf16": [Region(0.1, 0.5, 0, 0.3), Region(0.5, 1, 1, 0.02)],
-        "int8": [Region(0.1, 1, 1, 0.7)]}, {"bf16": some(0.5, 0.1)}),
+    "curves": Lines("TTFT, s", Axis("time, s", "log"), Axis("share of requests, %"), [
+        Series("static", [1, 20, 300], [0, 50, 100]), Series("paged", [2, 4, 5], [0, 50, 100])],
+        form="quantiles"),
+    "patches": Spans("memory", Axis("time, s", tight=True), [], [
+        Span("", 0, 1, "3", low=0, high=10), Span("", 1, 3, "12", low=5, high=9)], {},
+        y=Axis("slot"), holder="request"),
+    "regions": Spans("who", Axis("ratio", "log"), ["bf16", "int8"], [
+        Span("bf16", 0.1, 0.5, "static", lead=0.3), Span("bf16", 0.5, 1, "paged", lead=0.02),
+        Span("int8", 0.1, 1, "paged", lead=0.7)], dict.fromkeys(["static", "paged", "odma"], ""),
+        ties={"bf16": some(0.5, 0.1)}),
     "heat": Heat("KV read, %", "extent", ["512 B", "4 KiB"], {
         "hbm2": [Spot(0.2, 0.1, 0.3), Spot(0.9, 0.9, 0.9)],
         "lpddr5": [Spot(0.7, 0.6, 0.8), Spot(0.95, 0.9, 1)]}, {"described": [1, 0]}),

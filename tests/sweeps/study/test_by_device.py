@@ -10,7 +10,7 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
 from sweeps.analyse.statistics import Interval
-from sweeps.report.chart import Bars, Timeline
+from sweeps.report.chart import Bars, Spans
 from sweeps.report.device_sheet import sheet
 from sweeps.report.section import Grid, Say
 from sweeps.study.by_device import DeviceFound, assignments
@@ -74,7 +74,7 @@ def test_the_table_says_when_no_search_was_needed() -> None:
     ]  # fmt: skip
     assert grid.rows[2][2:5] == ["–", "–", "–"]
     assert grid.rows[1][10:14] == ["tau 40 %, x 20 %", "31", "0.25, 0.90", "KV memory 90%"]
-    buckets, pools = (block for block in shown.blocks if isinstance(block, (Timeline, Bars)))
+    buckets, pools = (block for block in shown.blocks if isinstance(block, (Spans, Bars)))
     assert buckets.names[0] == "h200 (31 %)"  # where scattered blocks cost the most
     assert [tuple(span)[1:3] for span in buckets.spans[:2]] == [(0, 64), (64, 256)]
     assert [bar.value.mean for bar in pools.bars] == [10, 10]

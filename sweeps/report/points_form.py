@@ -1,10 +1,10 @@
-"""The specification of dots: relative errors in named rows under headings."""
+"""The specification of points: relative errors in named rows under headings."""
 
 from __future__ import annotations
 
 import json
 
-from sweeps.report.chart import Dots
+from sweeps.report.chart import Points
 from sweeps.report.encoding import Spec, colour_of, inline, tooltip
 from sweeps.report.palette import COLOURS
 
@@ -14,12 +14,12 @@ _BAND = 0.45
 """Opacity of what a dot may reach."""
 
 
-def kinds(chart: Dots) -> list[str]:
+def kinds(chart: Points) -> list[str]:
     """What its colours are of, in the order of the rows."""
     return list(dict.fromkeys(str(row[2]) for row in chart.rows()))
 
 
-def dots(chart: Dots) -> Spec:
+def points(chart: Points) -> Spec:
     """Factors on a logarithmic axis whose labels are changes in per cent; tolerances lie behind."""
     rows, names = [], []
     for group, named in chart.groups.items():
