@@ -25,7 +25,7 @@ from hwmodel.description.description import (
     checked,
     nearest,
 )
-from hwmodel.description.library import find
+from hwmodel.description.library import LIBRARY, find
 from hwmodel.description.units import Nanoseconds, PositiveBytes
 from hwmodel.description.written import text
 from hwmodel.description.yaml_reader import load
@@ -49,9 +49,10 @@ UNITS = {
     "decode": ("ms", "GB/s"),
     "prefill": ("ms",),
     "attention": ("GB/s", "x"),
+    "layout": ("s", "x"),
 }
-"""Kind of a cell -> the units it may have; % of the device's peak, x the other set-up's, or of
-attention the other block's."""
+"""Kind of a cell -> the units it may have; % of the device's peak, x the other set-up's, of
+attention the other block's, of layout as the run has it."""
 SERVER_UNITS = ("s", "ms", "tokens/s", "preemptions", "x")
 """Units of what a whole server was measured to do."""
 TRANSFER_UNITS = ("descriptors", "KiB")
@@ -61,6 +62,12 @@ Verdict = Literal["within", "refuted", "lower limit", "input", "open"]
 Group = Literal["kernels and software", "missing mechanism", "assumed parameters", "not comparable"]
 """Of causes: in the program that was measured, in what the model lacks, in a number that no source
 has, or in the figure, which is of something else than the model's."""
+
+
+class Skipped(DescriptionError):
+    """What a measurement is held against is not here: a log, or figures of a run."""
+
+
 Settings = dict[str, Any]
 """Dotted path -> value, as `--set` has them."""
 
@@ -109,6 +116,27 @@ class Latency(Strict):
 
     row: Row | None = None
     window: PositiveBytes | None = None
+
+
+class Recorded(Strict):
+    """A figure of a published run of ours: what repeats another one's test."""
+
+    run: str
+    """Its file of `docs/figures`."""
+    figure: str
+    """A figure there, its keys apart by /."""
+
+    def value(self) -> float:
+        """The figure. Raises Skipped where the repository's pages are not here."""
+        file = LIBRARY.parent / "docs/figures" / f"{self.run}.json"
+        if not file.is_file():
+            raise Skipped("figures of runs are in the repository, and not in an installed package")
+        found: Any = json.loads(file.read_text())["values"]
+        for key in self.figure.split("/"):
+            if not isinstance(found, dict) or key not in found:
+                raise DescriptionError(f"{self.run} has no figure {self.figure!r}", file)
+            found = found[key]
+        return float(found["is"][0])
 
 
 class MeasuredCell(Strict):
@@ -188,6 +216,7 @@ class Cell(MeasuredCell):
     decode: Decode | None = None
     prefill: Prefill | None = None
     attention: AttentionRead | None = None
+    layout: Recorded | None = None
     setup: str | None = None
     runtime: str | None = None
     """Of a decode cell."""
@@ -201,7 +230,8 @@ class Cell(MeasuredCell):
     @property
     def divided(self) -> bool:
         against = self.attention is not None and self.attention.against is not None
-        return super().divided or against
+        recorded = self.layout is not None and self.stated.unit == "x"
+        return super().divided or against or recorded
 
     @checked
     def _one_kind(self) -> None:
@@ -405,6 +435,8 @@ def _compare(
             assert cell.prefill is not None
             step = prefill_time(device, model, cell.prefill)
         return Compared(cell, step.ms, tolerance, step.peak_ms / cell.stated.value, kernels=law)
+    if cell.layout is not None:
+        return Compared(cell, cell.layout.value(), tolerance)
     if cell.attention is not None:
         of_peak = None if cell.divided else cell.stated.value / device.peak_gbps
         return Compared(cell, attention_rate(device, cell.attention), tolerance, of_peak)

@@ -31,6 +31,7 @@ from policies.memory.measured import (
     Figure,
     MeasuredCell,
     Settings,
+    Skipped,
     Tolerance,
     assignments,
 )
@@ -110,10 +111,6 @@ class ServerSpec(Strict):
             raise ValueError("requests: how many, with a workload and only there")
         if not self.cells and self.log is None:
             raise ValueError("cells: expected some where there is no log to take them from")
-
-
-class Skipped(DescriptionError):
-    """A data file of the measurement is not here."""
 
 
 class Served(NamedTuple):

@@ -25,6 +25,7 @@ from policies.memory.measured import (
     Figure,
     MeasurementSpec,
     Settings,
+    Skipped,
     Verdict,
     compare,
     load_measurements,
@@ -32,7 +33,6 @@ from policies.memory.measured import (
 from policies.serving.measured_server import (
     Server,
     ServerSpec,
-    Skipped,
     compare_server,
     load_server,
 )
