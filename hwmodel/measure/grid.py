@@ -31,7 +31,11 @@ def measured(
 ) -> dict[Cell, Figure]:
     """What each cell of a grid gives, in their order; they go `through`."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # the kernels hold no lock
-        return dict(zip(cells, through(pool.map(measure, cells), len(cells)), strict=True))
+        try:
+            return dict(zip(cells, through(pool.map(measure, cells), len(cells)), strict=True))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # an interruption begins no more cells
+            raise
 
 
 def changed(memory: MemorySpec, changes: Changes) -> MemorySpec:
