@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hwmodel.description.description import Strict, checked
+from sweeps.analyse.figures import ATTAINMENT
 from sweeps.analyse.label import label
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Table, along
@@ -96,6 +97,8 @@ def least_found(table: Table, path: str, order: Callable[[Any], float], kept: Co
 
 
 def _least_of(where: str, name: str, known: dict[str, Interval], kept: Constraint) -> LeastFound:
+    if kept.metric.endswith(ATTAINMENT):
+        known = {value: each.within(0.0, 1.0) for value, each in known.items()}
     by_mean = least(known, lambda value: kept.violation(known[value].mean) <= 0)
     surely = least(known, lambda value: kept.surely(known[value]))
     return LeastFound(where, name, known, by_mean, surely)

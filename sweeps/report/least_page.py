@@ -27,7 +27,8 @@ class LeastPage(Presenter):
         return list(sentences.least(found.own, kept.axis.split(".")[-1], kept.name))
 
     def grids(self, found: Findings[Found]) -> list[Grid]:
-        values = list(dict.fromkeys(value for each in found.own for value in each.known))
+        every = dict.fromkeys(value for each in found.own for value in each.known)
+        values = sorted(every, key=lambda value: number(_plain(value)) or 0.0)
         axis = _kept(found).axis.split(".")[-1]
         heads = ["", found.table.compared, f"least {axis}", "surely",
                  *(f"{axis} {value}" for value in values)]  # fmt: skip

@@ -570,9 +570,9 @@ def least(found: list[LeastFound], axis: str, kept: str) -> Iterator[str]:
                 told.append(f"{each.name} not with any")
             else:
                 least = f"{each.name} {each.value}"
-                open_ = "" if each.sure == each.value else f" (surely {each.sure or 'none'})"
+                open_ = "" if each.sure == each.value else f" (surely: {each.sure or 'none'})"
                 told.append(least + open_)
-        yield f"{f'{where}: ' if where else ''}least {axis} that keeps {kept}: {listed(told)}."
+        yield f"{f'{where}: ' if where else ''}Least {axis} with {kept}: {listed(told)}."
 
 
 def atlas(found: list[Enough]) -> Iterator[str]:

@@ -46,10 +46,10 @@ def test_the_least_is_found_by_its_mean_and_surely(
     assert (found["paged"].value, found["paged"].sure) == ("16", "32")
     assert found["static"].value is None
     assert report.sentences[0].startswith(
-        "least max_num_seqs that keeps tpot_s.mean <= 0.05: paged 16 (surely 32) and static not"
-        " with any."
+        "Least max_num_seqs with tpot_s.mean <= 0.05: paged 16 (surely: 32) and static not with"
+        " any."
     )
-    assert "keeps tpot_s.mean" in page([report.section]) and "least" in pictures(report)
+    assert "with tpot_s.mean" in page([report.section]) and "least" in pictures(report)
 
 
 def test_all_larger_ones_have_to_meet_it() -> None:
