@@ -111,14 +111,15 @@ def command(
     if told := young_sessions(point.experiment for point in loaded.points):
         print(f"note: {told}", file=sys.stderr)
     if dry_run:
+        from sweeps.report.formats import cpu_text
         from sweeps.run.dry_run import dry_run as estimate
         from sweeps.run.store import RunDirectory
 
         if out is not None and not resume:
             RunDirectory(out).refuse_if_taken()
         found = estimate(loaded)
-        print(f"{found.points} points, {found.results} results, about {found.minutes:.1f} CPU"
-              f" minutes, by {found.timed} of them in one replication")  # fmt: skip
+        print(f"{found.points} points, {found.results} results, {cpu_text(found.minutes)}, by"
+              f" {found.timed} of them in one replication")  # fmt: skip
         return
     _sweep(loaded, out, resume, workers, cluster)
 
@@ -193,7 +194,7 @@ def _study_cost(
     name: str, devices: list[str], overrides: list[str], asked: tuple[int | None, str | None]
 ) -> None:
     """Say what a study takes, on each device where some are named."""
-    from sweeps.report.formats import counted
+    from sweeps.report.formats import counted, cpu_text
     from sweeps.study.by_device import assignments
     from sweeps.study.study_cost import study_cost
     from sweeps.study.study_spec import load_study
@@ -202,8 +203,8 @@ def _study_cost(
         made = assignments(name, device, overrides) if device else []
         found = study_cost(load_study(name, [*made, *overrides], *asked))
         print(f"{device}: " * bool(device) + f"{found.trials} trials of"
-              f" {counted(found.each, 'replication')}, a finale of {found.finale} results, about"
-              f" {found.minutes:.1f} CPU minutes, if trials are like the base")  # fmt: skip
+              f" {counted(found.each, 'replication')}, a finale of {found.finale} results,"
+              f" {cpu_text(found.minutes)}, if trials are like the base")  # fmt: skip
 
 
 def _on_devices(

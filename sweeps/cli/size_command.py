@@ -138,6 +138,7 @@ def command(
 def _settings(asked: Asked, jobs: int | None, dry_run: bool, json: bool) -> None:
     """What each setting of a server is worth, and the flags."""
     from sweeps.ask import tuning
+    from sweeps.report.formats import cpu_text
     from sweeps.report.screen import print_json, print_section
     from sweeps.report.tune_sheet import record, sheet
     from sweeps.run.executor import worker_count
@@ -150,7 +151,7 @@ def _settings(asked: Asked, jobs: int | None, dry_run: bool, json: bool) -> None
     tries = (len(found) + again) * asked.replications
     seconds = tries * tuning.goodput_s(found[0].experiment)
     names = ", ".join(each.name for each in found[1:])
-    print(f"at most {tries} goodputs, about {seconds / 60:.1f} CPU minutes; tried: {names}",
+    print(f"at most {tries} goodputs, {cpu_text(seconds / 60)}; tried: {names}",
           file=sys.stderr)  # fmt: skip
     if dry_run:
         return

@@ -135,6 +135,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun if count == 1 else many}"
 
 
+def cpu_text(minutes: float) -> str:
+    """An estimate of CPU time: below a minute what a process does once counts as much."""
+    return "less than a CPU minute" if minutes < 1 else f"about {minutes:.1f} CPU minutes"
+
+
 def size_text(size: int) -> str:
     """`16 KiB`, `48 B`."""
     for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):

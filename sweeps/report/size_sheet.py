@@ -9,6 +9,7 @@ from sweeps.analyse.statistics import interval
 from sweeps.ask.sized import Sized, wanted
 from sweeps.ask.sizing import LEAST_GATHER, delivered, mean_output
 from sweeps.report.fit_sheet import GIB, rate_text
+from sweeps.report.formats import percent
 from sweeps.report.section import Grid, Say, Section
 
 
@@ -108,11 +109,10 @@ def _confirmed(sized: Sized) -> str:
     per_s, shares = sized.confirmed
     if not shares:
         return f"No load of {sized.base.name} attains it, so that a sweep has none to confirm."
-    found = interval(shares)
-    ends = f"{max(found.low, 0.0):.0%} to {min(found.high, 1.0):.0%}"
+    found = percent(interval(shares).within(0.0, 1.0), digits=0)
     return (
-        f"At {per_s:.3g} requests/s a sweep of {sized.base.name} has {found.mean:.0%} attain it"
-        f" ({ends}; {len(shares)} replications of other requests); asked for:"
+        f"At {per_s:.3g} requests/s a sweep of {sized.base.name} has {found} attain it in"
+        f" {len(shares)} replications of other requests; asked for:"
         f" {sized.target.slo.attainment:.0%}."
     )
 

@@ -200,7 +200,7 @@ def test_the_sheet_says_what_a_sweep_finds_at_the_load() -> None:
     sized = Sized(target("20ms", 1.0), {"rtx-4090": CARD}, [2.0], CARD, confirmed=(2.0, [0.8, 0.9]))
     said = [block.text for block in sheet(sized).blocks if isinstance(block, Say)]
     assert any(
-        "At 2 requests/s a sweep of rtx-4090 has 85% attain it (21% to 100%; 2 " in s for s in said
+        "At 2 requests/s a sweep of rtx-4090 has 85 % (21 to 100) attain it in 2" in s for s in said
     )
     none = sheet(sized._replace(confirmed=(0.0, [])))
     assert any(isinstance(block, Say) and "none to confirm" in block.text for block in none.blocks)
