@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.kernel.jit import inlined
-from hwmodel.kernel.timing import (
-    lower,
-)
+from hwmodel.kernel.timing import lower
 from hwmodel.specs.device import Device
 from hwmodel.specs.memory_spec import MemorySpec
 

@@ -11,11 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from hwmodel.kernel.candidates import choose
-from hwmodel.kernel.channel_state import (
-    INBOX,
-    MOST_POWER_EVENTS,
-    RUN_TICK,
-)
+from hwmodel.kernel.channel_state import INBOX, MOST_POWER_EVENTS, RUN_TICK
 from hwmodel.kernel.inbox import put
 from hwmodel.kernel.inline_ecc import UNASKED, access_to_checks
 from hwmodel.kernel.issue import apply, write_log
@@ -29,9 +25,7 @@ from hwmodel.kernel.kernel_names import (
     WANTS_INPUT,
     Record,
 )
-from hwmodel.kernel.limits import (
-    Int,
-)
+from hwmodel.kernel.limits import Int
 from hwmodel.kernel.power import nothing_waits, stirred
 from hwmodel.kernel.queues import enter, set_modes
 from hwmodel.kernel.refresh import update_refresh

@@ -21,9 +21,7 @@ from hwmodel.kernel.channel import advance
 from hwmodel.kernel.channel_state import CHANNEL, INBOX, RUN_KIND, RUN_ROW, RUN_TAKEN
 from hwmodel.kernel.jit import KEPT, called, inlined, simulation
 from hwmodel.kernel.kernel_names import LOG_FULL, MWRA, RD, RDA, READ, WANTS_INPUT, Record
-from hwmodel.kernel.limits import (
-    Int,
-)
+from hwmodel.kernel.limits import Int
 from hwmodel.kernel.port import (
     A_END,
     A_LEFT,
@@ -52,9 +50,7 @@ from hwmodel.kernel.port import (
     array_at,
 )  # fmt: skip
 from hwmodel.kernel.staging import fill_inbox, next_arrival, stage
-from hwmodel.kernel.timing import (
-    CONSTANTS,
-)
+from hwmodel.kernel.timing import CONSTANTS
 
 _cfunc: Any = numba.cfunc
 

@@ -30,9 +30,7 @@ from hwmodel.kernel.kernel_names import (
     TIMEOUT,
     Record,
 )
-from hwmodel.kernel.limits import (
-    Int,
-)
+from hwmodel.kernel.limits import Int
 from hwmodel.kernel.maintenance import bank_of
 from hwmodel.kernel.pages import close_row, open_row, shorten_timeout
 from hwmodel.kernel.queues import count_write, leave, link, put_age, unlink

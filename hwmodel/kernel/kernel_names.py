@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hwmodel.kernel.limits import (
-    N_COMMANDS,
-)
+from hwmodel.kernel.limits import N_COMMANDS
 from hwmodel.specs.commands import COMMANDS, PERIODIC_COMMANDS
 
 (

@@ -16,11 +16,7 @@ from numba.core import cgutils
 from numba.np.arrayobj import make_array
 
 from hwmodel.kernel.jit import called, inlined
-from hwmodel.kernel.limits import (
-    LANES,
-    NEVER,
-    Int,
-)
+from hwmodel.kernel.limits import LANES, NEVER, Int
 
 PADDING = LANES
 BANKS_OF_PC = 64

@@ -36,27 +36,16 @@ from numpy.typing import NDArray
 
 from hwmodel.kernel.address import CHANNEL_HASHES, channel_of
 from hwmodel.kernel.channel import SLICE, advance
-from hwmodel.kernel.channel_state import (
-    INBOX,
-    NO_LOG,
-    RUN_TAKEN,
-    idle_channels,
-)
+from hwmodel.kernel.channel_state import INBOX, NO_LOG, RUN_TAKEN, idle_channels
 from hwmodel.kernel.extents import Frames, Stream, as_mapped, descriptor_starts, gather_costs
 from hwmodel.kernel.inbox import put_in_order
 from hwmodel.kernel.inline_ecc import UNASKED, access_to_checks
 from hwmodel.kernel.jit import called, inlined, simulation
 from hwmodel.kernel.kernel_names import DRAINED, PARTIAL_WRITE, READ, WRITE, Record
-from hwmodel.kernel.limits import (
-    FOREVER,
-    Int,
-)
+from hwmodel.kernel.limits import FOREVER, Int
 from hwmodel.kernel.power import asleep_ns
 from hwmodel.kernel.shapes import lowered
-from hwmodel.kernel.timing import (
-    lower,
-    named_counts,
-)
+from hwmodel.kernel.timing import lower, named_counts
 from hwmodel.kernel.translation import translated
 from hwmodel.specs.device import Device
 from hwmodel.specs.memory_spec import MemorySpec, row_delay

@@ -6,9 +6,7 @@ from hwmodel.kernel.channel_state import Q_BANK, Q_FLAGS, Q_NEXT, Q_ROW
 from hwmodel.kernel.hooks import closed, opened
 from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import FLAG_RMW, Record
-from hwmodel.kernel.limits import (
-    PAGE_ADAPTIVE,
-)
+from hwmodel.kernel.limits import PAGE_ADAPTIVE
 from hwmodel.kernel.queues import find_hit, set_hit
 
 

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 from hwmodel.kernel.channel_state import MOST_POWER_EVENTS
 from hwmodel.kernel.jit import called, inlined
 from hwmodel.kernel.kernel_names import MWRA, PDE, PDX, RD, REFAB, REFPB, SRE, SRX, Record
-from hwmodel.kernel.limits import (
-    NEVER,
-)
+from hwmodel.kernel.limits import NEVER
 
 ASLEEP = (
     "power_down_precharged", "power_down_active", "self_refresh_precharged", "self_refresh_active",

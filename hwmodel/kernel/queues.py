@@ -25,10 +25,7 @@ from hwmodel.kernel.channel_state import (
 from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import FLAG_MASKED, FLAG_RMW, PARTIAL_WRITE, READ, Record
 from hwmodel.kernel.lanes import lowest_bit, packed_age
-from hwmodel.kernel.limits import (
-    LOW_BITS,
-    Int,
-)
+from hwmodel.kernel.limits import LOW_BITS, Int
 from hwmodel.kernel.power import wake
 
 

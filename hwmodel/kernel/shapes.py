@@ -17,16 +17,8 @@ from numpy.typing import NDArray
 
 from hwmodel.kernel.compiling import CONSTANT_FIELDS
 from hwmodel.kernel.hooks import MECHANISMS
-from hwmodel.kernel.limits import (
-    FRFCFS,
-    OLDEST_READY,
-    PAGE_OPEN,
-    Int,
-)
-from hwmodel.kernel.timing import (
-    CONSTANTS,
-    lower,
-)
+from hwmodel.kernel.limits import FRFCFS, OLDEST_READY, PAGE_OPEN, Int
+from hwmodel.kernel.timing import CONSTANTS, lower
 from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec
 

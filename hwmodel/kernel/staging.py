@@ -11,20 +11,12 @@ from typing import Any
 import numpy as np
 
 from hwmodel.kernel.address import channel_of
-from hwmodel.kernel.channel_state import (
-    INBOX,
-    RUN_BURSTS,
-    RUN_KIND,
-    RUN_ROW,
-)
+from hwmodel.kernel.channel_state import INBOX, RUN_BURSTS, RUN_KIND, RUN_ROW
 from hwmodel.kernel.inbox import put
 from hwmodel.kernel.inline_ecc import UNASKED, access_to_checks
 from hwmodel.kernel.jit import called, inlined, simulation
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ, WRITE, Record
-from hwmodel.kernel.limits import (
-    FOREVER,
-    Int,
-)
+from hwmodel.kernel.limits import FOREVER, Int
 from hwmodel.kernel.port import (
     A_END,
     A_LEFT,

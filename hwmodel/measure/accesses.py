@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hwmodel.kernel.limits import (
-    Int,
-)
+from hwmodel.kernel.limits import Int
 from hwmodel.measure.trace import MOST_TICKS
 
 _NONE = np.zeros(0, np.int64)

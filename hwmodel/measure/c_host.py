@@ -17,9 +17,7 @@ from hwmodel.kernel import port as kernel
 from hwmodel.kernel.cache import source_digest
 from hwmodel.kernel.channel_state import CHANNEL
 from hwmodel.kernel.completion import entry
-from hwmodel.kernel.timing import (
-    CONSTANTS,
-)
+from hwmodel.kernel.timing import CONSTANTS
 from hwmodel.measure.channels import Channels
 
 _COUNTS = ("hits", "misses", "conflicts", "bytes", "requests", "forwarded", "rmw_reads",

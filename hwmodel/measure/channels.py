@@ -19,9 +19,7 @@ from hwmodel.kernel.address import CHANNEL_HASHES
 from hwmodel.kernel.channel import SLICE
 from hwmodel.kernel.channel_state import copied, idle_channels
 from hwmodel.kernel.completion import entry
-from hwmodel.kernel.limits import (
-    Int,
-)
+from hwmodel.kernel.limits import Int
 from hwmodel.kernel.shapes import lowered
 from hwmodel.measure.accesses import (
     NO_COMPLETIONS,

@@ -15,9 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwmodel.kernel.power import ASLEEP
-from hwmodel.kernel.timing import (
-    lower,
-)
+from hwmodel.kernel.timing import lower
 from hwmodel.specs.commands import COMMANDS, READ_COMMANDS, WRITE_COMMANDS
 from hwmodel.specs.device import Device
 from hwmodel.specs.memory_spec import MemorySpec

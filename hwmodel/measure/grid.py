@@ -11,9 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hwmodel.kernel.limits import (
-    Int,
-)
+from hwmodel.kernel.limits import Int
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.through import Through, silent
 from hwmodel.specs.memory_spec import MemorySpec

@@ -18,10 +18,7 @@ from hwmodel.kernel.address import to_channel
 from hwmodel.kernel.channel_state import INBOX, RUN_ROW, RUN_TAKEN, RUN_TICK
 from hwmodel.kernel.extents import Frames
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, WRITE
-from hwmodel.kernel.limits import (
-    FOREVER,
-    Int,
-)
+from hwmodel.kernel.limits import FOREVER, Int
 from hwmodel.kernel.memory import Descriptors, prepare, run_system
 from hwmodel.specs.device import Device
 

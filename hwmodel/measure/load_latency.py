@@ -18,9 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hwmodel.kernel.address import to_channel
-from hwmodel.kernel.limits import (
-    Int,
-)
+from hwmodel.kernel.limits import Int
 from hwmodel.measure.channels import Channels
 from hwmodel.measure.grid import measured
 from hwmodel.measure.racm import check_extent

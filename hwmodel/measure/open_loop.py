@@ -23,9 +23,7 @@ from hwmodel.kernel.channel_state import (
 from hwmodel.kernel.kernel_names import LOG_FULL, REACHED, READ
 from hwmodel.kernel.power import asleep_ns
 from hwmodel.kernel.shapes import lowered
-from hwmodel.kernel.timing import (
-    named_counts,
-)
+from hwmodel.kernel.timing import named_counts
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.specs.commands import COMMANDS, MASKED_WRITES, POWER_COMMANDS, RANK_COMMANDS
 from hwmodel.specs.memory_spec import MemorySpec

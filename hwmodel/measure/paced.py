@@ -9,10 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.kernel.limits import (
-    FOREVER,
-    Int,
-)
+from hwmodel.kernel.limits import FOREVER, Int
 from hwmodel.kernel.memory import FRACTION, Descriptors, prepare, run_system
 from hwmodel.specs.device import Device
 

@@ -15,14 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hwmodel.description.description import DescriptionError, nearest
-from hwmodel.kernel.limits import (
-    Int,
-)
-from hwmodel.measure.simulator_traces import (
-    level_names,
-    level_sizes,
-    to_vectors,
-)
+from hwmodel.kernel.limits import Int
+from hwmodel.measure.simulator_traces import level_names, level_sizes, to_vectors
 from hwmodel.specs.device import Device
 
 RAMULATOR = ("RoBaRaCoCh", "ChRaBaRoCo")

@@ -19,19 +19,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hwmodel.kernel.limits import (
-    Int,
-)
+from hwmodel.kernel.limits import Int
 from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
 from hwmodel.measure.grid import measured, served
-from hwmodel.measure.stream import (
-    TILE,
-    bursts,
-    kinds,
-    random_starts,
-    sequential_starts,
-    slot_bytes,
-)
+from hwmodel.measure.stream import TILE, bursts, kinds, random_starts, sequential_starts, slot_bytes
 from hwmodel.measure.through import Through, silent
 from hwmodel.specs.controller import MAX_QUEUE
 from hwmodel.specs.device import Device, load_device

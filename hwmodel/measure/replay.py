@@ -16,9 +16,7 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.address import by_channel, to_channel
 from hwmodel.kernel.kernel_names import WRITE
-from hwmodel.kernel.timing import (
-    named_counts,
-)
+from hwmodel.kernel.timing import named_counts
 from hwmodel.measure.bounds import least_cycles
 from hwmodel.measure.energy import energy_figures, energy_parts
 from hwmodel.measure.open_loop import Int, LogSink, OpenLoop, called

@@ -22,9 +22,7 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.packed import is_packed
 from hwmodel.kernel.kernel_names import READ, WRITE
-from hwmodel.kernel.limits import (
-    Int,
-)
+from hwmodel.kernel.limits import Int
 from hwmodel.measure.simulator_traces import (
     FORMATS,
     format_of,
@@ -33,11 +31,7 @@ from hwmodel.measure.simulator_traces import (
     to_addresses,
     to_bursts,
 )
-from hwmodel.measure.trace_format import (
-    MOST_BYTES,
-    Accesses,
-    Format,
-)
+from hwmodel.measure.trace_format import MOST_BYTES, Accesses, Format
 from hwmodel.specs.device import Device
 
 CHUNK = 1 << 20

@@ -21,14 +21,8 @@ from hwmodel.kernel.address import to_device
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ
 from hwmodel.measure.issued import Issued
 from hwmodel.measure.peer_mapper import PeerMapper
-from hwmodel.measure.simulator_traces import (
-    to_bursts,
-    to_vectors,
-)
-from hwmodel.measure.trace_format import (
-    Accesses,
-    Format,
-)
+from hwmodel.measure.simulator_traces import to_bursts, to_vectors
+from hwmodel.measure.trace_format import Accesses, Format
 from hwmodel.specs.device import Device
 
 CHUNK = 1 << 16

@@ -14,9 +14,7 @@ import numpy as np
 
 from hwmodel.kernel.address import by_channel, decode, encode, to_channel
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ
-from hwmodel.kernel.limits import (
-    Int,
-)
+from hwmodel.kernel.limits import Int
 from hwmodel.measure.trace import Chunk
 from hwmodel.specs.commands import COLUMN_COMMANDS, MASKED_WRITES, MAX_REQUESTS, READ_COMMANDS
 from hwmodel.specs.controller import MAX_QUEUE, AddressField

@@ -13,12 +13,8 @@ from typing import Any
 from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.measure.issued import Issuer
 from hwmodel.measure.peer_mapper import not_linear, peer_mapper
-from hwmodel.measure.simulator_traces import (
-    FORMATS,
-)
-from hwmodel.measure.trace_format import (
-    Format,
-)
+from hwmodel.measure.simulator_traces import FORMATS
+from hwmodel.measure.trace_format import Format
 from hwmodel.measure.trace_writer import TraceWriter, trace_writer
 from hwmodel.specs.device import Device, load_device
 from policies.memory.mapped import CardStreams

@@ -19,12 +19,8 @@ from hwmodel.kernel.lanes import (
     postpone_four,
     postpone_half,
 )
-from hwmodel.kernel.limits import (
-    NEVER,
-)
-from hwmodel.kernel.timing import (
-    lower,
-)
+from hwmodel.kernel.limits import NEVER
+from hwmodel.kernel.timing import lower
 from hwmodel.specs.device import load_device
 
 BANKS = 128 + PADDING

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.kernel.timing import (
-    lower,
-)
+from hwmodel.kernel.timing import lower
 from hwmodel.measure.open_loop import OpenLoop, called
 from hwmodel.oracle.audit import audit, audit_file
 from hwmodel.oracle.command_log import CODE, CommandLog, write_csv

@@ -10,10 +10,7 @@ import pytest
 
 from hwmodel.kernel.memory import simulate_system
 from hwmodel.kernel.shapes import ONE_KERNEL, SHAPES, shape_of, shaped
-from hwmodel.kernel.timing import (
-    CONSTANTS,
-    lower,
-)
+from hwmodel.kernel.timing import CONSTANTS, lower
 from hwmodel.measure.channels import Channels
 from hwmodel.specs.device import load_device
 from tests.hwmodel.kernel.test_kernel_equals_oracle import PATTERNS, stream

@@ -13,20 +13,13 @@ from hypothesis import strategies as st
 
 import bankwise
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, WRITE
-from hwmodel.kernel.timing import (
-    lower,
-)
+from hwmodel.kernel.timing import lower
 from hwmodel.measure.channels import Channels, Completions
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.replay import figures, split
-from hwmodel.measure.simulator_traces import (
-    kinds,
-    to_bursts,
-)
+from hwmodel.measure.simulator_traces import kinds, to_bursts
 from hwmodel.measure.trace import Chunk
-from hwmodel.measure.trace_format import (
-    Accesses,
-)
+from hwmodel.measure.trace_format import Accesses
 from hwmodel.oracle.audit import audit
 from hwmodel.oracle.command_log import CODE
 from hwmodel.specs.device import Device, load_device

@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.measure.peer_mapper import not_linear, peer_mapper
-from hwmodel.measure.simulator_traces import (
-    level_names,
-    level_sizes,
-    to_vectors,
-)
+from hwmodel.measure.simulator_traces import level_names, level_sizes, to_vectors
 from hwmodel.specs.device import load_device
 
 LOCAL = (

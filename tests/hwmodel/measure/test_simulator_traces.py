@@ -17,10 +17,7 @@ from hwmodel.measure import trace_writer as writing
 from hwmodel.measure.issued import Issued, Issuer
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.replay import replay
-from hwmodel.measure.simulator_traces import (
-    FORMATS,
-    level_sizes,
-)
+from hwmodel.measure.simulator_traces import FORMATS, level_sizes
 from hwmodel.measure.trace import read_trace
 from hwmodel.measure.trace_writer import trace_writer
 from hwmodel.specs.device import Device, load_device

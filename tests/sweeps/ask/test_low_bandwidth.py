@@ -16,9 +16,7 @@ import sweeps.ask.low_bandwidth as low_bandwidth
 from hwmodel.description.library import names
 from hwmodel.kernel.address import decode, encode
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ, WRITE
-from hwmodel.kernel.timing import (
-    lower,
-)
+from hwmodel.kernel.timing import lower
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.replay import replay
 from hwmodel.measure.trace import Chunk
