@@ -149,6 +149,10 @@ def present(facts: Facts, feature: str) -> bool:
 
 _SHARES = ("cluster.dropping", "cluster.lending")
 _MOVES = (*_SHARES, "cluster.migration", OWN_MOVES)
+_OWNERS = (
+    "each alone decides on which card a running request's KV lies, so that one would undo what "
+    "the other plans"
+)
 
 DECLARATIONS: tuple[Declaration, ...] = (
     # what means nothing
@@ -204,17 +208,18 @@ DECLARATIONS: tuple[Declaration, ...] = (
         why="a prompt without room is admitted and preempts itself, so that it never waits for a "
         "loan; expected engine.admit_on: input",
     ),
+    excludes("cluster.dropping", "cluster.lending", "cluster.migration", OWN_MOVES, why=_OWNERS),
+    excludes("cluster.lending", "cluster.migration", OWN_MOVES, why=_OWNERS),
+    excludes("cluster.migration", OWN_MOVES, why=_OWNERS),
     # what is not modelled
     unmodelled("connectors", *_SHARES),
     unmodelled("tiers.layerwise", "faults of a host"),
     unmodelled("pools", "cluster.cells", "cluster.dropping", "cluster.controllers"),
     unmodelled("engine.swap_dram", "cluster.stages"),
-    unmodelled("cluster.dropping", "cluster.stages", "cluster.lending"),
-    *(
-        unmodelled(each, "cluster.migration", OWN_MOVES, why="two would move the same requests")
-        for each in _SHARES
+    unmodelled(
+        "cluster.dropping.frame", "cluster.stages, 2 or more",
+        why="expected frame: null, by which a group's memory is laid out anew",
     ),
-    unmodelled("cluster.migration", OWN_MOVES, why="two would move the same requests"),
     unmodelled("sparse attention", "speculation"),
     unmodelled("layers with a state", "moves", "policy.prefixes: copy"),
     unmodelled("layers with a state", "engine.preemption: swap"),

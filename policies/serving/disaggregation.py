@@ -83,7 +83,9 @@ class Disaggregation(Watcher):
         refuses as well."""
         assert spec.pools is not None
         self._spec, self._link = spec.pools, load_link(spec.pools.link)
-        self._model = model.stored_as(spec.weights, spec.kv)
+        sides = spec.pools.prefill, spec.pools.decode
+        stored = (model.stored_as(spec.weights, side.kv or spec.kv) for side in sides)
+        self._model = min(stored, key=lambda each: each.kv_token_bytes)
         self._stream, self._metrics = stream, metrics
         self._most_tokens = spec.engine.max_tokens
         self._requests, self._output = stream.requests, metrics.output

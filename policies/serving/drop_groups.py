@@ -15,7 +15,9 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.distributed_attention import kv_seconds
 
 Group = tuple[int, ...]
-"""Cards in the order of their stages."""
+"""Cards in the order of their stages; of replicas in stages by the number of each."""
+Place = tuple[int, int]
+"""A card of a group: its replica, and which stage of it."""
 
 
 def drop_plan(
@@ -42,15 +44,35 @@ def joined(first: Group, second: Group) -> Group:
     return tuple(sorted(middle, key=middle.__getitem__))
 
 
-def moved_layers(layers: int, before: Group, after: Group) -> list[int]:
-    """Layers that leave the card from which most do; a lone card after it receives them all."""
-    pairs = zip(np.repeat(before, dealt(layers, len(before))).tolist(),
-                np.repeat(after, dealt(layers, len(after))).tolist(), strict=True)  # fmt: skip
-    away = [(layer, old) for layer, (old, new) in enumerate(pairs) if old != new]
-    if len(after) > 1 and away:
-        busiest = Counter(old for _, old in away).most_common(1)[0][0]
-        away = [each for each in away if each[1] == busiest]
-    return [layer for layer, _ in away]
+def pipeline_order(group: Group, stages: int = 1) -> list[Place]:
+    """A group's cards in the order of the pipeline that they are, where each replica is so many
+    stages: each keeps a part of the layers of its own stage, beside its likes of the others."""
+    return [(card, stage) for stage in range(stages) for card in group]
+
+
+def moved_layers(layers: int, before: Sequence[Place], after: Sequence[Place]) -> list[int]:
+    """Layers that leave the card from which most do; where fewer cards have them afterwards, those
+    that come to the card to which most do."""
+    first, then = (
+        np.repeat(np.arange(len(group)), dealt(layers, len(group))).tolist()
+        for group in (before, after)
+    )
+    away = [
+        (layer, before[old] if len(after) > len(before) else after[new])
+        for layer, (old, new) in enumerate(zip(first, then, strict=True))
+        if before[old] != after[new]
+    ]
+    if not away:
+        return []
+    busiest = Counter(card for _, card in away).most_common(1)[0][0]
+    return [layer for layer, card in away if card == busiest]
+
+
+def lacking_bytes(model: TransformerSpec, group: int, stages: int) -> int:
+    """Weights that the card of so large a group lacks which lacks most of what it had alone, as one
+    of so many stages of a replica."""
+    whole, parts = stages_of(model, stages), stages_of(model, group * stages)
+    return max(whole[at // group].weight_bytes - part.weight_bytes for at, part in enumerate(parts))
 
 
 def most_stages(model: TransformerSpec) -> int:

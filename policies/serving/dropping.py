@@ -12,6 +12,10 @@ group serves. Then requests go to a card each (in that code they stay in the pip
 Blocks in frames that the card had before keep them; others are copied within its memory, before its
 first step, at the rate of copies there (assumed). Layers that it lacked come over the link.
 
+Replicas in stages merge stage by stage: a group of two in two stages is a pipeline of four, in
+which each card keeps half of its own stage's layers, beside its like of the other replica. All
+cards of a replica send and take at the same time, each over a link of its own.
+
 What the tiers of cards hold is of the layers that they have, so that it is given up with them
 (assumed); a group stores anew what it computes, as do its cards when they are alone again.
 
@@ -45,8 +49,10 @@ from policies.serving.drop_groups import (
     drop_plan,
     exchanged,
     joined,
+    lacking_bytes,
     most_stages,
     moved_layers,
+    pipeline_order,
 )
 from policies.serving.moving_options import DroppingSpec
 from policies.serving.node import Node
@@ -72,7 +78,8 @@ class Dropping(Controller):
         assert premises.grouped is not None
         self._spec, self._model, self._grouped = spec, premises.model, premises.grouped
         self._link = load_link(spec.link)
-        self._most = most_stages(self._model)
+        self._stages = node.own[0].stages
+        self._most = most_stages(self._model) // self._stages
         self._groups: list[Group] = [(card,) for card in range(len(node.own))]
         self._made: dict[Group, Replica] = {}
         self._layout = require_blocks(node.own[0].engine.allocator).layout
@@ -154,8 +161,12 @@ class Dropping(Controller):
 
     def pull_s(self, cards: int) -> float:
         """Seconds until the card that lacks most has its weights back."""
-        least = min(stage.weight_bytes for stage in stages_of(self._model, cards))
-        return self._link.seconds(self._model.weight_bytes - least)
+        return self._link.seconds(lacking_bytes(self._model, cards, self._stages))
+
+    def _moves(self, before: Group, after: Group) -> list[int]:
+        """Layers that move over the busiest link as one group becomes another."""
+        ends = (pipeline_order(group, self._stages) for group in (before, after))
+        return moved_layers(self._model.layers, *ends)
 
     def _may_restore(self, group: Group, taken: int = 0) -> bool:
         engine = self.engine(group[0])
@@ -168,7 +179,9 @@ class Dropping(Controller):
         placed = self._place(first, cards)
         if cards not in self._made:
             pipeline = PipelineSpec(link=self._spec.link, balance="cost")
-            self._made[cards] = self.node.know(self._grouped(len(cards), placed, pipeline))
+            self._made[cards] = self.node.know(
+                self._grouped(len(cards) * self._stages, placed, pipeline)
+            )
         group, engine = self._made[cards], self.engine(first[0])
         behind, unaligned = divmod(engine.allocator.slots, engine.block)
         now_s = max(at_s, *(self.replica(part[0]).now_s for part in parts))
@@ -181,7 +194,7 @@ class Dropping(Controller):
         shifts = (0, behind) if placed is not None and not unaligned else (None, None)
         most = group.engine.allocator.slots // engine.block
         for part, old, shift in zip(parts, olds, shifts, strict=True):
-            layers = {cards[0]: moved_layers(self._model.layers, part, cards)}
+            layers = {cards[0]: self._moves(part, cards)}
             found, line = old.engine.part(Hosting).clear()
             old.retire()
             old.hands_over(now_s, line)
@@ -194,7 +207,7 @@ class Dropping(Controller):
             ends = self._hand_over(old, kept, line, lambda _: cards[0], layers, {cards[0]: now_s})
             sent |= dict.fromkeys(part, ends)
         assert group.pipeline is not None
-        each = [sent[card] for card in cards[:-1]]
+        each = [sent[card] for card, _ in pipeline_order(cards, self._stages)[:-1]]
         group.pipeline.exchange = Exchange(each, self._spec.exchange == "chunks")
         self._drops += 1
 
@@ -245,7 +258,7 @@ class Dropping(Controller):
                 self.frames[card], self._first[card] = self._whole, 0
         line += [each[0] for each in found if each[0] not in kept]
         self._again += len(found) - len(kept)
-        layers = {card: moved_layers(self._model.layers, group, (card,)) for card in group}
+        layers = {card: self._moves(group, (card,)) for card in group}
         there = [kept[each[0]] for each in found if each[0] in kept]
         self._hand_over(old, there, line, lambda request: int(card_of[request]), layers, begins)
         self._flights = [each for each in self._flights if each[0] > at_s]

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from hwmodel.description.description import Strict, checked
 from hwmodel.specs.kv_order import KvOrder
+from hwmodel.specs.number_format import KvFormat
 from policies.allocators.registry import PolicySpec
 from policies.engines.schedulers import EngineChoice
 from policies.transfers.tier_options import Contends
@@ -27,6 +28,9 @@ class PoolSpec(Strict):
     policy: PolicySpec | None = None
     engine: EngineChoice | None = None
     kv_layout: KvOrder | None = None
+    kv: KvFormat | None = None
+    """Format of its KV. Where the other side has another one, KV moves in the smaller of the two,
+    and is converted at the other end beside the copy (assumed)."""
     kv_tokens: Count | None = None
 
 

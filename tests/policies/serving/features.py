@@ -9,7 +9,9 @@ and a breach is a failure. The page is written by
     python -m tests.policies.serving.features
     python -m tests.policies.serving.features --triples 500 --seed 1
 
-the second of which serves random triples, and writes its part of the page alone.
+the second of which serves random triples, and writes its part of the page alone. With `--log FILE`
+either keeps what it finds in a file, a line each, and goes on from there when it is called again;
+what other sources have found is not taken up.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import hashlib
+import json
 import random
 import signal
 from collections import Counter
@@ -209,6 +213,15 @@ FEATURES: dict[str, Feature] = {
         "pools", {"pools": {"prefill": {}, "decode": {"tensor_parallel": 2}, "link": LINK}},
         figure("pools", "transfers", "count"),
     ),
+    "pools, decode in int8": Feature(
+        "pools", {"pools": {"prefill": {}, "decode": {"kv": "int8"}, "link": LINK}},
+        figure("pools", "transfers", "count"),
+    ),
+    "pools, unlike cards": Feature(
+        "pools", {"pools": {"prefill": {}, "decode": {
+            "device": "h100-sxm", "kv_tokens": 2048}, "link": LINK}},
+        figure("pools", "transfers", "count"),
+    ),
     "dropping": Feature(
         "dropping", {"cluster": {"cards": 2, "dropping": {
             "link": LINK, "every_s": 0.002, "frame": "64KiB"}}},
@@ -326,7 +339,7 @@ def run_of(names: tuple[str, ...], watchers: Iterable[Watcher] = ()) -> ServingR
         )
         if "states" in names:  # chunks that end in the prefix, at ends of blocks
             changes = laid(changes, {"policy": {"state_caching": "align"}, "engine": CHUNKS})
-    if "dropping" in names and {"states", *WINDOWED, "KV of oaken"} & set(names):
+    if "dropping" in names and {"states", "stages", *WINDOWED, "KV of oaken"} & set(names):
         changes = laid(changes, {"cluster": {"dropping": {"frame": None}}})
     if "lending" in names:
         changes = laid(changes, {"engine": LENDING.get(changes["engine"].get("name", "v1"), {})})
@@ -468,14 +481,53 @@ def triples(many: int, seed: int) -> list[tuple[str, ...]]:
     return random.Random(seed).sample(every, many)
 
 
+def sources() -> str:
+    """The hash of what decides what is found: all that serves, and these tests."""
+    root, digest = PAGE.parents[1], hashlib.sha256()
+    here = Path(__file__).resolve().parent
+    for folder in (root / "policies", root / "hwmodel", here):
+        for file in sorted((*folder.rglob("*.py"), *folder.rglob("*.yaml"))):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+class Log:
+    """What was found of features, in a file that a killed run leaves whole but for its last line.
+    Without a path nothing is kept."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path, self._found = path, dict[tuple[str, ...], Any]()
+        if path is None:
+            return
+        first = json.dumps({"sources": sources()})
+        lines = path.read_text(encoding="utf-8").splitlines(True) if path.exists() else []
+        whole = [line for line in lines if line.endswith("\n")]
+        if not whole or whole[0].strip() != first:
+            whole = [f"{first}\n"]
+        path.write_text("".join(whole), encoding="utf-8")
+        for line in whole[1:]:
+            names, found = json.loads(line)
+            self._found[tuple(names)] = found
+
+    def of(self, names: tuple[str, ...], find: Callable[[], Any]) -> Any:
+        """What is kept of these features, or else what `find` gives: JSON."""
+        if names not in self._found:
+            self._found[names] = find()
+            if self._path is not None:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps([names, self._found[names]]) + "\n")
+        return self._found[names]
+
+
 CONSERVATION = "## Conservation"
 
 
-def conservation(many: int, seed: int) -> list[str]:
+def conservation(many: int, seed: int, log: Log) -> list[str]:
     """Lines of the page on random triples: how many run, and every breach."""
     audits: dict[tuple[str, ...], Audit | None] = {}
     for at, names in enumerate(triples(many, seed), 1):
-        audits[names] = repeated(names)
+        audit = log.of(names, functools.partial(repeated, names))
+        audits[names] = None if audit is None else Audit(*audit)
         if at % 25 == 0 or at == many:
             print(f"{at} of {many} triples", flush=True)
     served = {names: audit for names, audit in audits.items() if audit is not None}
@@ -554,14 +606,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--triples", type=int, help="how many, instead of all pairs")
     parser.add_argument("--seed", type=int, default=1, help="by which triples are drawn")
+    parser.add_argument(
+        "--log", type=Path, help="a file to keep what is found in, and to go on from"
+    )
     asked = parser.parse_args()
     before, _, behind = PAGE.read_text(encoding="utf-8").partition(f"\n{CONSERVATION}\n")
+    log = Log(asked.log)
     if asked.triples:
-        lines = conservation(asked.triples, asked.seed)
+        lines = conservation(asked.triples, asked.seed, log)
         print("\n".join(lines))
         behind = "\n".join(lines[1:]) + "\n"
     else:
-        found = {names: outcome(names) for names in pairs()}
+        found = {
+            names: Outcome(*log.of(names, functools.partial(outcome, names))) for names in pairs()
+        }
         print(dict(Counter(each.how for each in found.values())))
         before = page(found)
     tail = f"\n{CONSERVATION}\n{behind}" if behind else ""

@@ -62,7 +62,9 @@ def test_few_reasons_make_pairs_mean_nothing() -> None:
         ({"expert_exchange": "all_to_all"}, "no token goes to another"),
         ({"pools": POOLS, "moves": {"links": [LINK]}}, "pools: not with moves"),
         ({"cluster": {"cards": 2, "stages": 2, "dropping": {"link": LINK}}},
-         "cluster.dropping: not with cluster.stages; not modelled"),
+         "cluster.dropping.frame: not with cluster.stages, 2 or more; not modelled"),
+        ({"cluster": {"cards": 2, "lending": {"link": LINK}, "migration": {"link": LINK}}},
+         "cluster.lending: not with cluster.migration; each alone decides"),
     ],
 )  # fmt: skip
 def test_a_description_says_why_it_cannot_be(changes: dict[str, Any], says: str) -> None:

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from hwmodel.specs.link import load_link
-from policies.serving.drop_groups import exchanged, most_stages
+from hwmodel.specs.stages import stages_of
+from policies.serving.drop_groups import (
+    exchanged,
+    lacking_bytes,
+    most_stages,
+    moved_layers,
+    pipeline_order,
+)
 from policies.serving.dropping import Dropping
 from policies.serving.serving import serve
 from policies.transfers.tiers import Tiers
@@ -21,7 +28,10 @@ from tests.rotation import shared
 COUNT = 120
 FAULTS = [{"replica": at % 4, "at_s": 0.02 + 0.017 * at, "down_s": 0.01} for at in range(9)]
 ANEW = {**DROPPING, "dropping": {**DROPPING["dropping"], "frame": None}}
-TOKENS = {"states": 768, "scales apart": 640}
+TOKENS = {
+    "states": 768, "scales apart": 640,
+    "stages": 1024 - SHAPE.weight_bytes // 2 // SHAPE.kv_token_bytes,
+}  # fmt: skip
 MODELS = {"states": HYBRID, "windows": WINDOWS}
 BESIDE: dict[str, dict[str, Any]] = {
     "faults": {"faults": FAULTS},
@@ -31,6 +41,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "laid out anew": {"faults": FAULTS, "cluster": ANEW},
     "states": {"faults": FAULTS, "cluster": ANEW},
     "windows": {"faults": FAULTS, "cluster": ANEW},
+    "stages": {"faults": FAULTS, "cluster": {**ANEW, "stages": 2, "pipeline": {"link": LINK}}},
     "scales apart": {"cluster": ANEW, "kv": "oaken", "kv_layout": "layer_kv_head_block"},
 }
 
@@ -85,6 +96,18 @@ def test_tiers_of_cards_that_drop_begin_empty(monkeypatch: pytest.MonkeyPatch) -
     given = spec(cluster=DROPPING, tiers=TIER)
     node = serve(card(2048), SHAPE, given, burst(COUNT), seed=1).metrics["node"]["dropping"]
     assert len(emptied) >= 2 * node["drops"] + node["restores"] and max(emptied) > 0
+
+
+def test_replicas_in_stages_merge_stage_by_stage() -> None:
+    pair = pipeline_order((0, 1), 2)
+    assert pair == [(0, 0), (1, 0), (0, 1), (1, 1)]
+    alone = pipeline_order((0,), 2)
+    assert moved_layers(8, alone, pair) == [2, 3]  # the other half of the first stage's layers
+    assert moved_layers(8, pair, alone) == [2, 3]
+    assert moved_layers(8, pair, pipeline_order((1,), 2)) == [0, 1]
+    whole, parts = stages_of(SHAPE, 2), stages_of(SHAPE, 4)
+    lost = max(whole[at // 2].weight_bytes - part.weight_bytes for at, part in enumerate(parts))
+    assert lacking_bytes(SHAPE, 2, 2) == lost < lacking_bytes(SHAPE, 2, 1)
 
 
 def test_a_request_leaves_with_what_its_layers_keep() -> None:

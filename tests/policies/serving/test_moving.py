@@ -23,7 +23,7 @@ from policies.requests.requests import Requests
 from policies.serving.building import build_replica, kv_region
 from policies.serving.cluster import Manager
 from policies.serving.cluster_options import ClusterSpec
-from policies.serving.drop_groups import drop_plan, exchanged, joined, moved_layers
+from policies.serving.drop_groups import drop_plan, exchanged, joined, moved_layers, pipeline_order
 from policies.serving.dropping import Dropping
 from policies.serving.metrics import Metrics
 from policies.serving.migration import Migrating
@@ -394,9 +394,11 @@ def built(cluster: dict[str, Any], stream: Requests, kind: Any, link: Any = ()) 
 
 
 def test_layers_that_change_cards_are_counted_on_the_busiest() -> None:
-    assert len(moved_layers(8, (0,), (0, 1))) == 4 and len(moved_layers(8, (1,), (0, 1))) == 4
-    assert len(moved_layers(8, (0, 1), (0, 2, 1, 3))) == 2  # half of each card's
-    assert len(moved_layers(8, (0, 1), (0,))) == 4 and len(moved_layers(8, (0, 1, 2, 3), (2,))) == 6
+    pair = pipeline_order((0, 1))
+    assert all(len(moved_layers(8, [(card, 0)], pair)) == 4 for card in (0, 1))
+    assert len(moved_layers(8, pair, pipeline_order((0, 2, 1, 3)))) == 2  # half of each card's
+    assert len(moved_layers(8, pair, [(0, 0)])) == 4
+    assert len(moved_layers(8, pipeline_order((0, 1, 2, 3)), [(2, 0)])) == 6
 
 
 def test_a_burst_waits_less_where_copies_are_dropped() -> None:

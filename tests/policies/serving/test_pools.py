@@ -264,6 +264,18 @@ def test_unlike_pools_keep_heads_together_unless_a_layout_is_given() -> None:
         assert tuple(spec.pooled(side).kv_layout for side in sides) == expected
 
 
+def test_kv_of_unlike_formats_moves_in_the_smaller() -> None:
+    stream = requests(np.arange(4) * 0.01, 160, 4)
+    sides: tuple[dict[str, Any], ...] = ({}, {"kv": "int8"})
+    for prefill, decode in (sides, sides[::-1]):
+        found = Watched(stream, prefill=prefill, decode=decode)
+        small = MODEL.stored_as(None, "int8")
+        assert found.came[0].bytes == 160 * small.kv_token_bytes
+        kept = [pool.local.kv_token_bytes for pool in found.node.pools.values()]
+        assert sorted(kept) == [small.kv_token_bytes, MODEL.kv_token_bytes]
+        assert kept[0] == (small if prefill else MODEL).kv_token_bytes
+
+
 def test_a_prompt_whose_prefill_side_fails_is_computed_again_with_its_first_token(
     tmp_path: Path,
 ) -> None:
