@@ -6,8 +6,6 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.stages import dealt, stages_of
@@ -54,7 +52,7 @@ def moved_layers(layers: int, before: Sequence[Place], after: Sequence[Place]) -
     """Layers that leave the card from which most do; where fewer cards have them afterwards, those
     that come to the card to which most do."""
     first, then = (
-        np.repeat(np.arange(len(group)), dealt(layers, len(group))).tolist()
+        [at for at, many in enumerate(dealt(layers, len(group))) for _ in range(many)]
         for group in (before, after)
     )
     away = [
