@@ -3,10 +3,10 @@ moves between them.
 
 A request goes to a replica of each node. With `pull` it is computed, then gets memory at the
 decode side; with `push` it gets that first. Its KV moves from the real blocks of both
-(`policies.transfers.transfer`), without what the decode side has of it, over the fabric
-(`policies.transfers.fabric`). The blocks that it leaves are free when all of it has arrived. With
-stages each one moves its layers to the same one of the other side, all at once, each over a link of
-its own.
+(`policies.transfers.transfer`), without what the decode side has of it, over the fabric: a link of
+each two replicas (`policies.transfers.link`). The blocks that it leaves are free when all of it has
+arrived. With stages each one moves its layers to the same one of the other side, all at once, each
+over a link of its own.
 
 What is moved of a request layer by layer can arrive a layer's time after its chunk is computed, at
 the soonest. Requests whose KV is lost with a replica are computed again, with the tokens that they
@@ -44,8 +44,8 @@ from policies.serving.served_stream import Stream
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.serving.simulation import LINK, Watcher
 from policies.serving.unit import Part, Unit
-from policies.transfers.fabric import Fabric, Place, Sent
-from policies.transfers.ports import Places, Port, ReceivingPort, between
+from policies.transfers.link import Job, Link
+from policies.transfers.ports import Place, Places, Port, ReceivingPort, Sent, between
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Disaggregation(Watcher):
         self._stream, self._metrics = stream, metrics
         self._most_tokens = spec.engine.max_tokens
         self._requests, self._output = stream.requests, metrics.output
-        self._fabric = Fabric()
+        self._fabric = Link(apart=True)
         halves = {PREFILL: spec.pools.prefill, DECODE: spec.pools.decode}
         self.pools = {
             name: self._pool(name, half, device, model, spec, seed, simulate, watches)
@@ -113,7 +113,7 @@ class Disaggregation(Watcher):
         self._began_s, self._busy_s = 0.0, dict[Place, float]()
         self._link_due_s = math.inf
         near, far = (self._port(name, 0).empty() for name in self.pools)
-        self._move(0, 1, near, far)  # whether it can be
+        self._move(-1, 0, 1, near, far)  # whether it can be
         self.watchers: list[Watcher] = [self]
         decode = self.pools[DECODE]
         premises = Premises(decode.node, decode.local)
@@ -317,29 +317,33 @@ class Disaggregation(Watcher):
         tokens = trip.kv if trip.done else end // step * step
         if tokens <= trip.skip:
             return
-        sent = self._move(trip.skip, tokens, near.places(request), far.places(request), trip.done)
-        sent.request, sent.last, sent.tokens = request, trip.done, (trip.skip, tokens)
-        sent.source, sent.target = (PREFILL, trip.source), (DECODE, trip.target)
+        places = near.places(request), far.places(request)
+        sent = self._move(request, trip.skip, tokens, *places, trip.done)
         at_s = now_s
         if layers and now_s < ended_s:
             at_s = max(now_s, began_s + (ended_s - began_s) / self._model.layers)
-            sent.until_s = ended_s + sent.seconds / self._model.layers
+            sent.until_s = ended_s + sent.alone_s / self._model.layers
         trip.skip = tokens
         trip.sent.append(sent)
         self._fabric.put(sent, max(at_s, self._fabric.now_s))
 
-    def _move(self, skip: int, tokens: int, near: Places, far: Places, last: bool = False) -> Sent:
-        """A transfer of a request's tokens from `skip` to `tokens` between such places; with the
-        last ones go its states, in the shares of the side with fewer cards."""
+    def _move(
+        self, request: int, skip: int, tokens: int, near: Places, far: Places, last: bool = False
+    ) -> Sent:  # fmt: skip
+        """A transfer of a request's tokens from `skip` to `tokens` between such places; -1: of any.
+        With the last ones go its states, in the shares of the side with fewer cards."""
         by_layer, beside = self._spec.transfer == "layers", None
         if last:
             fewest = min(self.pools, key=lambda name: self.pools[name].cards)
             beside = self._port(fewest, 0).states
         moved = between(self._link, self._model, skip, tokens, near, far, by_layer, beside)
         found = moved.pieces
+        trip = self._trips.get(request)
+        ends = (-1, -1) if trip is None else (trip.source, trip.target)
         return Sent(
-            -1, ("", 0), ("", 0), found.bytes, found.descriptors, moved.cost.total_ns / 1e9,
-            moved.ranks / self.pools[DECODE].cards,
+            ends=((PREFILL, ends[0]), (DECODE, ends[1])), bytes=found.bytes,
+            descriptors=found.descriptors, alone_s=moved.cost.total_ns / 1e9, request=request,
+            spread=moved.ranks / self.pools[DECODE].cards, last=last, tokens=(skip, tokens),
         )  # fmt: skip
 
     # the fabric
@@ -356,12 +360,13 @@ class Disaggregation(Watcher):
         self._link_due_s = math.inf
         if self._fabric.due_s <= at_s:
             before = self._fabric.busy
-            for sent in self._fabric.step():
+            for sent in self._fabric.until(at_s):
+                assert isinstance(sent, Sent)
                 self._landed(sent)
             self._rates_changed(before, at_s)
         self._plan_link()
 
-    def _rates_changed(self, before: dict[Place, Sent], at_s: float) -> None:
+    def _rates_changed(self, before: dict[Place, Job], at_s: float) -> None:
         """Steps that begin from now on see what moves where something else did before."""
         for place in {place for place, _ in before.items() ^ self._fabric.busy.items()}:
             self.simulation.interrupt(self.pools[place[0]].node.unit_of[place[1]], at_s)

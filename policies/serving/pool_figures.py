@@ -9,7 +9,8 @@ import numpy as np
 
 from policies.requests.percentiles import summary
 from policies.serving.pool_replica import Pool
-from policies.transfers.fabric import Fabric, Place
+from policies.transfers.link import Link
+from policies.transfers.ports import Place
 
 KEPT = (
     "kv_capacity_tokens", "kv_stored_share", "batch", "steps", "step_s", "preemptions",
@@ -20,7 +21,7 @@ KEPT = (
 
 def figures_of_pools(
     pools: Mapping[str, Pool], steady_s: float,
-    arrived: Sequence[tuple[int, int, float, float, float]], fabric: Fabric,
+    arrived: Sequence[tuple[int, int, float, float, float]], fabric: Link,
     busy_s: Mapping[Place, float],
 ) -> dict[str, Any]:  # fmt: skip
     """Of each node the seconds of steps of the replicas with the least and the most; after the

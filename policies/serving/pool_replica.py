@@ -22,8 +22,8 @@ from policies.serving.node import Node, mean_of
 from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
 from policies.serving.slot_use import Known
-from policies.transfers.fabric import Fabric, Place
-from policies.transfers.ports import Port, ReceivingPort, SendingPort
+from policies.transfers.link import Link
+from policies.transfers.ports import Place, Port, ReceivingPort, SendingPort
 from policies.transfers.tier_options import Contends
 
 PREFILL, DECODE = "prefill", "decode"
@@ -77,7 +77,7 @@ class Side:
     contention: Contends
 
     @classmethod
-    def of(cls, fabric: Fabric, place: Place, contention: Contends) -> Side:
+    def of(cls, fabric: Link, place: Place, contention: Contends) -> Side:
         kind = SendingPort if place[0] == PREFILL else ReceivingPort
         return cls(
             lambda steps, model, cards: kind(steps, fabric, place, contention, model, cards),

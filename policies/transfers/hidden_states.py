@@ -29,7 +29,7 @@ from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.step import Efficiency, StepModel
 from policies.transfers.eviction import BlockKey
-from policies.transfers.link_queue import IN, Job, LinkQueue
+from policies.transfers.link import IN, Job, Link
 from policies.transfers.pieces import Pieces
 from policies.transfers.restoring import (
     Rest,
@@ -130,7 +130,7 @@ class HiddenStates:
 class Projections:
     """Work of the cores for loads, first come, first served, beside a queue that brings them."""
 
-    def __init__(self, queue: LinkQueue) -> None:
+    def __init__(self, queue: Link) -> None:
         self._queue = queue
         self._works: dict[int, Work] = {}
         self._waiting: deque[tuple[float, int, Sequence[BlockKey]]] = deque()
@@ -182,7 +182,7 @@ class Projections:
         found_s, left_s, speed = ready_s, 0.0, 0.0
         if job is not None:
             work_s = self._works[job.what.request].project_s
-            left_s, speed = job.left * work_s, self._queue.rate(IN) / job.bytes * work_s
+            left_s, speed = self._queue.left(job) * work_s, job.speed * work_s
             found_s += min(left_s, step_s * speed)
         if found_s > idle_s:  # longer steps bring more
             longer_s = (step_s + ready_s - idle_s) * speed / (1 - speed) if speed < 1 else left_s
@@ -207,7 +207,7 @@ class Projections:
 
     @property
     def _job(self) -> Job | None:
-        return next((job for job in self._queue.under_way if job.direction == IN), None)
+        return self._queue.at(IN)
 
     @property
     def _ready_s(self) -> float:
@@ -215,4 +215,4 @@ class Projections:
         if job is None:
             return self._came_s
         work = self._works.get(job.what.request, Work(0.0, 0.0))  # of KV alone: none
-        return self._came_s + work.recompute_s + (1 - job.left) * work.project_s
+        return self._came_s + work.recompute_s + (1 - self._queue.left(job)) * work.project_s

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -26,11 +27,39 @@ from policies.memory.component import Component
 from policies.memory.contention import Moving
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
-from policies.transfers.fabric import Fabric, Place
+from policies.transfers.link import Job, Link
 from policies.transfers.located import Places, block_of, layers_of, places_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.tier_options import Contends
 from policies.transfers.transfer import Leg, Moved, Server, of_layers, states, transfer_legs
+
+Place = tuple[str, int]
+"""A pool and the number of a replica."""
+
+
+@dataclass(eq=False, kw_only=True)
+class Sent(Job):
+    """KV of a request on its way from one replica to another. `bytes` and `descriptors`: of the
+    busiest rank, each of which has a link of its own."""
+
+    ends: tuple[Place, Place]
+    request: int = -1
+    spread: float = 1.0
+    """Bytes of a rank of the target for each of the source."""
+    last: bool = True
+    """Whether no other follows for the same request."""
+    tokens: tuple[int, int] = (0, 0)
+    """The first of the request's that moves, and the one behind the last."""
+
+    @property
+    def source(self) -> Place:
+        """The replica that sends it."""
+        return self.ends[0]
+
+    @property
+    def target(self) -> Place:
+        """The replica that receives it."""
+        return self.ends[1]
 
 
 class Port(Connector, Component):
@@ -40,7 +69,7 @@ class Port(Connector, Component):
     name = "pools"
 
     def __init__(
-        self, steps: StepModel, fabric: Fabric, place: Place, contention: Contends,
+        self, steps: StepModel, fabric: Link, place: Place, contention: Contends,
         model: TransformerSpec, cards: int,
     ) -> None:  # fmt: skip
         """model: the shard of a card, of `cards`."""
@@ -106,17 +135,30 @@ class Port(Connector, Component):
             self.landed(request)
 
     def moving(self, allocator: Allocator) -> list[Moving]:
-        sent = self._fabric.under_way(self._place)
+        sent = self._sent
         if self._contention != "simulated" or sent is None:
             return []
-        gone = (self._fabric.now_s - sent.began_s) / (sent.due_s - sent.began_s)
-        rate, write = self._fabric.rate(self._place), self._place == sent.target
-        return [Moving(rate, write, allocator.units(sent.request), gone, *sent.tokens)]
+        gone, write = 1 - self._fabric.left(sent), self._place == sent.target
+        return [Moving(self._rate, write, allocator.units(sent.request), gone, *sent.tokens)]
+
+    @property
+    def _sent(self) -> Sent | None:
+        """What is sent or received now."""
+        sent = self._fabric.at(self._place)
+        assert sent is None or isinstance(sent, Sent)
+        return sent
+
+    @property
+    def _rate(self) -> float:
+        """Bytes a second of a rank that are read or written for it."""
+        if (sent := self._sent) is None:
+            return 0.0
+        return sent.rate * (sent.spread if self._place == sent.target else 1.0)
 
     def stalls(
         self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
     ) -> FloatArray:  # fmt: skip
-        rate = self._fabric.rate(self._place) if self._contention else 0.0
+        rate = self._rate if self._contention else 0.0
         self._waits = times.contended(rate, self.bandwidth * efficiency.attention, cost)
         return self._waits
 

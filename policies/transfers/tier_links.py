@@ -28,7 +28,7 @@ from policies.memory.step import StepModel
 from policies.requests.requests import IntArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.hidden_states import PROFILED, HiddenStates
-from policies.transfers.link_queue import Job, Near
+from policies.transfers.link import Job, Near
 from policies.transfers.located import Layers, block_of, layers_of, table_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.restoring import HCACHE_CHUNK
@@ -214,8 +214,9 @@ class TierLinks:
             both = self._moved(link, legs, beside, both_ways=True)
         found = alone.pieces
         return Job(
-            direction, priority, found.bytes, found.descriptors, alone.cost, both.cost, what,
-            tuple(near),
+            ends=(direction,), bytes=found.bytes, descriptors=found.descriptors,
+            alone_s=alone.cost.total_ns / 1e9, both_s=both.cost.total_ns / 1e9,
+            priority=priority, what=what, near=tuple(near),
         )  # fmt: skip
 
     def _estimate_s(self, link: LinkSpec, blocks: int, near_block: int, dims: Dims) -> float:

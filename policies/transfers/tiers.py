@@ -7,7 +7,7 @@ prefill is done, those that the tier has not; a request that is admitted finds w
 then what the host has behind it, in whole blocks of the tier. What is on its way to one request
 another waits for. Transfers go over the link from the real block ids of both ends
 (`policies.transfers.transfer`), one at a time in each direction
-(`policies.transfers.link_queue`); stores of a request that has ended, whose memory waits for them,
+(`policies.transfers.link`); stores of a request that has ended, whose memory waits for them,
 go first. Deviations: vLLM stores each chunk of a prefill as it is computed; a block that is being
 stored does not count as found here.
 
@@ -38,7 +38,7 @@ from policies.memory.step import Efficiency, StepTimes
 from policies.requests.requests import FloatArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.kv_connector import KvConnector, Site
-from policies.transfers.link_queue import IN, OUT
+from policies.transfers.link import IN, OUT
 from policies.transfers.pauses import Pauses, Way
 from policies.transfers.pausing import Batch, step_cost
 from policies.transfers.restoring import recompute
@@ -138,8 +138,8 @@ class Tiers(KvConnector):
         queue = self.store.queue
         return [
             Moving(
-                queue.rate(job.direction) / len(job.near), job.direction == IN, near.units,
-                1 - job.left, near.first, near.last,
+                job.rate / len(job.near), job.ends == (IN,), near.units,
+                1 - queue.left(job), near.first, near.last,
             )
             for job in queue.under_way for near in job.near
         ]  # fmt: skip
@@ -169,7 +169,7 @@ class Tiers(KvConnector):
         """What a step that begins now waits for its layers, beyond what it takes."""
         before, layers = self.store.queue.wait_s(IN), self._layers
         last = list(self.store.loads.values())[-1]
-        own = last.left * last.alone.total_ns / 1e9
+        own = self.store.queue.left(last) * last.alone_s
         first = max(before - own, 0.0)
         longest = max(first + own / layers + step_s, first + own + step_s / layers)
         return max(longest - step_s, 0.0)

@@ -1,7 +1,7 @@
 """An auditor of serving runs: what comes in goes out once, and nothing is left behind.
 
 It watches a run from beside it, and does not ask what the run counts of itself: every transfer that
-is put on a link, by either kind of link there is, has to land or to be lost, once; every request
+is put on a link has to land or to be lost, once; every request
 that is admitted has to end, once; and when all that is under way is over, nobody holds memory on a
 card, at a host or on a drive.
 """
@@ -22,19 +22,16 @@ from policies.serving.node import Node
 from policies.serving.replica import Replica
 from policies.serving.simulation import Simulation, Watcher
 from policies.serving.unit import Part
-from policies.transfers.fabric import Fabric, Sent
-from policies.transfers.link_queue import Job, LinkQueue
+from policies.transfers.link import Job, Link
 from policies.transfers.tier_store import TierStore
 from policies.transfers.tiers import Tiers
-
-Transfer = Sent | Job
 
 
 class Links:
     """What is put on links, and what becomes of it."""
 
     def __init__(self) -> None:
-        self.put: dict[int, Transfer] = {}
+        self.put: dict[int, Job] = {}
         self.ends: Counter[int] = Counter()
         self.landed_bytes = self.lost_bytes = 0
         self.faults: list[str] = []
@@ -44,24 +41,24 @@ class Links:
         """Of all transfers."""
         return sum(each.bytes for each in self.put.values())
 
-    def leaves(self, transfer: Transfer) -> None:
+    def leaves(self, transfer: Job) -> None:
         """It is put; kept, so that no other is taken for it."""
         if id(transfer) in self.put:
             self.faults.append(f"{transfer} was put twice")
         self.put[id(transfer)] = transfer
 
-    def lands(self, transfer: Transfer) -> None:
+    def lands(self, transfer: Job) -> None:
         """All of it has arrived."""
         self._ends(transfer, "landed")
         self.landed_bytes += transfer.bytes
 
-    def loses(self, transfer: Transfer) -> None:
+    def loses(self, transfer: Job) -> None:
         """It is taken back; it may be that it was never put."""
         if id(transfer) in self.put:
             self._ends(transfer, "was lost")
             self.lost_bytes += transfer.bytes
 
-    def _ends(self, transfer: Transfer, how: str) -> None:
+    def _ends(self, transfer: Job, how: str) -> None:
         self.ends[id(transfer)] += 1
         if id(transfer) not in self.put or self.ends[id(transfer)] > 1:
             self.faults.append(f"{transfer} {how} and was not under way")
@@ -84,13 +81,10 @@ def watched_links() -> Iterator[Links]:
     """All links that are used inside are watched."""
     links = Links()
     told = [
-        (Fabric, "put", lambda own, given, _: links.leaves(given[0])),
-        (Fabric, "step", lambda own, given, came: [links.lands(each) for each in came]),
-        (Fabric, "drop", lambda own, given, _: links.loses(given[0])),
-        (LinkQueue, "put", lambda own, given, _: links.leaves(given[0])),
-        (LinkQueue, "until", lambda own, given, came: [links.lands(each) for each in came]),
-        (LinkQueue, "drop", lambda own, given, _: links.loses(given[0])),
-        (LinkQueue, "clear", lambda own, given, gone: [links.loses(each) for each in gone]),
+        (Link, "put", lambda own, given, _: links.leaves(given[0])),
+        (Link, "until", lambda own, given, came: [links.lands(each) for each in came]),
+        (Link, "drop", lambda own, given, _: links.loses(given[0])),
+        (Link, "clear", lambda own, given, gone: [links.loses(each) for each in gone]),
     ]  # fmt: skip
     patches = [patch.object(kind, name, _telling(kind, name, tell)) for kind, name, tell in told]
     for each in patches:

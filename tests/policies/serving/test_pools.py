@@ -18,7 +18,8 @@ from policies.requests.requests import Requests
 from policies.serving.disaggregation import Disaggregation
 from policies.serving.serving import ServingResult
 from policies.serving.serving_spec import ServingSpec
-from policies.transfers.fabric import Fabric, Sent
+from policies.transfers.link import Link
+from policies.transfers.ports import Sent
 from policies.transfers.transfer import Server, transfer
 from tests.policies.serving.test_sessions import two_turns
 from tests.policies.small import MODEL, requests, run
@@ -60,17 +61,17 @@ class Watched:
         nodes: list[Disaggregation] = []
         watched = self
 
-        class Seen(Fabric):
-            def put(self, sent: Sent, at_s: float) -> None:
+        class Seen(Link):
+            def put(self, sent: Any, at_s: float | None = None) -> None:
                 watched.put.append(sent)
                 super().put(sent, at_s)
 
-            def step(self) -> list[Sent]:
-                came = super().step()
-                watched.came.extend(came)
+            def until(self, now_s: float) -> Any:
+                came = super().until(now_s)
+                watched.came.extend(came)  # type: ignore[arg-type]
                 return came
 
-            def drop(self, sent: Sent) -> None:
+            def drop(self, sent: Any) -> None:
                 watched.dropped.append(sent)
                 super().drop(sent)
 
@@ -84,7 +85,7 @@ class Watched:
                 super().done(*args)
 
         with (
-            mock.patch("policies.serving.disaggregation.Fabric", Seen),
+            mock.patch("policies.serving.disaggregation.Link", Seen),
             mock.patch("policies.serving.serving.Disaggregation", Both),
         ):
             self.result = served(stream, **changes)

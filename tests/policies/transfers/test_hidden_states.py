@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
-from hwmodel.specs.link import Cost, load_link
+from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import load_model, shard
 from policies.memory.step import Efficiency, StepModel
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
 from policies.transfers.hidden_states import PROFILED, HiddenStates, Projections, Work
-from policies.transfers.link_queue import IN, Job, LinkQueue
+from policies.transfers.link import IN, Job, Link
 from policies.transfers.restoring import hidden_bytes
 from policies.transfers.tier_options import HcacheSpec
 from policies.transfers.tier_store import Load
@@ -38,6 +38,11 @@ OUTPUTS = {"offload_prompt_only": False, "block_size": 16}
 
 def kept(hcache: dict[str, Any], **host: Any) -> dict[str, Any]:
     return tiers({"hcache": hcache, **host})
+
+
+def load(size: int, seconds: float, request: int = 0) -> Job:
+    """Of a request, to the device."""
+    return Job(ends=(IN,), bytes=size, descriptors=1, alone_s=seconds, what=Load(request, ()))
 
 
 def states(model: str, link: str, layers: int | None = None) -> HiddenStates:
@@ -119,11 +124,11 @@ def test_a_lone_load_ends_as_soon_as_the_closed_form_says(model: str, link: str,
     assert hidden.split.rest == rest
     moved = hidden.transfer(load_link(link), load_model(model), PROFILED, FAR, NEAR)
     assert moved.pieces.bytes == hidden.split.bytes == PROFILED * hidden.token_bytes
-    queue = LinkQueue()
+    queue = Link()
     work = hidden.work(0, PROFILED, Efficiency())
     projections = Projections(queue)
     projections.put(0, work)
-    queue.put(Job(IN, 0, moved.pieces.bytes, 1, moved.cost, moved.cost, Load(0, ())))
+    queue.put(load(moved.pieces.bytes, moved.cost.total_ns / 1e9))
     link_s = queue.due_s
     queue.until(link_s)
     projections.came(0, ())
@@ -151,11 +156,11 @@ def test_all_work_is_done_once_and_steps_are_longer_by_it(
     steps: list[float], works: list[tuple[float, float]], idle: set[int]
 ) -> None:
     """Links of a second each; steps of any length, and times without one between them."""
-    queue = LinkQueue()
+    queue = Link()
     projections = Projections(queue)
     for request, work in enumerate(works):
         projections.put(request, Work(*work))
-        queue.put(Job(IN, 0, 8, 1, Cost(0, 0, 0, 1e9), Cost(0, 0, 0, 1e9), Load(request, ())))
+        queue.put(load(8, 1.0, request))
     ready: list[int] = []
     added = rested = 0.0
     for at, step_s in enumerate([*steps, *[1.0] * 20]):
@@ -180,10 +185,10 @@ def test_all_work_is_done_once_and_steps_are_longer_by_it(
 
 def test_a_step_shares_the_cores_with_the_layers_that_come_in_it() -> None:
     """A link of 10 s whose layers take 5: a step of 1 s takes 2, and half of its time projects."""
-    queue = LinkQueue()
+    queue = Link()
     projections = Projections(queue)
     projections.put(0, Work(0, 5))
-    queue.put(Job(IN, 0, 8, 1, Cost(0, 0, 0, 10e9), Cost(0, 0, 0, 10e9), Load(0, ())))
+    queue.put(load(8, 10.0, 0))
     assert projections.step(1.0) == pytest.approx(1.0)
     queue.until(2.0)
     projections.stepped()
@@ -193,11 +198,11 @@ def test_a_step_shares_the_cores_with_the_layers_that_come_in_it() -> None:
 
 def test_cores_have_done_what_is_lost_with_a_load() -> None:
     """As above, of which a second is projected when the host fails; then another such load."""
-    queue = LinkQueue()
+    queue = Link()
     projections = Projections(queue)
     for request in range(2):
         projections.put(request, Work(0, 5))
-        queue.put(Job(IN, 0, 8, 1, Cost(0, 0, 0, 10e9), Cost(0, 0, 0, 10e9), Load(request, ())))
+        queue.put(load(8, 10.0, request))
         projections.step(1.0)
         queue.until(queue.now_s + 2.0)
         projections.stepped()
@@ -218,10 +223,10 @@ def test_a_block_of_the_host_is_64_tokens_or_the_next_multiple_of_the_devices(bl
 @pytest.mark.parametrize(("idle_s", "longer_s"), [(0.5, 0.0), (0.25, 0.5), (0.0, 1.0)])
 def test_where_cores_idle_a_step_is_longer_only_by_the_rest(idle_s: float, longer_s: float) -> None:
     """As above: in 1 s come 0.5 s of work; steps that are longer bring half as much again."""
-    queue = LinkQueue()
+    queue = Link()
     projections = Projections(queue)
     projections.put(0, Work(0, 5))
-    queue.put(Job(IN, 0, 8, 1, Cost(0, 0, 0, 10e9), Cost(0, 0, 0, 10e9), Load(0, ())))
+    queue.put(load(8, 10.0, 0))
     assert projections.step(1.0, idle_s) == pytest.approx(longer_s)
 
 
@@ -258,7 +263,7 @@ def busy(stream: Requests, fails: list[float], hcache: dict[str, Any]) -> Servin
 def test_every_byte_that_leaves_arrives_once_or_is_dropped(fails: list[float], layers: int) -> None:
     stream = talks(30, 10)
     Watched.seen.clear()
-    with mock.patch("policies.transfers.tier_store.LinkQueue", Watched):
+    with mock.patch("policies.transfers.tier_store.Link", Watched):
         found = busy(stream, fails, {"layers": layers})
     assert found.metrics["finished"] == len(stream)
     for queue in Watched.seen:

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodel.specs.link import Cost
-from policies.transfers.link_queue import IN, OUT, Job, LinkQueue
+from policies.transfers.link import IN, OUT, Job, Link
 
-MS = 1e6
+MS = 1e-3
 
 
 def job(direction: int = IN, ms: float = 1.0, priority: int = 0, slower: float = 1.0) -> Job:
-    alone, both = (Cost(0.0, 0.0, 0.0, each * MS) for each in (ms, ms * slower))
-    return Job(direction, priority, 1000, 1, alone, both)
+    alone_s, both_s = (each * MS for each in (ms, ms * slower))
+    return Job(
+        ends=(direction,), bytes=1000, descriptors=1, alone_s=alone_s, both_s=both_s,
+        priority=priority,
+    )  # fmt: skip
 
 
-def arrivals(queue: LinkQueue, end_s: float = math.inf) -> list[tuple[float, Job]]:
+def moved_bytes(jobs: Iterable[Job]) -> float:
+    """Of transfers, those that were dropped under way as well."""
+    return sum((1 - each.left) * each.bytes for each in jobs)
+
+
+def arrivals(queue: Link, end_s: float = math.inf) -> list[tuple[float, Job]]:
     found = []
     while queue.due_s <= end_s and queue.due_s < math.inf:
         found += [(queue.now_s, each) for each in queue.until(queue.due_s)]
@@ -27,7 +35,7 @@ def arrivals(queue: LinkQueue, end_s: float = math.inf) -> list[tuple[float, Job
 
 
 def test_a_direction_carries_one_transfer_at_a_time_in_order_of_priority() -> None:
-    queue = LinkQueue()
+    queue = Link()
     jobs = [job(priority=1), job(priority=1), job(priority=0)]
     for each in jobs:
         queue.put(each)
@@ -38,16 +46,17 @@ def test_a_direction_carries_one_transfer_at_a_time_in_order_of_priority() -> No
 
 
 def test_both_directions_at_once_go_at_the_rate_of_both() -> None:
-    queue = LinkQueue()
-    queue.put(job(IN, 1.0, slower=2.0))
-    queue.put(job(OUT, 3.0, slower=2.0))
+    queue = Link()
+    jobs = job(IN, 1.0, slower=2.0), job(OUT, 3.0, slower=2.0)
+    for each in jobs:
+        queue.put(each)
     # together for 2 ms, in which the second moves a third; the rest alone takes 2 ms
     assert [at for at, _ in arrivals(queue)] == pytest.approx([2e-3, 4e-3])
-    assert (queue.busy_s, queue.moved_bytes) == pytest.approx((4e-3, 2000))
+    assert queue.busy_s == pytest.approx({IN: 2e-3, OUT: 4e-3}) and moved_bytes(jobs) == 2000
 
 
 def test_the_memory_behind_the_link_limits_both_directions_alike() -> None:
-    queue = LinkQueue(far_bandwidth=1e6)  # each wants 1000 B in 1 ms
+    queue = Link(far_bandwidth=1e6)  # each wants 1000 B in 1 ms
     queue.put(job(IN))
     queue.put(job(OUT))
     assert queue.rate() == pytest.approx(1e6)
@@ -55,14 +64,14 @@ def test_the_memory_behind_the_link_limits_both_directions_alike() -> None:
 
 
 def test_what_was_dropped_makes_way_at_once() -> None:
-    queue = LinkQueue()
+    queue = Link()
     first, second = job(ms=4.0), job()
     queue.put(first)
     queue.put(second)
     queue.until(1e-3)
     queue.drop(first)
     assert arrivals(queue) == [(pytest.approx(2e-3), second)]
-    assert queue.moved_bytes == pytest.approx(1250)
+    assert moved_bytes((first, second)) == pytest.approx(1250)
 
 
 @given(
@@ -78,13 +87,13 @@ def test_what_was_dropped_makes_way_at_once() -> None:
 def test_whatever_is_put_arrives_once_or_is_dropped(
     plan: list[tuple[int, float, int, float, float, int]], far: float
 ) -> None:
-    queue, put, came, moved = LinkQueue(far), [], [], 0.0
+    queue, put, came, moved = Link(far), [], [], 0.0
     for direction, ms, priority, slower, pause_ms, dropped in plan:
         put.append(job(direction, ms, priority, slower))
         queue.put(put[-1])
         came += arrivals(queue, queue.now_s + pause_ms / 1e3)
         if 0 <= dropped < len(put) and put[dropped] not in [each for _, each in came]:
-            moved += (1 - put[dropped].left) * 1000 * (not put[dropped].dropped)
+            moved += (1 - queue.left(put[dropped])) * 1000 * (not put[dropped].dropped)
             queue.drop(put[dropped])
     came += arrivals(queue)
     arrived = [each for _, each in came]
@@ -95,5 +104,30 @@ def test_whatever_is_put_arrives_once_or_is_dropped(
     assert not any(each.dropped for each in arrived)
     times = [at for at, _ in came]
     assert times == sorted(times)
-    assert queue.moved_bytes == pytest.approx(1000 * len(arrived) + moved)
+    assert moved_bytes(put) == pytest.approx(1000 * len(arrived) + moved)
     assert queue.due_s == math.inf
+
+
+def test_transfers_between_replicas_have_links_of_their_own_and_overtake() -> None:
+    fabric = Link(apart=True)
+
+    def sent(source: str, target: str) -> Job:
+        return Job(ends=(source, target), bytes=1000, descriptors=1, alone_s=1e-3)
+
+    jobs = [sent("a", "x"), sent("a", "y"), sent("b", "x"), sent("b", "y"), sent("c", "z")]
+    for each in jobs:
+        fabric.put(each, 0.0)
+    found = [(at, jobs.index(each)) for at, each in arrivals(fabric)]
+    # the fourth overtakes the second and the third, which wait for one end each
+    assert found == [(1e-3, 0), (1e-3, 3), (1e-3, 4), (2e-3, 1), (2e-3, 2)]
+    assert fabric.busy_s == pytest.approx({"a": 2e-3, "b": 2e-3, "c": 1e-3, "x": 2e-3,
+                                           "y": 2e-3, "z": 1e-3})  # fmt: skip
+
+
+def test_a_transfer_is_not_there_before_what_it_brings_is_made() -> None:
+    fabric = Link(apart=True)
+    late = Job(ends=("a", "x"), bytes=1000, descriptors=1, alone_s=1e-3, until_s=4e-3)
+    fabric.put(late, 0.0)
+    fabric.until(fabric.due_s)
+    assert late.rate == pytest.approx(250e3)
+    assert arrivals(fabric) == [(4e-3, late)]
