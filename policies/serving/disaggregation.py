@@ -468,7 +468,7 @@ class Disaggregation(Watcher):
     def _drop(self, trip: _Trip) -> None:
         before = self._fabric.busy
         for sent in trip.sent:
-            self._fabric.drop(sent)
+            self._fabric.drop(sent, self.simulation.now_s)
             self.lost_transfers.append(sent)
         self._rates_changed(before, self.simulation.now_s)
         trip.sent, trip.skip = [], None

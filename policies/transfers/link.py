@@ -100,8 +100,10 @@ class Link:
             self._order += 1
             heapq.heappush(self._later, (at_s, self._order, job))
 
-    def drop(self, job: Job) -> None:
-        """Take back a transfer that has not arrived; what has moved of it is lost."""
+    def drop(self, job: Job, at_s: float = 0.0) -> None:
+        """Take back a transfer that has not arrived; what has moved of it is lost. at_s: the time,
+        by which all that was due has arrived or arrives now, where it is later than `now_s`."""
+        self.now_s = max(self.now_s, at_s)
         job.dropped = True
         if job.due_s < math.inf:
             self._free([job])

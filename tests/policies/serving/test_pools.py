@@ -71,9 +71,9 @@ class Watched:
                 watched.came.extend(came)  # type: ignore[arg-type]
                 return came
 
-            def drop(self, sent: Any) -> None:
+            def drop(self, sent: Any, at_s: float = 0.0) -> None:
                 watched.dropped.append(sent)
-                super().drop(sent)
+                super().drop(sent, at_s)
 
         class Both(Disaggregation):
             def __init__(self, *args: Any) -> None:

@@ -131,3 +131,16 @@ def test_a_transfer_is_not_there_before_what_it_brings_is_made() -> None:
     fabric.until(fabric.due_s)
     assert late.rate == pytest.approx(250e3)
     assert arrivals(fabric) == [(4e-3, late)]
+
+
+def test_what_waits_begins_when_what_was_in_its_way_is_dropped_and_not_before() -> None:
+    fabric = Link(apart=True)
+    first, second = (
+        Job(ends=(source, "x"), bytes=1000, descriptors=1, alone_s=1e-3) for source in ("a", "b")
+    )
+    fabric.put(first, 0.0)
+    fabric.put(second, 0.0)
+    fabric.until(fabric.due_s)
+    fabric.drop(first, 0.4e-3)
+    assert first.left == pytest.approx(0.6)
+    assert arrivals(fabric) == [(pytest.approx(1.4e-3), second)]
