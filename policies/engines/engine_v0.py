@@ -29,7 +29,8 @@ from hwmodel.description.description import DescriptionError, checked
 from hwmodel.description.units import PositiveBytes
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration, Swaps
-from policies.engines.engine import Engine, Offered
+from policies.engines.admission import Offered
+from policies.engines.engine import Engine
 from policies.engines.engine_options import Count, EngineOptions
 from policies.engines.host_memory import HostMemory
 from policies.engines.scheduled_step import Chunk, Step

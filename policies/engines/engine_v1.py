@@ -24,8 +24,9 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import DescriptionError, checked
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration
+from policies.engines.admission import Offered
 from policies.engines.connector import Connector
-from policies.engines.engine import Engine, Offered
+from policies.engines.engine import Engine
 from policies.engines.engine_options import Count, EngineOptions
 from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.vllm_version import VERSIONS, Usage, VersionName, device_class

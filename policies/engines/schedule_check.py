@@ -28,7 +28,7 @@ from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import build
-from policies.engines.engine import Offered
+from policies.engines.admission import Offered
 from policies.engines.engine_options import Count
 from policies.engines.engine_v1 import EngineV1, EngineV1Spec
 from policies.engines.speculation import Drawn, Method, SpeculationSpec

@@ -17,7 +17,7 @@ from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import POLICIES, build
 from policies.allocators.state_places import StatePool
-from policies.engines.engine import Offered
+from policies.engines.admission import Offered
 from policies.engines.engine_options import EngineOptions
 from policies.engines.schedulers import SCHEDULERS
 from policies.engines.speculation import draw

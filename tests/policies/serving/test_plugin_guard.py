@@ -130,7 +130,7 @@ def test_a_router_is_named(value: str, said: str) -> None:
 def test_thrashing_that_goes_on_is_let_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long prompts admitted chunk by chunk preempt themselves again and again, and all end, though
     progress is judged after each 32 preemptions."""
-    monkeypatch.setattr("policies.engines.engine.MOST_FUTILE", 1)
+    monkeypatch.setattr("policies.engines.engine_progress.MOST_FUTILE", 1)
     register("own.py", SCHEDULER)
     engine = {"admit_on": "chunk", "max_num_batched_tokens": 64, "max_num_seqs": 8}
     stream = small.mixed(200, rate=1e6)
