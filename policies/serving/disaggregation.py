@@ -4,8 +4,8 @@ moves between them.
 A request goes to a replica of each node. With `pull` it is computed, then gets memory at the
 decode side; with `push` it gets that first. Its KV moves from the real blocks of both
 (`policies.transfers.transfer`), without what the decode side has of it, over the fabric: a link of
-each two replicas (`policies.transfers.link`). The blocks that it leaves are free when all of it has
-arrived. With stages each one moves its layers to the same one of the other side, all at once, each
+each two replicas (`policies.transfers.kv_link`). The blocks that it leaves are free when all of it
+has arrived. With stages each one moves its layers to the same one of the other side, all at once, each
 over a link of its own.
 
 What is moved of a request layer by layer can arrive a layer's time after its chunk is computed, at
@@ -44,7 +44,7 @@ from policies.serving.served_stream import Stream
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.serving.simulation import LINK, Watcher
 from policies.serving.unit import Part, Unit
-from policies.transfers.link import Job, Link
+from policies.transfers.kv_link import Job, Link
 from policies.transfers.ports import Place, Places, Port, ReceivingPort, Sent, between
 
 

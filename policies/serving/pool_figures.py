@@ -9,7 +9,7 @@ import numpy as np
 
 from policies.requests.percentiles import summary
 from policies.serving.pool_replica import Pool
-from policies.transfers.link import Link
+from policies.transfers.kv_link import Link
 from policies.transfers.ports import Place
 
 KEPT = (

@@ -22,7 +22,7 @@ from policies.serving.node import Node, mean_of
 from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
 from policies.serving.slot_use import Known
-from policies.transfers.link import Link
+from policies.transfers.kv_link import Link
 from policies.transfers.ports import Place, Port, ReceivingPort, SendingPort
 from policies.transfers.tier_options import Contends
 

@@ -29,7 +29,7 @@ from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.step import Efficiency, StepModel
 from policies.transfers.eviction import BlockKey
-from policies.transfers.link import IN, Job, Link
+from policies.transfers.kv_link import IN, Job, Link
 from policies.transfers.pieces import Pieces
 from policies.transfers.restoring import (
     Rest,

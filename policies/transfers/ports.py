@@ -27,7 +27,7 @@ from policies.memory.component import Component
 from policies.memory.contention import Moving
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
-from policies.transfers.link import Job, Link
+from policies.transfers.kv_link import Job, Link
 from policies.transfers.located import Places, block_of, layers_of, places_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.tier_options import Contends

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from policies.requests.percentiles import summary
-from policies.transfers.link import Job
+from policies.transfers.kv_link import Job
 
 Kind = Literal["load", "store", "read", "write"]
 """From the host, to it, from the drive, to it."""

@@ -28,7 +28,7 @@ from policies.memory.step import StepModel
 from policies.requests.requests import IntArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.hidden_states import PROFILED, HiddenStates
-from policies.transfers.link import Job, Near
+from policies.transfers.kv_link import Job, Near
 from policies.transfers.located import Layers, block_of, layers_of, table_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.restoring import HCACHE_CHUNK

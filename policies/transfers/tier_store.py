@@ -1,7 +1,7 @@
 """The blocks that the host and a drive have, and all that moves to and from them.
 
 Transfers go over the link from the real block ids of both ends (`policies.transfers.transfer`),
-one at a time in each direction (`policies.transfers.link`). What the host stores is written
+one at a time in each direction (`policies.transfers.kv_link`). What the host stores is written
 to the drive as well; what only the drive has goes to the host first.
 """
 
@@ -22,7 +22,7 @@ from policies.engines.host_memory import HostMemory
 from policies.requests.requests import IntArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.hidden_states import Projections, Work
-from policies.transfers.link import IN, OUT, Job, Link
+from policies.transfers.kv_link import IN, OUT, Job, Link
 from policies.transfers.tier_figures import TierFigures
 from policies.transfers.tier_links import Part, TierLinks
 from policies.transfers.tier_options import TiersSpec

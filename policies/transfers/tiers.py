@@ -7,7 +7,7 @@ prefill is done, those that the tier has not; a request that is admitted finds w
 then what the host has behind it, in whole blocks of the tier. What is on its way to one request
 another waits for. Transfers go over the link from the real block ids of both ends
 (`policies.transfers.transfer`), one at a time in each direction
-(`policies.transfers.link`); stores of a request that has ended, whose memory waits for them,
+(`policies.transfers.kv_link`); stores of a request that has ended, whose memory waits for them,
 go first. Deviations: vLLM stores each chunk of a prefill as it is computed; a block that is being
 stored does not count as found here.
 
@@ -38,7 +38,7 @@ from policies.memory.step import Efficiency, StepTimes
 from policies.requests.requests import FloatArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.kv_connector import KvConnector, Site
-from policies.transfers.link import IN, OUT
+from policies.transfers.kv_link import IN, OUT
 from policies.transfers.pauses import Pauses, Way
 from policies.transfers.pausing import Batch, step_cost
 from policies.transfers.restoring import recompute

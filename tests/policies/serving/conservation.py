@@ -22,7 +22,7 @@ from policies.serving.node import Node
 from policies.serving.replica import Replica
 from policies.serving.simulation import Simulation, Watcher
 from policies.serving.unit import Part
-from policies.transfers.link import Job, Link
+from policies.transfers.kv_link import Job, Link
 from policies.transfers.tier_store import TierStore
 from policies.transfers.tiers import Tiers
 

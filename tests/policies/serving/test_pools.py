@@ -18,7 +18,7 @@ from policies.requests.requests import Requests
 from policies.serving.disaggregation import Disaggregation
 from policies.serving.serving import ServingResult
 from policies.serving.serving_spec import ServingSpec
-from policies.transfers.link import Link
+from policies.transfers.kv_link import Link
 from policies.transfers.ports import Sent
 from policies.transfers.transfer import Server, transfer
 from tests.policies.serving.test_sessions import two_turns

@@ -19,7 +19,7 @@ from policies.memory.step import Efficiency, StepModel
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
 from policies.transfers.hidden_states import PROFILED, HiddenStates, Projections, Work
-from policies.transfers.link import IN, Job, Link
+from policies.transfers.kv_link import IN, Job, Link
 from policies.transfers.restoring import hidden_bytes
 from policies.transfers.tier_options import HcacheSpec
 from policies.transfers.tier_store import Load

@@ -16,7 +16,7 @@ from hwmodel.specs.link import load_link
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
 from policies.transfers.connectors import CONNECTORS
-from policies.transfers.link import Job, Link
+from policies.transfers.kv_link import Job, Link
 from policies.transfers.tiers import Tiers
 from policies.transfers.transfer import Server, transfer
 from tests.policies.serving.test_sessions import talks

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.transfers.link import IN, OUT, Job, Link
+from policies.transfers.kv_link import IN, OUT, Job, Link
 
 MS = 1e-3
 
