@@ -5,8 +5,8 @@ A request goes to a replica of each node. With `pull` it is computed, then gets 
 decode side; with `push` it gets that first. Its KV moves from the real blocks of both
 (`policies.transfers.transfer`), without what the decode side has of it, over the fabric: a link of
 each two replicas (`policies.transfers.kv_link`). The blocks that it leaves are free when all of it
-has arrived. With stages each one moves its layers to the same one of the other side, all at once, each
-over a link of its own.
+has arrived. With stages each one moves its layers to the same one of the other side, all at once,
+each over a link of its own.
 
 What is moved of a request layer by layer can arrive a layer's time after its chunk is computed, at
 the soonest. Requests whose KV is lost with a replica are computed again, with the tokens that they
