@@ -545,7 +545,7 @@ def conservation(many: int, seed: int, log: Log) -> list[str]:
         " lost once; when all is over nobody holds memory of a card, a host or a drive; and a"
         " second run of a triple is the same to the last digit.",
         "",
-        f"Of {many} triples {len(served)} run and {len(audits) - len(served)} are refused."
+        f"Of {many} triples {len(served)} run, {len(audits) - len(served)} refused."
         f" {transfers:,} transfers of {(landed + lost) / 1e9:.2f} GB were put on links,"
         f" {landed / 1e9:.2f} GB landed and {lost / 1e9:.2f} GB were lost.",
         "",
