@@ -78,7 +78,7 @@ LONG_ALONE = frozenset({
     "sweeps/cli/test_pictures.py::test_every_figure_is_drawn",
     "sweeps/cli/test_plugin_option.py::test_check_and_schema_see_it",
     "sweeps/cli/test_wheel.py::test_the_command_works_from_any_folder",
-    "sweeps/plan/test_break_even.py::test_an_interrupted_search_goes_on_as_if_it_had_not_been",
+    "sweeps/plan/test_crossing.py::test_an_interrupted_search_goes_on_as_if_it_had_not_been",
     "sweeps/plan/test_logs.py::test_resuming_makes_the_logs_that_are_missing",
     "sweeps/report/test_browser.py::test_print_unfolds_everything_in_light_colours",
     "sweeps/report/test_odma_paper.py",
