@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.policies.serving.features import (
-    FEATURES,
-    outcome,
-    pairs,
-    repeated,
-    said,
-    triples,
-)
+from tests.policies.serving.combinations_page import said, triples
+from tests.policies.serving.features import FEATURES, outcome, pairs, repeated
 from tests.rotation import shared
 
 SAID = said()

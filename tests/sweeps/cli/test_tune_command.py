@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ def test_a_dry_run_says_what_is_tried_and_how_long_it_takes(tmp_path: Path) -> N
     done = bankwise(*PAIR, *SHARED, "--only", "kv,chunk", "--requests", "20", "--dry-run",
                     cwd=tmp_path)  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.startswith("at most 45 goodputs, about ")
+    assert done.stderr.startswith("at most 45 goodputs, ")
+    assert re.search(r", (less than a|about \d+\.\d) CPU minutes?; tried: ", done.stderr)
     assert "kv fp8_e4m3, chunk 512, chunk 1024, chunk 4096, chunk 8192" in done.stderr
 
 

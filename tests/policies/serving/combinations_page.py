@@ -1,0 +1,197 @@
+"""The page of which features of serving go together (`tests.policies.serving.features`), written by
+
+    python -m tests.policies.serving.combinations_page
+    python -m tests.policies.serving.combinations_page --triples 500 --seed 1
+
+the second of which serves random triples, and writes its part of the page alone. With `--log FILE`
+either keeps what it finds in a file, a line each, and goes on from there when it is called again;
+what other sources have found is not taken up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from tests.policies.serving.features import FEATURES, Audit, Outcome, outcome, pairs, repeated
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "combinations.md"
+
+
+def said() -> dict[str, str]:
+    """What the page says of each pair that does not run, by its names."""
+    lines = PAGE.read_text(encoding="utf-8").partition(f"\n{CONSERVATION}\n")[0].splitlines()
+    listed = [line for line in lines if line.startswith("- ")]
+    return {
+        pair: line
+        for line in listed
+        for pair in line.removeprefix("- ").partition(": `")[0].split("; ")
+    }
+
+
+def triples(many: int, seed: int) -> list[tuple[str, ...]]:
+    """So many drawn from those of three kinds of which every two run."""
+    apart = said()
+    runs = {pair for pair in pairs() if " + ".join(pair) not in apart}
+    every = [
+        three for three in combinations(FEATURES, 3)
+        if all(pair in runs for pair in combinations(three, 2))
+    ]  # fmt: skip
+    return random.Random(seed).sample(every, many)
+
+
+def sources() -> str:
+    """The hash of what decides what is found: all that serves, and these tests."""
+    root, digest = PAGE.parents[1], hashlib.sha256()
+    here = Path(__file__).resolve().parent
+    for folder in (root / "policies", root / "hwmodel", here):
+        for file in sorted((*folder.rglob("*.py"), *folder.rglob("*.yaml"))):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+class Log:
+    """What was found of features, in a file that a killed run leaves whole but for its last line.
+    Without a path nothing is kept."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path, self._found = path, dict[tuple[str, ...], Any]()
+        if path is None:
+            return
+        first = json.dumps({"sources": sources()})
+        lines = path.read_text(encoding="utf-8").splitlines(True) if path.exists() else []
+        whole = [line for line in lines if line.endswith("\n")]
+        if not whole or whole[0].strip() != first:
+            whole = [f"{first}\n"]
+        path.write_text("".join(whole), encoding="utf-8")
+        for line in whole[1:]:
+            names, found = json.loads(line)
+            self._found[tuple(names)] = found
+
+    def of(self, names: tuple[str, ...], find: Callable[[], Any]) -> Any:
+        """What is kept of these features, or else what `find` gives: JSON."""
+        if names not in self._found:
+            self._found[names] = find()
+            if self._path is not None:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps([names, self._found[names]]) + "\n")
+        return self._found[names]
+
+
+CONSERVATION = "## Conservation"
+
+
+def conservation(many: int, seed: int, log: Log) -> list[str]:
+    """Lines of the page on random triples: how many run, and every breach."""
+    audits: dict[tuple[str, ...], Audit | None] = {}
+    for at, names in enumerate(triples(many, seed), 1):
+        audit = log.of(names, functools.partial(repeated, names))
+        audits[names] = None if audit is None else Audit(*audit)
+        if at % 25 == 0 or at == many:
+            print(f"{at} of {many} triples", flush=True)
+    served = {names: audit for names, audit in audits.items() if audit is not None}
+    transfers, landed, lost = (
+        sum(getattr(audit, key) for audit in served.values())
+        for key in ("transfers", "landed_bytes", "lost_bytes")
+    )
+    broken = {names: audit for names, audit in served.items() if audit.breaches}
+    return [
+        CONSERVATION,
+        "",
+        "Each pair that runs is audited (`tests/policies/serving/conservation.py`), and each of"
+        f" {many} triples, drawn with seed {seed} from those of which every two run: every request"
+        " ends once, with all of its tokens; every transfer that is put on a link lands once or is"
+        " lost once; when all is over nobody holds memory of a card, a host or a drive; and a"
+        " second run of a triple is the same to the last digit.",
+        "",
+        f"Of {many} triples {len(served)} run, {len(audits) - len(served)} refused."
+        f" {transfers:,} transfers of {(landed + lost) / 1e9:.2f} GB were put on links,"
+        f" {landed / 1e9:.2f} GB landed and {lost / 1e9:.2f} GB were lost.",
+        "",
+        f"Breaches: {len(broken)}.",
+        *(f"- {' + '.join(names)}: {audit.breaches[0]}" for names, audit in broken.items()),
+    ]
+
+
+TITLES = {
+    "refused": "Refused for what a component needs",
+    "not modelled": "Not modelled",
+    "idle": "Without a trace",
+    "fails": "Failing",
+}
+"""Headings of the page, by what pairs do that do not run."""
+WHY = {
+    "idle": "Policies that reserve the whole output never preempt, so that nothing is swapped."
+    " `round_robin` is the default; where a controller moves requests or merges cards, two cards"
+    " leave a router little to choose.",
+}
+"""What explains all pairs under a heading."""
+
+
+def page(found: dict[tuple[str, ...], Outcome]) -> str:
+    """The page of these outcomes."""
+    counts = Counter(each.how for each in found.values())
+    lines = [
+        "# Which features of serving go together",
+        "",
+        "Every pair of features that are not choices of one option is served, small, and counts as"
+        " running if each leaves its trace in the metrics, which differ from those without it."
+        " What leaves none is said by the other, or cannot use it. This page is written by"
+        " `python -m tests.policies.serving.combinations_page`, from a clone.",
+        "",
+        f"Of {len(found)} pairs {counts['runs']} run.",
+    ]
+    for how, title in TITLES.items():
+        groups: dict[str, list[str]] = {}
+        for names, each in found.items():
+            if each.how == how:
+                said = each.why if how in ("refused", "not modelled") else ""
+                groups.setdefault(said, []).append(" + ".join(names))
+        if groups:
+            lines += [
+                "",
+                f"## {title}",
+                "",
+                f"{counts[how]} pairs. {WHY.get(how, '')}".rstrip(),
+                "",
+            ]
+            for said, those in groups.items():
+                lines.append(f"- {'; '.join(those)}" + (f": `{said}`" if said else ""))
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Serve all pairs, or random triples, and write the page, or their part of it."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--triples", type=int, help="how many, instead of all pairs")
+    parser.add_argument("--seed", type=int, default=1, help="by which triples are drawn")
+    parser.add_argument(
+        "--log", type=Path, help="a file to keep what is found in, and to go on from"
+    )
+    asked = parser.parse_args()
+    before, _, behind = PAGE.read_text(encoding="utf-8").partition(f"\n{CONSERVATION}\n")
+    log = Log(asked.log)
+    if asked.triples:
+        lines = conservation(asked.triples, asked.seed, log)
+        print("\n".join(lines))
+        behind = "\n".join(lines[1:]) + "\n"
+    else:
+        found = {
+            names: Outcome(*log.of(names, functools.partial(outcome, names))) for names in pairs()
+        }
+        print(dict(Counter(each.how for each in found.values())))
+        before = page(found)
+    tail = f"\n{CONSERVATION}\n{behind}" if behind else ""
+    PAGE.write_text(before + tail, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
