@@ -8,6 +8,7 @@ card, at a host or on a drive.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ import numpy as np
 from policies.allocators.capabilities import Caches
 from policies.serving.node import Node
 from policies.serving.replica import Replica
-from policies.serving.simulation import Simulation, Watcher
+from policies.serving.simulation import LOOK, Simulation, Watcher
 from policies.serving.unit import Part
 from policies.transfers.kv_link import Job, Link
 from policies.transfers.tier_store import TierStore
@@ -120,11 +121,23 @@ class Auditor(Watcher):
     def breaches(self) -> Iterator[str]:
         """What is wrong at the end of the run. Lets all that is under way come to its end."""
         yield from _of_requests(self.simulation, self.ends)
+        _let_controllers_end(self.simulation)
         replicas = [each for node in self.simulation.nodes for each in _replicas(node)]
         for check in (_rest, _of_engine, _of_memory, _of_tiers):  # all rest before any is looked at
             for at, replica in enumerate(replicas):
                 for breach in check(replica):
                     yield f"replica {at}: {breach}"
+
+
+def _let_controllers_end(simulation: Simulation) -> None:
+    """A copy between cards may be under way when the last request ends: what controllers wait for
+    comes, within what is long beside a run of small cards."""
+    until_s = simulation.now_s + 1.0
+    events = simulation._events
+    while events and events[0][0] <= until_s:
+        at_s, kind, *_, act = heapq.heappop(events)
+        if kind == LOOK:
+            act(at_s)
 
 
 def _replicas(node: Node) -> list[Replica]:

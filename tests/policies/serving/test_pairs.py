@@ -60,7 +60,12 @@ def test_a_seed_gives_the_same_run(names: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     "names",
-    [("ideal", "least_kv", "full memory"), ("faults", "drive", "pools"), ("swap", "lending")],
+    [
+        ("ideal", "least_kv", "full memory"),
+        ("faults", "drive", "pools"),
+        ("swap", "lending"),
+        ("ideal", "sessions", "migration"),
+    ],
     ids=" + ".join,
 )
 def test_what_once_lost_something_loses_nothing(names: tuple[str, ...]) -> None:
