@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from hwmodel.benchmark import cpu_kernels, gpu_kernels
+from hwmodel.benchmark import gpu_kernels
 from hwmodel.benchmark.access_points import LINE, WORD, AccessPoint
 from hwmodel.benchmark.cpu_benchmark import NEAR, SEED, listed
-from hwmodel.benchmark.cpu_kernels import Words
 from hwmodel.benchmark.gpu_kernels import cuda
 from hwmodel.benchmark.machine import Machine
 from hwmodel.benchmark.median import median
@@ -25,8 +24,8 @@ THREADS = 256
 BLOCKS = 8
 """A multiprocessor: as many threads as it can hold."""
 LARGEST_BUFFER = 16 << 30
-LARGEST_CYCLE = 256 << 20
-"""Bytes of the largest window of dependent reads, which the host writes."""
+APART = 4
+"""Times a window of dependent reads is larger than the one before."""
 Clock = Callable[[Callable[[], None]], float]
 
 
@@ -154,26 +153,31 @@ def measure_gpu(
     cache = machine.cache_bytes or size // NEAR
     runner = GpuRunner(data, words, many, cache, clock)
     measured = measure_rounds(runner, asked, done)
-    latencies = _latencies(data, size, cache, asked, clock)
+    latencies = _latencies(data, size, cache, many, asked, clock)
     return Benchmark(machine, many * THREADS, size, None, asked, measured, latencies)
 
 
 def _latencies(
-    data: Any, size: int, cache: int, asked: Effort, clock: Clock
+    data: Any, size: int, cache: int, blocks: int, asked: Effort, clock: Clock
 ) -> tuple[MeasuredLatency, ...]:
-    largest = min(size, max(LARGEST_CYCLE, NEAR * cache))
-    reached = cuda.to_device(np.zeros(1, np.int64))
+    """Of dependent reads in the first bytes of `data`, which the cycles overwrite."""
+    reached = cuda.device_array(1, np.int64)
+    steps = max(int(asked.pass_s / 500e-9), 1000)
     found = []
-    for window in sorted({min(NEAR * cache, largest), largest}):
-        cycle: Words = np.zeros(window // WORD, np.int64)
-        cpu_kernels.write_cycle(cycle, window // LINE, LINE // WORD, SEED)
-        chain = cuda.to_device(cycle)
-        steps = max(int(asked.pass_s / 500e-9), 1000)
-        values: list[float] = []
+    for bits in cycle_bits(size, cache):
+        gpu_kernels.write_cycle[blocks, THREADS](data, bits, LINE // WORD)
+        at, values = 0, []
         for _ in range(asked.rounds + 1):
-            start = int(reached.copy_to_host()[0]) if values else 0
-            seconds = clock(lambda: gpu_kernels.follow[(1, 1)](chain, start, steps, reached))  # noqa: B023
+            seconds = clock(lambda: gpu_kernels.follow[(1, 1)](data, at, steps, reached))  # noqa: B023
             values.append(seconds / steps * 1e9)
+            at = int(reached.copy_to_host()[0])
+        window = LINE << bits
         found.append(MeasuredLatency(window, median(values[1:])))  # the first one warms up
-        reached = cuda.to_device(np.zeros(1, np.int64))
     return tuple(found)
+
+
+def cycle_bits(size: int, cache: int) -> list[int]:
+    """Of the number of lines of each window: powers of two, from `NEAR` times the cache to what the
+    buffer holds, each `APART` times the one before."""
+    first = min((NEAR * cache // LINE - 1).bit_length(), (size // LINE).bit_length() - 1)
+    return list(range(first, (size // LINE).bit_length(), APART.bit_length() - 1))

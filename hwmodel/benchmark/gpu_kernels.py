@@ -104,6 +104,29 @@ def add_walk(
         data[target + place] = data[one + place] + data[other + place]
 
 
+_device: Any = cuda.jit(device=True)
+
+
+@_device
+def scattered(line: int, bits: int) -> int:
+    """A permutation of the numbers below 2**bits, at most 2**31: odd factors and shifts."""
+    mask = (1 << bits) - 1
+    x = line
+    for factor in (0x2C1B3C6D, 0x297A2D39, 0x1B56C4E9):
+        x = x * factor & mask
+        x ^= x >> (bits + 1) // 2
+    return x
+
+
+@_jit
+def write_cycle(data: Words, bits: int, apart: int) -> None:
+    """A cycle through 2**bits lines, `apart` words each: a line's first word is where the next one
+    begins."""
+    lines = 1 << bits
+    for i in range(cuda.grid(1), lines, cuda.gridsize(1)):
+        data[scattered(i, bits) * apart] = scattered((i + 1) % lines, bits) * apart
+
+
 @_jit
 def follow(data: Words, start: int, steps: int, out: Words) -> None:
     """The word reached from `start` after so many dependent reads, by one thread."""

@@ -62,6 +62,18 @@ def writes() -> None:
     assert (written[448:] == DATA[448:]).all() and (written[:256] == DATA[:256]).all()
 
 
+def cycles() -> None:
+    for bits in (4, 7):
+        data = cuda.to_device(np.full(4 << bits, -1, np.int64))
+        gpu_kernels.write_cycle[GRID](data, bits, 4)
+        following, at, seen = data.copy_to_host(), 0, set()
+        while at not in seen:
+            seen.add(at)
+            at = int(following[at])
+        assert at == 0 and seen == set(range(0, 4 << bits, 4))
+    assert gpu_benchmark.cycle_bits(16 << 30, 50 << 20) == [22, 24, 26, 28]
+
+
 def whole() -> None:
     """All kinds of passes, in blocks as large as an extent needs, timed by the host."""
     rounds.WARM_BYTES, gpu_benchmark.THREADS = 64, 16
@@ -80,7 +92,7 @@ def whole() -> None:
     found = gpu_benchmark.measure_gpu(machine, asked, 1 << 14, lambda _: None, clock, blocks=2)
     assert [each.point for each in found.measured] == list(points)
     assert all(each.gbps.value > 0 and each.half is not None for each in found.measured)
-    assert [each.window for each in found.latencies] == [1024, 1 << 14]
+    assert [each.window for each in found.latencies] == [1 << 10, 1 << 12, 1 << 14]
     runner = gpu_benchmark.GpuRunner(None, 1 << 11, 2, 256, clock)
     assert runner.most(points[1], 2) * 2 * 8 <= runner.part(points[1])
 
@@ -89,4 +101,5 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore", RuntimeWarning)  # the simulator's integers of 64 bits wrap
     reads()
     writes()
+    cycles()
     whole()
