@@ -206,9 +206,34 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
     def swap_in(self, request: int) -> bool:
         if (tokens := self._swapped.get(request)) is None:
             raise KeyError(f"request {request} is not swapped out")
-        if not self.reserve(request, self._demands[request], tokens):
+        demand, windowed = self._demands[request], bool(self._windows.near)
+        enter = self._enter_behind_windows if windowed else self.reserve
+        if not enter(request, demand, tokens):
             return False
         del self._swapped[request]
+        return True
+
+    def _enter_behind_windows(self, request: int, demand: Demand, tokens: int) -> bool:
+        """As `reserve`, of a request whose KV comes with it: of each group what the next token
+        attends to has a block, and nothing that is found here counts."""
+        end = tokens + self._room_behind(tokens)
+        places, own = self._places(demand, end), self._beside.wanted(-1, end)
+        gone = [int(self._windows.left(group, tokens, 0)) for group in range(self.groups)]
+        wanted = self.groups * places - sum(gone)
+        if wanted + self._beside.fixed + own + self._kept_free > self._list.free:
+            return False
+        self._admitted(request, demand, 0)
+        row = self._first_row[request] = self._tables.add(request)
+        self._admit(request, wanted * self.block, tokens, demand.samples)
+        self._windows.enter(request, tokens)
+        blocks = np.zeros((self.groups, places), np.int64)
+        for group, first in enumerate(gone):
+            blocks[group, first:] = held = self._list.pop(places - first)
+            self._tables.uses[held] += 1
+        self._tables.append(row, blocks.ravel())
+        self._tables.tokens[row] = tokens
+        self.reserved_total += self._beside.enter(request) * self.block
+        self.reserved_total += self._beside.extend(request, own) * self.block
         return True
 
     def headroom(self, requests: IntArray, limit: int) -> int:

@@ -30,7 +30,7 @@ from hwmodel.kernel.extents import Frames
 from hwmodel.specs.kv_order import LAYOUTS, Dims
 from hwmodel.specs.virtual_memory import Frame
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
-from policies.allocators.capabilities import Drafts, KeepsStates, Maps, OnDemand, Reports
+from policies.allocators.capabilities import Drafts, KeepsStates, Maps, OnDemand, Reports, Swaps
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
 from policies.allocators.losses import GROWING
@@ -66,7 +66,7 @@ class VattentionOptions(PolicyOptions):
     """To map a frame and grant access to it (paper: about 40 us)."""
 
 
-class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsStates):
+class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsStates, Swaps):
     """`_groups[id]`: groups mapped to each request id, in token order, the first `_needed[id]` of
     which are in use: `_fixed` by states (assumed, as the paper's models have none), the others by
     tokens. `block`: tokens in a group. Raises DescriptionError for a layout that is not
@@ -125,6 +125,8 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
         self._runs = np.zeros(requests, np.int64)
         self._virtual = np.zeros(groups, np.int64)
         """Where each group that is mapped lies: its id times `_span`, and its number there."""
+        self._away: dict[int, tuple[int, int]] = {}
+        """Tokens and samples of requests that are swapped out."""
         self._asked = False
         """Whether a request had a prefix in common with others."""
         self._fixed = -(-limits.states // self.block) * limits.kept_states
@@ -156,6 +158,22 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
         self._id[request] = self._fitting_id(self._in_use(tokens))
         self._asked |= demand.prefix_id >= 0 or demand.session >= 0
         self._admit(request, 0, 0, demand.samples)
+        return self.grow(request, tokens)
+
+    def swap_out(self, request: int) -> int:
+        self._require(request)
+        stored = int(self.stored[request])
+        self._away[request] = stored, int(self.width[request])
+        self.release(request)
+        return stored
+
+    def swap_in(self, request: int) -> bool:
+        tokens, samples = self._away[request]
+        if not self.fits(tokens):
+            return False
+        del self._away[request]
+        self._id[request] = self._fitting_id(self._in_use(tokens))
+        self._admit(request, 0, 0, samples)
         return self.grow(request, tokens)
 
     def grow(self, request: int, tokens: int) -> bool:

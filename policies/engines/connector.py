@@ -25,7 +25,7 @@ from enum import Enum
 from typing import ClassVar, NamedTuple, Protocol
 
 from policies.allocators.allocator import Allocator, Demand
-from policies.engines.scheduled_step import Step
+from policies.engines.scheduled_step import Step, Transfers
 from policies.requests.requests import IntArray, Requests
 
 
@@ -125,6 +125,8 @@ class Connector:
     foresees_ends: ClassVar[bool] = False
     """Whether it is known in which step each request ends here, also where the engine does not
     know the lengths of outputs."""
+    keeps_preempted: ClassVar[bool] = False
+    """Whether it can take KV of requests that a scheduler with a queue of such preempts (v0)."""
 
     def connect(self, engine: Scheduler) -> None:
         """This engine has it from now on.
@@ -208,6 +210,27 @@ class Connector:
     def preempted(self, request: int) -> None:
         """A request has lost its memory before its end, or before it came; or it has gone to
         another card with its KV."""
+
+    # of requests that are preempted and come back with their KV, if `keeps_preempted`; steps wait
+
+    def begins(self) -> None:
+        """A step is about to be scheduled."""
+
+    def swap_out(self, request: int) -> bool:
+        """A request that decodes has to give its memory up: whether its KV is copied elsewhere, and
+        the memory free."""
+        return False
+
+    def swap_in(self, request: int) -> bool:
+        """Whether such a request has its memory again, to which its KV is copied in this step."""
+        return False
+
+    def undo_swap_in(self, request: int) -> None:
+        """One that has just got its memory has no room for its next token, and stays elsewhere."""
+
+    def transfers(self) -> Transfers | None:
+        """What the step being scheduled copies so, and waits for."""
+        return None
 
     # of requests that have ended
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -28,16 +27,11 @@ from policies.engines.admission import Admission, Offered
 from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_progress import Progress
 from policies.engines.part import Part
-from policies.engines.scheduled_step import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step, Transfers
 from policies.engines.verifier import Verifier
 from policies.requests.requests import FloatArray, IntArray
 
 PartKind = TypeVar("PartKind", bound=Part)
-
-
-Weighs = Callable[[int, int, int], tuple[int, bool]]
-"""Of tokens beside so many running requests with so many tokens: how many can be copied behind a
-step, and whether a copy that steps wait for wastes less than computing them again."""
 
 
 class Engine(Admission):
@@ -48,8 +42,6 @@ class Engine(Admission):
     """Its options, whose `name` is that of the scheduler."""
     aligns_chunks: ClassVar[bool] = False
     """Whether chunks of prompts can end at the ends of blocks, where states are kept."""
-    weighs: Weighs | None = None
-    """Where the options say `weighs_waste`."""
 
     def __init__(self, spec: Any, allocator: Allocator, offered: Offered) -> None:
         requests, output_tokens, predicted = offered
@@ -107,11 +99,6 @@ class Engine(Admission):
     def part(self, kind: type[PartKind]) -> PartKind:
         """Its part of this kind, which there is."""
         return next(each for each in self.parts if isinstance(each, kind))
-
-    @property
-    def swaps(self) -> bool:
-        """Whether it copies KV of preempted requests to the host, which steps wait for."""
-        return False
 
     @property
     def waits(self) -> bool:
@@ -444,18 +431,19 @@ class Engine(Admission):
 
     def _step(
         self, decode: IntArray, chunks: list[Chunk], migrations: list[Migration], preempted: int,
-        limit: str, swapped: int = 0,
+        limit: str, transfers: Transfers | None = None,
     ) -> Step:  # fmt: skip
         """The scheduled step; every decoding request has room for its next tokens."""
         if self._batching is not None:
             self._batching.settle_step()
         if self._contiguous is not None and (moves := self._contiguous.moves()):
             migrations = [*migrations, *moves]
-        self.changes += len(chunks) + len(migrations) + preempted + (swapped > 0)
+        self.changes += len(chunks) + len(migrations) + preempted + (transfers is not None)
         context = sum_of(self.allocator.stored, decode) - self._sequences(decode)
+        lengths = self.allocator.stored[decode] - 1 if self._uneven else None
         step = Step(
             decode, context, chunks, migrations, preempted, limit, self._cached_tokens,
-            swapped=swapped, lengths=self.allocator.stored[decode] - 1 if self._uneven else None,
+            transfers=transfers, lengths=lengths,
         )  # fmt: skip
         if self.drafts is not None:
             step = self.drafts.verify(step)

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import Strict, checked
-from policies.engines.host_memory import HostMemory
+from policies.engines.host_memory import Swapping
 from policies.requests.requests import IntArray
 
 Count = Annotated[int, Field(ge=1)]
@@ -74,20 +74,9 @@ class EngineOptions(Strict):
         return {}
 
     @property
-    def swaps(self) -> bool:
-        """Whether KV may be copied to the memory of the host."""
-        return False
-
-    @property
-    def host_dram(self) -> HostMemory | None:
-        """The memory of the host that swaps of all cards share. None: it carries all that the
-        links do."""
+    def swapping(self) -> Swapping | None:
+        """How KV of preempted requests is copied to the memory of the host. None: it is not."""
         return None
-
-    @property
-    def weighs_waste(self) -> bool:
-        """Whether a preemption weighs what copying and recomputing waste (`Engine.weighs`)."""
-        return False
 
     @property
     def stores_uncomputed(self) -> bool:

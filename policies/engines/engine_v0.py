@@ -3,9 +3,9 @@
 A step either prefills or decodes. Prefills come first: whole prompts from the head of the line, as
 many as the token budget, the sequence cap and the memory allow. Otherwise every running request
 decodes; when one has no free slot, the last running ones are preempted until it has. Preemption
-recomputes (back to the front of the line) or swaps: the KV is copied to host memory, and back when
-there is room again, before waiting requests are admitted and not in a step that preempted. A step
-waits for its copies.
+recomputes (back to the front of the line) or swaps: a connector takes the KV
+(`policies.transfers.swap_space`), and gives it back when there is room again, before waiting
+requests are admitted and not in a step that preempted. A step waits for its copies.
 
 With `chunked_prefill` a step decodes first and fills the token budget with the chunks of prefills.
 A prompt has all its memory from its admission on, and admission continues after a preemption, so
@@ -21,19 +21,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 
 from hwmodel.description.description import DescriptionError, checked
 from hwmodel.description.units import PositiveBytes
 from policies.allocators.allocator import Allocator, Demand
-from policies.allocators.capabilities import Migration, Swaps
+from policies.allocators.capabilities import Migration
 from policies.engines.admission import Offered
+from policies.engines.connector import Connector
 from policies.engines.engine import Engine
 from policies.engines.engine_options import Count, EngineOptions
-from policies.engines.host_memory import HostMemory
-from policies.engines.scheduled_step import Chunk, Step
+from policies.engines.host_memory import HostMemory, Swapping
+from policies.engines.scheduled_step import Chunk, Step, Transfers
 from policies.requests.requests import IntArray
 
 CHUNKED_BUDGET = 512
@@ -88,16 +89,11 @@ class EngineV0Spec(EngineOptions):
         return {"paged": PAGED_V0}
 
     @property
-    def swaps(self) -> bool:
-        return self.preemption != "recompute"
-
-    @property
-    def host_dram(self) -> HostMemory | None:
-        return self.swap_dram
-
-    @property
-    def weighs_waste(self) -> bool:
-        return self.preemption == "least"
+    def swapping(self) -> Swapping | None:
+        if self.preemption == "recompute":
+            return None
+        contends = self.contention is not False
+        return Swapping(self.preemption, self.swap_space, self.swap_dram, contends)
 
     @property
     def stores_uncomputed(self) -> bool:
@@ -125,28 +121,20 @@ class EngineV0(Engine):
 
     def __init__(self, spec: EngineV0Spec, allocator: Allocator, offered: Offered) -> None:
         super().__init__(spec, allocator, offered)
-        swaps = isinstance(allocator, Swaps) and not self._windowed
-        self._swaps = cast(Swaps, allocator) if swaps else None
-        if spec.preemption in ("swap", "least") and self._swaps is None:
-            windows = " the KV of a model with sliding windows" if self._windowed else ""
-            raise DescriptionError(
-                f"engine.preemption: {spec.preemption}, and policy {allocator.options.name} "
-                f"cannot swap{windows}"
-            )
         self.swapped: deque[int] = deque()
-        """Requests that wait in host memory, in the order they were swapped out."""
+        """Requests whose KV is elsewhere, in the order they were swapped out."""
+        self._keepers: list[Connector] = []
+        """Who may have it."""
+        self._keeper: dict[int, Connector] = {}
+        """Who has that of each."""
         self._set_back: list[int] = []  # requests that this step preempts by recompute
-        self._host: dict[int, int] = {}  # tokens of each swapped-out request
-        self.host_free_tokens = spec.swap_space // allocator.layout.token_bytes
-        """Free room of the swap space, in tokens."""
-        self._swapping = self._hidden = 0
-        """Tokens that this step copies to or from the host, and those that hide behind it."""
         self._computed_tokens = 0  # tokens of the current prefill that are computed
         self._cut_short: dict[int, int] = {}  # the same of requests preempted in their prefill
 
-    @property
-    def swaps(self) -> bool:
-        return self._swaps is not None and self.spec.preemption != "recompute"
+    def connect(self, connector: Connector) -> None:
+        super().connect(connector)
+        if connector.keeps_preempted:
+            self._keepers.append(connector)
 
     @property
     def waits(self) -> bool:
@@ -158,10 +146,9 @@ class EngineV0(Engine):
 
     def _schedule(self) -> Step:
         before = self.preemptions
-        self._cached_tokens = self._swapping = self._hidden = 0
-        if self.weighs is not None:
-            held = int(self.allocator.stored[self.running].sum())
-            self._hidden = self.weighs(1, len(self.running), held)[0]
+        self._cached_tokens = 0
+        for keeper in self._keepers:
+            keeper.begins()
         chunks: list[Chunk] = []
         decode: IntArray = np.zeros(0, np.int64)
         moves: list[Migration] = []
@@ -185,15 +172,21 @@ class EngineV0(Engine):
         self.waiting.extendleft(self._set_back)
         self._set_back.clear()
         preempted = self.preemptions - before
-        step = self._step(decode, chunks, moves, preempted, limit, self._swapping)
-        hidden = min(self._swapping, self._hidden)
-        return step._replace(hidden=hidden, beside=hidden * (self.spec.contention is not False))
+        transfers = self._transfers() if self._keepers else None
+        return self._step(decode, chunks, moves, preempted, limit, transfers)
+
+    def _transfers(self) -> Transfers | None:
+        """What all connectors copy in this step."""
+        found = [each for keeper in self._keepers if (each := keeper.transfers()) is not None]
+        if len(found) < 2:
+            return found[0] if found else None
+        tokens = tuple(tokens for each in found for tokens in each.tokens)
+        return Transfers(tokens, sum(each.hidden for each in found))
 
     def leave_line(self) -> list[int]:
         gone = [*self.swapped, *reversed(self._set_back)]
-        for request in self.swapped:
-            self.host_free_tokens += self._host.pop(request)
         self.swapped.clear()
+        self._keeper.clear()
         self._set_back.clear()
         self._cut_short.clear()
         return gone + super().leave_line()
@@ -288,46 +281,27 @@ class EngineV0(Engine):
     def drain(self) -> list[int]:
         """See `Engine.drain`; what the host has of them is lost as well."""
         away = list(self.swapped)
-        for request in away:
-            self.host_free_tokens += self._host.pop(request)
         self.swapped.clear()
         return away + super().drain()
 
     def _preempt(self, request: int) -> None:
         partial = self._cut(request)
-        whole = not partial and self.whole(request)
-        if whole and self._swaps is not None and self._prefers_swap(request):
-            tokens = self._swaps.swap_out(request)
-            self._host[request] = tokens
-            self.host_free_tokens -= tokens
-            self._swapping += tokens
+        keepers = self._keepers if not partial and self.whole(request) else ()
+        keeper = next((each for each in keepers if each.swap_out(request)), None)
+        if keeper is not None:
+            self._keeper[request] = keeper
             self.swapped.append(request)
         else:
             self._release(request)
             self._set_back.append(request)
 
-    def _prefers_swap(self, request: int) -> bool:
-        """Whether a request that has ended its prefill is swapped and not recomputed."""
-        one = self.samples[request] == 1
-        if self.spec.preemption == "recompute" or (self.spec.preemption == "auto" and one):
-            return False
-        tokens = int(self.allocator.stored[request])
-        if self.weighs is not None and self._swapping + tokens > self._hidden:
-            held = int(self.allocator.stored[self.running].sum()) - tokens
-            if not self.weighs(tokens, len(self.running) - 1, held)[1]:
-                return False
-        return tokens <= self.host_free_tokens
-
     def _swap_in(self, budget: int) -> IntArray:
-        """Requests that return from host memory, in order, and decode in this step."""
+        """Requests whose KV comes back, in order, and that decode in this step."""
         back: list[int] = []
         room = min(budget, self.spec.sequence_cap - self._sequences(self.running))
         while self.swapped:
             request = self.swapped[0]
             room -= int(self.samples[request])
-            more = self._swapping + self._host[request] > self._hidden
-            if self.weighs and self._swapping and more:
-                break
             if room < 0:
                 break
             while not (came := self._returns(request, budget)):
@@ -337,8 +311,7 @@ class EngineV0(Engine):
                 break
             back.append(self.swapped.popleft())
             budget -= self._rows(np.array([request]))
-            self._swapping += self._host[request]
-            self.host_free_tokens += self._host.pop(request)
+            del self._keeper[request]
         if self.swapped and not back and not len(self.running) and not self.holding:
             raise self._never_fits(self.swapped[0])
         returned = np.array(back, np.int64)
@@ -351,17 +324,13 @@ class EngineV0(Engine):
         """Reserve the slots of a swapped-out request and of the next token of each sample, or of
         what it verifies."""
         allocator, alone = self.allocator, np.array([request], np.int64)
-        assert self._swaps is not None
-        tokens = self._host[request] + int(self.samples[request])
-        growing = self._on_demand
-        if growing is not None and not growing.fits(tokens, request, self.demand(request)):
-            return False
-        if not self._swaps.swap_in(request):
+        keeper = self._keeper[request]
+        if not keeper.swap_in(request):
             return False
         if self.drafts is not None:
             fits = self.drafts.store(self.drafts.plan(alone, self.left, budget)) == 1
         elif fits := allocator.headroom(alone, 1) > 0:
             allocator.advance(alone, 1)
         if not fits:
-            self._swaps.swap_out(request)
+            keeper.undo_swap_in(request)
         return fits

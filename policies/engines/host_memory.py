@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -22,6 +22,19 @@ class HostMemory(Strict):
     def bandwidth(self) -> float:
         """Bytes a second at its peak."""
         return load_device(self.memory).peak_gbps * 1e9 * self.channels
+
+
+class Swapping(NamedTuple):
+    """How a scheduler wants KV of preempted requests to be swapped."""
+
+    choice: Literal["auto", "swap", "least"]
+    """Of requests with several samples, of all, or where that wastes less than to compute again."""
+    space_bytes: int
+    """For each card."""
+    dram: HostMemory | None = None
+    """That memory, which the copies of all cards share. None: it carries all that links do."""
+    contends: bool = True
+    """Whether what hides behind a step takes its bytes from the bandwidth of the card's DRAM."""
 
 
 class HostTraffic:
@@ -52,3 +65,10 @@ class HostTraffic:
             now_s = max(now_s, edge)
         self._taken += own
         return own[-1][1] - at_s if own else 0.0
+
+
+def host_of(swapping: Swapping | None) -> HostTraffic | None:
+    """The traffic of a host's memory which cards that swap so have in common; None: it carries all
+    that links do."""
+    dram = None if swapping is None else swapping.dram
+    return None if dram is None else HostTraffic(dram.bandwidth)

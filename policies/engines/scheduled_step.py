@@ -42,6 +42,20 @@ class Verified(NamedTuple):
         return cls(rows, int((rows - 1).sum()), int(pairs.sum()), accepted)
 
 
+class Transfers(NamedTuple):
+    """Copies of KV between the device and elsewhere that belong to a step."""
+
+    tokens: tuple[int, ...]
+    """Of each request whose KV is copied."""
+    hidden: int = 0
+    """Of these, tokens for which the step does not wait."""
+
+    @property
+    def hidden_share(self) -> float:
+        """Of all that is copied."""
+        return self.hidden / sum(self.tokens)
+
+
 class Step(NamedTuple):
     """One scheduled step, whose slots are reserved already."""
 
@@ -60,12 +74,8 @@ class Step(NamedTuple):
     """Samples of the decoding requests beyond the first of each."""
     common: int = 0
     """Tokens of `context` that those samples also attend to: their prompts."""
-    swapped: int = 0
-    """Tokens copied to or from host memory."""
-    hidden: int = 0
-    """Of those, tokens for which the step does not wait."""
-    beside: int = 0
-    """Of these, tokens that take bandwidth from the step."""
+    transfers: Transfers | None = None
+    """Copies to and from elsewhere that it waits for."""
     copies: tuple[Migration, ...] = ()
     """Copies on write."""
     lengths: IntArray | None = None
@@ -142,7 +152,12 @@ class Step(NamedTuple):
         return sum(copy.tokens for copy in self.copies) if self.copies else 0
 
     @property
+    def swapped(self) -> int:
+        """Tokens copied to or from elsewhere."""
+        return 0 if self.transfers is None else sum(self.transfers.tokens)
+
+    @property
     def repeats(self) -> bool:
         """Whether the next step is the same if no request arrives, ends or lacks room."""
-        moved = self.migrations or self.preempted or self.copies or self.swapped
+        moved = self.migrations or self.preempted or self.copies or self.transfers
         return not self.chunks and not moved

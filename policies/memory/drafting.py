@@ -75,7 +75,7 @@ class DraftingSteps:
         """Of one step; of several nothing is drafted alike."""
         assert rounds == 1
         times = self.steps.times(step, 1, efficiency)
-        first = step._replace(migrations=[], copies=(), swapped=0)
+        first = step._replace(migrations=[], copies=(), transfers=None)
         passed = [self._drafter.times(first, 1, efficiency)]
         lasts = [chunk.start + chunk.tokens for chunk in step.chunks if chunk.last]
         context = step.context + len(step.decode) + sum(lasts)

@@ -134,8 +134,8 @@ def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
     return step._replace(
         context=int(stored[low:high].sum()), chunks=chunks,
         migrations=[] if low else step.migrations, copies=() if low else step.copies,
-        further=further, common=common, swapped=0 if low else step.swapped,
-        hidden=0 if low else step.hidden, elsewhere=(decoded, chunked),
+        further=further, common=common, transfers=None if low else step.transfers,
+        elsewhere=(decoded, chunked),
     )  # fmt: skip
 
 

@@ -310,13 +310,9 @@ class StepModel:
         chunks_s = self._phase(self._compute_s(chunks.flops), chunks.waits, kv * efficiency.prefill)
         return self._slowdown * decode_s + chunks_s
 
-    def swap_s(self, tokens: int) -> float:
-        """Seconds to copy the KV of so many tokens to the host, or back."""
-        return tokens * self.work.moved_bytes / self._host_bandwidth
-
-    def swap_bytes(self, tokens: int) -> int:
-        """Of the KV of so many tokens on all cards of the replica."""
-        return tokens * self.work.moved_bytes * self._cards
+    def host_s(self, size: float) -> float:
+        """Seconds to copy so many bytes of a card to the host, or back."""
+        return size / self._host_bandwidth
 
     def _tiles(self, rows: int, expert_rows: float) -> tuple[float, int]:
         """Times the FLOPs of so many rows that products compute, and passes over the weights.

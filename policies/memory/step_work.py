@@ -228,9 +228,10 @@ class StepWorkModel:
             phases["migration"] = self._migration(step)
         if step.copies and self._copies:
             phases["copy"] = self._moved(step.copied)
-        if step.swapped:
-            each, waited = self.moved_bytes, step.swapped - step.hidden
-            phases["swap"] = Phase({"transfers": step.swapped * each}, {}, waited * each)
+        if step.transfers is not None:
+            size = self.transferred(step.transfers.tokens)
+            waited = size * (1 - step.transfers.hidden_share)
+            phases["swap"] = Phase({"transfers": size}, {}, waited)
         collectives = () if self._alone else self._collectives(step)
         expert_rows = 0.0
         if self._routing is not None and self._experts is not None:
@@ -342,6 +343,13 @@ class StepWorkModel:
             for migration in step.migrations
         )
         return self._moved(tokens, len(step.migrations))
+
+    def transferred(self, tokens: Sequence[int]) -> float:
+        """Bytes of requests with so many tokens each, and of their states, that are copied to or
+        from another memory."""
+        groups = self._groups
+        kept = sum(tokens) if groups is None else sum(map(groups.copied, tokens))
+        return kept * self.moved_bytes + len(tokens) * self._state_bytes
 
     def _moved(self, tokens: float, requests: int = 0) -> Phase:
         """KV of `tokens`, and states of `requests`, read and written."""

@@ -40,7 +40,6 @@ from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
 from policies.serving.serving_spec import ServingSpec, state_pages, state_pool
 from policies.transfers.moves import Moves
-from policies.transfers.pausing import least_waste
 
 
 def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
@@ -135,7 +134,6 @@ def build_replica(
     at, layout, frames = placed
     local, state_bytes = stages[at], local.activation_bytes
     _require_modelled(local, spec, layout, requests)
-    _require_host(device, spec.engine)
     engine_spec = spec.engine.times(len(stages))
     limits, engine_spec = _limits(device, local, spec, layout, engine_spec, metrics.output, seed)
     allocator = build(layout, len(requests), limits, spec.policy)
@@ -164,8 +162,6 @@ def build_replica(
     if side is not None:  # what each side makes of them is its own
         offered = offered._replace(output_tokens=metrics.output.copy())
     engine = SCHEDULERS[spec.engine.name](engine_spec, allocator, offered)
-    if spec.engine.weighs_waste:
-        engine.weighs = least_waste(device, local, each[0], lambda: memory.efficiency)
     steps: StepTimer = model
     if (speculation := spec.speculation) is not None:
         drawn = draw(speculation, offered.output_tokens, _of_run(seed))
@@ -175,7 +171,7 @@ def build_replica(
             steps = DraftingSteps(model, passes, speculation.tokens, device)
     moves = None if spec.moves is None else Moves(spec.moves, local, layout)
     port = None if side is None else side.port
-    site = Site(spec, device, local, each[0], len(stages), engine, port)
+    site = Site(spec, device, local, each[0], memory, len(stages), engine, port)
     components = build_components(site)
     if side is not None:
         return PoolReplica(
@@ -270,14 +266,6 @@ def _require_modelled(
     if pages is not None and pages.groups[0] > 1:
         raise DescriptionError(
             f"{local.name} has {pages.groups[0]} groups of layers with KV; runs allocate one"
-        )
-
-
-def _require_host(device: Device, engine: EngineOptions) -> None:
-    if engine.swaps and device.accelerator is not None and device.accelerator.host is None:
-        raise DescriptionError(
-            f"{device.name} has no host.bandwidth, which swapping needs; give it, or set "
-            "engine.preemption: recompute"
         )
 
 

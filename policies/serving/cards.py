@@ -12,7 +12,7 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Learns, report_of
 from policies.allocators.kv_frames import Placed
-from policies.engines.host_memory import HostTraffic
+from policies.engines.host_memory import host_of
 from policies.memory.fidelity import Simulate
 from policies.memory.pipeline import PipelineSpec
 from policies.memory.routing import Routing
@@ -51,6 +51,7 @@ class Cards:
         if spec.experts_in_common and local.experts is not None:
             routing = Routing(local.experts, spec.routing, seed)
         own = list[Replica]()
+        host = host_of(spec.engine.swapping)
 
         def make(card: int, life: int) -> Replica:
             key = (seed, card, life) if life else (seed, card) if card else seed
@@ -60,25 +61,26 @@ class Cards:
             )  # fmt: skip
             if own and not cluster.moves:
                 built.share(own[0])
+            if host is not None:
+                built.share_host(host)
             own.append(built)
             return built
 
         def grouped(stages: int, placed: Placed | None, pipeline: PipelineSpec) -> Replica:
             staged = {"stages": stages, "pipeline": cluster.pipeline or pipeline}
             own = spec.model_copy(update={"cluster": cluster.model_copy(update=staged)})
-            return build_replica(
+            built = build_replica(
                 device, local, own, requests, stream.predicted, metrics,
                 (seed, cluster.cards + stages), simulate, watches, placed=placed,
             )  # fmt: skip
+            if host is not None:
+                built.share_host(host)
+            return built
 
         manager = Manager(cluster, requests, stream.predicted.length)
         self._node = node = Node(manager, make, together=routing is not None)
         self.nodes = [node]
         _teach(spec, [replica.engine.allocator for replica in node.own], profile)
-        if (host_dram := spec.engine.host_dram) is not None:
-            host = HostTraffic(host_dram.bandwidth)
-            for each in node.own:
-                each.share_host(host)
         premises = Premises(node, local, grouped)
         self._controllers = [
             CONTROLLERS[name](options, premises) for name, options in cluster.control.items()

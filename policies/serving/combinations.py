@@ -110,9 +110,6 @@ NAMED: dict[str, Callable[[Facts], bool]] = {
     "engine.admit_on: chunk": lambda facts: (
         getattr(facts.serving.engine, "admit_on", "input") == "chunk"
     ),
-    "engine.preemption: swap": lambda facts: (
-        getattr(facts.serving.engine, "preemption", "") in ("swap", "least")
-    ),
     "policy.prefixes: copy": lambda facts: facts.serving.policy.copies_prefixes,
     "expert_group: replica": lambda facts: facts.serving.expert_group == "replica",
     "expert_exchange: all_to_all": lambda facts: facts.serving.expert_exchange != "all_reduce",
@@ -215,14 +212,12 @@ DECLARATIONS: tuple[Declaration, ...] = (
     unmodelled("connectors", *_SHARES),
     unmodelled("tiers.layerwise", "faults of a host"),
     unmodelled("pools", "cluster.cells", "cluster.dropping", "cluster.controllers"),
-    unmodelled("engine.swap_dram", "cluster.stages"),
     unmodelled(
         "cluster.dropping.frame", "cluster.stages, 2 or more",
         why="expected frame: null, by which a group's memory is laid out anew",
     ),
     unmodelled("sparse attention", "speculation"),
     unmodelled("layers with a state", "moves", "policy.prefixes: copy"),
-    unmodelled("layers with a state", "engine.preemption: swap"),
     unmodelled(
         "layers with a state", "connectors without states",
         why="a state comes with the KV only where the connector says `holds_states`",

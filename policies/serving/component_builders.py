@@ -8,16 +8,18 @@ from dataclasses import dataclass
 
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
-from policies.allocators.capabilities import Maps
+from policies.allocators.capabilities import Maps, Swaps
 from policies.engines.engine import Engine
 from policies.memory.component import Component
+from policies.memory.fidelity import Memory
 from policies.memory.step import StepModel
-from policies.serving.components import MappedFrames, Swaps
+from policies.serving.components import MappedFrames
 from policies.serving.controllers import CONTROLLERS
 from policies.serving.serving_spec import ServingSpec
 from policies.transfers.connectors import CONNECTORS
 from policies.transfers.kv_connector import Site as ConnectorSite
 from policies.transfers.ports import Port
+from policies.transfers.swap_space import SwapSpace
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,19 @@ class Site:
     device: Device
     local: TransformerSpec
     steps: StepModel
+    memory: Memory
     stages: int
     engine: Engine
     port: Callable[[StepModel, TransformerSpec, int], Port] | None = None
+
+    @property
+    def of_connectors(self) -> ConnectorSite:
+        """As connectors see it."""
+        cards = self.spec.tensor_parallel * self.stages  # stages move their layers at once
+        return ConnectorSite(
+            self.device, self.local, self.engine.allocator, self.steps, cards,
+            lambda: self.memory.efficiency, self.stages,
+        )  # fmt: skip
 
 
 def mapped_frames(site: Site) -> Iterable[Component]:
@@ -41,8 +53,14 @@ def mapped_frames(site: Site) -> Iterable[Component]:
 
 
 def swaps(site: Site) -> Iterable[Component]:
-    if site.engine.swaps and site.stages == 1:
-        yield Swaps(site.steps, site.engine.allocator.layout.token_bytes)
+    if (swapping := site.spec.engine.swapping) is None:
+        return
+    able = isinstance(site.engine.allocator, Swaps) and site.engine.several
+    if swapping.choice == "auto" and not able:
+        return  # those with several samples are swapped, where the policy can
+    made = SwapSpace(swapping, site.of_connectors)
+    site.engine.connect(made)
+    yield made
 
 
 def port(site: Site) -> Iterable[Component]:
@@ -53,13 +71,8 @@ def port(site: Site) -> Iterable[Component]:
 
 
 def connectors(site: Site) -> Iterable[Component]:
-    spec = site.spec
-    cards = spec.tensor_parallel * site.stages  # stages move their layers at once
-    there = ConnectorSite(
-        site.device, site.local, site.engine.allocator, site.steps, cards, site.stages
-    )
-    for name, options in spec.connecting.items():
-        made = CONNECTORS[name](options, there)
+    for name, options in site.spec.connecting.items():
+        made = CONNECTORS[name](options, site.of_connectors)
         site.engine.connect(made)
         yield made
 

@@ -1,13 +1,10 @@
-"""What makes steps of a replica wait beside transfers of connectors: frames that are mapped, swaps,
-copies between cards, attention that is computed elsewhere."""
+"""What makes steps of a replica wait beside transfers of connectors: frames that are mapped, copies
+between cards, attention that is computed elsewhere."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from policies.allocators.capabilities import Maps
 from policies.engines.engine import Engine
-from policies.engines.host_memory import HostTraffic
 from policies.engines.scheduled_step import Step
 from policies.memory.component import Component
 from policies.memory.step import Efficiency, StepModel, StepTimes
@@ -29,45 +26,6 @@ class MappedFrames(Component):
 
     def passed(self, end_s: float, times: StepTimes) -> None:
         self._allocator.charged()
-
-
-class Swaps(Component):
-    """Copies of swapped KV: they share the host's memory with those of other cards (without
-    `share_host` it carries all that links do), and those that hide behind a step take bandwidth
-    from it."""
-
-    def __init__(self, steps: StepModel, token_bytes: int) -> None:
-        self._steps, self._token_bytes = steps, token_bytes
-        self._host: HostTraffic | None = None
-        self._now_s = 0.0
-
-    def share_host(self, host: HostTraffic) -> None:
-        self._host = host
-
-    def clock(self, now_s: float) -> None:
-        self._now_s = now_s
-
-    def stalls(
-        self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
-    ) -> FloatArray | None:  # fmt: skip
-        if not step.swapped or (self._host is None and not step.beside):
-            return None
-        waits_s, longer = np.zeros(len(times.total_s)), times
-        if self._host is not None:
-            waits_s[0] = self._host_s(step, times, self._host)
-            longer = times.delayed(waits_s)
-        if step.beside:
-            taken = step.beside * self._token_bytes / float(longer.total_s[0])
-            waits_s += longer.contended(taken, self._steps.bandwidth * efficiency.attention)
-        return waits_s
-
-    def _host_s(self, step: Step, times: StepTimes, host: HostTraffic) -> float:
-        """Seconds that a step which swaps waits for the host's memory beyond what its link takes.
-        What hides may take as long as the step."""
-        alone_s, size = self._steps.swap_s(step.swapped), self._steps.swap_bytes(step.swapped)
-        taken_s = host.seconds(self._now_s, size, size / alone_s)
-        spare_s = float(times.total_s[0]) - alone_s if step.hidden else 0.0
-        return max(taken_s - alone_s - max(spare_s, 0.0), 0.0)
 
 
 class HostedCopies(Component):

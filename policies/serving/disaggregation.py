@@ -24,6 +24,7 @@ import numpy as np
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import TransformerSpec
+from policies.engines.host_memory import host_of
 from policies.memory.fidelity import Simulate
 from policies.requests.requests import IntArray, Requests
 from policies.serving.building import admissible, build_replica
@@ -143,6 +144,7 @@ class Disaggregation(Watcher):
             PoolMetrics(self._metrics, self._requests, self._stream.first_sample),
         )
         stream, contention = self._stream, spec.pools.contention
+        host = host_of(own.engine.swapping)
 
         def make(number: int, life: int) -> PoolReplica:
             side = Side.of(self._fabric, (name, number), contention)
@@ -152,6 +154,8 @@ class Disaggregation(Watcher):
                 simulate, watches, side=side,
             )  # fmt: skip
             assert isinstance(replica, PoolReplica)
+            if host is not None:
+                replica.share_host(host)
             return replica
 
         first = spec.pools.prefill.replicas if name == DECODE else 0

@@ -94,7 +94,7 @@ class Sums:
             self.accepted += verified.accepted
             self.verified += len(step.decode)
         self.output_tokens += made * rounds + begun
-        if step.preempted or step.migrations or step.copies or step.swapped:
+        if step.preempted or step.migrations or step.copies or step.transfers:
             self._moves(step, layout)
         self._add_work(times.work)
         self._add_phases(times, rounds)

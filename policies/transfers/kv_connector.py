@@ -8,6 +8,7 @@ its transfers and makes steps wait. A connector is added by one file and one lin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.engines.connector import Connector
 from policies.memory.component import Component
-from policies.memory.step import StepModel, StepTimes
+from policies.memory.step import Efficiency, StepModel, StepTimes
 
 
 class ConnectorOptions(Strict):
@@ -47,6 +48,8 @@ class Site:
     """Times of steps, of the heaviest stage."""
     cards: int
     """Of the replica; each has a link of its own to whatever is elsewhere, and all move at once."""
+    efficiency: Callable[[], Efficiency] = Efficiency
+    """That of the memory, now."""
     stages: int = 1
     """Of the replica, each with as many of the cards, and with layers of its own."""
 

@@ -101,13 +101,15 @@ def drop_waste(context: int, cost: StepCost, batch: Batch) -> float:
 def least_waste(
     device: Device, model: TransformerSpec, steps: StepModel, efficiency: Callable[[], Efficiency]
 ) -> Callable[[int, int, int], tuple[int, bool]]:
-    """What engine v0 asks (`Weighs`). efficiency: that of the memory, now."""
+    """What a swap space asks (`policies.transfers.swap_space.Weighs`). efficiency: that of the
+    memory, now."""
 
     def weighs(tokens: int, running: int, held: int) -> tuple[int, bool]:
         batch = Batch(running, held)
         cost = step_cost(device, model, steps, efficiency(), batch)
-        hidden = int(cost.seconds(running) / steps.swap_s(1))
-        pause = paused(math.inf, tokens, cost, batch, steps.swap_s(tokens), 0)
+        hidden = int(cost.seconds(running) / steps.host_s(steps.work.moved_bytes))
+        copy_s = steps.host_s(steps.work.transferred((tokens,)))
+        pause = paused(math.inf, tokens, cost, batch, copy_s, 0)
         return hidden, pause.least == "swap"
 
     return weighs

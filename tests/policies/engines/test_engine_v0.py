@@ -16,7 +16,7 @@ from policies.allocators.registry import POLICIES
 from policies.engines.admission import Offered
 from policies.engines.engine_v0 import EngineV0, EngineV0Spec
 from policies.engines.scheduled_step import Step
-from policies.memory.step import Efficiency, StepTimes
+from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.predictors.prediction import LognormalPredictions
 from policies.predictors.predictor import predict
 from policies.requests.requests import IntArray, Requests
@@ -24,6 +24,8 @@ from policies.serving.building import admissible, build_replica
 from policies.serving.metrics import Metrics
 from policies.serving.serving import serve
 from policies.serving.serving_spec import model_of_a_card
+from policies.transfers.kv_connector import Site
+from policies.transfers.swap_space import SwapSpace
 from tests.policies.allocators.contract import cases
 from tests.policies.small import MODEL, device, mixed, requests, run, serve_alone, spec
 from tests.rotation import rotated, spread
@@ -59,6 +61,11 @@ class Scene:
             Offered(stream, outputs, LognormalPredictions(outputs.astype(np.float64))),
         )  # fmt: skip
         self.engine.waiting.extend(range(count))
+        card = device(slots)
+        if (swapping := self.engine.spec.swapping) is not None:
+            site = Site(card, MODEL, self.allocator, StepModel(card, MODEL), 1)
+            self.swaps = SwapSpace(swapping, site)
+            self.engine.connect(self.swaps)
 
     def step(self) -> Step:
         step = self.engine.schedule()
@@ -196,10 +203,11 @@ def test_what_wastes_least_hides_or_is_weighed(
         asked.append(given)
         return hidden, swaps
 
-    scene.engine.weighs = weighs
+    scene.swaps.weighs = weighs
     while not (step := scene.step()).preempted:
         pass
-    assert (step.swapped, step.hidden) == done
+    behind = 0 if step.transfers is None else step.transfers.hidden
+    assert (step.swapped, behind) == done
     assert asked[-1] == ((1, 2, 64) if hidden == 40 else (32, 1, 32))
     while scene.running != [1]:
         scene.step()
@@ -316,7 +324,9 @@ def test_memory_is_empty_in_the_end(policy: str, name: str, chunked: bool) -> No
     assert replica.metrics.sums.output_tokens == (stream.output_tokens * stream.samples).sum()
     assert isinstance(engine, EngineV0) == (name == "v0")
     if isinstance(engine, EngineV0):
-        assert not engine.swapped and engine.host_free_tokens == (4 << 30) // MODEL.kv_token_bytes
+        assert not engine.swapped
+        (space,) = [each for each in replica.components if isinstance(each, SwapSpace)]
+        assert space.free_bytes == 4 << 30
 
 
 def test_swapping_takes_the_time_of_the_link_to_the_host() -> None:
@@ -398,8 +408,9 @@ def test_swapping_needs_a_link_to_the_host() -> None:
     assert bare.accelerator is not None
     object.__setattr__(bare, "accelerator", bare.accelerator.model_copy(update={"host": None}))
     with pytest.raises(DescriptionError, match=r"has no host.bandwidth, which swapping needs"):
-        serve(bare, MODEL, spec(engine=V0), requests([0.0], 10, 2), seed=1)
-    recomputed = spec(engine={**V0, "preemption": "recompute"})
+        swaps = spec(engine={**V0, "preemption": "swap"})
+        serve(bare, MODEL, swaps, requests([0.0], 10, 2), seed=1)
+    recomputed = spec(engine=V0)  # nobody has several samples
     assert serve(bare, MODEL, recomputed, requests([0.0], 10, 2), seed=1).metrics["finished"] == 1
 
 
@@ -414,7 +425,6 @@ def test_the_seeds_of_a_run_are_all_that_decides() -> None:
 @pytest.mark.parametrize(("changes", "says"), [
     ({"engine": {**V0, "preemption": "leest"}}, "'least'"),
     ({"engine": {"name": "v1", "preemption": "least"}}, "preemption"),
-    ({"engine": {**V0, "preemption": "least"}, "policy": {"name": "vattention"}}, "cannot swap"),
     ({"engine": {**V0, "preemption": "swap", "contention": False}}, "needs preemption least"),
     ({"engine": {**V0, "preemption": "least", "contention": "simulated"}}, "contention"),
     ({"engine": {**V0, "preemption": "least", "contentions": False}}, "engine.contentions"),

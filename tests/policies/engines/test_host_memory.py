@@ -73,6 +73,26 @@ def test_two_cards_that_swap_at_once_wait_for_the_hosts_memory() -> None:
     assert shared["swapped_tokens"] == fast["swapped_tokens"]
 
 
+def test_stages_and_sides_of_pools_share_it_too() -> None:
+    """A replica of two stages copies on two cards; a pool that decodes has one host."""
+    stream = requests([0.0] * 4, 31, 20)
+    card = device(64, "host.bandwidth=100GB/s")
+    for changes in (
+        {"cluster": {"stages": 2}},
+        {"pools": {"prefill": {}, "decode": {}, "link": "mooncake-rdma-400"}},
+    ):
+        found = [
+            serve(
+                card, MODEL, spec(engine={**SWAPS, **dram}, policy=ALIKE, **changes), stream,
+                seed=1,
+            ).metrics
+            for dram in ({}, {"swap_dram": ONE})
+        ]  # fmt: skip
+        fast, shared = found
+        assert fast["swapped_tokens"] == shared["swapped_tokens"] > 0
+        assert fast["makespan_s"] < shared["makespan_s"]
+
+
 def test_what_hides_behind_a_step_waits_only_where_it_outlasts_it() -> None:
     least = {"preemption": "least", "contention": False}
     assert ran(1, "100GB/s", **least) == ran(1, "100GB/s", **least, swap_dram=ONE)
@@ -83,7 +103,6 @@ def test_what_hides_behind_a_step_waits_only_where_it_outlasts_it() -> None:
     ({"engine": {**SWAPS, "swap_dram": {"memory": "ddr5-4800-x32"}}}, "channels"),
     ({"engine": {**SWAPS, "swap_dran": ONE}}, "engine.swap_dran"),
     ({"engine": {"name": "v0", "preemption": "recompute", "swap_dram": ONE}}, "nothing is swapped"),
-    ({"engine": {**SWAPS, "swap_dram": ONE}, "cluster": {"cards": 2, "stages": 2}}, "not with clu"),
 ])  # fmt: skip
 def test_a_mistake_about_the_hosts_memory_says_what_was_expected(
     changes: dict[str, Any], says: str

@@ -250,8 +250,6 @@ def test_shards_read_their_share() -> None:
 def test_what_is_not_modelled_is_refused() -> None:
     with pytest.raises(DescriptionError, match="sliding-window layers of 40 tokens"):
         kv_layout(load_device("a100-80gb"), WINDOWS)
-    with pytest.raises(DescriptionError, match=r"preemption: swap.*sliding windows"):
-        run(3008, mixed(5), shape=WINDOWS, engine={"name": "v0", "preemption": "swap"})
     several = mixed(5)
     several.samples[:] = 2  # each is a request of its own
     assert run(3008, several, shape=WINDOWS).metrics["finished"] == 5

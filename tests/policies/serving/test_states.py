@@ -216,7 +216,6 @@ def test_short_requests_are_limited_by_their_states() -> None:
             {"policy": {"name": "paged", "cached_recompute": True}},
             "policy.cached_recompute: .* of the last token alone",
         ),
-        ({"engine": {"name": "v0", "preemption": "swap"}}, "not with engine.preemption: swap"),
         ({"policy": {"name": "paged", "states": "two_pools"}}, "not with kv_tokens"),
         (
             {
