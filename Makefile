@@ -8,6 +8,8 @@ RUN := .venv/installed
 .PHONY: install-matrix wheel demo test test-long bench results figures validation physics findings docs lint warm \
 	warm-kernel warm-calls warm-runs clean
 
+# Packages are installed without byte code: what is used is compiled, and kept, when it is.
+demo: export PYTHONDONTWRITEBYTECODE :=
 demo: $(RUN)
 	$(BIN)/bankwise run quickstart
 	$(BIN)/bankwise report "$$(ls -dt runs/quickstart-* | head -n 1)"
@@ -100,7 +102,7 @@ findings: $(RUN)
 	$(PYTHON) -m venv .venv
 
 $(RUN): pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --no-compile --editable .
 	@touch $@
 
 $(DEV): pyproject.toml | .venv/bin/python

@@ -95,6 +95,13 @@ def lowered(memory: MemorySpec) -> NDArray[np.void]:
     return shaped(lower(memory))
 
 
+def kernel_of(memory: MemorySpec) -> str:
+    """The name in `KINDS` of the kernel that simulates a memory: those with the same one share what
+    is compiled. Raises ValueError as `lowered` does."""
+    kind = lowered(memory).dtype
+    return next(name for name, each in KINDS.items() if each == kind)
+
+
 def shaped(constants: NDArray[np.void]) -> NDArray[np.void]:
     """The same CONSTANTS, of the type of their shape where they have one; not where ONE_KERNEL is
     1."""

@@ -21,6 +21,7 @@ from hwmodel.description.description import DescriptionError, Document, Strict, 
 from hwmodel.description.library import find
 from hwmodel.description.yaml_reader import load, override
 from hwmodel.description.yaml_writer import plain, to_yaml_flow
+from hwmodel.kernel.shapes import kernel_of
 from hwmodel.specs import number_format
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model
@@ -141,6 +142,12 @@ class Described(Strict):
         """Small experiments that show what cannot work at all, and compile the kernels."""
         return list(experiments)[:1]
 
+    @property
+    def kernel(self) -> str | None:
+        """The kernel of channels that its measuring compiles (`hwmodel.kernel.shapes`); None: none
+        is known. Raises DescriptionError."""
+        return None
+
     def seeds(self, replication: int) -> tuple[int, ...]:
         """The seed of a replication, or of what it is calibrated on."""
         return (self.seed, replication) if replication >= 0 else (self.seed, -replication, 1)
@@ -247,7 +254,7 @@ class ExperimentSpec(Described):
     @classmethod
     def rehearsals(cls, experiments: Iterable[ExperimentSpec]) -> list[ExperimentSpec]:
         """Each with a few requests and memory of a given efficiency, those that come to the same
-        once; memory that is simulated is tried on the first that has it: it costs seconds.
+        once; memory that is simulated is tried on the first of each kernel: it costs seconds.
 
         Raises DescriptionError where a trace is too short for the last replication."""
         found: dict[str, ExperimentSpec] = {}
@@ -256,10 +263,16 @@ class ExperimentSpec(Described):
             requests_of(waiting, experiment.replications, None, workload_of(waiting))
             small = with_memory(experiment.model_copy(update=_REHEARSAL), refuse=math.inf)
             small = small.model_copy(update={"serving": small.serving.of_few_cards})
-            found.setdefault(small.serving.memory.fidelity, small)
+            found.setdefault(f"{small.serving.memory.fidelity} {small.kernel}", small)
             cheap = with_memory(small, fidelity="analytic", efficiency=1.0)
             found.setdefault(cheap.model_dump_json(exclude={"seed", "replications"}), cheap)
         return list(found.values())
+
+    @property
+    def kernel(self) -> str | None:
+        if self.serving.memory.efficiency is not None:
+            return None
+        return _kernel(self.device, tuple(assignments(self.device_set)))
 
     @property
     def offered(self) -> Load | None:
@@ -322,6 +335,12 @@ def workload_of(experiment: ExperimentSpec) -> WorkloadSpec:
 
 _device = lru_cache(maxsize=None)(load_device)
 _model = lru_cache(maxsize=None)(load_model)
+
+
+@cache
+def _kernel(device: str, overrides: tuple[str, ...]) -> str | None:
+    described = _device(device, overrides)
+    return None if described.given is not None else kernel_of(described.memory)
 
 
 @cache

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.kernel.jit import KEPT
 from sweeps.analyse.label import named
 from sweeps.analyse.rows import Record, differences, flat
 from sweeps.analyse.statistics import interval
@@ -90,7 +91,7 @@ def run_sweep(
             run.total = sum(point.experiment.replications for point in sweep.points)
             if left := _left(sweep, run.records):
                 if not rehearsed:
-                    rehearse(sweep.points, sweep.document.file, progress)
+                    rehearse(sweep.points, sweep.document.file, progress, jobs)
                     rehearsed = True
                 _calibrate(sweep, calibration, jobs, cluster, progress)
                 refused = _search(sweep, calibration, jobs, cluster, progress)
@@ -157,10 +158,13 @@ def _key(record: Record) -> Key:
     return record["point"], record["replication"]
 
 
-def rehearse(points: Sequence[Point], file: str | None, progress: Progress) -> None:
+def rehearse(
+    points: Sequence[Point], file: str | None, progress: Progress, jobs: int = 1
+) -> None:  # fmt: skip
     """A few requests of every kind of point, here: compiles the kernels before workers fork.
 
-    Simulated memory is tried once, on the first point that has it; it costs seconds.
+    Simulated memory is tried on the first point of each kernel of channels; it costs seconds. Where
+    there are several and compiled kernels are kept, `jobs` workers compile them side by side first.
     Raises DescriptionError: what cannot work at all is said before anything is measured, with the
     `file` of the run and the first point that it holds for.
     """
@@ -169,6 +173,12 @@ def rehearse(points: Sequence[Point], file: str | None, progress: Progress) -> N
     except DescriptionError as error:
         raise _of_point(points, file, error, None) from None
     with progress.stage("rehearsal", len(small)) as done:
+        simulated = [each for each in small if each.kernel is not None]
+        if KEPT and jobs > 1 and len({each.kernel for each in simulated}) > 1:
+            tasks = [Task(each, 1, None) for each in simulated]
+            with closing(execute(measure, tasks, jobs)) as tried:
+                for _ in tried:  # what fails there fails below
+                    pass
         for experiment in small:
             outcome = attempt(measure, 0, Task(experiment, 1, None))
             if outcome.at_fault:
