@@ -183,23 +183,31 @@ def _advance(
     table: NDArray[np.int64], count: IntArray, tokens: IntArray, runs: IntArray, owner: IntArray,
     rows: IntArray, block: int, rounds: int, blocks: IntArray, stored: IntArray, reserved: IntArray,
 ) -> None:  # fmt: skip
-    """See `BlockTables.advance`. Modifies table, count, tokens, runs, stored and reserved."""
-    taken = done = 0
-    while taken < len(blocks):
-        # to the round in which a row is full; in it, a block for each full row
-        room = rounds
+    """See `BlockTables.advance`. Modifies table, count, tokens, runs, stored and reserved.
+
+    A row asks in the rounds that find it full. Of all that ask in a round the first row is first,
+    so that each round's first block is known once it is counted who asks when."""
+    if len(blocks):
+        first = np.zeros(rounds + 1, np.int64)  # of blocks, by round; counted one place behind
         for row in rows:
-            room = min(room, count[row] * block - tokens[row] - done)
-        done += room
+            full = count[row] * block - tokens[row]
+            while full < rounds:
+                first[full + 1] += 1
+                full += block
+        for done in range(1, rounds):
+            first[done] += first[done - 1]
         for row in rows:
-            if count[row] * block - tokens[row] == done:
+            full = count[row] * block - tokens[row]
+            while full < rounds:
+                taken = blocks[first[full]]
+                first[full] += 1
+                full += block
                 at = count[row]
-                if at == 0 or table[row, at - 1] + 1 != blocks[taken]:
+                if at == 0 or table[row, at - 1] + 1 != taken:
                     runs[row] += 1
-                table[row, at] = blocks[taken]
+                table[row, at] = taken
                 count[row] = at + 1
                 reserved[owner[row]] += block
-                taken += 1
     for row in rows:
         tokens[row] += rounds
         stored[owner[row]] += rounds

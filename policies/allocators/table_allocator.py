@@ -265,10 +265,11 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
                 self.grow(request, self._demands[request].samples)
             rounds -= 1
         rows = self._all_rows(requests)
-        wanted, before = self._tables.wanted(rows, rounds), self.stored[requests]
+        wanted = self._tables.wanted(rows, rounds)
+        before = self.stored[requests] if self._state_caches else None
         self._tables.advance(rows, rounds, self._list.pop_apart(wanted), self.stored, self.reserved)
         self.reserved_total += wanted * self.block
-        if self._state_caches:
+        if before is not None:
             self._save_states(requests.tolist(), before)
         return None
 
