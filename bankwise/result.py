@@ -107,6 +107,7 @@ class Result:
 
     def sections(self) -> list[Section]:
         """What a notebook shows: problems, verdicts, and a table of each group."""
+        from sweeps.report.footnotes import footnotes
         from sweeps.report.group_sections import grid
         from sweeps.report.section import Say, Section
 
@@ -115,7 +116,8 @@ class Result:
         blocks: list[Block] = [Say(text, "problem") for text in [*table.problems, *self.failures]]
         blocks += [Say(text, "verdict") for text in self.sentences]
         blocks += [grid(found, group, group.title) for group in table.groups]
-        return [Section(table.name, [*blocks, Say(f"{table.state}, in {self.path}. {table.note}")])]
+        foot = f"{table.state}, in {self.path}. {footnotes(table, blocks)}"
+        return [Section(table.name, [*blocks, Say(foot)])]
 
     def save(self, file: str | Path) -> Path:
         """Write the whole report as a page (.html) or Markdown (.md). Raises DescriptionError for

@@ -19,7 +19,7 @@ import numpy as np
 from hwmodel.measure.replay import replay
 from hwmodel.specs.device import Device, load_device
 from sweeps.ask.low_bandwidth import explain
-from sweeps.cli.timeline_file import write as draw
+from sweeps.cli.timeline_file import drawn, write
 from sweeps.report.command_timeline import Kept
 from sweeps.run.trace_export import Wanted, export
 from tools.figures import ROOT, keep
@@ -131,7 +131,7 @@ def explained(trace: Trace, folder: Path, picture: Path | None = None) -> dict[s
     kept = None if picture is None else Kept(device.memory, None)
     found = replay(device, file, log=kept)
     if picture is not None and kept is not None:
-        draw(picture, device, kept.logs(), None)
+        write(picture, device, drawn(device, kept.logs(), None), [])
     return explain(device, trace.device, trace.overrides, file, found["requests"])
 
 

@@ -36,7 +36,7 @@ def swap_memory(accelerator: Document, name: str) -> None:
         for key, value in stated.items()
         if alike
         and not key.startswith(("clock.", "timing."))
-        and (key != "density" or value in densities)
+        and (key != "density" or not isinstance(value, str) or value in densities)
     }
     if not alike:
         data.pop("address_map", None)

@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hwmodel.measure.student import LEVEL
 from sweeps.analyse.figures import (
     BACKLOG,
     COMPUTE,
-    ENERGY_CONFIDENCE,
-    ENOUGH,
     GOODPUT,
     GROWING,
     OVERLOADED,
@@ -24,7 +21,7 @@ from sweeps.analyse.figures import (
 from sweeps.analyse.label import label, named, titled
 from sweeps.analyse.objective import SERVED, Objective, figures_of
 from sweeps.analyse.rows import Record, flat
-from sweeps.analyse.statistics import FEW, Interval, interval
+from sweeps.analyse.statistics import Interval, interval
 from sweeps.analyse.variants import overrides, with_role
 
 Metrics = dict[str, Any]
@@ -199,59 +196,6 @@ class Table:
         if self.done < self.total:
             return f"unfinished: {self.done} of {self.total} {self.counted}; --resume continues"
         return f"{self.done} {self.counted}"
-
-    @property
-    def note(self) -> str:
-        """What the intervals are, for the foot of the table."""
-        counts = sorted({len(row.replications) for group in self.groups for row in group.rows})
-        many = " to ".join(str(count) for count in dict.fromkeys([*counts[:1], *counts[-1:]]))
-        return (
-            f"± and (a to b): {100 * LEVEL:.0f} % intervals, n = {many or 0} replications "
-            "(Student's t; gaps between policies from logarithms of paired ratios)."
-            + self._few_note(counts)
-            + self._growing_note
-            + self._family_note
-            + self._energy_note
-        )
-
-    def _few_note(self, counts: list[int]) -> str:
-        """Why some intervals are not written, and what gives them."""
-        setting = "finale.replications" if "trials" in self.config else "replications"
-        text = f" `no interval`: it would be wider than the mean; --set {setting}={ENOUGH} for one."
-        return text * bool(counts and counts[0] < FEW)
-
-    @property
-    def _growing_note(self) -> str:
-        """What `grows` stands for, where it does."""
-        if not any(row.overloaded for group in self.groups for row in group.rows):
-            return ""
-        return " `grows`: more arrives than is served, so it is the longer the longer the run."
-
-    @property
-    def _family_note(self) -> str:
-        """What winners are corrected for; other rules have families of their own."""
-        several = len(self.groups) > 1 and self.config.get("rule", "best") == "best"
-        text = " Winners are corrected for the number of groups, {} (Holm's correction)."
-        return text.format(len(self.groups)) * several
-
-    @property
-    def _energy_note(self) -> str:
-        """How sure the energies are: as the least sure constant in any of them."""
-        found = {
-            metrics[ENERGY_CONFIDENCE]
-            for group in self.groups
-            for row in group.rows
-            for metrics in row.replications.values()
-            if metrics.get(ENERGY_CONFIDENCE)
-        }
-        if not found:
-            return ""
-        return (
-            f" DRAM energy has confidence {max(found)}: that of the least sure constant in it (A"
-            " two open sources, B one, C derived, D assumed); in tokens/J each constant may be off"
-            " by a factor of 1.1 (A), 1.25 (B), 1.5 (C) or 2 (D), assumed; a board is taken at its"
-            " power limit."
-        )
 
     @property
     def assumed(self) -> dict[str, dict[str, str]]:

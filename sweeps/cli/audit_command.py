@@ -26,14 +26,19 @@ def command(
     from hwmodel.oracle.command_log import read_csv
     from hwmodel.specs.device import load_device
     from sweeps.cli import timeline_file
+    from sweeps.report.formats import counted
     from sweeps.report.screen import show_audit
+    from sweeps.report.section import Say
 
     window = timeline_file.asked(timeline, clocks)
     loaded = load_device(device, overrides or [])
+    chart = None
     if timeline is not None:
-        timeline_file.write(timeline, loaded, read_csv(loaded.memory, commands), window)
+        chart = timeline_file.drawn(loaded, read_csv(loaded.memory, commands), window)
     violations = show_audit(loaded, commands)
-    if timeline is not None:
+    if timeline is not None and chart is not None:
+        told = Say(f"{commands.name}: {counted(violations, 'violation')}.", "lead")
+        timeline_file.write(timeline, loaded, chart, [told])
         wrote([timeline], False)
     if violations:
         raise typer.Exit(FOUND)

@@ -143,7 +143,7 @@ def _memory(
         return
     table = validation.grid(validation.compared(validation.loaded(str(files[0]))))
     print(f"\nbeside {described.name} as described:\n")
-    print_table(table.columns, table.rows, "<>>>><<<")
+    print_table(table.columns, table.rows)
 
 
 def _on_cpu(threads: int | None, quick: bool) -> Run:

@@ -130,9 +130,9 @@ def show_entries(found: list[dict[str, Any]]) -> None:
     rows = [[each["name"], each["kind"], each.get("question") or each["summary"]] for each in found]
     kinds = {each["kind"] for each in found}
     if len(kinds) == 1:
-        print_table(["name", "what it is"], [[name, text] for name, _, text in rows], "<<")
+        print_table(["name", "what it is"], [[name, text] for name, _, text in rows])
     else:
-        print_table(["name", "kind", "what it asks"], rows, "<<<")
+        print_table(["name", "kind", "what it asks"], rows)
 
 
 def show_devices(found: dict[str, Any], details: bool) -> None:
@@ -150,7 +150,7 @@ def show_devices(found: dict[str, Any], details: bool) -> None:
             ]
         )  # fmt: skip
     fixed = ["device", "kind", "channels", "peak GB/s", "sold as", "GiB"]
-    print_table([*fixed, *(name.replace("_", " ") for name in patterns)], rows, "<<>")
+    print_table([*fixed, *(name.replace("_", " ") for name in patterns)], rows)
     for name, why in found["left_out"].items():
         print(f"left out: {name}, {why}")
     print("\nAfter GiB: closed-form bounds, GB/s.")
@@ -185,4 +185,4 @@ def _show_simulated(catalogue: dict[str, Any]) -> None:
     if not rows:
         return
     print("\nReads of one channel, GB/s, in address order or at places drawn at random:\n")
-    print_table(["memory", "pattern", "bound", "simulated", "bound by"], rows, "<<>><")
+    print_table(["memory", "pattern", "bound", "simulated", "bound by"], rows)

@@ -52,7 +52,7 @@ def command(
     else:
         for found in done.found:
             for grid in explanation_page.grids(found):
-                print_table(grid.columns, grid.rows, "<<>" if len(grid.columns) > 2 else "<>")
+                print_table(grid.columns, grid.rows)
                 print()
             print(f"{sentences.explanation(found)}\n\n{explanation_page.note(found)}\n")
         wrote(write([read_report(path).section], path / "report.html", path / "report.md"), json)

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from sweeps.analyse.statistics import Interval
-from sweeps.report.formats import percent
+from sweeps.report.formats import percent, share
 from sweeps.report.screen import print_table
+from sweeps.report.section import Block, Grid, Say
 
 _SEEN = 0.0005
 """Of the peak; a cause that is below it in any order is only named."""
@@ -15,7 +16,7 @@ _BAR = 40
 """Letters of a bar as long as the peak."""
 _NEXT = 4
 """Changes shown after the best."""
-_ORDER = """
+ORDER = """\
 A cause is what simulation gains without it and those above it; shares depend on the order.
 first, last: the gain without it alone, and after all others, GB/s."""
 
@@ -30,9 +31,29 @@ def show_low_bandwidth(found: dict[str, Any]) -> None:
     for line in _load(found["load"]):
         print(line)
     print()
-    _waterfall(found)
+    grid = waterfall(found)
+    print_table(grid.columns, grid.rows)
+    print(f"\n{ORDER}")
+    none = [each["cause"] for each in found["causes"] if not _shown(each, found["peak_gbps"])]
+    if none:
+        print(f"nothing in any order: {', '.join(none)}")
     print()
     _changes(found)
+
+
+def answer(trace: str, found: dict[str, Any]) -> list[Block]:
+    """What a page says above a trace's commands: what it reaches, and why where that is known."""
+    served = found["row_hits"] + found["row_misses"] + found["row_conflicts"]
+    rest = f"; {share(found['row_hits'] / served)} of them hit an open row" if served else ""
+    lead = Say(
+        f"The accesses of {trace} are served at {found['bandwidth_gbps']:,.2f} GB/s,"
+        f" {share(found['utilization'])} of the peak{rest}.", "lead",
+    )  # fmt: skip
+    if "explanation" not in found:
+        return [lead]
+    grid = waterfall(found["explanation"])
+    rows = [row[:-1] for row in grid.rows]  # without the bars, which letters make
+    return [lead, Grid(grid.title, grid.columns[:-1], rows), Say(ORDER)]
 
 
 def _load(load: dict[str, Any] | None) -> list[str]:
@@ -48,7 +69,8 @@ def _load(load: dict[str, Any] | None) -> list[str]:
     ]  # fmt: skip
 
 
-def _waterfall(found: dict[str, Any]) -> None:
+def waterfall(found: dict[str, Any]) -> Grid:
+    """From the peak to what is achieved, a row a cause."""
     peak = found["peak_gbps"]
     seen = [cause for cause in found["causes"] if _shown(cause, peak)]
     rows, at = [["peak", f"{peak:,.2f}", "100.0", "", "", _bar(0, 1)]], 1.0
@@ -62,11 +84,8 @@ def _waterfall(found: dict[str, Any]) -> None:
     share = found["achieved_gbps"] / peak
     rows.append(["achieved", f"{found['achieved_gbps']:,.2f}", f"{100 * share:.1f}", "", "",
                  _bar(0, share)])  # fmt: skip
-    print_table(["", "GB/s", "%", "first", "last", " "], rows, "<>>>><")
-    print(_ORDER)
-    none = [cause["cause"] for cause in found["causes"] if cause not in seen]
-    if none:
-        print(f"nothing in any order: {', '.join(none)}")
+    title = f"Why {found['achieved_gbps']:,.2f} and not {peak:,.2f} GB/s"
+    return Grid(title, ["", "GB/s", "%", "first", "last", " "], rows)
 
 
 def _shown(cause: dict[str, Any], peak: float) -> bool:

@@ -141,7 +141,7 @@ def show_ranges(found: dict[str, Any]) -> None:
         ]
         for row in found["patterns"]
     ]  # fmt: skip
-    print_table(["pattern", AS_DESCRIBED, "least", "with", "most", "with"], rows, "<>><><")
+    print_table(["pattern", AS_DESCRIBED, "least", "with", "most", "with"], rows)
     for name, why in found["left_out"].items():
         print(f"left out: {name}, {why}")
 
@@ -170,7 +170,7 @@ def show_refresh(device: Device, found: list[Cost]) -> None:
         postpone = "" if choice.refresh == "none" else str(choice.postpone)
         name = [choice.refresh.replace("_", " "), order, postpone]
         rows.append([*name, *shares, f"{costs[0].refreshing:.1%}"])
-    print_table(["refresh", "order", "postpone", *patterns, "bank refreshing"], rows, "<<>")
+    print_table(["refresh", "order", "postpone", *patterns, "bank refreshing"], rows)
     for line in _why(by, patterns):
         print(f"\n{line}")
 

@@ -65,7 +65,7 @@ def show(found: list[dict[str, Any]]) -> None:
             f"{each['kv_bytes_a_token'] / 1024:,.4g}",
             f"{each['kv_bytes_a_token_at_longest'] / 1024:,.4g}", f"{each['longest_context']:,}",
         ])  # fmt: skip
-    print_table(columns, rows, "<><<<>")
+    print_table(columns, rows)
     print(
         "\nattention: query/KV heads x head_dim, or the latent of a token. window: tokens, layers."
         "\nexperts: a token's of all, +shared, after dense layers. own: the format it is published"

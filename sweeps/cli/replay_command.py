@@ -92,13 +92,15 @@ def command(
     found = play(
         loaded, trace, single_channel=channel, commands=commands, at_once=at_once, log=kept
     )
-    if timeline is not None and kept is not None:
-        timeline_file.write(timeline, loaded, kept.logs(), window)
+    chart = None if kept is None else timeline_file.drawn(loaded, kept.logs(), window)
     if explain:
         count = found["requests"]
         found["explanation"] = causes(
             loaded, device, overrides or [], trace, count, single_channel=channel, at_once=at_once
         )
+    if timeline is not None and chart is not None:
+        answer = low_bandwidth_table.answer(trace.name, found)
+        timeline_file.write(timeline, loaded, chart, answer)
     if json:
         print_json(found)
         return

@@ -118,8 +118,9 @@ def command(
         if out is not None and not resume:
             RunDirectory(out).refuse_if_taken()
         found = estimate(loaded)
+        why = "; explaining its largest gap takes at most as much again" if found.explained else ""
         print(f"{found.points} points, {found.results} results, {cpu_text(found.minutes)}, by"
-              f" {found.timed} of them in one replication")  # fmt: skip
+              f" {found.timed} of them in one replication{why}")  # fmt: skip
         return
     _sweep(loaded, out, resume, workers, cluster)
 

@@ -7,10 +7,13 @@ from pathlib import Path
 from hwmodel.description.description import DescriptionError
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.specs.device import Device
+from sweeps.report.chart import Spans
 from sweeps.report.chrome_trace import ENDINGS, chrome_trace, write_trace
 from sweeps.report.command_timeline import MOST_CLOCKS, Clocks, clocks, timeline
 from sweeps.report.drawing import FORMS
 from sweeps.report.picture import Picture, Placed
+from sweeps.report.section import Block, Section
+from sweeps.report.shown import save
 
 _PICTURES = (*FORMS, ".html")
 
@@ -31,13 +34,16 @@ def asked(file: Path | None, window: str | None) -> Clocks | None:
     return None if window is None else clocks(window, None if traced else MOST_CLOCKS)
 
 
-def write(
-    file: Path, device: Device, logs: list[tuple[int, CommandLog]], window: Clocks | None
-) -> None:
-    """Draw logs by channel into `file`, or trace them there. Raises DescriptionError where nothing
-    is in the window."""
-    chart = timeline(device.memory, device.name, logs, window)
+def drawn(device: Device, logs: list[tuple[int, CommandLog]], window: Clocks | None) -> Spans:
+    """Logs by channel as a chart. Raises DescriptionError where nothing is in the window."""
+    return timeline(device.memory, device.name, logs, window)
+
+
+def write(file: Path, device: Device, chart: Spans, answer: list[Block]) -> None:
+    """Write a chart of commands as `file` asks; a page has the `answer` above it."""
     if file.name.endswith(ENDINGS):
         write_trace(file, chrome_trace(chart, device.name, float(device.memory.clock.tCK)))
-        return
-    Picture("timeline", [Placed(device.name, chart)]).save(file)
+    elif file.suffix == ".html":
+        save([Section(device.name, [*answer, chart])], file)
+    else:
+        Picture("timeline", [Placed(device.name, chart)]).save(file)

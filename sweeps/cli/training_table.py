@@ -26,7 +26,7 @@ def show_training(report: dict[str, Any]) -> None:
         for name, item in report["like_bert"].items()
     ]
     columns = ["right", "trained", "always the median", "lognormal, same spread", "BERT, on chat"]
-    print_table(columns, rows, "<>")
+    print_table(columns, rows)
     error = report["log_error"]
     print(
         f"\nln(true / predicted): mean {error['mean']:+.3f}, standard deviation {error['sd']:.3f}, "
@@ -36,20 +36,17 @@ def show_training(report: dict[str, Any]) -> None:
     print_table(
         ["quantile", "true lengths below"],
         [[_share(float(level)), _share(share)] for level, share in report["coverage"].items()],
-        "<>",
     )
     print()
     found = report["calibration_of_u"]
     print_table(
         ["u, a fifth each", "likeliest of 4 classes said", "right"],
         [[f"{row['u']:.2f}", _share(row["said"]), _share(row["right"])] for row in found["fifths"]],
-        "<>",
     )
     print(f"\nmean gap of the two: {_share(found['expected_error'])}\n")
     print_table(
         ["prompts at once", "ms each"],
         [[size, f"{1e3 * each:.3f}"] for size, each in report["inference_s_per_request"].items()],
-        "<>",
     )
 
 

@@ -91,7 +91,7 @@ def command(
     else:
         classes = validation.by_class(every)
         print(f"{classes.title}: devices as shipped beside what was measured\n")
-        print_table(classes.columns, classes.rows, classes.sides)
+        print_table(classes.columns, classes.rows)
         print()
         for spec, cells, why in printed:
             if cells is None:
@@ -99,7 +99,7 @@ def command(
                 continue
             table = validation.grid(cells)
             print(f"{spec.name}: {spec.summary}\n")
-            print_table(table.columns, table.rows, "<>>>><<<")
+            print_table(table.columns, table.rows)
             print()
             for title, items in (("tolerance", validation.tolerances(spec)),
                                  ("cause", validation.causes(cells))):  # fmt: skip
@@ -146,7 +146,7 @@ def _schedules(files: list[Path], json: bool) -> None:
              str(each.difference or "none")[:120]]
             for each in found
         ]  # fmt: skip
-        print_table(["case", "vLLM", "steps", "agreeing steps", "first difference"], rows, "<<>><")
+        print_table(["case", "vLLM", "steps", "agreeing steps", "first difference"], rows)
         print(f"\n{len(found) - differ} of {len(found)} cases agree in every step")
     if differ:
         raise typer.Exit(FOUND)

@@ -67,7 +67,7 @@ def sheet(found: Calibrated) -> Section:
                     for path, value in found.settings().items())  # fmt: skip
     blocks: list[Block] = [
         Say(lead, "lead"),
-        Grid("", ["number", "described", "calibrated (95 % CI)"], numbers, sides="<>>"),
+        Grid("", ["number", "described", "calibrated (95 % CI)"], numbers),
         *map(Say, _untold(found.found.untold)),
         Grid(f"The rest of the log, {rest} stretches that were not fitted", columns, held),
         Say(f"In other commands: {sets}" if sets else "Nothing to set."),

@@ -93,7 +93,7 @@ def _results(found: Comparison) -> Iterator[Block]:
     ]  # fmt: skip
     marked = frozenset(i for i, row in enumerate(rows) if row[-1] in ("more", "less"))
     if rows:
-        yield Grid("", columns, rows, marked=marked, sides="<<>>>>")
+        yield Grid("", columns, rows, marked=marked)
     if same := len(every) - len(rows):
         yield Say(f"{same} of {len(every)} figures are the same.")
 

@@ -16,6 +16,7 @@ from sweeps.analyse.facts import Verdict
 from sweeps.analyse.objective import figures_of
 from sweeps.analyse.table import Group, Table
 from sweeps.report.chart import Chart
+from sweeps.report.footnotes import footnotes
 from sweeps.report.inputs import configuration, origin
 from sweeps.report.overview import compared, overview
 from sweeps.report.presenters import find, presenter_of
@@ -61,8 +62,9 @@ class Report:
         inputs = configuration(self.table, self._presenter.inputs(self.table),
                                self._presenter.points)  # fmt: skip
         rest = [replace(each, folded=True) for each in [inputs, *origin(self.table)]]
-        blocks: list[Block] = [*self.answer, *first, *self._others(), *results, *self._foot()]
-        return Section(self.table.name, [*blocks, *rest], compared=compared(self.table))
+        blocks: list[Block] = [*self.answer, *first, *self._others(), *results]
+        every = [*blocks, *self._foot(blocks), *rest]
+        return Section(self.table.name, every, compared=compared(self.table))
 
     @property
     def answer(self) -> list[Block]:
@@ -84,10 +86,11 @@ class Report:
         more = Section(title, [Say(text, "verdict") for text in others], folded=True)
         return [*([more] if others else []), Say(f"{self.table.state}.", "state")]
 
-    def _foot(self) -> list[Block]:
+    def _foot(self, shown: list[Block]) -> list[Block]:
         assumed = sum(len(items) for items in self.table.assumed.values())
+        notes = footnotes(self.table, shown)
         return [
-            Say(self.table.note, "foot"),
+            *([Say(notes, "foot")] if notes else []),
             Say(f"{assumed} numbers behind this are assumed; the report lists them.", "foot"),
         ]
 

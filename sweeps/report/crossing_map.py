@@ -103,7 +103,7 @@ def _grid(found: Crossings) -> Grid:
     heads = ["cell", "best", "lead", *(f"{name} {found.objective.unit}" for name in found.policies),
              over, "tie at", "reference over the first", "changes hands with"]  # fmt: skip
     return Grid("", heads, _rows(found), frozenset(
-        i for i, cell in enumerate(found.shown) if cell.winner is None), sides="<<>")  # fmt: skip
+        i for i, cell in enumerate(found.shown) if cell.winner is None))  # fmt: skip
 
 
 def _pleas(found: Crossings) -> Grid:

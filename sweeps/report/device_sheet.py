@@ -39,7 +39,7 @@ def sheet(name: str, found: list[DeviceFound], refused: dict[str, str]) -> Secti
     blocks: list[Block] = []
     if rows:
         blocks += pictures(found)
-        blocks.append(Grid("", _HEADS, rows, sides="<<<>>>>>><<><", wide=_WIDE))
+        blocks.append(Grid("", _HEADS, rows, wide=_WIDE))
         blocks.append(Say(
             "over: output tokens/s of the best trial over the paper's numbers, odma-best and paged,"
             " on replications that the search never saw (95 % intervals). found by: the search, or"

@@ -93,7 +93,7 @@ def sheet(found: Fit | Misfit) -> Section:
     return Section(title, [
         Say(text, "verdict"),
         _memory(found),
-        Grid("Speed", columns, rates, sides="<>>><"),
+        Grid("Speed", columns, rates),
         Grid("Requests at once, by policy", ["policy", "slots each", "at once"], policies),
         Say(_bandwidth(found) + _assumed(found)),
         Say(_kernels(found)),
@@ -126,7 +126,7 @@ def _memory(found: Fit) -> Grid:
         each = f"{found.layout.slots:,} tokens of {found.layout.token_bytes / 1024:,.4g} KiB"
         rows.append([names.get(name, name), f"{size / GIB:,.2f}", f"{share:.0%}",
                      bar.ljust(_BAR) + (f" {each}" if name == "KV" else "")])  # fmt: skip
-    return Grid("Memory of a card", ["", "GiB", "share", ""], rows, sides="<>><")
+    return Grid("Memory of a card", ["", "GiB", "share", ""], rows)
 
 
 def _ms(found: Fit, rate: Rate) -> str:
@@ -207,7 +207,7 @@ def listing(found: Sequence[Fit | Misfit], over: str) -> Section:
     about = f"{one}: {len(fitting)} of {len(found)} {over} fit"
     each_of = f"requests of {asked.prompt:,} + {asked.output:,} tokens, at most 256 at once"
     text = f"{about}; {each_of}. {note}~ rests on assumed numbers."
-    return Section(one, [Grid("", columns, rows, sides="<><>>>>><"), Say(text), *_pictures(found)])
+    return Section(one, [Grid("", columns, rows), Say(text), *_pictures(found)])
 
 
 def matrix(found: Sequence[Fit | Misfit]) -> Section:

@@ -61,7 +61,7 @@ class Frame(Shown):
         parts = []
         for grid in self.grids:
             title = f"{grid.title}\n" if grid.title else ""
-            parts.append(title + table_text(grid.columns, grid.rows, "<>"))
+            parts.append(title + table_text(grid.columns, grid.rows))
         return "\n\n".join(parts)
 
     __repr__ = __str__

@@ -55,6 +55,7 @@ _WIDE = 10.0
 """Latencies that span more than this factor are drawn in logarithms."""
 
 
+_SAME = 0.01
 RATES = ("throughput", "reading")
 """Figures that show what is compared."""
 
@@ -67,19 +68,22 @@ def charts(group: Group) -> list[Chart]:
 
 
 def constant(chart: Chart) -> bool:
-    """Whether a chart says the same of each of two or more."""
+    """Whether a chart says the same of each of two or more, within a hundredth of the largest."""
     match chart:
         case Bars() if chart.parts:
-            told = [[f"{value:.2g}" for value in bar.parts] for bar in chart.bars]
+            told = [[*bar.parts] for bar in chart.bars]
         case Bars():
-            told = [[f"{bar.value.mean:.3g}"] for bar in chart.bars]
+            told = [[bar.value.mean] for bar in chart.bars]
         case Lines(form="quantiles"):
             return False
         case Lines():
-            told = [[f"{y:.3g}"] for one in chart.series for y in one.y]
+            told = [[y] for one in chart.series for y in one.y]
         case _:
             return False
-    return len(told) > 1 and all(each == told[0] for each in told)
+    most = max((abs(value) for each in told for value in each), default=0.0)
+    return len(told) > 1 and all(
+        max(values) - min(values) <= _SAME * most for values in zip(*told, strict=True)
+    )
 
 
 def throughput(group: Group) -> Iterator[Bars]:

@@ -13,7 +13,7 @@ from sweeps.analyse.gap import CONTROL
 from sweeps.analyse.objective import figures_of
 from sweeps.analyse.table import Group, Row, Table, headings
 from sweeps.report.formats import NONE, effect, gain, listed, points, share
-from sweeps.report.gallery import charts
+from sweeps.report.gallery import RATES, charts
 from sweeps.report.memory_map import memory_map
 from sweeps.report.overview import OPEN
 from sweeps.report.section import Block, Grid, Say, Section
@@ -22,6 +22,15 @@ from sweeps.run.findings import Findings
 
 _MAPS = 6
 """Maps of memory in a page, a few hundred KB each."""
+_REST = 4
+"""Charts from which on those that show no reason are folded."""
+_OPEN = ("limits", "slots", "phases")
+"""Figures that stand first where nothing decides."""
+_SHOWS = {
+    "capacity": ("slots", "limits"), "layout": ("bandwidth", "banks"), "compute": ("phases",),
+    "the offered load": ("limits", "over_time"),
+}  # fmt: skip
+"""What decides, and the figures that show it."""
 _NEWER = {"latency distributions": ("quantiles",), "curves over time": ("over_time",)}
 """What a page shows, and the metrics it needs, which runs of older versions do not have."""
 _WIDE = {"leader over it", "by layout, points", "decided by", "over the leader", "other limits"}
@@ -42,11 +51,27 @@ def group_sections(
     return [
         Section(
             group.title,
-            [grid(found, group), *_notes(group), *charts(group), *every_pair(found, group)],
+            [grid(found, group), *_notes(group), *drawn(found, group), *every_pair(found, group)],
             folded or (many and i >= OPEN),
         )
         for i, group in enumerate(groups)
     ]  # fmt: skip
+
+
+def drawn(found: Findings[Any], group: Group) -> list[Block]:
+    """Its charts: its rates and what shows why the best leads; the others folded, where these are
+    many."""
+    every = charts(group)
+    verdict, _ = found.of(group)
+    reasons = [figure for word in verdict.decided_by for figure in _SHOWS.get(word, ())]
+    if not verdict.objective.is_rate:
+        reasons = ["latencies", *reasons]
+    order = dict.fromkeys([*RATES, *(reasons or _OPEN)])
+    first = [chart for name in order for chart in every if chart.figure == name]
+    rest: list[Block] = [chart for chart in every if chart.figure not in order]
+    if len(rest) < _REST:
+        return [*first, *rest]
+    return [*first, Section(f"{len(rest)} more charts", rest, folded=True, rest=True)]
 
 
 def every_pair(found: Findings[Any], group: Group) -> list[Block]:

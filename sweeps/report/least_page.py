@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hwmodel.description.units import number
 from hwmodel.measure.student import LEVEL
+from sweeps.analyse.figures import FIGURES, Figure
 from sweeps.analyse.least import LeastFound
 from sweeps.plan.least_sweep import LeastConstraint
 from sweeps.report import sentences
@@ -24,28 +25,30 @@ class LeastPage(Presenter):
 
     def sentences(self, found: Findings[Found]) -> list[str]:
         kept = _kept(found)
-        return list(sentences.least(found.own, kept.axis.split(".")[-1], kept.name))
+        return list(sentences.least(found.own, kept.axis.split(".")[-1], _told(kept)))
 
     def grids(self, found: Findings[Found]) -> list[Grid]:
         every = dict.fromkeys(value for each in found.own for value in each.known)
         values = sorted(every, key=lambda value: number(_plain(value)) or 0.0)
         axis = _kept(found).axis.split(".")[-1]
-        heads = ["", found.table.compared, f"least {axis}", "surely",
+        figure, several = _figure(_kept(found)), any(each.where for each in found.own)
+        heads = [*["for"] * several, found.table.compared, f"least {axis}", "surely",
                  *(f"{axis} {value}" for value in values)]  # fmt: skip
         rows = [
             [
-                each.where, each.name, str(each.value or NONE), str(each.sure or NONE),
-                *(between(each.known[v], "{:.3g}".format) if v in each.known else NONE
+                *[each.where] * several, each.name, str(each.value or NONE),
+                str(each.sure or NONE),
+                *(between(each.known[v], figure.text) if v in each.known else NONE
                   for v in values),
             ]
             for each in found.own
         ]  # fmt: skip
-        return [Grid("", heads, rows, sides="<<>")]
+        return [Grid(figure.heading, heads, rows)]
 
     def results(self, found: Findings[Found], grids: list[Grid]) -> list[Block]:
         kept = _kept(found)
         note = Say(
-            f"Least: from which on the means keep {kept.name}; surely: the whole"
+            f"Least: from which on the means have {_told(kept)}; surely: the whole"
             f" {100 * LEVEL:.0f} % intervals."
         )
         return [*_charts(found), *grids, note]
@@ -56,20 +59,38 @@ class LeastPage(Presenter):
 
 def _charts(found: Findings[Found]) -> Iterator[Lines]:
     kept = _kept(found)
+    figure = _figure(kept)
     for where in dict.fromkeys(each.where for each in found.own):
         own = [each for each in found.own if each.where == where and len(each.known) > 1]
         if not own:
             continue
         lines = [
             band(each.name, [number(v) or 0.0 for v in map(_plain, each.known)],
-                 [*each.known.values()])
+                 [one.mapped(lambda value: figure.scale * value) for one in each.known.values()])
             for each in own
         ]  # fmt: skip
-        x = list(lines[0].x)
-        lines.append(Series(kept.name, x, [kept.bound] * len(x)))
-        title = f"{kept.metric} against {kept.axis.split('.')[-1]}"
+        every = [x for line in lines for x in line.x]
+        bound = figure.scale * kept.bound
+        lines.append(Series(_told(kept), [min(every), max(every)], [bound, bound]))
+        title = f"{figure.heading} against {kept.axis.split('.')[-1]}"
         yield Lines(f"{title}: {where}" if where else title, Axis(kept.axis, zero=False),
-                    Axis(kept.metric, zero=False), lines, figure="least")  # fmt: skip
+                    Axis(figure.heading, zero=False), lines, figure="least")  # fmt: skip
+
+
+def _figure(kept: LeastConstraint) -> Figure:
+    """How the metric is written."""
+    known = (figure for figure in FIGURES if figure.metric == kept.metric)
+    return next(known, Figure(kept.metric, kept.metric, 3))
+
+
+def _told(kept: LeastConstraint) -> str:
+    """`SLO kept at least 95 %`."""
+    figure = _figure(kept)
+    what, _, unit = figure.heading.rpartition(" ")
+    if unit not in ("%", "s", "ms"):
+        what, unit = figure.heading, ""
+    side = "at most" if kept.at_most is not None else "at least"
+    return f"{what} {side} {figure.scale * kept.bound:g} {unit}".rstrip()
 
 
 def _plain(text: str) -> float | str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from sweeps.report.chart import Chart, cell
-from sweeps.report.section import Block, Grid, Listing, Say, Section
+from sweeps.report.section import Block, Grid, Listing, Say, Section, sides
 
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 """What a name could begin HTML with."""
@@ -38,7 +38,7 @@ def _block(block: Block, level: int) -> Iterator[str]:
         case Grid():
             if block.title:
                 yield f"{block.title}\n"
-            yield from _table(block.columns, block.rows)
+            yield from _table(block.columns, block.rows, block.sides)
         case Listing():
             if block.title:
                 yield f"**{block.title}**\n"
@@ -56,14 +56,15 @@ def _chart(chart: Chart) -> Iterator[str]:
     shown = rows[::every]
     thinned = f" ({len(shown)} of {len(rows)} rows)" if every > 1 else ""
     yield f"**{chart.title}**{thinned}\n"
-    yield from _table(chart.columns(), [[cell(value) for value in row] for row in shown])
+    cells = [[cell(value) for value in row] for row in shown]
+    yield from _table(chart.columns(), cells, sides(chart.columns(), cells))
     if chart.note:
         yield f"{chart.note}\n"
 
 
-def _table(columns: list[str], rows: list[list[str]]) -> Iterator[str]:
+def _table(columns: list[str], rows: list[list[str]], aligned: str) -> Iterator[str]:
     yield _line(columns)
-    yield "|---" + "|---:" * (len(columns) - 1) + "|"
+    yield "|" + "".join("---|" if side == "<" else "---:|" for side in aligned)
     yield from (_line(row) for row in rows)
     yield ""
 

@@ -59,7 +59,7 @@ def show(found: Benchmark) -> None:
         ]
         for each in found.measured
     ]  # fmt: skip
-    print_table(columns, rows, "<>>><")
+    print_table(columns, rows)
     print()
     for latency in found.latencies:
         ns, window = latency.ns, told(latency.window)

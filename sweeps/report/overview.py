@@ -45,8 +45,11 @@ def overview(found: Findings[Any], own_tables: bool) -> list[Section]:
         one = len(groups) == 1
         grid = [_alone(found.table, groups[0]) if one else _policies(found.table, groups)]
     # why before how much, where that is known: both are on the first screen
-    blocks: list[Block] = [*causes, *grid, *rates] if causes else [*rates, *grid]
-    return [Section("", blocks, beside=True)] if blocks else []
+    beside, below = ([*causes, *grid], rates) if causes else ([*rates, *grid], [])
+    return [
+        *([Section("", [*beside], beside=True)] if beside else []),
+        *([Section("", [*below])] if below else []),
+    ]
 
 
 def _causes(found: Findings[Any]) -> list[Chart]:

@@ -98,9 +98,9 @@ def picture(report: Report, name: str) -> Picture:
 
 
 def _drawn(section: Section, title: str) -> Iterator[tuple[str, Chart]]:
-    """Each chart with the title of the section that it stands in."""
+    """Each chart with the title of the section that it stands in, or is left of."""
     for block in section.blocks:
         if isinstance(block, Section):
-            yield from _drawn(block, block.title or title)
+            yield from _drawn(block, title if block.rest else block.title or title)
         elif is_chart(block):
             yield title, block

@@ -31,7 +31,7 @@ def pool_sheet(found: PoolSized) -> Section:
     columns = ["", "replicas", "in all", "cards", "attain it"]
     title = f"Prefill and decode apart on {found.asked.described['device']}"
     return Section(title, [
-        Say(found.wanted, "question"), Grid("", columns, rows, sides="<<>>>"),
+        Say(found.wanted, "question"), Grid("", columns, rows),
         Say(_verdict(found), "verdict"),
     ])  # fmt: skip
 

@@ -249,12 +249,12 @@ def show_racm(racm: Racm) -> None:
         place = "all channels" if level == "device" else "one channel"
         told = f"random over sequential (alpha) by extent; {condition_text(described)}"
         print(f"{racm.device.name}, {place}: {told}\n")
-        print_table(["extent", *heads], [*rows, ["GB/s seq.", *base]], "<>")
+        print_table(["extent", *heads], [*rows, ["GB/s seq.", *base]])
         print()
     if racm.plausible:
         grid = plausible_grid(racm)
         print(f"{grid.title}\n")
-        print_table(grid.columns, grid.rows, "<>")
+        print_table(grid.columns, grid.rows)
         print()
     for name, why in racm.left_out.items():
         print(f"left out: {name}, {why}")

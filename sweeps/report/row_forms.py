@@ -81,7 +81,7 @@ def _tornado(chart: Bars) -> Spec:
                      100 * bar.value.high, kind, "pale" * bar.dim))  # fmt: skip
         reached += [each for each in (start, mean) if each]
     low, high = _around(reached, [end for row in rows for end in row[3:5] if end])
-    domain = [low, high * (high / low) ** 0.3]  # room for the figures
+    domain = [low, high * (high / low) ** 0.45]  # room for the figures
     x = {"field": "start", "type": "quantitative", "title": None,
          "scale": {"type": "log", "base": 2, "domain": domain, "nice": False},
          "axis": {"labelExpr": "format(datum.value - 1, '+,.3~p')", "tickCount": 5,

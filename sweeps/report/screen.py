@@ -12,7 +12,7 @@ from typing import Any
 
 from hwmodel.description.yaml_writer import plain
 from hwmodel.specs.device import Device
-from sweeps.report.section import Grid, Say, Section
+from sweeps.report.section import Grid, Say, Section, sides
 
 _CONFIDENCE = {"A": "two open sources", "B": "one source", "C": "derived", "D": "assumed in part"}
 _SHOWN = 20
@@ -24,16 +24,16 @@ def print_json(value: Any) -> None:
     print(json.dumps(plain(value), indent=2))
 
 
-def print_table(columns: list[str], rows: list[list[str]], sides: str = "<") -> None:
-    """Print a table: by rich on a terminal, else plain; `sides` as for `table_text`."""
+def print_table(columns: list[str], rows: list[list[str]], aligned: str = "") -> None:
+    """Print a table: by rich on a terminal, else plain; `aligned` as for `table_text`."""
     if not sys.stdout.isatty():
-        print(table_text(columns, rows, sides))
+        print(table_text(columns, rows, aligned))
         return
     from rich.console import Console  # heavy
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading, side in zip(columns, sides.ljust(len(columns), sides[-1]), strict=True):
+    for heading, side in zip(columns, aligned or sides(columns, rows), strict=True):
         table.add_column(heading.replace(" ", "\n", 1), justify="left" if side == "<" else "right")
     for row in rows:
         table.add_row(*row)
@@ -51,12 +51,9 @@ def print_section(section: Section) -> None:
             print("\n".join(textwrap.wrap(block.text, min(wide, 100))))
             continue
         print(f"{block.title}\n" * bool(block.title), end="")
-        sides = block.sides.ljust(len(block.columns), block.sides[-1])
         for columns in _bands(block, wide):
             print("\n" * (columns[1:2] != [1]), end="")
-            heads = [block.columns[i] for i in columns]
-            rows = [[row[i] for i in columns] for row in block.rows]
-            print_table(heads, rows, "".join(sides[i] for i in columns))
+            _print_grid(block, columns)
 
 
 def print_report(section: Section) -> None:
@@ -72,14 +69,16 @@ def print_report(section: Section) -> None:
         print(text)
     for title, grid in _unfolded(section, ""):
         print(f"\n{title}" if title else "")
-        shown = [i for i in range(len(grid.columns)) if i not in grid.wide]
-        heads, *rows = ([row[i] for i in shown] for row in (grid.columns, *grid.rows))
-        sides = "<" if grid.text else grid.sides
-        sides = sides.ljust(len(grid.columns), sides[-1])
-        print_table(heads, rows, "".join(sides[i] for i in shown))
+        _print_grid(grid, [i for i in range(len(grid.columns)) if i not in grid.wide])
     for texts in (said("lead", "verdict"), said("foot")):
         if lines := list(texts):
             print("", *lines, sep="\n")
+
+
+def _print_grid(grid: Grid, shown: list[int]) -> None:
+    """Print these columns of it."""
+    heads, *rows = ([row[i] for i in shown] for row in (grid.columns, *grid.rows))
+    print_table(heads, rows, "".join(grid.sides[i] for i in shown))
 
 
 def _unfolded(section: Section, title: str) -> Iterator[tuple[str, Grid]]:
@@ -107,8 +106,8 @@ def _bands(grid: Grid, wide: int) -> Iterator[list[int]]:
     yield band
 
 
-def table_text(columns: list[str], rows: list[list[str]], sides: str = "<") -> str:
-    """A plain table; `sides`: `<` or `>` for each column, the last for those after it too.
+def table_text(columns: list[str], rows: list[list[str]], aligned: str = "") -> str:
+    """A plain table; `aligned`: `<` or `>` for each column, by its cells where it is empty.
 
     Headings stand on two lines where they have two words or more.
     """
@@ -117,7 +116,7 @@ def table_text(columns: list[str], rows: list[list[str]], sides: str = "<") -> s
     heads = [[part[0] for part in parts], [part[1] if len(part) > 1 else "" for part in parts]]
     heads = [line for line in heads if any(line)]
     widths = [max(map(len, column)) for column in zip(*heads, *rows, strict=True)]
-    aligned = sides + sides[-1] * (len(columns) - len(sides))
+    aligned = aligned or sides(columns, rows)
     for cells in (*heads, ["-" * width for width in widths], *rows):
         parts_of = zip(cells, aligned, widths, strict=True)
         lines.append("  ".join(f"{cell:{side}{width}}" for cell, side, width in parts_of).rstrip())
@@ -128,7 +127,7 @@ def show_bandwidth(device: Device, found: list[dict[str, Any]]) -> None:
     """A line a pattern."""
     print(f"{device.name}: peak {device.peak_gbps:,.1f} GB/s over {device.channels} channel(s)\n")
     grid = bandwidth_grid(found)
-    print_table(grid.columns, grid.rows, "<>")
+    print_table(grid.columns, grid.rows)
     if device.derate < 1:
         print(f"\ndelivered: {device.derate:g} of it reaches the engines (derate)")
     letters = [item["energy_confidence"] for item in found if "energy_confidence" in item]

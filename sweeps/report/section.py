@@ -6,12 +6,18 @@ nothing of runs, so the forms cannot differ in what they say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Literal, TypeGuard
 
 from hwmodel.description.yaml_writer import plain
 from sweeps.report.chart import Chart
+from sweeps.report.formats import NONE
+
+_FIGURE = re.compile(r"[-+−±~<>≤≥]{0,2} ?\.?\d|over \d|under \d|grows$|failed$")
+"""What a figure begins with, and what stands for one."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +40,27 @@ class Grid:
     dim: frozenset[int] = frozenset()
     marked: frozenset[int] = frozenset()
     text: bool = False
-    """Whether the cells are words rather than figures."""
-    sides: str = "<>"
-    """On a terminal: `<` or `>` for each column, the last for those after it too."""
+    """Whether the cells are words rather than figures, also where they are numbers."""
     wide: frozenset[int] = frozenset()
     """Columns for which a terminal has no room."""
     terminal: bool = True
     """Whether a terminal has it too."""
+
+    @property
+    def sides(self) -> str:
+        """`<` for each column of words, `>` for each of figures."""
+        return "<" * len(self.columns) if self.text else sides(self.columns, self.rows)
+
+
+def sides(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """`<` for the first column and for each in which words are most, `>` for each of figures."""
+    every = list(zip_longest(*rows, fillvalue="")) or [()] * len(columns)
+    return "".join("<" if i == 0 or _words(cells) else ">" for i, cells in enumerate(every))
+
+
+def _words(cells: Sequence[str]) -> bool:
+    told = [cell for cell in cells if cell not in ("", NONE)]
+    return 2 * sum(not _FIGURE.match(cell) for cell in told) > len(told)
 
 
 @dataclass(frozen=True)
@@ -55,13 +75,14 @@ class Listing:
 class Section:
     """`folded`: a page shows its title only, until it is opened; `beside`: its blocks stand beside
     one another where there is room; `compared`: what its charts compare, in the order of their
-    colours."""
+    colours; `rest`: what is left of the section that it stands in, whose title its charts have."""
 
     title: str
     blocks: list[Block] = field(default_factory=list)
     folded: bool = False
     beside: bool = False
     compared: tuple[str, ...] = ()
+    rest: bool = False
 
     def walk(self) -> Iterator[Block]:
         """Its blocks and those of the sections in it, in order."""

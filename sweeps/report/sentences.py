@@ -68,6 +68,10 @@ def conditions(table: Table) -> str:
     parts = [label(fixed[key]) for key in ("device", "model", "workload") if key in fixed]
     parts += _load(fixed.get("load") or fixed.get("arrivals"))
     parts += _serving(base.get("serving") or {}, paths)
+    if slo := fixed.get("slo"):
+        parts.append(
+            f"SLO {listed(f'{key.upper()} {value}' for key, value in slo.items() if value)}"
+        )
     if "requests" in fixed:
         parts.append(f"{fixed['requests']:,} requests")
     if table.config.get("objective"):
@@ -94,9 +98,10 @@ def _load(load: Any) -> list[str]:
 
 def _serving(serving: Any, paths: list[str]) -> list[str]:
     """Settings on which gaps between policies hang most, where the sweep gives them and varies
-    none: room for KV, and the longest answer."""
+    none: room for KV, the longest answer, and the cap on requests that run."""
     said = {
         "kv_tokens": "KV of {:,} tokens", "engine.max_tokens": "answers of at most {:,} tokens",
+        "engine.max_num_seqs": "at most {:,} requests at once",
     }  # fmt: skip
     found = []
     for path, text in said.items():

@@ -65,7 +65,6 @@ def sheet(sized: Sized) -> Section:
     columns = ["device", "GiB", "GB/s delivered", unit,
                *(["out tok/s"] if target.slo else []), *(["price"] if sized.prices else []),
                *(["W", "out tok/J"] if sized.watts else []), "meets it"]  # fmt: skip
-    sides = "<" + ">" * (len(columns) - 2) + "<"
     own = delivered(base) / 1e9
     by = _by(sized)
     verdict = f"Cheapest device that meets it: {sized.cheapest} ({by})."
@@ -80,12 +79,12 @@ def sheet(sized: Sized) -> Section:
     )
     return Section(target.model.name, [
         Say(wanted(target, mean), "question"),
-        Grid("", columns, rows, sides=sides),
+        Grid("", columns, rows),
         Say(verdict, "verdict"),
         *([Say(_confirmed(sized), "verdict")] if sized.confirmed else []),
         Grid(f"Least delivered GB/s of {base.name} (its own: {own:,.0f} at"
              f" {base.capacity_bytes / GIB:,.0f} GiB)", ["capacity", *sized.formats],
-             _frontier(sized), sides="<>"),
+             _frontier(sized)),
         Say(notes),
     ])  # fmt: skip
 

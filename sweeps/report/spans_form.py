@@ -48,14 +48,13 @@ def _timeline(chart: Spans) -> Spec:
          "scale": {"domain": chart.names}}  # fmt: skip
     shown = tooltip(("name", "row"), ("of", "what"), ("place", "place"), ("begin", "from"),
                     ("until", "until"))  # fmt: skip
-    colour = {**colour_of(domain), "legend": {"columns": len(domain) or 1}}
     return {
         "data": inline(
             "name start end of place begin until pale", rows, "name of place pale"
         ),
         "height": _HIGH * len(chart.names),
         "encoding": {"y": y, "x": {**x, "field": "start"}, "x2": {"field": "end"},
-                     "color": colour, "tooltip": shown},
+                     "color": colour_of(domain), "tooltip": shown},
         "layer": [
             {"transform": [{"filter": "datum.pale"}],
              "mark": {"type": "bar", "height": _BEHIND}},

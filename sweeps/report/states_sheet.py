@@ -53,7 +53,7 @@ def show(found: Answer) -> None:
                 f"{held['waste']:.1%}", f"{most}, {share:.1%}", f"{each['even_ratio']:.2f}",
             ])  # fmt: skip
     columns = ["workload", "tokens", "allocator", "requests", "waste", "most of it", "even ratio"]
-    print_table(columns, rows, "<><>><>")
+    print_table(columns, rows)
     print(
         "\nwaste: memory with neither tokens nor the state of a running request. even ratio: of"
         "\nSGLang's pools, at which both run out together. Requests at their full length."

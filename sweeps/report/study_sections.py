@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -11,8 +12,7 @@ from sweeps.analyse.figures import FIGURES
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.report.chart import Axis, Bar, Bars, Chart, Lines, Series
 from sweeps.report.formats import share
-from sweeps.report.gallery import charts
-from sweeps.report.group_sections import every_pair, grid
+from sweeps.report.group_sections import drawn, every_pair, grid
 from sweeps.report.section import Block, Grid, Section
 from sweeps.run.findings import Findings
 from sweeps.study.study_findings import StudyFindings
@@ -29,13 +29,15 @@ from sweeps.study.trials import (
 )
 
 _SLICES = 16
+_ENOUGH = 5
+"""Trials from which on a setting that few of them have is drawn (assumed)."""
 
 
 def study_blocks(found: Findings[StudyFindings]) -> list[Block]:
     """The sections of a study: its finale, its best settings, its search."""
     trials, groups = found.own.trials, found.table.groups
     blocks: list[Block] = [
-        Section(group.title, [grid(found, group), *charts(group), *every_pair(found, group)])
+        Section(group.title, [grid(found, group), *drawn(found, group), *every_pair(found, group)])
         for group in groups
     ]
     if found.own.trial is not None:
@@ -81,7 +83,8 @@ def _search(trials: Trials) -> Iterator[Chart]:
     if len(trials.objectives) > 1:
         yield front_chart(trials)
     if len(trials.alike()) < LEAST:
-        for name in list(dict.fromkeys(name for r in kept for name in settings(r)))[:_SLICES]:
+        several = Counter(name for record in kept for name in settings(record))
+        for name in [name for name, count in several.items() if count >= _ENOUGH][:_SLICES]:
             yield _slice(trials, name)
         return
     shares = importances(trials).items()

@@ -73,10 +73,10 @@ def sheet(tuned: Tuned) -> Section:
         rows = [row[:2] + row[3:] for row in rows]
     return Section(f"{asked.model} on {asked.device}", [
         Say(" ".join([_question(tuned), _answer(tuned)]), "lead"),
-        Grid("", columns, rows, sides="<" + ">" * (len(columns) - 2) + "<"),
+        Grid("", columns, rows),
         Say(_idle(tuned), "verdict"),
         Grid("", ["", "to start it so"], [[name, line] for name, line in flags(tuned).items()],
-             text=True, sides="<"),
+             text=True),
         Say(_notes(tuned)),
     ])  # fmt: skip
 

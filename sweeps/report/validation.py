@@ -152,7 +152,7 @@ def by_class(found: Iterable[Compared]) -> Grid:
         for name, each in errors_by_class(found).items()
     ]
     columns = ["kind, kernels", "cells", "median error", "nine in ten within"]
-    return Grid("By kind and class", columns, rows, sides="<>>>")
+    return Grid("By kind and class", columns, rows)
 
 
 def grid(found: list[Compared]) -> Grid:

@@ -6,8 +6,8 @@ import time
 from typing import NamedTuple
 
 from hwmodel.description.description import DescriptionError
-from sweeps.plan.experiment import Task, measure
-from sweeps.plan.sweep_spec import Point, Sweep
+from sweeps.plan.experiment import ExperimentSpec, Task, measure
+from sweeps.plan.sweep_spec import BEST, Point, Sweep
 from sweeps.run.capacity import rivals, wanted
 from sweeps.run.one_point import rate_of
 from sweeps.run.progress import Progress
@@ -24,12 +24,14 @@ AGAIN_S = 5.0
 
 class DryRun(NamedTuple):
     """results: points times their replications; timed: points that were timed; minutes: CPU time
-    of all, about, if they are like those."""
+    of all, about, if they are like those; explained: whether the causes of the largest gap may be
+    simulated after them, which takes no more results than the run."""
 
     points: int
     results: int
     timed: int
     minutes: float
+    explained: bool
 
 
 def dry_run(sweep: Sweep) -> DryRun:
@@ -58,7 +60,13 @@ def dry_run(sweep: Sweep) -> DryRun:
     if not seconds:
         raise refused[0]
     mean = sum(seconds) / len(seconds)
-    return DryRun(len(sweep.points), results, len(seconds), mean / 60)
+    spec = sweep.spec
+    explained = (
+        spec.rule == BEST
+        and issubclass(spec.experiment, ExperimentSpec)
+        and spec.objective in (None, "throughput")
+    )
+    return DryRun(len(sweep.points), results, len(seconds), mean / 60, explained)
 
 
 def _cost(sweep: Sweep, point: Point, relative: int, results: int) -> float:

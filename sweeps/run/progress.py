@@ -37,14 +37,17 @@ class Progress:
         self._bars: Bars | None = None
 
     @contextmanager
-    def stage(self, name: str, total: int, done: int = 0, late_s: float = 0.0) -> Iterator[Step]:
+    def stage(
+        self, name: str, total: int, done: int = 0, late_s: float = 0.0, after: int = 0
+    ) -> Iterator[Step]:
         """Count through `total` steps of which `done` were there already; yields the step, which
-        takes a few words to show beside the count. Nothing is shown of the first `late_s`."""
+        takes a few words to show beside the count. Nothing is shown of the first `late_s`. after:
+        steps of the stages that follow, about as long: the time left is said of all."""
         if self._terminal and total > done:
-            with self._bar(name, total, done, late_s) as step:
+            with self._bar(name, total, done, late_s, after) as step:
                 yield step
         else:
-            yield _Lines(name, total, done, late_s > 0)
+            yield _Lines(name, total, done, late_s > 0, after)
 
     def through(self, name: str) -> Through:
         """What passes things on and shows how far they are, where that takes longer than LATE_S."""
@@ -58,7 +61,7 @@ class Progress:
         return passed
 
     @contextmanager
-    def _bar(self, name: str, total: int, done: int, late_s: float) -> Iterator[Step]:
+    def _bar(self, name: str, total: int, done: int, late_s: float, after: int) -> Iterator[Step]:
         from rich.console import Console  # heavy
         from rich.progress import (
             BarColumn,
@@ -77,9 +80,14 @@ class Progress:
             auto_refresh=False, redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
         task = bars.add_task(name, total=total, completed=done, note="")
-        begun = time.monotonic()
+        begun, count = time.monotonic(), done
 
         def step(note: str = "") -> None:
+            nonlocal count
+            count += 1
+            if after and not note:
+                rest_s = (total - count + after) * (time.monotonic() - begun) / (count - done)
+                note = f"({duration(rest_s)} left with what follows)"
             if self._bars is None and time.monotonic() - begun >= late_s:
                 self._bars = bars
                 bars.start()
@@ -107,8 +115,9 @@ class _Lines:
     """A line every few seconds, of what takes more than a minute one after the first steps, and one
     at the end; of a late stage that only after another one."""
 
-    def __init__(self, name: str, total: int, done: int, late: bool) -> None:
+    def __init__(self, name: str, total: int, done: int, late: bool, after: int) -> None:
         self._name, self._total, self._done, self._count = name, total, done, done
+        self._after = after
         self._start = self._last = time.monotonic()
         self._ends = not late
 
@@ -117,20 +126,21 @@ class _Lines:
         now = time.monotonic()
         new, elapsed_s = self._count - self._done, now - self._start
         due = now - self._last >= _LINE_EVERY_S
-        long = new == _FIRST and (self._total - self._count) * elapsed_s / new > _LONG_S
+        ahead = self._total - self._count + self._after
+        long = new == _FIRST and ahead * elapsed_s / new > _LONG_S
         if due or long or (self._ends and self._count == self._total):
             self._last, self._ends = now, True
-            status = _status(self._name, self._count, self._total, new, elapsed_s)
+            status = _status(self._name, self._count, self._total, new, elapsed_s, self._after)
             print(f"{status}, {note}" if note else status, file=sys.stderr, flush=True)
 
 
-def _status(name: str, count: int, total: int, new: int, elapsed_s: float) -> str:
+def _status(name: str, count: int, total: int, new: int, elapsed_s: float, after: int) -> str:
     rate = new / elapsed_s if elapsed_s > 0 else 0.0
-    left = (total - count) / rate if rate else 0.0
+    left = (total - count + after) / rate if rate else 0.0
     bar = "#" * (20 * count // max(total, 1))
     return (
         f"{name} {count}/{total} [{bar:<20}] {60 * rate:.1f} a minute, "
-        f"{duration(elapsed_s)} gone, {duration(left)} left"
+        f"{duration(elapsed_s)} gone, {duration(left)} left" + " with what follows" * bool(after)
     )
 
 

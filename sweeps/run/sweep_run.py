@@ -93,7 +93,7 @@ def run_sweep(
                 if not rehearsed:
                     rehearse(sweep.points, sweep.document.file, progress, jobs)
                     rehearsed = True
-                _calibrate(sweep, calibration, jobs, cluster, progress)
+                _calibrate(sweep, calibration, jobs, cluster, progress, len(left))
                 refused = _search(sweep, calibration, jobs, cluster, progress)
                 left = _offered(sweep, left, refused, run)
                 _run(sweep, run, left, calibration, config, jobs, cluster, progress)
@@ -204,10 +204,11 @@ def _of_point(
 
 
 def _calibrate(
-    sweep: Sweep, calibration: Calibration, jobs: int, cluster: str | None, progress: Progress
-) -> None:
+    sweep: Sweep, calibration: Calibration, jobs: int, cluster: str | None, progress: Progress,
+    after: int,
+) -> None:  # fmt: skip
     asked, known = wanted(sweep), calibration.capacities
-    with progress.stage("capacity", len(asked.keys() - known.keys())) as done:
+    with progress.stage("capacity", len(asked.keys() - known.keys()), after=after) as done:
         for key, rate in calibrate(asked, known, jobs, cluster):
             known[key] = rate
             done()

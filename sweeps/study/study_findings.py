@@ -18,7 +18,7 @@ from sweeps.run.reading import RunParts, Shape, read_run
 from sweeps.run.store import RunDirectory
 from sweeps.study.first import LEVELS
 from sweeps.study.fleet_size import ATTAINED
-from sweeps.study.trials import StudyGain, Trials, read_trials, study_gain
+from sweeps.study.trials import BASE, StudyGain, Trials, read_trials, study_gain
 
 
 @dataclass(frozen=True)
@@ -127,13 +127,15 @@ def _found(trials: Trials, config: dict[str, Any]) -> StudyFindings:
 
 
 def _settings(config: dict[str, Any], winner: Record, known: dict[str, Any]) -> list[Setting]:
-    """All that it sets; where a balance sets its levels, those that came of it."""
+    """All that it sets; where a balance sets its levels, those that came of it. The base as a
+    trial has nothing else than the base."""
     levels = known.get("chosen_levels")
-    return [
-        Setting(path, _of_base(config["base"], path),
-                levels if path == LEVELS and value == [] and levels else value)
-        for path, value in winner["overrides"].items()
-    ]  # fmt: skip
+    found = []
+    for path, value in winner["overrides"].items():
+        own = levels if path == LEVELS and value == [] and levels else value
+        base = own if winner.get("first") == BASE else _of_base(config["base"], path)
+        found.append(Setting(path, base, own))
+    return found
 
 
 def _of_base(base: dict[str, Any], path: str) -> Any:

@@ -100,3 +100,10 @@ def test_link_ecc_puts_off_read_data_and_the_writes_behind_it() -> None:
             ]
         )
     assert [b - a for a, b in zip(*ends, strict=True)] == [3, 3]
+
+
+def test_a_density_that_is_no_text_is_refused_also_of_another_memory() -> None:
+    stated = "memory_set={density: {value: 16Gb}}"
+    for others in ([], ["memory=hbm2e-3.2"]):
+        with pytest.raises(DescriptionError, match="density"):
+            load_device("mlu370-x4", [stated, *others])

@@ -46,10 +46,12 @@ def test_the_least_is_found_by_its_mean_and_surely(
     assert (found["paged"].value, found["paged"].sure) == ("16", "32")
     assert found["static"].value is None
     assert report.sentences[0].startswith(
-        "Least max_num_seqs with tpot_s.mean <= 0.05: paged 16 (surely: 32) and static not with"
-        " any."
+        "Least max_num_seqs with TPOT at most 50 ms: paged 16 (surely: 32) and static not with any."
     )
-    assert "with tpot_s.mean" in page([report.section]) and "least" in pictures(report)
+    assert "with TPOT at most 50" in page([report.section])
+    assert report.grids[0].columns[:2] == ["policy", "least max_num_seqs"]
+    (drawn,) = pictures(report)["least"].charts
+    assert drawn.chart.series[-1].x == [8.0, 32.0]  # the bound, over all that is drawn
 
 
 def test_all_larger_ones_have_to_meet_it() -> None:

@@ -259,5 +259,5 @@ def test_capacities_are_kept_in_the_order_of_the_sweep(monkeypatch: pytest.Monke
     backwards = [(key, 1.0) for key in reversed(keys)]  # the last worker was the quickest
     monkeypatch.setattr("sweeps.run.sweep_run.calibrate", lambda *_: iter(backwards))
     calibration = Calibration({})
-    _calibrate(sweep, calibration, 2, None, Progress(terminal=False))
+    _calibrate(sweep, calibration, 2, None, Progress(terminal=False), 0)
     assert list(calibration.capacities) == keys

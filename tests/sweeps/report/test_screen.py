@@ -14,7 +14,7 @@ def test_cells_are_printed_as_they_are(
     terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
-    print_table(["name", "peak GB/s"], [["a[0]", "1.0"], ["b", "12.5"]], "<>")
+    print_table(["name", "peak GB/s"], [["a[0]", "1.0"], ["b", "12.5"]])
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2].split() == ["a[0]", "1.0"] and lines[-1].split() == ["b", "12.5"]
     assert lines[-2].index("1.0") == lines[-1].index("12.5") + 1

@@ -194,6 +194,8 @@ def test_what_groups_say_together() -> None:
         ({"serving": {"kv_tokens": 9000, "engine": {"name": "v0", "max_tokens": 8192}}},
          "KV of 9,000 tokens, answers of at most 8,192 tokens, 3 replications"),
         ({"serving": {"engine": "v0", "kv_tokens": None}}, "3 replications"),
+        ({"serving": {"engine": {"max_num_seqs": 256}}, "slo": {"ttft": "1s", "tpot": "50ms"}},
+         "at most 256 requests at once, SLO TTFT 1s and TPOT 50ms, 3 replications"),
     ],
 )  # fmt: skip
 def test_the_conditions_of_a_run(base: dict[str, Any], said: str) -> None:

@@ -54,3 +54,14 @@ def test_what_takes_minutes_says_so_after_its_first_steps(
     assert capsys.readouterr().err.splitlines() == [
         "points 2/100 [                    ] 40.0 a minute, 0:03 gone, 2:27 left"
     ]
+
+
+def test_the_time_left_is_said_of_the_stages_that_follow_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([0.0, 1.5, 3.0, 4.5])
+    monkeypatch.setattr("sweeps.run.progress.time.monotonic", lambda: next(clock))
+    with Progress(False).stage("capacity", 10, after=50) as done:
+        for _ in range(3):
+            done()
+    assert capsys.readouterr().err.splitlines()[0].endswith("0:03 gone, 1:27 left with what follows")

@@ -1,0 +1,76 @@
+"""What stands at the foot of a report: what its intervals and the words of its tables mean, each
+where it is shown."""
+
+from __future__ import annotations
+
+from hwmodel.measure.student import LEVEL
+from sweeps.analyse.figures import ENERGY_CONFIDENCE, ENOUGH
+from sweeps.analyse.table import Table
+from sweeps.report.section import Block, Grid, Say, Section
+
+_INTERVAL = " to "
+_GAP = " % ("
+_FEW = "no interval"
+_GROWS = "grows"
+_JOULES = "mJ/token", "tokens/J"
+
+
+def footnotes(table: Table, blocks: list[Block]) -> str:
+    """One paragraph on what these blocks show."""
+    shown = "\n".join(_texts(blocks))
+    told = [_intervals(table, shown)] if _INTERVAL in shown or "±" in shown else []
+    if _FEW in shown:
+        told.append(_few(table))
+    if _GROWS in shown:
+        told.append("`grows`: more arrives than is served, so it is the longer the longer the run.")
+    if len(table.groups) > 1 and table.config.get("rule", "best") == "best":
+        many = len(table.groups)
+        told.append(f"Winners are corrected for the number of groups, {many} (Holm's correction).")
+    if any(each in shown for each in _JOULES):
+        told += _energy(table)
+    return " ".join(told)
+
+
+def _texts(blocks: list[Block]) -> list[str]:
+    every = list(Section("", blocks).walk())
+    texts = [say.text for say in every if isinstance(say, Say)]
+    for grid in (each for each in every if isinstance(each, Grid)):
+        texts += [*grid.columns, *(cell for row in grid.rows for cell in row)]
+    return texts
+
+
+def _intervals(table: Table, shown: str) -> str:
+    counts = sorted({len(row.replications) for group in table.groups for row in group.rows})
+    many = " to ".join(str(count) for count in dict.fromkeys([*counts[:1], *counts[-1:]]))
+    gaps = "; gaps from logarithms of paired ratios" if _GAP in shown else ""
+    return (
+        f"± and (a to b): {100 * LEVEL:.0f} % intervals, n = {many or 0} replications"
+        f" (Student's t{gaps})."
+    )
+
+
+def _few(table: Table) -> str:
+    """Why some intervals are not written, and what gives them."""
+    setting = "finale.replications" if "trials" in table.config else "replications"
+    return f"`no interval`: it would be wider than the mean; --set {setting}={ENOUGH} for one."
+
+
+def _energy(table: Table) -> list[str]:
+    """How sure the energies are: as the least sure constant in any of them."""
+    found = {
+        metrics[ENERGY_CONFIDENCE]
+        for group in table.groups
+        for row in group.rows
+        for metrics in row.replications.values()
+        if metrics.get(ENERGY_CONFIDENCE)
+    }
+    return (
+        [
+            f"DRAM energy has confidence {max(found)}: that of the least sure constant in it (A two"
+            " open sources, B one, C derived, D assumed); in tokens/J each constant may be off by a"
+            " factor of 1.1 (A), 1.25 (B), 1.5 (C) or 2 (D), assumed; a board is taken at its power"
+            " limit."
+        ]
+        if found
+        else []
+    )
