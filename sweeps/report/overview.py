@@ -12,7 +12,7 @@ from sweeps.report import explanation_page
 from sweeps.report.chart import Chart
 from sweeps.report.formats import NONE
 from sweeps.report.gallery import RATES, charts
-from sweeps.report.section import Block, Grid, Section
+from sweeps.report.section import Grid, Section
 from sweeps.run.findings import Findings
 
 _BESIDE = 4

@@ -64,4 +64,5 @@ def test_the_time_left_is_said_of_the_stages_that_follow_too(
     with Progress(False).stage("capacity", 10, after=50) as done:
         for _ in range(3):
             done()
-    assert capsys.readouterr().err.splitlines()[0].endswith("0:03 gone, 1:27 left with what follows")
+    told = capsys.readouterr().err.splitlines()[0]
+    assert told.endswith("0:03 gone, 1:27 left with what follows")
