@@ -1,13 +1,18 @@
 """Kernels of an NVIDIA GPU, measured one by one: a table that `kernels.tables` takes.
 
-    python3 capture/gpu_kernels.py FOLDER [products] [attention] [copies] [power]
+    python3 capture/gpu_kernels.py FOLDER [SECTION ...]
 
-Needs PyTorch; attention needs FlashInfer too, and a compiler for it. Writes `products.csv` and
-`attention.csv` in the form of docs/step-time.md, `copies.csv`: copies between host and card, by
-the size and the number of their pieces, and `power.csv`: what the driver says that the card draws
-while it moves bytes. Products read weights in turn from copies of four times
-the L2 and more, and attention reads KV that no L2 holds. Times are of replayed graphs, medians of
-rounds.
+Sections are products, attention, reads, footprints, copies and power; all by default. Needs
+PyTorch; attention needs FlashInfer too, and a compiler for it. Writes a CSV file a section:
+
+products, attention   times of single kernels in the form of docs/step-time.md. Products read their
+                      weights in turn from four times the L2 and more, attention KV that no L2 holds
+reads                 the KV of decode attention, read and nothing else
+footprints            extents anywhere, by their size and by how many bytes they lie in
+copies                between host and card, by the size and the number of their pieces
+power                 what the driver says that the card draws while it moves bytes
+
+Times are of replayed graphs, medians of rounds.
 """
 
 from __future__ import annotations
@@ -23,8 +28,12 @@ from statistics import median
 from typing import Any
 
 import torch
+import triton
+from triton import language as tl
 
 ROUNDS = 7
+AT_ONCE = 512
+"""Words that a program of `read_extents` has under way."""
 GiB = 1 << 30
 PRODUCTS = {
     "llama-3.1-8b": [(6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336), (128256, 4096)],
@@ -111,13 +120,103 @@ def products() -> Iterator[Row]:
             del plain, narrow
 
 
+@triton.jit
+def read_extents(data, starts, many, out, WORDS: tl.constexpr, EXTENTS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Adds up extents of `WORDS` words, at such multiples of them, `EXTENTS` at once in each
+    program."""
+    total = tl.zeros((EXTENTS, WORDS), tl.int64)
+    for first in range(tl.program_id(0) * EXTENTS, many, tl.num_programs(0) * EXTENTS):
+        at = tl.load(starts + first + tl.arange(0, EXTENTS)).to(tl.int64) * WORDS
+        total += tl.load(data + at[:, None] + tl.arange(0, WORDS)[None, :])
+    tl.store(out + tl.program_id(0), tl.sum(tl.sum(total, 1), 0))
+
+
+def launcher(data: Any, at: Any, words: int) -> Callable[[], Any]:
+    """A read of the extents of `data` that begin at these multiples of their words."""
+    programs = 16 * torch.cuda.get_device_properties(0).multi_processor_count
+    out = torch.zeros(programs, dtype=torch.int64, device="cuda")
+    settings = {"WORDS": words, "EXTENTS": AT_ONCE // words}
+    return lambda: read_extents[(programs,)](data, at, len(at), out, **settings)
+
+
+def read_us(data: Any, at: Any, words: int) -> float:
+    """Microseconds of such a read."""
+    launch = launcher(data, at, words)
+    return graph_us(lambda _: launch(), 3)
+
+
+def reads() -> Iterator[Row]:
+    """K and V of all sequences at once, a piece of each in turn, in the places that `attention`
+    reads; a piece is a page's, or 4 KiB of it."""
+    most = max(TOKENS)
+    for _, kv_heads, sequences in SHAPES:
+        token = kv_heads * 128 * 2 // 8
+        half = sequences * (most + 5 * max(PAGES)) * token
+        data = torch.randint(1 << 60, (2 * half,), device="cuda")
+        for page in PAGES:
+            words = min(page * token, AT_ONCE)
+            inside = torch.arange(0, page * token, words)
+            for tokens in TOKENS[1:]:
+                for order in ORDERS:
+                    pages = places(sequences, tokens // page, most // page, order, page)
+                    at = (pages.view(sequences, -1, 1, 1) * page * token) + torch.tensor(
+                        [[0], [half]]
+                    )
+                    at = at.unsqueeze(-1) + inside  # sequence, page, -, K or V, piece
+                    at = (at.flatten(1).t().reshape(-1) // words).to(torch.int32).cuda()
+                    us = read_us(data, at, words)
+                    yield {
+                        "how": "reads", "kv_heads": kv_heads, "sequences": sequences,
+                        "tokens": tokens, "block": page, "order": order, "us": f"{us:.3f}",
+                        "bytes": len(at) * words * 8,
+                    }  # fmt: skip
+        del data
+
+
+def footprints() -> Iterator[Row]:
+    """Extents anywhere in the first bytes of the memory, by their size and by how many bytes."""
+    free = torch.cuda.mem_get_info()[0]
+    most = 1 << ((free - GiB).bit_length() - 1)
+    data = torch.empty(most // 8, dtype=torch.int64, device="cuda")
+    window = GiB // 4
+    while window <= most:
+        for size in (32, 64, 128, 256, 512, 1024, 2048, 4096):
+            words = size // 8
+            many = GiB // size
+            at = torch.randint(window // size, (many,), dtype=torch.int32, device="cuda")
+            us = read_us(data, at, words)
+            yield {
+                "how": "footprints", "window": window, "size": size, "us": f"{us:.3f}",
+                "bytes": many * size,
+            }  # fmt: skip
+        window *= 2
+
+
+def places(sequences: int, pages: int, most: int, order: str, seed: int) -> Any:
+    """Ids of the pages of each sequence in turn, where each has room for `most`."""
+    if order == "shuffled":
+        return torch.randperm(sequences * most, generator=seeded(seed))[: sequences * pages]
+    apart = most + (5 if order == "staggered" else 0)
+    first = torch.arange(sequences).repeat_interleave(pages) * apart
+    return first + torch.arange(pages).repeat(sequences)
+
+
 def attention() -> Iterator[Row]:
     """Paged decode attention of FlashInfer, K and V in a cache each; `order` beside the columns of
     a table says where a sequence's pages are."""
     import flashinfer
 
-    workspace = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "NHD", use_tensor_cores=True)
+    for tensor_cores in (False, True):
+        workspace = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+        wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
+            workspace, "NHD", use_tensor_cores=tensor_cores
+        )
+        for row in paged_attention(wrapper):
+            yield row | {"tensor_cores": tensor_cores}
+
+
+def paged_attention(wrapper: Any) -> Iterator[Row]:
+    """By one of its kernels."""
     for heads, kv_heads, sequences in SHAPES:
         most, dim = max(TOKENS), 128
         room = sequences * (most + 5 * max(PAGES)) * kv_heads * dim
@@ -132,12 +231,7 @@ def attention() -> Iterator[Row]:
             for tokens in TOKENS:
                 pages = tokens // page
                 for order in ORDERS:
-                    slots = most // page + (5 if order == "staggered" else 0)
-                    ids = torch.arange(sequences).repeat_interleave(pages) * slots
-                    ids += torch.arange(pages).repeat(sequences)
-                    if order == "shuffled":
-                        where = torch.randperm(sequences * (most // page), generator=seeded(page))
-                        ids = where[: len(ids)]
+                    ids = places(sequences, pages, most // page, order, page)
                     wrapper.plan(
                         torch.arange(sequences + 1, dtype=torch.int32, device="cuda") * pages,
                         ids.to(torch.int32).cuda(),
@@ -249,9 +343,11 @@ def power() -> Iterator[Row]:
     data = torch.randint(1 << 60, (words,), device="cuda")
     other = torch.empty_like(data)
     near = data[: torch.cuda.get_device_properties(0).L2_cache_size // 8 // 8]
+    at = torch.randint(data.numel() // 32, (8 * GiB // 256,), dtype=torch.int32, device="cuda")
     launches: dict[str, tuple[int, Callable[[], Any]]] = {
         "idle": (0, lambda: time.sleep(0.05)),
         "reads in order": (8 * GiB, lambda: data.sum()),
+        "scattered reads of 256 B": (8 * GiB, launcher(data, at, 32)),
         "writes": (8 * GiB, lambda: other.fill_(7)),
         "copy": (16 * GiB, lambda: other.copy_(data)),
         "reads from the L2": (near.numel() * 8 * 200, lambda: [near.sum() for _ in range(200)]),
@@ -285,7 +381,8 @@ def main(folder: Path, sections: list[str]) -> None:
     said = (
         f"# {card.name}, {card.multi_processor_count} multiprocessors, PyTorch {torch.__version__}"
     )
-    known = {"products": products, "attention": attention, "copies": copies, "power": power}
+    all_sections = (products, attention, reads, footprints, copies, power)
+    known = {each.__name__: each for each in all_sections}
     for name in sections or list(known):
         begun = time.perf_counter()
         with open(folder / f"{name}.csv", "w", newline="") as file:

@@ -39,7 +39,7 @@ def vllm() -> tuple[str, dict[str, float]]:
 def sglang() -> tuple[str, dict[str, float]]:
     """Its merge of freed pages, on the CPU and one thread: ms for all that are free."""
     import sglang  # type: ignore[import-not-found]
-    import torch  # type: ignore[import-not-found]
+    import torch
     from sglang.srt.mem_cache.allocator import (  # type: ignore[import-not-found]
         TokenToKVPoolAllocator,
     )

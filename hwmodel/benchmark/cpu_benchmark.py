@@ -96,13 +96,12 @@ class Threads:
         self._pool.shutdown()
 
 
-def listed(point: AccessPoint, words: int, cache_bytes: int) -> Words:
-    """First words of the extents of a list in a buffer of `words`: enough to leave the caches far
-    behind."""
+def listed(point: AccessPoint, words: int, most: int) -> Words:
+    """First words of the extents of a list, at most so many, in a buffer of `words`."""
     rng = np.random.Generator(np.random.PCG64([SEED, point.size]))
     size = point.size // WORD
     slots = words // size
-    many = min(slots, max(8 * cache_bytes // point.size, 1024))
+    many = min(slots, most)
     if point.kind == "list":
         return np.asarray(rng.integers(0, slots, many) * size, np.int64)
     half = slots // 2  # K in the lower half of the buffer, V in the upper one
@@ -131,7 +130,8 @@ class Patterns:
         """See `listed`."""
         key = (point.kind, point.size)
         if key not in self._listed:
-            self._listed[key] = listed(point, len(self.data), self.cache_bytes)
+            many = max(8 * self.cache_bytes // point.size, 1024)  # leaves the caches far behind
+            self._listed[key] = listed(point, len(self.data), many)
         return self._listed[key]
 
     def works(self, point: AccessPoint, extents: int, threads: int) -> list[Work]:

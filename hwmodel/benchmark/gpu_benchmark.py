@@ -26,6 +26,8 @@ BLOCKS = 8
 LARGEST_BUFFER = 16 << 30
 APART = 4
 """Times a window of dependent reads is larger than the one before."""
+LISTED = 1 << 22
+"""Extents of a list at most, so that neither the L2 nor two blocks at once find one again."""
 Clock = Callable[[Callable[[], None]], float]
 
 
@@ -87,7 +89,7 @@ class GpuRunner:
         return self.words // sum(point.mix) * WORD // LINE * LINE // WORD
 
     def most(self, point: AccessPoint, workers: int) -> int:
-        if point.mix == (1, 0):
+        if point.mix == (1, 0) and (point.kind, point.stride) != ("walk", None):
             return 1 << 40
         return max(self.part(point) // (point.size // WORD) // workers, 1)
 
@@ -105,7 +107,7 @@ class GpuRunner:
         grid, lanes, part = (workers, THREADS), gpu_kernels.lanes_of(size), self.part(point)
         first = begin * size % part
         if point.kind == "random":
-            seed = SEED + self._passes * (1 << 40)
+            seed = SEED + self._passes * 0x9E3779B1 & gpu_kernels.LOW
             return lambda: gpu_kernels.read_random[grid](data, size, many, seed, lanes, sums)
         if point.kind != "walk":
             starts, length = self._starts(point)
@@ -120,13 +122,14 @@ class GpuRunner:
         if point.mix == (2, 1):
             added = (0, part, 2 * part, part, first, many * size)
             return lambda: gpu_kernels.add_walk[grid](data, *added)
-        stride = (point.stride or point.size) // WORD
-        walked = (size, stride, begin, many, lanes)
+        if point.stride is None:
+            return lambda: gpu_kernels.read_run[grid](data, first, many * size, sums)
+        walked = (size, point.stride // WORD, begin, many, lanes)
         return lambda: gpu_kernels.read_walk[grid](data, *walked, sums)
 
     def _starts(self, point: AccessPoint) -> tuple[Any, int]:
         if point not in self._listed:
-            starts = listed(point, self.words, self.cache_bytes)
+            starts = listed(point, self.words, LISTED)
             self._listed[point] = cuda.to_device(starts), len(starts)
         return self._listed[point]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numba
-import numpy as np
 from numba import cuda as _cuda
 
 from hwmodel.benchmark.cpu_kernels import Words
@@ -18,13 +17,60 @@ cuda: Any = _cuda
 _jit: Any = cuda.jit
 numba.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # type: ignore[attr-defined]  # dependent reads
 WARP = 32
-STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-"""Of splitmix64 (Steele et al. 2014), by which an extent needs none before it."""
+AT_ONCE = 4
+"""Extents, or parts of a long one, that a thread reads at once: one alone waits for the memory."""
+LONG = 128
+"""Words of an extent that is read in parts."""
+LOW = 0xFFFFFFFF
 
 
 def lanes_of(words: int) -> int:
     """Threads that share an extent of so many words: a power of two, a warp at most."""
     return min(1 << (words.bit_length() - 1), WARP)
+
+
+_device: Any = cuda.jit(device=True)
+
+
+@_device
+def mixed(x: int) -> int:
+    """32 bits of 32 bits: Ellis's lowbias32."""
+    x = x & LOW
+    x = (x ^ (x >> 16)) * 0x7FEB352D & LOW
+    x = (x ^ (x >> 15)) * 0x846CA68B & LOW
+    return x ^ (x >> 16)
+
+
+@_device
+def read(data: Words, a: int, b: int, c: int, d: int, lane: int, size: int, lanes: int) -> int:
+    """The sum of a thread's words of four extents."""
+    total = 0
+    for k in range(lane, size, lanes):
+        total += data[a + k] + data[b + k] + data[c + k] + data[d + k]
+    return total
+
+
+@_jit
+def read_run(data: Words, begin: int, count: int, out: Words) -> None:
+    """`count` words one after another, from the word `begin` on, round the end of the buffer."""
+    thread, apart, last, end = cuda.grid(1), cuda.gridsize(1), begin + count - 1, len(data)
+    total = 0
+    for a in range(begin + thread, begin + count, AT_ONCE * apart):
+        b, c, d = min(a + apart, last), min(a + 2 * apart, last), min(a + 3 * apart, last)
+        a = a if a < end else a - end
+        b = b if b < end else b - end
+        c = c if c < end else c - end
+        d = d if d < end else d - end
+        total += data[a] + data[b] + data[c] + data[d]
+    out[thread] = total
+
+
+@_device
+def stepped(place: int, end: int) -> int:
+    """A place round the end of what has `end` of them: a division would take longer."""
+    while place >= end:
+        place -= end
+    return place
 
 
 @_jit
@@ -34,12 +80,27 @@ def read_walk(
     """As on a CPU, over the whole buffer: extents `begin` to `begin + count`."""
     thread = cuda.grid(1)
     lane, groups = thread % lanes, cuda.gridsize(1) // lanes
-    per_walk, shifts = len(data) // stride, stride // size
-    total = 0
-    for extent in range(begin + thread // lanes, begin + count, groups):
-        at = extent // per_walk % shifts * size + extent % per_walk * stride
-        for k in range(at + lane, at + size, lanes):
-            total += data[k]
+    per_walk, shifts, total = len(data) // stride, stride // size, 0
+    x = begin + thread // lanes
+    walk, place, end = x // per_walk % shifts, x % per_walk, begin + count
+    while x < end:
+        at = walk * size + place * stride
+        a = b = c = d = at
+        for k in range(AT_ONCE):
+            if x < end:
+                at = walk * size + place * stride
+            if k == 0:
+                a = at
+            elif k == 1:
+                b = at
+            elif k == 2:
+                c = at
+            else:
+                d = at
+            x, place = x + groups, place + groups
+            while place >= per_walk:
+                place, walk = place - per_walk, walk + 1 if walk + 1 < shifts else 0
+        total += read(data, a, b, c, d, lane, size, lanes)
     out[thread] = total
 
 
@@ -47,16 +108,20 @@ def read_walk(
 def read_random(data: Words, size: int, count: int, seed: int, lanes: int, out: Words) -> None:
     """`count` extents of `size` words, at random multiples of their size."""
     thread = cuda.grid(1)
-    lane, groups = thread % lanes, cuda.gridsize(1) // lanes
-    slots, total = np.uint64(len(data) // size), 0
-    for extent in range(thread // lanes, count, groups):
-        x = np.uint64(seed + extent + 1) * np.uint64(STEP)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(FIRST)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(SECOND)
-        x = (x ^ (x >> np.uint64(31))) >> np.uint64(32)
-        at = np.int64((x * slots) >> np.uint64(32)) * size
-        for k in range(at + lane, at + size, lanes):
-            total += data[k]
+    lane, groups, first = thread % lanes, cuda.gridsize(1) // lanes, thread // lanes
+    slots, quarter, last, total = len(data) // size, size // AT_ONCE, count - 1, 0
+    if size >= LONG:
+        for x in range(first, count, groups):
+            a = (mixed(seed + x) * slots >> 32) * size
+            b, c, d = a + quarter, a + 2 * quarter, a + 3 * quarter
+            total += read(data, a, b, c, d, lane, quarter, lanes)
+    else:
+        for x in range(first, count, AT_ONCE * groups):
+            a = (mixed(seed + x) * slots >> 32) * size
+            b = (mixed(seed + min(x + groups, last)) * slots >> 32) * size
+            c = (mixed(seed + min(x + 2 * groups, last)) * slots >> 32) * size
+            d = (mixed(seed + min(x + 3 * groups, last)) * slots >> 32) * size
+            total += read(data, a, b, c, d, lane, size, lanes)
     out[thread] = total
 
 
@@ -66,12 +131,23 @@ def read_listed(
 ) -> None:
     """`count` extents of `size` words that begin where the list says, round its end."""
     thread = cuda.grid(1)
-    lane, groups = thread % lanes, cuda.gridsize(1) // lanes
-    total = 0
-    for entry in range(begin + thread // lanes, begin + count, groups):
-        at = starts[entry % len(starts)]
-        for k in range(at + lane, at + size, lanes):
-            total += data[k]
+    lane, groups, many = thread % lanes, cuda.gridsize(1) // lanes, len(starts)
+    x, quarter, total, end = begin + thread // lanes, size // AT_ONCE, 0, begin + count
+    place = x % many
+    while x < end:
+        a = starts[place]
+        x, place = x + groups, stepped(place + groups, many)
+        if size >= LONG:
+            b, c, d = a + quarter, a + 2 * quarter, a + 3 * quarter
+            total += read(data, a, b, c, d, lane, quarter, lanes)
+            continue
+        b = starts[place] if x < end else a
+        x, place = x + groups, stepped(place + groups, many)
+        c = starts[place] if x < end else a
+        x, place = x + groups, stepped(place + groups, many)
+        d = starts[place] if x < end else a
+        x, place = x + groups, stepped(place + groups, many)
+        total += read(data, a, b, c, d, lane, size, lanes)
     out[thread] = total
 
 
@@ -102,9 +178,6 @@ def add_walk(
         place = begin + i
         place = place if place < part else place - part
         data[target + place] = data[one + place] + data[other + place]
-
-
-_device: Any = cuda.jit(device=True)
 
 
 @_device

@@ -27,6 +27,8 @@ _PACKAGE = "".join(f"{len(part)}{part}" for part in __package__.split("."))
 _Dispatcher: Any = CPUDispatcher
 _Function: Any = BaseFunction
 _PLAIN = (types.Integer, types.Boolean, types.Array, types.Record)
+_OPERATORS = ("_operator", "builtins")
+"""Modules of the operators whose signatures are kept."""
 _KNOWN: dict[Any, Any] = {}
 CONSTANT_FIELDS: dict[str, dict[str, int]] = {}
 """Of records that have a field of this name, those fields whose value is known."""
@@ -51,8 +53,10 @@ def _with_known_operators() -> None:
     original = _Function.get_call_type
 
     def get_call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
+        if kws or getattr(self.typing_key, "__module__", "") not in _OPERATORS:
+            return original(self, context, args, kws)  # others may ask for the constant itself
         plain = tuple(map(types.unliteral, args))
-        if kws or not all(isinstance(kind, _PLAIN) for kind in plain):
+        if not all(isinstance(kind, _PLAIN) for kind in plain):
             return original(self, context, args, kws)
         key = self, context, plain
         if key not in _KNOWN:

@@ -25,12 +25,11 @@ def total(launch: Callable[..., None], *arguments: object) -> int:
     return int(sums.copy_to_host().sum())
 
 
-def mixed(seed: int, extent: int) -> int:
-    """The upper half of splitmix64."""
-    x = (seed + extent + 1) * gpu_kernels.STEP % 2**64
-    x = (x ^ (x >> 30)) * gpu_kernels.FIRST % 2**64
-    x = (x ^ (x >> 27)) * gpu_kernels.SECOND % 2**64
-    return (x ^ (x >> 31)) >> 32
+def mixed(x: int) -> int:
+    """Ellis's lowbias32."""
+    x = (x ^ (x >> 16)) * 0x7FEB352D % 2**32
+    x = (x ^ (x >> 15)) * 0x846CA68B % 2**32
+    return x ^ (x >> 16)
 
 
 def reads() -> None:
@@ -41,12 +40,23 @@ def reads() -> None:
     assert len(set(parts)) == 4 and sum(parts) == DATA.sum()
     expected = 0
     for extent in range(40):
-        at = (mixed(7, extent) * (512 // 10) >> 32) * 10
+        at = (mixed(7 + extent) * (512 // 10) >> 32) * 10
         expected += int(DATA[at : at + 10].sum())
     assert total(gpu_kernels.read_random[GRID], 10, 40, 7, 8) == expected
+    expected = sum(
+        int(DATA[at : at + 128].sum()) for at in (mixed(7 + x) * 4 >> 32 << 7 for x in range(5))
+    )
+    assert total(gpu_kernels.read_random[GRID], 128, 5, 7, 8) == expected
+    run = gpu_kernels.read_run[GRID]
+    assert total(run, 480, 64) == DATA[480:].sum() + DATA[:32].sum()
+    assert total(run, 0, 512) == DATA.sum()
+    starts = np.array([0, 384, 128], np.int64)
+    found = total(listed, cuda.to_device(starts), 128, 1, 3, 8)
+    assert found == DATA.sum() - DATA[256:384].sum()
     starts = np.array([40, 8, 400], np.int64)
-    found = total(listed, cuda.to_device(starts), 4, 2, 2, 4)
-    assert found == DATA[400:404].sum() + DATA[40:44].sum()
+    found = total(listed, cuda.to_device(starts), 4, 2, 16, 4)
+    each = [int(DATA[at : at + 4].sum()) for at in (40, 8, 400)]
+    assert found == 5 * sum(each) + each[2]
 
 
 def writes() -> None:
