@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, Self, TypeVar
@@ -170,6 +170,7 @@ class Document:
 
     def put(self, path: KeyPath, value: Any, mark: Mark) -> None:
         """Set `path` to `value`, making mappings on the way; its old marks and sources go."""
+        before = self.get(path)
         here: Any = self.data
         for depth, part in enumerate(path[:-1]):
             if isinstance(here, list):
@@ -183,8 +184,11 @@ class Document:
             last = _list_index(here, last, self, path)
         here[last] = value
         for table in (self.marks, self.provenance):
-            for key in [key for key in table if key[: len(path)] == path]:
-                del table[key]
+            if isinstance(before, (dict, list)):
+                for key in _within(path, table):
+                    del table[key]
+            else:  # nothing lies inside a plain value
+                table.pop(path, None)
         self.marks[path] = mark
 
     def copy(self, source: KeyPath, target: KeyPath) -> None:
@@ -195,13 +199,15 @@ class Document:
 
     def graft(self, path: KeyPath, other: Document, source: KeyPath = ()) -> None:
         """Put what another document has at `source`, with its marks and sources, at `path`."""
-        self.put(path, other.get(source), other.mark(source))
-        for key, mark in other.marks.items():
-            if key[: len(source)] == source:
-                self.marks[path + key[len(source) :]] = mark
-        for key, provenance in other.provenance.items():
-            if key[: len(source)] == source:
-                self.provenance[path + key[len(source) :]] = provenance
+        value = other.get(source)
+        self.put(path, value, other.mark(source))
+        tables: Any = (self.marks, other.marks), (self.provenance, other.provenance)
+        for ours, theirs in tables:
+            if isinstance(value, (dict, list)):
+                for key in _within(source, theirs):
+                    ours[path + key[len(source) :]] = theirs[key]
+            elif source in theirs:
+                ours[path] = theirs[source]
 
     def build(self, model: type[Spec]) -> Spec:
         """Validate into `model`. Raises DescriptionError(s) with file, line, path and nearest
@@ -219,6 +225,14 @@ class Document:
     def assumed(self) -> dict[str, Provenance]:
         """Every value whose source is `assumed`, by dotted path."""
         return {dotted(k): p for k, p in sorted(self.provenance.items(), key=str) if p.assumed}
+
+
+def _within(path: KeyPath, table: Iterable[KeyPath]) -> list[KeyPath]:
+    """The keys of a table at `path` and inside it, in the table's order."""
+    if not path:
+        return list(table)
+    first, depth = path[0], len(path)
+    return [key for key in table if key and key[0] == first and key[:depth] == path]
 
 
 def _list_index(items: list[Any], part: str | int, document: Document, path: KeyPath) -> int:
@@ -264,7 +278,7 @@ class Strict(BaseModel):
                 "expected a mapping with keys {keys}; got {got}",
                 {"keys": keys, "got": repr(data)},
             )
-        names = {f.alias or name for name, f in cls.model_fields.items()} | set(cls.model_fields)
+        names = _names(cls)
         unknown = [key for key in data if key not in names]
         if not unknown:
             return handler(data)
@@ -277,6 +291,13 @@ class Strict(BaseModel):
         except ValidationError as error:  # reported together with the unknown keys
             found += [again(item) for item in error.errors()]
         raise ValidationError.from_exception_data(cls.__name__, found)
+
+
+@cache
+def _names(model: type[BaseModel]) -> frozenset[str]:
+    """The keys that a spec knows."""
+    fields = model.model_fields
+    return frozenset({field.alias or name for name, field in fields.items()}.union(fields))
 
 
 def _unknown_key(key: str, value: Any, known: list[str], now: str | None) -> InitErrorDetails:

@@ -43,7 +43,8 @@ def _parse(text: str) -> ast.expr:
         raise ValueError(f"not an expression over timing names: {text!r}") from None
 
 
-def names_in(text: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def names_in(text: str) -> tuple[str, ...]:
     """Timing names that `text` uses. Raises ValueError if it is not an expression."""
     names: list[str] = []
 
@@ -62,7 +63,12 @@ def names_in(text: str) -> list[str]:
             raise ValueError(f"not an expression over timing names: {text!r}")
 
     visit(_parse(text))
-    return names
+    return tuple(names)
+
+
+@lru_cache(maxsize=4096)
+def _number(text: str) -> Fraction:
+    return Fraction(text)
 
 
 def evaluate(
@@ -76,7 +82,7 @@ def evaluate(
         if isinstance(node, ast.Name):
             return known[node.id]
         if isinstance(node, ast.Constant):
-            return Fraction(str(node.value))
+            return _number(str(node.value))
         if isinstance(node, ast.BinOp):
             return _BINARY[type(node.op)](visit(node.left, known), visit(node.right, known))
         assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)

@@ -11,6 +11,7 @@ import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
@@ -49,13 +50,21 @@ def parse_quantity(text: object, dimension: str) -> Fraction:
 
     Raises ValueError naming the units that would do.
     """
-    units = SCALES[dimension]
-    wanted = f"a {dimension} with its unit, such as {EXAMPLES[dimension]}"
     if not isinstance(text, str):
-        raise ValueError(f"expected {wanted}; got {text!r}")
+        raise ValueError(f"expected {_wanted(dimension)}; got {text!r}")
+    return _parsed(text, dimension)
+
+
+def _wanted(dimension: str) -> str:
+    return f"a {dimension} with its unit, such as {EXAMPLES[dimension]}"
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str, dimension: str) -> Fraction:
+    units = SCALES[dimension]
     match = _QUANTITY.match(text)
     if match is None:
-        raise ValueError(f"expected {wanted}; got {text!r}")
+        raise ValueError(f"expected {_wanted(dimension)}; got {text!r}")
     number, unit = match.groups()
     if unit not in units:
         raise ValueError(f"unit {unit!r} is not a {dimension}; expected one of {', '.join(units)}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
@@ -203,8 +202,15 @@ def loads(text: str, name: str = "<text>") -> Document:
     """Read one YAML mapping from `text`. Raises DescriptionError with `name` and the line."""
     known = _mapping_read(text, name)
     return replace(
-        known, data=deepcopy(known.data), marks={**known.marks}, provenance={**known.provenance}
+        known, data=_copied(known.data), marks={**known.marks}, provenance={**known.provenance}
     )
+
+
+def _copied(value: Any) -> Any:
+    """What YAML reads, with mappings and lists of its own."""
+    if isinstance(value, dict):
+        return {key: _copied(each) for key, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list) else value
 
 
 @lru_cache(maxsize=256)

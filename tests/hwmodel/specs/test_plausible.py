@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.specs.device import load_device, load_variants
+from hwmodel.specs.device import device_names, load_device, load_variants
 
 CARDS = Path(__file__).resolve().parents[3] / "yaml/accelerators"
 MLU = (CARDS / "mlu370-x4.yaml").read_text()
@@ -25,6 +25,12 @@ def test_a_device_is_the_same_with_and_without_its_variants(name: str, tmp_path:
     listed, bare = load_device(name), load_device(card(tmp_path, text[: text.index("plausible:")]))
     assert listed.plausible and not bare.plausible
     assert (listed.digest, listed.assumed) == (bare.digest, bare.assumed)
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_variants_that_ship_fit_their_device(name: str) -> None:
+    variants = load_variants(name)
+    assert list(variants.devices) == list(load_device(name).plausible) and not variants.left_out
 
 
 def test_a_variant_is_the_device_with_its_overrides() -> None:
