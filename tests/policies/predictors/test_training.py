@@ -19,9 +19,14 @@ from policies.predictors.training import lognormal_accuracy, train, write
 from policies.requests.prompts import read_prompts
 from tests.sweeps.cli.test_command_line import refusal
 
-pytest.importorskip("sklearn")
 TOPICS = {"list": 20.0, "explain": 100.0, "poem": 300.0, "story": 900.0}
 SIGMA = 0.3
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sklearn() -> None:
+    """Imported by the worker that runs them: it takes seconds."""
+    pytest.importorskip("sklearn")
 
 
 def planted(file: Path, count: int = 2_400) -> Path:
@@ -39,7 +44,7 @@ def planted(file: Path, count: int = 2_400) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def found(sklearn: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return train(planted(tmp_path_factory.mktemp("prompts") / "planted.jsonl"))
 
 
