@@ -308,6 +308,10 @@ def audit(device: str | Path, commands: str | Path, *, set: Set = None) -> list[
 
 def _assignments(set: Set) -> list[str]:
     """`set` as the command line's texts."""
+    if isinstance(set, str):
+        from hwmodel.description.description import DescriptionError
+
+        raise DescriptionError(f"expected a mapping or a list of texts; got {set!r}", "set")
     if not isinstance(set, Mapping):
         return list(set or ())
     from hwmodel.description.yaml_writer import plain, to_yaml_flow

@@ -28,6 +28,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 KeyPath = tuple[str | int, ...]
 Spec = TypeVar("Spec", bound=BaseModel)
 
+_QUOTED = re.compile(r"'([^']*)'")
 _STATED_PATH = re.compile(r"^([A-Za-z_][\w.\[\]]*): (.*)$", re.DOTALL)
 _MOST_LISTED = 30
 """Names that are listed where none is near."""
@@ -266,6 +267,11 @@ class Strict(BaseModel):
     renamed: ClassVar[dict[str, str]] = {}
     """A key of earlier versions -> the key that it is now."""
 
+    @classmethod
+    def meant(cls, data: Any) -> str:
+        """`; did you mean ...?` of what is no mapping, where a spec can tell."""
+        return ""
+
     @model_validator(mode="wrap")
     @classmethod
     def _known_keys(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
@@ -275,8 +281,8 @@ class Strict(BaseModel):
             keys = ", ".join(cls.model_fields)
             raise PydanticCustomError(
                 "not_a_mapping",
-                "expected a mapping with keys {keys}; got {got}",
-                {"keys": keys, "got": repr(data)},
+                "expected a mapping with keys {keys}; got {got}{hint}",
+                {"keys": keys, "got": repr(data), "hint": cls.meant(data)},
             )
         names = _names(cls)
         unknown = [key for key in data if key not in names]
@@ -358,6 +364,9 @@ def _mistakes(document: Document, item: Any) -> list[DescriptionError]:
     value = item.get("input")
     if item["type"] not in ("value_error", "not_a_mapping") and not isinstance(value, (dict, list)):
         message = f"{message}; got {value!r}"
+    if item["type"] == "literal_error":
+        meant = nearest_name(str(value), _QUOTED.findall(context["expected"]))
+        message += f"; did you mean {meant!r}?" if meant else ""
     return [document.error(message, known or path)]
 
 

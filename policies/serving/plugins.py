@@ -15,15 +15,17 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError
-from policies.allocators.allocator import Allocator
+from policies.allocators.allocator import Allocator, PolicyOptions
 from policies.allocators.registry import POLICIES
 from policies.engines.engine import Engine
+from policies.engines.engine_options import EngineOptions
 from policies.engines.schedulers import SCHEDULERS
 from policies.predictors.predictor import PredictorSpec
 from policies.predictors.predictors import PREDICTORS
 from policies.routers.router import Router
 from policies.routers.routers import ROUTERS
 from policies.serving.controllers import CONTROLLERS
+from policies.serving.moving_options import ControllerOptions
 from policies.serving.node_controller import Controller
 from policies.serving.plugin_guard import (
     OF_ALLOCATORS,
@@ -36,7 +38,7 @@ from policies.serving.plugin_guard import (
     line_of,
 )
 from policies.transfers.connectors import CONNECTORS
-from policies.transfers.kv_connector import KvConnector
+from policies.transfers.kv_connector import ConnectorOptions, KvConnector
 
 
 class Kind(NamedTuple):
@@ -52,6 +54,8 @@ class Kind(NamedTuple):
     these."""
     returns: Mapping[str, Expected] = {}
     """What methods have to return."""
+    options: type | None = None
+    """What its `Options` have to be."""
 
     def lacks(self, cls: Any) -> list[str]:
         """What a class would need and does not have."""
@@ -60,8 +64,8 @@ class Kind(NamedTuple):
             each for each in self.overrides
             if all(getattr(cls, name) is getattr(self.base, name) for name in each.split(" or "))
         ]  # fmt: skip
-        options = getattr(self.base, "Options", None)
-        if options and not (isinstance(cls.Options, type) and issubclass(cls.Options, options)):
+        options, own = self.options, getattr(cls, "Options", None)
+        if options and own is not None and not (isinstance(own, type) and issubclass(own, options)):
             lacking.append(f"Options that are {options.__name__}")
         head = self.name.split(".")[0]
         fields = getattr(cls, "model_fields", {})
@@ -76,12 +80,20 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {
-    "policy": Kind(Allocator, POLICIES, "Options.name", returns=OF_ALLOCATORS),
-    "scheduler": Kind(Engine, SCHEDULERS, "Options.name", returns=OF_SCHEDULERS),
+    "policy": Kind(
+        Allocator, POLICIES, "Options.name", returns=OF_ALLOCATORS, options=PolicyOptions
+    ),
+    "scheduler": Kind(
+        Engine, SCHEDULERS, "Options.name", returns=OF_SCHEDULERS, options=EngineOptions
+    ),
     "predictor": Kind(PredictorSpec, PREDICTORS, "kind", ("predictions",)),
     "placement": Kind(Router, ROUTERS, "name", returns=OF_ROUTERS),
-    "connector": Kind(KvConnector, CONNECTORS, "name", ("matched",), OF_CONNECTORS),
-    "controller": Kind(Controller, CONTROLLERS, "name", ("decide or plan",), OF_CONTROLLERS),
+    "connector": Kind(
+        KvConnector, CONNECTORS, "name", ("matched",), OF_CONNECTORS, ConnectorOptions
+    ),
+    "controller": Kind(
+        Controller, CONTROLLERS, "name", ("decide or plan",), OF_CONTROLLERS, ControllerOptions
+    ),
 }
 """By a word for it. A kind is added by a line here."""
 
@@ -168,9 +180,9 @@ def _classes(module: ModuleType, file: str) -> list[type]:
            and cls.__module__ == module.__name__ and issubclass(cls, bases)]  # fmt: skip
     lacks = {cls: KINDS[_kind_of(cls)].lacks(cls) for cls in own}
     if all(lacks.values()):
-        names = " or ".join(base.__name__ for base in bases)
+        names = ", ".join(base.__name__ for base in bases)
         said = "; ".join(f"{cls.__name__} lacks {', '.join(each)}" for cls, each in lacks.items())
-        raise DescriptionError(said or f"defines no class that is a {names}", file)
+        raise DescriptionError(said or f"defines no subclass of any of {names}", file)
     return [cls for cls in own if not lacks[cls]]
 
 

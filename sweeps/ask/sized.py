@@ -256,6 +256,8 @@ def _refuse(asked: SizeQuestion) -> None:
 
 def slo_of(text: str) -> Slo:
     """`ttft=2s,tpot=100ms,attainment=0.95`. Raises DescriptionError."""
+    if not isinstance(text, str):
+        raise DescriptionError(f"expected ttft=2s,tpot=100ms; got {text!r}", "--slo")
     pairs = (parse_assignment(part) for part in text.split(","))
     return Document({str(path[0]): value for path, value in pairs}, "--slo").build(Slo)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,15 +44,31 @@ _DEVICE_KEYS = {key for spec in _DEVICE_SPECS for key in spec.model_fields} - {
 }  # fmt: skip
 
 
-def suggestion(experiment: type[Described], keys: tuple[str, ...]) -> str:
-    """What to say of a path whose first key the experiment does not have."""
+def refuse_unknown_path(
+    experiment: type[Described], keys: tuple[str, ...], mark: Mark,
+    specs: Sequence[type[BaseModel]] = (),
+) -> None:  # fmt: skip
+    """Raise DescriptionError for a path that the experiment does not have, with the nearest of it
+    and of what it is planned in: one of `specs`, those of sweeps where there are none."""
+    if keys[0] not in experiment.model_fields:
+        why = _suggestion(experiment, keys, specs)
+    elif len(keys) > 1 and f"{keys[0]}_set" in experiment.model_fields:
+        why = f"names a description; did you mean {keys[0]}_set.{'.'.join(keys[1:])}?"
+    else:
+        return
+    raise DescriptionError(why, mark.file, mark.line, ".".join(keys))
+
+
+def _suggestion(
+    experiment: type[Described], keys: tuple[str, ...], specs: Sequence[type[BaseModel]]
+) -> str:
     if keys[0] in _DEVICE_KEYS:
         return f"not a key of a sweep; did you mean device_set.{'.'.join(keys)}?"
     for spec, prefix in ((experiment, ""), *((s, "device_set.") for s in _DEVICE_SPECS)):
         if (place := _holder(spec, keys[0])) is not None:
             return f"unknown key; did you mean {prefix}{place}.{'.'.join(keys)}?"
-    specs = (experiment, *sweep_specs())
-    known = {*(key for spec in specs for key in spec.model_fields), *ALIASES, "policy"}
+    every = (experiment, *(specs or sweep_specs()))
+    known = {*(key for spec in every for key in spec.model_fields), *ALIASES, "policy"}
     known -= {"kind", "resolved"}
     return f"unknown key; {nearest(keys[0], sorted(known))}"
 
@@ -162,8 +178,7 @@ def _places(spec: type[Described]) -> tuple[tuple[str, ...], ...]:
 
 def _put(spec: type[Described], experiment: Document, path: str, value: Any, mark: Mark) -> None:
     keys = tuple(path.split("."))
-    if keys[0] not in spec.model_fields:
-        raise DescriptionError(suggestion(spec, keys), mark.file, mark.line, path)
+    refuse_unknown_path(spec, keys, mark)
     if any(keys[: len(place)] == place != keys for place in _places(spec)):
         _fill_names(spec, experiment)
     experiment.put(keys, copy.deepcopy(value), mark)

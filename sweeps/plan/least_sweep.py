@@ -6,7 +6,7 @@ little: for each competitor, at each combination of the other axes.
 
 from __future__ import annotations
 
-from hwmodel.description.description import nearest
+from hwmodel.description.description import KeyPath, nearest
 from hwmodel.description.units import number
 from sweeps.analyse.least import Constraint, LeastFound, least_found
 from sweeps.analyse.table import Table
@@ -32,6 +32,10 @@ class LeastSpec(SweepSpec):
                              f" {nearest(axis, others)}")  # fmt: skip
         if any(number(value) is None for value in self.axes[axis]):
             raise ValueError(f"least.axis: expected numbers; got {self.axes[axis]}")
+
+    @property
+    def metrics(self) -> dict[KeyPath, str]:
+        return {("least", "metric"): self.least.metric}
 
     @classmethod
     def found(cls, table: Table) -> list[LeastFound]:

@@ -17,7 +17,13 @@ from sweeps.analyse.objective import OBJECTIVES
 from sweeps.analyse.rows import Record
 from sweeps.analyse.variants import ANALYTIC, CASE
 from sweeps.plan.defaults import with_defaults
-from sweeps.plan.layout import ALIASES, absolute_paths, experiment_with, lay_out, suggestion
+from sweeps.plan.layout import (
+    ALIASES,
+    absolute_paths,
+    experiment_with,
+    lay_out,
+    refuse_unknown_path,
+)
 from sweeps.plan.measures import experiment_of
 from sweeps.plan.rules import RULES, spec_of, sweep_specs
 from sweeps.plan.sweep_spec import Point, Sweep, SweepSpec
@@ -150,8 +156,7 @@ def _assign(document: Document, assignment: str) -> None:
     experiment = experiment_of(document.data)
     short = {**ALIASES, "policy": experiment.policy_path}
     keys = short.get(keys[0], (keys[0],)) + keys[1:]
-    if keys[0] not in experiment.model_fields:
-        raise DescriptionError(suggestion(experiment, keys), mark.file, None, ".".join(keys))
+    refuse_unknown_path(experiment, keys, mark)
     axis = ".".join(keys)
     _refuse_below_axis(document, axis, mark, at=False)
     if axis in document.data["axes"]:

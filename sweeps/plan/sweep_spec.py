@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from hwmodel.description.description import Document, Strict, checked, nearest
+from hwmodel.description.description import Document, KeyPath, Strict, checked, nearest
 from sweeps.analyse.label import NAMED, label, named
 from sweeps.analyse.objective import OBJECTIVES
 from sweeps.analyse.rows import Record
@@ -167,6 +167,11 @@ class SweepSpec(RunSpec):
         every = (lacking(self.objective, needs, point.experiment) for point in points)
         if (why := next(filter(None, every), None)) is not None:
             raise document.error(why, ("objective",))
+
+    @property
+    def metrics(self) -> dict[KeyPath, str]:
+        """Metrics that its rule asks for, by the place where they are named."""
+        return {}
 
     @property
     def competitors(self) -> list[str]:

@@ -12,7 +12,7 @@ from sweeps.run.capacity import rivals, wanted
 from sweeps.run.one_point import rate_of
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import resolve
-from sweeps.run.sweep_run import rehearse
+from sweeps.run.sweep_run import refuse_unknown, rehearse
 
 TIMED = 5
 """Points that are timed, spread over the sweep, each in one replication (assumed)."""
@@ -40,7 +40,8 @@ def dry_run(sweep: Sweep) -> DryRun:
     once is not part of every result. Raises DescriptionError where a run would, or none of these
     can be measured."""
     resolve(sweep)
-    rehearse(sweep.points, sweep.document.file, Progress())
+    known = rehearse(sweep.points, sweep.document.file, Progress())
+    refuse_unknown(sweep.spec.metrics, known, sweep.document)
     places = {i * (len(sweep.points) - 1) // (TIMED - 1) for i in range(TIMED)}
     middle = len(sweep.points) // 2  # the first, as one point may be all that there is time for
     chosen = [sweep.points[place] for place in sorted(places, key=lambda at: abs(at - middle))]
@@ -65,6 +66,7 @@ def dry_run(sweep: Sweep) -> DryRun:
         spec.rule == BEST
         and issubclass(spec.experiment, ExperimentSpec)
         and spec.objective in (None, "throughput")
+        and len(spec.competitors) > 1
     )
     return DryRun(len(sweep.points), results, len(seconds), mean / 60, explained)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hwmodel.description.description import DescriptionError
+from hwmodel.description.description import DescriptionError, Document, KeyPath, nearest
 from hwmodel.kernel.jit import KEPT
 from sweeps.analyse.label import named
-from sweeps.analyse.rows import Record, differences, flat
+from sweeps.analyse.rows import Record, differences, flat, is_number
 from sweeps.analyse.statistics import interval
 from sweeps.plan.experiment import Described, Task, measure, seed_of
 from sweeps.plan.logs import keep, staging, stem_of
@@ -91,7 +91,8 @@ def run_sweep(
             run.total = sum(point.experiment.replications for point in sweep.points)
             if left := _left(sweep, run.records):
                 if not rehearsed:
-                    rehearse(sweep.points, sweep.document.file, progress, jobs)
+                    known = rehearse(sweep.points, sweep.document.file, progress, jobs)
+                    refuse_unknown(sweep.spec.metrics, known, sweep.document)
                     rehearsed = True
                 _calibrate(sweep, calibration, jobs, cluster, progress, len(left))
                 refused = _search(sweep, calibration, jobs, cluster, progress)
@@ -160,18 +161,20 @@ def _key(record: Record) -> Key:
 
 def rehearse(
     points: Sequence[Point], file: str | None, progress: Progress, jobs: int = 1
-) -> None:  # fmt: skip
+) -> list[str]:  # fmt: skip
     """A few requests of every kind of point, here: compiles the kernels before workers fork.
 
     Simulated memory is tried on the first point of each kernel of channels; it costs seconds. Where
     there are several and compiled kernels are kept, `jobs` workers compile them side by side first.
-    Raises DescriptionError: what cannot work at all is said before anything is measured, with the
-    `file` of the run and the first point that it holds for.
+    Returns the metrics that are numbers there. Raises DescriptionError: what cannot work at all is
+    said before anything is measured, with the `file` of the run and the first point that it holds
+    for.
     """
     try:
         small = points[0].experiment.rehearsals([point.experiment for point in points])
     except DescriptionError as error:
         raise _of_point(points, file, error, None) from None
+    metrics: dict[str, Any] = {}
     with progress.stage("rehearsal", len(small)) as done:
         simulated = [each for each in small if each.kernel is not None]
         if KEPT and jobs > 1 and len({each.kernel for each in simulated}) > 1:
@@ -184,7 +187,19 @@ def rehearse(
             if outcome.at_fault:
                 refused = DescriptionError(outcome.error or "")
                 raise _of_point(points, file, refused, experiment)
+            if outcome.error is None:
+                metrics |= flat(outcome.value)
             done()
+    return [name for name, value in metrics.items() if is_number(value)]
+
+
+def refuse_unknown(asked: Mapping[KeyPath, str], known: list[str], document: Document) -> None:
+    """Raise DescriptionError for a metric that is asked for, by its place, and not among those that
+    are `known`."""
+    for place, metric in asked.items():
+        if metric not in known:
+            hint = nearest(metric, known)
+            raise document.error(f"no metric {metric!r} here; {hint}", place)
 
 
 def _of_point(

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hwmodel.description.description import DescriptionError, nearest
+from hwmodel.description.description import DescriptionError, KeyPath
 from hwmodel.description.yaml_writer import to_yaml
 from sweeps.analyse.least import Constraint
 from sweeps.analyse.objective import Objective
@@ -34,7 +34,7 @@ from sweeps.run.store import (
     default_directory,
     write_atomically,
 )
-from sweeps.run.sweep_run import apart, refuse_another, rehearse
+from sweeps.run.sweep_run import apart, refuse_another, refuse_unknown, rehearse
 from sweeps.study.best_sweep import best_sweep
 from sweeps.study.finale import run_finale
 from sweeps.study.fleet_finale import fleet_finale
@@ -126,11 +126,10 @@ def rehearse_study(study: Study, progress: Progress) -> None:
         "objectives": study.spec.objectives,
         "constraints": study.spec.constraints,
     }
-    for key, items in asked.items():
-        for i, item in enumerate(items):
-            if item.metric not in known:
-                hint = nearest(item.metric, known)
-                raise study.document.error(f"no metric {item.metric!r} here; {hint}", (key, i))
+    places: dict[KeyPath, str] = {
+        (key, i): each.metric for key, items in asked.items() for i, each in enumerate(items)
+    }
+    refuse_unknown(places, known, study.document)
 
 
 def on_its_memory(

@@ -63,6 +63,11 @@ class ParameterSpec(Strict):
     otherwise: Any = None
     """What it is with others."""
 
+    @classmethod
+    def meant(cls, data: Any) -> str:
+        values = data if isinstance(data, list) else [data]
+        return f"; did you mean {{choice: {to_yaml_flow(values)}}}?"
+
     @checked
     def _one_of_three(self) -> None:
         if sum(map(bool, (self.range, self.choice, self.quantiles))) != 1:

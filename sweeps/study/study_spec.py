@@ -14,6 +14,7 @@ from hwmodel.description.description import (
     DescriptionError,
     Document,
     Mark,
+    Mistakes,
     Strict,
     checked,
     nearest,
@@ -26,7 +27,7 @@ from sweeps.analyse.objective import OBJECTIVES, SERVED, Objective, objective_of
 from sweeps.analyse.rows import at
 from sweeps.plan.defaults import with_defaults
 from sweeps.plan.experiment import ExperimentSpec, device_of, with_memory
-from sweeps.plan.layout import ALIASES, absolute_paths, experiment_with, suggestion
+from sweeps.plan.layout import ALIASES, absolute_paths, experiment_with, refuse_unknown_path
 from sweeps.plan.place import Override, in_sweep
 from sweeps.plan.sweep import Given, document_of, successor
 from sweeps.plan.sweep_spec import Planned, Point, RunSpec
@@ -355,8 +356,7 @@ def _assign(document: Document, assignment: str) -> None:
         why = "a study has objectives, which may be several: [throughput]"
         raise DescriptionError(why, mark.file, None, keys[0])
     keys = {**ALIASES, "policy": ExperimentSpec.policy_path}.get(keys[0], (keys[0],)) + keys[1:]
-    if keys[0] not in ExperimentSpec.model_fields:
-        raise DescriptionError(suggestion(ExperimentSpec, keys), mark.file, None, ".".join(keys))
+    refuse_unknown_path(ExperimentSpec, keys, mark, (StudySpec,))
     document.data["space"].pop(".".join(keys), None)
     for parameter in document.data["space"].values():
         parameter.get("when", {}).pop(".".join(keys), None)
@@ -379,27 +379,14 @@ def _experiment(document: Document, changes: Iterable[tuple[str, Any, Mark]]) ->
 
 def _check(study: Study) -> None:
     """Every parameter by itself makes an experiment; every window is full before it counts."""
-    document, load_ = study.document, study.base.load
-    if load_ is not None and (load_.goodput is not None or load_.of == "own"):
-        raise document.error(
-            "a study offers every trial the same load: expected rate_per_s, or relative with "
-            "of: best", ("base", "load"),
-        )  # fmt: skip
-    if (study.spec.mix or (study.spec.finale and study.spec.finale.mix)) and load_ is not None:
-        why = "a mix has no common load: expected arrivals, such as all_at_once"
-        raise document.error(why, ("base", "load"))
-    if study.base.logs:
-        raise document.error("a study writes no logs", ("base", "logs"))
-    sampled = study.base.serving.memory.fidelity == "sampled"
-    given = device_of(study.base).given is not None  # there is nothing to simulate
-    if study.spec.finale and not (sampled or given) and study.spec.fleet is None:
-        raise document.error(
-            "the finale compares on simulated memory: expected sampled",
-            ("base", "serving", "memory", "fidelity"),
-        )
+    mistakes = Mistakes()
+    for rule in (_check_base, _check_memory, _check_paths):
+        with mistakes.met():
+            rule(study)
+    mistakes.answer()
+    document = study.document
     if study.spec.fleet is not None:
         fleet_size.check(study)
-    _check_paths(study)
     for point in study.points:
         _window_is_full(document, point.experiment, ("variants", point.control))  # type: ignore[arg-type]
     finale, rungs = study.spec.finale, study.spec.halving
@@ -415,6 +402,32 @@ def _check(study: Study) -> None:
             _window_is_full(document, experiment, ("space", path))
             _resolves(document, experiment, path.split(".")[0])
     _ = study.first  # each is in the space
+
+
+def _check_base(study: Study) -> None:
+    """All trials are offered the same, and write nothing."""
+    document, load_ = study.document, study.base.load
+    if load_ is not None and (load_.goodput is not None or load_.of == "own"):
+        raise document.error(
+            "a study offers every trial the same load: expected rate_per_s, or relative with "
+            "of: best", ("base", "load"),
+        )  # fmt: skip
+    if (study.spec.mix or (study.spec.finale and study.spec.finale.mix)) and load_ is not None:
+        why = "a mix has no common load: expected arrivals, such as all_at_once"
+        raise document.error(why, ("base", "load"))
+    if study.base.logs:
+        raise document.error("a study writes no logs", ("base", "logs"))
+
+
+def _check_memory(study: Study) -> None:
+    """The finale simulates memory, where there is something to simulate."""
+    sampled = study.base.serving.memory.fidelity == "sampled"
+    given = device_of(study.base).given is not None
+    if study.spec.finale and not (sampled or given) and study.spec.fleet is None:
+        raise study.document.error(
+            "the finale compares on simulated memory: expected sampled, or finale: null",
+            ("base", "serving", "memory", "fidelity"),
+        )
 
 
 def _check_paths(study: Study) -> None:

@@ -98,6 +98,8 @@ def test_one_point_is_what_the_run_has(done: Result) -> None:
         assert found["metrics"][key] == first["metrics"][key]
     with pytest.raises(DescriptionError, match="expected one of the points: 0 is static; 1 is"):
         simulate("smoke", set=FEW)
+    with pytest.raises(DescriptionError, match="set: expected a mapping or a list"):
+        simulate("smoke", 0, set="requests=5")  # type: ignore[arg-type]
     with pytest.raises(DescriptionError, match="--replication: expected 1 to 2; got 3"):
         simulate("smoke", 0, set=FEW, replication=3)
 

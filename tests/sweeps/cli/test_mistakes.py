@@ -149,8 +149,17 @@ def test_a_request_that_never_fits_among_others(tmp_path: Path) -> None:
         (["report", "none"], "none: no such directory"),
         (["report", "empty"], "empty: is empty: it has neither results nor config.yaml"),
         (["replay", "mlu370-x4", "none.txt"], "none.txt"),
+        (["run", "smoke", "--set", "seed=5", "--set", "seed=6"], "--set seed: is set twice"),
+        (["run", "smoke", "--set", "serving.memory.fidelity=sampld"],
+         "--set serving.memory.fidelity=sampld: serving.memory.fidelity: Input should be 'analyti"
+         "c', 'sampled', 'full' or 'exhaustive'; got 'sampld'; did you mean 'sampled'?"),
+        (["run", "smoke", "--set", "device.capacity=48GiB"],
+         "--set device.capacity=48GiB: device.capacity: names a description; did you mean"
+         " device_set.capacity?"),
+        (["run", "quick", "--set", "trial=4"],
+         "--set trial=4: trial: unknown key; did you mean 'trials'?"),
     ],
-)
+)  # fmt: skip
 def test_on_the_command_line(arguments: list[str], line: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "full").mkdir()
@@ -227,3 +236,27 @@ def test_does_a_check_name_every_mistake_of_a_sweep_at_once(tmp_path: Path) -> N
     )  # fmt: skip
     found = mistakes(tmp_path, "check", "seven.yaml")
     assert {int(line.split(":")[1]) for line in found} == {7, 15} and len(found) == 2
+
+
+def test_does_a_study_name_what_each_stage_lacks_at_once(tmp_path: Path) -> None:
+    listed = "space:\n  serving.policy.block: [16, 32]"
+    (tmp_path / "s.yaml").write_text(STUDY.format(space=listed))
+    (line,) = mistakes(tmp_path, "run", "s.yaml")
+    assert line.endswith("got [16, 32]; did you mean {choice: [16, 32]}?")
+    chosen = listed.replace("[16, 32]", "{choice: [16, 32]}")
+    (tmp_path / "s.yaml").write_text(STUDY.format(space=chosen))
+    memory, space = mistakes(tmp_path, "run", "s.yaml")
+    assert memory.endswith("expected sampled, or finale: null")
+    assert space.endswith("expected memory: sampled")
+
+
+STUDY = """\
+kind: study
+name: mine
+summary: none
+base:
+  {{device: mlu370-x4, model: llama-2-7b, workload: alpaca, requests: 6,
+    serving: {{policy: paged}}}}
+{space}
+trials: 4
+"""

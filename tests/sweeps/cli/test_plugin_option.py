@@ -95,8 +95,8 @@ def test_check_and_schema_see_it(tmp_path: Path) -> None:
         (None, "mine.py: cannot be read: No such file or directory"),
         (
             "x = 1",
-            "mine.py: defines no class that is a Allocator or Engine or PredictorSpec or Router"
-            " or KvConnector or Controller",
+            "mine.py: defines no subclass of any of Allocator, Engine, PredictorSpec, Router,"
+            " KvConnector, Controller",
         ),
         ("def f(:", "mine.py:1: not Python: invalid syntax"),
     ],

@@ -54,6 +54,13 @@ def test_the_least_is_found_by_its_mean_and_surely(
     assert drawn.chart.series[-1].x == [8.0, 32.0]  # the bound, over all that is drawn
 
 
+def test_a_metric_that_no_run_has_is_refused_before_it(tmp_path: Path) -> None:
+    asked = "least={axis: serving.engine.max_num_seqs, metric: tpot_s.men, at_most: 0.05}"
+    sweep = load_sweep("smoke", ["rule=least", asked, *SETS[2:]])
+    with pytest.raises(DescriptionError, match=r"least.metric: .* did you mean 'tpot_s.mean'"):
+        run_sweep(sweep, tmp_path / "r", False, 1, Progress(False))
+
+
 def test_all_larger_ones_have_to_meet_it() -> None:
     assert least([1, 2, 3, 4], lambda value: value in (1, 3, 4)) == 3
     assert least([1, 2], lambda value: value == 1) is None

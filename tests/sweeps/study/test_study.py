@@ -229,7 +229,7 @@ def test_the_finale_is_on_replications_that_no_trial_saw(tmp_path: Path) -> None
     tried = {c.name for c in finale.tried}
     assert len(tried) == 3  # the two best, and the best of those that came first
     assert tried <= {f"trial {number}" for number in range(4)}
-    assert [c.name for c in finale.others] == ["base", "static", "oracle"]
+    assert [c.name for c in finale.others] == ["base", "static", "oracle", "paper (trial 1)"]
     again = run(study, tmp_path / "run", resume=True).finale  # nothing is served twice
     assert again is not None and again.best.metrics == finale.best.metrics
     best_yaml = str(tmp_path / "run" / "best.yaml")
