@@ -59,6 +59,7 @@ EVERY = {
     "policies/transfers/test_tiers.py::test_every_request_ends_and_steps_advanced_together_are_as_one_by_one": 4,
     "sweeps/ask/test_low_bandwidth.py::test_the_largest_cause_is_the_one_that_the_trace_was_built_for": 3,
     "sweeps/ask/test_sizing.py::test_any_policy_is_sized_and_only_paging_is_asked_about_gather": 3,
+    "sweeps/cli/test_schema.py::test_each_is_a_schema": 4,
     "sweeps/report/test_vega.py::test_every_chart_is_a_picture_of_each_kind": 3,
     "sweeps/report/test_vega.py::test_every_chart_is_valid_and_compiles": 3,
     "test_examples.py::test_an_example_prints_its_answer": 3,

@@ -34,6 +34,16 @@ def cluster() -> Iterator[Any]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def apart() -> Iterator[str]:
+    """The address of a scheduler that is a process of its own, as its one worker is."""
+    with distributed.SubprocessCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=":0",
+        worker_class="distributed.Worker",
+    ) as found:  # fmt: skip
+        yield found.scheduler_address
+
+
 def slow(task: tuple[Path, int]) -> int:
     """Says who does it, and takes its time."""
     folder, number = task
@@ -88,10 +98,9 @@ def test_a_task_whose_worker_is_killed_is_done_by_another(cluster: Any, tmp_path
     assert len(begun) > len(set(begun)), "none was begun again"
 
 
-def test_sweeps_run_there_too(cluster: Any, tmp_path: Path) -> None:
+def test_sweeps_run_there_too(apart: str, tmp_path: Path) -> None:
     sweep = load_sweep("smoke", ["requests=20", "warmup_requests=5"])
-    address = cluster.scheduler_address
-    run_sweep(sweep, tmp_path / "cluster", False, 1, QUIET, address)
+    run_sweep(sweep, tmp_path / "cluster", False, 1, QUIET, apart)
     run_sweep(sweep, tmp_path / "here", False, 1, QUIET)
     found = [
         [record["metrics"] for record in RunDirectory(tmp_path / name).records()]
@@ -105,19 +114,14 @@ def named(options: Any) -> str:
     return f"{type(options).__module__}: {type(options).__name__}"
 
 
-def test_plug_ins_go_along() -> None:
-    """Objects of a plug-in's classes, to a scheduler and a worker that have never seen it: both are
-    processes of their own."""
+def test_plug_ins_go_along(apart: str) -> None:
+    """Objects of a plug-in's classes, to a scheduler and a worker that have never seen it."""
     examples = Path(__file__).resolve().parents[3] / "examples"
     try:
         for name in ("own_scheduler.py", "own_connector.py"):
             load_plugin(examples / name)
         options = [SCHEDULERS["capped"].Options(name="capped"), CONNECTORS["second_pool"].Options()]
-        with distributed.SubprocessCluster(
-            n_workers=1, threads_per_worker=1, dashboard_address=":0",
-            worker_class="distributed.Worker",
-        ) as cluster:  # fmt: skip
-            outcomes = list(execute(named, options, 1, cluster.scheduler_address))
+        outcomes = list(execute(named, options, 1, apart))
     finally:
         SCHEDULERS.pop("capped", None)
         CONNECTORS.pop("second_pool", None)
