@@ -101,7 +101,9 @@ class BlockTables:
     def grown(self, rows: IntArray, rounds: int) -> IntArray:
         """How many blocks fewer `rows` had after each of the last `rounds` rounds of `advance` than
         now, int64 (rounds,)."""
-        return _grown(self.tokens, rows, self.block, rounds)
+        fewer = np.zeros(rounds, np.int64)
+        _grown(self.tokens, rows, self.block, fewer)
+        return fewer
 
     def _count_runs(self, row: int) -> None:
         held = self.blocks(row)
@@ -214,10 +216,10 @@ def _advance(
 
 
 @kernel
-def _grown(tokens: IntArray, rows: IntArray, block: int, rounds: int) -> IntArray:
+def _grown(tokens: IntArray, rows: IntArray, block: int, fewer: IntArray) -> None:
     """See `BlockTables.grown`: a row has a new block in each round after which it holds one token
-    of it."""
-    fewer = np.zeros(rounds, np.int64)
+    of it. Modifies `fewer`, all 0."""
+    rounds = len(fewer)
     for row in rows:
         at = rounds - 1 - (tokens[row] - 1) % block
         while at > 0:
@@ -225,4 +227,3 @@ def _grown(tokens: IntArray, rows: IntArray, block: int, rounds: int) -> IntArra
             at -= block
     for at in range(rounds - 2, -1, -1):
         fewer[at] += fewer[at + 1]
-    return fewer

@@ -247,7 +247,8 @@ class StepModel:
         if alone:
             attention_s = slowdown * self._overlapped(attended, memory_s)
         else:
-            attention_s = _attending(attended, memory_s, self._left, slowdown)
+            attention_s = np.empty(work.rounds)
+            _attending(attended, memory_s, self._left, slowdown, attention_s)
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
         flops_s = moved_s = chunk_memory_s = 0.0
         if prefill is not None:
@@ -387,15 +388,13 @@ def _with_tables(left: StepTimes, found: Tabled, law: StepTimes, slowdown: float
 
 @kernel
 def _attending(
-    compute_s: FloatArray, memory_s: FloatArray, left: float, slowdown: float
-) -> FloatArray:
+    compute_s: FloatArray, memory_s: FloatArray, left: float, slowdown: float, seconds: FloatArray
+) -> None:
     """Seconds of decode attention in each step, whose FLOPs and bytes overlap but for the share
-    `left`; float64 (rounds,)."""
-    seconds = np.empty(len(compute_s))
+    `left`; float64 (rounds,). Modifies `seconds`."""
     for step in range(len(compute_s)):
         more, less = max(compute_s[step], memory_s[step]), min(compute_s[step], memory_s[step])
         seconds[step] = slowdown * (more + left * less)
-    return seconds
 
 
 def _multiplied_bits(model: TransformerSpec, compute: Compute) -> int:

@@ -30,8 +30,10 @@ class Line(FreeList):
         return np.arange(self.blocks)
 
     def pop(self, count: int) -> IntArray:
-        taken, self._head = _pop_front(self._log, self._place, self._head, count)
-        self.free -= count
+        taken = np.empty(count, np.int64)
+        if count:
+            self._head = _pop_front(self._log, self._place, self._head, taken)
+            self.free -= count
         return taken
 
     def push(self, blocks: IntArray, unhashed: int = 0) -> None:
@@ -74,15 +76,15 @@ class Line(FreeList):
 
 
 @kernel
-def _pop_front(log: IntArray, place: IntArray, head: int, count: int) -> tuple[IntArray, int]:
-    """The first `count` living entries of a line, and where it begins then. Modifies `place`."""
-    taken = np.empty(count, np.int64)
+def _pop_front(log: IntArray, place: IntArray, head: int, taken: IntArray) -> int:
+    """Where a line begins without its first living entries, which fill `taken`. Modifies `place`
+    and `taken`: Numba makes an array for Python more slowly than NumPy does."""
     popped = 0
-    while popped < count:
+    while popped < len(taken):
         block = log[head]
         if place[block] == head:
             taken[popped] = block
             place[block] = -1
             popped += 1
         head += 1
-    return taken, head
+    return head
