@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from sweeps.plan.experiment import Described
 from sweeps.plan.measures import MEASURES
 from sweeps.plan.rules import RULES, STUDY
 from sweeps.plan.sweep_spec import SweepSpec
@@ -130,8 +131,13 @@ def test_oracle_and_auditor_share_nothing_with_the_kernel() -> None:
 
 def test_only_the_registries_name_a_rule_or_who_shows_it() -> None:
     assert PRESENTERS.keys() <= {*MEASURES, *RULES, STUDY}
-    rules = {spec.__module__ for spec in RULES.values()} - {SweepSpec.__module__}
-    presenters = {type(each).__module__ for each in PRESENTERS.values()} - {Presenter.__module__}
+    assert all(issubclass(each, SweepSpec) for each in RULES.values())
+    assert all(issubclass(each, Described) for each in MEASURES.values())
+    assert all(issubclass(each, Presenter) for each in PRESENTERS.values())
+    rules, presenters = (
+        {place.partition(":")[0] for place in registry.places.values()} - {base.__module__}
+        for registry, base in ((RULES, SweepSpec), (PRESENTERS, Presenter))
+    )
     for module, others in imports().items():
         if module != "sweeps.plan.rules" and room(module) != "sweeps.report":
             assert not others & rules, module

@@ -7,12 +7,9 @@ from typing import Any
 from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.description.library import find, names
 from hwmodel.description.yaml_reader import load
-from hwmodel.measure.bandwidth import measure_patterns
 from hwmodel.measure.bounds import BURSTS_PER_ROW, bounds
-from hwmodel.measure.grid import measured
 from hwmodel.specs.device import Device, device_names, load_device
 from hwmodel.specs.transformer import load_model
-from policies.allocators.registry import POLICIES
 from sweeps.report.screen import print_table
 from sweeps.run.progress import Progress
 
@@ -25,6 +22,8 @@ _FOLDERS = {"devices": ("accelerators", "memories"), "sweeps": ("sweeps", "studi
 def names_of(kind: str) -> list[str]:
     """What ships of a kind."""
     if kind == "allocators":
+        from policies.allocators.registry import POLICIES  # heavy
+
         return sorted(POLICIES)
     return [name for folder in _FOLDERS.get(kind, (kind,)) for name in names(folder)]
 
@@ -37,6 +36,8 @@ def entries(kind: str, chosen: list[str]) -> list[dict[str, Any]]:
         if name not in known:
             raise DescriptionError(f"no {name!r} among the {kind}; {nearest(name, known)}")
     if kind == "allocators":
+        from policies.allocators.registry import POLICIES  # heavy
+
         return [
             {"name": name, "kind": "allocator", "summary": POLICIES[name].reading}
             for name in chosen or known
@@ -103,6 +104,9 @@ def _published(device: Device) -> dict[str, Any]:
 
 def add_simulated(catalogue: dict[str, Any], overrides: list[str]) -> None:
     """Give each memory of a catalogue its `simulated` figures, GB/s of one channel by pattern."""
+    from hwmodel.measure.bandwidth import measure_patterns  # heavy
+    from hwmodel.measure.grid import measured
+
     memories = {each["name"]: each for each in catalogue["devices"] if each["kind"] == "memory"}
 
     def simulate(name: str) -> dict[str, float]:

@@ -36,7 +36,7 @@ def command(
     Exit code 0: done; 1: a simulation failed; 2: invalid input; 130: interrupted.
     """
     from sweeps.cli.reporting import write
-    from sweeps.report import explanation_page, sentences
+    from sweeps.report import explanation_page
     from sweeps.report.contents import read_report
     from sweeps.report.screen import print_json, print_table
     from sweeps.run.executor import worker_count
@@ -54,7 +54,7 @@ def command(
             for grid in explanation_page.grids(found):
                 print_table(grid.columns, grid.rows)
                 print()
-            print(f"{sentences.explanation(found)}\n\n{explanation_page.note(found)}\n")
+            print(f"{explanation_page.sentence(found)}\n\n{explanation_page.note(found)}\n")
         wrote(write([read_report(path).section], path / "report.html", path / "report.md"), json)
     if done.failures:
         raise typer.Exit(FOUND)

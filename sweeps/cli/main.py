@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import os
 import sys
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
 from sweeps.cli.options import AT_FAULT, INTERRUPTED, failure
-from sweeps.cli.verbs import VERBS, Verbs
+from sweeps.cli.verbs import Verbs
 
 app = typer.Typer(
     name="bankwise",
@@ -40,14 +39,6 @@ def _main(
     ] = False,
 ) -> None:
     pass
-
-
-for _verb, _panel in VERBS.items():
-    _command = import_module(f"sweeps.cli.{_verb}_command").command
-    if isinstance(_command, typer.Typer):
-        app.add_typer(_command, name=_verb, rich_help_panel=_panel)
-    else:
-        app.command(_verb, rich_help_panel=_panel)(_command)
 
 
 class _Pipe(io.FileIO):

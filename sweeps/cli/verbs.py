@@ -5,10 +5,12 @@ A new verb is a file `sweeps/cli/VERB_command.py` with its `command`, and a line
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
+from typer.models import CommandInfo
 
 from sweeps.cli.former import FORMER, successor
 from sweeps.cli.options import AT_FAULT, mistake
@@ -24,27 +26,57 @@ VERBS = {
 """Verb -> the panel of `bankwise --help` that it stands in."""
 
 
+def _of(name: str) -> Any:
+    """A verb's function, or its Typer where it has verbs of its own."""
+    return import_module(f"sweeps.cli.{name}_command").command
+
+
+def _does(name: str) -> str:
+    """The first sentence of its help."""
+    found = _of(name)
+    own: Any = found.registered_callback if isinstance(found, typer.Typer) else None
+    text = (own.callback if own else found).__doc__
+    return " ".join(text.split()).partition(". ")[0].rstrip(".") + "."
+
+
 class Verbs(TyperGroup):
     """Lists verbs beside their panels, each with the first sentence of its help, in plain text:
-    Typer draws panels with rich alone, which would be loaded for it."""
+    Typer draws panels with rich alone, which would be loaded for it. The options of a verb are read
+    when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in VERBS and cmd_name not in self.commands:
+            found = _of(cmd_name)
+            if isinstance(found, typer.Typer):
+                made: Any = typer.main.get_group(found)
+                made.name = cmd_name
+            else:
+                made = typer.main.get_command_from_info(
+                    CommandInfo(cmd_name, callback=found), pretty_exceptions_short=True,
+                    rich_markup_mode=None,
+                )  # fmt: skip
+            self.commands[cmd_name] = made
+        return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         formatter.write("\n")
         told = ""
         for name, panel in VERBS.items():
-            does = self.commands[name].get_short_help_str(limit=80)
-            formatter.write(f"{'' if panel == told else panel:9} {name:10} {does}\n")
+            formatter.write(f"{'' if panel == told else panel:9} {name:10} {_does(name)}\n")
             told = panel
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] in self.commands or ctx.resilient_parsing or args[0].startswith("-"):
+        if args[0] in VERBS or ctx.resilient_parsing or args[0].startswith("-"):
             return super().resolve_command(ctx, args)
         if args[0] in FORMER:
             typer.echo(f"{args[0]}: now `{successor(args[0], args[1:])}`", err=True)
             raise typer.Exit(AT_FAULT)
         from sweeps.cli.asked_of import show_questions, what_it_is
 
-        if what_it_is(args[0], list(self.commands)) != "device":
+        if what_it_is(args[0], list(VERBS)) != "device":
             raise AssertionError("a word that is nothing is refused")
         if len(args) > 1:
             raise mistake(f"{args[0]} is a device; say what of it: bankwise fit {args[0]}", args[1])

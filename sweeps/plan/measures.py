@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.analyse.objective import Objective, named_objective
-from sweeps.plan.atlas import ExtentSpec
-from sweeps.plan.experiment import Described, ExperimentSpec
-from sweeps.plan.kv_read import KvReadSpec
-from sweeps.plan.odma_paper import OdmaPaperSpec
+from sweeps.plan.experiment import Described
+from sweeps.plan.lazy_registry import Registry
 
-MEASURES: dict[str, type[Described]] = {
-    "serving": ExperimentSpec,
-    "kv_read": KvReadSpec,
-    "odma_paper": OdmaPaperSpec,
-    "atlas": ExtentSpec,
-}
+MEASURES: Registry[type[Described]] = Registry({
+    "serving": "sweeps.plan.experiment:ExperimentSpec",
+    "kv_read": "sweeps.plan.kv_read:KvReadSpec",
+    "odma_paper": "sweeps.plan.odma_paper:OdmaPaperSpec",
+    "atlas": "sweeps.plan.atlas:ExtentSpec",
+})  # fmt: skip
 """By `measure`."""
 SERVING = "serving"
 """Where a sweep names none."""
@@ -24,7 +22,8 @@ SERVING = "serving"
 
 def experiment_of(data: Mapping[str, Any]) -> type[Described]:
     """What each point of a sweep is; of the first where it measures none that is known."""
-    return MEASURES.get(str(data.get("measure", SERVING)), MEASURES[SERVING])
+    name = str(data.get("measure", SERVING))
+    return MEASURES[name if name in MEASURES else SERVING]
 
 
 def objective_of(data: Mapping[str, Any]) -> Objective | None:

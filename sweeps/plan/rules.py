@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sweeps.plan.crossing_sweep import CrossingSpec
-from sweeps.plan.least_sweep import LeastSpec
+from sweeps.plan.lazy_registry import Registry
 from sweeps.plan.measures import MEASURES, SERVING
 from sweeps.plan.sweep_spec import BEST, SweepSpec
-from sweeps.plan.what_if import WhatIfSpec
 
-RULES: dict[str, type[SweepSpec]] = {
-    BEST: SweepSpec,
-    "effects": WhatIfSpec,
-    "crossing": CrossingSpec,
-    "least": LeastSpec,
-}
+RULES: Registry[type[SweepSpec]] = Registry({
+    BEST: "sweeps.plan.sweep_spec:SweepSpec",
+    "effects": "sweeps.plan.what_if:WhatIfSpec",
+    "crossing": "sweeps.plan.crossing_sweep:CrossingSpec",
+    "least": "sweeps.plan.least_sweep:LeastSpec",
+})  # fmt: skip
 """By the `rule` of a sweep: who is best in each group; what changes do; where a lead changes sides;
 the least value that meets an objective."""
 STUDY = "study"

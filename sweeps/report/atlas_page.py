@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from sweeps.plan.atlas import COSTLY, Atlas
-from sweeps.report import sentences
+from collections.abc import Iterator
+
+from sweeps.plan.atlas import COSTLY, Atlas, Enough
 from sweeps.report.chart import Heat, Spot
-from sweeps.report.formats import NONE, size_text
+from sweeps.report.formats import (
+    NONE,
+    counted,
+    share,
+    size_text,
+)  # fmt: skip
 from sweeps.report.presenter import Presenter
 from sweeps.report.section import Block, Grid
 from sweeps.run.findings import Findings
@@ -42,7 +48,7 @@ class AtlasPage(Presenter):
     """What reading costs by the size of the extents."""
 
     def sentences(self, found: Findings[Atlas]) -> list[str]:
-        return list(sentences.atlas(found.own.enough))
+        return list(sentences(found.own.enough))
 
     def sections(self, found: Findings[Atlas], grids: list[Grid]) -> list[Block]:
         chart = heat(found.own)
@@ -68,3 +74,16 @@ class AtlasPage(Presenter):
             ),
             Grid(f"Least extent at which layout costs at most {COSTLY:.0%}", least, sizes),
         ]
+
+
+def sentences(found: list[Enough]) -> Iterator[str]:
+    """From which extents on layout costs little, on all memories."""
+    sizes = {"As described": [each.described for each in found],
+             "In the worst case": [each.worst for each in found]}  # fmt: skip
+    for words, ends in sizes.items():
+        if known := [size for size in ends if size is not None]:
+            where = f"on {len(known)} of {counted(len(ends), 'memory')}"
+            yield (
+                f"{words}, extents of {size_text(max(known))} keep the cost of layout at"
+                f" {share(COSTLY)} of throughput or less {where}."
+            )

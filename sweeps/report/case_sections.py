@@ -12,7 +12,7 @@ from sweeps.analyse.table import Table
 from sweeps.report.chart import Axis, Lines, Series
 from sweeps.report.formats import NONE, gain
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.report.sentences import short
+from sweeps.report.verdict_sentences import short
 from sweeps.run.findings import Findings
 
 _GIB = 2**30

@@ -10,10 +10,11 @@ from hwmodel.measure.student import LEVEL
 from sweeps.analyse.comparison import Comparison, compared, decisive
 from sweeps.analyse.facts import MetricChange
 from sweeps.analyse.statistics import Interval
-from sweeps.report import sentences as templates
 from sweeps.report.chart import Bar, Bars
+from sweeps.report.comparison_sentences import inputs, results
 from sweeps.report.formats import between, percent
 from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.report.verdict_sentences import turned
 from sweeps.run.findings import Findings
 
 
@@ -51,9 +52,9 @@ def sentences(found: Comparison) -> list[str]:
         if (change := decisive(p, found.objective)) is not None
     ]
     return [
-        templates.inputs(asked, len(found.inputs), programs),
-        templates.results(len(found.pairs), same, changes, found.objective),
-        *map(templates.turned, found.turned),
+        inputs(asked, len(found.inputs), programs),
+        results(len(found.pairs), same, changes, found.objective),
+        *map(turned, found.turned),
     ]
 
 

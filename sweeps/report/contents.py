@@ -16,12 +16,12 @@ from sweeps.analyse.facts import Verdict
 from sweeps.analyse.objective import figures_of
 from sweeps.analyse.table import Group, Table
 from sweeps.report.chart import Chart
+from sweeps.report.conditions import conditions
 from sweeps.report.footnotes import footnotes
 from sweeps.report.inputs import configuration, origin
 from sweeps.report.overview import compared, overview
 from sweeps.report.presenters import find, presenter_of
 from sweeps.report.section import Block, Grid, Say, Section, as_json, is_chart
-from sweeps.report.sentences import conditions
 from sweeps.run.findings import Findings, as_data
 from sweeps.run.store import RunDirectory
 

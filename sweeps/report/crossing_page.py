@@ -17,7 +17,8 @@ from sweeps.plan.crossing_findings import Crossed, Crossings, Search
 from sweeps.plan.evaluations import PARAMETER, VALUE
 from sweeps.plan.parameter import Parameter
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.report import crossing_map, sentences
+from sweeps.report import crossing_map
+from sweeps.report import crossing_sentences as sentences
 from sweeps.report.chart import Axis, Bar, Bars, Lines, Series
 from sweeps.report.formats import NONE, ratio
 from sweeps.report.group_sections import group_sections

@@ -8,9 +8,15 @@ from sweeps.plan.counterfactual import (
     CAUSES,
     HARDWARE,
 )
-from sweeps.report import sentences
 from sweeps.report.chart import Bar, Bars
-from sweeps.report.formats import NONE, effect, listed, share
+from sweeps.report.formats import (
+    NONE,
+    SHOWN,
+    effect,
+    listed,
+    more,
+    share,
+)  # fmt: skip
 from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.run.explanation import Explanation
 
@@ -75,7 +81,7 @@ def sections(explanations: list[Explanation]) -> list[Block]:
         Section(
             f"Why: {found.group}, {found.winner} over {found.loser}",
             [
-                Say(sentences.explanation(found), "verdict"),
+                Say(sentence(found), "verdict"),
                 chart(found),
                 *grids(found),
                 Say(note(found)),
@@ -84,3 +90,19 @@ def sections(explanations: list[Explanation]) -> list[Block]:
         )
         for found in explanations
     ]
+
+
+_SEEN = 0.0005
+"""A cause that makes less of a gap is written as none."""
+
+
+def sentence(found: Explanation) -> str:
+    """The gap and its largest significant causes."""
+    sure = sorted(
+        (p for p in found.parts if p.forward.sign and abs(p.forward.mean) >= _SEEN),
+        key=lambda p: -abs(p.forward.mean),
+    )
+    told = ", ".join(f"{part.words} {effect(part.forward)}" for part in sure[:SHOWN])
+    causes = f"Largest causes: {told}" if told else "No single cause is significant"
+    total = more(found.total.mapped(grown), found.loser, named=True)
+    return f"{found.group}: {found.winner} serves {total}. {causes}."

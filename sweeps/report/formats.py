@@ -6,7 +6,7 @@ Tables write `+87 % (80 to 94)`; the first interval of a sentence is `named`: `(
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from hwmodel.measure.student import LEVEL
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from hwmodel.measure.racm import Condition
 
 CI = f"{100 * LEVEL:.0f} % CI "
+SHOWN = 3
+"""Names that a sentence lists; tables have all."""
 NONE = "–"
 """A cell without a value."""
 _TIMES = 5.0
@@ -127,6 +129,12 @@ def listed(items: Iterable[str], last: str = "and") -> str:
     """`a, b and c`; nothing of none."""
     *words, end = list(items) or [""]
     return f"{', '.join(words)} {last} {end}" if words else end
+
+
+def some(names: Collection[str]) -> str:
+    """The first of these names, and how many others; nothing of none."""
+    rest = len(names) - SHOWN
+    return listed([*[*names][:SHOWN], *([f"{rest} others"] if rest > 0 else [])])
 
 
 def counted(count: int, noun: str) -> str:

@@ -9,9 +9,12 @@ from hwmodel.measure.student import LEVEL
 from sweeps.analyse.figures import FIGURES, Figure
 from sweeps.analyse.least import LeastFound
 from sweeps.plan.least_sweep import LeastConstraint
-from sweeps.report import sentences
 from sweeps.report.chart import Axis, Lines, Series
-from sweeps.report.formats import NONE, between
+from sweeps.report.formats import (
+    NONE,
+    between,
+    listed,
+)  # fmt: skip
 from sweeps.report.presenter import Presenter
 from sweeps.report.section import Block, Grid, Say
 from sweeps.report.trend import band
@@ -25,7 +28,7 @@ class LeastPage(Presenter):
 
     def sentences(self, found: Findings[Found]) -> list[str]:
         kept = _kept(found)
-        return list(sentences.least(found.own, kept.axis.split(".")[-1], _told(kept)))
+        return list(_sentences(found.own, kept.axis.split(".")[-1], _told(kept)))
 
     def grids(self, found: Findings[Found]) -> list[Grid]:
         every = dict.fromkeys(value for each in found.own for value in each.known)
@@ -103,3 +106,17 @@ def _plain(text: str) -> float | str:
 
 def _kept(found: Findings[Found]) -> LeastConstraint:
     return LeastConstraint.model_validate(found.table.config["least"])
+
+
+def _sentences(found: list[LeastFound], axis: str, kept: str) -> Iterator[str]:
+    """What each competitor needs, place by place."""
+    for where in dict.fromkeys(each.where for each in found):
+        told = []
+        for each in (one for one in found if one.where == where):
+            if each.value is None:
+                told.append(f"{each.name} not with any")
+            else:
+                least = f"{each.name} {each.value}"
+                open_ = "" if each.sure == each.value else f" (surely: {each.sure or 'none'})"
+                told.append(least + open_)
+        yield f"{f'{where}: ' if where else ''}Least {axis} with {kept}: {listed(told)}."

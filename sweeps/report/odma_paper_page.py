@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sweeps.plan.paged_findings import PaperTable
-from sweeps.report import sentences
+from sweeps.report import paper_sentences as sentences
 from sweeps.report.paged_verdict import DEFINITIONS, effects_grid, paged_charts, policies_grid
 from sweeps.report.paper_verdict import cases_grid, map_grid, paper_charts, placement_grid
 from sweeps.report.presenter import Presenter

@@ -11,11 +11,12 @@ from sweeps.analyse.label import label
 from sweeps.analyse.table import Table
 from sweeps.analyse.variants import overrides, with_role
 from sweeps.plan.variant import ROLES
-from sweeps.report import case_sections, explanation_page, sentences
+from sweeps.report import case_sections, explanation_page
+from sweeps.report import verdict_sentences as sentences
 from sweeps.report.group_sections import along, group_sections, lacking, maps
 from sweeps.report.section import Block, Grid
 from sweeps.run.findings import Findings, find
-from sweeps.run.reading import SWEEP, RunParts, Shape, sweep_table
+from sweeps.run.reading import RunParts, sweep_table
 from sweeps.run.store import RunDirectory
 
 _MANY = 12
@@ -27,7 +28,6 @@ FEW = 6
 class Presenter:
     """How a run is shown."""
 
-    shape: ClassVar[Shape] = SWEEP
     points: ClassVar[str] = "points"
     """What differs within such a run, in a word."""
 

@@ -5,34 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sweeps.plan.lazy_registry import Registry
 from sweeps.plan.rules import STUDY, kind_of
-from sweeps.report.atlas_page import AtlasPage
-from sweeps.report.crossing_page import CrossingPage
-from sweeps.report.least_page import LeastPage
-from sweeps.report.odma_paper_page import OdmaPaperPage
 from sweeps.report.presenter import Presenter
-from sweeps.report.study_page import StudyPage
-from sweeps.report.what_if_page import WhatIfPage
 from sweeps.run.findings import Findings
-from sweeps.run.reading import read_run
+from sweeps.run.reading import Shape, read_run
 from sweeps.run.store import RunDirectory
 
-PRESENTERS: dict[str, Presenter] = {
-    "odma_paper": OdmaPaperPage(),
-    "atlas": AtlasPage(),
-    "effects": WhatIfPage(),
-    "crossing": CrossingPage(),
-    "least": LeastPage(),
-    STUDY: StudyPage(),
-}
-_DEFAULT = Presenter()
-_SHAPES = {"sweep": Presenter.shape, STUDY: StudyPage.shape}
+PRESENTERS: Registry[type[Presenter]] = Registry({
+    "odma_paper": "sweeps.report.odma_paper_page:OdmaPaperPage",
+    "atlas": "sweeps.report.atlas_page:AtlasPage",
+    "effects": "sweeps.report.what_if_page:WhatIfPage",
+    "crossing": "sweeps.report.crossing_page:CrossingPage",
+    "least": "sweeps.report.least_page:LeastPage",
+    STUDY: "sweeps.report.study_page:StudyPage",
+})  # fmt: skip
+_SHAPES: Registry[Shape] = Registry(
+    {"sweep": "sweeps.run.reading:SWEEP", STUDY: "sweeps.study.study_findings:STUDY"}
+)
 """By the `kind` of a config."""
 
 
 def presenter_of(config: Mapping[str, Any]) -> Presenter:
     """Who shows a run, by its config."""
-    return PRESENTERS.get(kind_of(config), _DEFAULT)
+    return PRESENTERS.get(kind_of(config), Presenter)()
 
 
 def find(directory: RunDirectory) -> Findings[Any]:

@@ -32,10 +32,15 @@ from hwmodel.specs.device import Device, load_device, load_variants
 from sweeps.analyse.random_access import RandomAccess, RandomAccessAnswer
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.report.formats import condition_text, difference_text, size_text
+from sweeps.report.formats import (
+    between,
+    condition_text,
+    difference_text,
+    listed,
+    size_text,
+)  # fmt: skip
 from sweeps.report.screen import print_table
 from sweeps.report.section import Grid
-from sweeps.report.sentences import random_access
 from sweeps.run.version import version
 
 if TYPE_CHECKING:
@@ -273,3 +278,31 @@ def plausible_grid(racm: Racm) -> Grid:
     ]
     title = f"{racm.device.name}, plausible variants: alpha at {size_text(racm.extent)}"
     return Grid(title, ["variant", *heads], rows)
+
+
+def random_access(found: RandomAccess) -> list[str]:
+    """The answer with what turns it, where alpha reaches the threshold, what else limits."""
+
+    def alpha(each: Interval, named: bool = False) -> str:
+        return between(each, "{:.2f}".format, named=named)
+
+    turning = [f"{alpha(each)} with {difference_text(condition, found.condition)}"
+               for condition, each in found.flipping]  # fmt: skip
+    turning += [f"{alpha(found.plausible[name])} with {name}" for name in found.turning]
+    lines = [
+        f"{found.place}: random extents of {size_text(found.extent)} reach"
+        f" {alpha(found.alpha, True)} of sequential bandwidth: {found.answer} at a threshold of"
+        f" {found.threshold:g}." + (f" It is {listed(turning)}." if turning else "")
+    ]
+    if found.quick:
+        lines.append("Other extents, conditions and variants were not simulated.")
+    elif found.reached_at is None:
+        lines.append(f"No extent up to {size_text(found.longest)} reaches {found.threshold:g}.")
+    else:
+        reached = size_text(found.reached_at)
+        lines.append(f"The smallest extent that reaches {found.threshold:g} is {reached}.")
+    if found.descriptors is not None:
+        size, cost = found.descriptors
+        limit = f"DMA engines limit extents up to {size_text(size)}"
+        lines.append(f"{limit}: {cost:g} ns per descriptor.")
+    return lines

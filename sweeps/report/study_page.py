@@ -11,13 +11,12 @@ from sweeps.run.findings import Findings
 from sweeps.run.reading import RunParts
 from sweeps.run.store import RunDirectory
 from sweeps.study.fleet_size import CARDS
-from sweeps.study.study_findings import STUDY, StudyFindings, find_study
+from sweeps.study.study_findings import StudyFindings, find_study
 
 
 class StudyPage(Presenter):
     """What the best of a space gains, and how it was found."""
 
-    shape = STUDY
     points = "trials"
 
     def find(self, run: RunParts, directory: RunDirectory) -> Findings[StudyFindings]:

@@ -17,7 +17,7 @@ from sweeps.analyse.statistics import grown
 from sweeps.analyse.table import Table
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.plan.what_if import CHANGE, Changes
-from sweeps.report import sentences
+from sweeps.report.change_sentences import what_if
 from sweeps.report.chart import Bar, Bars
 from sweeps.report.formats import NONE, effect, ratio, share
 from sweeps.report.group_sections import group_sections
@@ -117,7 +117,7 @@ class WhatIfPage(Presenter):
     def sentences(self, found: Findings[list[Changes]]) -> list[str]:
         """The answer and what reverses it, then what moves each competitor most, for each
         combination of the axes."""
-        return [text for each in found.own for text in sentences.what_if(each)]
+        return [text for each in found.own for text in what_if(each)]
 
     def grids(self, found: Findings[list[Changes]]) -> list[Grid]:
         """The base, then each change, the largest first: a table a combination of the axes."""

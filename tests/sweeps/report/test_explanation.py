@@ -16,8 +16,7 @@ from sweeps.analyse.figures import BACKLOG, THROUGHPUT
 from sweeps.plan.counterfactual import chain, key
 from sweeps.plan.experiment import ExperimentSpec
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.explanation_page import chart
-from sweeps.report.sentences import explanation
+from sweeps.report.explanation_page import chart, sentence
 from sweeps.run import explained_run
 from sweeps.run.explained_run import Explained, explain_largest
 from sweeps.run.explanation import Known, Pair, explain, read, record
@@ -138,7 +137,7 @@ def test_a_gap_of_reservations_alone_is_found(tmp_path: Path) -> None:
     again = bankwise("explain", "smoke", "--jobs", "1", cwd=tmp_path)
     assert again.returncode == 0
     assert results.read_bytes() == before
-    assert explanation(read(run)[0]) in again.stdout
+    assert sentence(read(run)[0]) in again.stdout
     for file in ("report.md", "report.html"):
         assert "Why: smoke, oracle over static" in (run / file).read_text()
     assert "no 'orakle' in this run; did you mean 'oracle'?" in refusal(

@@ -22,7 +22,7 @@ from sweeps.plan.paper_findings import (
     placement,
 )
 from sweeps.plan.sweep import load_sweep
-from sweeps.report import sentences
+from sweeps.report import paper_sentences
 from sweeps.report.contents import read_report
 from tests.sweeps.cli.test_command_line import bankwise
 
@@ -178,7 +178,9 @@ def test_does_one_replication_say_that_it_cannot_tell() -> None:
         case = Case({"name": "centre"}, row)
         placed = placement(0.23, GAIN, "gain", [case])
         cell = MapCell(0.4, 2048, {GAIN: case.interval(GAIN)})
-        return list(sentences.paper([DatasetResult("a", 0.23, [placed], [cell], {GAIN: 0.23})]))
+        return list(
+            paper_sentences.paper([DatasetResult("a", 0.23, [placed], [cell], {GAIN: 0.23})])
+        )
 
     assert "All figures together are met at 1 of 1 length" in met([0.22, 0.23, 0.24])[1]
     assert met([0.23])[1] == (

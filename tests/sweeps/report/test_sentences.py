@@ -24,7 +24,18 @@ from sweeps.plan.paged_findings import Effects
 from sweeps.plan.paper_findings import DatasetResult, MapCell, Placement
 from sweeps.plan.parameter import Parameter
 from sweeps.plan.what_if import Changes
-from sweeps.report import sentences, study_sentences
+from sweeps.report import (
+    atlas_page,
+    crossing_sentences,
+    explanation_page,
+    paper_sentences,
+    racm_report,
+    study_sentences,
+)
+from sweeps.report import verdict_sentences as sentences
+from sweeps.report.change_sentences import what_if
+from sweeps.report.comparison_sentences import inputs, results
+from sweeps.report.conditions import conditions
 from sweeps.report.crossing_map import regions
 from sweeps.report.formats import (
     counted,
@@ -203,9 +214,9 @@ def test_the_conditions_of_a_run(base: dict[str, Any], said: str) -> None:
     config = {"base": base, "axes": {"serving.policy": []}, "variants": {"case": case}}
     groups = [Group("card", [Row("a", "", {1: {}, 2: {}, 3: {}})])]
     table = Table("x", "", groups, 1, 1, config, {})
-    assert sentences.conditions(table) == f"Conditions: {said}."
+    assert conditions(table) == f"Conditions: {said}."
     table.config["objective"], table.compared_by = "ttft_p99", OBJECTIVES["ttft_p99"]
-    assert sentences.conditions(table).endswith(" objective TTFT p99, 3 replications.")
+    assert conditions(table).endswith(" objective TTFT p99, 3 replications.")
 
 
 def test_what_ifs_rank_and_name_the_largest_effect() -> None:
@@ -215,7 +226,7 @@ def test_what_ifs_rank_and_name_the_largest_effect() -> None:
         found = [Sensitivity("a / b", every, effects, "as described")]
         rates = [Sensitivity("a", every, effects, "as described")]
         group = Group("card")
-        return list(sentences.what_if(Changes("", group, rates, found, [*levels], [], SERVED)))
+        return list(what_if(Changes("", group, rates, found, [*levels], [], SERVED)))
 
     assert told(0.2, more=0.4, none=0.0, less=-0.2) == [
         "a / b is 1.22 (95 % CI 1.21 to 1.23) as described. Reversed by less. Not significant with"
@@ -234,7 +245,7 @@ def test_break_evens_are_counted() -> None:
         Crossed("cost", parameter, every, near(0.2), Crossing(2, 1, None, True)),
         Crossed("hash", parameter, {1: near(0.0), 2: near(0.0)}, near(0.2)),
     ]
-    assert sentences.break_evens(Search({}, ["a", "b"], near(0.2), found)) == (
+    assert crossing_sentences.break_evens(Search({}, ["a", "b"], near(0.2), found)) == (
         "a / b is 1.22 (95 % CI 1.21 to 1.23) as described. 1 of 2 assumed parameters crosses"
         " break-even within a plausible range. Crossings: cost at 2 (1 to above 2). Of the"
         " others: 1 undecided."
@@ -269,7 +280,7 @@ def cell(mean: float, tied: float | None, bound: bool = True, **pleas: Verdict) 
 def test_the_map_of_an_answer_in_counts() -> None:
     cells = [cell(0.7, 0.2, plea=lead("odma", 0.5)), cell(0.3, None, False), cell(0.0, None)]
     found = Crossings("card", "m", "paged", ["odma"], cells, 3, {"plea": ("odma", "why")}, {})
-    assert list(sentences.answer(found)) == [
+    assert list(crossing_sentences.answer(found)) == [
         "paged leads significantly in 2 of 3 combinations (corrected for 3), by +35 % (95 % CI 34"
         " to 36) to +101 % (99 to 103); KV memory does not limit it in 1.",
         "No policy leads significantly in 1 of 3 combinations; in 1 the best differ by at most"
@@ -280,7 +291,7 @@ def test_the_map_of_an_answer_in_counts() -> None:
     ]
     row = cell(0.3, None, plea=lead("paged", 1.0))
     unmoved = Crossings("card", "m", "paged", ["odma"], [row], 3, {}, {"plea": "why"})
-    assert list(sentences.answer(unmoved))[-1] == (
+    assert list(crossing_sentences.answer(unmoved))[-1] == (
         "Changing 1 disputed assumption (corrected for 1) never changes the winner to another"
         " policy."
     )
@@ -328,19 +339,19 @@ def changes(*found: Interval) -> list[tuple[str, MetricChange]]:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (sentences.inputs([], 0, ()), "Inputs: the same."),
-        (sentences.inputs([], 2, ["commit"]), "Inputs: the same settings; descriptions differ in 2"
+        (inputs([], 0, ()), "Inputs: the same."),
+        (inputs([], 2, ["commit"]), "Inputs: the same settings; descriptions differ in 2"
          " places. The programs differ in commit."),
-        (sentences.inputs(["a 1 -> 2", *"bcd"], 4, ()), "Inputs that differ: a 1 -> 2, b, c and 1"
+        (inputs(["a 1 -> 2", *"bcd"], 4, ()), "Inputs that differ: a 1 -> 2, b, c and 1"
          " others."),
-        (sentences.results(0, True, []), "Results: the two have no point in common."),
-        (sentences.results(2, True, []), "Results: the same, bit for bit, in all 2 points."),
-        (sentences.results(2, False, []), "Results: other metrics differ."),
-        (sentences.results(2, False, changes(near(0.2), near(-0.3), near(0.0))), "Output tokens/s"
+        (results(0, True, []), "Results: the two have no point in common."),
+        (results(2, True, []), "Results: the same, bit for bit, in all 2 points."),
+        (results(2, False, []), "Results: other metrics differ."),
+        (results(2, False, changes(near(0.2), near(-0.3), near(0.0))), "Output tokens/s"
          " change significantly in 2 of 3 points, the most in p1: -30 % (95 % CI -31 to -29)."),
-        (sentences.results(1, False, changes(near(0.0))), "Output tokens/s change significantly in"
+        (results(1, False, changes(near(0.0))), "Output tokens/s change significantly in"
          " 0 of 1 point: at most 1.0 % either way."),
-        (sentences.results(1, False, changes(ONE)), "Output tokens/s change by at most +30 % in"
+        (results(1, False, changes(ONE)), "Output tokens/s change by at most +30 % in"
          " p0; one replication gives no interval."),
     ],
 )  # fmt: skip
@@ -354,7 +365,7 @@ def test_the_odma_papers_table() -> None:
         cells = [MapCell(0.2, 1024, {"gain": near(0.23)}), MapCell(0.4, 1024, {"gain": near(0.5)})]
         return DatasetResult(name, 0.23, [placed], cells, {"gain": 0.23})
 
-    assert list(sentences.paper([result("alpaca", 0.02), result("nq", 0.1)])) == [
+    assert list(paper_sentences.paper([result("alpaca", 0.02), result("nq", 0.1)])) == [
         "At the centre odma changes the throughput of static by +2.0 % (95 % CI 1.0 to 3.0) on"
         " alpaca (paper: 23 %) and +10.0 % (9.0 to 11.0) on nq (paper: 23 %).",
         "All figures together are met at 2 of 4 length shapes and limits.",
@@ -375,13 +386,13 @@ def test_the_odma_papers_table() -> None:
 def test_what_sets_paged_apart(capacity: float, layout: float, said: str) -> None:
     parts = near(capacity, 0.005), near(layout, 0.005)
     effects = Effects("nq", "static", near(0.4), *parts, near(0.0), near(0.0), {})
-    first, second = sentences.paged([effects])
+    first, second = paper_sentences.paged([effects])
     assert first.startswith(f"The gap of paged to contiguous reservation {said}")
     assert second.endswith("changes the gaps of paged by 0.0 to 0.0 % (1 not significant).")
     lacking = Effects("nq", "static", near(0.4), None, None, near(0.0), None, {})
-    assert "not known without the analytic control" in next(iter(sentences.paged([lacking])))
+    assert "not known without the analytic control" in next(iter(paper_sentences.paged([lacking])))
     odma = replace(effects, other="odma", bandwidth=None)
-    said_first = next(iter(sentences.paged([odma, effects])))
+    said_first = next(iter(paper_sentences.paged([odma, effects])))
     assert (
         said_first == "As described paged changes the throughput of odma by +49 % (95 % CI"
         " 48 to 51) on nq."
@@ -390,7 +401,7 @@ def test_what_sets_paged_apart(capacity: float, layout: float, said: str) -> Non
 
 def test_the_atlas() -> None:
     found = [Enough("lpddr", 512, 4096), Enough("hbm", 1024, None)]
-    assert list(sentences.atlas(found)) == [
+    assert list(atlas_page.sentences(found)) == [
         "As described, extents of 1 KiB keep the cost of layout at 5 % of throughput or less on 2"
         " of 2 memories.",
         "In the worst case, extents of 4 KiB keep the cost of layout at 5 % of throughput or less"
@@ -403,7 +414,7 @@ def test_an_explanation() -> None:
         return Part(cause, "", near(forward), near(0), near(0))
 
     def told(parts: Iterable[Part]) -> str:
-        return sentences.explanation(
+        return explanation_page.sentence(
             Explanation("card", "a", "b", near(0.5), list(parts), near(0), {}, [])
         )
 
@@ -419,7 +430,7 @@ def test_random_access() -> None:
     deep = Condition("channel", 1.0, 64, 64, None)
     found = RandomAccess("card", 16384, 0.7, base, near(0.86), "undecided", [(deep, near(0.6))],
                          4096, 65536, (2048, 80.0), {"flat": near(0.5)}, ["flat"])  # fmt: skip
-    assert sentences.random_access(found) == [
+    assert racm_report.random_access(found) == [
         "card: random extents of 16 KiB reach 0.86 (95 % CI 0.85 to 0.87) of sequential bandwidth:"
         " undecided at a threshold of 0.7. It is 0.60 (0.59 to 0.61) with queues 64 and 0.50 (0.49"
         " to 0.51) with flat.",
@@ -427,4 +438,4 @@ def test_random_access() -> None:
         "DMA engines limit extents up to 2 KiB: 80 ns per descriptor.",
     ]
     bound = replace(found, answer="random-access bound", reached_at=None, longest=64)
-    assert sentences.random_access(bound)[1] == "No extent up to 64 B reaches 0.7."
+    assert racm_report.random_access(bound)[1] == "No extent up to 64 B reaches 0.7."

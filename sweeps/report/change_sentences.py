@@ -1,0 +1,82 @@
+"""The sentences on what changes do: who leads as described, what reverses that, what binds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sweeps.analyse.best import needed
+from sweeps.analyse.effects import Sensitivity
+from sweeps.analyse.figures import limit_word
+from sweeps.plan.variant import AS_DESCRIBED
+from sweeps.plan.what_if import Changes
+from sweeps.report.formats import (
+    counted,
+    effect,
+    ratio,
+    share,
+    some,
+)  # fmt: skip
+from sweeps.report.verdict_sentences import settled
+
+
+def what_if(found: Changes) -> Iterator[str]:
+    """Who leads as described and what reverses that; then the largest effect on each."""
+    where = f"{found.where}: " if found.where else ""
+    for answer in found.answers:
+        now = ratio(answer.levels[AS_DESCRIBED], named=True)
+        yield f"{where}{answer.subject} is {now} as described. {_ranking(answer)}"
+    moved = []
+    for rate in found.rates:
+        signs = rate.signs
+        sure = [name for name in found.alone if signs.get(name)]
+        if sure:
+            largest = max(sure, key=lambda name: abs(rate.effects[name].mean))
+            moved.append(f"{rate.subject} with {largest} {effect(rate.effects[largest])}")
+    if moved:
+        most = max(len(rate.effects) for rate in found.rates)
+        family = f" (corrected for {counted(most, 'change')})"
+        yield f"{where}Largest significant effects of one change{family}: {'; '.join(moved)}."
+    yield from (f"{where}{text}" for text in _bound(found))
+
+
+def _bound(found: Changes) -> Iterator[str]:
+    """With which changes something else binds than as described."""
+    for rate in found.rates:
+        now = found.binds(AS_DESCRIBED, rate.subject)
+        other: dict[str, list[str]] = {}
+        for change in found.changes:
+            binds = found.binds(change, rate.subject)
+            if now and binds and binds != now:
+                other.setdefault(binds, []).append(change)
+        if now and other:
+            told = "; ".join(f"{limit_word(b)} with {some(names)}" for b, names in other.items())
+            yield f"{rate.subject} is limited by {limit_word(now)} as described, by {told}."
+        computing = found.computes(AS_DESCRIBED, rate.subject)
+        turned = [
+            f"{name} ({share(found.flops.get(name, {}).get(rate.subject, 0.0))})"
+            for name in found.changes
+            if found.computes(name, rate.subject) != computing
+        ]
+        if turned and rate.subject in found.flops.get(AS_DESCRIBED, {}):
+            verb = "no longer take" if computing else "take"
+            now_ = share(found.flops[AS_DESCRIBED][rate.subject])
+            yield (
+                f"FLOPs {verb} most of the step time of {rate.subject} with {some(turned)};"
+                f" as described {now_}."
+            )
+
+
+def _ranking(found: Sensitivity) -> str:
+    """Which changes reverse or settle who leads."""
+    now = found.levels[AS_DESCRIBED]
+    signs = found.sides
+    if now.count < 2:
+        return "One replication gives no interval: run three or more."
+    if now.sign == 0:
+        sure = some([name for name, sign in signs.items() if sign])
+        text = f"except with {sure}" if sure else f"nor with any of {len(signs)} changes"
+        return f"That is not significant, {text}.{settled(now.count, needed(now))}"
+    reverse = some([name for name, sign in signs.items() if sign == -now.sign])
+    level = some([name for name, sign in signs.items() if sign == 0])
+    text = f"Reversed by {reverse}." if reverse else f"None of {len(signs)} changes reverses it."
+    return f"{text} Not significant with {level}." if level else text

@@ -1,0 +1,110 @@
+"""The sentences on where a lead changes sides."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from sweeps.analyse.best import WIDE
+from sweeps.analyse.crossing import Crossing
+from sweeps.plan.crossing_findings import Crossed, Crossings, Search
+from sweeps.plan.parameter import Parameter
+from sweeps.report.formats import (
+    counted,
+    gain,
+    listed,
+    ratio,
+    share,
+    some,
+)  # fmt: skip
+
+
+def break_evens(found: Search) -> str:
+    """The answer as described, and how many parameters cross."""
+    where = f"{found.where}: " if found.where else ""
+    counts = Counter(each.outcome for each in found.found)
+    cross = [_crossing(each) for each in found.found if each.outcome == "crosses"]
+    text = f"{where}{found.ratio} is {ratio(found.now, named=True)} as described."
+    text += f" {len(cross)} of {counted(len(found.found), 'assumed parameter')}"
+    text += " crosses" if len(cross) == 1 else " cross"
+    text += " break-even within a plausible range."
+    text += f" Crossings: {some(cross)}." if cross else ""
+    open_ = [f"{counts[each]} {each}" for each in ("undecided", "unfinished") if counts[each]]
+    return f"{text} Of the others: {listed(open_)}." if open_ else text
+
+
+def _crossing(found: Crossed) -> str:
+    if found.crossing is None:
+        return found.name
+    return f"{found.name} at {crossing_text(found.crossing, found.parameter)}"
+
+
+def crossing_text(crossing: Crossing, parameter: Parameter) -> str:
+    """Where it crosses, with the values between which it is undecided."""
+    if crossing.low is None and crossing.high is None:
+        return f"{parameter.text(crossing.at)} (whole range)"
+    low = f"below {parameter.at(0)}" if crossing.low is None else parameter.text(crossing.low)
+    high = f"above {parameter.at(1)}" if crossing.high is None else parameter.text(crossing.high)
+    return f"{parameter.text(crossing.at)} ({low} to {high})"
+
+
+def answer(found: Crossings) -> Iterator[str]:
+    """Who wins in how many cells, contiguous policies first; where paging ties; what disputes
+    change."""
+    if not found.cells:
+        yield "No cell has results of all policies yet."
+        return
+    total = len(found.cells)
+    won = {name: [c for c in found.cells if c.winner == name] for name in found.policies}
+    first = True
+    for name, cells in won.items():  # contiguous policies before the one that scatters KV
+        if cells:
+            leads = [cell.verdict.gaps[0].total for cell in cells if cell.verdict]
+            least, most = (end(leads, key=lambda lead: lead.mean) for end in (min, max))
+            lead = " to ".join(dict.fromkeys((gain(least, named=first), gain(most))))
+            free = sum(not cell.verdict.bound for cell in cells if cell.verdict)
+            note = f"; KV memory does not limit it in {free}" if free else ""
+            family = f" (corrected for {total})" * first
+            yield (
+                f"{name} leads significantly in {len(leads)} of {total} combinations{family}, by"
+                f" {lead}{note}."
+            )
+            first = False
+    if none := [cell for cell in found.cells if cell.winner is None]:
+        near = sum(cell.verdict.outcome == "close" for cell in none if cell.verdict)
+        note = f"; in {near} the best differ by at most {share(WIDE)}" if near else ""
+        yield f"No policy leads significantly in {len(none)} of {total} combinations{note}."
+    yield from _ties(found)
+    for noun, names in (("objection", found.objections), ("disputed assumption", found.readings)):
+        if names:
+            yield _disputes(found, noun, list(names))
+
+
+def _ties(found: Crossings) -> Iterator[str]:
+    """Where the first loses its lead."""
+    ranges = [cell.found[0] for cell in found.cells]
+    tied = sorted(each.at.mean for each in ranges if each.at)
+    ends = " to ".join(dict.fromkeys(f"{each:.2f}" for each in (*tied[:1], *tied[-1:])))
+    sides = Counter(each.side for each in ranges)
+    told = [
+        f"ties with the best of the others in {len(tied)}, where {ranges[0].name} is {ends}"
+        if tied else "",
+        f"is ahead at every value in {sides[1]}" if sides[1] else "",
+        f"is behind at every value in {sides[-1]}" if sides[-1] else "",
+    ]  # fmt: skip
+    if any(told):
+        where = f"Of {counted(len(found.cells), 'combination')}"
+        yield f"{where}, {found.ours} {listed(filter(None, told))}."
+
+
+def _disputes(found: Crossings, noun: str, names: list[str]) -> str:
+    counts = {name: sum(name in cell.upheld for cell in found.under(name)) for name in names}
+    several = len(names) > 1
+    tests = sum(len(cell.pleas) for cell in found.cells)
+    head = f"Changing {'each of ' * several}{counted(len(names), noun)} (corrected for {tests})"
+    if not any(counts.values()):
+        return f"{head} never changes the winner to another policy."
+    most = max(counts, key=counts.__getitem__)
+    total = len(found.under(most))
+    where = f"{'at most ' * several}{counts[most]} of {total} combinations ({most})"
+    return f"{head} changes the winner in {where}."
