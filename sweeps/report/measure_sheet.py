@@ -7,7 +7,9 @@ from typing import Any
 from hwmodel.benchmark.access_points import told
 from hwmodel.benchmark.median import Median
 from hwmodel.benchmark.rounds import Benchmark
+from sweeps.analyse.statistics import Interval
 from sweeps.ask.machine_memory import block_ratios
+from sweeps.report.formats import between
 from sweeps.report.screen import print_table
 
 OTHERS = "NVIDIA GPUs: --gpu; other accelerators are not supported yet"
@@ -50,10 +52,10 @@ def show(found: Benchmark) -> None:
     machine = found.machine
     print(machine.told)
     print(f"{found.how}; medians of {found.effort.rounds} rounds\n")
-    columns = ["pattern", "GB/s", "interval", "half the threads", "bound by"]
+    columns = ["pattern", "GB/s", "half the threads", "bound by"]
     rows = [
         [
-            each.point.name, f"{each.gbps.value:.4g}", _ends(each.gbps),
+            each.point.name, _between(each.gbps),
             "–" if each.half is None else f"{each.half.value:.4g}",
             "–" if machine.busy else "threads" if each.requester_bound else "memory",
         ]
@@ -63,11 +65,11 @@ def show(found: Benchmark) -> None:
     print()
     for latency in found.latencies:
         ns, window = latency.ns, told(latency.window)
-        print(f"a dependent read in {window}: {ns.value:.4g} ns ({_ends(ns)})")
+        print(f"a dependent read in {window}: {_between(ns, ' ns')}")
     for size, ratio in block_ratios(found):
         print(
-            f"K and V in blocks of {told(size)} are read at {ratio.value:.3g} times the rate of one"
-            f" run ({_ends(ratio)})"
+            f"K and V in blocks of {told(size)} are read at {_between(ratio)} times the rate of one"
+            " run"
         )
     if machine.busy:
         print(f"other processes ran (load {machine.load:g}): figures may be too low")
@@ -76,5 +78,5 @@ def show(found: Benchmark) -> None:
     print(OTHERS)
 
 
-def _ends(found: Median) -> str:
-    return f"{found.low:.4g} to {found.high:.4g}"
+def _between(found: Median, unit: str = "") -> str:
+    return between(Interval(found.value, found.low, found.high, found.count), "{:.4g}".format, unit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -273,9 +274,12 @@ def test_a_run_and_its_log_give_the_same_timeline(ending: str, trace: Path, tmp_
     run = bankwise("replay", LPDDR5, trace, "--commands", log, "--timeline", one)
     assert run.code == 0 and f"wrote {one}" in run.out
     assert bankwise("audit", LPDDR5, log, "--timeline", other).code == 0
-    assert one.read_bytes() == other.read_bytes()
+    drawn, again = one.read_text(), other.read_text()
+    assert "GB/s, " in drawn or ending == "svg"
+    assert "</b>: 0 violations." in again or ending == "svg"
+    lead = re.compile('<p class="lead">.*</p>')  # what it reaches, and whether it is legal
+    assert lead.sub("", drawn) == lead.sub("", again)
     if ending == "svg":
-        drawn = one.read_text()
         assert "data bus" in drawn and "group 3 bank 3" in drawn and "row open" in drawn
 
 
