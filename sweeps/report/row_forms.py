@@ -85,7 +85,7 @@ def _tornado(chart: Bars) -> Spec:
     x = {"field": "start", "type": "quantitative", "title": None,
          "scale": {"type": "log", "base": 2, "domain": domain, "nice": False},
          "axis": {"labelExpr": "format(datum.value - 1, '+,.3~p')", "tickCount": 5,
-                  "labelOverlap": True}}  # fmt: skip
+                  "labelBound": True, "labelOverlap": True}}  # fmt: skip
     kinds = {"gain": GAIN, "loss": LOSS, "whole": COLOURS[5]}
     digits = "abs(datum.change) < 10 ? ',.1f' : ',.0f'"
     text = f"(datum.change <= -0.05 ? '−' : '+') + format(abs(datum.change), {digits}) + ' %'"

@@ -8,12 +8,12 @@ replications. `together` is held against the product of its parts, each alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 from hwmodel.measure.student import LEVEL
 from sweeps.analyse.figures import limit_texts
 from sweeps.analyse.label import label
-from sweeps.analyse.statistics import grown
+from sweeps.analyse.statistics import Interval, grown
 from sweeps.analyse.table import Table
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.plan.what_if import CHANGE, Changes
@@ -34,7 +34,7 @@ def _tornados(found: Changes) -> Iterator[Bars]:
     titles = {rate.subject: f"{found.unit.words} of {rate.subject}" for rate in found.rates}
     for each in (*found.rates, *found.answers):
         ranked = sorted(
-            ((c, each.effects[c]) for c in found.changes if c in each.effects),
+            ((c, gain) for c in found.changes if _of(gain := each.effects.get(c))),
             key=lambda item: -abs(item[1].mean),
         )
         signs = each.signs
@@ -42,6 +42,11 @@ def _tornados(found: Changes) -> Iterator[Bars]:
         if bars:
             title = f"{titles.get(each.subject, each.subject)}, change in %"
             yield Bars(title, bars, note, relative=True, figure="tornado")
+
+
+def _of(gain: Interval | None) -> TypeGuard[Interval]:
+    """Whether there is an effect: a change of one competitor leaves the others as they are."""
+    return gain is not None and (gain.low, gain.high) != (0.0, 0.0)
 
 
 def _idle(found: Changes) -> frozenset[int]:
