@@ -34,26 +34,10 @@ Device = Annotated[
         autocompletion=shipped("accelerators", "memories"),
     ),
 ]
-
-
-def _once(assignments: list[str] | None) -> list[str] | None:
-    """Refuse a path that is set twice, where only the last value would count."""
-    from hwmodel.description.description import DescriptionError
-
-    paths = [text.partition("=")[0].strip() for text in assignments or ()]
-    for path in paths:
-        if paths.count(path) > 1:
-            raise DescriptionError("is set twice", f"--set {path}")
-    return assignments
-
-
 Set = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="PATH=VALUE", callback=_once,
-        help="Override a described value; repeatable.",
-    ),
-]  # fmt: skip
+    typer.Option("--set", metavar="PATH=VALUE", help="Override a described value; repeatable."),
+]
 
 
 def _plugged(files: list[Path] | None) -> list[Path] | None:

@@ -149,7 +149,6 @@ def test_a_request_that_never_fits_among_others(tmp_path: Path) -> None:
         (["report", "none"], "none: no such directory"),
         (["report", "empty"], "empty: is empty: it has neither results nor config.yaml"),
         (["replay", "mlu370-x4", "none.txt"], "none.txt"),
-        (["run", "smoke", "--set", "seed=5", "--set", "seed=6"], "--set seed: is set twice"),
         (["run", "smoke", "--set", "serving.memory.fidelity=sampld"],
          "--set serving.memory.fidelity=sampld: serving.memory.fidelity: Input should be 'analyti"
          "c', 'sampled', 'full' or 'exhaustive'; got 'sampld'; did you mean 'sampled'?"),
