@@ -64,10 +64,12 @@ class CardFrames(NamedTuple):
         """Which frames of `own`, in the planes that are here, are where its first is at frame
         `first`, (planes, frames)."""
         each = len(own.held) // len(own.layers)
-        mine = own.held[self.layers.start * each : self.layers.stop * each]
-        here = self.held[:, first : first + mine.shape[1]]
-        same = np.zeros(mine.shape, np.bool_)
-        same[:, : here.shape[1]] = here == mine[:, : here.shape[1]]
+        same = np.zeros((len(self.held), own.held.shape[1]), np.bool_)
+        for layer in set(self.layers) & set(own.layers):
+            at, mine = (layer - card.layers.start for card in (self, own))
+            there = own.held[mine * each : (mine + 1) * each]
+            here = self.held[at * each : (at + 1) * each, first : first + there.shape[1]]
+            same[at * each : (at + 1) * each, : here.shape[1]] = here == there[:, : here.shape[1]]
         return same
 
     def frames(self) -> Frames:

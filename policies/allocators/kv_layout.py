@@ -95,6 +95,11 @@ class KvLayout:
         return 0 if self.sparse is None else self.layers * self.sparse.index_bytes
 
     @property
+    def layer_index_bytes(self) -> int:
+        """The same in one layer."""
+        return self.index_bytes // self.layers
+
+    @property
     def index(self) -> KvLayout | None:
         """Where that lies: in the layout's order, above all KV."""
         if not self.index_bytes or self.sparse is None:

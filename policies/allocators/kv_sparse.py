@@ -75,6 +75,14 @@ class Sparse:
         grown = stored + np.arange(rounds)[:, None]
         return self.read(grown).sum(axis=1), self.indexed(grown).sum(axis=1)
 
+    def verified(self, stored: IntArray, rows: IntArray) -> tuple[int, int]:
+        """Of steps of `rows` tokens each behind so many, int64 (n,): (all but the first rows and
+        the tokens that they attend to, themselves included; tokens whose index is scored). The
+        rows of a request choose the same tokens (assumed), and see each other."""
+        chosen, scored = self.read(stored), self.indexed(stored)
+        among = rows * (rows + 1) // 2 - 1
+        return int(((rows - 1) * chosen + among).sum()), int((rows * scored).sum())
+
     def pairs(self, start: int, tokens: int) -> int:
         """Pairs of tokens that a chunk of a prefill attends to after `start` that are stored."""
         growing = tokens  # tokens that see all before them

@@ -42,13 +42,14 @@ class MovableTables(WindowTables, MovesBlocks):
 
     def keep(self, request: int, demand: Demand, tokens: int) -> bool:
         places = self._places(demand, tokens + self._room_behind(tokens))
-        wanted = places * self.groups + self._beside.wanted(-1, tokens)
+        wanted = places * (self.groups - len(self._windows.near))
+        wanted += self._beside.wanted(-1, tokens)
         if wanted + self._kept_free > self._list.free:
             return False
         self._admitted(request, demand, 0)
         self._first_row[request] = self._tables.add(request)
         self._admit(request, 0, 0)
-        self._windows.enter(request, 0)
+        self._windows.leave_all(request)
         self._beside.enter_drafter(request)
         return self.grow(request, tokens)
 

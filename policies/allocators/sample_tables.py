@@ -176,8 +176,22 @@ class SampleTables(SharingAllocator, CopiesOnWrite):
         wanted = -(-(tokens + self._room_behind(tokens)) // self.block)
         wanted -= int(self._tables.count[row])
         if wanted > 0:
-            self._tables.hand_out(row, self._list.pop(wanted * self.groups))
+            self._hand_out(row, wanted)
         self._tables.tokens[row] = tokens
+
+    def _hand_out(self, row: int, places: int) -> None:
+        """So many places more of a row get a block in each group that keeps them."""
+        if not self._windows.near:
+            self._tables.hand_out(row, self._list.pop(places * self.groups))
+            return
+        kept = self._windows.of(int(self._tables.owner[row]))
+        if len(kept) == self.groups:
+            self._tables.hand_out(row, self._list.pop(places * self.groups))
+            return
+        blocks = np.zeros((self.groups, places), np.int64)
+        blocks[kept] = self._list.pop(places * len(kept)).reshape(len(kept), places)
+        self._tables.uses[blocks[kept]] += 1
+        self._tables.append(row, blocks.ravel())
 
     def _fork(self, request: int, copied: bool) -> None:
         """Rows for the samples after the first. What lies in the prompt's last block, if that is

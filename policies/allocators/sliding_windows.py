@@ -41,6 +41,8 @@ from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import KvLayout
 
 WindowRules = Literal["0.11", "0.19", "0.23", "0.33"]
+NOTHING_KEPT = 1 << 40
+"""Places that a group has given up of a request of which its window keeps nothing."""
 
 
 def kept_of(layout: KvLayout) -> tuple[int | None, ...]:
@@ -87,6 +89,17 @@ class SlidingWindows:
         for group in self.near:
             self.gone[group, request] = self.left(group, tokens, 0)
             self.last[request] = 0
+
+    def leave_all(self, request: int) -> None:
+        """Of a request no window keeps anything here: it runs elsewhere."""
+        for group in self.near:
+            self.gone[group, request] = NOTHING_KEPT
+            self.last[request] = 0
+
+    def of(self, request: int) -> list[int]:
+        """The groups that keep something of a request."""
+        groups = range(len(self._kept))
+        return [group for group in groups if self.gone_of(request, group) < NOTHING_KEPT]
 
     def gone_of(self, request: int, group: int) -> int:
         """Places of a request that a group has given up."""

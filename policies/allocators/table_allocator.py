@@ -99,7 +99,8 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         end = stored + self._room_behind(stored)
         if self._windows.near:
             self._give_up(request)
-        wanted = max(self._places(demand, end) - self._places_held(request), 0) * self.groups
+        wanted = max(self._places(demand, end) - self._places_held(request), 0)
+        wanted *= len(self._windows.of(request)) if self._windows.near else self.groups
         own = self._beside.wanted(request, end)
         if wanted + own > self._list.free:
             return False

@@ -109,7 +109,10 @@ class Connected(ABC):
                     computed = self.loading[request].match.computed
                     (self._decodes if computed else self._back).append(request)
             for request in connector.lost():
-                self._recover(request)
+                if request in self.loading:
+                    self._recover(request)
+                else:
+                    self._unload(request)
             self._let_go(connector, connector.released())
 
     def lose(self) -> None:
@@ -158,6 +161,10 @@ class Connected(ABC):
         """Take back the memory of a request, which computes again and waits from now on."""
 
     @abstractmethod
+    def begin_again(self, request: int) -> None:
+        """A request that runs has lost KV: it waits, and is computed again."""
+
+    @abstractmethod
     def _free_now(self, ended: list[int]) -> None:
         """Take back the memory of requests that have ended."""
 
@@ -186,6 +193,14 @@ class Connected(ABC):
         self.give_up(request)
         self._computed(request)
         self.waiting.appendleft(request)
+
+    def _unload(self, request: int) -> None:
+        """Layers that were to come while a request runs will not: it begins again, and nothing that
+        it holds is found. What it made of others counts (assumed)."""
+        if request in self.running and request not in self.ending:
+            self._forgets.add(request)
+            self.begin_again(request)
+        self._computed(request)
 
     def _compute_again(self, request: int, chunks: list[Chunk], budget: int) -> int:
         """The next chunk of what should have come to a request that has kept its memory; its
@@ -345,8 +360,9 @@ class Connected(ABC):
         self._gone(ended)
 
     def _holds(self, request: int) -> bool:
-        """Whether an ended request keeps its memory for a connector."""
-        if not self.allocator.resident[request]:
+        """Whether an ended request keeps its memory for a connector: of one that lies elsewhere in
+        part nothing is kept."""
+        if not self.allocator.resident[request] or not self.whole(request):
             return False
         if unseen := self._unseen(request):
             self._unsure[request] = unseen

@@ -311,7 +311,7 @@ class Engine(Admission):
         return any(connector.moves(request) for connector in self.connectors)
 
     def begin_again(self, request: int) -> None:
-        """A request that runs has lost KV: it waits, and is computed again."""
+        """See `Connected.begin_again`."""
         self.stop(request)
         self._put_back(request)
 

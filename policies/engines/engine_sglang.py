@@ -387,6 +387,9 @@ class EngineSglang(Engine):
     def _preempt(self, request: int) -> None:
         self._tell_preempted(request)
         known = int(self._filled[request]) if self._leave(request) is None else 0
+        if request in self._forgets:
+            self._forgets.remove(request)
+            known = 0
         self._release_known(request, known)
         self.waiting.append(request)
         self._was_preempted(request)

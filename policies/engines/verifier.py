@@ -30,11 +30,6 @@ class Verifier:
         """output: int64 (n,), output tokens of each request. Raises DescriptionError for a policy
         that has no room for drafts."""
         layout, options = allocator.layout, allocator.options
-        if layout.sparse is not None:
-            raise DescriptionError(
-                "serving.speculation: which tokens each draft chooses is not modelled; expected "
-                "attention that reads all"
-            )
         ring = layout.groups is not None and layout.groups.kind == "ring"
         if ring and isinstance(allocator, Contiguous):
             raise DescriptionError(

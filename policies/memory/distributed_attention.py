@@ -12,6 +12,10 @@ Maxima and sums are in fp32, queries and values in the type of the activations (
 
 Of a replica in stages each stage asks its like of another: seconds are those of the mean stage, and
 bytes of all. A pipeline that drains waits no longer than one that does not (assumed).
+
+Latents are attended to as they are: queries come in the latent space, and values go back in it,
+also those of chunks (assumed). Of layers with windows nothing lies elsewhere: what others keep are
+first tokens, which windows have left.
 """
 
 from __future__ import annotations
@@ -60,20 +64,30 @@ class Asked(NamedTuple):
 
 class DistributedAttention:
     """Its bytes and seconds on cards that hold `model`, or a shard of it, in so many `stages`, over
-    a link of each that carries KV in pieces of `block` tokens. Raises DescriptionError for latent
-    attention, and for more stages than there are layers."""
+    a link of each that carries KV in pieces of `block` tokens. Raises DescriptionError for a model
+    of which all layers have windows, and for more stages than there are layers."""
 
     def __init__(self, model: TransformerSpec, link: LinkSpec, block: int, stages: int = 1) -> None:
-        if model.latent is not None:
-            raise DescriptionError(f"cluster.lending: the latents of {model.name} are not modelled")
+        near = 0
+        if model.window is not None:
+            near = sum(model.window.of(layer) is not None for layer in range(model.layers))
+        self._layers, self._stages = model.kv_layers - near, stages
+        if not self._layers:
+            raise DescriptionError(
+                f"cluster.lending: every layer of {model.name} has a window, so that nothing is "
+                "left of first tokens which others could keep"
+            )
         number = number_format(model.activations).bits // 8
         self.query_bytes = model.heads * model.head_dim * number
         """Of a token and layer, to one lender."""
-        self.partial_bytes = self.query_bytes + 2 * SCALAR_BYTES * model.heads
+        values = model.head_dim if model.latent is None else model.latent.kv_lora_rank
+        self.output_bytes = model.heads * values * number
+        """Of a token and layer, what is made of all."""
+        self.partial_bytes = self.output_bytes + 2 * SCALAR_BYTES * model.heads
         """Of a token and layer, from one holder."""
         self._model, self._link, self._block = model, link, block
-        self._layers, self._stages = model.kv_layers, stages
-        self._of_first = model.kv_layers / stages / stages_of(model, stages)[0].kv_layers
+        self._token_bytes = self._layers * model.kv_layer_bytes
+        self._of_first = self._layers / stages / stages_of(model, stages)[0].kv_layers
         """Layers of the mean stage, by those of the first, whose steps are asked."""
         self.token_s = self.copy_s(block) / block
         """Seconds to copy the KV of a token in whole pieces."""
@@ -81,7 +95,7 @@ class DistributedAttention:
     def merge_bytes(self, holders: int) -> int:
         """Of a token and layer, at home: the partial results of so many, itself with them, read,
         and the output written."""
-        return holders * self.partial_bytes + self.query_bytes
+        return holders * self.partial_bytes + self.output_bytes
 
     def copy_s(self, tokens: int) -> float:
         """Seconds of the link of a stage to copy its KV of so many tokens."""
@@ -90,7 +104,7 @@ class DistributedAttention:
 
     def written_s(self, steps: StepModel, efficiency: Efficiency) -> float:
         """Seconds of a stage's memory to read, or write, its KV of a token."""
-        return self._model.kv_token_bytes / (self._stages * steps.bandwidth * efficiency.migration)
+        return self._token_bytes / (self._stages * steps.bandwidth * efficiency.migration)
 
     def attention_s(
         self, context: int, pairs: int, stored: int, steps: StepModel, efficiency: Efficiency
@@ -116,7 +130,7 @@ class DistributedAttention:
         )
         slowest_s = max(s * (1 + own) for s, own in zip(card_s, busy, strict=True))
         merge = self._layers * (tokens * self.merge_bytes(1) + queries * self.partial_bytes)
-        read = sum(part.context + part.stored for part in parts) * self._model.kv_token_bytes
+        read = sum(part.context + part.stored for part in parts) * self._token_bytes
         merge_s = merge / (self._stages * steps.bandwidth * efficiency.attention)
         return Asked(
             link_s + slowest_s, link_s, merge_s, card_s,

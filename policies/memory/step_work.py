@@ -268,6 +268,7 @@ class StepWorkModel:
         context: Any = step.context if rounds == 1 else step.context + decode * np.arange(rounds)
         pairs: float = step.pairs
         indexed: Any = 0
+        scored: Any = 0
         if step.lengths is not None:
             if self._groups is not None:
                 context = self._groups.read(step.lengths)
@@ -275,9 +276,12 @@ class StepWorkModel:
                     pairs = self._groups.verified(step.lengths, step.rows)
             if self._sparse is not None:
                 context, indexed = self._sparse.steps(step.lengths, rounds)
+                scored = indexed
+                if step.rows is not None:
+                    pairs, scored = self._sparse.verified(step.lengths, step.rows)
         attended = (context + (step.common + decode + pairs)) * self._attention_flops
         if self._index_flops:
-            attended = attended + indexed * self._index_flops
+            attended = attended + scored * self._index_flops
         flops: dict[Rate, Any] = {"attend": attended}
         if self._made_flops:
             flops["decode"] = context * self._made_flops
@@ -366,8 +370,16 @@ class StepWorkModel:
         `context` of KV together, and chunks to `stored` of it in so many pairs."""
         loads = self._repeats * self._load_ops
         flops: tuple[dict[Rate, Any], ...] = (
-            {"attend": context * self._attention_flops, "convert": context * loads},
-            {"attend_prefill": pairs * self._chunk_flops, "convert": stored * loads},
+            {
+                "attend": context * self._attention_flops,
+                "convert": context * loads,
+                "decode": context * self._made_flops,
+            },
+            {
+                "attend_prefill": pairs * self._chunk_flops,
+                "convert": stored * loads,
+                "prefill": stored * self._chunk_made,
+            },
         )
         read = [tokens * self._repeats * self.kv_bytes for tokens in (context, stored)]
         decode, chunks = (

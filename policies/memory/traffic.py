@@ -118,7 +118,8 @@ def attention(
     if (sparse := layout.sparse) is None:
         return decode(layout, units, new, layer, reading)
     stored = last - new
-    kv = _chosen(layout, sparse, units, requests, stored, layer, reading)
+    ends = np.array([each.tokens.sum() for each in units]) if rows is None else last
+    kv = _chosen(layout, sparse, units, requests, stored, ends, layer, reading)
     return _behind(_index(layout, units, sparse.indexed(stored), stored, last, layer), kv)
 
 
@@ -231,15 +232,16 @@ def _passes(
 
 def _chosen(
     layout: KvLayout, sparse: Sparse, units: list[Units], requests: IntArray, middle: IntArray,
-    layer: int, reading: Reading,
+    last: IntArray, layer: int, reading: Reading,
 ) -> Extents:  # fmt: skip
-    """As `_passes`, but of tokens [0, middle) those that are chosen; all behind them written."""
+    """As `_passes`, but of tokens [0, middle) those that are chosen, once for all rows of a
+    request."""
     order = _order(layout, reading, sparse.apart)
     pieces = []
     for place, (request, stored) in enumerate(zip(requests.tolist(), middle.tolist(), strict=True)):
         heads = {each.head or 0 if sparse.apart else 0 for each in order}
         runs = {head: sparse.runs(stored, request, layer, head) for head in heads}
-        behind = np.array([stored]), units[place].tokens.sum(keepdims=True)
+        behind = np.array([stored]), last[place : place + 1]
         for turn, each in enumerate(order, place * len(order)):
             first, end = behind if each.write else runs[each.head or 0 if sparse.apart else 0]
             pieces.append(_Spans(np.full(len(first), turn), first, end))

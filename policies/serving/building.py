@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -61,13 +62,14 @@ def kv_region(
     apart and the share that is kept free leave. `local` is its shard of the model. drafts: it has
     the drafter, if there is one. Raises DescriptionError if nothing is left."""
     whole, pool = _region(device, local, spec, seed, 0, drafts), state_pool(spec, local)
-    if (framed := spec.cluster.kv_frame) is not None and spec.cluster.stages == 1:
+    if (framed := spec.cluster.kv_frame) is not None:
         key, frame = framed
         require_frames(device, frame, key)  # before the first one is mapped anew
-        if local.state is not None:
+        if local.state is not None or whole.index_bytes:
+            other = "an index of tokens" if local.state is None else "states"
             raise DescriptionError(
-                f"{key}.frame: blocks of {local.name} hold KV or states, so that no frame is of "
-                "one layer's K or V; expected frame: null"
+                f"{key}.frame: blocks of {local.name} hold KV and {other}, so that not every frame "
+                "is of one layer's K or V; expected frame: null"
             )
         return in_frames(whole, frame)[0]
     if pool is None:
@@ -78,6 +80,17 @@ def kv_region(
             f"states of {local.name}; lower engine.max_num_seqs"
         )
     return _region(device, local, spec, seed, apart, drafts)
+
+
+def kv_regions(
+    device: Device, stages: Sequence[TransformerSpec], spec: ServingSpec,
+    seed: int | tuple[int, ...] = 0,
+) -> list[KvLayout]:  # fmt: skip
+    """As `kv_region`, of a card of each of these stages."""
+    last = len(stages) - 1
+    return [
+        kv_region(device, stage, spec, seed, drafts=at == last) for at, stage in enumerate(stages)
+    ]  # fmt: skip
 
 
 def _region(
@@ -125,10 +138,7 @@ def build_replica(
         # ranks are the model's: all replicas have the same, whose streams are measured once
         routing = Routing(local.experts, spec.routing, _of_run(seed))
     if placed is None:
-        regions = [
-            kv_region(device, stage, spec, seed, drafts=at == len(stages) - 1)
-            for at, stage in enumerate(stages)
-        ]
+        regions = kv_regions(device, stages, spec, seed)
         at = _fullest(stages, regions)
         placed = at, regions[at], None
     at, layout, frames = placed
@@ -169,13 +179,13 @@ def build_replica(
         if (drafter := _drafter(spec, stages[-1])) is not None:
             passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
             steps = DraftingSteps(model, passes, speculation.tokens, device)
-    moves = None if spec.moves is None else Moves(spec.moves, local, layout)
+    moves = None if spec.moves is None else Moves(spec.moves, local, allocator)
     port = None if side is None else side.port
     site = Site(spec, device, local, each[0], memory, len(stages), engine, port)
     components = build_components(site)
     if side is not None:
         return PoolReplica(
-            engine, steps, memory, metrics, components, spec.advance_together, watches
+            engine, steps, memory, metrics, components, spec.advance_together, watches, moves
         )
     return Replica(
         engine, steps, memory, metrics, spec.advance_together, watches, moves, components

@@ -8,16 +8,18 @@ from typing import Any
 import numpy as np
 
 from hwmodel.specs.device import Device
+from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Learns, report_of
 from policies.allocators.kv_frames import Placed
+from policies.allocators.kv_layout import KvLayout
 from policies.engines.host_memory import host_of
 from policies.memory.fidelity import Simulate
 from policies.memory.pipeline import PipelineSpec
 from policies.memory.routing import Routing
 from policies.requests.requests import Requests
-from policies.serving.building import admissible, build_replica
+from policies.serving.building import admissible, build_replica, kv_regions
 from policies.serving.cells import Cell, energy_of
 from policies.serving.cluster import Manager
 from policies.serving.controllers import CONTROLLERS
@@ -66,7 +68,9 @@ class Cards:
             own.append(built)
             return built
 
-        def grouped(stages: int, placed: Placed | None, pipeline: PipelineSpec) -> Replica:
+        def grouped(
+            cards: tuple[int, ...], stages: int, placed: Placed | None, pipeline: PipelineSpec
+        ) -> Replica:  # fmt: skip
             staged = {"stages": stages, "pipeline": cluster.pipeline or pipeline}
             own = spec.model_copy(update={"cluster": cluster.model_copy(update=staged)})
             built = build_replica(
@@ -81,7 +85,11 @@ class Cards:
         self._node = node = Node(manager, make, together=routing is not None)
         self.nodes = [node]
         _teach(spec, [replica.engine.allocator for replica in node.own], profile)
-        premises = Premises(node, local, grouped)
+
+        def regions() -> list[KvLayout]:
+            return kv_regions(device, stages_of(local, cluster.stages), spec, seed)
+
+        premises = Premises(node, local, grouped, regions)
         self._controllers = [
             CONTROLLERS[name](options, premises) for name, options in cluster.control.items()
         ]
@@ -115,9 +123,10 @@ class Cards:
             figures["memory"] = mean_of(reports, served)
             report = node.report(stream.outputs)
             figures["node"] = merged([report])
-        for each in self._controllers:
-            figures["node"][each.name] = each.report()
-        figures |= mean_of([replica.figures() for replica in replicas], served)
+        controllers = {each.name: each.report() for each in self._controllers}
+        if controllers:
+            figures["node"] |= controllers
+        figures |= node.figures(served)
         if replicas[0].moves is not None:
             figures["moves"] = replicas[0].moves.figures()
         if replicas[0].pipeline is not None:
@@ -130,7 +139,8 @@ class Cards:
         figures |= energy_of(self._device, spec, metrics, transfers)
         one = replicas[0].engine
         known = Known(one.reserved_ever, one.run_tokens, one.allocator.layout)
-        return figures, Cell(metrics, known, transfers, {**figures, "node": report})
+        cell = Cell(metrics, known, transfers, {**figures, "node": report}, None, controllers)
+        return figures, cell
 
 
 def _teach(spec: ServingSpec, allocators: list[Allocator], profile: Requests | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from policies.memory.step_energy import Transfer
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.metrics import Metrics
 from policies.serving.node import mean_of, merged
+from policies.serving.pool_figures import PoolsRun, figures_of_run, merged_runs
+from policies.serving.pool_replica import DECODE, PoolMetrics
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.slot_use import Known
 
@@ -26,6 +28,10 @@ class Cell:
     transfers: Mapping[str, Transfer]
     figures: dict[str, Any]
     """What a cell reports beside its metrics."""
+    pools: PoolsRun | None = None
+    """Of a cell with prefill and decode apart: what its sides did."""
+    controllers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What they report, by name; those of pools are in `pools`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +63,13 @@ def merged_cells(
     rows = [rows_of(spec, requests, cell) for cell in range(len(cells))]
     metrics = Metrics(requests, outputs, warmup)
     metrics.merge([(cell.metrics, mine) for cell, mine in zip(cells, rows, strict=True)])
+    runs = [cell.pools for cell in cells if cell.pools is not None]
+    if runs:
+        served = np.array([cell.metrics.ended for cell in cells])
+        side = PoolMetrics(metrics, requests, None)
+        figures = figures_of_run(merged_runs(runs, rows, served, side), DECODE)
+        figures |= _counted(cells) | {"energy": None, "tokens_per_joule": {}}
+        return ServingResult({**figures, "seed": seed}, *metrics.times())
     whole = cells[0].known.allocator
     known = Known(np.zeros(len(requests), np.int64), np.full(len(requests), np.nan), whole)
     for cell, mine in zip(cells, rows, strict=True):
@@ -67,13 +80,21 @@ def merged_cells(
     served = np.array([cell.metrics.ended for cell in cells])
     for key in ("policy", "memory"):
         figures[key] = mean_of([report[key] for report in reports], served)
-    for key in ("dropped", "cut_outputs"):
-        figures[key] = sum(report[key] for report in reports)
+    figures |= _counted(cells)
     figures["node"] = merged([report["node"] for report in reports])
-    if "warnings" in reports[0]:
-        figures["warnings"] = reports[0]["warnings"]
+    figures["node"] |= {
+        name: mean_of([cell.controllers[name] for cell in cells], served)
+        for name in cells[0].controllers
+    }
     figures |= energy_of(device, spec, metrics, cells[0].transfers)
     return ServingResult({**figures, "seed": seed}, *metrics.times())
+
+
+def _counted(cells: Sequence[Cell]) -> dict[str, Any]:
+    """What is counted in each cell, and warnings."""
+    reports = [cell.figures for cell in cells]
+    found = {key: sum(each[key] for each in reports) for key in ("dropped", "cut_outputs")}
+    return found | {key: reports[0][key] for key in ("warnings",) if key in reports[0]}
 
 
 def energy_of(

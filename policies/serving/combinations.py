@@ -1,7 +1,7 @@
 """What does not go together, and why.
 
-A component declares what it needs and what it excludes, each with the reason: why the pair would
-mean nothing, or that it is not modelled. `conflicts` holds a description against all declarations.
+A component declares what it needs and what it excludes, each with the reason why the pair would
+mean nothing. `conflicts` holds a description against all declarations.
 Keys are those of a serving description; a key that no description has is never there, so that a
 component goes with its options and its lines here.
 """
@@ -38,8 +38,6 @@ class Declaration(NamedTuple):
     others: tuple[str, ...]
     reason: str
     needs: bool = False
-    modelled: bool = True
-    """False: the pair means something, and is not modelled."""
 
     @property
     def of_run(self) -> bool:
@@ -65,13 +63,6 @@ def excludes(key: str, *others: str, why: str) -> Declaration:
 def requires(key: str, *others: str, why: str) -> Declaration:
     """`key` means nothing without one of `others`."""
     return Declaration(key, others, why, needs=True)
-
-
-def unmodelled(key: str, *others: str, why: str = "") -> Declaration:
-    """`key` beside any of `others` is not modelled; `why`, or what to do instead."""
-    return Declaration(
-        key, others, f"not modelled; {why}" if why else "not modelled", modelled=False
-    )
 
 
 def _given(facts: Facts, key: str) -> bool:
@@ -104,7 +95,10 @@ NAMED: dict[str, Callable[[Facts], bool]] = {
         else facts.serving.pools.decode.replicas > 1
     ),
     "cluster.stages, 2 or more": lambda facts: _given(facts, "cluster.stages"),
-    "kv_tokens": lambda facts: facts.serving.kv_tokens is not None,
+    "kv_tokens": lambda facts: (
+        facts.serving.kv_tokens is not None
+        or (facts.serving.pools is not None and facts.serving.pools.decode.kv_tokens is not None)
+    ),
     "engine v0": lambda facts: facts.serving.engine.name == "v0",
     "engine sglang": lambda facts: facts.serving.engine.name == "sglang",
     "engine.admit_on: chunk": lambda facts: (
@@ -126,7 +120,6 @@ NAMED: dict[str, Callable[[Facts], bool]] = {
     "connectors without states": lambda facts: any(
         not CONNECTORS[name].holds_states for name in facts.serving.connectors
     ),
-    "faults of a host": lambda facts: any(each.of == "host" for each in facts.serving.faults),
     "turns of sessions": lambda facts: facts.sessions,
     "sparse attention": lambda facts: facts.sparse,
     "sliding windows": lambda facts: facts.windows,
@@ -146,23 +139,22 @@ def present(facts: Facts, feature: str) -> bool:
 
 _SHARES = ("cluster.dropping", "cluster.lending")
 _MOVES = (*_SHARES, "cluster.migration", OWN_MOVES)
+_ALONE = "there is no other card: it needs 2 cards"
 _OWNERS = (
     "each alone decides on which card a running request's KV lies, so that one would undo what "
     "the other plans"
 )
 
 DECLARATIONS: tuple[Declaration, ...] = (
-    # what means nothing
     *(
-        requires(each, cards, why="there is no other card: it needs 2 cards")
+        requires(each, cards, why=_ALONE)
         for each, cards in (
             *((each, SEVERAL) for each in _MOVES),
             ("expert_group: replica", "tensor_parallel"),
         )
     ),
     requires(
-        "cluster.pipeline", "cluster.stages, 2 or more", "cluster.dropping",
-        why="one stage has nobody to share a step with",
+        "cluster.pipeline", "cluster.stages, 2 or more", "cluster.dropping", why=_ALONE
     ),
     *(
         requires(
@@ -191,14 +183,24 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "tiers.pauses", "turns of sessions",
         why="a request that no turn follows has nothing to keep until then",
     ),
-    excludes("pools", "moves", why="it counts what moving KV would take, and pools move it"),
     excludes(
         "policy.prefixes: copy", "engine v0",
         why="v0 stores a prompt before it is computed; expected engine v1",
     ),
     excludes(
-        "policy.prefixes: copy", "sliding windows",
-        why="a window has the last tokens alone, and no prefix; expected prefixes: recompute",
+        "policy.prefixes: copy", "sliding windows", "layers with a state",
+        why="a window, or a state, is of the last tokens alone, and not of a prefix; expected "
+        "prefixes: recompute",
+    ),
+    excludes(
+        "layers with a state", "connectors without states",
+        why="KV is of no use without the state behind it; expected a connector that says "
+        "`holds_states`, and brings both",
+    ),
+    excludes(
+        "cluster.lending", "sparse attention",
+        why="the best tokens are known only when all cards have compared theirs, and what they "
+        "merge is attention to all",
     ),
     excludes(
         "cluster.lending", "engine.admit_on: chunk",
@@ -208,20 +210,6 @@ DECLARATIONS: tuple[Declaration, ...] = (
     excludes("cluster.dropping", "cluster.lending", "cluster.migration", OWN_MOVES, why=_OWNERS),
     excludes("cluster.lending", "cluster.migration", OWN_MOVES, why=_OWNERS),
     excludes("cluster.migration", OWN_MOVES, why=_OWNERS),
-    # what is not modelled
-    unmodelled("connectors", *_SHARES),
-    unmodelled("tiers.layerwise", "faults of a host"),
-    unmodelled("pools", "cluster.cells", "cluster.dropping", "cluster.controllers"),
-    unmodelled(
-        "cluster.dropping.frame", "cluster.stages, 2 or more",
-        why="expected frame: null, by which a group's memory is laid out anew",
-    ),
-    unmodelled("sparse attention", "speculation"),
-    unmodelled("layers with a state", "moves", "policy.prefixes: copy"),
-    unmodelled(
-        "layers with a state", "connectors without states",
-        why="a state comes with the KV only where the connector says `holds_states`",
-    ),
 )  # fmt: skip
 """All of them. What pairs of features do is on docs/combinations.md."""
 

@@ -23,11 +23,15 @@ import numpy as np
 
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.link import load_link
+from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.kv_frames import Placed
+from policies.allocators.kv_layout import KvLayout
 from policies.engines.host_memory import host_of
 from policies.memory.fidelity import Simulate
+from policies.memory.pipeline import PipelineSpec
 from policies.requests.requests import IntArray, Requests
-from policies.serving.building import admissible, build_replica
+from policies.serving.building import admissible, build_replica, kv_regions
 from policies.serving.cells import Cell
 from policies.serving.cluster import Manager
 from policies.serving.cluster_options import ClusterSpec
@@ -36,14 +40,14 @@ from policies.serving.faults import faults_of
 from policies.serving.metrics import Metrics
 from policies.serving.node import Node
 from policies.serving.node_controller import Premises
-from policies.serving.pool_figures import figures_of_pools
+from policies.serving.pool_figures import PoolsRun, figures_of_run, side_run
 from policies.serving.pool_options import PoolSpec
 from policies.serving.pool_replica import DECODE, PREFILL, Pool, PoolMetrics, PoolReplica, Side
-from policies.serving.ratios import rate
 from policies.serving.recorder import Watches
 from policies.serving.served_stream import Stream
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.serving.simulation import LINK, Watcher
+from policies.serving.slot_use import Known
 from policies.serving.unit import Part, Unit
 from policies.transfers.kv_link import Job, Link
 from policies.transfers.ports import Place, Places, Port, ReceivingPort, Sent, between
@@ -55,6 +59,7 @@ class _Trip:
 
     source: int
     target: int
+    """-1: none serves."""
     made: int
     """Tokens that it has made before this prefill."""
     kv: int
@@ -117,7 +122,7 @@ class Disaggregation(Watcher):
         self._move(-1, 0, 1, near, far)  # whether it can be
         self.watchers: list[Watcher] = [self]
         decode = self.pools[DECODE]
-        premises = Premises(decode.node, decode.local)
+        premises = Premises(decode.node, decode.local, decode.grouped, decode.regions)
         self._controllers = [
             CONTROLLERS[name](options, premises) for name, options in spec.cluster.control.items()
         ]
@@ -146,23 +151,40 @@ class Disaggregation(Watcher):
         stream, contention = self._stream, spec.pools.contention
         host = host_of(own.engine.swapping)
 
-        def make(number: int, life: int) -> PoolReplica:
+        def built(
+            number: int, described: ServingSpec, key: int | tuple[int, ...],
+            placed: Placed | None = None,
+        ) -> PoolReplica:  # fmt: skip
             side = Side.of(self._fabric, (name, number), contention)
-            key = (seed, number + 1000 * (name == DECODE))
             replica = build_replica(
-                card, local, own, self._requests, stream.predicted, mine, key if number else seed,
-                simulate, watches, side=side,
+                card, local, described, self._requests, stream.predicted, mine, key, simulate,
+                watches, side=side, placed=placed,
             )  # fmt: skip
             assert isinstance(replica, PoolReplica)
             if host is not None:
                 replica.share_host(host)
             return replica
 
+        def make(number: int, life: int) -> PoolReplica:
+            return built(number, own, (seed, number + 1000 * (name == DECODE)) if number else seed)
+
+        def grouped(
+            cards: tuple[int, ...], stages: int, placed: Placed | None, pipeline: PipelineSpec
+        ) -> PoolReplica:  # fmt: skip
+            staged = {"stages": stages, "pipeline": own.cluster.pipeline or pipeline}
+            cluster = own.cluster.model_copy(update=staged)
+            described = own.model_copy(update={"cluster": cluster})
+            return built(cards[0], described, (seed, half.replicas + stages, 2), placed)
+
         first = spec.pools.prefill.replicas if name == DECODE else 0
         cluster = ClusterSpec(cards=half.replicas, placement=spec.router_of(half))
         manager = Manager(cluster, self._requests, stream.predicted.length)
         node = Node(manager, make, name=name, first=first)
-        return Pool(card, local, own.tensor_parallel, mine, node)
+
+        def regions() -> list[KvLayout]:
+            return kv_regions(card, stages_of(local, own.cluster.stages), own, seed)
+
+        return Pool(card, local, own.tensor_parallel, mine, node, grouped, regions)
 
     # what the event core tells
 
@@ -219,10 +241,10 @@ class Disaggregation(Watcher):
             self.arrived.clear()
             for pool in self.pools.values():
                 pool.metrics.begin = (warm_s, pool.metrics.sums.copy())
-        place = node.name, node.replicas.index(part.replica)
         for request in ended:
-            self._at[place].discard(request)
-            self._trips.pop(request, None)
+            trip = self._trips.pop(request)
+            number = trip.source if node.name == PREFILL else trip.target
+            self._at[node.name, number].discard(request)
         self._plan_link()
 
     def changed_card(self, node: Node, request: int, source: int) -> None:
@@ -231,6 +253,20 @@ class Disaggregation(Watcher):
         self._trips[request].target = target
         self._at[node.name, source].discard(request)
         self._at[node.name, target].add(request)
+        left, right = (self._receiving(number) for number in (source, target))
+        if request in left.remote:  # it waits for memory there, and not here
+            left.remote.discard(request)
+            right.remote.add(request)
+
+    def regrouped(self, node: Node, cards: tuple[int, ...]) -> None:
+        """See `Watcher.regrouped`. What is on its way to these cards begins anew."""
+        port = self._receiving(cards[0])
+        for request in sorted(set().union(*(self._at[node.name, each] for each in cards))):
+            trip = self._trips[request]
+            waits = trip.done or self._spec.mode == "push"
+            if waits and request in self._at[PREFILL, trip.source]:
+                self._drop(trip)
+                port.remote.add(request)
 
     def untie(self) -> bool:
         """With push, each side may wait for the other's blocks after a failure: who came last of
@@ -260,6 +296,16 @@ class Disaggregation(Watcher):
 
     def _port(self, name: str, number: int) -> Port:
         return self._replica(name, number).port
+
+    def _receiving(self, number: int) -> ReceivingPort:
+        """Of that which serves a card of the decode side."""
+        port = self._port(DECODE, number)
+        assert isinstance(port, ReceivingPort)
+        return port
+
+    def _end_of(self, name: str, number: int) -> Place:
+        """Where links to a card of a node end: at the first of those that serve with it."""
+        return name, number if number < 0 else self.pools[name].node.unit_of[number].number
 
     def _wake(self, name: str, number: int) -> None:
         unit = self.pools[name].node.unit_of[number]
@@ -302,7 +348,7 @@ class Disaggregation(Watcher):
         trip.computed, trip.done = (tokens, began_s, now_s), last
         if last:
             self.made[request] = trip.made + 1
-            if trip.moves and self._spec.mode == "pull":
+            if trip.moves and self._spec.mode == "pull" and trip.target >= 0:
                 self._to_decode(request, now_s)
         if trip.skip is not None and not layers:
             self._send(request, now_s)
@@ -340,14 +386,17 @@ class Disaggregation(Watcher):
         if last:
             fewest = min(self.pools, key=lambda name: self.pools[name].cards)
             beside = self._port(fewest, 0).states
-        moved = between(self._link, self._model, skip, tokens, near, far, by_layer, beside)
+        index = self._port(DECODE, 0).engine.allocator.layout.layer_index_bytes
+        moved = between(self._link, self._model, skip, tokens, near, far, by_layer, beside, index)
         found = moved.pieces
         trip = self._trips.get(request)
         ends = (-1, -1) if trip is None else (trip.source, trip.target)
+        stages = [self._replica(*end).stages for end in zip((PREFILL, DECODE), ends, strict=True)]
         return Sent(
-            ends=((PREFILL, ends[0]), (DECODE, ends[1])), bytes=found.bytes,
-            descriptors=found.descriptors, alone_s=moved.cost.total_ns / 1e9, request=request,
-            spread=moved.ranks / self.pools[DECODE].cards, last=last, tokens=(skip, tokens),
+            ends=(self._end_of(PREFILL, ends[0]), self._end_of(DECODE, ends[1])),
+            bytes=found.bytes, descriptors=found.descriptors, alone_s=moved.cost.total_ns / 1e9,
+            request=request, spread=moved.ranks / self.pools[DECODE].cards * stages[0] / stages[1],
+            last=last, tokens=(skip, tokens),
         )  # fmt: skip
 
     # the fabric
@@ -415,7 +464,7 @@ class Disaggregation(Watcher):
 
     def _source_lost(self, request: int, now_s: float) -> None:
         trip = self._trips[request]
-        if trip.moves:
+        if trip.moves and trip.target >= 0:
             self._give_up(request, now_s)
             self._leave(DECODE, trip.target, request)
         self._leave(PREFILL, trip.source, request)
@@ -426,10 +475,8 @@ class Disaggregation(Watcher):
         """A request leaves the decode side; others that wait for its KV ask for memory again."""
         trip = self._trips[request]
         self._drop(trip)
-        replica = self._replica(DECODE, trip.target)
-        port = replica.port
-        assert isinstance(port, ReceivingPort)
-        replica.withdraw(request)
+        port = self._receiving(trip.target)
+        self._replica(DECODE, trip.target).withdraw(request)
         port.remote.discard(request)
         if request not in port.loading:
             return
@@ -463,6 +510,7 @@ class Disaggregation(Watcher):
         if self._trips.get(request) is not trip:  # it was computed again meanwhile
             return
         if not len(self.pools[DECODE].node.manager.cards):
+            trip.target = -1
             self.simulation.hold(lambda at_s: self._aim_again(request, trip, at_s))
             return
         trip.target = self._place(DECODE, request, now_s)
@@ -479,25 +527,22 @@ class Disaggregation(Watcher):
 
     # figures
 
-    def figures(self) -> tuple[dict[str, Any], Cell | None]:
-        """All metrics: those of a decode replica, but of requests and what they find in memory
-        those of the whole, and `pools`."""
+    def figures(self) -> tuple[dict[str, Any], Cell]:
+        """All metrics of a run, and what those of several cells are made of."""
         stream, decode = self._stream, self.pools[DECODE]
-        figures = {**decode.figures(), **decode.reports()}
-        figures["pools"] = figures_of_pools(
-            self.pools, self._metrics.steady()[1], self.arrived, self._fabric, self._busy_s
-        )
-        sides = [figures["pools"][name] for name in self.pools]
-        found, computed = (
-            sum(side[f"{what}_tokens"] for side in sides) for what in ("cached", "prefill")
-        )
-        figures["cached_share"] = rate(found, found + computed)
-        figures["pools"]["failures"] = {
+        sides = {
+            name: side_run(name, pool, self._fabric, self._busy_s)
+            for name, pool in self.pools.items()
+        }
+        failures = {
             "replicas": sum(node.failures for node in self.nodes), "again": self.again,
             "dropped_transfers": len(self.lost_transfers),
         }  # fmt: skip
-        for each in self._controllers:
-            figures["pools"][each.name] = each.report()
+        controllers = {each.name: each.report() for each in self._controllers}
+        run = PoolsRun(sides, self.arrived, failures, controllers)
+        figures = figures_of_run(run, DECODE)
+        if (moves := self.pools[PREFILL].replicas[0].moves) is not None:
+            figures["moves"] = moves.figures()
         if (pipeline := decode.replicas[0].pipeline) is not None:
             figures["pipeline"] = pipeline.figures()
         figures["dropped"] = stream.dropped(self.admitted)
@@ -507,4 +552,6 @@ class Disaggregation(Watcher):
             figures["predictor"] = stream.inference.figures(
                 stream.came.arrival_s, stream.came_warmup
             )
-        return {**figures, "energy": None, "tokens_per_joule": {}}, None
+        figures |= {"energy": None, "tokens_per_joule": {}}
+        none = Known(np.zeros(0, np.int64), np.zeros(0), sides[DECODE].layout)
+        return figures, Cell(self._metrics, none, {}, figures, run)

@@ -86,10 +86,12 @@ def most_stages(model: TransformerSpec) -> int:
 
 
 def exchanged(
-    link: LinkSpec, model: TransformerSpec, tokens: int, layers: Sequence[int], block: int
-) -> tuple[float, int]:
+    link: LinkSpec, model: TransformerSpec, tokens: int, layers: Sequence[int], block: int,
+    index_bytes: int = 0,
+) -> tuple[float, int]:  # fmt: skip
     """(seconds, bytes) of what a request of so many tokens keeps in these layers, over one link:
-    KV in pieces of `block` tokens, of layers with a window that of the last tokens, and states."""
+    KV in pieces of `block` tokens, of layers with a window that of the last tokens, and states.
+    index_bytes: of a token in each layer, by which tokens are chosen; in pieces as long."""
     kept: Counter[int] = Counter()
     states = 0
     for layer in layers:
@@ -101,7 +103,10 @@ def exchanged(
     seconds, size = 0.0, 0
     for there, many in kept.items():
         seconds += kv_seconds(link, model, there, many, block)
-        size += there * many * model.kv_layer_bytes
+        size += there * many * (model.kv_layer_bytes + index_bytes)
+        if index_bytes:
+            pieces = -(-there // block) * many
+            seconds += link.seconds(min(block, there) * index_bytes, pieces)
     if states:
         state = next(kind.state.bytes() for kind in model.kinds if kind.state is not None)
         seconds += link.seconds(state, states)

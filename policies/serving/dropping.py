@@ -22,6 +22,7 @@ What the tiers of cards hold is of the layers that they have, so that it is give
 Where a card fails, the others of its group lack its layers: the group ends, all of its requests are
 computed again, and each of the others serves when its own layers are back over the link, from a
 card that has them or the host (assumed). KV that is on its way from a card which fails is lost.
+With prefill and decode apart cards that decode drop; KV which is on its way to them begins anew.
 
 Left out: a request in its prefill begins again; what free blocks held is lost; room for KV that
 leaves a card while other KV comes.
@@ -29,7 +30,7 @@ leaves a card while other KV comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -38,14 +39,15 @@ import numpy as np
 from hwmodel.specs.link import load_link
 from hwmodel.specs.stages import stages_of
 from policies.allocators.capabilities import MovesBlocks
-from policies.allocators.kv_frames import Placed, all_of_blocks, in_frames
-from policies.allocators.kv_layout import KV_ALIGN_BYTES
+from policies.allocators.kv_frames import CardFrames, Placed, all_of_blocks, in_frames
+from policies.allocators.kv_layout import KV_ALIGN_BYTES, KvLayout
 from policies.engines.part import NONE
 from policies.memory.pipeline import Exchange, PipelineSpec
 from policies.requests.requests import IntArray
 from policies.serving.components import hosted
 from policies.serving.drop_groups import (
     Group,
+    Place,
     drop_plan,
     exchanged,
     joined,
@@ -75,7 +77,6 @@ class Dropping(Controller):
     def __init__(self, options: DroppingSpec, premises: Premises) -> None:
         super().__init__(options, premises)
         node, spec = premises.node, options
-        assert premises.grouped is not None
         self._spec, self._model, self._grouped = spec, premises.model, premises.grouped
         self._link = load_link(spec.link)
         self._stages = node.own[0].stages
@@ -83,10 +84,11 @@ class Dropping(Controller):
         self._groups: list[Group] = [(card,) for card in range(len(node.own))]
         self._made: dict[Group, Replica] = {}
         self._layout = require_blocks(node.own[0].engine.allocator).layout
-        self._whole = spec.frame and in_frames(self._layout, spec.frame)[1]
-        self.frames = dict.fromkeys(range(len(node.own)), self._whole) if self._whole else {}
-        """What each card's memory holds, where it is mapped in frames."""
-        self._first: dict[int, int | None] = dict.fromkeys(self.frames, 0)
+        self._whole = self._mapped(premises.regions()) if spec.frame else []
+        """What a card of each stage holds by itself, where it is mapped in frames."""
+        self.frames: dict[Place, CardFrames] = {}
+        """What each card's memory holds now."""
+        self._first: dict[int, int | None] = {}
         """The block of its group at which those begin that a card had before; None: inside one."""
         self._pulling: dict[Group, float] = {}
         """When the layers of a group are back."""
@@ -96,6 +98,25 @@ class Dropping(Controller):
         self._drops = self._restores = self._again = self._broken = 0
         self._dropped = self._looks = 0
         self._vacated = self._moved = self._stayed = 0
+        for card in range(len(node.own)) if self._whole else ():
+            self._alone(card)
+
+    def _mapped(self, regions: Sequence[KvLayout]) -> list[CardFrames]:
+        """What a card of each stage holds by itself: as many blocks as the fullest."""
+        cards = [in_frames(region, self._spec.frame or 0)[1] for region in regions]
+        frames = min(card.held.shape[1] for card in cards)
+        at, whole = 0, []
+        for card in cards:
+            layers = range(at, at := at + len(card.layers))
+            own = card._replace(layers=layers)
+            whole.append(own.remapped(layers, own.base, 0, frames))
+        return whole
+
+    def _alone(self, card: int) -> None:
+        """A card has its own layers and memory again."""
+        self._first[card] = 0
+        for stage, whole in enumerate(self._whole):
+            self.frames[card, stage] = whole
 
     def engine(self, card: int) -> Hosting:
         """That which serves a card now."""
@@ -151,9 +172,11 @@ class Dropping(Controller):
     def _vacate(self, group: Group) -> bool:
         """Whether no block is left in frames that weights had, from the next step on."""
         if self._whole:
-            allocator, base = self._blocks(group[0]), self._whole.base
-            held = np.concatenate([self.frames[card].held for card in group])
-            fine = all_of_blocks(np.all(held >= base, axis=0), allocator.slots, allocator.block)
+            allocator = self._blocks(group[0])
+            places = pipeline_order(group, self._stages)
+            own = [self.frames[place].held >= self._whole[place[1]].base for place in places]
+            every = np.logical_and.reduce(np.concatenate(own))
+            fine = all_of_blocks(every, allocator.slots, allocator.block)
             if (tokens := allocator.bar(np.flatnonzero(~fine))) is None:
                 return False
             self._vacated += tokens * self._model.kv_token_bytes
@@ -180,7 +203,7 @@ class Dropping(Controller):
         if cards not in self._made:
             pipeline = PipelineSpec(link=self._spec.link, balance="cost")
             self._made[cards] = self.node.know(
-                self._grouped(len(cards) * self._stages, placed, pipeline)
+                self._grouped(cards, len(cards) * self._stages, placed, pipeline)
             )
         group, engine = self._made[cards], self.engine(first[0])
         behind, unaligned = divmod(engine.allocator.slots, engine.block)
@@ -216,15 +239,16 @@ class Dropping(Controller):
         the two groups comes first."""
         if not self.frames:
             return None
-        stages, held = stages_of(self._model, len(cards)), [self.frames[card] for card in cards]
+        places = pipeline_order(cards, self._stages)
+        stages, held = stages_of(self._model, len(places)), [self.frames[each] for each in places]
         ends = [-(-stage.weight_bytes // KV_ALIGN_BYTES) * KV_ALIGN_BYTES for stage in stages]
         room = [c.room(s.kv_layers, end) for c, s, end in zip(held, stages, ends, strict=True)]
-        behind, at = self.frames[first[0]].held.shape[1], 0
-        for card, stage, end in zip(cards, stages, ends, strict=True):
-            layers, begins = range(at, at := at + stage.kv_layers), behind * (card not in first)
-            self.frames[card] = self.frames[card].remapped(layers, end, begins, min(room))
+        behind, at = self.frames[first[0], 0].held.shape[1], 0
+        for place, stage, end in zip(places, stages, ends, strict=True):
+            layers, begins = range(at, at := at + stage.kv_layers), behind * (place[0] not in first)
+            self.frames[place] = self.frames[place].remapped(layers, end, begins, min(room))
         least = room.index(min(room))
-        chosen = self.frames[cards[least]]
+        chosen = self.frames[places[least]]
         return least, chosen.region(self._layout), chosen
 
     def _restore(self, group: Group, at_s: float) -> None:
@@ -251,11 +275,10 @@ class Dropping(Controller):
             kept |= {each[0]: each for each in here}
             self._moved += moved
             late_bytes = late * self._model.kv_token_bytes // len(group)
-            begins[card] = now_s + 2 * (late_bytes + moved) / rate
+            begins[card] = now_s + 2 * (late_bytes + moved) / (self._stages * rate)
             self.node.own[card].now_s = begins[card]
             self.simulation.use(self.node, self.node.own[card], (card,))
-            if self._whole:
-                self.frames[card], self._first[card] = self._whole, 0
+            self._alone(card)
         line += [each[0] for each in found if each[0] not in kept]
         self._again += len(found) - len(kept)
         layers = {card: self._moves(group, (card,)) for card in group}
@@ -297,8 +320,7 @@ class Dropping(Controller):
             self.simulation.use(self.node, own, (card,))
             if card != lost:
                 own.wait(at_s + self.pull_s(len(group)))
-            if self._whole:
-                self.frames[card], self._first[card] = self._whole, 0
+            self._alone(card)
         for request in requests:
             self.simulation.move(self.node, request, lost)
         self.replica(lost).arrive(requests, [at_s] * len(requests))
@@ -314,8 +336,11 @@ class Dropping(Controller):
         if not self._whole or first is None or not kept:
             return [(*each[:3], NONE) for each in kept], 0
         own = require_blocks(self.node.own[card].engine.allocator)
-        frames, free, block = self.frames[card], own.free_blocks(), own.block
-        same = frames.stays(self._whole, first * block * self._whole.held.shape[1] // own.slots)
+        free, block = own.free_blocks(), own.block
+        here = [(self.frames[card, stage], whole) for stage, whole in enumerate(self._whole)]
+        begin = first * block * self._whole[0].held.shape[1] // own.slots
+        same = np.concatenate([frames.stays(whole, begin) for frames, whole in here])
+        layers = sum(len(frames.layers) for frames, _ in here)
         staying = all_of_blocks(same, own.slots, block).mean(axis=0)
         used = np.unique(np.concatenate([each[3] for each in kept]))
         share, at, inside = np.zeros(len(used)), used - first, np.isin(used - first, free)
@@ -325,12 +350,12 @@ class Dropping(Controller):
         at[others] = -1
         at[others[: len(new)]] = new
         named = [(*each[:3], at[np.searchsorted(used, each[3])]) for each in kept]
-        here = [each for each in named if each[3].min() >= 0]
-        share = share[np.isin(at, np.concatenate([NONE, *(each[3] for each in here)]))]
-        each_bytes = block * len(frames.layers) * self._model.kv_layer_bytes
+        room = [each for each in named if each[3].min() >= 0]
+        share = share[np.isin(at, np.concatenate([NONE, *(each[3] for each in room)]))]
+        each_bytes = block * layers * self._model.kv_layer_bytes
         stayed = round(share.sum() * each_bytes)
         self._stayed += stayed
-        return here, len(share) * each_bytes - stayed
+        return room, len(share) * each_bytes - stayed
 
     def _hand_over(
         self, old: Replica, kept: list[Kept], line: list[int], card_of: Callable[[int], int],
@@ -349,7 +374,10 @@ class Dropping(Controller):
                 continue
             pipeline = self.replica(card).pipeline
             share = pipeline.link_share if pipeline and self._spec.exchange == "chunks" else 0.0
-            seconds, size = exchanged(self._link, self._model, tokens, layers, self._spec.block)
+            seconds, size = exchanged(
+                self._link, self._model, tokens, layers, self._spec.block,
+                self._layout.layer_index_bytes,
+            )  # fmt: skip
             seconds /= 1 - share
             ends[card] = ends.get(card, begins[card]) + seconds
             done.append(ends[card])

@@ -91,12 +91,13 @@ class Lending(Controller):
         first = self._engines[0]
         slots, block = first.allocator.reach, first.block
         spare = -(-int(spec.spare * slots) // block) * block
-        if slots <= spare + block:
+        parts = first.allocator.layout.parts
+        if slots <= spare + parts * block:
             raise DescriptionError(
                 f"cluster.lending: {slots} token slots on a card leave no room beside {spare} that "
                 "stay free; expected a smaller lending.spare"
             )
-        self.reach = len(node.own) * (slots - spare - block)
+        self.reach = len(node.own) * (slots - spare - parts * block)
         for card, engine in enumerate(self._engines):
             engine.join(card, self._engines, work, spare, spec.step_tokens, spec.every_s)
 
@@ -129,10 +130,8 @@ class Lending(Controller):
 
     def _says(self, engine: Lender) -> Holder:
         line, lacking = bool(engine.engine.waiting), engine.lacking
-        free = 0 if line and not lacking else engine.allocator.largest_hole - engine.spare
-        return Holder(
-            engine.engine.running.size, lacking, engine.lendable, max(free, 0), whole=line
-        )
+        free = 0 if line and not lacking else engine.lends
+        return Holder(engine.engine.running.size, lacking, engine.lendable, free, whole=line)
 
     def report(self) -> dict[str, Any]:
         names = (

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.specs.link import load_link
 from policies.requests.percentiles import summary
 from policies.serving.components import hosted
@@ -59,10 +58,9 @@ class Migrating(Controller):
         super().__init__(options, premises)
         spec, node, model = options, premises.node, premises.model
         layout = node.own[0].engine.allocator.layout
-        if layout.sparse is not None:
-            raise DescriptionError(f"cluster.migration: {model.name} has an index of tokens")
         self._spec, self._model, self._link = spec, model, load_link(spec.link)
         self._layers, self._states = layers_of(layout, model.kv_layers), states(model)
+        self._index_bytes = layout.layer_index_bytes
         self._moves: list[Move] = []
         self.moved: list[tuple[int, float, int]] = []
         """Of each request its tokens, seconds from its stop until it may run there, and stages."""
@@ -144,7 +142,9 @@ class Migrating(Controller):
         block = self.engine(move.source).block
         skip = min(move.copied, (tokens - 1) // block * block)
         beside = self._states if last else None
-        found = between(self._link, self._model, skip, tokens, near, far, False, beside)
+        found = between(
+            self._link, self._model, skip, tokens, near, far, False, beside, self._index_bytes
+        )
         return found.cost.total_ns / 1e9, found.pieces.bytes
 
     def _over(self, move: Move, at_s: float) -> None:

@@ -37,6 +37,8 @@ class Node:
         """That of each card by itself."""
         self.replicas: list[Replica] = list(self.own)
         """That which serves each card now: several times where cards have one together."""
+        self._groups: list[Replica] = []
+        """All that several cards have been together."""
         self.busy_s: FloatArray = np.zeros(cards)
         """How long steps took on each card."""
         self.preemptions: IntArray = np.zeros(cards, np.int64)
@@ -66,6 +68,8 @@ class Node:
         """From now on these cards, which were units of their own, serve together as `replica`."""
         unit = Unit([replica], [cards])
         replica.stands_on(self._first + cards[0])
+        if len(cards) > 1 and replica not in self._groups:
+            self._groups.append(replica)
         for card in cards:
             self.unit_of[card].version += 1  # what was planned of the old one is void
             self.replicas[card], self.unit_of[card] = replica, unit
@@ -97,6 +101,14 @@ class Node:
     def _cached(self, card: int, request: int) -> int:
         """How many tokens of a request a card has in memory now."""
         return self.replicas[card].engine.here(request)
+
+    def figures(self, weights: IntArray) -> dict[str, Any]:
+        """What components of its replicas report, as of one: means by `weights`, int64 (cards,);
+        where cards have served together, by the requests that ended on each replica."""
+        replicas = [*self.own, *self._groups]
+        if self._groups:
+            weights = np.array([each.served for each in replicas], np.int64)
+        return mean_of([each.figures() for each in replicas], weights)
 
     def report(self, outputs: IntArray) -> dict[str, Any]:
         """What `merged` takes. outputs: int64 (n,), output tokens of each request."""

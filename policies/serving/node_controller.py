@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_frames import Placed
+from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
 from policies.memory.component import Component
 from policies.memory.pipeline import PipelineSpec
@@ -38,9 +39,11 @@ class Premises:
     node: Node
     model: TransformerSpec
     """The shard of a card."""
-    grouped: Callable[[int, Placed | None, PipelineSpec], Replica] | None = None
-    """Builds the replica that so many cards are as stages, which share a step so unless
-    `cluster.pipeline` says how; its KV lies there, or anew. None: cards cannot be stages."""
+    grouped: Callable[[tuple[int, ...], int, Placed | None, PipelineSpec], Replica]
+    """Builds the replica that these cards are in so many stages, which share a step so unless
+    `cluster.pipeline` says how; its KV lies there, or anew."""
+    regions: Callable[[], Sequence[KvLayout]]
+    """Gives the KV region of a card of each stage of a replica."""
 
 
 class Controller(Watcher):

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.capabilities import report_of
+from policies.allocators.kv_frames import Placed
+from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
 from policies.memory.component import Component
 from policies.memory.fidelity import Memory
+from policies.memory.pipeline import PipelineSpec
 from policies.memory.step import StepModel, StepTimer
 from policies.requests.requests import IntArray, Requests
 from policies.serving.metrics import Metrics
@@ -23,6 +26,7 @@ from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
 from policies.serving.slot_use import Known
 from policies.transfers.kv_link import Link
+from policies.transfers.moves import Moves
 from policies.transfers.ports import Place, Port, ReceivingPort, SendingPort
 from policies.transfers.tier_options import Contends
 
@@ -34,7 +38,15 @@ class PoolMetrics(Metrics):
 
     def __init__(self, whole: Metrics, requests: Requests, first_sample: IntArray | None) -> None:
         super().__init__(requests, whole.output, whole.warmup, first_sample)
-        self.whole, self.requests = whole, whole.requests
+        self.whole, self.requests, self._of = whole, whole.requests, requests
+
+    def beside(self) -> PoolMetrics:
+        """Of a side of the same whole; it has collected nothing."""
+        return PoolMetrics(self.whole, self._of, None)
+
+    def merge_side(self, parts: Sequence[tuple[PoolMetrics, IntArray]]) -> None:
+        """As `merge`, of this side alone."""
+        super().merge(parts)
 
     def saturated(self, now: float) -> None:
         """The pools know together whether requests wait."""
@@ -64,8 +76,9 @@ class PoolReplica(Replica):
     def __init__(
         self, engine: Engine, steps: StepTimer, memory: Memory, metrics: Metrics,
         components: Sequence[Component], together: bool, watches: Watches | None,
+        moves: Moves | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(engine, steps, memory, metrics, together, watches, components=components)
+        super().__init__(engine, steps, memory, metrics, together, watches, moves, components)
         self.port = next(each for each in components if isinstance(each, Port))
 
 
@@ -95,6 +108,9 @@ class Pool:
     """Of a replica."""
     metrics: PoolMetrics
     node: Node
+    grouped: Callable[[tuple[int, ...], int, Placed | None, PipelineSpec], Replica]
+    """See `policies.serving.node_controller.Premises`; the next one as well."""
+    regions: Callable[[], Sequence[KvLayout]]
 
     @property
     def replicas(self) -> list[PoolReplica]:
@@ -109,11 +125,5 @@ class Pool:
         return {
             "policy": mean_of([report_of(each) for each in allocators], weights),
             "memory": mean_of([each.memory.report(moved) for each in self.replicas], weights),
-            **mean_of([each.figures() for each in self.replicas], weights),
+            **self.node.figures(weights),
         }
-
-    def figures(self) -> dict[str, Any]:
-        """All metrics, as of a card (`Metrics.figures`); those of requests are of the whole."""
-        engines = [each.engine for each in self.node.built]
-        layout = self.replicas[0].engine.allocator.layout
-        return self.metrics.figures(engines, layout)

@@ -61,6 +61,8 @@ class Replica:
         self._watch = None if watches is None else watches.watch(engine)
         self.shares = False
         """Whether what it knows of requests is another's."""
+        self.served = 0
+        """Requests that ended here."""
         self.waited = False
         """Whether requests were in line, or known to come, as it scheduled last."""
         self._to_come: list[tuple[float, int]] = []  # a heap
@@ -302,6 +304,7 @@ class Replica:
 
     def _complete(self, step: Step, rounds: int) -> list[int]:
         prefilled, ended = self.engine.complete(step, rounds)
+        self.served += len(ended)
         if not self._to_come and not self.engine.busy:
             self.engine.retire()
         first = []
@@ -311,7 +314,7 @@ class Replica:
             first_s[first] = self.now_s
             if self.moves is not None and self.metrics.ended >= self.metrics.warmup:
                 for request in first:
-                    self.moves.sent(request, self.engine.allocator.units(request))
+                    self.moves.sent(request)
         if ended and self.metrics.end(ended, self.now_s):
             self.memory.mark()
             for component in self.components:

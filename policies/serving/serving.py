@@ -76,7 +76,7 @@ def serve_cell(
     if not len(rows) or (requests.closed and not np.isnan(requests.think_s[rows[0]])):
         raise DescriptionError(f"cluster.cells: cell {cell} gets no request, or no client")
     return serve(
-        device, model, spec.model_copy(update={"cluster": spec.cluster.of_a_cell}),
+        device, model, spec.of_a_cell,
         requests.take(rows), seed=int(np.random.SeedSequence((seed, cell)).generate_state(1)[0]),
         warmup_requests=int((rows < warmup_requests).sum()), simulate=simulate, profile=profile,
         watchers=watchers,

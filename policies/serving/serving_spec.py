@@ -160,7 +160,26 @@ class ServingSpec(Strict):
         many, cards = self.pools.prefill.replicas + self.pools.decode.replicas, self.cluster.cards
         if cards not in (1, many):
             raise ValueError(f"pools: has {many} replicas; expected cluster.cards 1 or {many}")
+        cells = self.cluster.cells
+        if self.pools.prefill.replicas % cells or self.pools.decode.replicas % cells:
+            raise ValueError(
+                f"cluster.cells: {cells} cells of {self.pools.prefill.replicas} replicas that "
+                f"prefill and {self.pools.decode.replicas} that decode; expected a divisor of both"
+            )
         return self
+
+    @property
+    def of_a_cell(self) -> ServingSpec:
+        """The description of one of its cells."""
+        changes: dict[str, Any] = {"cluster": self.cluster.of_a_cell}
+        if self.pools is not None:
+            sides = {PREFILL: self.pools.prefill, DECODE: self.pools.decode}
+            fewer = {
+                name: side.model_copy(update={"replicas": side.replicas // self.cluster.cells})
+                for name, side in sides.items()
+            }
+            changes["pools"] = self.pools.model_copy(update=fewer)
+        return self.model_copy(update=changes)
 
     @property
     def connecting(self) -> dict[str, ConnectorOptions]:
@@ -182,8 +201,8 @@ class ServingSpec(Strict):
         return {key: half.device for key, half in halves.items() if half.device is not None}
 
     def pooled(self, pool: PoolSpec) -> ServingSpec:
-        """The description of a replica of a pool. Requests migrate, and KV is lent, where they
-        decode: the other side has them for their prompts alone. Between sides of unlike
+        """The description of a replica of a pool. Controllers are of the side that decodes: the
+        other one has requests for their prompts alone. Between sides of unlike
         `tensor_parallel` heads lie together in a block, unless a layout is given, so that what a
         rank gets of it is one piece (vLLM's NIXL connector asks for HND)."""
         own = pool.model_dump(exclude={"replicas", "device"}, exclude_none=True)
@@ -194,8 +213,11 @@ class ServingSpec(Strict):
         decodes = self.pools is not None and pool is self.pools.decode
         cluster = ClusterSpec(stages=self.cluster.stages, pipeline=self.cluster.pipeline)
         if decodes:
-            moves = {name: getattr(self.cluster, name) for name in ("migration", "lending")}
+            names = ("dropping", "migration", "lending", "controllers")
+            moves = {name: getattr(self.cluster, name) for name in names}
             cluster = cluster.model_copy(update=moves)
+        if decodes:
+            given["moves"] = None  # prompts are computed on the other side
         return self.model_copy(update={**given, "pools": None, "cluster": cluster})
 
     @property

@@ -55,6 +55,9 @@ class Watcher:
     def changed_card(self, node: Node, request: int, source: int) -> None:
         """A request that was on the card `source` is on another one of the node."""
 
+    def regrouped(self, node: Node, cards: tuple[int, ...]) -> None:
+        """These cards serve together, or one by itself, as a replica that has nothing yet."""
+
     def untie(self) -> bool:
         """Nothing will happen any more, and requests have not ended: whether it changed that."""
         return False
@@ -308,6 +311,8 @@ class Simulation:
     def use(self, node: Node, replica: Replica, cards: tuple[int, ...]) -> None:
         """From now on these cards, which are between two steps, serve together as `replica`."""
         self._node_of[id(node.use(replica, cards))] = node
+        for watcher in self.watchers:
+            watcher.regrouped(node, cards)
 
     def _push(self, at_s: float, kind: int, rank: int, version: int, what: Any) -> None:
         self._order += 1

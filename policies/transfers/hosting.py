@@ -26,9 +26,7 @@ _KEYS = "cluster.dropping, cluster.lending"
 
 def require_blocks(allocator: Allocator) -> MovesBlocks:
     """The allocator, whose blocks can change hands. Raises DescriptionError for a policy without
-    such blocks, and for an index of tokens."""
-    if allocator.layout.sparse is not None:
-        raise DescriptionError(f"{_KEYS}: not modelled for layers with an index of tokens")
+    such blocks."""
     if not isinstance(allocator, MovesBlocks):
         raise DescriptionError(
             f"{_KEYS}: this policy keeps a request as one whole, of which no part can be given up, "

@@ -52,14 +52,18 @@ class Lender(Part):
         prefixes lie in one place."""
         self.engine = engine
         self.allocator = require_blocks(engine.allocator)
-        if self.allocator.layout.groups is not None:
-            raise DescriptionError("cluster.lending: not modelled for layers with windows")
         if not self.allocator.lies_apart:
             raise DescriptionError(
                 "cluster.lending: this policy keeps what requests have in common whole, in one "
                 "tree, so that no part of it can lie on another card; expected paged"
             )
         self.block = self.allocator.block
+        self._layout = self.allocator.layout
+        groups = self._layout.groups
+        self._parts = 1 if groups is None else groups.kept.count(None)
+        """Slots of a token that can lie elsewhere: one in each group without a window."""
+        self._near = 0 if groups is None else max(groups.near, default=0)
+        """The last tokens of a request, which stay at home: those of the longest window."""
         self.loans: dict[int, list[Loan]] = {}
         """Of requests at home here."""
         self.lent: set[int] = set()
@@ -155,8 +159,14 @@ class Lender(Part):
         room = len(engine.running) < engine.spec.sequence_cap
         if engine.waiting and not engine.prefilling and room:
             head = engine.waiting[0]
-            wanted = engine.total(head) + self.spare - self.room(head) - free
-        return max(wanted - self._to_move, 0)
+            wanted = int(self._layout.slots_of(engine.total(head))) + self.spare - free
+            wanted -= self._parts * self.room(head)
+        return max(-(-wanted // self._parts) - self._to_move, 0)
+
+    @property
+    def lends(self) -> int:
+        """Tokens of others for which there is room beside what stays free."""
+        return max(self.allocator.largest_hole - self.spare, 0) // self._parts
 
     @property
     def lendable(self) -> list[tuple[int, int]]:
@@ -166,11 +176,13 @@ class Lender(Part):
         engine = self.engine
         for request in engine.decoding().tolist():
             moving = sum(loan.moving for loan in self.loans.get(request, ()))
-            whole = (int(self.allocator.stored[request]) - 1) // self.block * self.block
+            last = max(self._near, 1)
+            whole = max(int(self.allocator.stored[request]) - last, 0) // self.block * self.block
             found.append((whole - moving, request))
         if engine.waiting and not engine.prefilling:
             head, alone = engine.waiting[0], self.allocator.reach - self.spare - self.block
-            found.append((engine.total(head) - min(engine.budget, alone), head))
+            first = min(engine.budget, int(self._layout.tokens_in(alone)))
+            found.append((engine.total(head) - max(first, self._near), head))
         able = [
             (tokens, request) for tokens, request in found
             if tokens > 0 and engine.samples[request] == 1 and not engine.in_transit(request)
@@ -339,7 +351,7 @@ class Lender(Part):
 
     def admit(self, request: int, demand: Demand, total: int, cached: int, tokens: int) -> bool:
         rooms, free = self.room(request), self.allocator.free_slots
-        if not rooms or total - rooms > free:
+        if not rooms or self._layout.slots_of(total) - self._parts * rooms > free:
             return False
         if self.allocator.reserve(request, demand, cached + tokens):
             return True
@@ -361,8 +373,9 @@ class Lender(Part):
     def _deal(self, request: int, tokens: int, found: int = 0) -> list[int]:
         """How many of the next tokens of a request each of its lenders keeps: those for which there
         is no room at home. found: tokens before them that may lie in what is free."""
-        room = self.allocator.free_slots - self.spare - found
-        left = tokens - max(min(tokens, room), 0)
+        layout = self._layout
+        room = self.allocator.free_slots - self.spare - int(layout.slots_of(found))
+        left = tokens - max(min(tokens, room // layout.parts), 0)
         away: list[int] = []
         for loan in self.loans[request]:
             away.append(min(loan.open, left))

@@ -9,15 +9,18 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from hwmodel.description.description import DescriptionError, Strict
+from hwmodel.description.description import Strict
 from hwmodel.specs.kv_order import KvOrder
-from hwmodel.specs.link import LinkSpec, load_link
+from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import TransformerSpec
-from policies.allocators.kv_layout import KvLayout, Units
+from policies.allocators.allocator import Allocator
+from policies.allocators.kv_layout import Units
 from policies.requests.percentiles import summary
 from policies.requests.requests import IntArray
+from policies.transfers.located import layers_of, table_of
 from policies.transfers.pieces import pages
-from policies.transfers.transfer import Server, transfer
+from policies.transfers.ports import between
+from policies.transfers.transfer import Server, states
 
 
 class MovesSpec(Strict):
@@ -32,15 +35,14 @@ class MovesSpec(Strict):
 
 
 class Moves:
-    """Collects the transfers of a run. `model`: the shard of a card."""
+    """Collects the transfers of a run. `model`: the shard of a card. Of layers with a window what
+    the next token attends to moves, and states of a hybrid whole."""
 
-    def __init__(self, spec: MovesSpec, model: TransformerSpec, layout: KvLayout) -> None:
-        """Raises DescriptionError for a link that is not known, and for KV that `transfer`
-        refuses."""
-        if layout.groups is not None or layout.apart is not None:
-            raise DescriptionError(
-                f"serving.moves: {model.name} with KV {model.kv} has windows or scales apart"
-            )
+    def __init__(self, spec: MovesSpec, model: TransformerSpec, allocator: Allocator) -> None:
+        """Raises DescriptionError for a link that is not known."""
+        layout = allocator.layout
+        self._allocator, self._groups = allocator, layers_of(layout, model.kv_layers)
+        self._states, self._index_bytes = states(model), layout.layer_index_bytes
         self._links = [load_link(name) for name in spec.links]
         self._to, self._model = spec.to, model
         self._dims = spec.kv_layout or layout.dims
@@ -50,24 +52,33 @@ class Moves:
             link.name: [] for link in self._links
         }
 
-    def sent(self, request: int, units: Units) -> None:
-        """The prompt of a request is computed, and lies in these units."""
-        block, table = as_table(units)
-        self._blocks.append(len(table))
-        self._runs.append(1 + int((np.diff(table) != 1).sum()))
-        source = Server(self._dims, block, table)
-        far = pages(self._to if len(table) > 1 else "fresh", len(table), request)
-        target, tokens = Server(self._dims, block, far), block * len(table)
+    def sent(self, request: int) -> None:
+        """The prompt of a request is computed."""
+        near, far = [], []
+        blocks = runs = 0
+        tokens = int(self._allocator.stored[request])
+        for group, layers in enumerate(self._groups):
+            if len(self._groups) == 1 and layers.window is None:
+                block, table = as_table(self._allocator.units(request))
+                tokens = block * len(table)
+            else:
+                block, table = table_of(self._allocator, request, group)
+            gone = 0 if layers.window is None else layers.needs_from(tokens) // block
+            blocks += len(table) - gone
+            runs += 1 + int((np.diff(table[gone:]) != 1).sum())
+            there = pages(self._to if len(table) > 1 else "fresh", len(table), request)
+            near.append((layers, Server(self._dims, block, table)))
+            far.append((layers, Server(self._dims, block, there)))
+        self._blocks.append(blocks)
+        self._runs.append(runs)
         for link in self._links:
-            self._found[link.name].append(self._priced(link, tokens, source, target))
-
-    def _priced(
-        self, link: LinkSpec, tokens: int, source: Server, target: Server
-    ) -> tuple[int, int, float, float]:
-        """(descriptors, bytes, ms, ms of posting)."""
-        moved = transfer(link, self._model, tokens, source, target)
-        found, cost = moved.pieces, moved.cost
-        return found.descriptors, found.bytes, cost.total_ns / 1e6, cost.posting_ns / 1e6
+            moved = between(
+                link, self._model, 0, tokens, near, far, False, self._states, self._index_bytes
+            )
+            found, cost = moved.pieces, moved.cost
+            self._found[link.name].append(
+                (found.descriptors, found.bytes, cost.total_ns / 1e6, cost.posting_ns / 1e6)
+            )
 
     def figures(self) -> dict[str, Any]:
         """Blocks and runs of blocks a request; of each link descriptors, bytes and times a

@@ -31,7 +31,15 @@ from policies.transfers.kv_link import Job, Link
 from policies.transfers.located import Places, block_of, layers_of, places_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.tier_options import Contends
-from policies.transfers.transfer import Leg, Moved, Server, of_layers, states, transfer_legs
+from policies.transfers.transfer import (
+    Index,
+    Leg,
+    Moved,
+    Server,
+    of_layers,
+    states,
+    transfer_legs,
+)
 
 Place = tuple[str, int]
 """A pool and the number of a replica."""
@@ -310,22 +318,29 @@ class ReceivingPort(Port):
 
     def reset(self) -> None:
         super().reset()
-        for each in (self.loading, self._after, self.asked, self._there):
+        for each in (self.remote, self.loading, self._after, self.asked, self._there):
             each.clear()
 
 
 def between(
     link: LinkSpec, model: TransformerSpec, skip: int, tokens: int, near: Places,
-    far: Places, by_layer: bool, beside: Pieces | None = None,
+    far: Places, by_layer: bool, beside: Pieces | None = None, index_bytes: int = 0,
 ) -> Moved:  # fmt: skip
     """A transfer of a request's tokens from `skip` to `tokens` between two such places, and of what
-    goes beside; of layers with a window those that the next token attends to. model: whole."""
+    goes beside; of layers with a window those that the next token attends to. model: whole.
+    index_bytes: of a token in each layer, by which tokens are chosen.
+
+    Where the far end is cut into more stages, their layers have tables alike, and all come from one
+    of this end (assumed: in the shares that the stage has which is given)."""
     legs = []
     for here, source in near:
-        for there, target in far:
-            if not (many := len(set(here.numbers) & set(there.numbers))):
+        shares = [len(set(here.numbers) & set(there.numbers)) for there, _ in far]
+        for (there, target), share in zip(far, shares, strict=True):
+            if not (many := share * len(here.numbers) // max(sum(shares), 1)):
                 continue
             step = math.gcd(source.block, target.block)
             first = max(here.needs_from(tokens), there.needs_from(tokens)) // step * step
-            legs.append(Leg(of_layers(model, many), tokens, source, target, max(skip, first)))
+            index = Index(many, index_bytes) if index_bytes else None
+            own = of_layers(model, many)
+            legs.append(Leg(own, tokens, source, target, max(skip, first), index))
     return transfer_legs(link, legs, by_layer=by_layer, beside=beside)

@@ -72,7 +72,7 @@ class TierLinks:
         self._states = states(model)
         self._models = [of_layers(model, len(group.numbers)) for group in self.groups]
         self._whole = of_layers(model, layout.layers)
-        index = layout.sparse.index_bytes if layout.sparse is not None else 0
+        index = layout.layer_index_bytes
         self._index = Index(layout.layers, index) if index else None
         self.near_block = block_of(allocator)
         """Tokens of a block of the device."""

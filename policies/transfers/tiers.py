@@ -307,8 +307,6 @@ class Tiers(KvConnector):
     # requests that have ended
 
     def finished(self, request: int, demand: Demand, tokens: int) -> Ending:
-        if not self.engine.whole(request):
-            return Ending.FREE
         return self._end(request, tokens, self._way(request, demand, tokens))
 
     def released(self) -> Sequence[tuple[int, Ending]]:

@@ -123,7 +123,6 @@ def conservation(many: int, seed: int, log: Log) -> list[str]:
 
 TITLES = {
     "refused": "Refused for what a component needs",
-    "not modelled": "Not modelled",
     "idle": "Without a trace",
     "fails": "Failing",
 }
@@ -153,7 +152,7 @@ def page(found: dict[tuple[str, ...], Outcome]) -> str:
         groups: dict[str, list[str]] = {}
         for names, each in found.items():
             if each.how == how:
-                said = each.why if how in ("refused", "not modelled") else ""
+                said = each.why if how == "refused" else ""
                 groups.setdefault(said, []).append(" + ".join(names))
         if groups:
             lines += [

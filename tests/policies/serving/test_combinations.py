@@ -47,7 +47,7 @@ def test_a_declaration_names_a_key_of_the_description(feature: str) -> None:
 
 
 def test_few_reasons_make_pairs_mean_nothing() -> None:
-    reasons = {each.reason for each in DECLARATIONS if each.modelled}
+    reasons = {each.reason for each in DECLARATIONS}
     assert all(len(reason) > 15 for reason in reasons)
     assert len(reasons) <= MOST_REASONS
 
@@ -56,13 +56,10 @@ def test_few_reasons_make_pairs_mean_nothing() -> None:
     ("changes", "says"),
     [
         ({"cluster": {"migration": {"link": LINK}}}, "cluster.migration: needs cluster.cards, 2"),
-        ({"cluster": {"pipeline": {"drains": True}}}, "one stage has nobody to share a step with"),
+        ({"cluster": {"pipeline": {"drains": True}}}, "cluster.pipeline: needs cluster.stages, 2"),
         ({"cluster": {"cards": 2, "dropping": {"link": LINK}}, "kv_tokens": 512},
          "cluster.dropping: not with kv_tokens; it frees bytes"),
         ({"expert_exchange": "all_to_all"}, "no token goes to another"),
-        ({"pools": POOLS, "moves": {"links": [LINK]}}, "pools: not with moves"),
-        ({"cluster": {"cards": 2, "stages": 2, "dropping": {"link": LINK}}},
-         "cluster.dropping.frame: not with cluster.stages, 2 or more; not modelled"),
         ({"cluster": {"cards": 2, "lending": {"link": LINK}, "migration": {"link": LINK}}},
          "cluster.lending: not with cluster.migration; each alone decides"),
     ],
@@ -87,15 +84,16 @@ def test_what_goes_together_is_no_conflict(changes: dict[str, Any]) -> None:
 
 
 def test_what_a_run_tells_is_asked_of_a_run() -> None:
-    given = spec(speculation={"method": "ngram", "tokens": 1, "acceptance": [0.5]})
+    cluster = {"cards": 2, "lending": {"link": LINK}}
+    given = spec(cluster=cluster)
     assert not list(conflicts(Facts(given, MODEL)))
     (conflict,) = conflicts(Facts(given, MODEL, sparse=True))
-    assert conflict.startswith("sparse attention: not with speculation")
+    assert conflict.startswith("cluster.lending: not with sparse attention")
     assert all(not present(Facts(given), name) for name in OF_RUN)
-    with pytest.raises(DescriptionError, match=r"small, serving\.sparse attention: not with spec"):
+    with pytest.raises(DescriptionError, match=r"small, serving\.cluster\.lending: not with"):
         run(
             2048, mixed(3), attention={"name": "top_k", "tokens": 48, "index_bytes": "12B"},
-            speculation={"method": "ngram", "tokens": 1, "acceptance": [0.5]},
+            cluster=cluster,
         )  # fmt: skip
 
 

@@ -30,7 +30,9 @@ FAULTS = [{"replica": at % 4, "at_s": 0.02 + 0.017 * at, "down_s": 0.01} for at 
 ANEW = {**DROPPING, "dropping": {**DROPPING["dropping"], "frame": None}}
 TOKENS = {
     "states": 768, "scales apart": 640,
-    "stages": 1024 - SHAPE.weight_bytes // 2 // SHAPE.kv_token_bytes,
+    **dict.fromkeys(
+        ("stages", "stages in frames"), 1024 - SHAPE.weight_bytes // 2 // SHAPE.kv_token_bytes
+    ),
 }  # fmt: skip
 MODELS = {"states": HYBRID, "windows": WINDOWS}
 BESIDE: dict[str, dict[str, Any]] = {
@@ -42,6 +44,10 @@ BESIDE: dict[str, dict[str, Any]] = {
     "states": {"faults": FAULTS, "cluster": ANEW},
     "windows": {"faults": FAULTS, "cluster": ANEW},
     "stages": {"faults": FAULTS, "cluster": {**ANEW, "stages": 2, "pipeline": {"link": LINK}}},
+    "stages in frames": {
+        "faults": FAULTS,
+        "cluster": {**DROPPING, "stages": 2, "pipeline": {"link": LINK}},
+    },
     "scales apart": {"cluster": ANEW, "kv": "oaken", "kv_layout": "layer_kv_head_block"},
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.specs.attention import LatentAttention
+from hwmodel.specs.attention import LatentAttention, Window
 from hwmodel.specs.device import load_device
 from hwmodel.specs.link import load_link
 from hwmodel.specs.stages import stages_of
@@ -27,6 +27,7 @@ from policies.serving.node_controller import Controller
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.transfers.lender import Lender, Loan
+from tests.policies.serving.features import TWO_WINDOWS, WINDOWS
 from tests.policies.serving.test_moving import LINK, SHAPE, card
 from tests.policies.small import LATENT, FakeMemory, device, mixed, requests, spec
 from tests.rotation import LONG
@@ -352,8 +353,37 @@ def test_a_mistake_says_what_was_expected(
         found(some_long(4), cluster, **changes)
 
 
-def test_latent_attention_is_refused() -> None:
-    assert isinstance(LATENT.latent, LatentAttention)
-    with pytest.raises(DescriptionError, match="latents of small-latent"):
-        serve(device(2048), LATENT, spec(cluster=LENDING, engine=ENGINE), some_long(4), seed=1)
+def test_latents_are_attended_to_where_they_lie() -> None:
+    """A query comes in the latent space with its rotary part, and what is attended to goes back as
+    one value in that space."""
+    latent = LATENT.latent
+    assert isinstance(latent, LatentAttention)
+    work = DistributedAttention(LATENT, load_link(LINK), 16)
+    assert work.query_bytes == 2 * LATENT.heads * latent.kept
+    assert work.output_bytes == 2 * LATENT.heads * latent.kv_lora_rank
+    metrics = serve(
+        device(2048), LATENT, spec(cluster=LENDING, engine=ENGINE), some_long(12), seed=1
+    ).metrics
+    assert metrics["finished"] == 12 and metrics["node"]["lending"]["sent_tokens"] > 0
     assert not ClusterSpec().moves
+
+
+@pytest.mark.parametrize("windows", [WINDOWS, TWO_WINDOWS], ids=["one length", "two lengths"])
+@pytest.mark.parametrize("name", ["v0", "asynchronous", "large steps"])
+def test_what_a_window_sees_stays_at_home(
+    name: str, windows: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others keep first tokens in layers without a window; those with one have theirs here."""
+    watched, shape = Watched(monkeypatch), SHAPE.model_copy(update=windows)
+    given = {"cluster": LENDING, "engine": ENGINE, **SCHEDULERS[name]}
+    metrics = serve(card(1280), shape, spec(**given), some_long(40), seed=1).metrics
+    lending = metrics["node"]["lending"]
+    assert metrics["finished"] == 40 and watched.lent and lending["sent_tokens"] > 0
+    for lender in watched.lenders:
+        assert lender.allocator.free_slots == lender.allocator.slots
+
+
+def test_nothing_can_be_lent_where_every_layer_has_a_window() -> None:
+    near = SHAPE.model_copy(update={"window": Window(tokens=64)})
+    with pytest.raises(DescriptionError, match="every layer of heavy has a window"):
+        serve(card(1280), near, spec(cluster=LENDING, engine=ENGINE), some_long(4), seed=1)

@@ -127,17 +127,18 @@ class Watched:
     def _look_at_frames(self, node: Dropping) -> None:
         """On each card every frame of KV is in one place, with those that dropped weights left;
         all cards of a group have room for its blocks; none lies where weights come back."""
-        own = node.node.own[0].engine.allocator.layout
         for group in node._groups:
             slots = node.engine(group[0]).allocator.slots
-            stages, layers = stages_of(SHAPE, len(group)), 0
-            for number, stage in zip(group, stages, strict=True):
-                card = node.frames[number]
+            order = pipeline_order(group, node._stages)
+            stages, layers = stages_of(SHAPE, len(order)), 0
+            for place, stage in zip(order, stages, strict=True):
+                card, own = node.frames[place], node._whole[place[1]]
                 assert card.layers == range(layers, layers := layers + stage.layers)
                 assert card.held.size * card.frame_bytes == slots * stage.kv_token_bytes
                 assert (card.base - stage.weight_bytes) < (2 << 20) + card.frame_bytes
                 every = np.sort(np.concatenate((card.held.ravel(), card.spare)))
-                assert (every == np.arange(card.base, own.base + own.bytes, card.frame_bytes)).all()
+                end = own.base + (own.held.size + len(own.spare)) * own.frame_bytes
+                assert (every == np.arange(card.base, end, card.frame_bytes)).all()
                 if group in node._pulling:
                     assert (places(card, held_by(node.engine(group[0]))) >= own.base).all()
 
@@ -282,9 +283,9 @@ def test_a_restore_moves_only_blocks_in_frames_that_the_card_had_not(
             pairs = [np.stack((before[r], own.units(r).start // 16)) for r in here]
             old, new = np.unique(np.hstack([np.zeros((2, 0), np.int64), *pairs]), axis=1)
             assert len(set(old)) == len(set(new)) == len(old)  # once, shared as before
-            layers = frames[card].layers
-            there = places(node.frames[card], new)[2 * layers.start : 2 * layers.stop]
-            same = int((places(frames[card], old) == there).sum())
+            layers = frames[card, 0].layers
+            there = places(node.frames[card, 0], new)[2 * layers.start : 2 * layers.stop]
+            same = int((places(frames[card, 0], old) == there).sum())
             stayed, moved = stayed + same, moved + there.size - same
         assert (moved * 16 * 512, stayed * 16 * 512) == (
             node._moved - counted[0], node._stayed - counted[1],
@@ -383,12 +384,15 @@ def built(cluster: dict[str, Any], stream: Requests, kind: Any, link: Any = ()) 
     manager = Manager(given.cluster, stream, predicted.length)
     cards = Node(manager, lambda card, life: make(given))
 
-    def grouped(stages: int, placed: Any, pipeline: Any) -> Replica:
+    def grouped(cards: tuple[int, ...], stages: int, placed: Any, pipeline: Any) -> Replica:
         staged = {"stages": stages, "pipeline": pipeline}
         cluster = given.cluster.model_copy(update=staged)
         return make(given.model_copy(update={"cluster": cluster}), placed=placed)
 
-    node = kind(given.cluster.control[kind.name], Premises(cards, SHAPE, grouped))
+    def regions() -> list[Any]:
+        return [kv_region(card(2048), SHAPE, given)]
+
+    node = kind(given.cluster.control[kind.name], Premises(cards, SHAPE, grouped, regions))
     node._link = load_link(LINK, link)
     return node
 
@@ -427,7 +431,9 @@ def moving(context: int) -> Migrating:
         manager,
         lambda number, life: build_replica(chosen, shape, given, stream, predicted, metrics, 1),
     )
-    control = Migrating(given.cluster.control["migration"], Premises(node, shape, mock.Mock()))
+    control = Migrating(
+        given.cluster.control["migration"], Premises(node, shape, *2 * [mock.Mock()])
+    )
     Simulation([node], Source(stream, np.array([0]), np.zeros(1)), metrics, [control]).run()
     return control
 
@@ -511,8 +517,8 @@ def test_a_device_that_translates_frames_of_another_size_is_refused() -> None:
     node = built(DROPPING, burst(8), Dropping)
     allocator = node.node.own[0].engine.allocator
     with pytest.raises(DescriptionError, match=r"cluster\.dropping maps frames of 65536 B"):
-        mapped(FakeMemory(), device, allocator, node.frames[0])
-    assert node.frames[0].frames().size == 64 << 10
+        mapped(FakeMemory(), device, allocator, node.frames[0, 0])
+    assert node.frames[0, 0].frames().size == 64 << 10
     given = spec(cluster=DROPPING, memory={"fidelity": "analytic"})
     with pytest.raises(DescriptionError, match=r"cluster\.dropping maps frames of"):
         kv_region(device, SHAPE, given)  # before a run, not at its first drop

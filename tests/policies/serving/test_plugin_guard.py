@@ -221,8 +221,6 @@ def test_a_controller_is_named(method: str, said: str) -> None:
         ({"connectors": {"tiers": {"host": {"link": "nvme-pcie4", "cpu_bytes_to_use": "1GB"}}}},
          "connectors.tiers: stands at tiers"),
         ({"cluster": {"controllers": {"nine": {}}}}, "unknown controller; did you mean 'lending'"),
-        ({"connectors": {"mine": {}}, "cluster": {"cards": 2, "lending": {"link": LINK}}},
-         "connectors: not with cluster.lending; not modelled"),
     ],
 )  # fmt: skip
 def test_options_of_a_plug_in_are_read_as_those_of_shipped_ones(

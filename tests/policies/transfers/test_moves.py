@@ -37,6 +37,16 @@ def test_blocks_in_order_are_one_run_and_each_region_a_descriptor_where_links_me
     assert found["nixl-cuda-ipc"]["bytes"] == 7 * 16 * MODEL.kv_token_bytes
 
 
+def test_windows_move_what_they_see_and_states_whole() -> None:
+    """Of gpt-oss-20b half of the layers have a window of 128 tokens: of 100 tokens all moves."""
+    model = load_model("gpt-oss-20b")
+    found = served(model="gpt-oss-20b", moves={"links": LINKS})["moves"]
+    assert found["nixl-cuda-ipc"]["bytes"] == pytest.approx(112 * model.kv_token_bytes, rel=0.13)
+    hybrid = load_model("qwen3.5-9b")
+    moved = served(model="qwen3.5-9b", moves={"links": LINKS})["moves"]["nixl-cuda-ipc"]["bytes"]
+    assert moved == hybrid.state_bytes() + 100 * hybrid.kv_token_bytes
+
+
 def test_a_reservation_is_one_block() -> None:
     found = served(policy={"name": "static"}, moves={"links": LINKS})["moves"]
     assert found["nixl-cuda-ipc"]["descriptors"] == 2 * MODEL.layers
@@ -67,7 +77,7 @@ def test_units_as_a_block_table(start: list[int], size: list[int], table: tuple[
 
 @pytest.mark.parametrize(
     ("model", "links", "said"),
-    [("gpt-oss-20b", LINKS, "windows"), ("llama-3.1-8b", ["pcie9"], "no shipped link 'pcie9'")],
+    [("llama-3.1-8b", ["pcie9"], "no shipped link 'pcie9'")],
 )
 def test_what_cannot_be_priced_is_refused(model: str, links: list[str], said: str) -> None:
     with pytest.raises(DescriptionError, match=said):
