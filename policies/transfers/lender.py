@@ -156,12 +156,31 @@ class Lender(Part):
         """Tokens that the first in line lacks, or those that run to grow."""
         engine, free = self.engine, self.allocator.free_slots
         wanted = self.spare - free if engine.running.size else 0
+        wanted = -(-wanted // self._parts)
         room = len(engine.running) < engine.spec.sequence_cap
         if engine.waiting and not engine.prefilling and room:
             head = engine.waiting[0]
-            wanted = int(self._layout.slots_of(engine.total(head))) + self.spare - free
-            wanted -= self._parts * self.room(head)
-        return max(-(-wanted // self._parts) - self._to_move, 0)
+            tokens = engine.total(head) - self.room(head)
+            wanted = tokens - self._fitting(tokens, free - self.spare)
+        return max(wanted - self._to_move, 0)
+
+    def _fitting(self, tokens: int, slots: int) -> int:
+        """How many of so many tokens of a request have room here in so many slots."""
+        if self._layout.groups is None:
+            return slots
+        low, high = 0, max(tokens, 0)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._needs(middle) <= slots else (low, middle - 1)
+        return low
+
+    def _needs(self, tokens: int) -> int:
+        """Slots that so many tokens of a request take here; of layers with a window as many as
+        their steps have at a time."""
+        if self._layout.groups is None:
+            return tokens
+        alone = np.array([max(tokens, 1)]), np.ones(1, np.int64)
+        return int(self.allocator.needs(*alone)[0])
 
     @property
     def lends(self) -> int:
@@ -180,8 +199,8 @@ class Lender(Part):
             whole = max(int(self.allocator.stored[request]) - last, 0) // self.block * self.block
             found.append((whole - moving, request))
         if engine.waiting and not engine.prefilling:
-            head, alone = engine.waiting[0], self.allocator.reach - self.spare - self.block
-            first = min(engine.budget, int(self._layout.tokens_in(alone)))
+            head, alone = engine.waiting[0], self.allocator.reach - self.spare
+            first = min(engine.budget, alone // self._layout.parts - self.block)
             found.append((engine.total(head) - max(first, self._near), head))
         able = [
             (tokens, request) for tokens, request in found
@@ -351,7 +370,7 @@ class Lender(Part):
 
     def admit(self, request: int, demand: Demand, total: int, cached: int, tokens: int) -> bool:
         rooms, free = self.room(request), self.allocator.free_slots
-        if not rooms or self._layout.slots_of(total) - self._parts * rooms > free:
+        if not rooms or self._needs(total - rooms) > free:
             return False
         if self.allocator.reserve(request, demand, cached + tokens):
             return True
