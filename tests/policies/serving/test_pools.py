@@ -22,7 +22,7 @@ from policies.transfers.kv_link import Link
 from policies.transfers.ports import Sent
 from policies.transfers.transfer import Server, transfer
 from tests.policies.serving.test_sessions import two_turns
-from tests.policies.small import MODEL, requests, run
+from tests.policies.small import MODEL, mixed, requests, run
 from tests.policies.small import spec as serving
 from tests.rotation import LONG
 
@@ -354,7 +354,25 @@ def test_a_run_that_cannot_be_is_refused_in_one_line(changes: dict[str, Any], me
         served(requests([0.0], 160, 5), **changes)
 
 
-def test_pools_are_not_mixed_with_cards_of_a_node() -> None:
-    for other in ({"cluster": {"cards": 3}}, {"moves": {"links": [LINK]}}):
-        with pytest.raises(ValueError, match="pools: "):
-            ServingSpec.model_validate({"model": "small", "pools": pools(), **other})
+def test_pools_have_as_many_cards_as_replicas_and_cells_part_both_sides() -> None:
+    three = {"cards": 4, "cells": 2}
+    sides = {"prefill": {"replicas": 3}, "decode": {"replicas": 1}}
+    for cluster, own in (({"cards": 3}, {}), (three, sides)):
+        with pytest.raises(ValueError, match=r"pools: has|expected a divisor of both"):
+            ServingSpec.model_validate(
+                {"model": "small", "pools": pools(**own), "cluster": cluster}
+            )
+
+
+def test_cells_of_pools_serve_what_each_serves_alone() -> None:
+    """Two cells of one replica a side: requests in turn, transfers and tokens of both together."""
+    stream = mixed(40)
+    sides = {"prefill": {"replicas": 2}, "decode": {"replicas": 2}}
+    whole = run(1024, stream, pools=pools(**sides), cluster={"cards": 4, "cells": 2}).metrics
+    assert whole["finished"] == 40
+    found = whole["pools"]
+    assert [found[side]["replicas"] for side in ("prefill", "decode")] == [2, 2]
+    moving = int((stream.output_tokens > 1).sum())
+    assert found["transfers"]["count"] == moving
+    computed = found["prefill"]["prefill_tokens"] + found["prefill"]["cached_tokens"]
+    assert computed == stream.prompt_tokens.sum()
