@@ -62,6 +62,24 @@ def _ends(value: Any) -> bool:
     return pair and _is_whole(value[0]) and value[1] in (Ending.FREE, Ending.FORGET)
 
 
+def _is_told(value: Any) -> bool:
+    """Whether a figure can be written down: numbers, names, and mappings of them."""
+    if isinstance(value, Mapping):
+        return all(isinstance(name, str) and _is_told(each) for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return all(_is_told(each) for each in value)
+    return (
+        value is None
+        or isinstance(value, str | bool)
+        or (_is_number(value) and bool(np.isfinite(value)))
+    )
+
+
+def _are_figures(value: Any) -> bool:
+    return isinstance(value, Mapping) and _is_told(value)
+
+
+_FIGURES = Expected("a mapping of names to numbers, none of them nan or infinite", _are_figures)
 _TRUTH = Expected("True or False", lambda value: isinstance(value, bool | np.bool_))
 _SLOTS = _whole(0)
 OF_ALLOCATORS: Mapping[str, Expected] = {
@@ -99,11 +117,11 @@ OF_CONNECTORS: Mapping[str, Expected] = {
     "stalls": Expected(
         "seconds of each step, or None", lambda value: value is None or _are_seconds(value)
     ),
-    "figures": Expected("a mapping", lambda value: isinstance(value, Mapping)),
+    "figures": _FIGURES,
 }
 """Of methods of connectors (`KvConnector`)."""
 OF_CONTROLLERS: Mapping[str, Expected] = {
-    "report": Expected("a mapping", lambda value: isinstance(value, Mapping)),
+    "report": _FIGURES,
 }
 """Of methods of controllers."""
 

@@ -201,6 +201,8 @@ def test_a_connector_is_named(method: str, said: str) -> None:
          "own.py:11: controller mine: decide raised KeyError: 0.1"),
         ("report(self):\n        return 3",
          "own.py: controller mine: report returned 3; expected a mapping"),
+        ("report(self):\n        return {'x': float('nan')}",
+         "own.py: controller mine: report returned {'x': nan}; expected a mapping of names"),
         ("decide(self, at_s):\n        self.requeue(self.node.replicas[0].waiting[0], 2, at_s)",
          "controller mine: requeue: expected a card that serves, of 0, 1; got 2"),
         ("decide(self, at_s):\n        self.requeue(0, 1, at_s)",
