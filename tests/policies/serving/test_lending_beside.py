@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from policies.engines.engine import Engine
 from policies.serving.serving import serve
 from policies.transfers.lender import Lender
 from policies.transfers.tier_store import TierStore
-from policies.transfers.tiers import Tiers
 from tests.policies.serving.features import EXPERTS, HYBRID
 from tests.policies.serving.test_lending import ENGINE, LENDING, SHAPE, Watched, card, some_long
 from tests.policies.serving.test_migration_beside import HIDDEN, TIER
@@ -85,19 +85,19 @@ def test_what_a_lender_loses_is_computed_again(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_lies_on_several_cards_goes_to_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
-    store, finished = TierStore.store, Tiers.finished
+    store, whole = TierStore.store, Engine.whole
 
     def storing(tiers: TierStore, request: int, *given: Any) -> bool:
         assert not any(request in lender.loans for lender in watched.lenders)
         return store(tiers, request, *given)
 
-    def finishing(tiers: Tiers, request: int, *given: Any) -> Any:
-        asked.append(tiers.engine.whole(request))
-        return finished(tiers, request, *given)
+    def is_whole(engine: Engine, request: int) -> bool:
+        asked.append(whole(engine, request))
+        return asked[-1]
 
     watched = Watched(monkeypatch)
     monkeypatch.setattr(TierStore, "store", storing)
-    monkeypatch.setattr(Tiers, "finished", finishing)
+    monkeypatch.setattr(Engine, "whole", is_whole)
     given = spec(cluster=LENDING, engine=ENGINE, tiers=TIER)
     serve(card(1536), SHAPE, given, some_long(COUNT), seed=1)
     assert set(asked) == {False, True}
