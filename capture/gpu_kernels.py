@@ -375,14 +375,17 @@ def power() -> Iterator[Row]:
 
 
 def main(folder: Path, sections: list[str]) -> None:
-    """Writes a file a section, a line as soon as it is measured."""
+    """Writes a file a section, a line as soon as it is measured; a section that fails leaves what
+    it has, and the exit code is 1."""
     folder.mkdir(parents=True, exist_ok=True)
     card = torch.cuda.get_device_properties(0)
-    said = (
-        f"# {card.name}, {card.multi_processor_count} multiprocessors, PyTorch {torch.__version__}"
-    )
-    all_sections = (products, attention, reads, footprints, copies, power)
-    known = {each.__name__: each for each in all_sections}
+    said = f"# {card.name}, {card.multi_processor_count} multiprocessors"
+    known = {
+        each.__name__: each for each in (products, attention, reads, footprints, copies, power)
+    }
+    if unknown := [name for name in sections if name not in known]:
+        sys.exit(f"{unknown[0]}: no such section; {', '.join(known)}")
+    failed = False
     for name in sections or list(known):
         begun = time.perf_counter()
         with open(folder / f"{name}.csv", "w", newline="") as file:
@@ -397,8 +400,11 @@ def main(folder: Path, sections: list[str]) -> None:
                     file.flush()
             except Exception as error:
                 print(f"{name}: {type(error).__name__}: {str(error)[:2000]}")
+                failed = True
         print(f"{name}: {time.perf_counter() - begun:.1f} s", flush=True)
         torch.cuda.empty_cache()
+    if failed:
+        sys.exit(1)
 
 
 if __name__ == "__main__":
