@@ -6,7 +6,8 @@ byte.
 
     T = latency + sum over paths of (posting and bytes / bandwidth: the longer, or both)
 
-A path is how pieces up to a size go; a driver may treat small ones otherwise.
+A path is how pieces up to a size go; a driver may treat small ones otherwise, and otherwise again
+on the way back.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ class LinkSpec(Strict):
     latency: Nanoseconds
     """Of a transfer, whatever it carries."""
     paths: Annotated[list[Path], Field(min_length=1)]
+    paths_back: list[Path] | None = None
+    """The other way: from a card to the host, or onto a drive. None: as `paths`."""
     both_ways: BytesPerSecond | None = None
     """Of both directions together when both are busy; None: each has its own."""
     largest: PositiveBytes | None = None
@@ -83,12 +86,22 @@ class LinkSpec(Strict):
 
     @checked
     def _paths_cover(self) -> None:
-        sizes = [path.below for path in self.paths]
-        if sizes[-1] is not None:
-            raise ValueError("paths: the last takes every size, without below")
-        limits = [size for size in sizes[:-1] if size is not None]
-        if len(limits) < len(sizes) - 1 or limits != sorted(set(limits)):
-            raise ValueError("paths: below must grow from path to path")
+        for name, paths in (("paths", self.paths), ("paths_back", self.paths_back)):
+            if paths is None:
+                continue
+            sizes = [path.below for path in paths]
+            if not sizes or sizes[-1] is not None:
+                raise ValueError(f"{name}: the last takes every size, without below")
+            limits = [size for size in sizes[:-1] if size is not None]
+            if len(limits) < len(sizes) - 1 or limits != sorted(set(limits)):
+                raise ValueError(f"{name}: below must grow from path to path")
+
+    @property
+    def back(self) -> LinkSpec:
+        """The same link for what goes the other way."""
+        if self.paths_back is None:
+            return self
+        return self.model_copy(update={"paths": self.paths_back, "paths_back": self.paths})
 
     def cost(
         self, sizes: NDArray[np.int64], counts: NDArray[np.int64], both_ways: bool = False

@@ -64,6 +64,8 @@ class TransferCell(MeasuredCell):
     batch: Batch | None = None
     request: Request | None = None
     both_ways: bool = False
+    back: bool = False
+    """Over the link the other way: to the host, onto the drive."""
 
     @property
     def kind(self) -> str:
@@ -146,7 +148,7 @@ def _modelled(cell: TransferCell) -> float:
 
 def _figure(figure: str, cell: TransferCell, over: str) -> float:
     """A figure of a cell over that link, in the figure's unit."""
-    link = load_link(over)
+    link = load_link(over).back if cell.back else load_link(over)
     if cell.batch is not None:
         sizes, counts = np.array([cell.batch.size]), np.array([cell.batch.count])
         moved, descriptors = cell.batch.size * cell.batch.count, cell.batch.count

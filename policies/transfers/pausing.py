@@ -124,8 +124,8 @@ def budget(step_s: float, copy_s: dict[int, float]) -> int:
 def paused(
     seconds: float, context: int, cost: StepCost, batch: Batch, copy_s: float, hidden_tokens: int
 ) -> Pause:
-    """A pause of so many seconds. copy_s: of the whole context, one way; hidden_tokens: what hides
-    behind each step."""
+    """A pause of so many seconds. copy_s: of the whole context, one way, the mean of both;
+    hidden_tokens: what hides behind each step."""
     hidden = None
     if hidden_tokens:
         steps = 2 * math.ceil(context / hidden_tokens)  # out, and back

@@ -28,7 +28,7 @@ from policies.memory.step import StepModel
 from policies.requests.requests import IntArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.hidden_states import PROFILED, HiddenStates
-from policies.transfers.kv_link import Job, Near
+from policies.transfers.kv_link import OUT, Job, Near
 from policies.transfers.located import Layers, block_of, layers_of, table_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.restoring import HCACHE_CHUNK
@@ -88,7 +88,9 @@ class TierLinks:
         self._near: Dims = layout.dims
         self._far: Dims = spec.host.kv_layout or layout.dims
         self.host = load_link(spec.host.link)
+        self._host_back = self.host.back
         self._drive = load_link(spec.ssd.link) if spec.ssd is not None else None
+        self._drive_back = None if self._drive is None else self._drive.back
         self.block_bytes = self.block * layout.token_bytes * cards
         """Of a block of the tiers, of all cards."""
         self.hidden: HiddenStates | None = None
@@ -172,23 +174,26 @@ class TierLinks:
                 ends = Server(self._near, block, table), Server(self._far, self.block, far)
                 legs.append(self._leg(part.group, end, ends, begin))
                 near.append(self._near_of(request, part.group, block, table, begin, end))
-        return self._job(to, priority, self.host, legs, what, near, beside)
+        return self._job(to, priority, self._host_back, legs, what, near, beside)
 
     def over_drive(
         self, to: int, priority: int, source: IntArray, target: IntArray, what: Any
     ) -> Job:  # fmt: skip
-        """A transfer of blocks between host and drive."""
+        """A transfer of blocks between host and drive; `to`: onto the drive is OUT."""
         ends = Server(self._far, self.block, source), Server(self._far, self.block, target)
         leg = Leg(self._whole, len(source) * self.block, *ends, 0, self._index)
-        return self._job(to, priority, self.drive, [leg], what, [])
+        link = self._drive_back if to == OUT else self._drive
+        assert link is not None
+        return self._job(to, priority, link, [leg], what, [])
 
-    def host_s(self, blocks: int) -> float:
+    def host_s(self, blocks: int, to: int) -> float:
         """Seconds to move so many blocks between host and device whose ids are not known yet: none
-        lie together."""
-        return self._estimate_s(self.host, blocks, self.near_block, self._near)
+        lie together. to: the direction."""
+        link = self._host_back if to == OUT else self.host
+        return self._estimate_s(link, blocks, self.near_block, self._near)
 
     def drive_s(self, blocks: int) -> float:
-        """The same between drive and host."""
+        """The same from the drive to the host."""
         return self._estimate_s(self.drive, blocks, self.block, self._far)
 
     def _leg(self, group: int, tokens: int, ends: tuple[Server, Server], skip: int = 0) -> Leg:
@@ -234,12 +239,16 @@ class TierLinks:
         if self.hidden is not None:
             return self._moved_hidden(self.hidden, link, legs, beside, both_ways)
         moved = transfer_legs(link, legs, both_ways, beside=beside)
-        if self._cards == 1 or link is not self._drive:
+        if self._cards == 1 or not self._is_drive(link):
             return moved
         own = moved.pieces
         counts, regions = own.counts * self._cards, own.regions * self._cards
         cost = link.cost(own.sizes, counts, both_ways)
         return Moved(Pieces(own.sizes, counts, regions, own.runs), cost, 1)
+
+    def _is_drive(self, link: LinkSpec) -> bool:
+        """Whether it is the drive's, either way."""
+        return link is self._drive or link is self._drive_back
 
     def _moved_hidden(
         self, hidden: HiddenStates, link: LinkSpec, legs: Sequence[Leg], beside: Pieces | None,
@@ -249,7 +258,7 @@ class TierLinks:
         found = [
             hidden.transfer(
                 link, leg.model, leg.tokens, leg.source, leg.target, both_ways, leg.skip,
-                link is self._drive,
+                self._is_drive(link),
             )
             for leg in legs if leg.model is self._whole
         ]  # fmt: skip

@@ -178,7 +178,7 @@ class TierStore:
 
     def load_s(self, plan: Plan) -> float:
         """How long a planned load takes from now on."""
-        load_s = self.queue.wait_s(IN) + self.links.host_s(len(plan.keys))
+        load_s = self.queue.wait_s(IN) + self.links.host_s(len(plan.keys), IN)
         if plan.cold:
             load_s += self.drive_queue.wait_s(IN) + self.links.drive_s(len(plan.cold))
         return load_s

@@ -416,8 +416,8 @@ class Tiers(KvConnector):
         keys = self.store.keys_of(self._keys_of(request, demand, tokens))
         queue = self.store.queue
         out = sum(key not in self.store.host for key in keys)
-        swap_s = queue.wait_s(OUT) + self.links.host_s(out)
-        swap_s += queue.wait_s(IN) + self.links.host_s(len(keys))
+        swap_s = queue.wait_s(OUT) + self.links.host_s(out, OUT)
+        swap_s += queue.wait_s(IN) + self.links.host_s(len(keys), IN)
         running = self.engine.running
         batch = Batch(len(running), int(self.engine.allocator.stored[running].sum()))
         return self._pauses.begins(request, queue.now_s, pause_s, tokens, batch, swap_s)

@@ -41,7 +41,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """`hidden`: tokens a step that hide, in the card's layout and with whole blocks."""
+    """`copy_s`: one way, the mean of both. `hidden`: tokens a step that hide, in the card's layout
+    and with whole blocks."""
 
     cost: StepCost
     copy_s: float
@@ -79,5 +80,7 @@ def _copy_s(question: Question, dims: Dims, tokens: int) -> float:
         Server(dims, question.block, pages(kind, blocks, seed))
         for seed, kind in enumerate(question.kinds)
     )
-    moved = transfer(question.link, question.model, tokens, near, far)
-    return moved.cost.total_ns / 1e9
+    link = question.link
+    out_ns = transfer(link.back, question.model, tokens, near, far).cost.total_ns
+    in_ns = transfer(link, question.model, tokens, near, far).cost.total_ns
+    return (out_ns + in_ns) / 2 / 1e9

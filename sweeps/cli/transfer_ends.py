@@ -38,8 +38,9 @@ def transferred(
     link: LinkSpec, model: TransformerSpec, tokens: int, ends: Ends, index: str | None,
     both_ways: bool,
 ) -> tuple[dict[str, Any], dict[str, Moved]]:  # fmt: skip
-    """What was asked in full, and what moves: as asked, and in three better arrangements. Raises
-    DescriptionError, with the option at fault."""
+    """What was asked in full, and what moves: as asked, and in three better arrangements; to a host
+    the link's way back. Raises DescriptionError, with the option at fault."""
+    link = link.back if ends.target == HOST else link
     given = _devices(ends.source, ends.target)
     blocks = _pair("--block", ends.block, [each[0] for each in given], _count)
     dims = _pair("--layout", ends.layout, [each[1] for each in given], _layout)

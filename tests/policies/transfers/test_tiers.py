@@ -76,6 +76,17 @@ def test_what_the_device_lost_is_loaded_over_the_link_from_real_blocks() -> None
     assert found["load"]["ms"]["mean"] == pytest.approx(moved.cost.total_ns / 1e6)
 
 
+def test_a_store_takes_the_link_s_way_back(tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    back = "paths_back: [{post: 1ms, bandwidth: 1GB/s, overlap: sum}]\n"
+    other.write_text(f"kind: link\nname: other\nbased_on: {LINK}\n{back}")
+    alike = served(AGAIN, tiers=tiers()).metrics["tiers"]
+    found = served(AGAIN, tiers=tiers({"link": str(other)})).metrics["tiers"]
+    assert found["load"]["ms"]["mean"] == pytest.approx(alike["load"]["ms"]["mean"])
+    pieces = found["store"]["descriptors"]
+    assert found["store"]["ms"]["mean"] > pieces * 1.0 > alike["store"]["ms"]["mean"]
+
+
 def test_the_first_token_waits_for_the_load_and_no_more() -> None:
     """A prefill of 40 tokens behind 160, with the load before it."""
     result = served(AGAIN, tiers=tiers())

@@ -55,6 +55,16 @@ def test_two_directions_share_what_the_link_has() -> None:
     assert cost(link(), both_ways=True, s4000=3) == 1 + 12
 
 
+def test_the_way_back_has_its_own_law_where_one_is_described() -> None:
+    assert link().back == link()
+    slower = link(paths_back=[{"post": "3us", "bandwidth": "1GB/s"}])
+    assert cost(slower, s1000=10) == 1 + 20
+    assert cost(slower.back, s1000=10) == 1 + 30
+    assert slower.back.back == slower
+    with pytest.raises(ValueError, match="paths_back: the last takes every size"):
+        link(paths_back=[{"below": "2KB", "post": "3us", "bandwidth": "1GB/s"}])
+
+
 @pytest.mark.parametrize(
     ("paths", "said"),
     [
