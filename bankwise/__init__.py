@@ -134,10 +134,13 @@ def compare(run_a: str | Path, run_b: str | Path) -> Compared:
     return Compared(Path(run_a), Path(run_b))
 
 
-def explain(run_dir: str | Path, point: str = "", *, jobs: int | None = None) -> Answered:
+def explain(
+    run_dir: str | Path, point: str = "", *, next: str | None = None, jobs: int | None = None
+) -> Answered:  # fmt: skip
     """Why one competitor of a run serves more than another, as `bankwise explain`: its points are
-    simulated without each cause. point: values of axes and competitors, between commas. Raises
-    DescriptionError, and `sweeps.run.explained_run.Stopped` on Ctrl-C."""
+    simulated without each cause. point: values of axes and competitors, between commas. next: the
+    questions of `--next` (`all`, or `limit,seed`), put to the gap instead: how far it reaches.
+    Raises DescriptionError, and `sweeps.run.kept_simulations.Stopped` on Ctrl-C."""
     from bankwise.answered import Answered
     from sweeps.report import explanation_page
     from sweeps.report.section import Section
@@ -148,8 +151,24 @@ def explain(run_dir: str | Path, point: str = "", *, jobs: int | None = None) ->
     from sweeps.run.store import last_run
 
     path = last_run(Path(run_dir))
+    if next is not None:
+        return _next(path, point, next, worker_count(jobs))
     done = explain_run(path, point, worker_count(jobs), Progress())
     shown = Section(f"Why, in {path.name}", explanation_page.sections(read(path)))
+    return Answered([shown], record(done.found, {"failures": done.failures}))
+
+
+def _next(path: Path, point: str, questions: str, jobs: int) -> Answered:
+    from bankwise.answered import Answered
+    from sweeps.plan.next_question import chosen
+    from sweeps.report import next_page
+    from sweeps.report.section import Section
+    from sweeps.run.next_answer import read, record
+    from sweeps.run.next_run import ask_next
+    from sweeps.run.progress import Progress
+
+    done = ask_next(path, point, chosen(questions), jobs, Progress())
+    shown = Section(f"The next question, in {path.name}", next_page.sections(read(path)))
     return Answered([shown], record(done.found, {"failures": done.failures}))
 
 

@@ -172,6 +172,9 @@ class Allocator(ABC):
     source."""
     published: ClassVar[Mapping[str, Any]] = {}
     """Options that its paper gives a number or a form, as there."""
+    answers: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """What its users would set where it falls behind: words -> options (`bankwise explain
+    --next`)."""
     holds_states: ClassVar[bool] = False
     """Whether each resident also holds `Limits.states` slots, `kept_states` times."""
     losses: ClassVar[Mapping[Loss, Removal]]

@@ -10,7 +10,8 @@ blocks counts. Blocks can be found as soon as they are stored, as in vLLM v1.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -114,6 +115,10 @@ class PagedAllocator(TableAllocator):
         "blocks of 16 tokens from one free list, preemption by recomputation (Kwon et al. "
         "2023), with vLLM's defaults of the engine's generation"
     )
+    answers: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "a watermark of 5 %": {"watermark": 0.05},
+        "one of 10 %": {"watermark": 0.1},
+    }
     losses = GROWING
     searched = {
         "block": Range(1, 2048), "free_list": CHOICES, "watermark": Range(0, 1),

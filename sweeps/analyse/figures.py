@@ -9,6 +9,8 @@ from sweeps.analyse.statistics import Interval
 
 THROUGHPUT = "output_tokens_per_s"
 """Of the steady part of a run: after the warm-up, while a request waits or is still to arrive."""
+CAPACITY = "kv_capacity_tokens"
+"""Tokens that there is room for."""
 KV_SLOTS = "kv_slots.binding"
 """Metric: state -> share of all token slots while KV memory limits the batch; they sum to 1."""
 SLOT_WORDS = {

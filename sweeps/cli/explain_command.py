@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sweeps.cli.options import FOUND, RUNS, Jobs, Json, Plugin, wrote
+
+if TYPE_CHECKING:
+    from sweeps.report.section import Grid
 
 
 def command(
@@ -23,6 +26,16 @@ def command(
             "mlu370-x4,odma. Default: the best over each other, everywhere.",
         ),
     ] = "",
+    following: Annotated[
+        str | None,
+        typer.Option(
+            "--next",
+            metavar="QUESTIONS",
+            help="Instead put the next question to the largest gap, or to those of POINT: all, or "
+            "some between commas (limit, workload, chunk, kv, cap, seed, weights, router, load, "
+            "predictor, layout, answer).",
+        ),
+    ] = None,
     jobs: Jobs = None,
     json: Json = False,
     plugin: Plugin = None,
@@ -33,28 +46,62 @@ def command(
     copies and KV layout are removed one after another, in two orders. The run's report gets a
     waterfall. What is simulated is kept in the run directory: a second call continues.
 
+    With --next it is said how far a gap reaches: both sides are simulated again with what the run
+    holds fixed changed, one thing after another.
+
     Exit code 0: done; 1: a simulation failed; 2: invalid input; 130: interrupted.
     """
     from sweeps.cli.reporting import write
-    from sweeps.report import explanation_page
     from sweeps.report.contents import read_report
     from sweeps.report.screen import print_json, print_table
     from sweeps.run.executor import worker_count
-    from sweeps.run.explained_run import explain_run
-    from sweeps.run.explanation import record
-    from sweeps.run.progress import Progress
     from sweeps.run.store import last_run
 
     path = last_run(Path(run))
-    done = explain_run(path, point, worker_count(jobs), Progress())
+    done = _causes if following is None else _next
+    record, failures, shown = done(path, point, following or "", worker_count(jobs))
     if json:
-        print_json(record(done.found, {"failures": done.failures}))
+        print_json(record)
     else:
-        for found in done.found:
-            for grid in explanation_page.grids(found):
+        for grids, texts in shown:
+            for grid in grids:
                 print_table(grid.columns, grid.rows)
                 print()
-            print(f"{explanation_page.sentence(found)}\n\n{explanation_page.note(found)}\n")
+            print("\n\n".join(texts) + "\n")
         wrote(write([read_report(path).section], path / "report.html", path / "report.md"), json)
-    if done.failures:
+    if failures:
         raise typer.Exit(FOUND)
+
+
+Done = tuple[dict[str, Any], list[str], list[tuple[list["Grid"], list[str]]]]
+"""What was found as JSON, what failed, and tables with sentences."""
+
+
+def _causes(path: Path, point: str, _: str, jobs: int) -> Done:
+    from sweeps.report import explanation_page
+    from sweeps.run.explained_run import explain_run
+    from sweeps.run.explanation import record
+    from sweeps.run.progress import Progress
+
+    done = explain_run(path, point, jobs, Progress())
+    shown = [
+        (
+            explanation_page.grids(each),
+            [explanation_page.sentence(each), explanation_page.note(each)],
+        )
+        for each in done.found
+    ]
+    return record(done.found, {"failures": done.failures}), done.failures, shown
+
+
+def _next(path: Path, point: str, following: str, jobs: int) -> Done:
+    from sweeps.plan.next_question import chosen
+    from sweeps.report import next_page
+    from sweeps.run.next_answer import record
+    from sweeps.run.next_run import ask_next
+    from sweeps.run.progress import Progress
+
+    done = ask_next(path, point, chosen(following), jobs, Progress())
+    shown = [([next_page.grid(each)], [next_page.sentence(each), next_page.note(each)])
+             for each in done.found]  # fmt: skip
+    return record(done.found, {"failures": done.failures}), done.failures, shown

@@ -151,7 +151,8 @@ def _explain_largest(path: Path, jobs: int) -> None:
     """Add to a run why its largest gap is there, where that is cheap; say why not where it could
     not be."""
     from hwmodel.description.description import DescriptionError
-    from sweeps.run.explained_run import Stopped, explain_largest
+    from sweeps.run.explained_run import explain_largest
+    from sweeps.run.kept_simulations import Stopped
     from sweeps.run.progress import Progress
 
     try:

@@ -15,6 +15,7 @@ from typing import Any
 from sweeps.analyse.facts import Verdict
 from sweeps.analyse.objective import figures_of
 from sweeps.analyse.table import Group, Table
+from sweeps.report import next_page
 from sweeps.report.chart import Chart
 from sweeps.report.conditions import conditions
 from sweeps.report.footnotes import footnotes
@@ -39,9 +40,12 @@ class Report:
 
     @cached_property
     def sentences(self) -> list[str]:
-        """What the run found, in the words of its kind; the first with the conditions."""
+        """What the run found, in the words of its kind; the first with the conditions, and with
+        how far it reaches where that was asked."""
         told = self._presenter.sentences(self.found) or [_nothing(self.table)]
-        return [f"{told[0]} {conditions(self.table)}", *told[1:]]
+        reach = "".join(f" {next_page.sentence(each)}" for each in self.found.asked[:1])
+        more = [next_page.sentence(each) for each in self.found.asked[1:]]
+        return [f"{told[0]} {conditions(self.table)}{reach}", *more, *told[1:]]
 
     @cached_property
     def grids(self) -> list[Grid]:

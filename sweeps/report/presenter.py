@@ -11,7 +11,7 @@ from sweeps.analyse.label import label
 from sweeps.analyse.table import Table
 from sweeps.analyse.variants import overrides, with_role
 from sweeps.plan.variant import ROLES
-from sweeps.report import case_sections, explanation_page
+from sweeps.report import case_sections, explanation_page, next_page
 from sweeps.report import verdict_sentences as sentences
 from sweeps.report.group_sections import along, group_sections, lacking, maps
 from sweeps.report.section import Block, Grid
@@ -69,7 +69,8 @@ class Presenter:
     def sections(self, found: Findings[Any], grids: list[Grid]) -> list[Block]:
         """All tables and charts."""
         table = found.table
-        return [*explanation_page.sections(found.explanations), *along(table),
+        why = explanation_page.sections(found.explanations)
+        return [*next_page.sections(found.asked), *why, *along(table),
                 *self.results(found, grids), *maps(table)]  # fmt: skip
 
     def inputs(self, table: Table) -> list[list[str]]:

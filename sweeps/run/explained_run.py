@@ -1,52 +1,40 @@
-"""The simulations behind the explanations of a run: which pairs, what is known, and what is left.
-
-They are kept in the run's own directory, in a run directory `explain`, a result a line, and what
-the run itself has simulated is not simulated again.
-"""
+"""The explanations of a run: of which pairs, and the simulations that they rest on."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.description.yaml_writer import plain
-from sweeps.analyse.figures import BACKLOG, THROUGHPUT
+from sweeps.analyse.figures import THROUGHPUT
 from sweeps.analyse.gap import pairs as common
 from sweeps.analyse.label import named
-from sweeps.analyse.table import Group, Row, Table
-from sweeps.plan.counterfactual import State, key
-from sweeps.plan.experiment import ExperimentSpec, Task, measure
-from sweeps.plan.place import shortened
+from sweeps.analyse.table import Group, Table
+from sweeps.plan.counterfactual import key
+from sweeps.plan.experiment import ExperimentSpec
 from sweeps.plan.sweep import Sweep, load_sweep
-from sweeps.plan.sweep_spec import BEST, Point
+from sweeps.plan.sweep_spec import BEST
 from sweeps.run import explanation
-from sweeps.run.executor import execute
 from sweeps.run.explanation import FILE, FOLDER, Explanation, Known, Pair, explain, results
 from sweeps.run.findings import find, keep_sweep
+from sweeps.run.kept_simulations import (
+    Sought,
+    Wanted,
+    experiment_of,
+    known_of,
+    laid_out,
+    simulate,
+    unknown,
+)
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
 from sweeps.run.reading import read_sweep
 from sweeps.run.store import CONFIG, RunDirectory, write_atomically
-from sweeps.run.sweep_run import apart, rehearse
 from sweeps.run.version import version
-
-_KEPT = ("kv_slots", "batch", "preemptions", "migrations", "limit_share", "phase_share")
-"""Metrics that are kept of a simulation, beside its rate and backlog."""
-
-
-class Stopped(Exception):
-    """Ctrl-C; what was finished is kept."""
-
-    exit_code = 130
-
-    def __init__(self, done: int, total: int) -> None:
-        self.kept = f"{done} of {total} simulations are kept"
-        super().__init__(f"{self.kept}; the same command continues")
 
 
 @dataclass
@@ -66,16 +54,8 @@ class Plan:
     resolved: dict[str, Any]
     pairs: list[Pair]
     known: Known
-    wanted: dict[tuple[str, int], tuple[State, float | None]]
-    """Everything that is simulated, by its key and replication."""
-
-    @property
-    def left(self) -> dict[tuple[str, int], tuple[State, float | None]]:
-        """What is not known yet."""
-        return {
-            (name, r): each for (name, r), each in self.wanted.items()
-            if r not in self.known.get(name, {})
-        }  # fmt: skip
+    wanted: Wanted
+    """Everything that is simulated."""
 
 
 def explain_run(path: Path, point: str, jobs: int, progress: Progress) -> Explained:
@@ -84,7 +64,7 @@ def explain_run(path: Path, point: str, jobs: int, progress: Progress) -> Explai
     point: values of axes and competitors between commas; see `docs/reports.md`. Raises
     DescriptionError where run or point are at fault, Stopped on Ctrl-C.
     """
-    return _explained(_planned(path, lambda table, sweep: _pairs(table, sweep, point)),
+    return _explained(_planned(path, lambda table, sweep: pairs_of(table, sweep, point)),
                       jobs, progress)  # fmt: skip
 
 
@@ -92,6 +72,19 @@ def explain_largest(path: Path, jobs: int, progress: Progress) -> Explained | No
     """Explain the largest gap of a run that a significant winner has, where that takes fewer
     simulations than the run took; None where it has none, or takes more. Raises DescriptionError,
     Stopped."""
+    found = largest_gap(path)
+    if found is None:
+        return None
+    table, group, names = found
+    plan = _planned(path, lambda _, sweep: [*pairs_in(group, sweep, names)])
+    if len(unknown(plan.wanted, plan.known)) >= table.done:
+        return None
+    return _explained(plan, jobs, progress)
+
+
+def largest_gap(path: Path) -> tuple[Table, Group, list[str]] | None:
+    """The table of a run, and where in it a significant winner leads by most, and over whom; None
+    where none does. Raises DescriptionError."""
     found = find(read_sweep(RunDirectory(path)))
     gaps = [
         (gap, group)
@@ -102,41 +95,32 @@ def explain_largest(path: Path, jobs: int, progress: Progress) -> Explained | No
     if not gaps or found.table.config.get("rule", BEST) != BEST:
         return None
     gap, group = max(gaps, key=lambda each: each[0].total.mean)
-    plan = _planned(path, lambda _, sweep: [*_of_group(group, sweep, [gap.best, gap.other])])
-    if len(plan.left) >= found.table.done:
-        return None
-    return _explained(plan, jobs, progress)
+    return found.table, group, [gap.best, gap.other]
 
 
 def _planned(path: Path, choose: Callable[[Table, Sweep], list[Pair]]) -> Plan:
     table = read_sweep(RunDirectory(path))
-    sweep = _sweep(table)
+    sweep = sweep_of(table)
     pairs = choose(table, sweep)
     resolved = resolve(sweep)
     refuse_changes(table.config.get("resolved") or {}, resolved, str(path / CONFIG))
-    known = _known(table, sweep)
-    own = RunDirectory(path / FOLDER)
-    for line in own.records() if own.path.is_dir() else []:
-        if line.get("version") == version():
-            known.setdefault(line["key"], {})[line["replication"]] = line["metrics"]
     wanted = {
-        (key(state.experiment, rate), r): (state, rate)
+        (key(state.experiment, rate), r): Sought(
+            state.experiment, rate, f"without {', '.join(state.removed) or 'nothing'}"
+        )
         for pair in pairs
         for state, rates in pair.states()
         for r, rate in rates.items()
     }
-    return Plan(path, sweep, resolved, pairs, known, wanted)
+    return Plan(path, sweep, resolved, pairs, known_of(path, table, sweep), wanted)
 
 
 def _explained(plan: Plan, jobs: int, progress: Progress) -> Explained:
     """Simulate what is left, and keep what comes of it. Raises Stopped."""
-    explained, left = Explained([]), plan.left
-    if left:
-        _simulate(RunDirectory(plan.path / FOLDER), left, plan.known, explained, jobs, progress,
-                  len(plan.wanted), {
-            "config": {"kind": "explanation", "name": plan.sweep.spec.name, "of": str(plan.path)},
-            "provenance": provenance(plan.sweep, plan.resolved, argv()),
-        })  # fmt: skip
+    failed = simulate(plan.path, plan.sweep, plan.resolved, plan.wanted, plan.known, jobs, progress)
+    explained = Explained(
+        [], [f"failed: {plan.wanted[at].words}: {failed[at].why}" for at in failed]
+    )
     for pair in plan.pairs:
         if all(results(plan.known, state, rates) for state, rates in pair.states()):
             explained.found.append(explain(pair, plan.known))
@@ -145,7 +129,7 @@ def _explained(plan: Plan, jobs: int, progress: Progress) -> Explained:
     return explained
 
 
-def _sweep(table: Table) -> Sweep:
+def sweep_of(table: Table) -> Sweep:
     """The sweep of a run, again. Raises DescriptionError where it is not one that serves, or was
     made by another version, whose results would not pair with those of this one."""
     if table.config.get("kind") != "sweep":
@@ -166,28 +150,7 @@ def _sweep(table: Table) -> Sweep:
     return sweep
 
 
-def _known(table: Table, sweep: Sweep) -> Known:
-    """The run's own results, by what decides them."""
-    found: Known = {}
-    for row in (row for group in table.groups for row in group.rows if _laid_out(sweep, row)):
-        experiment = _experiment(sweep, row)
-        for r, metrics in row.raw.items():
-            found.setdefault(key(experiment, row.rates[r]), {})[r] = metrics
-    return found
-
-
-def _laid_out(sweep: Sweep, row: Row) -> bool:
-    """Whether its point is one that the sweep begins with, not one that results asked for."""
-    return row.point < len(sweep.points)
-
-
-def _experiment(sweep: Sweep, row: Row) -> ExperimentSpec:
-    experiment = sweep.points[row.point].experiment
-    assert isinstance(experiment, ExperimentSpec)
-    return experiment
-
-
-def _pairs(table: Table, sweep: Sweep, point: str) -> list[Pair]:
+def pairs_of(table: Table, sweep: Sweep, point: str) -> list[Pair]:
     """The pairs that `point` names: in each of its groups the best against each other competitor,
     or against the one that is named, unless it is the best; or two that are named.
 
@@ -204,15 +167,15 @@ def _pairs(table: Table, sweep: Sweep, point: str) -> list[Pair]:
     if len(named_) > 2:
         raise DescriptionError("POINT: name two competitors at most", table.path)
     groups = [g for g in table.groups if where <= {named(*item) for item in g.others.items()}]
-    found = [pair for group in groups for pair in _of_group(group, sweep, named_)]
+    found = [pair for group in groups for pair in pairs_in(group, sweep, named_)]
     if not found:
         raise DescriptionError("no two competitors with results to explain", table.path)
     return found
 
 
-def _of_group(group: Group, sweep: Sweep, wanted: list[str]) -> Iterator[Pair]:
+def pairs_in(group: Group, sweep: Sweep, wanted: list[str]) -> Iterator[Pair]:
     rows = {
-        row.name: row for row in group.main() if row.values(THROUGHPUT) and _laid_out(sweep, row)
+        row.name: row for row in group.main() if row.values(THROUGHPUT) and laid_out(sweep, row)
     }
     if len(rows) < 2 or not set(wanted) <= rows.keys():
         return
@@ -228,65 +191,11 @@ def _of_group(group: Group, sweep: Sweep, wanted: list[str]) -> Iterator[Pair]:
                 sweep.document.file,
             )
         if other != first and common([ours, theirs], THROUGHPUT):
-            sides = (_experiment(sweep, ours), _experiment(sweep, theirs))
+            sides = (experiment_of(sweep, ours), experiment_of(sweep, theirs))
             yield Pair(
                 group.title, (first, other), sides, rates,
-                ours.overloaded and theirs.overloaded,
+                ours.overloaded and theirs.overloaded, (ours.point, theirs.point),
             )  # fmt: skip
-
-
-def _simulate(
-    own: RunDirectory, left: dict[tuple[str, int], tuple[State, float | None]], known: Known,
-    explained: Explained, jobs: int, progress: Progress, total: int,
-    origin: dict[str, Any],
-) -> None:  # fmt: skip
-    """Simulate what is left, each result onto the disk before the next. Raises Stopped."""
-    done = total - len(left)
-    try:
-        points = [Point(i, {}, "", state.experiment) for i, (state, _) in enumerate(left.values())]
-        rehearse(points, None, progress)
-        own.create(origin["config"], origin["provenance"], {})
-        places = list(left)
-        tasks = [Task(_bare(state.experiment), r, rate) for (_, r), (state, rate) in left.items()]
-        with (
-            progress.stage("counterfactuals", total, done) as step,
-            closing(execute(measure, tasks, jobs)) as outcomes,
-        ):
-            for outcome in outcomes:
-                name, replication = places[outcome.index]
-                state, rate = left[name, replication]
-                if outcome.error is not None:
-                    words = ", ".join(state.removed) or "nothing"
-                    text = f"failed: without {words}: {shortened(outcome.error)}"
-                    explained.failures.append(text)
-                    progress.say(text)
-                else:
-                    metrics = _kept(outcome.value)
-                    own.append({
-                        "key": name, "removed": state.removed, "replication": replication,
-                        "rate_per_s": rate,
-                        "policy": state.experiment.serving.policy.model_dump(mode="json"),
-                        "metrics": metrics, "wall_s": round(outcome.wall_s, 3),
-                        "version": version(),
-                    })  # fmt: skip
-                    known.setdefault(name, {})[replication] = metrics
-                    done += 1
-                step()
-    except KeyboardInterrupt:
-        raise Stopped(done, total) from None
-    finally:
-        own.release()
-
-
-def _bare(experiment: ExperimentSpec) -> ExperimentSpec:
-    """Without what makes files or a second pass."""
-    return experiment.model_copy(update={"logs": [], "latency_at": None})
-
-
-def _kept(metrics: dict[str, Any]) -> dict[str, Any]:
-    found, _ = apart(metrics)
-    names = (THROUGHPUT, BACKLOG, *_KEPT)
-    return {name: found[name] for name in names if name in found}
 
 
 def _keep(path: Path, found: list[Explanation], sweep: Sweep, resolved: dict[str, Any]) -> None:

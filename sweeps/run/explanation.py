@@ -92,6 +92,8 @@ class Pair:
     sides: tuple[ExperimentSpec, ExperimentSpec]
     rates: Rates
     saturated: bool
+    points: tuple[int, int] = (0, 1)
+    """Their numbers in the sweep."""
 
     def states(self) -> Iterator[tuple[State, Rates]]:
         """Everything to simulate, and its rates; some of it more than once."""
@@ -197,15 +199,17 @@ def read(directory: Path) -> list[Explanation]:
         return []
 
 
-def _read(data: dict[str, Any]) -> Explanation:
-    def whole(found: dict[str, Any]) -> Interval:
-        low, high = found["low"], found["high"]
-        return Interval(found["mean"], -math.inf if low is None else low,
-                        math.inf if high is None else high, found["count"])  # fmt: skip
+def interval_of(data: dict[str, Any]) -> Interval:
+    """An interval from JSON, whose infinite ends are None."""
+    low, high = data["low"], data["high"]
+    return Interval(data["mean"], -math.inf if low is None else low,
+                    math.inf if high is None else high, data["count"])  # fmt: skip
 
+
+def _read(data: dict[str, Any]) -> Explanation:
     orders = ("forward", "reverse", "interaction")
-    parts = [Part(**{**each, **{name: whole(each[name]) for name in orders}})
+    parts = [Part(**{**each, **{name: interval_of(each[name]) for name in orders}})
              for each in data["parts"]]  # fmt: skip
-    hardware = {name: whole(each) for name, each in data["hardware"].items()}
-    ends = {name: whole(data[name]) for name in ("total", "unexplained")}
+    hardware = {name: interval_of(each) for name, each in data["hardware"].items()}
+    ends = {name: interval_of(data[name]) for name in ("total", "unexplained")}
     return Explanation(**{**data, **ends, "parts": parts, "hardware": hardware})

@@ -23,7 +23,9 @@ from sweeps.analyse.objective import Objective
 from sweeps.analyse.table import Group, Row, Table
 from sweeps.plan.layout import DESCRIBED
 from sweeps.plan.rules import kind_of, spec_of
+from sweeps.run import next_answer
 from sweeps.run.explanation import Explanation, read
+from sweeps.run.next_answer import NextAnswer
 from sweeps.run.reading import read_sweep
 from sweeps.run.store import FINDINGS, RunDirectory, write_atomically
 
@@ -46,6 +48,8 @@ class Findings(Generic[Own]):
     """What the run's kind finds beside them: see `found` of its design or its measure."""
     explanations: list[Explanation] = field(default_factory=list)
     """Of gaps that `bankwise explain` took apart."""
+    asked: list[NextAnswer] = field(default_factory=list)
+    """Gaps to which `bankwise explain --next` put the next question."""
     pairs: list[list[Pair]] = field(default_factory=list)
     """Of each group."""
 
@@ -67,6 +71,7 @@ def find(table: Table) -> Findings[Any]:
         [references(group) for group in table.groups],
         own,
         read(table.path),
+        next_answer.read(table.path),
         [pairs_of(group) for group in table.groups],
     )
 

@@ -101,10 +101,10 @@ def test_is_what_leads_explained_against_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = read_sweep(RunDirectory(made(tmp_path / "run", odma=130)))
-    monkeypatch.setattr(explained_run, "_experiment", lambda sweep, row: row.name)
+    monkeypatch.setattr(explained_run, "experiment_of", lambda sweep, row: row.name)
     sweep: Any = SimpleNamespace(points=table.groups * 9)
     for asked in ("odma", "paged", ""):
-        found = explained_run._pairs(table, sweep, asked)
+        found = explained_run.pairs_of(table, sweep, asked)
         assert [pair.names for pair in found] == [("odma", "paged")] * 2
 
 
@@ -113,7 +113,8 @@ def test_is_what_leads_explained_against_each_other(
 def test_a_run_explains_its_largest_gap_where_that_is_cheaper_than_the_run(
     left: int, odma: float, explained: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = SimpleNamespace(left=range(left))
+    plan = SimpleNamespace(wanted=range(left), known={})
+    monkeypatch.setattr(explained_run, "unknown", lambda wanted, known: wanted)
     monkeypatch.setattr(explained_run, "_planned", lambda path, choose: plan)
     monkeypatch.setattr(explained_run, "_explained", lambda plan, jobs, progress: Explained([]))
     found = explain_largest(made(tmp_path, odma), 1, Progress(terminal=False))

@@ -1,0 +1,123 @@
+"""Does the next question change one thing for both sides, and is what it finds what a run finds?"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from sweeps.analyse.figures import THROUGHPUT
+from sweeps.analyse.statistics import Interval, interval
+from sweeps.plan.experiment import ExperimentSpec
+from sweeps.plan.next_question import QUESTIONS, Asked, Held, chosen
+from sweeps.plan.sweep import load_sweep
+from sweeps.report.next_page import chart, grid, sentence
+from sweeps.run import next_answer
+from sweeps.run.next_answer import NextAnswer, Reply
+from tests.sweeps.cli.test_command_line import bankwise, refusal
+
+SETTINGS = (
+    "policy=[static, oracle]", "serving.engine.max_tokens=2000", "serving.kv_tokens=8000",
+    "requests=40", "warmup_requests=10", "load=null", "serving.memory.efficiency=0.8",
+    "workload_set.arrivals.process=all_at_once",
+)  # fmt: skip
+
+
+def held(*overrides: str) -> Held:
+    found = load_sweep("quickstart", ["axes.device=[mlu370-x4]", *overrides]).points
+    sides: dict[str, Any] = {
+        p.overrides["serving.policy"]: p.experiment for p in found if not p.control
+    }
+    for side in sides.values():
+        assert isinstance(side, ExperimentSpec)
+    return Held(sides["paged"], sides["odma"], ("paged", "odma"), kv_slots=1000)
+
+
+def asked(question: str, of: Held) -> list[Asked]:
+    return [*QUESTIONS[question].ask(of)]
+
+
+def test_every_question_but_that_of_the_router_asks_something_of_the_headline() -> None:
+    names = [each.name for q in QUESTIONS for each in asked(q, held())]
+    assert len(set(names)) == len(names)
+    assert [q for q in QUESTIONS if not asked(q, held())] == ["router"]
+    assert asked("router", held("serving.cluster.cards=2"))
+
+
+def test_what_is_there_already_is_not_asked() -> None:
+    of = held("serving.engine.max_num_seqs=64", "workload=azure-code", "serving.weights=w4a16")
+    assert "at most 64 sequences" not in [each.name for each in asked("cap", of)]
+    assert "azure-code" not in [each.set["workload"] for each in asked("workload", of)]
+    assert not asked("weights", of)
+    assert asked("kv", held()) == [Asked("half the room for KV", {"serving.kv_tokens": 500})]
+    assert asked("kv", held("serving.kv_tokens=8000")) == [
+        Asked("the card's own room for KV", {"serving.kv_tokens": None})
+    ]
+    assert not asked("predictor", held("policy=[paged, odma]", "serving.predictor={kind: oracle}"))
+
+
+def test_what_a_side_would_set_is_for_it_alone() -> None:
+    assert {each.of for each in asked("answer", held())} == {"paged"}
+
+
+def test_questions_are_chosen_by_name() -> None:
+    assert chosen("all") == list(QUESTIONS)
+    assert chosen("seed, limit,seed") == ["seed", "limit"]
+    for text in ("limits", ""):
+        with pytest.raises(DescriptionError, match="--next"):
+            chosen(text)
+
+
+def answer(*gaps: tuple[str, float, float]) -> NextAnswer:
+    replies = [Reply("limit", name, Interval(mean, mean - half, mean + half, 5))
+               for name, mean, half in gaps]  # fmt: skip
+    lost = Reply("workload", "agents", None, "too long, by far")
+    return NextAnswer("card", "paged", "odma", Interval(0.5, 0.4, 0.6, 5), [*replies, lost])
+
+
+def test_the_sentence_has_the_range_and_where_the_winner_changes(tmp_path: Path) -> None:
+    found = answer(("a", 0.7, 0.01), ("b", -0.3, 0.01), ("c", 0.0, 0.5))
+    assert sentence(found) == (
+        "card: paged over odma is +65 % (49 to 82); with one thing changed it is -26 % (-27 to -25)"
+        " (b) to +101 % (99 to 103) (a), the same winner in 1 of 3 changes; odma leads with b; not"
+        " significant with c; cannot be served: agents."
+    )
+    rows = grid(found).rows
+    assert [row[3] for row in rows] == ["paged", "paged", "odma", "not significant", "too long"]
+    assert [bar.name for bar in chart(found).bars] == ["as described", "a", "c", "b"]
+    (tmp_path / "explain").mkdir()
+    text = json.dumps(next_answer.record([found], {"version": "1"}))
+    (tmp_path / "explain/next.json").write_text(text)
+    assert next_answer.read(tmp_path) == [found]
+
+
+def test_a_change_gives_what_a_run_with_it_gives_and_is_kept(tmp_path: Path) -> None:
+    settings = [word for each in SETTINGS for word in ("--set", each)]
+    for more in ([], ["--set", "seed=2"]):
+        assert (
+            bankwise("run", "smoke", "--jobs", "1", *settings, *more, cwd=tmp_path).returncode == 0
+        )
+    ask = ["explain", "runs/smoke-1", "oracle,static", "--jobs", "1", "--next"]
+    done = bankwise(*ask, "seed,workload", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done
+    (found,) = json.loads(done.stdout)["answers"]
+    gaps = {each["change"]: each["gap"] for each in found["replies"]}
+    rates: dict[str, list[float]] = {"oracle": [], "static": []}
+    for line in (tmp_path / "runs/smoke-2/results.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        rates[record["overrides"]["serving.policy"]].append(record["metrics"][THROUGHPUT])
+    ratios = [math.log(a / b) for a, b in zip(rates["oracle"], rates["static"], strict=True)]
+    assert gaps["seed 2"]["mean"] == pytest.approx(interval(ratios).mean)
+    long = next(each for each in found["replies"] if each["change"].startswith("sharegpt"))
+    assert long["gap"] is None and "can never be served" in long["why"]
+    results = tmp_path / "runs/smoke-1/explain/results.jsonl"
+    before = results.read_bytes()
+    again = bankwise(*ask, "seed", cwd=tmp_path)  # what was asked before stays on the page
+    assert again.returncode == 0 and results.read_bytes() == before
+    page = (tmp_path / "runs/smoke-1/report.md").read_text()
+    assert "with one thing changed" in page.split("##")[0] and "sharegpt" in page
+    assert "did you mean seed?" in refusal(*ask, "seeds", cwd=tmp_path)
