@@ -77,8 +77,9 @@ def _limit(held: Held) -> Iterator[Asked]:
 
 def _workload(held: Held) -> Iterator[Asked]:
     own = held.spec.workload
-    others = held.spec.workload_set.keys() - {"lengths.drift"}
-    reset: dict[str, Any] = {"workload_set": {}} if others else {}
+    now = held.spec.workload_set
+    kept = {key: now[key] for key in now if key.startswith("arrivals") or key == "lengths.drift"}
+    reset: dict[str, Any] = {"workload_set": kept} if kept != now else {}
     for name in SESSIONS if own in SESSIONS else CHATS:
         if name == own:
             continue

@@ -120,4 +120,4 @@ def test_a_change_gives_what_a_run_with_it_gives_and_is_kept(tmp_path: Path) -> 
     assert again.returncode == 0 and results.read_bytes() == before
     page = (tmp_path / "runs/smoke-1/report.md").read_text()
     assert "with one thing changed" in page.split("##")[0] and "sharegpt" in page
-    assert "did you mean seed?" in refusal(*ask, "seeds", cwd=tmp_path)
+    assert "did you mean 'seed'?" in refusal(*ask, "seeds", cwd=tmp_path)
