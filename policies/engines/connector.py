@@ -25,7 +25,8 @@ from enum import Enum
 from typing import ClassVar, NamedTuple, Protocol
 
 from policies.allocators.allocator import Allocator, Demand
-from policies.engines.scheduled_step import Step, Transfers
+from policies.engines.additions import Transfers
+from policies.engines.scheduled_step import Step
 from policies.requests.requests import IntArray, Requests
 
 

@@ -23,11 +23,12 @@ from policies.allocators.capabilities import (
     Remembers,
 )
 from policies.allocators.columns import add_to, least_of, sum_of
+from policies.engines.additions import CopiedOnWrite, Samples, Transfers
 from policies.engines.admission import Admission, Offered
 from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_progress import Progress
 from policies.engines.part import Part
-from policies.engines.scheduled_step import Chunk, Step, Transfers
+from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.verifier import Verifier
 from policies.requests.requests import FloatArray, IntArray
 
@@ -442,19 +443,18 @@ class Engine(Admission):
         context = sum_of(self.allocator.stored, decode) - self._sequences(decode)
         lengths = self.allocator.stored[decode] - 1 if self._uneven else None
         step = Step(
-            decode, context, chunks, migrations, preempted, limit, self._cached_tokens,
-            transfers=transfers, lengths=lengths,
+            decode, context, chunks, migrations, preempted, limit, self._cached_tokens, lengths,
+            () if transfers is None else (transfers,),
         )  # fmt: skip
         if self.drafts is not None:
             step = self.drafts.verify(step)
         if not self.several:
             return step
         others = self.samples[decode] - 1
-        return step._replace(
-            further=int(others.sum()),
-            common=int(others @ self.prompt[decode]),
-            copies=() if self._copying is None else tuple(self._copying.copies()),
-        )
+        step = step.added(Samples(int(others.sum()), int(others @ self.prompt[decode])))
+        if self._copying is None or not (copies := self._copying.copies()):
+            return step
+        return step.added(CopiedOnWrite(tuple(copies)))
 
     @abstractmethod
     def _token_budget(self) -> int:

@@ -29,12 +29,13 @@ from hwmodel.description.description import DescriptionError, checked
 from hwmodel.description.units import PositiveBytes
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration
+from policies.engines.additions import Transfers
 from policies.engines.admission import Offered
 from policies.engines.connector import Connector
 from policies.engines.engine import Engine
 from policies.engines.engine_options import Count, EngineOptions
 from policies.engines.host_memory import HostMemory, Swapping
-from policies.engines.scheduled_step import Chunk, Step, Transfers
+from policies.engines.scheduled_step import Chunk, Step
 from policies.requests.requests import IntArray
 
 CHUNKED_BUDGET = 512
@@ -180,8 +181,8 @@ class EngineV0(Engine):
         found = [each for keeper in self._keepers if (each := keeper.transfers()) is not None]
         if len(found) < 2:
             return found[0] if found else None
-        tokens = tuple(tokens for each in found for tokens in each.tokens)
-        return Transfers(tokens, sum(each.hidden for each in found))
+        moved = tuple([tokens for each in found for tokens in each.moved])
+        return Transfers(moved, sum(each.hidden for each in found))
 
     def leave_line(self) -> list[int]:
         gone = [*self.swapped, *reversed(self._set_back)]

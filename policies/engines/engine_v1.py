@@ -24,6 +24,7 @@ from pydantic import Field, model_validator
 from hwmodel.description.description import DescriptionError, checked
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration
+from policies.engines.additions import Overrun
 from policies.engines.admission import Offered
 from policies.engines.connector import Connector
 from policies.engines.engine import Engine
@@ -204,7 +205,7 @@ class EngineV1(Engine):
         self._under_way = decode
         if not self.ending:
             return step
-        return step._replace(overrun=self._sequences(decode[self.left[decode] == 0]))
+        return step.added(Overrun(self._sequences(decode[self.left[decode] == 0])))
 
     def prefill_budget(self, left: int) -> int:
         """Tokens that the step being scheduled may prefill, of at most `left` of its budget: all.

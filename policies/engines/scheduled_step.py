@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from policies.allocators.capabilities import Migration
+from policies.engines.additions import Addition, Transfers
 from policies.requests.requests import IntArray
 
 STEP_LIMITS = ("kv_memory", "sequence_cap", "token_budget", "offered_load", "batching")
@@ -23,39 +24,6 @@ class Chunk(NamedTuple):
     """Samples of the request."""
 
 
-class Verified(NamedTuple):
-    """Drafts that a step verifies."""
-
-    rows: IntArray
-    """Of each request that decodes: its last token and drafts, int64 (n,)."""
-    drafts: int
-    """Rows of drafts, beside the last tokens."""
-    pairs: int
-    """Of these rows and the tokens that they attend to, themselves included."""
-    accepted: int = 0
-    """Drafts that are output."""
-
-    @classmethod
-    def behind(cls, lengths: IntArray, rows: IntArray, accepted: int = 0) -> Verified:
-        """So many rows of each request behind so many stored tokens, int64 (n,) each."""
-        pairs = (rows - 1) * lengths + rows * (rows + 1) // 2 - 1
-        return cls(rows, int((rows - 1).sum()), int(pairs.sum()), accepted)
-
-
-class Transfers(NamedTuple):
-    """Copies of KV between the device and elsewhere that belong to a step."""
-
-    tokens: tuple[int, ...]
-    """Of each request whose KV is copied."""
-    hidden: int = 0
-    """Of these, tokens for which the step does not wait."""
-
-    @property
-    def hidden_share(self) -> float:
-        """Of all that is copied."""
-        return self.hidden / sum(self.tokens)
-
-
 class Step(NamedTuple):
     """One scheduled step, whose slots are reserved already."""
 
@@ -70,49 +38,59 @@ class Step(NamedTuple):
     """Which of STEP_LIMITS limited the step."""
     cached: int = 0
     """Tokens that requests found in memory at their admission and need not prefill."""
-    further: int = 0
-    """Samples of the decoding requests beyond the first of each."""
-    common: int = 0
-    """Tokens of `context` that those samples also attend to: their prompts."""
-    transfers: Transfers | None = None
-    """Copies to and from elsewhere that it waits for."""
-    copies: tuple[Migration, ...] = ()
-    """Copies on write."""
     lengths: IntArray | None = None
     """Tokens that each of `decode` had stored before; only where not all of them are read, or where
     drafts are verified."""
-    verified: Verified | None = None
-    """Where drafts are verified."""
-    overrun: int = 0
-    """Of `tokens`, those of samples that have ended, which asynchronous scheduling sees a step
-    later; they are no output."""
-    elsewhere: tuple[int, int] = (0, 0)
-    """Tokens of other replicas that pass through the same experts: decoded, and of chunks."""
+    additions: tuple[Addition, ...] = ()
+    """What features add to it."""
+
+    def added(self, addition: Addition) -> Step:
+        """With this, in the place of one of its class."""
+        kind = type(addition)
+        others = [each for each in self.additions if type(each) is not kind]
+        return self._replace(additions=(*others, addition))
 
     @property
     def tokens(self) -> int:
         """Tokens decoded: one of each sample."""
-        return len(self.decode) + self.further
+        return len(self.decode) + self._sum("further") if self.additions else len(self.decode)
+
+    def _sum(self, name: str) -> int:
+        """What all additions have of it."""
+        return sum([getattr(each, name) for each in self.additions])
+
+    @property
+    def common(self) -> int:
+        """See `Addition`."""
+        return self._sum("common") if self.additions else 0
 
     @property
     def rows(self) -> IntArray | None:
-        """See `Verified`."""
-        return None if self.verified is None else self.verified.rows
+        """See `Addition`; one feature at most has a say."""
+        found = [each.rows for each in self.additions if each.rows is not None]
+        return found[0] if found else None
 
     @property
     def drafts(self) -> int:
-        """See `Verified`."""
-        return 0 if self.verified is None else self.verified.drafts
+        """See `Addition`."""
+        return self._sum("drafts") if self.additions else 0
 
     @property
     def pairs(self) -> int:
-        """See `Verified`."""
-        return 0 if self.verified is None else self.verified.pairs
+        """See `Addition`."""
+        return self._sum("pairs") if self.additions else 0
 
     @property
     def accepted(self) -> int:
-        """See `Verified`."""
-        return 0 if self.verified is None else self.verified.accepted
+        """See `Addition`."""
+        return self._sum("accepted") if self.additions else 0
+
+    @property
+    def output(self) -> int:
+        """Output tokens of the requests that decode."""
+        if not self.additions:
+            return len(self.decode)
+        return self.tokens + self.accepted - self._sum("overrun")
 
     @property
     def decoded(self) -> int:
@@ -122,14 +100,15 @@ class Step(NamedTuple):
     def ordered(self, order: IntArray) -> Step:
         """The same of its decoding requests at these places, int64 (m,), with their drafts; sums
         over samples and copies stay."""
-        step = self._replace(decode=self.decode[order])
-        if self.lengths is None:
-            return step
-        lengths = self.lengths[order]
-        if self.verified is None:
-            return step._replace(lengths=lengths)
-        verified = Verified.behind(lengths, self.verified.rows[order], self.accepted)
-        return step._replace(lengths=lengths, verified=verified)
+        lengths = None if self.lengths is None else self.lengths[order]
+        additions = tuple([each.ordered(order, lengths) for each in self.additions])
+        return self._replace(decode=self.decode[order], lengths=lengths, additions=additions)
+
+    @property
+    def still(self) -> Step:
+        """What it computes, without what is moved beside."""
+        additions = tuple([each for each in self.additions if not each.moves])
+        return self._replace(migrations=[], additions=additions)
 
     @property
     def empty(self) -> bool:
@@ -142,22 +121,42 @@ class Step(NamedTuple):
         return self.decoded + sum(chunk.tokens for chunk in self.chunks)
 
     @property
+    def elsewhere(self) -> tuple[int, int]:
+        """See `Addition`."""
+        decoded = chunked = 0
+        for each in self.additions:
+            decoded, chunked = decoded + each.elsewhere[0], chunked + each.elsewhere[1]
+        return decoded, chunked
+
+    @property
     def routed(self) -> int:
         """Tokens that pass through experts."""
         return self.batched + sum(self.elsewhere)
 
     @property
+    def copies(self) -> tuple[Migration, ...]:
+        """See `Addition`."""
+        return tuple([copy for each in self.additions for copy in each.copies])
+
+    @property
     def copied(self) -> int:
-        """Tokens copied on write."""
-        return sum(copy.tokens for copy in self.copies) if self.copies else 0
+        """Tokens copied within the memory."""
+        return sum(copy.tokens for copy in self.copies) if self.additions else 0
+
+    @property
+    def transfers(self) -> Transfers | None:
+        """See `Addition`; one feature at most makes them."""
+        found = [each.transfers for each in self.additions if each.transfers is not None]
+        return found[0] if found else None
 
     @property
     def swapped(self) -> int:
         """Tokens copied to or from elsewhere."""
-        return 0 if self.transfers is None else sum(self.transfers.tokens)
+        return 0 if (moved := self.transfers) is None else sum(moved.moved)
 
     @property
     def repeats(self) -> bool:
         """Whether the next step is the same if no request arrives, ends or lacks room."""
-        moved = self.migrations or self.preempted or self.copies or self.transfers
-        return not self.chunks and not moved
+        if self.chunks or self.migrations or self.preempted:
+            return False
+        return not any(each.moves for each in self.additions)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
+from policies.engines.additions import Elsewhere, Samples
 from policies.engines.scheduled_step import Step
 from policies.engines.speculation import SpeculationSpec
 from policies.memory.pipeline import PipelineSteps
@@ -75,15 +76,15 @@ class DraftingSteps:
         """Of one step; of several nothing is drafted alike."""
         assert rounds == 1
         times = self.steps.times(step, 1, efficiency)
-        first = step._replace(migrations=[], copies=(), transfers=None)
-        passed = [self._drafter.times(first, 1, efficiency)]
+        passed = [self._drafter.times(step.still, 1, efficiency)]
         lasts = [chunk.start + chunk.tokens for chunk in step.chunks if chunk.last]
         context = step.context + len(step.decode) + sum(lasts)
         if self._passes > 1 and (len(step.decode) or lasts):
-            elsewhere = step.elsewhere[0] // (1 + self._passes), 0  # a token of each there, too
+            there = Elsewhere((step.elsewhere[0] // (1 + self._passes), 0))  # a token of each, too
             further = Step(
-                step.decode, context, [], [], 0, step.limit, further=len(lasts), elsewhere=elsewhere
-            )
+                step.decode, context, [], [], 0, step.limit,
+                additions=(Samples(len(lasts)), there),
+            )  # fmt: skip
             passed.append(self._drafter.times(further, self._passes - 1, efficiency))
         draft_s = sum(float(each.total_s.sum()) for each in passed)
         draft_s -= sum(len(each.total_s) for each in passed) * self._launch_s

@@ -26,6 +26,7 @@ from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.specs.accelerator import Link
 from hwmodel.specs.link import LinkSpec, load_link
 from policies.allocators.allocator import Allocator
+from policies.engines.additions import Cut
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.memory.step_work import mean_stage
@@ -113,8 +114,7 @@ def cuts(
 
 
 def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
-    """The tokens from `low` to `high` of a step (`cuts`). Copies go with the first ones; samples
-    beyond the first of each request, and tokens elsewhere, are spread evenly (assumed)."""
+    """The tokens from `low` to `high` of a step (`cuts`). Migrations go with the first ones."""
     many, chunks = len(stored), []
     at = many
     for chunk in step.chunks:
@@ -124,18 +124,13 @@ def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
             chunks.append(chunk._replace(start=chunk.start + first, tokens=last - first, last=ends))
         at += chunk.tokens
     begin, end = min(low, many), min(high, many)
-    further, common = (
-        total * end // max(many, 1) - total * begin // max(many, 1)
-        for total in (step.further, step.common)
-    )
-    whole = max(many + sum(chunk.tokens for chunk in step.chunks), 1)
-    decoded, chunked = (total * high // whole - total * low // whole for total in step.elsewhere)
+    cut = Cut(low, high, max(at, 1), many)
     step = step.ordered(np.arange(begin, end))
+    additions = [each.cut(cut) for each in step.additions]
     return step._replace(
         context=int(stored[low:high].sum()), chunks=chunks,
-        migrations=[] if low else step.migrations, copies=() if low else step.copies,
-        further=further, common=common, transfers=None if low else step.transfers,
-        elsewhere=(decoded, chunked),
+        migrations=[] if low else step.migrations,
+        additions=tuple([each for each in additions if each is not None]),
     )  # fmt: skip
 
 

@@ -226,12 +226,13 @@ class StepWorkModel:
             phases["prefill"] = self._prefill(step.chunks)
         if step.migrations and self._copies:
             phases["migration"] = self._migration(step)
-        if step.copies and self._copies:
-            phases["copy"] = self._moved(step.copied)
-        if step.transfers is not None:
-            size = self.transferred(step.transfers.tokens)
-            waited = size * (1 - step.transfers.hidden_share)
-            phases["swap"] = Phase({"transfers": size}, {}, waited)
+        if step.additions:
+            if self._copies and (copied := step.copied):
+                phases["copy"] = self._moved(copied)
+            if (transfers := step.transfers) is not None:
+                size = self.transferred(transfers.moved)
+                waited = size * (1 - transfers.hidden_share)
+                phases["swap"] = Phase({"transfers": size}, {}, waited)
         collectives = () if self._alone else self._collectives(step)
         expert_rows = 0.0
         if self._routing is not None and self._experts is not None:

@@ -188,7 +188,7 @@ class TabledKernels:
         many, phase = len(step.decode), phases["attention"]
         if not many:
             return 0.0, 0.0
-        plain = not (step.drafts or step.further or "index" in phase.bytes)
+        plain = step.decoded == many and "index" not in phase.bytes
         context: Any = max(step.context / many, 1.0)
         if rounds > 1:
             context = context + np.arange(rounds)

@@ -81,20 +81,17 @@ class Sums:
     ) -> tuple[int, int]:
         """Consecutive equal steps, which decode so many tokens each and take so long together:
         (output tokens of each that decodes, those that prefills lead to)."""
-        rounds, begun, made = len(times.total_s), 0, decoded - step.overrun
+        rounds, begun, made = len(times.total_s), 0, decoded
         self.seconds += seconds
         self.steps += rounds
         for chunk in step.chunks:
             self.prefill_tokens += chunk.tokens
             begun += chunk.samples if chunk.last else 0
         self.cached_tokens += step.cached
-        if (verified := step.verified) is not None:
-            made += verified.accepted
-            self.drafted += verified.drafts
-            self.accepted += verified.accepted
-            self.verified += len(step.decode)
+        if step.additions:
+            made = self._additions(step)
         self.output_tokens += made * rounds + begun
-        if step.preempted or step.migrations or step.copies or step.transfers:
+        if step.preempted or step.migrations:
             self._moves(step, layout)
         self._add_work(times.work)
         self._add_phases(times, rounds)
@@ -108,15 +105,23 @@ class Sums:
         self.limit_s["idle"] += seconds
         self.further_idle_s += (stages - 1) * seconds
 
+    def _additions(self, step: Step) -> int:
+        """Add what is copied and verified in a step; its output tokens."""
+        self.copied_tokens += step.copied
+        self.swapped_tokens += step.swapped
+        if step.rows is not None:
+            self.drafted += step.drafts
+            self.accepted += step.accepted
+            self.verified += len(step.decode)
+        return step.output
+
     def _moves(self, step: Step, layout: KvLayout) -> None:
-        """Add preemptions, and tokens that are copied."""
+        """Add preemptions and migrations."""
         self.preemptions += step.preempted
         for migration in step.migrations:
             self.migrations += 1
             whole = migration.tokens
             self.migrated_tokens += whole if layout.groups is None else layout.groups.copied(whole)
-        self.copied_tokens += step.copied
-        self.swapped_tokens += step.swapped
 
     def _add_work(self, work: StepWork) -> None:
         """Add the bytes of each phase, by kind."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from policies.engines.additions import Elsewhere
 from policies.engines.part import NONE
 from policies.engines.scheduled_step import Step
 from policies.memory.step import StepTimes
@@ -56,8 +57,7 @@ class Stretch(NamedTuple):
         made = 0
         for _, step, _, _ in self.parts:
             first = sum(chunk.samples for chunk in step.chunks if chunk.last)
-            each = step.tokens - step.overrun + step.accepted
-            made += rounds * each + (first if rounds else 0)
+            made += rounds * step.output + (first if rounds else 0)
         return made
 
     def first(self, rounds: int, end_s: float) -> Stretch:
@@ -185,7 +185,7 @@ def _together(begun: list[tuple[Replica, Step, int]]) -> tuple[Part, ...]:
     decoded = sum(step.tokens for _, step, _ in begun)
     chunked = sum(step.batched for _, step, _ in begun) - decoded
     steps = [
-        step._replace(elsewhere=(decoded - step.tokens, chunked + step.tokens - step.batched))
+        step.added(Elsewhere((decoded - step.tokens, chunked + step.tokens - step.batched)))
         for _, step, _ in begun
     ]
     pairs = [(replica, step) for (replica, _, _), step in zip(begun, steps, strict=True)]

@@ -16,6 +16,7 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import CopiesOnWrite, MovesBlocks
+from policies.engines.additions import CopiedOnWrite
 from policies.engines.engine import Engine
 from policies.engines.part import NONE, Part
 from policies.engines.scheduled_step import Step
@@ -244,7 +245,7 @@ class Hosting(Part):
         if step.empty or self._copying is None or not (copied := self._copying.copies()):
             return step
         self.engine.changes += 1
-        return step._replace(copies=(*step.copies, *copied))
+        return step.added(CopiedOnWrite((*step.copies, *copied)))
 
     def preempted(self, request: int) -> None:
         self.lost_memory[request] += 1

@@ -19,8 +19,9 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.capabilities import OnDemand, Swaps
+from policies.engines.additions import Transfers
 from policies.engines.host_memory import HostTraffic, Swapping
-from policies.engines.scheduled_step import Step, Transfers
+from policies.engines.scheduled_step import Step
 from policies.memory.step import Efficiency, StepTimes
 from policies.requests.requests import FloatArray
 from policies.transfers.kv_connector import KvConnector, Site
@@ -135,7 +136,7 @@ class SwapSpace(KvConnector):
         moved, contends = step.transfers, self.options.contends
         if moved is None or (self._host is None and not (contends and moved.hidden)):
             return None
-        size = self._bytes(moved.tokens)
+        size = self._bytes(moved.moved)
         waits_s, longer = np.zeros(len(times.total_s)), times
         if self._host is not None:
             waits_s[0] = self._host_s(size, moved, times, self._host)
