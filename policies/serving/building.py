@@ -36,11 +36,11 @@ from policies.serving.activations import peak_activation_bytes
 from policies.serving.combinations import Facts, conflicts
 from policies.serving.component_builders import Site, build_components
 from policies.serving.metrics import Metrics
-from policies.serving.pool_replica import PoolReplica, Side
 from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
 from policies.serving.serving_spec import ServingSpec, state_pages, state_pool
 from policies.transfers.moves import Moves
+from policies.transfers.ports import Port
 
 
 def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
@@ -123,13 +123,13 @@ def build_replica(
     device: Device, local: TransformerSpec, spec: ServingSpec, requests: Requests,
     predicted: Predictions, metrics: Metrics, seed: int | tuple[int, ...],
     simulate: Simulate | None = None, watches: Watches | None = None,
-    routing: Routing | None = None, side: Side | None = None, placed: Placed | None = None,
+    routing: Routing | None = None, port: Port | None = None, placed: Placed | None = None,
 ) -> Replica:  # fmt: skip
     """A replica for any of `requests`, with its memory empty.
 
     local: the shard on each of its cards (see `model_of_a_card`). routing: where replicas have the
     experts in common; None: its own.
-    predicted: of all requests. metrics: collects what the replica does. side: of pools. placed:
+    predicted: of all requests. metrics: collects what the replica does. port: of pools. placed:
     where the KV of a group lies, unless it is laid out anew.
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
@@ -166,10 +166,10 @@ def build_replica(
     region = _region(device, local, spec, seed) if spec.cluster.regroups else layout
     memory = memory_model(
         spec.memory, device, local, region, seed, simulate, routing, allocator,
-        spec.simulates_transfers or (side is not None and side.contention == "simulated"), frames,
+        spec.simulates_transfers or (port is not None and port.contention == "simulated"), frames,
     )  # fmt: skip
     offered = Offered(requests, metrics.output, predicted)
-    if side is not None:  # what each side makes of them is its own
+    if port is not None:  # what each side makes of them is its own
         offered = offered._replace(output_tokens=metrics.output.copy())
     engine = SCHEDULERS[spec.engine.name](engine_spec, allocator, offered)
     steps: StepTimer = model
@@ -180,13 +180,8 @@ def build_replica(
             passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
             steps = DraftingSteps(model, passes, speculation.tokens, device)
     moves = None if spec.moves is None else Moves(spec.moves, local, allocator)
-    port = None if side is None else side.port
     site = Site(spec, device, local, each[0], memory, len(stages), engine, port)
     components = build_components(site)
-    if side is not None:
-        return PoolReplica(
-            engine, steps, memory, metrics, components, spec.advance_together, watches, moves
-        )
     return Replica(
         engine, steps, memory, metrics, spec.advance_together, watches, moves, components
     )

@@ -13,8 +13,8 @@ from policies.memory.step_energy import Transfer
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.metrics import Metrics
 from policies.serving.node import mean_of, merged
+from policies.serving.pool import DECODE, PoolMetrics
 from policies.serving.pool_figures import PoolsRun, figures_of_run, merged_runs
-from policies.serving.pool_replica import DECODE, PoolMetrics
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.slot_use import Known
 

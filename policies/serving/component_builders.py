@@ -25,7 +25,7 @@ from policies.transfers.swap_space import SwapSpace
 @dataclass(frozen=True)
 class Site:
     """Of a replica that is being built: what there is already. `steps`: of its (heaviest) stage;
-    `stages`: how many. `port`: makes the port of a replica of a pool."""
+    `stages`: how many. `port`: of a replica of a pool."""
 
     spec: ServingSpec
     device: Device
@@ -34,7 +34,7 @@ class Site:
     memory: Memory
     stages: int
     engine: Engine
-    port: Callable[[StepModel, TransformerSpec, int], Port] | None = None
+    port: Port | None = None
 
     @property
     def of_connectors(self) -> ConnectorSite:
@@ -65,9 +65,8 @@ def swaps(site: Site) -> Iterable[Component]:
 
 def port(site: Site) -> Iterable[Component]:
     if site.port is not None:
-        made = site.port(site.steps, site.local, site.spec.tensor_parallel)
-        site.engine.connect(made)
-        yield made
+        site.port.joins(site.engine, site.steps, site.local, site.spec.tensor_parallel)
+        yield site.port
 
 
 def connectors(site: Site) -> Iterable[Component]:

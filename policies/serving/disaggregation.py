@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -40,17 +41,26 @@ from policies.serving.faults import faults_of
 from policies.serving.metrics import Metrics
 from policies.serving.node import Node
 from policies.serving.node_controller import Premises
+from policies.serving.pool import DECODE, PREFILL, Pool, PoolMetrics
 from policies.serving.pool_figures import PoolsRun, figures_of_run, side_run
 from policies.serving.pool_options import PoolSpec
-from policies.serving.pool_replica import DECODE, PREFILL, Pool, PoolMetrics, PoolReplica, Side
 from policies.serving.recorder import Watches
+from policies.serving.replica import Replica
 from policies.serving.served_stream import Stream
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.serving.simulation import LINK, Watcher
 from policies.serving.slot_use import Known
 from policies.serving.unit import Part, Unit
-from policies.transfers.kv_link import Job, Link
-from policies.transfers.ports import Place, Places, Port, ReceivingPort, Sent, between
+from policies.transfers.kv_link import Link
+from policies.transfers.ports import (
+    Place,
+    Places,
+    Port,
+    ReceivingPort,
+    SendingPort,
+    Sent,
+    between,
+)
 
 
 @dataclass
@@ -95,7 +105,7 @@ class Disaggregation(Watcher):
         self._stream, self._metrics = stream, metrics
         self._most_tokens = spec.engine.max_tokens
         self._requests, self._output = stream.requests, metrics.output
-        self._fabric = Link(apart=True)
+        self._fabric: Link[Sent] = Link(apart=True)
         halves = {PREFILL: spec.pools.prefill, DECODE: spec.pools.decode}
         self.pools = {
             name: self._pool(name, half, device, model, spec, seed, simulate, watches)
@@ -150,27 +160,30 @@ class Disaggregation(Watcher):
         )
         stream, contention = self._stream, spec.pools.contention
         host = host_of(own.engine.swapping)
+        ports: WeakKeyDictionary[Replica, Port] = WeakKeyDictionary()
 
         def built(
             number: int, described: ServingSpec, key: int | tuple[int, ...],
             placed: Placed | None = None,
-        ) -> PoolReplica:  # fmt: skip
-            side = Side.of(self._fabric, (name, number), contention)
+        ) -> Replica:  # fmt: skip
+            port = (SendingPort if name == PREFILL else ReceivingPort)(
+                self._fabric, (name, number), contention
+            )
             replica = build_replica(
                 card, local, described, self._requests, stream.predicted, mine, key, simulate,
-                watches, side=side, placed=placed,
+                watches, port=port, placed=placed,
             )  # fmt: skip
-            assert isinstance(replica, PoolReplica)
+            ports[replica] = port
             if host is not None:
                 replica.share_host(host)
             return replica
 
-        def make(number: int, life: int) -> PoolReplica:
+        def make(number: int, life: int) -> Replica:
             return built(number, own, (seed, number + 1000 * (name == DECODE)) if number else seed)
 
         def grouped(
             cards: tuple[int, ...], stages: int, placed: Placed | None, pipeline: PipelineSpec
-        ) -> PoolReplica:  # fmt: skip
+        ) -> Replica:  # fmt: skip
             staged = {"stages": stages, "pipeline": own.cluster.pipeline or pipeline}
             cluster = own.cluster.model_copy(update=staged)
             described = own.model_copy(update={"cluster": cluster})
@@ -184,7 +197,7 @@ class Disaggregation(Watcher):
         def regions() -> list[KvLayout]:
             return kv_regions(card, stages_of(local, own.cluster.stages), own, seed)
 
-        return Pool(card, local, own.tensor_parallel, mine, node, grouped, regions)
+        return Pool(card, local, own.tensor_parallel, mine, node, grouped, regions, ports)
 
     # what the event core tells
 
@@ -253,14 +266,14 @@ class Disaggregation(Watcher):
         self._trips[request].target = target
         self._at[node.name, source].discard(request)
         self._at[node.name, target].add(request)
-        left, right = (self._receiving(number) for number in (source, target))
+        left, right = (self._port(DECODE, number) for number in (source, target))
         if request in left.remote:  # it waits for memory there, and not here
             left.remote.discard(request)
             right.remote.add(request)
 
     def regrouped(self, node: Node, cards: tuple[int, ...]) -> None:
         """See `Watcher.regrouped`. What is on its way to these cards begins anew."""
-        port = self._receiving(cards[0])
+        port = self._port(DECODE, cards[0])
         for request in sorted(set().union(*(self._at[node.name, each] for each in cards))):
             trip = self._trips[request]
             waits = trip.done or self._spec.mode == "push"
@@ -289,19 +302,12 @@ class Disaggregation(Watcher):
         self._at[name, number].add(request)
         return number
 
-    def _replica(self, name: str, number: int) -> PoolReplica:
-        replica = self.pools[name].node.replicas[number]
-        assert isinstance(replica, PoolReplica)
-        return replica
+    def _replica(self, name: str, number: int) -> Replica:
+        """That which serves a card of a node."""
+        return self.pools[name].node.replicas[number]
 
     def _port(self, name: str, number: int) -> Port:
-        return self._replica(name, number).port
-
-    def _receiving(self, number: int) -> ReceivingPort:
-        """Of that which serves a card of the decode side."""
-        port = self._port(DECODE, number)
-        assert isinstance(port, ReceivingPort)
-        return port
+        return self.pools[name].ports[self._replica(name, number)]
 
     def _end_of(self, name: str, number: int) -> Place:
         """Where links to a card of a node end: at the first of those that serve with it."""
@@ -326,11 +332,9 @@ class Disaggregation(Watcher):
     def _to_decode(self, request: int, now_s: float) -> None:
         self._meet(DECODE, self._trips[request].target, request, now_s)
 
-    def _given(self, replica: Any) -> None:
+    def _given(self, replica: Replica) -> None:
         """Requests have got memory at the decode side."""
-        port = replica.port
-        if not isinstance(port, ReceivingPort):
-            return
+        port = self.pools[DECODE].ports[replica]
         for request in port.asked:
             trip = self._trips[request]
             trip.skip = port.loading[request]
@@ -414,12 +418,11 @@ class Disaggregation(Watcher):
         if self._fabric.due_s <= at_s:
             before = self._fabric.busy
             for sent in self._fabric.until(at_s):
-                assert isinstance(sent, Sent)
                 self._landed(sent)
             self._rates_changed(before, at_s)
         self._plan_link()
 
-    def _rates_changed(self, before: dict[Place, Job], at_s: float) -> None:
+    def _rates_changed(self, before: dict[Place, Sent], at_s: float) -> None:
         """Steps that begin from now on see what moves where something else did before."""
         for place in {place for place, _ in before.items() ^ self._fabric.busy.items()}:
             self.simulation.interrupt(self.pools[place[0]].node.unit_of[place[1]], at_s)
@@ -435,7 +438,7 @@ class Disaggregation(Watcher):
         self.arrived.append((sent.descriptors, sent.bytes, *times))
         if sent.last:
             for name, number in (sent.source, sent.target):
-                self._replica(name, number).port.came(now_s, request)
+                self._port(name, number).came(now_s, request)
                 self._wake(name, number)
             self._leave(PREFILL, trip.source, request)
 
@@ -451,7 +454,7 @@ class Disaggregation(Watcher):
     def _loser(self, name: str) -> Any:
         return lambda number, old, at_s: self._lost(name, number, old, at_s)
 
-    def _lost(self, name: str, number: int, old: PoolReplica, at_s: float) -> None:
+    def _lost(self, name: str, number: int, old: Replica, at_s: float) -> None:
         """A replica, `old`, has lost all that it had, and is away."""
         requests = sorted(self._at[name, number])
         old.drain(at_s)
@@ -475,7 +478,7 @@ class Disaggregation(Watcher):
         """A request leaves the decode side; others that wait for its KV ask for memory again."""
         trip = self._trips[request]
         self._drop(trip)
-        port = self._receiving(trip.target)
+        port = self._port(DECODE, trip.target)
         self._replica(DECODE, trip.target).withdraw(request)
         port.remote.discard(request)
         if request not in port.loading:
@@ -493,7 +496,7 @@ class Disaggregation(Watcher):
             self.enter(other, now_s)
         self._wake(DECODE, trip.target)
 
-    def _target_lost(self, request: int, old: PoolReplica, now_s: float) -> None:
+    def _target_lost(self, request: int, old: Replica, now_s: float) -> None:
         trip = self._trips[request]
         self._drop(trip)
         if request in self._at[PREFILL, trip.source] and trip.moves:

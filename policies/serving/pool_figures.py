@@ -12,11 +12,11 @@ from policies.allocators.kv_layout import KvLayout
 from policies.requests.percentiles import summary
 from policies.requests.requests import FloatArray, IntArray
 from policies.serving.node import mean_of
-from policies.serving.pool_replica import Pool, PoolMetrics
+from policies.serving.pool import Pool, PoolMetrics
 from policies.serving.ratios import rate
 from policies.serving.slot_use import Known
 from policies.transfers.kv_link import Link
-from policies.transfers.ports import Place
+from policies.transfers.ports import Place, Sent
 
 KEPT = (
     "kv_capacity_tokens", "kv_stored_share", "batch", "steps", "step_s", "preemptions",
@@ -55,7 +55,7 @@ class PoolsRun(NamedTuple):
     controllers: dict[str, dict[str, Any]]
 
 
-def side_run(name: str, pool: Pool, fabric: Link, busy_s: Mapping[Place, float]) -> SideRun:
+def side_run(name: str, pool: Pool, fabric: Link[Sent], busy_s: Mapping[Place, float]) -> SideRun:
     """Of a pool. busy_s: of each replica's link before the warm-up ended."""
     replicas = pool.replicas
     places = [(name, number) for number in range(len(replicas))]
@@ -66,7 +66,8 @@ def side_run(name: str, pool: Pool, fabric: Link, busy_s: Mapping[Place, float])
         ],
         replicas[0].engine.allocator.layout, pool.cards, pool.node.busy_s,
         [fabric.busy_s.get(each, 0.0) - busy_s.get(each, 0.0) for each in places],
-        sum(each.port.stalled_s for each in replicas), replicas[0].port.bandwidth, pool.reports(),
+        sum(pool.ports[each].stalled_s for each in replicas), pool.ports[replicas[0]].bandwidth,
+        pool.reports(),
     )  # fmt: skip
 
 

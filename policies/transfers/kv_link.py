@@ -18,7 +18,7 @@ import math
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from policies.allocators.kv_layout import Units
 
@@ -73,8 +73,11 @@ class Job:
         return self.bytes * self.speed
 
 
+JobKind = TypeVar("JobKind", bound=Job)
+
+
 @dataclass
-class Link:
+class Link(Generic[JobKind]):
     """`far_bandwidth`: bytes a second of the memory behind the link, of both directions together;
     inf: not limited. `apart`: each transfer has a link of its own between its ends."""
 
@@ -83,14 +86,14 @@ class Link:
     now_s: float = 0.0
     busy_s: dict[End, float] = field(default_factory=dict)
     """Time that an end was busy with transfers that arrived."""
-    _later: list[tuple[float, int, Job]] = field(default_factory=list)
-    _lines: dict[End, list[tuple[int, int, Job]]] = field(default_factory=dict)
-    _now: dict[End, Job] = field(default_factory=dict)
-    _due: list[tuple[float, int, Job]] = field(default_factory=list)
+    _later: list[tuple[float, int, JobKind]] = field(default_factory=list)
+    _lines: dict[End, list[tuple[int, int, JobKind]]] = field(default_factory=dict)
+    _now: dict[End, JobKind] = field(default_factory=dict)
+    _due: list[tuple[float, int, JobKind]] = field(default_factory=list)
     """A heap of arrivals; one that is not its transfer's `due_s` any more is void."""
     _order: int = 0
 
-    def put(self, job: Job, at_s: float | None = None) -> None:
+    def put(self, job: JobKind, at_s: float | None = None) -> None:
         """It waits from `at_s` on, which is not before `now_s`; None: from now on."""
         job.put_s = self.now_s if at_s is None else at_s
         if at_s is None:
@@ -100,7 +103,7 @@ class Link:
             self._order += 1
             heapq.heappush(self._later, (at_s, self._order, job))
 
-    def drop(self, job: Job, at_s: float = 0.0) -> None:
+    def drop(self, job: JobKind, at_s: float = 0.0) -> None:
         """Take back a transfer that has not arrived; what has moved of it is lost. at_s: the time,
         by which all that was due has arrived or arrives now, where it is later than `now_s`."""
         self.now_s = max(self.now_s, at_s)
@@ -111,7 +114,7 @@ class Link:
         else:
             self._unline(job)
 
-    def clear(self) -> list[Job]:
+    def clear(self) -> list[JobKind]:
         """Drop all that has not arrived: these."""
         lines = (line for _, line in sorted(self._lines.items(), key=lambda each: str(each[0])))
         waiting = [job for line in lines for _, _, job in line]
@@ -124,20 +127,20 @@ class Link:
         return jobs
 
     @property
-    def busy(self) -> dict[End, Job]:
+    def busy(self) -> dict[End, JobKind]:
         """What each end that does carries now."""
         return dict(self._now)
 
     @property
-    def under_way(self) -> list[Job]:
+    def under_way(self) -> list[JobKind]:
         """What moves now."""
         return list(dict.fromkeys(self._now.values()))
 
-    def at(self, end: End) -> Job | None:
+    def at(self, end: End) -> JobKind | None:
         """What moves at an end now."""
         return self._now.get(end)
 
-    def left(self, job: Job) -> float:
+    def left(self, job: JobKind) -> float:
         """Share of a transfer that has not arrived."""
         return max(job.left - (self.now_s - job.since_s) * job.speed, 0.0)
 
@@ -164,10 +167,10 @@ class Link:
             heapq.heappop(later)
         return min(due[0][0] if due else math.inf, later[0][0] if later else math.inf)
 
-    def until(self, now_s: float) -> list[Job]:
+    def until(self, now_s: float) -> list[JobKind]:
         """Go on to `now_s`, or to `due_s` if that comes first: what arrives then."""
         self.now_s = min(self.due_s, now_s)
-        came: list[Job] = []
+        came: list[JobKind] = []
         while self._due and self._due[0][0] <= self.now_s:
             due_s, _, job = heapq.heappop(self._due)
             if due_s == job.due_s:
@@ -186,13 +189,13 @@ class Link:
         self._begin(ends)
         return came
 
-    def _line(self, job: Job) -> None:
+    def _line(self, job: JobKind) -> None:
         self._order += 1
         job.order = self._order
         for end in job.ends:
             insort(self._lines.setdefault(end, []), (job.priority, job.order, job))
 
-    def _unline(self, job: Job) -> None:
+    def _unline(self, job: JobKind) -> None:
         """It is in no line any more."""
         key = job.priority, job.order
         for end in job.ends:
@@ -201,7 +204,7 @@ class Link:
             if at < len(line) and line[at][2] is job:
                 del line[at]
 
-    def _free(self, jobs: list[Job]) -> None:
+    def _free(self, jobs: list[JobKind]) -> None:
         """These are not under way any more."""
         for job in jobs:
             job.left, job.since_s = self.left(job), self.now_s
@@ -215,7 +218,7 @@ class Link:
         """Begin what waits at these ends and has all of its own free, in order."""
         free = {end for end in ends if end not in self._now}
         lines = [self._lines[end] for end in free if self._lines.get(end)]
-        begun: list[Job] = []
+        begun: list[JobKind] = []
         for _, _, job in heapq.merge(*lines):
             if not free:
                 break
@@ -245,7 +248,7 @@ class Link:
         for speed, job in zip(speeds, jobs, strict=True):
             self._goes(job, share * speed)
 
-    def _goes(self, job: Job, speed: float) -> None:
+    def _goes(self, job: JobKind, speed: float) -> None:
         """From now on it moves so fast, or as slowly as what it brings is made."""
         if speed == job.speed:
             return

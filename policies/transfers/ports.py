@@ -22,6 +22,7 @@ from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Demand
 from policies.engines.connector import Connector, Ending, Match, Scheduler
+from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
 from policies.memory.component import Component
 from policies.memory.contention import Moving
@@ -76,19 +77,26 @@ class Port(Connector, Component):
 
     name = "pools"
 
-    def __init__(
-        self, steps: StepModel, fabric: Link, place: Place, contention: Contends,
-        model: TransformerSpec, cards: int,
-    ) -> None:  # fmt: skip
-        """model: the shard of a card, of `cards`."""
-        self._layers, self._cards = model.kv_layers, cards
-        self.states = states(model)
-        """What states of a request move as, to or from each card; None: it has none."""
-        self._steps, self._fabric, self._place = steps, fabric, place
-        self._contention = contention
+    def __init__(self, fabric: Link[Sent], place: Place, contention: Contends) -> None:
+        self._fabric, self._place = fabric, place
+        self.contention = contention
+        """How transfers slow steps down."""
+        self.remote: set[int] = set()
+        """Requests in line whose KV is elsewhere."""
+        self.loading: dict[int, int] = {}
+        """Requests with memory whose KV is on its way, and the tokens they found here."""
+        self.asked: list[int] = []
+        """Those that got their memory since the driver looked last."""
         self._came: list[tuple[float, int]] = []
         self._waits: FloatArray = np.zeros(0)
         self.stalled_s = 0.0
+
+    def joins(self, engine: Engine, steps: StepModel, model: TransformerSpec, cards: int) -> None:
+        """It is that of this replica from now on. model: the shard of a card, of `cards`."""
+        self._steps, self._layers, self._cards = steps, model.kv_layers, cards
+        self.states = states(model)
+        """What states of a request move as, to or from each card; None: it has none."""
+        engine.connect(self)
 
     def connect(self, engine: Scheduler) -> None:
         super().connect(engine)
@@ -109,6 +117,11 @@ class Port(Connector, Component):
     def came(self, at_s: float, request: int) -> None:
         """All of a request's KV has moved at `at_s`."""
         self._came.append((at_s, request))
+
+    def cancel(self, request: int) -> list[int]:
+        """Its KV will not come: it, and others that wait for this KV as well, give their memory
+        back; all of them."""
+        return []
 
     def places(self, request: int) -> Places:
         """Where the KV of a request lies, in each group of the model's layers with KV."""
@@ -144,7 +157,7 @@ class Port(Connector, Component):
 
     def moving(self, allocator: Allocator) -> list[Moving]:
         sent = self._sent
-        if self._contention != "simulated" or sent is None:
+        if self.contention != "simulated" or sent is None:
             return []
         gone, write = 1 - self._fabric.left(sent), self._place == sent.target
         return [Moving(self._rate, write, allocator.units(sent.request), gone, *sent.tokens)]
@@ -152,9 +165,7 @@ class Port(Connector, Component):
     @property
     def _sent(self) -> Sent | None:
         """What is sent or received now."""
-        sent = self._fabric.at(self._place)
-        assert sent is None or isinstance(sent, Sent)
-        return sent
+        return self._fabric.at(self._place)
 
     @property
     def _rate(self) -> float:
@@ -166,7 +177,7 @@ class Port(Connector, Component):
     def stalls(
         self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
     ) -> FloatArray:  # fmt: skip
-        rate = self._rate if self._contention else 0.0
+        rate = self._rate if self.contention else 0.0
         self._waits = times.contended(rate, self.bandwidth * efficiency.attention, cost)
         return self._waits
 
@@ -233,16 +244,10 @@ class SendingPort(Port):
 
 
 class ReceivingPort(Port):
-    """Of a decode side (vLLM: a `kv_consumer`). `loading`: requests with memory whose KV is on its
-    way, and the tokens they found here."""
+    """Of a decode side (vLLM: a `kv_consumer`)."""
 
     def connect(self, engine: Scheduler) -> None:
         super().connect(engine)
-        self.remote: set[int] = set()
-        """Requests in line whose KV is elsewhere."""
-        self.loading: dict[int, int] = {}
-        self.asked: list[int] = []
-        """Those that got their memory since the driver looked last."""
         self._after: dict[int, set[int]] = {}
         """Of those that load: requests on whose KV they wait, themselves among them."""
         self._there: list[int] = []
@@ -303,8 +308,6 @@ class ReceivingPort(Port):
         return there
 
     def cancel(self, request: int) -> list[int]:
-        """Its KV will not come: it, and others that wait for this KV as well, give their memory
-        back; all of them."""
         gone = {request}
         while more := {
             other for other, awaited in self._after.items() if awaited & gone and other not in gone

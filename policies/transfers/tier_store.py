@@ -69,10 +69,10 @@ class TierStore:
             _blocks("host.cpu_bytes_to_use", spec.host.cpu_bytes_to_use, size),
             spec.host.eviction_policy,
         )
-        self.queue = Link(_far_bandwidth(spec.host.dram) / cards)
+        self.queue: Link[Job] = Link(_far_bandwidth(spec.host.dram) / cards)
         self.projections = Projections(self.queue)
         self.drive: TierPool | None = None
-        self.drive_queue = Link()
+        self.drive_queue: Link[Job] = Link()
         if spec.ssd is not None:
             self.drive = TierPool(
                 _blocks("ssd.bytes", spec.ssd.bytes, size), spec.ssd.eviction_policy

@@ -1,8 +1,8 @@
-"""A replica of a prefill or a decode pool, its metrics, and a pool of them."""
+"""A prefill or a decode pool: its replicas, and their metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,20 +15,13 @@ from policies.allocators.capabilities import report_of
 from policies.allocators.kv_frames import Placed
 from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
-from policies.memory.component import Component
-from policies.memory.fidelity import Memory
 from policies.memory.pipeline import PipelineSpec
-from policies.memory.step import StepModel, StepTimer
 from policies.requests.requests import IntArray, Requests
 from policies.serving.metrics import Metrics
 from policies.serving.node import Node, mean_of
-from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
 from policies.serving.slot_use import Known
-from policies.transfers.kv_link import Link
-from policies.transfers.moves import Moves
-from policies.transfers.ports import Place, Port, ReceivingPort, SendingPort
-from policies.transfers.tier_options import Contends
+from policies.transfers.ports import Port
 
 PREFILL, DECODE = "prefill", "decode"
 
@@ -70,34 +63,6 @@ class PoolMetrics(Metrics):
         return self.whole.steady()
 
 
-class PoolReplica(Replica):
-    """A replica whose requests come, and go, through a port."""
-
-    def __init__(
-        self, engine: Engine, steps: StepTimer, memory: Memory, metrics: Metrics,
-        components: Sequence[Component], together: bool, watches: Watches | None,
-        moves: Moves | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(engine, steps, memory, metrics, together, watches, moves, components)
-        self.port = next(each for each in components if isinstance(each, Port))
-
-
-@dataclass
-class Side:
-    """What makes a replica one of a pool."""
-
-    port: Callable[[StepModel, TransformerSpec, int], Port]
-    contention: Contends
-
-    @classmethod
-    def of(cls, fabric: Link, place: Place, contention: Contends) -> Side:
-        kind = SendingPort if place[0] == PREFILL else ReceivingPort
-        return cls(
-            lambda steps, model, cards: kind(steps, fabric, place, contention, model, cards),
-            contention,
-        )
-
-
 @dataclass
 class Pool:
     """One side."""
@@ -111,11 +76,13 @@ class Pool:
     grouped: Callable[[tuple[int, ...], int, Placed | None, PipelineSpec], Replica]
     """See `policies.serving.node_controller.Premises`; the next one as well."""
     regions: Callable[[], Sequence[KvLayout]]
+    ports: Mapping[Replica, Port]
+    """That of each replica."""
 
     @property
-    def replicas(self) -> list[PoolReplica]:
-        """Those that serve now."""
-        return [each for each in self.node.own if isinstance(each, PoolReplica)]
+    def replicas(self) -> list[Replica]:
+        """Those that serve now, each on a card of its own."""
+        return self.node.own
 
     def reports(self) -> dict[str, Any]:
         """`policy`, `memory` and what components report, of its replicas as of one."""
