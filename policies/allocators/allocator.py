@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from policies.allocators.state_places import StatePool
 from policies.predictors.prediction import Predictive
 from policies.requests.requests import IntArray
 
+Capability = TypeVar("Capability")
 RUN_BLOCK = 16
 """Tokens of a piece of a run that lies elsewhere."""
 
@@ -196,6 +197,11 @@ class Allocator(ABC):
         self._pinned: set[int] = set()
         self.reserved_total = 0
         """Slots reserved by all residents; shared ones count once, both places of a migration."""
+
+    def able(self, capability: type[Capability]) -> Capability | None:
+        """Itself, as what has this capability (`policies.allocators.capabilities`); None: it has
+        not."""
+        return self if isinstance(self, capability) else None
 
     def share(self, other: Allocator) -> None:
         """The arrays by request that nothing reads whole are those of `other`, which none of the

@@ -1,7 +1,7 @@
 """What some allocators can do beyond the core contract of `policies.allocators.allocator`.
 
 A policy inherits the capabilities it has and implements all of their methods. Engines, metrics and
-logs ask `isinstance(allocator, Swaps)`, never for a policy by its name.
+logs ask `allocator.able(Swaps)`, never for a policy by its name.
 """
 
 from __future__ import annotations
@@ -319,4 +319,4 @@ class Reports(ABC):
 
 def report_of(allocator: Allocator) -> dict[str, Any]:
     """The figures of an allocator; empty if it has none of its own."""
-    return allocator.report() if isinstance(allocator, Reports) else {}
+    return {} if (able := allocator.able(Reports)) is None else able.report()

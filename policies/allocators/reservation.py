@@ -48,7 +48,9 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsSta
     def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: Any) -> None:
         super().__init__(layout, requests, limits, options)
         self.start = np.full(requests, -1, np.int64)
-        stagger = options.stagger if isinstance(options, ArenaOptions) else 0
+        arena = options if isinstance(options, ArenaOptions) else None
+        self._compacts = arena is not None and arena.compaction != "none"
+        stagger = 0 if arena is None else arena.stagger
         self.slack = stagger + limits.lookahead.slots + limits.states * limits.kept_states
         """Slots at the end of each reservation that no token may take, but drafts and states."""
         self._demands: dict[int, Demand] = {}
@@ -228,9 +230,7 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsSta
     def _make_room(self, arena: Arena, size: int) -> bool:
         """By compaction, where the options allow it; whether there is a hole of `size` now."""
         options = self.options
-        if not isinstance(options, ArenaOptions) or options.compaction == "none":
-            return False
-        if size > arena.free:
+        if not self._compacts or size > arena.free:
             return False
         held = np.flatnonzero(self.resident)
         held = held[~np.isin(held, list(self._pinned))]
@@ -282,8 +282,7 @@ class ReservingAllocator(ContiguousAllocator):
         self._space = space
         self._given_back = 0
         """Runs, so far: while it stays, holes only shrink."""
-        fixed = not isinstance(options, ArenaOptions) or options.compaction == "none"
-        self._holes_stay = fixed and not isinstance(self, Learns)
+        self._holes_stay = not self._compacts and self.able(Learns) is None
 
     @property
     def free_slots(self) -> int:

@@ -55,9 +55,9 @@ class Admission(Connected):
         self._bounds: tuple[int, ...] = ()  # for which they hold
         self._fitting = (-1, 0, 0)  # (changes, free slots, what `fitting` found then)
         # what the allocator can do, or None
-        self._contiguous = allocator if isinstance(allocator, Contiguous) else None
-        self._classifying = allocator if isinstance(allocator, Classifies) else None
-        keeps = allocator.state_block if isinstance(allocator, KeepsStates) else 0
+        self._contiguous = allocator.able(Contiguous)
+        self._classifying = allocator.able(Classifies)
+        keeps = 0 if (able := allocator.able(KeepsStates)) is None else able.state_block
         self._state_block = keeps
         """Tokens at whose multiples a chunk ends; 0: anywhere."""
 

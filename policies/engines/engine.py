@@ -84,12 +84,12 @@ class Engine(Admission):
         self._progress = Progress(self._cap)
         self._soonest, self._soonest_of = 0, self.running  # the least `left` of those that run
         # what the allocator can do, or None
-        self._on_demand = allocator if isinstance(allocator, OnDemand) else None
-        self._migrating = allocator if isinstance(allocator, Migrates) else None
-        self._caching = allocator if isinstance(allocator, Caches) else None
-        self._batching = allocator if isinstance(allocator, Batches) else None
-        self._copying = allocator if isinstance(allocator, CopiesOnWrite) else None
-        self._remembering = allocator if isinstance(allocator, Remembers) else None
+        self._on_demand = allocator.able(OnDemand)
+        self._migrating = allocator.able(Migrates)
+        self._caching = allocator.able(Caches)
+        self._batching = allocator.able(Batches)
+        self._copying = allocator.able(CopiesOnWrite)
+        self._remembering = allocator.able(Remembers)
         if self._state_block and not self.aligns_chunks:
             raise DescriptionError(
                 f"policy.state_caching: engine {spec.name} ends chunks anywhere, where no state is "

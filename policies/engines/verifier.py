@@ -54,12 +54,12 @@ class Verifier:
         that has no room for drafts."""
         layout, options = allocator.layout, allocator.options
         ring = layout.groups is not None and layout.groups.kind == "ring"
-        if ring and isinstance(allocator, Contiguous):
+        if ring and allocator.able(Contiguous) is not None:
             raise DescriptionError(
                 "serving.speculation: rejected drafts would overwrite the ring of a window; "
                 "expected policy paged, or window_kv: full"
             )
-        if not isinstance(allocator, Drafts):
+        if (room := allocator.able(Drafts)) is None:
             raise DescriptionError(
                 f"serving.speculation: policy {options.name} has no slots for drafts; expected one "
                 "that reserves behind what requests store, such as paged"
@@ -67,7 +67,7 @@ class Verifier:
         self.spec, self._allocator, self._output, self._drawn = (
             speculation, allocator, output, drawn,
         )  # fmt: skip
-        self._room: Drafts = allocator
+        self._room = room
         self._longest = allocator.limits.max_model_len
         self._names_next = allocator.limits.lookahead.hit == "next_known"
         count = len(output)

@@ -25,8 +25,8 @@ def mapped(
     """`simulate`, which knows the allocator's frames where it maps any, or those of a card whose
     region is at virtual addresses. Raises DescriptionError where the device translates frames of
     another size."""
-    maps = card or allocator
-    if not isinstance(maps, Maps | CardFrames):
+    maps: CardFrames | Maps | None = card or allocator.able(Maps)
+    if maps is None:
         return simulate
     who = "cluster.dropping" if card else f"policy {allocator.options.name}"
     require_frames(device, maps.frame_bytes, who)
@@ -55,8 +55,8 @@ class CardStreams:
         draw: int,
     ) -> Iterator[tuple[Descriptors, Frames | None]]:  # fmt: skip
         """As `StepStreams.of`, each with the frames it is mapped by."""
-        maps = self._card or allocator
-        frames = maps.frames() if isinstance(maps, Maps | CardFrames) else None
+        maps = self._card or allocator.able(Maps)
+        frames = None if maps is None else maps.frames()
         for stream in self._streams.of(step, allocator, layers, phases, draw):
             yield stream if self._card is None else at_frames(stream, self._card), frames
 

@@ -62,17 +62,19 @@ class StateStreams:
 
     def migration(self, moves: Iterable[Migration], allocator: Allocator, layer: int) -> Extents:
         """Of requests that are moved: read from the old place and written to the new."""
-        assert isinstance(allocator, Contiguous), "only runs are moved"
+        runs = allocator.able(Contiguous)
+        assert runs is not None, "only runs are moved"
         found: list[Access] = []
         nth = self.layers.index(layer)
         for owner, move in enumerate(moves):
-            old, new = allocator.moved_states(move, nth, self._size)
+            old, new = runs.moved_states(move, nth, self._size)
             found += [(owner, old, False), (owner, new, True)]
         return _extents(found)
 
     def _places(self, allocator: Allocator) -> KeepsStates:
-        assert isinstance(allocator, KeepsStates), "building says so first"
-        return allocator
+        able = allocator.able(KeepsStates)
+        assert able is not None, "building says so first"
+        return able
 
 
 def _extents(found: list[Access]) -> Extents:

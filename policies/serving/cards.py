@@ -145,7 +145,7 @@ class Cards:
 
 def _teach(spec: ServingSpec, allocators: list[Allocator], profile: Requests | None) -> None:
     """Policies that learn know the lengths of `profile`, and with shared bounds learn together."""
-    learners = [each for each in allocators if isinstance(each, Learns)]
+    learners = [each for one in allocators if (each := one.able(Learns)) is not None]
     if profile is not None:
         for learner in learners:
             learner.profile(profile.prompt_tokens, spec.engine.cut(profile.output_tokens))

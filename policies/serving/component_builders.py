@@ -47,16 +47,15 @@ class Site:
 
 
 def mapped_frames(site: Site) -> Iterable[Component]:
-    allocator = site.engine.allocator
-    if isinstance(allocator, Maps):
-        yield MappedFrames(allocator)
+    if (maps := site.engine.allocator.able(Maps)) is not None:
+        yield MappedFrames(maps)
 
 
 def swaps(site: Site) -> Iterable[Component]:
     if (swapping := site.spec.engine.swapping) is None:
         return
-    able = isinstance(site.engine.allocator, Swaps) and site.engine.several
-    if swapping.choice == "auto" and not able:
+    able = site.engine.allocator.able(Swaps) is not None
+    if swapping.choice == "auto" and not (able and site.engine.several):
         return  # those with several samples are swapped, where the policy can
     made = SwapSpace(swapping, site.of_connectors)
     site.engine.connect(made)

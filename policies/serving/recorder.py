@@ -184,7 +184,7 @@ class Watches:
 
 def _bounds(allocator: Allocator) -> tuple[int, ...]:
     """The bounds of an allocator with classes, else none."""
-    return allocator.bounds if isinstance(allocator, Classifies) else ()
+    return () if (able := allocator.able(Classifies)) is None else able.bounds
 
 
 class Rows:

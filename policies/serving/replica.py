@@ -53,7 +53,7 @@ class Replica:
         self.metrics = metrics
         self.now_s = 0.0
         allocator = engine.allocator
-        self._learns = allocator if isinstance(allocator, Learns) else None
+        self._learns = allocator.able(Learns)
         self._steps = steps
         self._together = together
         self.moves = moves

@@ -69,7 +69,7 @@ class SlotUse:
         rounds = len(times_s)
         reserved_s, unneeded_s = allocator.reserved_total * total, 0.0
         if (grows := self._grows.get(type(allocator))) is None:
-            grows = self._grows[type(allocator)] = isinstance(allocator, OnDemand)
+            grows = self._grows[type(allocator)] = allocator.able(OnDemand) is not None
         if not grows:
             unneeded_s = self._unneeded(allocator, running) * total
         elif rounds > 1:

@@ -28,12 +28,12 @@ _KEYS = "cluster.dropping, cluster.lending"
 def require_blocks(allocator: Allocator) -> MovesBlocks:
     """The allocator, whose blocks can change hands. Raises DescriptionError for a policy without
     such blocks."""
-    if not isinstance(allocator, MovesBlocks):
+    if (able := allocator.able(MovesBlocks)) is None:
         raise DescriptionError(
             f"{_KEYS}: this policy keeps a request as one whole, of which no part can be given up, "
             "taken over or lie elsewhere; expected paged, or one that is made of it"
         )
-    return allocator
+    return able
 
 
 class Hosting(Part):
@@ -54,8 +54,8 @@ class Hosting(Part):
         self.slower: list[float] = []
         """Shares by which steps beside copies take longer."""
         allocator = engine.allocator
-        self._copying = allocator if isinstance(allocator, CopiesOnWrite) else None
-        self._blocks = allocator if isinstance(allocator, MovesBlocks) else None
+        self._copying = allocator.able(CopiesOnWrite)
+        self._blocks = allocator.able(MovesBlocks)
         self._copies: list[tuple[float, float, int]] = []  # (bytes a second, until when, whose)
         self._due: list[tuple[float, int, bool]] = []  # a heap: (when, request, whether it runs)
         engine.parts.append(self)

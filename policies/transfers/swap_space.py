@@ -50,12 +50,11 @@ class SwapSpace(KvConnector):
                 f"{site.device.name} has no host.bandwidth, which swapping needs; give it, or set "
                 "engine.preemption: recompute"
             )
-        if not isinstance(site.allocator, Swaps):
+        if (able := site.allocator.able(Swaps)) is None:
             raise DescriptionError(
                 f"engine.preemption: {options.choice}, and policy {policy} cannot swap"
             )
-        self._allocator: Swaps = site.allocator
-        self._growing = site.allocator if isinstance(site.allocator, OnDemand) else None
+        self._allocator, self._growing = able, site.allocator.able(OnDemand)
         self.free_bytes: float = options.space_bytes
         """Free room, on each card's share of the host's memory."""
         self._there: dict[int, int] = {}

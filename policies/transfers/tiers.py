@@ -63,7 +63,8 @@ class Tiers(KvConnector):
         spec, device, model, allocator = options, site.device, site.model, site.allocator
         steps, cards = site.steps, site.cards
         policy = allocator.options.name
-        forgets = isinstance(allocator, Caches) and allocator.discards
+        caching = allocator.able(Caches)
+        forgets = caching is not None and caching.discards
         if spec.pauses and spec.pauses.policy in ("drop", "least") and not forgets:
             raise DescriptionError(
                 f"serving.tiers.pauses: policy {policy} forgets nothing; expected keep or swap"

@@ -295,7 +295,7 @@ def _held(name: str, found: Fit) -> tuple[int, int]:
         layout = kv_region(found.device, found.part, spec.model_copy(update=policy))
     most = layout.slots // int(layout.slots_of(stored)) + 1
     allocator = _allocator(name, layout, question, most)
-    if layout.groups is not None and isinstance(allocator, OnDemand):  # windows full, decoding
+    if layout.groups is not None and allocator.able(OnDemand) is not None:  # windows full
         lengths = np.array([[question.prompt], [question.output]])
         each = int(allocator.needs(*lengths)[0])
         return each, layout.slots // each
