@@ -31,7 +31,7 @@ class Verified(Addition):
     rows: IntArray
     drafts: int
     pairs: int
-    accepted: int
+    accepted: int = 0
 
     @classmethod
     def behind(cls, lengths: IntArray, rows: IntArray, accepted: int = 0) -> Verified:

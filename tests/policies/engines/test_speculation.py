@@ -16,7 +16,8 @@ from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Demand, Limits, Lookahead
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
-from policies.engines.scheduled_step import Step, Verified
+from policies.engines.scheduled_step import Step
+from policies.engines.verifier import Verified
 from policies.engines.speculation import GOLDEN, SpeculationSpec, draw, positions
 from policies.memory.drafting import drafter_of
 from policies.memory.step import Efficiency, StepModel
@@ -118,9 +119,7 @@ def test_rows_are_computed_each_and_weights_and_kv_read_once() -> None:
     plain = Step(np.array([0]), 1000, [], [], 0, "offered_load")
     alone = steps.times(plain, 1, full)
     # rows attend to 1,001 to 1,004 tokens: 3,009 pairs beside the first
-    rows = steps.times(
-        plain._replace(verified=Verified.behind(np.array([1000]), np.array([4]))), 1, full
-    )
+    rows = steps.times(plain.added(Verified.behind(np.array([1000]), np.array([4]))), 1, full)
     assert rows.work.phases["weights"].moved == alone.work.phases["weights"].moved
     longer = rows.attention_s - alone.attention_s
     assert longer == pytest.approx(3 * MODEL.kv_token_bytes / steps.bandwidth)

@@ -20,7 +20,8 @@ from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.allocators.registry import POLICIES
-from policies.engines.scheduled_step import Step, Verified
+from policies.engines.scheduled_step import Step
+from policies.engines.verifier import Verified
 from policies.memory.step import Efficiency, StepModel
 from policies.predictors.prediction import Prediction
 from policies.requests.requests import Requests
@@ -180,8 +181,8 @@ def test_a_step_with_drafts_writes_a_state_behind_each_row() -> None:
     for commits, copied in ((False, 0), (True, 2 * states)):
         steps = StepModel(device, HYBRID, free=["compute"], commits=commits)
         alone, rows = (
-            steps.times(plain._replace(verified=each), 1, full).attention_s
-            for each in (None, Verified(np.array([4]), 3, 0))
+            steps.times(each, 1, full).attention_s
+            for each in (plain, plain.added(Verified(np.array([4]), 3, 0)))
         )
         more = 3 * (HYBRID.kv_token_bytes + one) + copied
         assert (rows - alone) * steps.bandwidth == pytest.approx(more)
