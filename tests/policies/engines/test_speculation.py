@@ -17,8 +17,8 @@ from policies.allocators.allocator import Demand, Limits, Lookahead
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.engines.scheduled_step import Step
-from policies.engines.verifier import Verified
 from policies.engines.speculation import GOLDEN, SpeculationSpec, draw, positions
+from policies.engines.verifier import Verified
 from policies.memory.drafting import drafter_of
 from policies.memory.step import Efficiency, StepModel
 from policies.predictors.prediction import Prediction
