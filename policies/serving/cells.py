@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from hwmodel.specs.device import Device
+from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.step_energy import Transfer
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.metrics import Metrics
 from policies.serving.node import mean_of, merged
 from policies.serving.pool import DECODE, PoolMetrics
 from policies.serving.pool_figures import PoolsRun, figures_of_run, merged_runs
+from policies.serving.served_stream import first_samples, samples_of
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.slot_use import Known
 
@@ -54,19 +56,25 @@ def rows_of(spec: ServingSpec, requests: Requests, cell: int) -> IntArray:
 
 
 def merged_cells(
-    device: Device, spec: ServingSpec, requests: Requests, seed: int, warmup: int,
-    results: Sequence[ServingResult],
+    device: Device, model: TransformerSpec, spec: ServingSpec, requests: Requests, seed: int,
+    warmup: int, results: Sequence[ServingResult],
 ) -> ServingResult:  # fmt: skip
     """The result of cells that gave these."""
     outputs = spec.engine.cut(requests.output_tokens)
     cells = [result.cell for result in results if result.cell is not None]
     rows = [rows_of(spec, requests, cell) for cell in range(len(cells))]
-    metrics = Metrics(requests, outputs, warmup)
+    samples = samples_of(spec.on_device(device, model), model, requests)
+    first_sample = None
+    if samples is not None:
+        rows = [np.flatnonzero(np.isin(samples, mine)) for mine in rows]
+        outputs, warmup = outputs[samples], int((samples < warmup).sum())
+        requests, first_sample = requests.apart(), first_samples(samples)
+    metrics = Metrics(requests, outputs, warmup, first_sample)
     metrics.merge([(cell.metrics, mine) for cell, mine in zip(cells, rows, strict=True)])
     runs = [cell.pools for cell in cells if cell.pools is not None]
     if runs:
         served = np.array([cell.metrics.ended for cell in cells])
-        side = PoolMetrics(metrics, requests, None)
+        side = PoolMetrics(metrics, requests, first_sample)
         figures = figures_of_run(merged_runs(runs, rows, served, side), DECODE)
         figures |= _counted(cells) | {"energy": None, "tokens_per_joule": {}}
         return ServingResult({**figures, "seed": seed}, *metrics.times())

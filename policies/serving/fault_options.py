@@ -42,6 +42,23 @@ class FaultSpec(Strict):
         if self.replica is not None and self.share is not None:
             raise ValueError("faults: expected either replica or share")
 
+    def draws(self, many: int, seed: int) -> np.random.Generator:
+        """By which it falls on so many."""
+        key = (seed, many, 1) if self.of == "host" else (seed, many)
+        return np.random.default_rng(key)
+
+    def of_cell(self, cell: int, cells: int, many: int, seed: int) -> list[FaultSpec]:
+        """The laws of one of the cells that so many are in together, in which they have numbers of
+        their own: who fails is chosen among all, as in one cell."""
+        if self.replica is None and self.share is None:
+            return [self]
+        own = range(cell * many // cells, (cell + 1) * many // cells)
+        return [
+            self.model_copy(update={"replica": each - own.start, "share": None})
+            for each in self.first_s(many, self.draws(many, seed))
+            if each in own
+        ]
+
     def first_s(self, many: int, rng: np.random.Generator) -> dict[int, float]:
         """When which of so many fail first."""
         chosen = list(range(many)) if self.replica is None else [self.replica]

@@ -17,7 +17,7 @@ class HostFaults(Watcher):
 
     def __init__(self, node: Node, spec: FaultSpec, seed: int) -> None:
         self._node, self._spec = node, spec
-        self._rng = np.random.default_rng((seed, len(node.own), 1))
+        self._rng = spec.draws(len(node.own), seed)
 
     def join(self, simulation: Simulation) -> None:
         super().join(simulation)
@@ -44,7 +44,7 @@ class Faults(Watcher):
         lost: Callable[[int, Replica, float], None] | None = None,
     ) -> None:  # fmt: skip
         self._node, self._spec, self._lost = node, spec, lost
-        self._rng = np.random.default_rng((seed, len(node.own)))
+        self._rng = spec.draws(len(node.own), seed)
         self._due: dict[float, list[int]] = {}
 
     def join(self, simulation: Simulation) -> None:

@@ -80,7 +80,8 @@ class Metrics:
             self.timeline.merge(part.timeline)
             self.ended += part.ended
             begin_s, begin = begin_s + share * part.begin[0], begin.plus(part.begin[1])
-            close_s, made = close_s + share * part.close[0], made + part.close[1]
+            part_close_s, part_made = part.closed
+            close_s, made = close_s + share * part_close_s, made + part_made
         self.begin, self.close = (begin_s, begin), (close_s, made)
 
     def idle(self, seconds: float, stages: int = 1) -> None:
@@ -185,13 +186,21 @@ class Metrics:
         """Requests whose use of slots counts."""
         return self.requests.done(self.warmup)
 
+    @property
+    def _begin_s(self) -> float:
+        """When the steady part begins."""
+        first = self.warmup == 0 and len(self.arrival_s)
+        return float(self.arrival_s[0]) if first else self.begin[0]
+
+    @property
+    def closed(self) -> tuple[float, int]:
+        """`close`, or the end of all where no request waited after the warm-up: then everything
+        after it is the steady part."""
+        if self.close[0] > self._begin_s:
+            return self.close
+        return float(np.nanmax(self.end_s, initial=0.0)), self.sums.output_tokens
+
     def steady(self) -> tuple[int, float]:
         """Output tokens of the steady part, and its seconds."""
-        begin_s, begin = self.begin
-        if self.warmup == 0 and len(self.arrival_s):
-            begin_s = float(self.arrival_s[0])
-        # if no request waited after the warm-up, everything after it is the steady part
-        close_s, made = self.close
-        if close_s <= begin_s:
-            close_s, made = float(np.nanmax(self.end_s, initial=0.0)), self.sums.output_tokens
-        return made - begin.output_tokens, close_s - begin_s
+        close_s, made = self.closed
+        return made - self.begin[1].output_tokens, close_s - self._begin_s

@@ -52,8 +52,8 @@ def stream_of(
     """The stream with its predictions. Raises DescriptionError for what cannot be served so."""
     outputs = spec.engine.cut(requests.output_tokens)
     cost = spec.predictor.inference if spec.predicts else None
-    apart = spec.samples_apart(model) and bool((requests.samples > 1).any())
-    if requests.closed and (cost is not None or apart):
+    rows = samples_of(spec, model, requests)
+    if requests.closed and (cost is not None or rows is not None):
         raise DescriptionError(
             "closed arrivals and sessions need a free predictor, or a policy that asks none, and "
             "samples that are not requests of their own"
@@ -67,14 +67,26 @@ def stream_of(
     predicted = predict(spec.predictor, outputs, seed)
     inference = None if cost is None else infer(cost, requests.arrival_s)
     ready_s = requests.arrival_s if inference is None else inference.ready_s
-    if not apart:
+    if rows is None:
         return Stream(
             requests, outputs, predicted, ready_s, warmup, None, requests, warmup, inference
         )
-    rows = np.repeat(np.arange(len(requests)), requests.samples)
-    repeated = RepeatedPredictions(predicted, rows)
-    first_sample = np.searchsorted(rows, np.arange(len(requests)))
     return Stream(
-        requests.apart(), outputs[rows], repeated, ready_s[rows], int((rows < warmup).sum()),
-        first_sample, requests, warmup, inference,
+        requests.apart(), outputs[rows], RepeatedPredictions(predicted, rows), ready_s[rows],
+        int((rows < warmup).sum()), first_samples(rows), requests, warmup, inference,
     )  # fmt: skip
+
+
+def samples_of(
+    spec: ServingSpec, model: TransformerSpec, requests: Requests
+) -> IntArray | None:  # fmt: skip
+    """Where samples are requests of their own, which request each is one of, int64 (m,), ascending;
+    None: they are not."""
+    if not (spec.samples_apart(model) and (requests.samples > 1).any()):
+        return None
+    return np.repeat(np.arange(len(requests)), requests.samples)
+
+
+def first_samples(samples: IntArray) -> IntArray:
+    """The first sample of each request, int64 (n,), of `samples_of`."""
+    return np.searchsorted(samples, np.arange(samples[-1] + 1))

@@ -54,7 +54,7 @@ def serve(
                 )
                 for cell in range(spec.cluster.cells)
             ]  # fmt: skip
-        return merged_cells(device, spec, requests, seed, warmup_requests, cells)
+        return merged_cells(device, model, spec, requests, seed, warmup_requests, cells)
     try:
         return _serve(
             device, model, spec, requests, seed, warmup_requests, progress, simulate, recorder,
@@ -76,7 +76,7 @@ def serve_cell(
     if not len(rows) or (requests.closed and not np.isnan(requests.think_s[rows[0]])):
         raise DescriptionError(f"cluster.cells: cell {cell} gets no request, or no client")
     return serve(
-        device, model, spec.of_a_cell,
+        device, model, spec.of_cell(cell, seed),
         requests.take(rows), seed=int(np.random.SeedSequence((seed, cell)).generate_state(1)[0]),
         warmup_requests=int((rows < warmup_requests).sum()), simulate=simulate, profile=profile,
         watchers=watchers,

@@ -168,15 +168,24 @@ class ServingSpec(Strict):
             )
         return self
 
-    @property
-    def of_a_cell(self) -> ServingSpec:
-        """The description of one of its cells."""
-        changes: dict[str, Any] = {"cluster": self.cluster.of_a_cell}
+    def of_cell(self, cell: int, seed: int) -> ServingSpec:
+        """The description of one of its cells. seed: by which faults are drawn."""
+        cells = self.cluster.cells
+        sides: dict[str | None, int] = {None: self.cluster.cards}
         if self.pools is not None:
-            sides = {PREFILL: self.pools.prefill, DECODE: self.pools.decode}
+            sides = {PREFILL: self.pools.prefill.replicas, DECODE: self.pools.decode.replicas}
+        faults = [
+            own.model_copy(update={"side": side})
+            for law in self.faults
+            for side, many in sides.items() if law.side in (None, side)
+            for own in law.of_cell(cell, cells, many, seed)
+        ]  # fmt: skip
+        changes: dict[str, Any] = {"cluster": self.cluster.of_a_cell, "faults": faults}
+        if self.pools is not None:
+            halves = {PREFILL: self.pools.prefill, DECODE: self.pools.decode}
             fewer = {
-                name: side.model_copy(update={"replicas": side.replicas // self.cluster.cells})
-                for name, side in sides.items()
+                name: half.model_copy(update={"replicas": half.replicas // cells})
+                for name, half in halves.items()
             }
             changes["pools"] = self.pools.model_copy(update=fewer)
         return self.model_copy(update=changes)

@@ -22,6 +22,7 @@ from hwmodel.specs.attention import Window
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.mlp import ExpertsSpec
 from hwmodel.specs.state import StateLayers
+from policies.allocators.registry import POLICIES
 from policies.requests.requests import Requests
 from policies.serving.recorder import Recorder
 from policies.serving.serving import ServingResult, serve
@@ -321,7 +322,8 @@ def run_of(names: tuple[str, ...], watchers: Iterable[Watcher] = ()) -> ServingR
         changes = laid(
             changes, {"policy": finds_prefixes(changes.get("policy", {"name": "paged"}))}
         )
-        if "states" in names:  # chunks that end in the prefix, at ends of blocks
+        keeps = POLICIES[changes["policy"].get("name", "paged")].Options.model_fields
+        if "states" in names and "state_caching" in keeps:  # chunks end with the prefix's blocks
             changes = laid(changes, {"policy": {"state_caching": "align"}, "engine": CHUNKS})
     if "dropping" in names and {"states", *WINDOWED, "KV of oaken", "top_k"} & set(names):
         changes = laid(changes, {"cluster": {"dropping": {"frame": None}}})

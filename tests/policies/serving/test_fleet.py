@@ -31,6 +31,7 @@ SHARED = dataclasses.replace(
     prefix_tokens=np.full(240, 256),
 )
 """The same behind one of seven system prompts."""
+LINK = "mooncake-rdma-400"
 FEW = 240 if LONG else 90
 SEEN = ("ttft_s", "tpot_s", "latency_s", "prefill_tokens", "steps", "preemptions", "makespan_s")
 
@@ -76,6 +77,59 @@ def test_cells_served_elsewhere_are_those_served_here() -> None:
     there = serve(where, MODEL, described, STREAM, seed=5, warmup_requests=30, cells=sent)
     assert there.metrics == here.metrics
     assert np.array_equal(there.finish_s, here.finish_s)
+
+
+def test_samples_that_are_requests_of_their_own_are_served_in_cells() -> None:
+    """A sample of a cell is that of the cell served alone; and a request with all of its samples
+    counts once."""
+    stream = dataclasses.replace(
+        STREAM[:FEW], samples=1 + (np.arange(FEW) % 3 == 0), output_tokens=np.full(FEW, 20)
+    )
+    drafts = {"method": "ngram", "tokens": 2, "acceptance": [0.6, 0.4]}
+    sides = {"link": LINK, "prefill": {"replicas": 2}, "decode": {"replicas": 2}}
+    for options in ({}, {"pools": sides}):
+        described = spec(**fleet(4, cells=2), speculation=drafts, **options)
+        both = serve(device(2048), MODEL, described, stream, seed=5, warmup_requests=10)
+        parts = [
+            serve_cell(device(2048), MODEL, described, stream, cell, seed=5, warmup_requests=10)
+            for cell in range(2)
+        ]
+        assert np.isfinite(both.finish_s).all() and both.metrics["finished"] == FEW
+        assert [each.finish_s.tolist() for each in parts] == [
+            both.finish_s[cell::2].tolist() for cell in range(2)
+        ]
+        alone = [each.metrics["prefill_tokens"] for each in parts]
+        assert both.metrics["prefill_tokens"] == sum(alone)
+        assert both.metrics["output_tokens_per_s"] > max(
+            each.metrics["output_tokens_per_s"] for each in parts
+        )
+
+
+LAWS = ({"replica": 4, "at_s": 0.05}, {"share": 0.5, "at_s": 0.05}, {"replica": 4, "mean_up_s": 9})
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+@pytest.mark.parametrize("cells", [2, 3])
+def test_a_law_of_faults_chooses_among_all_cards_whatever_the_cells(
+    law: dict[str, Any], cells: int
+) -> None:
+    sides = {"link": LINK, "prefill": {"replicas": 6}, "decode": {"replicas": 6}}
+    for side, options in ((None, {}), ("decode", {"pools": sides})):
+        cluster = {"cards": 12 if side else 6, "cells": cells}
+        described = spec(cluster=cluster, faults=[{**law, "side": side}], **options)
+        whole = described.faults[0]
+        fail = [
+            (each.side, cell * 6 // cells + (each.replica or 0))
+            for cell in range(cells) for each in described.of_cell(cell, 1).faults
+        ]  # fmt: skip
+        assert fail == [(side, card) for card in sorted(whole.first_s(6, whole.draws(6, 1)))]
+
+
+def test_a_card_that_fails_is_one_of_one_cell() -> None:
+    law = {"replica": 4, "at_s": 0.05, "down_s": 0.1}
+    for cells in (1, 2, 3):
+        found = run(2048, STREAM[:FEW], **fleet(6, "round_robin", law, cells)).metrics
+        assert found["node"]["failures"] == 1 and found["finished"] == FEW
 
 
 @given(
