@@ -124,7 +124,8 @@ class BesideBlocks:
 
     def leave_drafter(self, request: int) -> int:
         """As `leave_states`; after the KV."""
-        groups = self.drafter.pop(request, np.zeros((0, 0), np.int64))
+        if (groups := self.drafter.pop(request, None)) is None:
+            return 0
         for group in groups:
             self._list.push(group[::-1], len(group))
         return groups.size

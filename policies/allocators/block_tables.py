@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.kernel.jit import kernel
-from policies.allocators.columns import most_of
 from policies.requests.requests import IntArray
 
 
@@ -69,12 +68,16 @@ class BlockTables:
         self.tokens[row] -= places * self.block
         self._count_runs(row)
 
-    def wanted(self, rows: IntArray, rounds: int) -> int:
-        """Blocks that `rows` need to hold `rounds` tokens more each."""
-        return int(_wanted(self.count, self.tokens, rows, self.block, rounds))
+    def wanted(self, rows: IntArray, rounds: int) -> tuple[int, int]:
+        """(blocks that `rows` need to hold `rounds` tokens more each, the most that one then
+        has)."""
+        wanted: tuple[int, int] = _wanted(self.count, self.tokens, rows, self.block, rounds)
+        return wanted
 
     def rounds(self, rows: IntArray, free: int, limit: int) -> int:
         """How many tokens, up to `limit`, each of `rows` can store with so many free blocks."""
+        if len(rows) * -(-limit // self.block) <= free:  # none needs more for so many tokens
+            return limit
         return int(_rounds(self.count, self.tokens, rows, self.block, free, limit))
 
     def growing(self, rows: IntArray, free: int) -> int:
@@ -82,17 +85,17 @@ class BlockTables:
         return int(_growing(self.count, self.tokens, rows, self.block, free))
 
     def advance(
-        self, rows: IntArray, rounds: int, blocks: IntArray, stored: IntArray, reserved: IntArray
-    ) -> None:
+        self, rows: IntArray, rounds: int, blocks: IntArray, most: int, stored: IntArray,
+        reserved: IntArray,
+    ) -> None:  # fmt: skip
         """`rounds` times a token for each of `rows`, in order; a row without room takes the next of
-        `blocks` (as many as `wanted` said). For one group of layers.
+        `blocks` (as many as `wanted` said, and the `most`). For one group of layers.
 
         stored, reserved: int64 (requests,), of which those of the owners are modified in place.
         """
         if len(blocks):
             self.uses[blocks] += 1
-            longest = most_of(self.tokens, rows) + rounds
-            self._widen(-(-longest // self.block))
+            self._widen(most)
         _advance(
             self._table[0], self.count, self.tokens, self.runs, self.owner, rows, self.block,
             rounds, blocks, stored, reserved,
@@ -143,12 +146,16 @@ def _append(
 
 
 @kernel
-def _wanted(count: IntArray, tokens: IntArray, rows: IntArray, block: int, rounds: int) -> int:
-    """Sum of the blocks that `rows` lack to hold `rounds` tokens more each."""
-    total = 0
+def _wanted(
+    count: IntArray, tokens: IntArray, rows: IntArray, block: int, rounds: int
+) -> tuple[int, int]:
+    """See `BlockTables.wanted`."""
+    total = most = 0
     for row in rows:
-        total += max((tokens[row] + rounds + block - 1) // block - count[row], 0)
-    return total
+        held = (tokens[row] + rounds + block - 1) // block
+        most = max(most, held)
+        total += max(held - count[row], 0)
+    return total, most
 
 
 @kernel

@@ -44,12 +44,3 @@ def add_to(column: IntArray, rows: IntArray, amount: int) -> None:
     """Adds `amount` to `column`, int64 (n,), at these rows, each once. Modified in place."""
     for row in rows:
         column[row] += amount
-
-
-@kernel
-def most_of(column: IntArray, rows: IntArray) -> int:
-    """The most of `column`, int64 (n,), at these rows; 0 if there is none."""
-    most = 0
-    for row in rows:
-        most = max(most, column[row])
-    return most

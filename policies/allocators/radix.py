@@ -157,7 +157,7 @@ class RadixAllocator(TableAllocator, Batches):
         requests, self._decoding = self._decoding, NO_PAGES
         if len(requests):
             rows = self._all_rows(requests)
-            self._list.promise(-self._tables.wanted(rows, 1))
+            self._list.promise(-self._tables.wanted(rows, 1)[0])
             self._list.prepare(len(rows))
             super().advance(requests, 1)
 
@@ -199,16 +199,16 @@ class RadixAllocator(TableAllocator, Batches):
 
     def advance_later(self, requests: IntArray) -> None:
         self.settle_step()
-        self._list.promise(self._tables.wanted(self._all_rows(requests), 1))
+        self._list.promise(self._tables.wanted(self._all_rows(requests), 1)[0])
         self._decoding = requests
 
     def advance(self, requests: IntArray, rounds: int) -> None:
         self.settle_step()
-        if rounds and self._forks_among(requests):
+        if rounds and self._unforked and self._forks_among(requests):
             super().advance(requests, 1)
             rounds -= 1
         rows = self._all_rows(requests)
-        if self._list.ample(self._tables.wanted(rows, rounds), len(rows)):
+        if self._list.ample(self._tables.wanted(rows, rounds)[0], len(rows)):
             super().advance(requests, rounds)
             return
         for _ in range(rounds):

@@ -114,7 +114,7 @@ class SampleTables(SharingAllocator, CopiesOnWrite):
 
     def _forks_among(self, requests: IntArray) -> bool:
         """Whether the next output token of some of `requests` makes copies."""
-        return bool(self._unforked) and not self._unforked.isdisjoint(requests.tolist())
+        return not self._unforked.isdisjoint(requests.tolist())
 
     def _rows(self, request: int) -> list[int]:
         return [int(self._first_row[request]), *self._samples.get(request, ())]

@@ -19,6 +19,8 @@ from policies.allocators.kv_layout import ByteRuns, KvLayout
 from policies.allocators.movable_tables import MovableTables
 from policies.requests.requests import IntArray
 
+_NO_BLOCKS: IntArray = np.zeros(0, np.int64)
+
 
 class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
     """Blocks as tokens are stored; of a model with windows those that it still attends to."""
@@ -240,7 +242,7 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
     def headroom(self, requests: IntArray, limit: int) -> int:
         if self._windows.near:
             return self._headroom_in_windows(requests, limit)
-        if self._forks_among(requests):
+        if self._unforked and self._forks_among(requests):
             return self._headroom_before_forks(requests, limit)
         return self._tables.rounds(self._all_rows(requests), self._list.free, limit)
 
@@ -256,19 +258,20 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         return self._list.free
 
     def taken(self, requests: IntArray, rounds: int) -> int:
-        return self._tables.wanted(self._all_rows(requests), rounds) * self.block
+        return self._tables.wanted(self._all_rows(requests), rounds)[0] * self.block
 
     def advance(self, requests: IntArray, rounds: int) -> None:
         if self._windows.near:
             return self._advance_in_windows(requests, rounds)
-        if rounds and self._forks_among(requests):
+        if rounds and self._unforked and self._forks_among(requests):
             for request in requests.tolist():
                 self.grow(request, self._demands[request].samples)
             rounds -= 1
         rows = self._all_rows(requests)
-        wanted = self._tables.wanted(rows, rounds)
+        wanted, most = self._tables.wanted(rows, rounds)
         before = self.stored[requests] if self._state_caches else None
-        self._tables.advance(rows, rounds, self._list.pop_apart(wanted), self.stored, self.reserved)
+        blocks = self._list.pop_apart(wanted) if wanted else _NO_BLOCKS
+        self._tables.advance(rows, rounds, blocks, most, self.stored, self.reserved)
         self.reserved_total += wanted * self.block
         if before is not None:
             self._save_states(requests.tolist(), before)

@@ -54,8 +54,13 @@ class WindowTables(SampleTables):
             if demand.prefix_id >= 0 or demand.parent >= 0 or demand.above:
                 return False
             if demand.session >= 0:
-                return not any(cache.has(("session", demand.session)) for cache in self._caches)
-        return not any(cache.has(("own", request)) for cache in self._caches)
+                return self._has_nothing(("session", demand.session))
+        return self._has_nothing(("own", request))
+
+    def _has_nothing(self, key: tuple[str, int]) -> bool:
+        """Whether no group ever kept a block under this key."""
+        first, *others = self._caches
+        return not (first.has(key) or (others and any(cache.has(key) for cache in others)))
 
     def _stated(self, parts: list[Part], count: int) -> int:
         """The most of the first `count` blocks at whose end the states are in memory, too."""

@@ -15,8 +15,6 @@ from policies.engines.connector import Connector, Ending, Loading, Match
 from policies.engines.scheduled_step import Chunk, Step
 from policies.requests.requests import IntArray, Requests
 
-_NONE: IntArray = np.zeros(0, np.int64)
-
 
 class Connected(ABC):
     """What an engine does with its `connectors`; base of all engines."""
@@ -69,8 +67,6 @@ class Connected(ABC):
     @property
     def holders(self) -> IntArray:
         """Requests that hold memory and neither run nor have just ended, int64 (n,)."""
-        if not self.loading and not self.held:
-            return _NONE
         return np.array([*self.loading, *self.held], np.int64)
 
     @property

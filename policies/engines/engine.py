@@ -27,7 +27,7 @@ from policies.engines.additions import CopiedOnWrite, Samples, Transfers
 from policies.engines.admission import Admission, Offered
 from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_progress import Progress
-from policies.engines.part import Part
+from policies.engines.part import NONE, Part
 from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.verifier import Verifier
 from policies.requests.requests import FloatArray, IntArray
@@ -136,8 +136,9 @@ class Engine(Admission):
     @property
     def holders(self) -> IntArray:
         """See `Connected.holders`."""
-        own = super().holders
-        return np.concatenate([own, *(part.holders for part in self.parts)]) if self.parts else own
+        if not (self.parts or self.loading or self.held):
+            return NONE
+        return np.concatenate([super().holders, *(part.holders for part in self.parts)])
 
     def here(self, request: int) -> int:
         """How many tokens of a request that is not here are in memory now, so that it would not
@@ -208,8 +209,8 @@ class Engine(Admission):
         if late:
             left[late] = 0
         prefilled = [chunk.request for chunk in step.chunks if chunk.last] if step.chunks else []
-        if prefilled:
-            left[prefilled] -= 1
+        for request in prefilled:
+            left[request] -= 1
         running = self.running
         least, ended = least_of(left, running), []
         if not least:

@@ -165,8 +165,9 @@ class EngineV1(Engine):
 
     @property
     def busy(self) -> bool:
-        runs = len(self.running) > (len(self._foreseen) if self.ending else 0)
-        own = runs or self._unfinished
+        running = len(self.running)
+        own = running > len(self._foreseen) if self.ending else running > 0
+        own = own or self._unfinished
         return self._has_work(own) if self.parts else own
 
     @property

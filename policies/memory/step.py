@@ -231,7 +231,7 @@ class StepModel:
         if prefill is None:
             linear_s += more_s
         read_s = passes * linear.waits / (self._read_rate * efficiency.weights)
-        weights_s = self._overlapped(linear_s, read_s)
+        left, weights_s = self._left, self._overlapped(linear_s, read_s)
         attended: Any = attention.flops["attend"] / rates["attend"]
         if len(attention.flops) > 1:
             attended = self._compute_s(attention.flops)
@@ -239,16 +239,9 @@ class StepModel:
         if self._shares is not None:
             share = self._kv_share(attention.waits, efficiency)
         memory_s = attention.waits / (bandwidth * share)
-        alone = work.rounds == 1
         slowdown = self._slowdown
         if prefill is not None:
             slowdown *= self._law.beside_chunk
-        attention_s: Any
-        if alone:
-            attention_s = slowdown * self._overlapped(attended, memory_s)
-        else:
-            attention_s = np.empty(work.rounds)
-            _attending(attended, memory_s, self._left, slowdown, attention_s)
         together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
         flops_s = moved_s = chunk_memory_s = 0.0
         if prefill is not None:
@@ -260,42 +253,48 @@ class StepModel:
             chunk_s, chunk_memory_s = self._overlapped(flops_s, moved_s), moved_s
             if flops_s > moved_s:
                 compute_s = chunk_s
-                chunk_memory_s *= self._left
+                chunk_memory_s *= left
             prefill_s = linear_phase_s - weights_s + chunk_s
         if together_s > read_s:
             compute_s += linear_phase_s
-        computing: Any = compute_s + attention_s * (attended > memory_s)
-        if self._together:
-            # all FLOPs beside all bytes; a phase is charged what it adds to those before
-            all_flops_s, all_memory_s = together_s + flops_s, read_s + moved_s
-            before_s = self._overlapped(all_flops_s, all_memory_s)
-            prefill_s = chunk_memory_s = before_s - weights_s
-            flops = all_flops_s + slowdown * attended
-            bytes_s = all_memory_s + slowdown * memory_s
-            more, less = (max, min) if alone else (np.maximum, np.minimum)
-            whole: Any = more(flops, bytes_s) + self._left * less(flops, bytes_s)
-            attention_s, computing = whole - before_s, whole * (flops > bytes_s)
         migration_s = copy_s = swap_s = all_reduce_s = 0.0
-        launch_ns, layer_ns = self._launch_ns
-        overhead_s = (launch_ns + work.layers * layer_ns) * 1e-9
-        total: Any = weights_s + attention_s
         if len(phases) > 2:
             migration_s = self._copy_s(phases.get("migration"), efficiency)
             copy_s = self._copy_s(phases.get("copy"), efficiency)
             if (swap := phases.get("swap")) is not None:
                 swap_s = swap.waits / self._host_bandwidth
-        if prefill_s or migration_s:
-            total = total + prefill_s + migration_s
-        total = total + overhead_s
         if work.collectives:
             all_reduce_s = sum(map(self._collective_s, work.collectives))
-        if rest_s := copy_s + swap_s + all_reduce_s:
-            total = total + rest_s
-        if alone:
-            each = np.array([attention_s, total, computing])  # faster cut than as three
-            attention_s, total, computing = each[:1], each[1:2], each[2:]
+        launch_ns, layer_ns = self._launch_ns
+        overhead_s = (launch_ns + work.layers * layer_ns) * 1e-9
+        before_s = 0.0
+        if self._together:
+            # all FLOPs beside all bytes; a phase is charged what it adds to those before
+            flops_s, moved_s = together_s + flops_s, read_s + moved_s
+            before_s = self._overlapped(flops_s, moved_s)
+            prefill_s = chunk_memory_s = before_s - weights_s
+        rest_s = copy_s + swap_s + all_reduce_s
+        if work.rounds > 1:
+            beside = flops_s, moved_s, before_s
+            in_turn = weights_s, compute_s, prefill_s, migration_s, overhead_s, rest_s
+            times_s = np.empty((3, work.rounds))
+            _attending(
+                attended, memory_s, slowdown, left, self._together, beside, in_turn, times_s
+            )  # fmt: skip
+            attention_s, total_s, computing_s = times_s
+        else:
+            if self._together:
+                flops_s, moved_s = flops_s + slowdown * attended, moved_s + slowdown * memory_s
+                whole_s = self._overlapped(flops_s, moved_s)
+                one_s, compute_s = whole_s - before_s, whole_s * (flops_s > moved_s)
+            else:
+                one_s = slowdown * self._overlapped(attended, memory_s)
+                compute_s += one_s * (attended > memory_s)
+            all_s = weights_s + one_s + prefill_s + migration_s + overhead_s + rest_s
+            times_s = np.array((one_s, all_s, compute_s))  # faster cut than as three
+            attention_s, total_s, computing_s = times_s[:1], times_s[1:2], times_s[2:]
         return StepTimes(
-            weights_s, attention_s, prefill_s, migration_s, overhead_s, total, computing,
+            weights_s, attention_s, prefill_s, migration_s, overhead_s, total_s, computing_s,
             copy_s, swap_s, all_reduce_s, chunk_memory_s, None, 0.0, work,
         )  # fmt: skip
 
@@ -363,7 +362,9 @@ class StepModel:
         return self._overlapped(compute_s, moved_bytes / (self.bandwidth * efficiency))
 
     def _overlapped(self, compute_s: float, memory_s: float) -> float:
-        return max(compute_s, memory_s) + self._left * min(compute_s, memory_s)
+        if compute_s > memory_s:
+            return compute_s + self._left * memory_s
+        return memory_s + self._left * compute_s
 
 
 def _with_tables(left: StepTimes, found: Tabled, law: StepTimes, slowdown: float) -> StepTimes:
@@ -388,13 +389,33 @@ def _with_tables(left: StepTimes, found: Tabled, law: StepTimes, slowdown: float
 
 @kernel
 def _attending(
-    compute_s: FloatArray, memory_s: FloatArray, left: float, slowdown: float, seconds: FloatArray
-) -> None:
-    """Seconds of decode attention in each step, whose FLOPs and bytes overlap but for the share
-    `left`; float64 (rounds,). Modifies `seconds`."""
-    for step in range(len(compute_s)):
-        more, less = max(compute_s[step], memory_s[step]), min(compute_s[step], memory_s[step])
-        seconds[step] = slowdown * (more + left * less)
+    flops_s: FloatArray, bytes_s: FloatArray, slowdown: float, left: float, together: bool,
+    beside: tuple[float, float, float],
+    in_turn: tuple[float, float, float, float, float, float], seconds: FloatArray,
+) -> None:  # fmt: skip
+    """Times of steps whose decode attention takes `flops_s` and `bytes_s`, float64 (rounds,) each,
+    which overlap but for the share `left`.
+
+    beside: seconds of all other FLOPs, of all other bytes and of these without the attention, where
+    phases are `together`. in_turn: seconds of a step's weights, of its phases that compute bounds,
+    prefill, migration, overhead, and what is left. seconds: float64 (3, rounds), modified:
+    attention, all, what compute bounds."""
+    other_flops_s, other_bytes_s, before_s = beside
+    weights_s, compute_s, prefill_s, migration_s, overhead_s, rest_s = in_turn
+    for step in range(len(flops_s)):
+        if together:
+            flops = other_flops_s + slowdown * flops_s[step]
+            moved = other_bytes_s + slowdown * bytes_s[step]
+            whole = max(flops, moved) + left * min(flops, moved)
+            attention = whole - before_s
+            computing = whole if flops > moved else 0.0
+        else:
+            flops, moved = flops_s[step], bytes_s[step]
+            attention = slowdown * (max(flops, moved) + left * min(flops, moved))
+            computing = compute_s + (attention if flops > moved else 0.0)
+        seconds[0, step] = attention
+        total = weights_s + attention + prefill_s + migration_s + overhead_s + rest_s
+        seconds[1, step], seconds[2, step] = total, computing
 
 
 def _multiplied_bits(model: TransformerSpec, compute: Compute) -> int:

@@ -213,14 +213,19 @@ class StepWorkModel:
         assert device.accelerator is not None
         load, store = device.accelerator.compute.quantising_ops(model.kv)
         self._load_ops, self._store_ops = (computes * numbers * ops for ops in (load, store))
+        self._row_flops = self._layer_flops + self._head_flops
 
     def of(self, step: Step, rounds: int) -> StepWork:
         """The work of `rounds` steps in which only the context grows, a token a sample and
         step."""
         decode = step.tokens
+        rows, chunked, heads = decode + step.drafts, 0, 0
+        for chunk in step.chunks:
+            chunked += chunk.tokens
+            heads += chunk.last
         phases: dict[PhaseName, Phase] = {
-            "weights": self._linear(step, decode + step.drafts),
-            "attention": self._attention(step, decode, rounds),
+            "weights": self._linear(step, rows, chunked, heads),
+            "attention": self._attention(step, decode, rows, rounds),
         }
         if step.chunks:
             phases["prefill"] = self._prefill(step.chunks)
@@ -238,17 +243,14 @@ class StepWorkModel:
         if self._routing is not None and self._experts is not None:
             pairs = self._experts.per_token * step.routed
             expert_rows = pairs / max(self._routing.distinct(step.routed), 1.0)
-        return StepWork(rounds, self._layers, phases, collectives, 1, step.batched, expert_rows)
+        return StepWork(rounds, self._layers, phases, collectives, 1, rows + chunked, expert_rows)
 
-    def _linear(self, step: Step, rows: int) -> Phase:
-        """The matrix products; only the end of a prefill needs the head."""
-        flops: dict[Rate, Any] = {"decode": rows * (self._layer_flops + self._head_flops)}
+    def _linear(self, step: Step, rows: int, chunked: int, heads: int) -> Phase:
+        """The matrix products of so many rows that decode and so many tokens of chunks, of which
+        only `heads`, those that end a prefill, need the head."""
+        flops: dict[Rate, Any] = {"decode": rows * self._row_flops}
         if step.chunks:
-            tokens = heads = 0
-            for chunk in step.chunks:
-                tokens += chunk.tokens
-                heads += chunk.last
-            flops["prefill"] = tokens * self._layer_flops + heads * self._head_flops
+            flops["prefill"] = chunked * self._layer_flops + heads * self._head_flops
         if self._apart is not None:
             each, decoded = self._pairs_flops(step), rows + step.elsewhere[0]
             flops["decode"] += decoded * each
@@ -262,10 +264,9 @@ class StepWorkModel:
         beyond = round((self._routing.expected(step.routed) - mean) * self._expert_bytes)
         return Phase({"weights": fullest - beyond}, flops, fullest)
 
-    def _attention(self, step: Step, decode: int, rounds: int) -> Phase:
-        """Of `decode` tokens. A single step in plain numbers: the same, without the cost of short
-        arrays."""
-        rows = decode + step.drafts
+    def _attention(self, step: Step, decode: int, rows: int, rounds: int) -> Phase:
+        """Of `decode` tokens, `rows` with drafts. A single step in plain numbers: the same, without
+        the cost of short arrays."""
         context: Any = step.context if rounds == 1 else step.context + decode * np.arange(rounds)
         pairs: float = step.pairs
         indexed: Any = 0

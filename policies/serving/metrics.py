@@ -13,15 +13,18 @@ from hwmodel.specs.device import Device
 from policies.allocators.allocator import Allocator
 from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
-from policies.engines.scheduled_step import Step
+from policies.engines.scheduled_step import STEP_LIMITS, Step
 from policies.memory.step import StepTimes
 from policies.memory.step_energy import Transfer
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.request_times import RequestTimes
 from policies.serving.slot_use import Known, SlotUse, slot_figures
 from policies.serving.step_figures import acceptance, energy, step_figures, tokens_per_joule
-from policies.serving.step_sums import Sums, summed
-from policies.serving.timeline import Stretch, Timeline
+from policies.serving.step_sums import Sums
+from policies.serving.stretch_rows import StretchRows, time_sums
+from policies.serving.timeline import Timeline
+
+LIMIT_NUMBERS = {limit: number for number, limit in enumerate(STEP_LIMITS)}
 
 
 class Metrics:
@@ -38,8 +41,10 @@ class Metrics:
         self.requests = RequestTimes(requests, output_tokens, first_sample)
         self.prompt = requests.prompt_tokens
         self.warmup = warmup
-        self.sums = Sums()
-        self.timeline = Timeline()
+        self._sums = Sums()
+        self._timeline = Timeline()
+        self._rows = StretchRows()
+        """Of stretches that are not in sums and timeline yet."""
         self.ended = 0
         self.begin: tuple[float, Sums] = (0.0, Sums())
         """When the warm-up ended, and what had been done by then."""
@@ -76,8 +81,8 @@ class Metrics:
         for part, rows in parts:
             for name in ("arrival_s", "first_s", "end_s"):
                 getattr(self, name)[rows] = getattr(part, name)
-            self.sums = self.sums.plus(part.sums)
-            self.timeline.merge(part.timeline)
+            self._sums = self._sums.plus(part.sums)
+            self._timeline.merge(part.timeline)
             self.ended += part.ended
             begin_s, begin = begin_s + share * part.begin[0], begin.plus(part.begin[1])
             part_close_s, part_made = part.closed
@@ -86,38 +91,67 @@ class Metrics:
 
     def idle(self, seconds: float, stages: int = 1) -> None:
         """Nothing ran for this long on a replica of so many stages."""
-        self.sums.idle(seconds, stages)
+        self._sums.idle(seconds, stages)
 
     def saturated(self, now: float) -> None:
         """Requests wait or are still to arrive: the steady part reaches at least to `now`."""
-        self.close = (now, self.sums.output_tokens)
+        self.close = (now, self._sums.output_tokens)
 
     def steps(
         self, step: Step, times: StepTimes, allocator: Allocator, running: IntArray, begin_s: float,
         reserved: int, fitting: int = 0, holders: IntArray | None = None,
-    ) -> None:  # fmt: skip
+    ) -> float:  # fmt: skip
         """Add consecutive equal steps, from `begin_s` on; `reserved` slots in the first of them,
-        `allocator` as it is at the end of the last; `fitting`, `holders`: see `Engine`."""
-        sums, times_s, batch = self.sums, times.total_s, step.tokens
-        rounds, total = len(times_s), summed(times_s)
-        stored = self._slots.stored(step, allocator, running, rounds, holders)
-        made, begun = sums.add(step, times, allocator.layout, batch, total)
-        sums.batch_seconds += len(running) * total
-        steps_s, stored_s = 0.0, stored * total
-        if rounds > 1:
-            steps_s = float(np.arange(rounds) @ times_s)
-            stored_s += batch * steps_s
-        self._slots.add(
-            sums, step, times_s, total, allocator, running, stored_s, fitting * total
-        )  # fmt: skip
-        holes = allocator.fragmentation
-        sums.hole_seconds += holes * total
-        self.timeline.add(
-            Stretch(
-                begin_s, times_s, total, steps_s, len(running), batch, stored, reserved,
-                allocator.reserved_total, holes, made + begun, made,
+        `allocator` as it is at the end of the last; `fitting`, `holders`: see `Engine`. Seconds of
+        all."""
+        times_s, batch, slots = times.total_s, step.tokens, self._slots
+        rounds, steps_s = len(times_s), 0.0
+        if rounds == 1:
+            seconds, attention_s = times_s.item(), times.attention_s.item()
+            compute_s = times.compute_s.item()
+        else:
+            seconds, steps_s, attention_s, compute_s = time_sums(
+                times_s, times.attention_s, times.compute_s
             )
-        )  # fmt: skip
+        stored = slots.stored(step, allocator, running, rounds, holders)
+        unneeded, fewer_s = slots.beyond(step, times_s, allocator, running)
+        begun, made = 0, step.output
+        for chunk in step.chunks:
+            if chunk.last:
+                begun += chunk.samples
+        self.produced(made * rounds + begun)
+        self._sums.add(step, times, allocator.layout)
+        if self._rows.add(times_s, (
+            begin_s, seconds, steps_s, rounds, len(running), batch, stored, reserved,
+            allocator.reserved_total, allocator.slots, allocator.fragmentation, made + begun, made,
+            fitting, unneeded, fewer_s, LIMIT_NUMBERS[step.limit], compute_s, attention_s,
+            times.weights_s, times.overhead_s, times.prefill_s,
+        )):  # fmt: skip
+            self._sum_up()
+        return seconds
+
+    def produced(self, output_tokens: int) -> None:
+        """Steps made so many."""
+        self._sums.output_tokens += output_tokens
+
+    def _sum_up(self) -> None:
+        """Add the rows that are kept to sums and timeline."""
+        if (taken := self._rows.take()) is not None:
+            stretches, times_s = taken
+            self._sums.add_stretches(stretches)
+            self._timeline.add(stretches, times_s)
+
+    @property
+    def sums(self) -> Sums:
+        """Over all steps so far."""
+        self._sum_up()
+        return self._sums
+
+    @property
+    def timeline(self) -> Timeline:
+        """Of all steps so far."""
+        self._sum_up()
+        return self._timeline
 
     def end(self, requests: list[int], now: float) -> bool:
         """These requests ended; True if the warm-up ended with them."""

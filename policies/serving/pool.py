@@ -44,10 +44,9 @@ class PoolMetrics(Metrics):
     def saturated(self, now: float) -> None:
         """The pools know together whether requests wait."""
 
-    def steps(self, *args: Any, **named: Any) -> None:
-        before = self.sums.output_tokens
-        super().steps(*args, **named)
-        self.whole.sums.output_tokens += self.sums.output_tokens - before
+    def produced(self, output_tokens: int) -> None:
+        super().produced(output_tokens)
+        self.whole.produced(output_tokens)
 
     def end(self, requests: list[int], now: float) -> bool:
         self.ended += len(requests)

@@ -55,12 +55,16 @@ class Replica:
         allocator = engine.allocator
         self._learns = allocator.able(Learns)
         self._steps = steps
+        self.pipeline: PipelineSteps | None = steps.pipeline
+        """Of its stages, where it has several."""
         self._together = together
         self.moves = moves
         self.components = list(components)
         self._watch = None if watches is None else watches.watch(engine)
         self.shares = False
         """Whether what it knows of requests is another's."""
+        self.ran_s = 0.0
+        """Seconds of the steps that were over last."""
         self.served = 0
         """Requests that ended here."""
         self.waited = False
@@ -76,12 +80,6 @@ class Replica:
     def stages(self) -> int:
         """Groups of its cards that a step passes through."""
         return self._steps.stages
-
-    @property
-    def pipeline(self) -> PipelineSteps | None:
-        """Of its stages, where it has several."""
-        found: PipelineSteps | None = self._steps.pipeline
-        return found
 
     @property
     def outlives(self) -> bool:
@@ -204,7 +202,7 @@ class Replica:
         if self.pipeline is not None:
             self.pipeline.passed(rounds)
         self.now_s = end_s
-        self.metrics.steps(
+        self.ran_s = self.metrics.steps(
             step, times, engine.allocator, engine.running, begin_s, reserved, fitting,
             engine.holders,
         )  # fmt: skip
@@ -294,7 +292,9 @@ class Replica:
         them ends)."""
         if len(times.total_s) == 1:
             return 1, self.now_s + times.total_s.item()
-        event_s = until_s if self._learns is None else min(self._learns.due_s, until_s)
+        event_s = until_s
+        if self._learns is not None:
+            event_s = min(self._learns.due_s, until_s)
         for component in self.components:
             event_s = min(event_s, component.due_s)
         if self._to_come and self.engine.admits_arrivals(step):

@@ -98,18 +98,17 @@ class Simulation:
         for watcher in self.watchers:
             watcher.join(self)
         self._announce()
-        events, count = self._events, self.source.count
-        while self.metrics.ended < count:
+        events, metrics, count = self._events, self.metrics, self.source.count
+        while metrics.ended < count:
             if not events and not any(watcher.untie() for watcher in self.watchers):
                 raise self._stuck()
             if not events:
                 continue
             at_s, kind, _, _, version, what = heapq.heappop(events)
-            if kind in (DONE, BEGIN):
-                if what.version != version:
-                    continue
-                self.now_s, self._vain = at_s, 0
-                (self._done if kind == DONE else self._begin)(what, at_s)
+            if kind == DONE or kind == BEGIN:
+                if what.version == version:
+                    self.now_s, self._vain = at_s, 0
+                    (self._done if kind == DONE else self._begin)(what, at_s)
                 continue
             self._vain = self._vain + 1 if kind == LOOK else 0
             if self._vain > MOST_VAIN and not self._goes_on:
@@ -251,8 +250,9 @@ class Simulation:
 
     def _done(self, unit: Unit, at_s: float) -> None:
         self._finish(unit)
+        events = self._events
         goes_on = unit.ahead is None and self.metrics.ended < self.source.count
-        if goes_on and (not self._events or self._events[0][0] > at_s) and unit.next_s <= at_s:
+        if goes_on and (not events or events[0][0] > at_s) and unit.next_s <= at_s:
             unit.version += 1
             self._begin(unit, at_s)  # as the next event would, without a turn through the heap
         else:
@@ -266,12 +266,11 @@ class Simulation:
         self._steady.done(unit, ahead)
         warm_s = metrics.begin[0]
         for part in ahead.parts:
-            replica, sums = part.replica, part.replica.metrics.sums
-            before_s = sums.seconds
+            replica = part.replica
             ended = replica.end(part.step, part.fitting, part.times, ahead.end_s)
             cards, step = unit.cards_of(replica), part.step
             for card in cards:
-                node.busy_s[card] += sums.seconds - before_s
+                node.busy_s[card] += replica.ran_s
             if step.preempted:
                 node.preemptions[cards[0]] += step.preempted
             if node.reports and (ended or step.chunks):

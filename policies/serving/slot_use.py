@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import OnDemand
+from policies.allocators.columns import sum_of
 from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
@@ -48,6 +49,8 @@ class SlotUse:
         layout = allocator.layout
         if layout.groups is None and len(step.decode) == len(running):  # all, before they grew
             stored = step.context + step.tokens
+        elif layout.groups is None:
+            stored = sum_of(allocator.stored, running) - step.tokens * (rounds - 1)
         else:
             stored = int(layout.slots_of(allocator.stored[running]).sum())
             stored -= step.tokens * (rounds - 1)
@@ -60,41 +63,18 @@ class SlotUse:
             stored -= max(held - allocator.reserved_total, 0)
         return stored
 
-    def add(
-        self, sums: Sums, step: Step, times_s: FloatArray, total: float, allocator: Allocator,
-        running: IntArray, stored_s: float, fitting_s: float,
-    ) -> None:  # fmt: skip
-        """Add the slots in each state times seconds; `stored_s` and `fitting_s` are such sums, of
-        those stored and of those that requests in line would fit."""
-        rounds = len(times_s)
-        reserved_s, unneeded_s = allocator.reserved_total * total, 0.0
+    def beyond(
+        self, step: Step, times_s: FloatArray, allocator: Allocator, running: IntArray
+    ) -> tuple[int, float]:
+        """(slots reserved that never hold a token, slots reserved in the last of the steps and not
+        in earlier ones times seconds of these)."""
         if (grows := self._grows.get(type(allocator))) is None:
             grows = self._grows[type(allocator)] = allocator.able(OnDemand) is not None
         if not grows:
-            unneeded_s = self._unneeded(allocator, running) * total
-        elif rounds > 1:
-            reserved_s -= float(cast(OnDemand, allocator).grown(step.decode, rounds) @ times_s)
-        sums.stored_seconds += stored_s
-        sums.reserved_seconds += reserved_s
-        free_s = allocator.slots * total - reserved_s
-        unfilled_s = reserved_s - stored_s - unneeded_s
-        states = sums.slot_s
-        states["used"] += stored_s
-        states["unfilled"] += unfilled_s
-        if unneeded_s:
-            states["unneeded"] += unneeded_s
-        if step.limit != "kv_memory":
-            states["free"] += free_s
-            return
-        lost_s = free_s - fitting_s
-        states["holes"] += fitting_s
-        states["head_of_line"] += lost_s
-        states = sums.binding_slot_s
-        states["used"] += stored_s
-        states["unfilled"] += unfilled_s
-        states["unneeded"] += unneeded_s
-        states["holes"] += fitting_s
-        states["head_of_line"] += lost_s
+            return self._unneeded(allocator, running), 0.0
+        if len(times_s) == 1:
+            return 0, 0.0
+        return 0, float(cast(OnDemand, allocator).grown(step.decode, len(times_s)) @ times_s)
 
     def _unneeded(self, allocator: Allocator, running: IntArray) -> int:
         """Slots reserved for `running`, of which reservations are made once, that never hold a

@@ -15,6 +15,7 @@ from policies.engines.scheduled_step import STEP_LIMITS, Step
 from policies.memory.step import PHASES, StepTimes
 from policies.memory.step_work import MOVING, StepWork, total
 from policies.requests.requests import FloatArray
+from policies.serving.stretch_rows import Stretches
 
 SLOT_STATES = ("used", "unfilled", "unneeded", "holes", "head_of_line", "free")
 """What a token slot is at any time. Reserved: `used` holds a stored token, `unfilled` will hold one
@@ -76,44 +77,71 @@ class Sums:
         default_factory=lambda: dict.fromkeys((*STEP_LIMITS, "idle"), 0.0)
     )
 
-    def add(
-        self, step: Step, times: StepTimes, layout: KvLayout, decoded: int, seconds: float
-    ) -> tuple[int, int]:
-        """Consecutive equal steps, which decode so many tokens each and take so long together:
-        (output tokens of each that decodes, those that prefills lead to)."""
-        rounds, begun, made = len(times.total_s), 0, decoded
-        self.seconds += seconds
-        self.steps += rounds
-        for chunk in step.chunks:
-            self.prefill_tokens += chunk.tokens
-            begun += chunk.samples if chunk.last else 0
-        self.cached_tokens += step.cached
+    def add(self, step: Step, times: StepTimes, layout: KvLayout) -> None:
+        """Count what consecutive equal steps computed and moved; `add_stretches` has their times
+        and slots, and whoever calls it their output tokens."""
+        rounds, work = len(times.total_s), times.work
+        if step.chunks:
+            for chunk in step.chunks:
+                self.prefill_tokens += chunk.tokens
+            self.cached_tokens += step.cached
         if step.additions:
-            made = self._additions(step)
-        self.output_tokens += made * rounds + begun
+            self._additions(step)
         if step.preempted or step.migrations:
             self._moves(step, layout)
-        self._add_work(times.work)
-        self._add_phases(times, rounds)
-        self.limit_s[step.limit] += seconds
-        if times.work.stages > 1:
-            self.further_s += (times.work.stages - 1) * seconds
-        return made, begun
+        self._add_work(work)
+        further = work.collectives or times.stall_s is not None or times.draft_s
+        if further or len(work.phases) > 2 or work.stages > 1:
+            self._add_further_phases(times, rounds)
+
+    def add_stretches(self, rows: Stretches) -> None:
+        """Add times and slots of stretches that were counted."""
+        seconds, steps, slot_s, phase_s = rows.seconds, rows.steps, self.slot_s, self.phase_s
+        self.seconds = _onto(self.seconds, seconds)
+        self.steps += int(steps.sum())
+        self.batch_seconds = _onto(self.batch_seconds, rows.running * seconds)
+        self.hole_seconds = _onto(self.hole_seconds, rows.free_outside * seconds)
+        self.compute_s = _onto(self.compute_s, rows.compute_s)
+        phase_s["attention"] = _onto(phase_s["attention"], rows.attention_s)
+        for name, each in (
+            ("weights", rows.weights_s), ("overhead", rows.overhead_s), ("prefill", rows.prefill_s)
+        ):  # fmt: skip
+            phase_s[name] = _onto(phase_s[name], each * steps)
+        stored_s = rows.stored * seconds + rows.grown * rows.steps_s
+        reserved_s = rows.reserved_last * seconds - rows.fewer_s
+        self.stored_seconds = _onto(self.stored_seconds, stored_s)
+        self.reserved_seconds = _onto(self.reserved_seconds, reserved_s)
+        free_s, fitting_s = rows.slots * seconds - reserved_s, rows.fitting * seconds
+        unneeded_s = rows.unneeded * seconds
+        bound = rows.limit == STEP_LIMITS.index("kv_memory")
+        slot_s["free"] = _onto(slot_s["free"], free_s[~bound])
+        taken = {
+            "used": stored_s, "unfilled": reserved_s - stored_s - unneeded_s,
+            "unneeded": unneeded_s,
+        }  # fmt: skip
+        held_back = {"holes": fitting_s, "head_of_line": free_s - fitting_s}
+        for name, each in taken.items():
+            slot_s[name] = _onto(slot_s[name], each)
+        for name, each in held_back.items():
+            slot_s[name] = _onto(slot_s[name], each[bound])
+        for name, each in (taken | held_back).items():
+            self.binding_slot_s[name] = _onto(self.binding_slot_s[name], each[bound])
+        for number, limit in enumerate(STEP_LIMITS):
+            self.limit_s[limit] = _onto(self.limit_s[limit], seconds[rows.limit == number])
 
     def idle(self, seconds: float, stages: int) -> None:
         """Nothing ran for this long on a replica of so many stages."""
         self.limit_s["idle"] += seconds
         self.further_idle_s += (stages - 1) * seconds
 
-    def _additions(self, step: Step) -> int:
-        """Add what is copied and verified in a step; its output tokens."""
+    def _additions(self, step: Step) -> None:
+        """Add what is copied and verified in a step."""
         self.copied_tokens += step.copied
         self.swapped_tokens += step.swapped
         if step.rows is not None:
             self.drafted += step.drafts
             self.accepted += step.accepted
             self.verified += len(step.decode)
-        return step.output
 
     def _moves(self, step: Step, layout: KvLayout) -> None:
         """Add preemptions and migrations."""
@@ -134,19 +162,9 @@ class Sums:
                 for kind, amount in phase.bytes.items():
                     self.further_moved[name, kind] += further * total(amount, rounds)
 
-    def _add_phases(self, times: StepTimes, rounds: int) -> None:
-        """Add the time of each phase."""
+    def _add_further_phases(self, times: StepTimes, rounds: int) -> None:
+        """Add the time of phases that most steps do not have."""
         phase_s = self.phase_s
-        if rounds == 1:
-            attention_s, compute_s = times.attention_s.item(), times.compute_s.item()
-        else:
-            attention_s, compute_s = summed(times.attention_s), summed(times.compute_s)
-        self.compute_s += compute_s
-        phase_s["weights"] += times.weights_s * rounds
-        phase_s["attention"] += attention_s
-        phase_s["overhead"] += times.overhead_s * rounds
-        if times.prefill_s:
-            phase_s["prefill"] += times.prefill_s * rounds
         if times.migration_s:
             phase_s["migration"] += times.migration_s * rounds
         if times.copy_s:
@@ -158,7 +176,9 @@ class Sums:
         if times.draft_s:
             phase_s["draft"] = phase_s.get("draft", 0.0) + times.draft_s * rounds
         if times.stall_s is not None:
-            phase_s["overhead"] += summed(times.stall_s)
+            phase_s["overhead"] += float(np.add.reduce(times.stall_s))
+        if times.work.stages > 1:
+            self.further_s += (times.work.stages - 1) * float(np.add.reduce(times.total_s))
 
     def moved_bytes(self) -> dict[str, int]:
         """Bytes that each phase read or wrote in the memory of the mean card; KV that several
@@ -201,6 +221,6 @@ def _by_phase(moved: Mapping[tuple[str, str], float], once: bool) -> dict[str, i
     return {phase: round(size) for phase, size in sums.items()}
 
 
-def summed(seconds: FloatArray) -> float:
-    """Their sum; mostly there is one."""
-    return seconds.item() if len(seconds) == 1 else float(np.add.reduce(seconds))
+def _onto(sum_so_far: float, column: FloatArray) -> float:
+    """With float64 (n,) added to it, one after another."""
+    return float(np.add.accumulate(np.concatenate(([sum_so_far], column)))[-1])

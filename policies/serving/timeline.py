@@ -6,42 +6,19 @@ in which it begins. Within a stretch of equal steps the reserved slots are inter
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from hwmodel.kernel.jit import kernel
-from policies.requests.requests import FloatArray, IntArray
+from policies.requests.requests import FloatArray
+from policies.serving.stretch_rows import Stretches
 
 MOST_BINS = 128
 """Bins; a long run has between half of this and all."""
 _FIRST_WIDTH_S = 2.0**-10
 _DIGITS = 5
-
-
-class Stretch(NamedTuple):
-    """Consecutive equal steps; slots and tokens are those of the first."""
-
-    begin_s: float
-    times_s: FloatArray
-    """Seconds of each."""
-    seconds: float
-    """Of all."""
-    steps_s: float
-    """Sum of each step's seconds times its number, from 0 on."""
-    running: int
-    grown: int
-    """Tokens stored more from step to step."""
-    stored: int
-    reserved: int
-    reserved_last: int
-    """In the last step."""
-    free_outside: float
-    """External fragmentation: the share of free slots outside the largest hole."""
-    tokens_first: int
-    """Output tokens of the first step."""
-    tokens: int
-    """Of each other step."""
 
 
 class Timeline:
@@ -51,41 +28,20 @@ class Timeline:
 
     def __init__(self) -> None:
         self._width_s = _FIRST_WIDTH_S
-        self._sums = [[0.0] * len(self._SUMS) for _ in range(MOST_BINS)]
+        self._sums: FloatArray = np.zeros((MOST_BINS, len(self._SUMS)))
 
-    def add(self, stretch: Stretch) -> None:
-        """Add steps; none begins before 0."""
-        begin_s, count = stretch.begin_s, len(stretch.times_s)
-        end_s = begin_s + stretch.seconds
-        while end_s >= MOST_BINS * self._width_s:
+    def add(self, rows: Stretches, times_s: Sequence[FloatArray]) -> None:
+        """Add stretches, and seconds of the steps of each; none begins before 0."""
+        ends_s = rows.begin_s + rows.seconds
+        while ends_s.max() >= MOST_BINS * self._width_s:
             self._widen()
-        first = int(begin_s / self._width_s)
-        if count == 1 or first == int(end_s / self._width_s):
-            self._count(first, stretch, stretch.seconds, stretch.steps_s, count, True)
-            return
-        times = stretch.times_s
-        starts, bins = _runs(begin_s, times, self._width_s)
-        edges = starts.tolist()
-        for start, end, place in zip(edges, [*edges[1:], count], bins.tolist(), strict=True):
-            part = times[start:end]
-            steps_s = float(np.arange(start, end) @ part)
-            seconds = float(np.add.reduce(part))
-            self._count(place, stretch, seconds, steps_s, end - start, start == 0)
-
-    def _count(
-        self, place: int, stretch: Stretch, seconds: float, steps_s: float, steps: int, first: bool
-    ) -> None:
-        """Add some steps of a stretch to a bin; `first`: the first of all is among them."""
-        sums = self._sums[place]
-        sums[0] += seconds
-        sums[1] += stretch.running * seconds
-        sums[2] += stretch.stored * seconds + stretch.grown * steps_s
-        sums[3] += stretch.reserved * seconds
-        if steps_s:
-            slope = (stretch.reserved_last - stretch.reserved) / (len(stretch.times_s) - 1)
-            sums[3] += slope * steps_s
-        sums[4] += stretch.free_outside * seconds
-        sums[5] += stretch.tokens * steps + first * (stretch.tokens_first - stretch.tokens)
+        further = np.maximum(rows.steps - 1, 1)
+        first = np.stack((
+            rows.begin_s, rows.steps, rows.running, rows.stored, rows.grown, rows.reserved,
+            (rows.reserved_last - rows.reserved) / further, rows.free_outside, rows.tokens_first,
+            rows.tokens,
+        ), axis=1)  # fmt: skip
+        _into_bins(first, np.concatenate(times_s), self._width_s, self._sums)
 
     def merge(self, other: Timeline) -> None:
         """Add the steps of another, which may be left with wider bins."""
@@ -93,13 +49,11 @@ class Timeline:
             self._widen()
         while other._width_s < self._width_s:
             other._widen()
-        pairs = zip(self._sums, other._sums, strict=True)
-        self._sums = [[a + b for a, b in zip(*pair, strict=True)] for pair in pairs]
+        self._sums += other._sums
 
     def _widen(self) -> None:
-        pairs = zip(self._sums[0::2], self._sums[1::2], strict=True)
-        merged = [[a + b for a, b in zip(*pair, strict=True)] for pair in pairs]
-        self._sums = merged + [[0.0] * len(self._SUMS) for _ in merged]
+        merged = self._sums[0::2] + self._sums[1::2]
+        self._sums = np.concatenate((merged, np.zeros_like(merged)))
         self._width_s *= 2
 
     def figures(self, slots: int) -> dict[str, Any]:
@@ -108,7 +62,7 @@ class Timeline:
 
         `running` requests; shares of the slots that are `stored` and `reserved`; `utilization`,
         stored over reserved; `external_fragmentation`; `output_tokens_per_s`."""
-        columns = np.array(self._sums).T
+        columns = self._sums.T
         last = int(np.flatnonzero(columns[0]).max(initial=-1)) + 1
         sums = dict(zip(self._SUMS, columns[:, :last], strict=True))
         seconds, whole = sums["seconds"], sums["seconds"] * slots
@@ -129,14 +83,18 @@ def _ratios(amounts: FloatArray, wholes: FloatArray) -> list[float | None]:
 
 
 @kernel
-def _runs(begin_s: float, times_s: FloatArray, width_s: float) -> tuple[IntArray, IntArray]:
-    """(the first of the steps that begin in each bin, the bin), int64 (bins,) each."""
-    starts, bins = np.empty(len(times_s), np.int64), np.empty(len(times_s), np.int64)
-    found, passed_s = 0, 0.0
-    for step in range(len(times_s)):
-        place = np.int64((begin_s + passed_s) / width_s)
-        if found == 0 or bins[found - 1] != place:
-            starts[found], bins[found] = step, place
-            found += 1
-        passed_s += times_s[step]
-    return starts[:found], bins[:found]
+def _into_bins(rows: FloatArray, times_s: FloatArray, width_s: float, sums: FloatArray) -> None:
+    """Adds steps to the bins in which they begin. rows: float64 (stretches, 10), as `Timeline.add`
+    stacks them; times_s: of all their steps; sums: float64 (bins, 6), modified."""
+    at = 0
+    for row in rows:
+        now_s, tokens = row[0], row[8]
+        for step in range(int(row[1])):
+            seconds, place = times_s[at], sums[int(now_s / width_s)]
+            place[0] += seconds
+            place[1] += row[2] * seconds
+            place[2] += (row[3] + row[4] * step) * seconds
+            place[3] += (row[5] + row[6] * step) * seconds
+            place[4] += row[7] * seconds
+            place[5] += tokens
+            now_s, tokens, at = now_s + seconds, row[9], at + 1

@@ -111,7 +111,7 @@ class Unit:
     def held_up(self) -> bool:
         """Whether requests are there and nothing can be scheduled until something comes."""
         if len(self.replicas) == 1:
-            return self.replicas[0].held_up
+            return self.replicas[0].engine.stuck
         return any(replica.held_up for replica in self.replicas)
 
     @property
@@ -175,8 +175,9 @@ class Unit:
     def arrived(self, replica: Replica) -> bool:
         """As `recut`, as a request comes to one of its replicas."""
         assert self.ahead is not None
-        if any(each.replica is replica for each in self.ahead.parts):
-            return self.recut(math.inf)
+        for part in self.ahead.parts:
+            if part.replica is replica:
+                return replica.engine.admits_arrivals(part.step) and self.recut(math.inf)
         return self.recut(replica.next_s)  # it has no part in these steps, but in the next one
 
 

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from hwmodel.specs.device import load_device
 from policies.memory.banks import bank_activity
 from policies.requests.percentiles import POINTS, quantiles
-from policies.serving.timeline import MOST_BINS, Stretch, Timeline
+from policies.serving.stretch_rows import Stretches
+from policies.serving.timeline import MOST_BINS, Timeline
 from tests.policies.small import mixed, run
 
 
-def even(begin_s: float, steps: int, seconds: float, **changes: Any) -> Stretch:
-    told = {
-        "running": 2, "grown": 0, "stored": 50, "reserved": 100, "reserved_last": 100,
-        "free_outside": 0.25, "tokens_first": 2, "tokens": 2,
-    } | changes  # fmt: skip
+def add(timeline: Timeline, begin_s: float, steps: int, seconds: float, **changes: float) -> None:
+    """Adds equal steps to a timeline, with other values of the columns of `Stretches`."""
     times = np.full(steps, seconds)
-    return Stretch(begin_s, times, times.sum(), float(np.arange(steps) @ times), **told)
+    told = dict.fromkeys(Stretches._fields, 0.0) | {
+        "begin_s": begin_s, "seconds": times.sum(), "steps": steps,
+        "steps_s": float(np.arange(steps) @ times), "running": 2, "stored": 50, "reserved": 100,
+        "reserved_last": 100, "free_outside": 0.25, "tokens_first": 2, "tokens": 2,
+    } | changes  # fmt: skip
+    timeline.add(Stretches(*(np.array([told[name]]) for name in Stretches._fields)), [times])
 
 
 def test_a_stretch_within_a_bin_by_hand() -> None:
     timeline = Timeline()
-    timeline.add(even(0.0, 4, 1e-4, tokens_first=3, grown=10))
+    add(timeline, 0.0, 4, 1e-4, tokens_first=3, grown=10)
     found = timeline.figures(200)
     assert found["width_s"] == 2**-10
     # stored 50, 60, 70, 80 of 200 slots, 100 reserved; 3 + 2 + 2 + 2 tokens in 0.4 ms
@@ -37,10 +38,10 @@ def test_a_stretch_within_a_bin_by_hand() -> None:
 
 def test_steps_belong_to_the_bin_they_begin_in() -> None:
     timeline = Timeline()
-    timeline.add(even(0.0, 4, 2.0**-11, reserved_last=103, stored=10))  # two steps a bin
+    add(timeline, 0.0, 4, 2.0**-11, reserved_last=103, stored=10)  # two steps a bin
     found = timeline.figures(100)
     assert found["reserved"] == [pytest.approx(1.005), pytest.approx(1.025)]
-    timeline.add(even(2.0**-8, 1, 2.0**-12))
+    add(timeline, 2.0**-8, 1, 2.0**-12)
     assert timeline.figures(100)["running"] == [2, 2, None, None, 2]
 
 
@@ -48,7 +49,7 @@ def test_bins_widen_and_nothing_is_lost() -> None:
     timeline = Timeline()
     now, tokens = 0.0, 0
     for steps in (1, 7, 500, 3, 9000):
-        timeline.add(even(now, steps, 0.01))
+        add(timeline, now, steps, 0.01)
         now, tokens = now + steps * 0.01, tokens + 2 * steps
     found = timeline.figures(100)
     assert MOST_BINS / 2 <= len(found["running"]) <= MOST_BINS
