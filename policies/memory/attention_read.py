@@ -16,8 +16,9 @@ from pydantic import Field
 
 from hwmodel.description.description import Strict, checked
 from hwmodel.specs.device import Device
+from policies.memory.dealing import deal
 from policies.memory.probe_cache import simulate_once
-from policies.memory.traffic import Extents, deal
+from policies.memory.traffic import Extents
 
 SEQUENCES, TOKENS = 32, 2048
 """Of a batch whose KV, in one layer, no L2 holds (assumed)."""

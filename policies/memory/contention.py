@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hwmodel.kernel.memory import Descriptors
 from hwmodel.measure.paced import WARM, Paced, issuing_ns, write_queue_bytes
 from policies.allocators.allocator import Allocator
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.engines.scheduled_step import Step
-from policies.memory import traffic
+from policies.memory import dealing
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.interval import confidence_interval
 from policies.memory.probe import Probe
 from policies.memory.sampling import Clock
 from policies.memory.step_streams import StepStreams
-from policies.memory.traffic import Descriptors
 from policies.requests.requests import IntArray
 
 LONGEST = 6.0
@@ -128,7 +128,7 @@ class Contention:
             layer = (at + len(parts)) % layers
             parts.append(self._streams.at_once(step, allocator, layer, at))
             size += int(parts[-1].size.sum())
-        own = traffic.joined(parts)
+        own = dealing.joined(parts)
         return self._probe.start(own, least) if self._spec.fidelity == "sampled" else own
 
     def report(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import kv_layout
 from policies.allocators.registry import POLICIES, PolicySpec, default_policy
 from policies.engines.scheduled_step import Chunk, Step
-from policies.memory import traffic
+from policies.memory import dealing, traffic
 from policies.memory.batch import BatchSpec, place
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.probe import weights_efficiency
@@ -143,5 +143,5 @@ def _attention(device: Device, model: TransformerSpec, item: Decode, runtime: Ru
     dma = device.accelerator.dma
     reading = traffic.reading(device, model)
     extents = traffic.attention(allocator, placed, 0, reading)
-    stream = traffic.deal(extents, dma.engines, reading.spread, dma.request)
+    stream = dealing.deal(extents, dma.engines, reading.spread, dma.request)
     return simulate_once(device, stream).gbps / device.peak_gbps * device.derate

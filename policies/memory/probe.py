@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.kernel.memory import Descriptors
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_layout import KvLayout
-from policies.memory import traffic
+from policies.memory import dealing, traffic
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.interval import confidence_interval
 from policies.memory.routing import Routing
 from policies.memory.step_energy import Transfer, transfer
-from policies.memory.traffic import Descriptors, Extents, Spread
+from policies.memory.traffic import Extents, Spread
 from policies.requests.requests import FloatArray, IntArray
 
 _DRAWS = 24
@@ -103,12 +104,12 @@ class Probe:
             return self._exact(entire)
         loads = self._loads(entire)
         busy = loads > 0
-        parts = [traffic.window(entire, self.engines, begin, _TO_THE_END, self._dma.request)]
+        parts = [dealing.window(entire, self.engines, begin, _TO_THE_END, self._dma.request)]
         least = int(self._loads(parts[0])[busy].min())
         while least < each and len(parts) < 2 * layers:
             parts.append(self.deal(layer((first + len(parts)) % layers), spread))
             least += int(self._loads(parts[-1])[busy].min())
-        stream = traffic.window(traffic.joined(parts), self.engines, 0.0, each, self._dma.request)
+        stream = dealing.window(dealing.joined(parts), self.engines, 0.0, each, self._dma.request)
         result = self._simulate(
             self.device, stream, warmup_ns=self._warmup_ns, measure_ns=self._measure_ns
         )
@@ -136,7 +137,7 @@ class Probe:
         if share >= 1:
             return entire
         most = np.ceil(loads * share).astype(np.int64)[entire.engine]
-        return traffic.window(entire, self.engines, 0.0, most, self._dma.request)
+        return dealing.window(entire, self.engines, 0.0, most, self._dma.request)
 
     def _loads(self, dealt: Descriptors) -> IntArray:
         """Bytes of each engine."""
@@ -174,7 +175,7 @@ class Probe:
         """A layer's extents as the device's engines get them, unless they are dealt already."""
         if isinstance(extents, Descriptors):
             return extents
-        return traffic.deal(extents, self.engines, spread, self._dma.request)
+        return dealing.deal(extents, self.engines, spread, self._dma.request)
 
     def _kept(self, loads: IntArray, rate: float) -> float:
         """What the tail of a layer leaves, when engines have run out of work."""
@@ -182,7 +183,7 @@ class Probe:
         engine_rate = self._dma.port_bandwidth
         if latency_s > 0:
             engine_rate = min(engine_rate, self._dma.window / latency_s)
-        return traffic.balance(loads, max(rate, 1.0), engine_rate)
+        return dealing.balance(loads, max(rate, 1.0), engine_rate)
 
 
 def lost_ns(beside: list[Beside], at_peak_ns: float) -> tuple[float, float]:

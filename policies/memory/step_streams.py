@@ -20,7 +20,7 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.kv_layout import KvLayout
 from policies.engines.scheduled_step import Step
-from policies.memory import traffic
+from policies.memory import dealing, traffic
 from policies.memory.routing import Routing
 from policies.memory.state_streams import StateStreams
 from policies.memory.traffic import Extents, Rows, Spread
@@ -107,18 +107,18 @@ class StepStreams:
         """What a phase moves in one layer of the model, one kernel after the other."""
         engines, align, spread = self._dma.engines, self._dma.request, self.spread(phase)
         kernels = [
-            traffic.deal(extents, engines, spread, align)
+            dealing.deal(extents, engines, spread, align)
             for extents in self._kernels(step, allocator, phase, layer, draw)
         ]
         if not kernels:
             none = np.zeros(0, np.int64)
             return Descriptors(none, none, none, none > 0)
-        return kernels[0] if len(kernels) == 1 else traffic.joined(kernels)
+        return kernels[0] if len(kernels) == 1 else dealing.joined(kernels)
 
     def at_once(self, step: Step, allocator: Allocator, layer: int, draw: int = 0) -> Descriptors:
         """All but migrations of a layer, moved at the same time."""
         parts = self.of(step, allocator, [layer], PHASES[1:], draw)
-        return traffic.at_once(list(parts), self._dma.engines, self._tile_bytes)
+        return dealing.at_once(list(parts), self._dma.engines, self._tile_bytes)
 
     def attention(self, step: Step, allocator: Allocator, nth: int) -> Extents:
         """Of what decodes, in the nth layer with KV."""

@@ -1,38 +1,20 @@
-"""The accesses of one layer's phases: what every DMA engine moves, at its real addresses.
+"""The accesses of one layer's phases, as extents at their real addresses.
 
-A descriptor is one contiguous extent that one engine reads or writes. How a batch's extents are
-dealt to engines is `spread` (assumed: kernels differ):
-
-- `slice`: the batch's extents in order, cut into equal consecutive slices, one an engine. Balanced
-  whatever the batch, as kernels that split the KV are (FlashDecoding, stream-K); the default, so
-  that policies differ by their layout and not by the balance of engines.
-- `sequence`: whole sequences, the longest first to the engine with the least bytes.
-- `split`: extents in turn, one to each engine.
-- `head`: each KV head of each sequence by itself, the longest first to the engine with the least
-  bytes; where heads lie beside one another in a token, each engine reads strided pieces.
-- `head_major`: as `head`, but the first head of all sequences comes before their second, so that
-  engines beside one another read the same head of several sequences. So FlashAttention-2's grid is
-  numbered: (row blocks, batch, heads) with the first index fastest, where it does not split the KV
-  (Dao-AILab/flash-attention 01afd16, csrc/flash_attn/src/flash_fwd_launch_template.h).
+`policies.memory.dealing` deals them to engines.
 
 Where query heads that share a KV head are not served by one read (`grouped: false`), every read of
 K and V comes as often as query heads share it: one after the other, or with `head` and `head_major`
 each for an engine of its own.
-
-Weights are dealt in tiles in turn, whatever `spread` is: the tiles of a matrix product go round the
-cores, and a core does not own a slice of the layer.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.kernel.memory import Descriptors
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
@@ -40,7 +22,7 @@ from policies.allocators.capabilities import Migration
 from policies.allocators.kv_layout import ByteRuns, KvLayout, Parts, Units
 from policies.allocators.kv_sparse import Sparse
 from policies.engines.scheduled_step import Chunk
-from policies.requests.requests import FloatArray, IntArray
+from policies.requests.requests import IntArray
 
 Spread = Literal["slice", "sequence", "split", "head", "head_major"]
 
@@ -332,7 +314,7 @@ def migration(
             # the same bytes in the same order, in runs that need not be the same
             ends = np.union1d(np.cumsum(old.size), np.cumsum(new.size))
             common = np.diff(ends, prepend=0)
-            offset, part = _pieces(common, piece_bytes)
+            offset, part = cut_into(common, piece_bytes)
             at = np.repeat(ends - common, -(-common // piece_bytes)) + offset
             starts.append(np.stack((_at(old, at), _at(new, at)), 1).ravel())
             sizes.append(np.repeat(part, 2))
@@ -368,7 +350,7 @@ def weights(
             sizes += [part] * len(touched)
             at += experts.held * part
     whole = np.array(sizes, np.int64)
-    offset, size = _pieces(whole, tile_bytes)
+    offset, size = cut_into(whole, tile_bytes)
     first = np.repeat(np.array(starts, np.int64), -(-whole // tile_bytes))
     reads = np.zeros(len(size), np.bool_)
     return Extents(first + offset, size, reads, np.zeros(len(size), np.int64))
@@ -382,119 +364,9 @@ def contiguous(start: int, size: int, parts: int) -> Extents:
     return Extents(edges[:-1], np.diff(edges), np.zeros(parts, np.bool_), owner)
 
 
-def deal(extents: Extents, engines: int, spread: Spread, align: int) -> Descriptors:
-    """Descriptors of `extents` spread over `engines`; slices are cut at multiples of `align`
-    bytes."""
-    if extents.ahead:
-        kernels = slice(extents.ahead), slice(extents.ahead, None)
-        return joined([deal(extents.of(each), engines, spread, align) for each in kernels])
-    if spread == "slice":
-        return _slices(extents, engines, align)
-    if spread == "split":
-        engine = np.arange(len(extents.start)) % engines
-    else:
-        engine = _least_loaded(extents, engines)[extents.owner]
-    order = np.argsort(engine, kind="stable")
-    return Descriptors(
-        engine[order], extents.start[order], extents.size[order], extents.write[order]
-    )
-
-
-def window(
-    descriptors: Descriptors, engines: int, begin: float, each_bytes: int | IntArray, align: int
-) -> Descriptors:
-    """The part of every engine's issue order from the share `begin` of its bytes on, `each_bytes`
-    long: the same for all engines, or (n,) as it is for the engine of each descriptor."""
-    total = np.bincount(descriptors.engine, descriptors.size, engines).astype(np.int64)
-    passed = np.cumsum(descriptors.size) - descriptors.size
-    before = np.concatenate(([0], np.cumsum(total)[:-1]))
-    first = (before + (total * begin).astype(np.int64) // align * align)[descriptors.engine]
-    low = np.clip(first - passed, 0, descriptors.size)
-    high = np.clip(first + each_bytes - passed, 0, descriptors.size)
-    kept = high > low
-    return Descriptors(
-        descriptors.engine[kept],
-        (descriptors.start + low)[kept],
-        (high - low)[kept],
-        descriptors.write[kept],
-    )
-
-
-def joined(parts: list[Descriptors], place: FloatArray | None = None) -> Descriptors:
-    """Several layers one after another on every engine, or descriptors in the order of `place`."""
-    engine = np.concatenate([part.engine for part in parts])
-    order = np.argsort(engine, kind="stable") if place is None else np.lexsort((place, engine))
-    return Descriptors(
-        engine[order],
-        np.concatenate([part.start for part in parts])[order],
-        np.concatenate([part.size for part in parts])[order],
-        np.concatenate([part.write for part in parts])[order],
-    )
-
-
-def at_once(parts: list[Descriptors], engines: int, piece: int) -> Descriptors:
-    """Streams that are moved at the same time: on each engine they are cut into pieces of at most
-    `piece` bytes, which follow one another so that all streams progress alike (assumed: by bytes,
-    and engines in step)."""
-    cut, place = [], []
-    for part in parts:
-        offset, size = _pieces(part.size, piece)
-        row = np.repeat(np.arange(len(part.size)), -(-part.size // piece))
-        each = Descriptors(part.engine[row], part.start[row] + offset, size, part.write[row])
-        total = np.bincount(each.engine, size, engines)
-        passed = np.cumsum(size) - size - (np.cumsum(total) - total)[each.engine]
-        place.append((passed + size / 2) / total[each.engine])
-        cut.append(each)
-    return joined(cut, np.concatenate(place))
-
-
-def balance(loads: IntArray, rate: float, engine_rate: float) -> float:
-    """Share of `rate` (bytes/s of all engines busy) that is kept when engines run out of work.
-
-    loads: bytes of each engine. The busy engines share `rate` evenly, none above `engine_rate`
-    (fluid model, assumed), so that the last ones may not fill the memory.
-    """
-    busy = np.sort(loads[loads > 0]).astype(np.float64)
-    if not len(busy):
-        return 1.0
-    stretch = np.diff(busy, prepend=0.0)
-    alive = np.arange(len(busy), 0, -1)
-    seconds = float((stretch / np.minimum(rate / alive, engine_rate)).sum())
-    return min(float(busy.sum()) / seconds / rate, 1.0)
-
-
-def _pieces(sizes: IntArray, piece: int) -> tuple[IntArray, IntArray]:
+def cut_into(sizes: IntArray, piece: int) -> tuple[IntArray, IntArray]:
     """(offset in its extent, bytes) of every piece of extents of these sizes."""
     counts = -(-sizes // piece)
     nth = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     offset = nth * piece
     return offset, np.minimum(np.repeat(sizes, counts) - offset, piece)
-
-
-def _slices(extents: Extents, engines: int, align: int) -> Descriptors:
-    """Equal consecutive slices of the bytes of `extents`, cut where an extent's own offset is
-    aligned."""
-    ends = np.cumsum(extents.size)
-    total = int(ends[-1]) if len(ends) else 0
-    at = np.arange(1, engines) * total // engines
-    inside = np.minimum(np.searchsorted(ends, at, side="right"), max(len(ends) - 1, 0))
-    begin = ends[inside] - extents.size[inside]
-    at = np.unique(begin + (at - begin) // align * align)
-    cuts = at[(at > 0) & (at < total)]
-    edges = np.union1d(np.concatenate(([0], ends)), cuts)
-    index = np.searchsorted(ends, edges[:-1], side="right")
-    offset = edges[:-1] - (ends[index] - extents.size[index])
-    engine = np.searchsorted(cuts, edges[:-1], side="right")
-    return Descriptors(engine, extents.start[index] + offset, np.diff(edges), extents.write[index])
-
-
-def _least_loaded(extents: Extents, engines: int) -> IntArray:
-    """Engine of each sequence: the longest first, to the engine with the least bytes so far."""
-    load = np.bincount(extents.owner, extents.size)
-    heap = [(0.0, engine) for engine in range(engines)]
-    engine_of = np.zeros(len(load), np.int64)
-    for owner in np.argsort(-load, kind="stable"):
-        least, engine = heapq.heappop(heap)
-        engine_of[owner] = engine
-        heapq.heappush(heap, (least + float(load[owner]), engine))
-    return engine_of

@@ -22,7 +22,7 @@ from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.kv_layout import kv_layout
 from policies.allocators.registry import POLICIES
 from policies.engines.scheduled_step import Step
-from policies.memory import traffic
+from policies.memory import dealing, traffic
 from policies.memory.batch import BatchSpec, place
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.mapped import mapped
@@ -90,7 +90,7 @@ def read_kv(task: Task) -> dict[str, Any]:
     reading = traffic.reading(device, model)
     extents = traffic.attention(allocator, batch, int(rng.integers(model.layers)), reading)
     dma = device.dma
-    stream = traffic.deal(extents, dma.engines, reading.spread, dma.request)
+    stream = dealing.deal(extents, dma.engines, reading.spread, dma.request)
     found = mapped(simulate_once, device, allocator)(device, stream)
     efficiency = found.gbps / device.peak_gbps
     read = ~extents.write

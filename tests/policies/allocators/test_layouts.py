@@ -16,7 +16,7 @@ from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.registry import POLICIES
-from policies.memory import traffic
+from policies.memory import dealing, traffic
 from policies.memory.batch import BatchSpec, place
 from policies.predictors.predictor import Prediction
 
@@ -154,7 +154,7 @@ def test_bytes_are_conserved(
     allocator, extents, batch, layer = streams(
         policy, shape, LAYOUTS[name], seed, traffic.Reading(spread, reads)
     )
-    dealt = traffic.deal(extents, 32, spread, 512)
+    dealt = dealing.deal(extents, 32, spread, 512)
     layout = allocator.layout
     half = layout.half_bytes
     # K and V of 150 tokens read, of one written, by each of 3 sequences

@@ -13,7 +13,7 @@ import pytest
 from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
-from policies.memory import probe_cache, traffic
+from policies.memory import dealing, probe_cache, traffic
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.probe import Probe, lost_ns
 from policies.memory.probe_cache import simulate_once
@@ -55,10 +55,10 @@ def test_phases_together_move_the_same_bytes_in_about_the_time_in_turn() -> None
     starts = np.random.default_rng(3).choice(1000, 40, replace=False) * (32 << 10) + (64 << 20)
     kv = traffic.Extents(starts, np.full(40, 32 << 10), np.zeros(40, np.bool_), np.arange(40))
     parts = [
-        traffic.deal(traffic.contiguous(0, 2 << 20, 128), 32, "split", 512),
-        traffic.deal(kv, 32, "slice", 512),
+        dealing.deal(traffic.contiguous(0, 2 << 20, 128), 32, "split", 512),
+        dealing.deal(kv, 32, "slice", 512),
     ]
-    one = traffic.at_once(parts, 32, 16 << 10)
+    one = dealing.at_once(parts, 32, 16 << 10)
     loads = [np.bincount(p.engine, p.size, 32) for p in (*parts, one)]
     assert np.array_equal(loads[0] + loads[1], loads[2]) and one.size.max() <= 16 << 10
     moved = [
@@ -90,7 +90,7 @@ def test_phases_together_have_one_efficiency(fidelity: str) -> None:
 def test_weights_are_whole_layers_of_their_own() -> None:
     memory = device(8192)
     streams = [traffic.weights(FOUR, layer, 16 << 10) for layer in range(4)]
-    found = [simulate_system(memory, traffic.deal(each, 32, "split", 512)) for each in streams]
+    found = [simulate_system(memory, dealing.deal(each, 32, "split", 512)) for each in streams]
     moved, elapsed_ns = sum(f.total_bytes for f in found), sum(f.elapsed_ns for f in found)
     first = found[0].total_bytes / found[0].elapsed_ns / 307.2
     assert served("full", "paged", 5)["memory"]["efficiency"]["weights"] == pytest.approx(first)
@@ -118,7 +118,7 @@ def test_a_layer_by_hand() -> None:
         extents = traffic.Extents(
             np.array(starts), np.array(sizes), np.array(writes), np.zeros(4, np.int64)
         )
-        found = simulate_system(memory, traffic.deal(extents, 32, "slice", 512))
+        found = simulate_system(memory, dealing.deal(extents, 32, "slice", 512))
         expected += 2 * found.elapsed_ns * 1e-9
     assert seconds == pytest.approx(expected, rel=1e-6)
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hwmodel.kernel.memory import Descriptors
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.probe import Beside, Probe, Probed, lost_ns
-from policies.memory.traffic import Descriptors
 from tests.policies.small import device
 
 MIB = 1 << 20

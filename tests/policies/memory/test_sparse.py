@@ -19,7 +19,7 @@ from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.kv_sparse import Sparse
 from policies.allocators.registry import POLICIES, build
 from policies.engines.scheduled_step import Chunk, Step
-from policies.memory import traffic
+from policies.memory import dealing, traffic
 from policies.memory.step import Efficiency, StepModel
 from policies.memory.traffic import Reading
 from policies.predictors.prediction import Prediction
@@ -162,7 +162,7 @@ def test_the_index_takes_slots_and_is_dealt_before_the_kv() -> None:
     assert (whole.slots, half.slots) == (4096, 2048) and half.bytes == whole.bytes
     allocator = filled(KINDS[0], "paged")
     extents = traffic.attention(allocator, np.arange(len(LENGTHS)), 0)
-    dealt = traffic.deal(extents, 4, "slice", 64)
+    dealt = dealing.deal(extents, 4, "slice", 64)
     above = allocator.layout.base + allocator.layout.slots * MODEL.kv_token_bytes
     for engine in range(4):
         index = dealt.start[dealt.engine == engine] >= above

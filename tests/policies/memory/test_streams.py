@@ -19,7 +19,7 @@ from policies.allocators.kv_layout import KvLayout, Units, kv_layout
 from policies.allocators.registry import POLICIES
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
-from policies.memory import traffic
+from policies.memory import dealing, traffic
 from policies.memory.fidelity import Memory
 from policies.memory.step import Efficiency
 from policies.requests.requests import IntArray
@@ -82,7 +82,7 @@ def _checked(
     extents: traffic.Extents, reading: traffic.Reading, layout: KvLayout, read: int, new: int
 ) -> tuple[IntArray, IntArray]:
     """(start, bytes) of the writes, once the stream has as many bytes as it should."""
-    dealt = traffic.deal(extents, ENGINES, reading.spread, 64)
+    dealt = dealing.deal(extents, ENGINES, reading.spread, 64)
     for part in (extents, dealt):
         assert part.size.min() > 0
         assert part.size[~part.write].sum() == read and part.size[part.write].sum() == new

@@ -16,7 +16,7 @@ from policies.allocators.allocator import Demand
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES
 from policies.engines.scheduled_step import Chunk
-from policies.memory import traffic
+from policies.memory import dealing, traffic
 from policies.predictors.predictor import Prediction
 from tests.policies.allocators.contract import LIMITS, build, cases
 
@@ -122,7 +122,7 @@ def test_weights_are_tiles_in_order_at_the_bottom_dealt_in_turn() -> None:
         assert set(extents.size[:-1]) == {16 << 10}
         assert extents.size.sum() == model.layer_weight_edges[1]
     assert extents.start[-1] + extents.size[-1] <= model.weight_bytes
-    dealt = traffic.deal(extents, 32, "split", 512)
+    dealt = dealing.deal(extents, 32, "split", 512)
     tile = (dealt.start - extents.start[0]) // (16 << 10)
     assert (dealt.engine == tile % 32).all()
 
@@ -162,7 +162,7 @@ def test_contiguous_kv_is_one_run_an_engine_whatever_the_spread() -> None:
     batch = traffic.contiguous(1 << 20, 100_003, 7)
     assert batch.start[0] == 1 << 20 and batch.size.sum() == 100_003
     for spread in SPREADS:
-        dealt = traffic.deal(batch, 7, spread, 1)  # type: ignore[arg-type]
+        dealt = dealing.deal(batch, 7, spread, 1)  # type: ignore[arg-type]
         assert sorted(dealt.engine) == list(range(7))
         assert sorted(dealt.start) == batch.start.tolist()
 
@@ -178,7 +178,7 @@ def test_dealing_keeps_every_byte(spread: Any, sizes: list[int], engines: int, s
     extents = traffic.Extents(
         np.cumsum(size + 7) - size, size, np.arange(len(size)) % 3 == 0, owner
     )
-    dealt = traffic.deal(extents, engines, spread, 64)
+    dealt = dealing.deal(extents, engines, spread, 64)
     assert (np.diff(dealt.engine) >= 0).all() and dealt.engine.max() < engines
     assert dealt.size.min() > 0
     every = np.ones(len(size), bool)
@@ -204,7 +204,7 @@ def test_query_heads_that_read_for_themselves_are_parts_of_their_own(order: str)
     assert read.tolist() == [89 * 32] * 6 + [16 * 32] * 6
     written = np.bincount(extents.owner, extents.size * extents.write, 12)
     assert written.tolist() == [32, 0, 0] * 4
-    dealt = traffic.deal(extents, 12, "head", 1)
+    dealt = dealing.deal(extents, 12, "head", 1)
     assert sorted(np.bincount(dealt.engine, dealt.size, 12)) == sorted(read + written)
 
 
@@ -222,7 +222,7 @@ def test_head_major_is_head_with_the_first_head_of_all_sequences_first() -> None
             ours, theirs = plain.owner == 2 * sequence + head, major.owner == 3 * head + sequence
             assert plain.start[ours].tolist() == major.start[theirs].tolist()
             assert plain.write[ours].tolist() == major.write[theirs].tolist()
-    first = {traffic.deal(e, 3, "head", 1).start[0] for e in (plain, major)}
+    first = {dealing.deal(e, 3, "head", 1).start[0] for e in (plain, major)}
     assert len(first) == 1
 
 
@@ -261,7 +261,7 @@ class TestWindow:
     )  # fmt: skip
 
     def test_begins_inside_each_engines_own_bytes(self) -> None:
-        part = traffic.window(self.D, 3, 0.5, 300, 100)
+        part = dealing.window(self.D, 3, 0.5, 300, 100)
         assert part.engine.tolist() == [0, 0, 1]
         assert part.start.tolist() == [500, 1000, 6000]
         assert part.size.tolist() == [100, 200, 300]
@@ -275,7 +275,7 @@ class TestWindow:
         two = Descriptors(
             np.array([0, 1, 2]), np.array([5000, 6000, 7000]), np.array([200, 240, 60]), ~none
         )
-        both = traffic.at_once([one, two], 3, 100)
+        both = dealing.at_once([one, two], 3, 100)
         # the middle of each piece, as a share of its stream's bytes on that engine: on engine 0
         # 1/8, 3/8, 5/8, 7/8 and 1/4, 3/4; on engine 1 50/180, 140/180 and 50, 150, 220 of 240
         assert both.engine.tolist() == [0] * 6 + [1] * 5 + [2]
@@ -286,22 +286,22 @@ class TestWindow:
         assert both.write.tolist() == [each >= 5000 for each in both.start.tolist()]
 
     def test_joined_layers_follow_on_each_engine(self) -> None:
-        both = traffic.joined([self.D, self.D])
+        both = dealing.joined([self.D, self.D])
         assert both.engine.tolist() == [0, 0, 0, 0, 1, 1]
         assert both.start.tolist() == [0, 1000, 0, 1000, 5000, 5000]
 
 
 class TestBalance:
     def test_even_loads_lose_nothing(self) -> None:
-        assert traffic.balance(np.full(8, 100), 800.0, 1000.0) == 1
+        assert dealing.balance(np.full(8, 100), 800.0, 1000.0) == 1
 
     def test_one_engine_is_held_by_its_port(self) -> None:
-        assert traffic.balance(np.array([100, 0, 0]), 800.0, 200.0) == 0.25
+        assert dealing.balance(np.array([100, 0, 0]), 800.0, 200.0) == 0.25
 
     def test_a_tail_by_hand(self) -> None:
         # 100 B/s for all, 30 for one: 2 x 60 B at 100 B/s, then 40 B at 30 B/s
         seconds = 120 / (2 * 30) + 40 / 30
-        assert traffic.balance(np.array([60, 100]), 100.0, 30.0) == pytest.approx(
+        assert dealing.balance(np.array([60, 100]), 100.0, 30.0) == pytest.approx(
             160 / seconds / 100
         )
 
