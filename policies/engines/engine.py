@@ -478,11 +478,6 @@ class Engine(Admission):
             there = f"{len(self.running)} requests run, {len(self.waiting)} wait"
             raise self._stuck(f"{what}, while {there}")
 
-    def nothing_comes(self) -> DescriptionError:
-        """What to raise where requests wait for ever: nothing runs, arrives or is under way."""
-        waits = len(self.waiting)
-        return self._stuck(f"{waits} requests wait for ever; nothing runs and nothing will come")
-
     def _stuck(self, what: str) -> DescriptionError:
         policy = self.allocator.options.name
         return DescriptionError(f"{what} (policy {policy}, engine {self.spec.name})")

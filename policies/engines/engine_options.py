@@ -78,12 +78,6 @@ class EngineOptions(Strict):
         """How KV of preempted requests is copied to the memory of the host. None: it is not."""
         return None
 
-    @property
-    def stores_uncomputed(self) -> bool:
-        """Whether a prompt is stored whole before it is computed, so that nothing can be copied
-        from it."""
-        return False
-
     def samples_apart(self, policy: str) -> bool:
         """Whether each sample of a request is a request of its own to the scheduler, where the
         policy says so of samples (`PolicyOptions.samples`)."""

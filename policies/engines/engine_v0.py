@@ -96,10 +96,6 @@ class EngineV0Spec(EngineOptions):
         contends = self.contention is not False
         return Swapping(self.preemption, self.swap_space, self.swap_dram, contends)
 
-    @property
-    def stores_uncomputed(self) -> bool:
-        return True
-
     def samples_apart(self, policy: str) -> bool:
         return False  # a sequence group is scheduled, swapped and preempted as one
 

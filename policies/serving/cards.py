@@ -47,7 +47,7 @@ class Cards:
     ) -> None:  # fmt: skip
         """See `policies.serving.serving.serve`, for what is raised as well."""
         self._device, self._spec, self._stream, self._metrics = device, spec, stream, metrics
-        self._local = local = model_of_a_card(spec, model)
+        local = model_of_a_card(spec, model)
         cluster, requests = spec.cluster, stream.requests
         routing = None
         if spec.experts_in_common and local.experts is not None:

@@ -2,11 +2,9 @@
 moves between them.
 
 A request goes to a replica of each node. With `pull` it is computed, then gets memory at the
-decode side; with `push` it gets that first. Its KV moves from the real blocks of both
-(`policies.transfers.transfer`), without what the decode side has of it, over the fabric: a link of
-each two replicas (`policies.transfers.kv_link`). The blocks that it leaves are free when all of it
-has arrived. With stages each one moves its layers to the same one of the other side, all at once,
-each over a link of its own.
+decode side; with `push` it gets that first. Its KV moves over the fabric
+(`policies.serving.pool_fabric`), without what the decode side has of it. The blocks that it leaves
+are free when all of it has arrived.
 
 What is moved of a request layer by layer can arrive a layer's time after its chunk is computed, at
 the soonest. Requests whose KV is lost with a replica are computed again, with the tokens that they
@@ -23,7 +21,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from hwmodel.specs.device import Device, load_device
-from hwmodel.specs.link import load_link
 from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_frames import Placed
@@ -42,24 +39,22 @@ from policies.serving.metrics import Metrics
 from policies.serving.node import Node
 from policies.serving.node_controller import Premises
 from policies.serving.pool import DECODE, PREFILL, Pool, PoolMetrics
+from policies.serving.pool_fabric import PoolFabric, Way
 from policies.serving.pool_figures import PoolsRun, figures_of_run, side_run
 from policies.serving.pool_options import PoolSpec
 from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
 from policies.serving.served_stream import Stream
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
-from policies.serving.simulation import LINK, Watcher
+from policies.serving.simulation import Watcher
 from policies.serving.slot_use import Known
 from policies.serving.unit import Part, Unit
-from policies.transfers.kv_link import Link
 from policies.transfers.ports import (
     Place,
-    Places,
     Port,
     ReceivingPort,
     SendingPort,
     Sent,
-    between,
 )
 
 
@@ -98,14 +93,14 @@ class Disaggregation(Watcher):
         """See `policies.serving.serving.serve`; raises DescriptionError for KV that `transfer`
         refuses as well."""
         assert spec.pools is not None
-        self._spec, self._link = spec.pools, load_link(spec.pools.link)
+        self._spec = spec.pools
         sides = spec.pools.prefill, spec.pools.decode
         stored = (model.stored_as(spec.weights, side.kv or spec.kv) for side in sides)
-        self._model = min(stored, key=lambda each: each.kv_token_bytes)
+        smaller = min(stored, key=lambda each: each.kv_token_bytes)
         self._stream, self._metrics = stream, metrics
         self._most_tokens = spec.engine.max_tokens
         self._requests, self._output = stream.requests, metrics.output
-        self._fabric: Link[Sent] = Link(apart=True)
+        self._fabric = PoolFabric(spec.pools, smaller, self._landed)
         halves = {PREFILL: spec.pools.prefill, DECODE: spec.pools.decode}
         self.pools = {
             name: self._pool(name, half, device, model, spec, seed, simulate, watches)
@@ -120,17 +115,11 @@ class Disaggregation(Watcher):
             for name, pool in self.pools.items()
             for number in range(len(pool.node.own))
         }
-        self.arrived: list[tuple[int, int, float, float, float]] = []
-        """Descriptors, bytes; ms for memory, in line and on the link: of each transfer."""
-        self.lost_transfers: list[Sent] = []
-        """Transfers that were dropped."""
         self.again = 0
         """Requests whose KV was lost."""
-        self._began_s, self._busy_s = 0.0, dict[Place, float]()
-        self._link_due_s = math.inf
-        near, far = (self._port(name, 0).empty() for name in self.pools)
-        self._move(-1, 0, 1, near, far)  # whether it can be
-        self.watchers: list[Watcher] = [self]
+        self._began_s = 0.0
+        self._fabric.between(self.pools)
+        self.watchers: list[Watcher] = [self, self._fabric]
         decode = self.pools[DECODE]
         premises = Premises(decode.node, decode.local, decode.grouped, decode.regions)
         self._controllers = [
@@ -167,7 +156,7 @@ class Disaggregation(Watcher):
             placed: Placed | None = None,
         ) -> Replica:  # fmt: skip
             port = (SendingPort if name == PREFILL else ReceivingPort)(
-                self._fabric, (name, number), contention
+                self._fabric.link, (name, number), contention
             )
             replica = build_replica(
                 card, local, described, self._requests, stream.predicted, mine, key, simulate,
@@ -232,13 +221,13 @@ class Disaggregation(Watcher):
                 trip.done = chunk.last
                 if trip.skip is not None:
                     self._send(chunk.request, begin_s)
-        self._plan_link()
+        self._fabric.plan()
 
     def idle(self, node: Node, unit: Unit) -> None:
         """See `Watcher.idle`."""
         if node.name == DECODE:
             self._given(unit.replicas[0])
-            self._plan_link()
+            self._fabric.plan()
 
     def done(self, node: Node, part: Part, begin_s: float, ended: list[int]) -> None:
         """See `Watcher.done`."""
@@ -250,15 +239,15 @@ class Disaggregation(Watcher):
                 )
         warm_s = self._metrics.begin[0]
         if warm_s > self._began_s:  # with these requests the warm-up ended
-            self._began_s, self._busy_s = warm_s, dict(self._fabric.busy_s)
-            self.arrived.clear()
+            self._began_s = warm_s
+            self._fabric.warm()
             for pool in self.pools.values():
                 pool.metrics.begin = (warm_s, pool.metrics.sums.copy())
         for request in ended:
             trip = self._trips.pop(request)
             number = trip.source if node.name == PREFILL else trip.target
             self._at[node.name, number].discard(request)
-        self._plan_link()
+        self._fabric.plan()
 
     def changed_card(self, node: Node, request: int, source: int) -> None:
         """See `Watcher.changed_card`."""
@@ -307,11 +296,7 @@ class Disaggregation(Watcher):
         return self.pools[name].node.replicas[number]
 
     def _port(self, name: str, number: int) -> Port:
-        return self.pools[name].ports[self._replica(name, number)]
-
-    def _end_of(self, name: str, number: int) -> Place:
-        """Where links to a card of a node end: at the first of those that serve with it."""
-        return name, number if number < 0 else self.pools[name].node.unit_of[number].number
+        return self.pools[name].port(number)
 
     def _wake(self, name: str, number: int) -> None:
         unit = self.pools[name].node.unit_of[number]
@@ -362,80 +347,23 @@ class Disaggregation(Watcher):
         trip, layers = self._trips[request], self._spec.transfer == "layers"
         if trip.computed is None or trip.skip is None or (not trip.done and not layers):
             return
-        near, far = (
-            self._port(name, number)
-            for name, number in ((PREFILL, trip.source), (DECODE, trip.target))
-        )
-        end, began_s, ended_s = trip.computed
+        near, far = self._port(PREFILL, trip.source), self._port(DECODE, trip.target)
+        end, *computed_s = trip.computed
         step = math.gcd(near.block, far.block)
         tokens = trip.kv if trip.done else end // step * step
         if tokens <= trip.skip:
             return
-        places = near.places(request), far.places(request)
-        sent = self._move(request, trip.skip, tokens, *places, trip.done)
-        at_s = now_s
-        if layers and now_s < ended_s:
-            at_s = max(now_s, began_s + (ended_s - began_s) / self._model.layers)
-            sent.until_s = ended_s + sent.alone_s / self._model.layers
+        way, part = Way(trip.source, trip.target), (trip.skip, tokens)
+        trip.sent.append(self._fabric.send(request, way, part, trip.done, now_s, *computed_s))
         trip.skip = tokens
-        trip.sent.append(sent)
-        self._fabric.put(sent, max(at_s, self._fabric.now_s))
 
-    def _move(
-        self, request: int, skip: int, tokens: int, near: Places, far: Places, last: bool = False
-    ) -> Sent:  # fmt: skip
-        """A transfer of a request's tokens from `skip` to `tokens` between such places; -1: of any.
-        With the last ones go its states, in the shares of the side with fewer cards."""
-        by_layer, beside = self._spec.transfer == "layers", None
-        if last:
-            fewest = min(self.pools, key=lambda name: self.pools[name].cards)
-            beside = self._port(fewest, 0).states
-        index = self._port(DECODE, 0).engine.allocator.layout.layer_index_bytes
-        moved = between(self._link, self._model, skip, tokens, near, far, by_layer, beside, index)
-        found = moved.pieces
-        trip = self._trips.get(request)
-        ends = (-1, -1) if trip is None else (trip.source, trip.target)
-        stages = [self._replica(*end).stages for end in zip((PREFILL, DECODE), ends, strict=True)]
-        return Sent(
-            ends=(self._end_of(PREFILL, ends[0]), self._end_of(DECODE, ends[1])),
-            bytes=found.bytes, descriptors=found.descriptors, alone_s=moved.cost.total_ns / 1e9,
-            request=request, spread=moved.ranks / self.pools[DECODE].cards * stages[0] / stages[1],
-            last=last, tokens=(skip, tokens),
-        )  # fmt: skip
-
-    # the fabric
-
-    def _plan_link(self) -> None:
-        """Look at the fabric again when the next transfer is put or arrives."""
-        if (due_s := self._fabric.due_s) < self._link_due_s:
-            self._link_due_s = due_s
-            self.simulation.at(due_s, LINK, self._step_link)
-
-    def _step_link(self, at_s: float) -> None:
-        if at_s < self._link_due_s:  # planned before the transfer was dropped
-            return
-        self._link_due_s = math.inf
-        if self._fabric.due_s <= at_s:
-            before = self._fabric.busy
-            for sent in self._fabric.until(at_s):
-                self._landed(sent)
-            self._rates_changed(before, at_s)
-        self._plan_link()
-
-    def _rates_changed(self, before: dict[Place, Sent], at_s: float) -> None:
-        """Steps that begin from now on see what moves where something else did before."""
-        for place in {place for place, _ in before.items() ^ self._fabric.busy.items()}:
-            self.simulation.interrupt(self.pools[place[0]].node.unit_of[place[1]], at_s)
-
-    def _landed(self, sent: Sent) -> None:
-        request, now_s = sent.request, self._fabric.now_s
+    def _landed(self, sent: Sent, now_s: float) -> None:
+        """All of a transfer has arrived."""
+        request = sent.request
         trip = self._trips[request]
         trip.sent.remove(sent)
         assert trip.computed is not None
-        memory_s = max(sent.put_s - trip.computed[2], 0.0)
-        line_s, link_s = sent.began_s - sent.put_s, now_s - sent.began_s
-        times = memory_s * 1e3, line_s * 1e3, link_s * 1e3
-        self.arrived.append((sent.descriptors, sent.bytes, *times))
+        self._fabric.count(sent, trip.computed[2])
         if sent.last:
             for name, number in (sent.source, sent.target):
                 self._port(name, number).came(now_s, request)
@@ -463,7 +391,7 @@ class Disaggregation(Watcher):
                 self._source_lost(request, at_s)
             else:
                 self._target_lost(request, old, at_s)
-        self._plan_link()
+        self._fabric.plan()
 
     def _source_lost(self, request: int, now_s: float) -> None:
         trip = self._trips[request]
@@ -521,11 +449,7 @@ class Disaggregation(Watcher):
             self._to_decode(request, now_s)
 
     def _drop(self, trip: _Trip) -> None:
-        before = self._fabric.busy
-        for sent in trip.sent:
-            self._fabric.drop(sent, self.simulation.now_s)
-            self.lost_transfers.append(sent)
-        self._rates_changed(before, self.simulation.now_s)
+        self._fabric.drop(trip.sent)
         trip.sent, trip.skip = [], None
 
     # figures
@@ -534,15 +458,15 @@ class Disaggregation(Watcher):
         """All metrics of a run, and what those of several cells are made of."""
         stream, decode = self._stream, self.pools[DECODE]
         sides = {
-            name: side_run(name, pool, self._fabric, self._busy_s)
+            name: side_run(name, pool, self._fabric.link, self._fabric.before_s)
             for name, pool in self.pools.items()
         }
         failures = {
             "replicas": sum(node.failures for node in self.nodes), "again": self.again,
-            "dropped_transfers": len(self.lost_transfers),
+            "dropped_transfers": len(self._fabric.dropped),
         }  # fmt: skip
         controllers = {each.name: each.report() for each in self._controllers}
-        run = PoolsRun(sides, self.arrived, failures, controllers)
+        run = PoolsRun(sides, self._fabric.arrived, failures, controllers)
         figures = figures_of_run(run, DECODE)
         if (moves := self.pools[PREFILL].replicas[0].moves) is not None:
             figures["moves"] = moves.figures()

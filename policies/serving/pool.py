@@ -83,6 +83,10 @@ class Pool:
         """Those that serve now, each on a card of its own."""
         return self.node.own
 
+    def port(self, number: int) -> Port:
+        """Of that which serves a card."""
+        return self.ports[self.node.replicas[number]]
+
     def reports(self) -> dict[str, Any]:
         """`policy`, `memory` and what components report, of its replicas as of one."""
         weights = np.ones(len(self.replicas), np.int64)

@@ -13,6 +13,7 @@ from policies.requests.percentiles import summary
 from policies.requests.requests import FloatArray, IntArray
 from policies.serving.node import mean_of
 from policies.serving.pool import Pool, PoolMetrics
+from policies.serving.pool_fabric import Arrived
 from policies.serving.ratios import rate
 from policies.serving.slot_use import Known
 from policies.transfers.kv_link import Link
@@ -46,11 +47,11 @@ class SideRun(NamedTuple):
 
 
 class PoolsRun(NamedTuple):
-    """What both sides did. `arrived`: descriptors, bytes; ms for memory, in line and on the link:
-    of each transfer. `failures`, `controllers`: what they report, by name."""
+    """What both sides did. `arrived`: all transfers; `failures`, `controllers`: what these report,
+    by name."""
 
     sides: Mapping[str, SideRun]
-    arrived: Sequence[tuple[int, int, float, float, float]]
+    arrived: Sequence[Arrived]
     failures: dict[str, int]
     controllers: dict[str, dict[str, Any]]
 
@@ -78,7 +79,7 @@ def figures_of_pools(run: PoolsRun, steady_s: float) -> dict[str, Any]:
     the prefill, `link_ms` that for the link."""
     found: dict[str, Any] = {}
     span_s = max(steady_s, 1e-300)
-    moved = sum(each[1] for each in run.arrived)
+    moved = sum(each.bytes for each in run.arrived)
     for name, side in run.sides.items():
         many, figures, steps_s = len(side.linked_s), side.figures, side.steps_s
         came = figures["cached_tokens"] + figures["prefill_tokens"]
