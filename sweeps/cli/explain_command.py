@@ -32,8 +32,8 @@ def command(
             "--next",
             metavar="QUESTIONS",
             help="Instead put the next question to the largest gap, or to those of POINT: all, or "
-            "some between commas (limit, workload, chunk, kv, cap, seed, weights, router, load, "
-            "predictor, layout, answer).",
+            "some between commas (limit, workload, chunk, kv, cap, clients, seed, weights, router, "
+            "load, predictor, layout, answer).",
         ),
     ] = None,
     jobs: Jobs = None,

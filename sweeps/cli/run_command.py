@@ -95,10 +95,11 @@ def command(
         from sweeps.study.study_run import Workers
 
         how = Workers(workers, cluster), (trials, sampler), resume
+        where = _named(devices) if devices else _own_devices(name, overrides or [])
         if dry_run:
-            _study_cost(name, _named(devices or []), overrides or [], how[1])
-        elif devices:
-            _on_devices(name, _named(devices), overrides or [], out, how)
+            _study_cost(name, where, overrides or [], how[1])
+        elif where:
+            _on_devices(name, where, overrides or [], out, how)
         else:
             wrote(report([_study(name, overrides or [], out, how)]), False)
         return
@@ -172,6 +173,14 @@ def _named(devices: list[str]) -> list[str]:
         refuse("stands alone", {"--device all": len(devices) > 1})
         return names("accelerators")
     return list(dict.fromkeys(devices))
+
+
+def _own_devices(name: str, overrides: list[str]) -> list[str]:
+    """Those that a study lists, unless a device is set."""
+    from sweeps.study.study_spec import load_study
+
+    given = [text.partition("=")[0].removeprefix("base.") for text in overrides]
+    return [] if "device" in given else load_study(name, overrides).spec.devices
 
 
 def _axis(devices: list[str]) -> list[str]:

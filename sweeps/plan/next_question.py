@@ -112,6 +112,18 @@ def _cap(held: Held) -> Iterator[Asked]:
             yield Asked(f"at most {value} sequences", {f"{_ENGINE}max_num_seqs": value})
 
 
+def _clients(held: Held) -> Iterator[Asked]:
+    arrivals = held.spec.arrivals
+    if arrivals is None or arrivals.process != "closed" or arrivals.clients is None:
+        return
+    for value in (arrivals.clients // 4, 4 * arrivals.clients):
+        if value >= 1:
+            yield Asked(f"{value:,} clients", {"arrivals.clients": value})
+            if value > arrivals.clients and held.spec.serving.kv_tokens is not None:
+                asked = {"arrivals.clients": value, "serving.kv_tokens": None}
+                yield Asked(f"{value:,} clients and the card's own room for KV", asked)
+
+
 def _seed(held: Held) -> Iterator[Asked]:
     for value in (held.spec.seed + 1, held.spec.seed + 2):
         yield Asked(f"seed {value}", {"seed": value})
@@ -174,6 +186,7 @@ QUESTIONS: dict[str, Question] = {
     "chunk": Question("tokens of a step", _chunk),
     "kv": Question("the room for KV", _kv_size),
     "cap": Question("sequences at once", _cap),
+    "clients": Question("clients that wait for answers", _clients),
     "seed": Question("other requests of the same kind", _seed),
     "weights": Question("the format of the weights", _weights),
     "router": Question("which replica a request goes to", _router),

@@ -112,6 +112,9 @@ class StudySpec(RunSpec):
     kind: Literal["study"]
     base: dict[str, Any]
     """An experiment that serves; also the default that gains are measured against."""
+    devices: list[str] = []
+    """Where the command line names no device: each is searched in turn instead of the base's, with
+    a model that fits, and one table compares them."""
     space: dict[str, ParameterSpec]
     """Dotted path of the experiment -> what it may be."""
     objectives: list[Aim] = [SERVED]
@@ -333,6 +336,7 @@ def _config(spec: StudySpec, document: Document) -> dict[str, Any]:
     """The study with every default written out."""
     data = {key: value for key, value in document.data.items() if key != "resolved"}
     full = {**with_defaults(StudySpec, data), "base": with_defaults(ExperimentSpec, data["base"])}
+    full.pop("devices")  # a run is of one
     if spec.finale is None:
         full["finale"] = None
     full["objectives"] = [objective.record for objective in spec.objectives]

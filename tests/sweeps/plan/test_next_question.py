@@ -44,7 +44,7 @@ def asked(question: str, of: Held) -> list[Asked]:
 def test_every_question_but_that_of_the_router_asks_something_of_the_headline() -> None:
     names = [each.name for q in QUESTIONS for each in asked(q, held())]
     assert len(set(names)) == len(names)
-    assert [q for q in QUESTIONS if not asked(q, held())] == ["router"]
+    assert [q for q in QUESTIONS if not asked(q, held())] == ["clients", "router"]
     assert asked("router", held("serving.cluster.cards=2"))
 
 
@@ -58,6 +58,14 @@ def test_what_is_there_already_is_not_asked() -> None:
         Asked("the card's own room for KV", {"serving.kv_tokens": None})
     ]
     assert not asked("predictor", held("policy=[paged, odma]", "serving.predictor={kind: oracle}"))
+
+
+def test_clients_are_changed_alone_and_with_the_room_that_was_set() -> None:
+    closed = held("arrivals={process: closed, clients: 8}", "load=null", "serving.kv_tokens=9000")
+    assert [each.set for each in asked("clients", closed)] == [
+        {"arrivals.clients": 2}, {"arrivals.clients": 32},
+        {"arrivals.clients": 32, "serving.kv_tokens": None},
+    ]  # fmt: skip
 
 
 def test_what_a_side_would_set_is_for_it_alone() -> None:

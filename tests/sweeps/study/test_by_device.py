@@ -49,6 +49,15 @@ def test_every_accelerator_is_served(device: str) -> None:
     assert load_study("odma", assignments("odma", device, [])).points
 
 
+def test_a_study_lists_devices_unless_one_is_set(tmp_path: Path) -> None:
+    listed = ["--set", "devices=[mlu370-x4, a100-80gb]"]
+    done = bankwise("run", "quick", *SETS, *listed, "--dry-run", cwd=tmp_path)
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["mlu370-x4", "a100-80gb"]
+    one = bankwise("run", "quick", *SETS, *listed, "--set", "device=l4", "--dry-run", cwd=tmp_path)
+    assert one.returncode == 0 and len(one.stdout.splitlines()) == 1
+    assert "devices" not in load_study("odma", []).config
+
+
 def test_a_memory_serves_nothing() -> None:
     with pytest.raises(DescriptionError, match="is a memory; a study serves, and needs an accel"):
         assignments("odma", "lpddr5-6400-x16", [])
