@@ -35,7 +35,8 @@ from hwmodel.measure.trace import read_trace
 from hwmodel.oracle.audit import audit_file
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.huggingface import import_config
-from policies.engines.schedule_check import check, read_cases
+from policies.engines.schedule_cases import read_cases
+from policies.engines.schedule_check import check
 from policies.predictors.confusion import load_table, read_classes
 from policies.requests.arrivals import read_envelope
 from policies.requests.prompts import read_prompts

@@ -126,7 +126,8 @@ def _compared(sources: list[Any], overrides: list[str] | None) -> Iterator[tuple
 
 def _schedules(files: list[Path], json: bool) -> None:
     """Our scheduler beside vLLM's, step for step. Exit code 1 where one differs."""
-    from policies.engines.schedule_check import check, read_cases
+    from policies.engines.schedule_cases import read_cases
+    from policies.engines.schedule_check import check
     from sweeps.report.screen import print_json, print_table
     from sweeps.run.progress import Progress
 

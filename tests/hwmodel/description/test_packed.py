@@ -16,7 +16,7 @@ from hwmodel.description import packed
 from hwmodel.description.description import DescriptionError
 from hwmodel.measure import trace
 from hwmodel.specs.device import load_device
-from policies.engines.schedule_check import read_cases
+from policies.engines.schedule_cases import read_cases
 from policies.predictors.confusion import read_classes
 from policies.requests.prompts import read_prompts
 from policies.requests.requests import load_trace

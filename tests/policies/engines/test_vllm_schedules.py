@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from policies.engines.schedule_check import Case, check, read_cases
+from policies.engines.schedule_cases import Case, read_cases
+from policies.engines.schedule_check import check
 from tests.policies.small import mixed, run
 from tests.rotation import long, shared
 
