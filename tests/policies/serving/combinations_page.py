@@ -1,7 +1,7 @@
 """The page of which features of serving go together (`tests.policies.serving.features`), written by
 
     python -m tests.policies.serving.combinations_page
-    python -m tests.policies.serving.combinations_page --triples 500 --seed 1
+    python -m tests.policies.serving.combinations_page --triples 500 --seed 1 --seed 2
 
 the second of which serves random triples, and writes its part of the page alone. With `--log FILE`
 either keeps what it finds in a file, a line each, and goes on from there when it is called again;
@@ -15,6 +15,7 @@ import functools
 import hashlib
 import json
 import random
+import subprocess
 from collections import Counter
 from collections.abc import Callable
 from itertools import combinations
@@ -89,15 +90,25 @@ class Log:
 CONSERVATION = "## Conservation"
 
 
-def conservation(many: int, seed: int, log: Log) -> list[str]:
-    """Lines of the page on random triples: how many run, and every breach."""
-    audits: dict[tuple[str, ...], Audit | None] = {}
-    for at, names in enumerate(triples(many, seed), 1):
-        audit = log.of(names, functools.partial(repeated, names))
-        audits[names] = None if audit is None else Audit(*audit)
-        if at % 25 == 0 or at == many:
-            print(f"{at} of {many} triples", flush=True)
-    served = {names: audit for names, audit in audits.items() if audit is not None}
+def commit() -> str:
+    """The last one of this tree."""
+    asked = ["git", "-C", str(PAGE.parent), "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def conservation(many: int, seeds: list[int], log: Log) -> list[str]:
+    """Lines of the page on so many random triples of each seed: how many run, and every breach."""
+    served: dict[tuple[str, ...], Audit] = {}
+    refused: dict[str, list[str]] = {}
+    drawn = dict.fromkeys(names for seed in seeds for names in triples(many, seed))
+    for at, names in enumerate(drawn, 1):
+        found = log.of(names, functools.partial(repeated, names))
+        if isinstance(found, str):
+            refused.setdefault(found, []).append(" + ".join(names))
+        else:
+            served[names] = Audit(*found)
+        if at % 25 == 0 or at == len(drawn):
+            print(f"{at} of {len(drawn)} triples", flush=True)
     transfers, landed, lost = (
         sum(getattr(audit, key) for audit in served.values())
         for key in ("transfers", "landed_bytes", "lost_bytes")
@@ -107,14 +118,17 @@ def conservation(many: int, seed: int, log: Log) -> list[str]:
         CONSERVATION,
         "",
         "Each pair that runs is audited (`tests/policies/serving/conservation.py`), and each of"
-        f" {many} triples, drawn with seed {seed} from those of which every two run: every request"
+        f" {len(drawn)} triples (as of {commit()}), drawn with seeds"
+        f" {' and '.join(map(str, seeds))} from those of which every two run: every request"
         " ends once, with all of its tokens; every transfer that is put on a link lands once or is"
         " lost once; when all is over nobody holds memory of a card, a host or a drive; and a"
         " second run of a triple is the same to the last digit.",
         "",
-        f"Of {many} triples {len(served)} run, {len(audits) - len(served)} refused."
+        f"Of {len(drawn)} triples {len(served)} run, {len(drawn) - len(served)} refused."
         f" {transfers:,} transfers of {(landed + lost) / 1e9:.2f} GB were put on links,"
         f" {landed / 1e9:.2f} GB landed and {lost / 1e9:.2f} GB were lost.",
+        "",
+        *(f"- {'; '.join(those)}: `{why}`" for why, those in refused.items()),
         "",
         f"Breaches: {len(broken)}.",
         *(f"- {' + '.join(names)}: {audit.breaches[0]}" for names, audit in broken.items()),
@@ -171,7 +185,9 @@ def main() -> None:
     """Serve all pairs, or random triples, and write the page, or their part of it."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--triples", type=int, help="how many, instead of all pairs")
-    parser.add_argument("--seed", type=int, default=1, help="by which triples are drawn")
+    parser.add_argument(
+        "--seed", type=int, action="append", help="by which triples are drawn; repeatable"
+    )
     parser.add_argument(
         "--log", type=Path, help="a file to keep what is found in, and to go on from"
     )
@@ -179,7 +195,7 @@ def main() -> None:
     before, _, behind = PAGE.read_text(encoding="utf-8").partition(f"\n{CONSERVATION}\n")
     log = Log(asked.log)
     if asked.triples:
-        lines = conservation(asked.triples, asked.seed, log)
+        lines = conservation(asked.triples, asked.seed or [1], log)
         print("\n".join(lines))
         behind = "\n".join(lines[1:]) + "\n"
     else:

@@ -367,15 +367,22 @@ def audited(names: tuple[str, ...]) -> tuple[ServingResult, Audit]:
     return found, Audit(breaches, len(links.put), links.landed_bytes, links.lost_bytes)
 
 
-def repeated(names: tuple[str, ...]) -> Audit | None:
-    """The audit of a run which is served twice, and has to be the same both times; None where these
+def reason(error: Exception) -> str:
+    """Why features do not go together, in one line."""
+    text = str(error).splitlines()
+    said = next((line for line in text if "error, " in line), " ".join(text[:3]))
+    return (said.partition("error, ")[2] or said).partition(" [type=")[0]
+
+
+def repeated(names: tuple[str, ...]) -> Audit | str:
+    """The audit of a run which is served twice, and has to be the same both times; or why these
     features do not go together."""
     try:
         found, audit = audited(names)
         if told(found) != told(run_of(names)):
             audit.breaches.append("a second run with the same seed differs")
-    except (DescriptionError, ValidationError):
-        return None
+    except (DescriptionError, ValidationError) as error:
+        return reason(error)
     except Exception as error:
         return Audit([f"{type(error).__name__}: {error}"])
     return audit
@@ -414,10 +421,7 @@ def outcome(names: tuple[str, ...]) -> Outcome:
     try:
         found, audit = audited(names)
     except (DescriptionError, ValidationError) as error:
-        text = str(error).splitlines()
-        said = next((line for line in text if "error, " in line), " ".join(text[:3]))
-        said = (said.partition("error, ")[2] or said).partition(" [type=")[0]
-        return Outcome("refused", said)
+        return Outcome("refused", reason(error))
     except Exception as error:
         return Outcome("fails", f"{type(error).__name__}: {error}")
     finally:
