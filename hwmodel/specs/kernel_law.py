@@ -3,6 +3,7 @@
     step = host + sum over layers of (products x product + kernels x kernel + attention)
          + bytes of the weights / (weights x the memory's rate)   beside   padded FLOPs / rate
          + bytes of the KV / (kv x the memory's rate)             beside   FLOPs of attention / rate
+         + activations of a chunk / (weights x the memory's rate)
 
 A kernel has a time of its own, in which it is launched and its first bytes arrive, and then reaches
 a share of what the memory gives to one long stream. Both hang on the kind of card and on the
@@ -72,6 +73,15 @@ class KernelLaw(Strict):
     """Vectors that one pass over the weights serves."""
     vector_efficiency: Rate
     """Share of the peak FLOPs that those reach."""
+    chunk_attention: Rate
+    """Times `compute.prefill_efficiency`, at which attention of a prompt's chunk computes."""
+    chunk_keys: Count
+    """Keys that each token of a chunk is computed with beyond those that it attends to: tiles that
+    the causal mask cuts, and what a kernel takes to begin."""
+    chunk_activations: Count
+    """Times that the activations of a chunk which norms, rotation and activation functions read and
+    write (`TransformerSpec.kernel_bytes`) are moved beside its products. 0: `prefill_efficiency` is
+    of whole prompts."""
     beside_chunk: Factor
     """Times its own time that decode attention takes beside a prompt's chunk."""
     spread_low: Annotated[float, Field(gt=0, le=1)]

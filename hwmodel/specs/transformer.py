@@ -200,6 +200,18 @@ class TransformerSpec(Strict):
         return self.hidden * number_format(self.activations).bits // 8
 
     @property
+    def kernel_bytes(self) -> int:
+        """Bytes a token that kernels between the products of all layers read and write: two norms
+        with the residual they add (8 hidden states), rotation of queries and keys, and what the MLP
+        keeps of a token."""
+        rotated = 0 if self.latent else 2 * (self.heads + self.kv_heads) * self.head_dim
+        numbers = sum(
+            many * (8 * self.hidden + rotated + kind.mlp.activations)
+            for kind, many in self.kinds.items()
+        )
+        return numbers * number_format(self.activations).bits // 8
+
+    @property
     def attention(self) -> GroupedQuery | Latent:
         """Of every layer that has it."""
         if self.latent is not None:

@@ -11,7 +11,8 @@ Williams et al. 2009, "Roofline".
 A kernel that looks blocks up may slow the decode attention down by a factor (`slowdown`). What
 kernels take beyond bytes and FLOPs is the device's law (`hwmodel.specs.kernel_law`): a time of each
 kernel, the share of the memory's rate that it reaches, rows padded to tiles; decode attention
-beside a chunk takes a multiple of its time. Where the device names tables of measured kernels,
+beside a chunk takes a multiple of its time; attention of a chunk has tiles of its own, and the
+activations that other kernels move beside its products take the memory's time. Where the device names tables of measured kernels,
 these have theirs (`policies.memory.tabled_kernels`).
 
 Reported are `weights`, the linear phase as it would be without the chunks' FLOPs; `prefill`, what
@@ -186,7 +187,8 @@ class StepModel:
             "decode": products * compute.decode_efficiency,
             "prefill": products * compute.prefill_efficiency,
             "attend": other * device.accelerator.kernels.attention_efficiency,
-            "attend_prefill": other * compute.prefill_efficiency,
+            "attend_prefill": other
+            * (compute.prefill_efficiency * device.accelerator.kernels.chunk_attention),
             "convert": compute.vector_rate,
         }
         self.bandwidth = device.peak_gbps * 1e9
@@ -194,6 +196,9 @@ class StepModel:
         self._read_rate = self.bandwidth * law.weights * _converted(law, model, compute)
         self._kv_bandwidth = self.bandwidth * law.kv
         self._expert_share = _expert_share(model)
+        self._kernel_bytes = law.chunk_activations * model.kernel_bytes
+        if {"weights", "compute"}.intersection(free):
+            self._kernel_bytes = 0
         self._vector_times = compute.decode_efficiency / law.vector_efficiency
         host = device.accelerator.host
         self._host_bandwidth = host.bandwidth if host else 0.0
@@ -250,6 +255,8 @@ class StepModel:
             flops_s, moved_s = (
                 self._compute_s(prefill.flops), prefill.waits / (bandwidth * efficiency.prefill)
             )  # fmt: skip
+            padded_s = prefill.flops.get("attend_prefill", 0) / rates["attend_prefill"]
+            flops_s += (work.chunk_padding - 1) * padded_s
             chunk_s, chunk_memory_s = self._overlapped(flops_s, moved_s), moved_s
             if flops_s > moved_s:
                 compute_s = chunk_s
@@ -273,6 +280,9 @@ class StepModel:
             flops_s, moved_s = together_s + flops_s, read_s + moved_s
             before_s = self._overlapped(flops_s, moved_s)
             prefill_s = chunk_memory_s = before_s - weights_s
+        if work.chunk_rows:
+            moved_bytes = work.chunk_rows * self._kernel_bytes
+            prefill_s += moved_bytes / (self.bandwidth * self._law.weights * efficiency.weights)
         rest_s = copy_s + swap_s + all_reduce_s
         if work.rounds > 1:
             beside = flops_s, moved_s, before_s

@@ -101,6 +101,10 @@ class StepWork(NamedTuple):
     """Tokens that go through the matrix products of a step."""
     expert_rows: float = 0.0
     """Of them, mean of a routed expert that has any."""
+    chunk_rows: int = 0
+    """Of them, tokens of prompts' chunks."""
+    chunk_padding: float = 1.0
+    """Times the FLOPs of the chunks' attention that its tiles compute."""
 
     @property
     def moved(self) -> Any:
@@ -149,7 +153,7 @@ def mean_stage(works: Sequence[StepWork], stages: int) -> StepWork:
         each._replace(many=each.many / stages) for work in works for each in work.collectives
     )
     first = works[0]
-    return StepWork(first.rounds, layers, found, sent, stages, first.rows, first.expert_rows)
+    return first._replace(layers=layers, phases=found, collectives=sent, stages=stages)
 
 
 def _sum_by_key(rows: Iterable[Mapping[Any, Any]], over: int) -> dict[Any, Any]:
@@ -209,8 +213,9 @@ class StepWorkModel:
         self._attention_flops, self._made_flops = computes * decode.pair, computes * decode.stored
         self._chunk_flops, self._chunk_made = computes * prefill.pair, computes * prefill.stored
         self._index_flops = computes * index_flops
-        numbers = model.kv_layers * model.attention.halves * model.kv_heads * model.head_dim
         assert device.accelerator is not None
+        self._more_flops = device.accelerator.kernels.chunk_keys * self._chunk_flops
+        numbers = model.kv_layers * model.attention.halves * model.kv_heads * model.head_dim
         load, store = device.accelerator.compute.quantising_ops(model.kv)
         self._load_ops, self._store_ops = (computes * numbers * ops for ops in (load, store))
         self._row_flops = self._layer_flops + self._head_flops
@@ -243,7 +248,13 @@ class StepWorkModel:
         if self._routing is not None and self._experts is not None:
             pairs = self._experts.per_token * step.routed
             expert_rows = pairs / max(self._routing.distinct(step.routed), 1.0)
-        return StepWork(rounds, self._layers, phases, collectives, 1, rows + chunked, expert_rows)
+        padding = 1.0
+        if chunked and (attended := phases["prefill"].flops["attend_prefill"]):
+            padding += chunked * self._more_flops / attended
+        return StepWork(
+            rounds, self._layers, phases, collectives, 1, rows + chunked, expert_rows, chunked,
+            padding,
+        )  # fmt: skip
 
     def _linear(self, step: Step, rows: int, chunked: int, heads: int) -> Phase:
         """The matrix products of so many rows that decode and so many tokens of chunks, of which

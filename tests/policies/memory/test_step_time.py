@@ -19,6 +19,9 @@ from tests.policies.small import MODEL, FakeMemory, device, mixed, spec
 STREAM = mixed(8)
 SHARE = 0.5
 OPTIONS = {"engine": {"max_model_len": 1024}}
+_ROTATED = 2 * (MODEL.heads + MODEL.kv_heads) * MODEL.head_dim
+ACTIVATIONS = 2 * MODEL.layers * (8 * MODEL.hidden + _ROTATED + 3 * MODEL.intermediate)
+"""Bytes a token that norms, rotation and a gated MLP's activation move, in 16 bits."""
 
 
 class Even(FakeMemory):
@@ -58,6 +61,8 @@ def by_hand(card: Device, step: Step, share: float, indirection: float) -> float
         indirection *= law.beside_chunk
     seen = step.context + step.tokens
     triangles = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in step.chunks)
+    pairs = triangles + law.chunk_keys * tokens
+    chunks_s = prefill_s * law.chunk_attention
     stored = sum(chunk.start for chunk in step.chunks)
     kv = MODEL.kv_token_bytes
     each_ns = law.products * law.product + law.kernels * law.kernel + law.attention
@@ -66,7 +71,8 @@ def by_hand(card: Device, step: Step, share: float, indirection: float) -> float
         float(overhead_ns) * 1e-9
         + phase(linear, MODEL.step_weight_bytes, law.weights)
         + indirection * phase(seen * MODEL.attention_flops / attend_s, seen * kv, law.kv)
-        + phase(triangles * MODEL.attention_flops / prefill_s, (stored + tokens) * kv, law.kv)
+        + phase(pairs * MODEL.attention_flops / chunks_s, (stored + tokens) * kv, law.kv)
+        + law.chunk_activations * tokens * ACTIVATIONS / (law.weights * bytes_s)
     )
 
 
