@@ -12,8 +12,8 @@ A kernel that looks blocks up may slow the decode attention down by a factor (`s
 kernels take beyond bytes and FLOPs is the device's law (`hwmodel.specs.kernel_law`): a time of each
 kernel, the share of the memory's rate that it reaches, rows padded to tiles; decode attention
 beside a chunk takes a multiple of its time; attention of a chunk has tiles of its own, and the
-activations that other kernels move beside its products take the memory's time. Where the device names tables of measured kernels,
-these have theirs (`policies.memory.tabled_kernels`).
+activations that other kernels move beside its products take the memory's time. Where the device
+names tables of measured kernels, these have theirs (`policies.memory.tabled_kernels`).
 
 Reported are `weights`, the linear phase as it would be without the chunks' FLOPs; `prefill`, what
 the chunks add to it and their attention; `attention`; `migration`; `copy`; `swap`; and
