@@ -127,11 +127,10 @@ def test_shares_of_the_peaks_by_hand() -> None:
 
 
 def test_step_times_are_within_what_is_documented() -> None:
-    # decode at batch 1 with the law of the class; prefill_efficiency is the mean of what was
-    # measured with 2,048 tokens
+    # a prompt of 2,048 tokens by tables of later kernels than this program's
     decode, prefill = compare(only(load_measurements(CARD), 0, 11))
     assert -0.05 < decode.error < 0.05
-    assert -0.05 < prefill.error < 0.1
+    assert -0.12 < prefill.error < 0.05
 
 
 def test_is_each_figure_in_the_unit_that_it_was_measured_in(

@@ -29,7 +29,7 @@ from tests.policies.small import EXPERTS, LATENT, MODEL, WINDOWS
 from tests.policies.small import spec as serving
 from tests.policies.transfers.test_tiers import AGAIN, Watched, served, slow, tiers
 
-DEVICE = load_device("a100-80gb")
+DEVICE = load_device("a100-80gb", ["compute.prefill_efficiency=0.65"])
 FAR, NEAR = (
     Server(LAYOUTS["layer_kv_token"], block, np.arange(PROFILED // block) * 2) for block in (64, 16)
 )
