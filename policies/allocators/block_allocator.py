@@ -128,6 +128,10 @@ class SharingAllocator(BlockAllocator, Caches, Reports):
         """Blocks that a resident found at its admission."""
         self._others = np.zeros(self._list.blocks, np.int64)
         """Requests that hold a block, but for the first."""
+        self._shares = False
+        """Whether there ever was one."""
+        self._leaving = -1
+        """A request that is released for good."""
         self._demands: dict[int, Demand] = {}
         self._asked_tokens = self._hit_tokens = 0
         self._behind = limits.lookahead.drafter
@@ -152,10 +156,14 @@ class SharingAllocator(BlockAllocator, Caches, Reports):
     def release(self, request: int) -> int:
         return self.release_known(request, int(self.stored[request]))
 
+    def ends(self, request: int) -> None:
+        self._leaving = request
+
     def finished(self, request: int, prompt: int, output: int) -> None:
         for cache in (*self._caches, *self._state_caches):
             cache.drop(("own", request))
         self._demands.pop(request, None)
+        self._leaving = -1
 
     def report(self) -> dict[str, Any]:
         """Prompt tokens of requests with a system prompt or in sessions, and those of them found in
@@ -208,8 +216,8 @@ class SharingAllocator(BlockAllocator, Caches, Reports):
     def _free(self, blocks: IntArray, hashed: int, first: bool = True) -> None:
         """Give up blocks, tail first as vLLM does; the first `hashed` can be found again. `first`:
         the others are handed out before them."""
-        shared = self._others[blocks] > 0
-        if np.count_nonzero(shared):  # these others keep; only blocks that can be found are shared
+        if self._shares and (shared := self._others[blocks] > 0).any():
+            # these others keep; only blocks that can be found are shared
             self._others[blocks[shared]] -= 1
             self.reserved_total += int(shared.sum()) * self.block  # `_dismiss` takes all of it off
             hashed -= int(shared.sum())

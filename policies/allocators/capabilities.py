@@ -131,6 +131,10 @@ class KeepsStates(ABC):
 class Remembers(ABC):
     """Keeps state of a request between its residences, until it ends."""
 
+    def ends(self, request: int) -> None:
+        """A request has ended and is released next; `finished` follows."""
+        return
+
     @abstractmethod
     def finished(self, request: int, prompt: int, output: int) -> None:
         """A released request has ended, with these realised lengths."""

@@ -31,6 +31,18 @@ def least_of(column: IntArray, rows: IntArray) -> int:
 
 
 @kernel
+def count_down(column: IntArray, rows: IntArray, amount: int, among: IntArray) -> int:
+    """Takes `amount` from `column`, int64 (n,), at these rows, each once; what is then the least at
+    the rows `among`, as `least_of`. Modified in place."""
+    for row in rows:
+        column[row] -= amount
+    least = NO_ROW
+    for row in among:
+        least = min(least, column[row])
+    return least
+
+
+@kernel
 def least_room(held: IntArray, needed: IntArray, rows: IntArray, most: int) -> int:
     """The least of `held` less `needed` at these rows, or `most`; int64 (n,) each."""
     least = most

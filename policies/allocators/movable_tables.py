@@ -47,7 +47,7 @@ class MovableTables(WindowTables, MovesBlocks):
         if wanted + self._kept_free > self._list.free:
             return False
         self._admitted(request, demand, 0)
-        self._first_row[request] = self._tables.add(request)
+        self._set_row(request, self._tables.add(request))
         self._admit(request, 0, 0)
         self._windows.leave_all(request)
         self._beside.enter_drafter(request)
@@ -57,7 +57,8 @@ class MovableTables(WindowTables, MovesBlocks):
         if not self._uniform or blocks.max(initial=0) >= self._list.blocks:
             return False
         self._admitted(request, demand, 0)
-        row = self._first_row[request] = self._tables.add(request)
+        row = self._tables.add(request)
+        self._set_row(request, row)
         self._admit(request, 0, 0, demand.samples)
         self._tables.uses[blocks] += 1
         self._hold(request, blocks[np.newaxis])

@@ -256,7 +256,7 @@ class RadixAllocator(TableAllocator, Batches):
         self.reserved_total -= self._beside.leave_states(request) * self.block
         shared = node.end - self._list.leave(self._tree.unlock(node))
         self.reserved_total += shared * self.block  # `_dismiss` takes all of it off
-        self._first_row[request] = -1
+        self._set_row(request, -1)
         self._samples.pop(request, None)
         self._unforked.discard(request)
         return self._dismiss(request)

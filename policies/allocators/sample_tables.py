@@ -22,6 +22,8 @@ from policies.allocators.prefix_cache import BlockCache
 from policies.allocators.sliding_windows import SlidingWindows, kept_of
 from policies.requests.requests import IntArray
 
+NO_BLOCKS: IntArray = np.zeros(0, np.int64)
+
 
 class SampleTables(SharingAllocator, CopiesOnWrite):
     """`_rows[request]`: rows of the block tables, one for each sample, the first sample's first.
@@ -43,6 +45,8 @@ class SampleTables(SharingAllocator, CopiesOnWrite):
         """As `_caches`, of the states at the ends of blocks."""
         self._caches = [BlockCache(self._tables.uses) for _ in range(self.groups)]
         self._first_row = np.full(requests, -1, np.int64)
+        self._asked: tuple[IntArray | None, IntArray] = (None, NO_BLOCKS)
+        """The requests that were asked for last, and their rows: a step asks several times."""
         self._samples: dict[int, list[int]] = {}
         """Rows of the samples after the first, from the first output token on."""
         self._unforked: set[int] = set()
@@ -119,10 +123,17 @@ class SampleTables(SharingAllocator, CopiesOnWrite):
     def _rows(self, request: int) -> list[int]:
         return [int(self._first_row[request]), *self._samples.get(request, ())]
 
+    def _set_row(self, request: int, row: int) -> None:
+        """The first sample of a request has this row; -1: none."""
+        self._first_row[request] = row
+        self._asked = None, NO_BLOCKS
+
     def _all_rows(self, requests: IntArray) -> IntArray:
         """Rows of all samples of `requests`, in order."""
         if not self._samples:
-            return self._first_row[requests]
+            if self._asked[0] is not requests:
+                self._asked = requests, self._first_row[requests]
+            return self._asked[1]
         rows = [row for request in requests.tolist() for row in self._rows(request)]
         return np.array(rows, np.int64)
 

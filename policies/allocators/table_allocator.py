@@ -17,9 +17,8 @@ from policies.allocators.block_allocator import BlockOptions
 from policies.allocators.capabilities import Drafts, KeepsStates, Swaps
 from policies.allocators.kv_layout import ByteRuns, KvLayout
 from policies.allocators.movable_tables import MovableTables
+from policies.allocators.sample_tables import NO_BLOCKS
 from policies.requests.requests import IntArray
-
-_NO_BLOCKS: IntArray = np.zeros(0, np.int64)
 
 
 class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
@@ -78,7 +77,7 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
             return False
         count = found.shape[1]
         self._admitted(request, demand, count)
-        self._first_row[request] = self._tables.add(request)
+        self._set_row(request, self._tables.add(request))
         if demand.samples > 1:
             self._unforked.add(request)
         self._admit(request, 0, 0, demand.samples)
@@ -189,7 +188,7 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         self._reused.pop(request, None)
         self.reserved_total -= self._beside.leave_drafter(request) * self.block
         self._tables.remove(first)
-        self._first_row[request] = -1
+        self._set_row(request, -1)
         self._samples.pop(request, None)
         self._unforked.discard(request)
         return self._dismiss(request)
@@ -226,7 +225,8 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         if wanted + self._beside.fixed + own + self._kept_free > self._list.free:
             return False
         self._admitted(request, demand, 0)
-        row = self._first_row[request] = self._tables.add(request)
+        row = self._tables.add(request)
+        self._set_row(request, row)
         self._admit(request, wanted * self.block, tokens, demand.samples)
         self._windows.enter(request, tokens)
         blocks = np.zeros((self.groups, places), np.int64)
@@ -270,7 +270,7 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         rows = self._all_rows(requests)
         wanted, most = self._tables.wanted(rows, rounds)
         before = self.stored[requests] if self._state_caches else None
-        blocks = self._list.pop_apart(wanted) if wanted else _NO_BLOCKS
+        blocks = self._list.pop_apart(wanted) if wanted else NO_BLOCKS
         self._tables.advance(rows, rounds, blocks, most, self.stored, self.reserved)
         self.reserved_total += wanted * self.block
         if before is not None:

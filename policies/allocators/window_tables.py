@@ -123,6 +123,7 @@ class WindowTables(SampleTables):
             free = self._list.is_free(held)
             self._list.take(held[free])
             self._others[held[~free]] += 1
+            self._shares |= not free.all()
             self.reserved[request] += len(held) * self.block
             self.reserved_total += int(free.sum()) * self.block
 
@@ -138,7 +139,10 @@ class WindowTables(SampleTables):
 
     def _keep(self, request: int, group: int, start: int, end: int, hashed: int) -> None:
         """Blocks from place `start` to `end`, of `hashed` that can be found again, are given up:
-        those that no running request shares are found under the request's own key."""
+        those that no running request shares are found under the request's own key, unless it is
+        gone for good."""
+        if request == self._leaving and not self._continues(self._demands[request]):
+            return
         part = self._parts(request, self._demands[request], hashed)[-1]
         start = max(start, part.start, self._reused.get(request, 0))
         held = self._tables.blocks(int(self._first_row[request]), group)

@@ -22,7 +22,7 @@ from policies.allocators.capabilities import (
     OnDemand,
     Remembers,
 )
-from policies.allocators.columns import add_to, least_of, sum_of
+from policies.allocators.columns import count_down, least_of, sum_of
 from policies.engines.additions import CopiedOnWrite, Samples, Transfers
 from policies.engines.admission import Admission, Offered
 from policies.engines.engine_options import EngineOptions
@@ -200,19 +200,21 @@ class Engine(Admission):
         if self.drafts is not None:
             self.drafts.seen(step)
         late, left = self.ending, self.left
-        if late:
-            self.retire()
-        if self.drafts is None:
-            add_to(left, step.decode, -rounds)
-        else:
-            left[step.decode] -= self.drafts.tokens[step.decode]
-        if late:
-            left[late] = 0
         prefilled = [chunk.request for chunk in step.chunks if chunk.last] if step.chunks else []
-        for request in prefilled:
-            left[request] -= 1
-        running = self.running
-        least, ended = least_of(left, running), []
+        ended: list[int] = []
+        if self.drafts is None and not late:
+            for request in prefilled:
+                left[request] -= 1
+            running = self.running
+            least = count_down(left, step.decode, rounds, running)
+        else:
+            if late:
+                self.retire()
+            left[step.decode] -= rounds if self.drafts is None else self.drafts.tokens[step.decode]
+            left[late] = 0
+            left[prefilled] -= 1
+            running = self.running
+            least = least_of(left, running)
         if not least:
             done = left[running] == 0
             ended = running[done].tolist()
@@ -240,6 +242,8 @@ class Engine(Admission):
         if self._batching is not None:
             self._batching.release_together(True)
         for request in ended:
+            if self._remembering is not None:
+                self._remembering.ends(request)
             if self.allocator.resident[request]:
                 runs = self.allocator.extent_count(np.array([request]))
                 slots = self.allocator.layout.slots_of(self.allocator.stored[request])
