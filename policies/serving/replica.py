@@ -179,18 +179,20 @@ class Replica:
     def begin(self, at_s: float) -> tuple[Step, int] | None:
         """(the step that begins at `at_s`, which is `next_s` or later, `Engine.fitting` of it);
         None where nothing can be scheduled then."""
-        self.wait(at_s)
-        self.engine.wake()
+        engine = self.engine
+        if at_s > self.now_s:
+            self.wait(at_s)
+        engine.wake()
         self._join()
-        if not self.engine.busy:
+        if not engine.busy:
             return None
         self.waited = self.waits
         if self._learns is not None:
             self._learns.clock(self.now_s)
         step = self._schedule()
-        if step.empty and (self.engine.stuck or not self.engine.busy):
+        if step.empty and (engine.stuck or not engine.busy):
             return None
-        return step, self.engine.fitting(step)
+        return step, engine.fitting(step)
 
     def end(self, step: Step, fitting: int, times: StepTimes, end_s: float) -> list[int]:
         """Steps like this are done, the last at `end_s`: the requests that ended with them."""
@@ -238,7 +240,8 @@ class Replica:
             self.engine.wake()
         for component in self.components:
             component.clock(self.now_s)
-        self.engine.landed()
+        if self.engine.connectors:
+            self.engine.landed()
 
     def withdraw(self, request: int) -> None:
         """A request comes no more, or waits no more."""

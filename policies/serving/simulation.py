@@ -221,9 +221,14 @@ class Simulation:
         return lost_s
 
     def _begin(self, unit: Unit, at_s: float) -> None:
+        """It is time for the next step of a unit, as far as was known when this was planned."""
+        self._plan(unit, at_s, unit.next_s <= at_s)
+
+    def _plan(self, unit: Unit, at_s: float, due: bool) -> None:
+        """The next steps of a unit lie ahead of it, if they are due."""
         node, source = self._node_of[id(unit)], self.source
         unit.steady_s, held_up = source.steady_s, unit.held_up
-        begun = unit.begin(at_s)
+        begun = due and unit.begin(at_s)
         if (begun or unit.held_up) and not held_up:
             lasts = bool(self._coming or source.more or unit.waited)
             if unit.steady_s is not None:
@@ -254,7 +259,7 @@ class Simulation:
         goes_on = unit.ahead is None and self.metrics.ended < self.source.count
         if goes_on and (not events or events[0][0] > at_s) and unit.next_s <= at_s:
             unit.version += 1
-            self._begin(unit, at_s)  # as the next event would, without a turn through the heap
+            self._plan(unit, at_s, True)  # as the next event would, without a turn through the heap
         else:
             self.wake(unit)
 

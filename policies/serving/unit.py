@@ -141,7 +141,7 @@ class Unit:
 
     def _begin_alone(self, replica: Replica, at_s: float) -> bool:
         """As `begin`, of its only replica."""
-        if replica.next_s > at_s or (begun := replica.begin(at_s)) is None:
+        if (begun := replica.begin(at_s)) is None:
             return False
         step, fitting = begun
         times = replica.times(step, *replica.observe(step))
