@@ -28,7 +28,7 @@ def replica(refresh_s: float = 0.0, arrival_s: float = math.inf) -> Replica:
         assert allocator.due_s == refresh_s
     engine: Any = SimpleNamespace(allocator=allocator, admits_arrivals=lambda step: step == "open")
     nothing: Any = None
-    found = Replica(engine, nothing, nothing, nothing)
+    found = Replica(engine, SimpleNamespace(pipeline=None), nothing, nothing)
     found.now_s = 10.0
     if arrival_s < math.inf:
         found.arrive([0], [arrival_s])
