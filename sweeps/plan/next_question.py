@@ -87,7 +87,7 @@ def _workload(held: Held) -> Iterator[Asked]:
         limit = held.spec.serving.engine.max_tokens
         if name in CHATS[1:] and (limit is None or limit > LIMIT_OF_CHATS):
             asked[f"{_ENGINE}max_tokens"] = limit = LIMIT_OF_CHATS
-        told = name if limit is None or name in SESSIONS else f"{name}, limit {limit:,}"
+        told = name if limit is None or name in SESSIONS else f"{name} at a limit of {limit:,}"
         yield Asked(told, asked)
 
 

@@ -14,15 +14,14 @@ _SIDES = {1: "{0.winner}", -1: "{0.loser}", 0: "not significant"}
 
 
 def sentence(found: NextAnswer) -> str:
-    """The gap as described, its range, and where another leads."""
-    text = f"{found.group}: {found.winner} over {found.loser} is {effect(found.total)}"
+    """The range of the gap, and where another leads."""
+    text = f"{found.group}, with one thing changed: {found.winner} over {found.loser} is"
     if not found.known:
-        return f"{text}; no change that was asked for could be served."
+        return f"{text} not known; no change that was asked for could be served."
     (least, low), (most, high) = found.known[0], found.known[-1]
     text += (
-        f"; with one thing changed it is {effect(low)} ({least.change}) to {effect(high)}"
-        f" ({most.change}), the same winner in {len(found.with_sign(1))} of"
-        f" {counted(len(found.known), 'change')}"
+        f" {effect(low)} with {least.change} to {effect(high)} with {most.change}, the same winner"
+        f" in {len(found.with_sign(1))} of {counted(len(found.known), 'change')}"
     )
     if turned := found.with_sign(-1):
         text += f"; {found.loser} leads with {some(turned)}"

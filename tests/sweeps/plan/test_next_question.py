@@ -90,9 +90,9 @@ def answer(*gaps: tuple[str, float, float]) -> NextAnswer:
 def test_the_sentence_has_the_range_and_where_the_winner_changes(tmp_path: Path) -> None:
     found = answer(("a", 0.7, 0.01), ("b", -0.3, 0.01), ("c", 0.0, 0.5))
     assert sentence(found) == (
-        "card: paged over odma is +65 % (49 to 82); with one thing changed it is -26 % (-27 to -25)"
-        " (b) to +101 % (99 to 103) (a), the same winner in 1 of 3 changes; odma leads with b; not"
-        " significant with c; cannot be served: agents."
+        "card, with one thing changed: paged over odma is -26 % (-27 to -25) with b to +101 %"
+        " (99 to 103) with a, the same winner in 1 of 3 changes; odma leads with b; not significant"
+        " with c; cannot be served: agents."
     )
     rows = grid(found).rows
     assert [row[3] for row in rows] == ["paged", "paged", "odma", "not significant", "too long"]
