@@ -134,7 +134,7 @@ def read_device(path: Path) -> DeviceFound:
         own.gain.mean, own.gain.metric, own.gain.first,
         own.gain.added, {key: own.gain.gains.get(name) for key, name in names.items()},
         next(iter(limit_texts(trials.contenders[0].limits())), "nothing"),
-        {name: each.mean for name, each in found_importances(trials).items()},
+        by_setting(found_importances(trials)),
         _scattered(base["device"], base["model"]),
     )  # fmt: skip
 
@@ -142,6 +142,15 @@ def read_device(path: Path) -> DeviceFound:
 def found_importances(trials: Trials) -> dict[str, Interval]:
     """Of as many trials as tell anything."""
     return importances(trials) if len(trials.alike()) >= LEAST else {}
+
+
+def by_setting(found: dict[str, Interval]) -> dict[str, float]:
+    """Shares of settings, those of a list as one, the largest first."""
+    whole: dict[str, float] = {}
+    for name, each in found.items():
+        setting = name.partition("[")[0].removesuffix(".by")
+        whole[setting] = whole.get(setting, 0.0) + each.mean
+    return dict(sorted(whole.items(), key=lambda item: -item[1]))
 
 
 def _scattered(name: str, model: str) -> float | None:

@@ -13,7 +13,7 @@ from sweeps.analyse.statistics import Interval
 from sweeps.report.chart import Bars, Spans
 from sweeps.report.device_sheet import sheet
 from sweeps.report.section import Grid, Say
-from sweeps.study.by_device import DeviceFound, assignments
+from sweeps.study.by_device import DeviceFound, assignments, by_setting
 from sweeps.study.study_spec import load_study
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 from tests.sweeps.study.studies import TINY
@@ -90,7 +90,19 @@ def test_the_table_says_when_no_search_was_needed() -> None:
     assert [tuple(span)[1:3] for span in buckets.spans[:2]] == [(0, 64), (64, 256)]
     assert [bar.value.mean for bar in pools.bars] == [10, 10]
     says = [block.text for block in shown.blocks if isinstance(block, Say)]
-    assert says[-1] == "left out: x: no model fits" and "analytic" in says[1]
+    assert says[-1] == "left out: x: no model fits" and "analytic" in says[2]
+    assert says[0] == (
+        "Of 3 devices: the search adds something significant to what needed none on 1; the best"
+        " keeps a safety pool apart on 2; it serves significantly more than the paper's numbers on"
+        " 3; paged serves significantly more than the best on 0, less on 3."
+    )
+
+
+def test_what_mattered_isby_setting() -> None:
+    one = Interval(0.2, 0.1, 0.3, 9)
+    found = {"p.align": Interval(0.3, 0.2, 0.4, 9), "p.levels[0]": one, "p.levels[1]": one,
+             "p.levels.by": one}  # fmt: skip
+    assert by_setting(found) == pytest.approx({"p.levels": 0.6, "p.align": 0.3})
 
 
 def test_devices_have_directories_and_one_table_and_are_resumed(tmp_path: Path) -> None:
