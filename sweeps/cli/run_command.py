@@ -95,7 +95,7 @@ def command(
         from sweeps.study.study_run import Workers
 
         how = Workers(workers, cluster), (trials, sampler), resume
-        where = _named(devices) if devices else _own_devices(name, overrides or [])
+        where = _named(devices) if devices else own_devices(name, overrides or [])
         if dry_run:
             _study_cost(name, where, overrides or [], how[1])
         elif where:
@@ -175,7 +175,7 @@ def _named(devices: list[str]) -> list[str]:
     return list(dict.fromkeys(devices))
 
 
-def _own_devices(name: str, overrides: list[str]) -> list[str]:
+def own_devices(name: str, overrides: list[str]) -> list[str]:
     """Those that a study lists, unless a device is set."""
     from sweeps.study.study_spec import load_study
 
