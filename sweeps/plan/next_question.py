@@ -35,6 +35,8 @@ DEVIATIONS = (0.1, 0.8)
 BELOW = 0.8
 """Of capacity: a load that the best can serve."""
 _ENGINE = "serving.engine."
+_CHUNK = ("max_num_batched_tokens", "chunked_prefill_size")
+"""Options of a scheduler that say how many tokens a step has at most: vLLM's and SGLang's."""
 
 
 class Held(NamedTuple):
@@ -92,10 +94,11 @@ def _workload(held: Held) -> Iterator[Asked]:
 
 
 def _chunk(held: Held) -> Iterator[Asked]:
-    own = getattr(held.spec.serving.engine, "max_num_batched_tokens", None)
-    for value in CHUNKS:
-        if value != own:
-            yield Asked(f"chunk {value:,}", {f"{_ENGINE}max_num_batched_tokens": value})
+    options = held.spec.serving.engine.model_dump()
+    for key in (each for each in _CHUNK if each in options):
+        for value in CHUNKS:
+            if value != options[key]:
+                yield Asked(f"chunk {value:,}", {f"{_ENGINE}{key}": value})
 
 
 def _kv_size(held: Held) -> Iterator[Asked]:

@@ -26,7 +26,7 @@ from sweeps.run.capacity import answered, capacity_key
 from sweeps.run.explained_run import largest_gap, pairs_in, pairs_of, sweep_of
 from sweeps.run.explanation import FOLDER, Known, Pair, Rates
 from sweeps.run.findings import keep_sweep
-from sweeps.run.kept_simulations import Failure, Sought, Wanted, known_of, simulate
+from sweeps.run.kept_simulations import Failure, Sought, Stopped, Wanted, known_of, simulate
 from sweeps.run.next_answer import NEXT, NextAnswer, Reply
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
@@ -47,14 +47,16 @@ class Change(NamedTuple):
 
 
 @dataclass
-class Put:
-    """What came of the question, and what failed through no fault of the input."""
+class Answers:
+    """What came of the questions, and what failed through no fault of the input."""
 
     found: list[NextAnswer]
     failures: list[str] = field(default_factory=list)
 
 
-def ask_next(path: Path, point: str, questions: list[str], jobs: int, progress: Progress) -> Put:
+def ask_next(
+    path: Path, point: str, questions: list[str], jobs: int, progress: Progress
+) -> Answers:
     """Put questions (`QUESTIONS`) to the gaps that `point` names, or to the largest of the run
     where it names none, and keep what comes of it in the run.
 
@@ -66,10 +68,12 @@ def ask_next(path: Path, point: str, questions: list[str], jobs: int, progress: 
         raise DescriptionError("--next goes with sweeps whose rule is that of the best", path)
     sweep = sweep_of(table)
     pairs = _pairs(table, sweep, path, point)
+    if any(side.load is not None and side.load.goodput for p in pairs for side in p.sides):
+        raise DescriptionError("--next needs a load that is given or relative, not a goodput", path)
     resolved = resolve(sweep)
     refuse_changes(table.config.get("resolved") or {}, resolved, str(path / CONFIG))
     known = known_of(path, table, sweep)
-    put = Put([])
+    answers = Answers([])
     for pair in pairs:
         changes = [*_changes(sweep, pair, table, questions)]
         capacities = _capacities(path, changes, pair, jobs, progress)
@@ -78,13 +82,13 @@ def ask_next(path: Path, point: str, questions: list[str], jobs: int, progress: 
         own = _gap(pair.sides, (pair.rates, pair.rates), known)
         assert own is not None  # it is a pair of the run
         replies = [_reply(each, pair, capacities, known, failed) for each in changes]
-        put.failures += [
+        answers.failures += [
             f"{wanted[at].words}: {each.why}" for at, each in failed.items() if not each.at_fault
         ]
-        put.found.append(NextAnswer(pair.group, *pair.names, own, replies))
-    _keep(path, put.found, sweep, resolved)
+        answers.found.append(NextAnswer(pair.group, *pair.names, own, replies))
+    _keep(path, answers.found, sweep, resolved)
     keep_sweep(RunDirectory(path))
-    return put
+    return answers
 
 
 def _pairs(table: Table, sweep: Sweep, path: Path, point: str) -> list[Pair]:
@@ -147,14 +151,18 @@ def _capacities(
     left = {name: task for name, task in asked.items() if name not in found}
     if not left:
         return found
-    names = list(left)
-    with progress.stage("capacity", len(asked), len(asked) - len(left)) as step:
-        for index, value in answered(capacity_task, list(left.values()), jobs):
-            found[names[index]] = value
-            step()
+    names, done = list(left), len(asked) - len(left)
     file.path.mkdir(exist_ok=True)
-    numbers = {name: value for name, value in found.items() if not isinstance(value, str)}
-    write_atomically(file.path / _CAPACITIES, json.dumps(numbers, indent=1) + "\n")
+    try:
+        with progress.stage("capacity", len(asked), done) as step:
+            for index, value in answered(capacity_task, list(left.values()), jobs):
+                found[names[index]] = value
+                numbers = {key: each for key, each in found.items() if not isinstance(each, str)}
+                write_atomically(file.path / _CAPACITIES, json.dumps(numbers, indent=1) + "\n")
+                done += 1
+                step()
+    except KeyboardInterrupt:
+        raise Stopped(done, len(asked)) from None
     return found
 
 
@@ -231,8 +239,8 @@ def _keep(path: Path, found: list[NextAnswer], sweep: Sweep, resolved: dict[str,
         name = (each.group, each.winner, each.loser)
         mine = {reply.question for reply in each.replies}
         before = [r for r in every[name].replies if r.question not in mine] if name in every else []
-        order = list(QUESTIONS)
-        replies = sorted([*before, *each.replies], key=lambda r: order.index(r.question))
+        order = {question: i for i, question in enumerate(QUESTIONS)}
+        replies = sorted([*before, *each.replies], key=lambda r: order.get(r.question, len(order)))
         every[name] = NextAnswer(*name, each.total, replies)
     data = next_answer.record([*every.values()], provenance(sweep, resolved, argv()))
     file = path / FOLDER / NEXT

@@ -60,6 +60,11 @@ def test_what_is_there_already_is_not_asked() -> None:
     assert not asked("predictor", held("policy=[paged, odma]", "serving.predictor={kind: oracle}"))
 
 
+def test_a_chunk_is_what_the_engine_calls_it() -> None:
+    sglang = asked("chunk", held("serving.engine={name: sglang}"))
+    assert {path for each in sglang for path in each.set} == {"serving.engine.chunked_prefill_size"}
+
+
 def test_clients_are_changed_alone_and_with_the_room_that_was_set() -> None:
     closed = held("arrivals={process: closed, clients: 8}", "load=null", "serving.kv_tokens=9000")
     assert [each.set for each in asked("clients", closed)] == [
