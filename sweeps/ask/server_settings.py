@@ -21,7 +21,8 @@ ENGINE, POLICY = "serving.engine.", "serving.policy."
 
 
 class Factor(NamedTuple):
-    """A setting. levels: what is tried, other than the base's; vllm, sglang: flags, with {}."""
+    """A setting. levels: what is tried, other than the base's; vllm, sglang: flags, with {}, or
+    empty where that server has none."""
 
     name: str
     path: str
@@ -56,6 +57,7 @@ FACTORS = (
            "--disable-radix-cache", (True, False)),
     Factor("sequences", f"{ENGINE}max_num_seqs", "--max-num-seqs {}",
            "--max-running-requests {}", times=(0.25, 0.5, 2)),
+    Factor("watermark", f"{POLICY}watermark", "--watermark {}", "", (0.02, 0.05, 0.1)),
     Factor("cards", "serving.tensor_parallel", "--tensor-parallel-size {}", "--tp-size {}",
            times=(2, 4), relaid=True),
 )  # fmt: skip
@@ -115,6 +117,8 @@ def value_text(name: str, value: Any) -> str:
     """`chunk 1024`, `caching off`, `4 cards`."""
     if name == "caching":
         return f"caching {'on' if value else 'off'}"
+    if name == "watermark":
+        return f"watermark {value:.0%}"
     return f"{value} cards" if name == "cards" else f"{name} {value}"
 
 

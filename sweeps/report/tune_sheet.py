@@ -13,7 +13,7 @@ from sweeps.report.section import Grid, Say, Section
 _WORDS = {
     "block": "tokens in a block", "kv": "the format of KV", "chunk": "tokens computed in a step",
     "caching": "prefix caching", "sequences": "requests that run at once",
-    "cards": "the number of cards",
+    "watermark": "the watermark", "cards": "the number of cards",
 }  # fmt: skip
 
 
@@ -26,6 +26,8 @@ def flags(tuned: Tuned) -> dict[str, str]:
         if each.name == "caching":
             vllm.append(each.vllm.format("" if value else "no-"))
             sglang += [] if value else [each.sglang]
+        elif each.name == "watermark":
+            vllm += [each.vllm.format(value)] if value else []
         else:
             vllm.append(each.vllm.format(value))
             sglang.append(each.sglang.format(value))
@@ -140,7 +142,7 @@ def _notes(tuned: Tuned) -> str:
         "One setting changed at a time, on the same requests; whether it is worth something is"
         " corrected for their number (Holm)."
         f"{last * bool(edge)}{kv}{link} SGLang's flags are translated: the schedule"
-        " simulated is vLLM's."
+        " simulated is vLLM's, and a watermark has no flag there."
     )
 
 
@@ -150,6 +152,7 @@ def _at_the_edge(tuned: Tuned) -> list[str]:
     for name, value in (tuned.best.values if tuned.best is not None else {}).items():
         tried = [w.choice.values[name] for w in tuned.worths if name in w.choice.values]
         every = [*tried, settings_of(tuned.base.experiment)[name]]
-        if type(value) is int and name != "cards" and value in (min(every), max(every)):
+        least = min(every) if name != "watermark" else None  # none is the least there is
+        if type(value) in (int, float) and name != "cards" and value in (least, max(every)):
             found.append(name)
     return found

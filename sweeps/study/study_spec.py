@@ -94,7 +94,8 @@ class RungSpec(Strict):
 
 
 class FinaleSpec(Strict):
-    """The comparison on replications that the search never saw, with simulated memory."""
+    """The comparison on replications that the search never saw, with simulated memory (with the
+    base's where `memory: sampled` gives each trial that)."""
 
     top: Count = 3
     """Trials that run for the best."""
@@ -424,10 +425,12 @@ def _check_base(study: Study) -> None:
 
 
 def _check_memory(study: Study) -> None:
-    """The finale simulates memory, where there is something to simulate."""
+    """The finale simulates memory, where there is something to simulate; where trials have the
+    memory of the base, so has the finale."""
     sampled = study.base.serving.memory.fidelity == "sampled"
     given = device_of(study.base).given is not None
-    if study.spec.finale and not (sampled or given) and study.spec.fleet is None:
+    of_the_base = study.spec.memory == "sampled" or study.spec.fleet is not None
+    if study.spec.finale and not (sampled or given or of_the_base):
         raise study.document.error(
             "the finale compares on simulated memory: expected sampled, or finale: null",
             ("base", "serving", "memory", "fidelity"),
