@@ -65,7 +65,7 @@ def command(
         str | None,
         typer.Option(
             metavar="block,kv",
-            help="Settings: block, kv, chunk, caching, sequences, cards; all.",
+            help="Settings: block, kv, chunk, caching, sequences, watermark, cards; all.",
         ),
     ] = None,
     replications: Annotated[int | None, typer.Option(min=2, help="Of each setting; 5.")] = None,

@@ -34,8 +34,9 @@ class StudyPage(Presenter):
             told.insert(0, sentences.buckets(own.trials.limit))
         if len(own.trials.objectives) > 1:
             told.append(sentences.objectives(own.by_objective))
+        trial, value = own.best
         if own.gain is None:
-            return [sentences.best_so_far(*own.best, own.trials.words), *told]
+            return [sentences.best_so_far(trial, own.trials.says(value)), *told]
         if own.cheapest is not None:  # settings are told of the trial, not of another rival
             cheapest = sentences.cheapest(own.cheapest)
             return cheapest if own.rival is not None else [*cheapest, *told]

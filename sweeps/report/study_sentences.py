@@ -16,9 +16,9 @@ def no_trial(count: int, failed: int) -> str:
     return f"None of {counted(count, 'trial')} meets the constraints; {failed} failed."
 
 
-def best_so_far(trial: int, value: float, metric: str) -> str:
-    """The best trial of a search that has no finale yet."""
-    return f"Best so far: trial {trial}, {value:,.4g} {metric} in the search, biased up by noise."
+def best_so_far(trial: int, says: str) -> str:
+    """The best trial of a search that has no finale yet, and what it does."""
+    return f"Best so far: trial {trial} {says} in the search, biased up by noise."
 
 
 def study(found: StudyGain) -> Iterator[str]:
@@ -26,11 +26,15 @@ def study(found: StudyGain) -> Iterator[str]:
     much of the gap to a ceiling it closes."""
     base = found.gains.get(BASE)
     count = counted(found.replications, "replication")
-    head = f"{found.chosen} has {found.mean:,.1f} {found.metric} on {count} not used in the search"
+    head = f"{found.chosen} {found.says} on {count} not used in the search"
     yield f"{head}, {_against(base, 'the base')}." if base else f"{head}."
     if found.first not in (None, BASE):
         added = "nothing" if found.added is None else _against(found.added, "it")
         yield f"Best trial without a search: {found.first}; the search adds {added}."
+    told = {BASE, found.first, *found.closed}
+    rest = [_against(each, name) for name, each in found.gains.items() if name not in told]
+    if rest:
+        yield f"It has {listed(rest)}."
     for name, part in found.closed.items():
         if part is not None and (part.low, part.high) != (0.0, 0.0):
             yield f"The search closes {percent(part, named=True)} of the gap from base to {name}."

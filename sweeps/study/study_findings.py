@@ -9,6 +9,7 @@ from typing import Any
 from policies.allocators.registry import POLICIES
 from sweeps.analyse.best import judge_all, pairs_of
 from sweeps.analyse.gap import references
+from sweeps.analyse.objective import SERVED
 from sweeps.analyse.rows import Record, at
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.analyse.table import Group, Table
@@ -91,7 +92,8 @@ def find_study(run: RunParts, directory: RunDirectory) -> Findings[StudyFindings
     """The finale as a group of competitors, and what the trials show. What is wrong is added to the
     problems."""
     trials = read_trials(directory, run)
-    groups = [Group("The finale", trials.contenders)] if trials.contenders else []
+    judged = trials.objective if len(trials.objectives) == 1 else SERVED
+    groups = [Group("The finale", trials.contenders, objective=judged)] * bool(trials.contenders)
     names = [row.name for group in groups for row in group.rows]
     config = {**run.config, "axes": {"contender": names}, "compare": "contender"}
     asked = config.get("trials")

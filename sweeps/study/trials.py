@@ -12,6 +12,7 @@ import numpy as np
 from hwmodel.description.units import number
 from hwmodel.description.yaml_writer import to_yaml_flow
 from sweeps.analyse.figures import FIGURES, THROUGHPUT
+from sweeps.analyse.objective import OBJECTIVES, Objective, objective_of
 from sweeps.analyse.rows import Record
 from sweeps.analyse.statistics import Interval, interval, relative_gap
 from sweeps.analyse.table import Row
@@ -62,6 +63,19 @@ class Trials:
     def words(self) -> str:
         """The first objective in words."""
         return words(self.metric)
+
+    @property
+    def objective(self) -> Objective:
+        """The first one."""
+        found = self.objectives[0]
+        return objective_of({k: v for k, v in found.items() if k in ("metric", "direction")})
+
+    def says(self, value: float) -> str:
+        """What a contender with this value of the first objective does: `serves 9 tok/s`."""
+        objective = self.objective
+        if objective in OBJECTIVES.values():
+            return objective.says.format(objective.text(value))
+        return f"has {objective.figure.text(value)} {self.words}"
 
     @property
     def sign(self) -> int:
@@ -310,6 +324,8 @@ class StudyGain:
     metric: str
     """In words."""
     mean: float
+    says: str
+    """What it does, with the mean."""
     replications: int
     gains: dict[str, Interval]
     """Over each other contender."""
@@ -330,5 +346,6 @@ def study_gain(trials: Trials) -> StudyGain:
     mean, count = best.mean(trials.metric) or 0.0, len(best.replications)
     first = trials.best_first()
     return StudyGain(
-        trials.chosen, trials.words, mean, count, gains, closed, first, gains.get(first or "")
+        trials.chosen, trials.words, mean, trials.says(mean), count, gains, closed, first,
+        gains.get(first or ""),
     )  # fmt: skip

@@ -315,19 +315,21 @@ def test_is_a_lead_that_is_not_significant_the_palest_of_the_map() -> None:
 def test_a_study() -> None:
     gains = {"base": near(0.0), "static": near(0.3), "paper (trial 2)": near(0.1)}
     closed = {"oracle": near(0.75), "ideal": None}
+    paper = "paper (trial 2)"
     found = StudyGain(
-        "trial 3", "tokens/s", 100.0, 4, gains, closed, "paper (trial 2)", gains["paper (trial 2)"]
+        "trial 3", "tokens/s", 100.0, "serves 100 tok/s", 4, gains, closed, paper, gains[paper]
     )
     assert list(study_sentences.study(found)) == [
-        "trial 3 has 100.0 tokens/s on 4 replications not used in the search, +0.0 % (95 % CI -1.0"
-        " to 1.0) against the base, not significant.",
+        "trial 3 serves 100 tok/s on 4 replications not used in the search, +0.0 % (95 % CI -1.0 to"
+        " 1.0) against the base, not significant.",
         "Best trial without a search: paper (trial 2); the search adds +10 % (95 % CI 9 to 11)"
         " against it.",
+        "It has +30 % (95 % CI 29 to 31) against static.",
         "The search closes 75 % (95 % CI 74 to 76) of the gap from base to oracle.",
     ]
     assert study_sentences.no_trial(3, 1) == "None of 3 trials meets the constraints; 1 failed."
-    assert study_sentences.best_so_far(3, 147.5, "tokens/s") == (
-        "Best so far: trial 3, 147.5 tokens/s in the search, biased up by noise."
+    assert study_sentences.best_so_far(3, "serves 147 tok/s") == (
+        "Best so far: trial 3 serves 147 tok/s in the search, biased up by noise."
     )
 
 

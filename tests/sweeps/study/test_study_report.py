@@ -132,7 +132,7 @@ def test_without_a_finale_the_best_so_far_is_named(tmp_path: Path) -> None:
     assert (
         read_report(study(tmp_path, finale=False))
         .sentences[0]
-        .startswith("Best so far: trial 17, 147.5 output tokens/s")
+        .startswith("Best so far: trial 17 serves 147.5 output tokens/s")
     )
 
 
