@@ -12,6 +12,7 @@ line's message. Importing this loads nothing heavy; a function loads what it nee
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -95,8 +96,9 @@ def run(
         found = run_study(study, _path(out), resume, Workers(workers, cluster), Progress())
         return Result(found.directory.path, found.failures)
     sweep = load_sweep(planned, overrides)
-    if (option := next((o for o in (trials, sampler) if o is not None), None)) is not None:
-        raise DescriptionError(f"goes with studies; this is a sweep; got {option!r}", "run")
+    for option, value in {"trials": trials, "sampler": sampler}.items():
+        if value is not None:
+            raise DescriptionError("goes with studies; this is a sweep", option)
     done = run_sweep(sweep, _path(out), resume, workers, Progress(), cluster)
     return Result(done.directory.path, done.failures, done.at_fault)
 
@@ -117,11 +119,12 @@ def simulate(
 
 
 def report(run_dir: str | Path) -> Result:
-    """The result of a run or a study that is there, finished or not. Raises DescriptionError where
-    nothing can be shown."""
+    """The result of a run or a study that is there, finished or not: a directory, or NAME for the
+    last `runs/NAME-N`. Raises DescriptionError where nothing can be shown."""
     from bankwise.result import Result
+    from sweeps.run.store import last_run
 
-    found = Result(Path(run_dir))
+    found = Result(last_run(Path(run_dir)))
     _ = found.report
     return found
 
@@ -130,8 +133,9 @@ def compare(run_a: str | Path, run_b: str | Path) -> Compared:
     """What differs between two runs, as `bankwise compare`: `sentences`, `record()`; it shows
     itself in a notebook. Raises DescriptionError."""
     from bankwise.compared import Compared
+    from sweeps.run.store import last_run
 
-    return Compared(Path(run_a), Path(run_b))
+    return Compared(last_run(Path(run_a)), last_run(Path(run_b)))
 
 
 def explain(
@@ -346,5 +350,6 @@ def __getattr__(name: str) -> Any:
     if name in _FORMER:  # an AttributeError would lose its text in `from bankwise import study`
         raise ImportError(f"bankwise.{name} is now bankwise.{_FORMER[name]}")
     if name not in _ELSEWHERE:
-        raise AttributeError(f"module 'bankwise' has no attribute {name!r}")
+        why = f"module 'bankwise' has no attribute {name!r}"
+        raise AttributeError(why, name=name, obj=sys.modules[__name__])  # Python names the nearest
     return getattr(import_module(_ELSEWHERE[name]), name)

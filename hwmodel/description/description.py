@@ -335,6 +335,9 @@ def _mistakes(document: Document, item: Any) -> list[DescriptionError]:
     context = item.get("ctx") or {}
     if item["type"] == "unknown_key":
         now = context["now"]
+        name, colon, rest = context["key"].partition(":")
+        if colon and item.get("input") is None and name in context["known"]:
+            return [document.error(f"a space is missing: {name}: {rest}", path[:-1])]
         hint = nearest(context["key"], context["known"]) if now is None else f"it is {now!r} now"
         message = f"unknown key; {hint}"
         return [document.error(message, path)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from hwmodel.description.description import DescriptionError, nearest
+from hwmodel.description.description import DescriptionError, nearest, nearest_name
 from hwmodel.description.library import elsewhere, find, names
 from hwmodel.description.yaml_reader import load
 from hwmodel.specs.device import Device, device_names, load_device
@@ -32,7 +32,12 @@ def what_it_is(word: str, verbs: list[str]) -> str:
         raise DescriptionError(f"no verb {word!r}; {elsewhere(word)}: bankwise run {word}")
     if word in names("models"):
         raise DescriptionError(f"no verb {word!r}; {elsewhere(word)}: bankwise fit {word}")
-    hint = elsewhere(word) or nearest(word, [*verbs, *device_names()])
+    if not (hint := elsewhere(word)):
+        near = nearest_name(word, [*verbs, *device_names()])
+        run = nearest_name(word, [*names("sweeps"), *names("studies")])
+        if near is None and run is not None:
+            raise DescriptionError(f"no verb or device {word!r}; did you mean bankwise run {run}?")
+        hint = nearest(word, [*verbs, *device_names()])
     raise DescriptionError(f"no verb or device {word!r}; {hint}")
 
 

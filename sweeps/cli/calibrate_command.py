@@ -25,6 +25,7 @@ def command(
     log: Annotated[
         str | None,
         typer.Argument(
+            metavar="LOG",
             help="A server's log (docs/calibrate.md), or a described server that names one."
         ),
     ] = None,
@@ -100,6 +101,8 @@ def command(
         if device or model or overrides:
             raise mistake("its description says what it ran", log)
         server = load_server(log)
+    elif not Path(log).is_file():
+        raise mistake("no such file, or described server", log)
     elif device is None or model is None:
         missing = "--device" if device is None else "--model"
         raise mistake(f"a log needs {missing}, which it does not name", log)

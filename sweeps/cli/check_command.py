@@ -14,7 +14,7 @@ def command(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE...]", help="Files, folders or shipped names; all that ships by default."
+            metavar="FILE", help="Files, folders or shipped names; all that ships by default."
         ),
     ] = None,
     assumed: Annotated[

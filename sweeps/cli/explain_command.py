@@ -21,7 +21,7 @@ def command(
     point: Annotated[
         str,
         typer.Argument(
-            metavar="[POINT]",
+            metavar="POINT",
             help="Which gaps: values of axes, one competitor or two, between commas: "
             "mlu370-x4,odma. Default: the best over each other, everywhere.",
         ),

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def command(
-    sweep: Annotated[str, typer.Argument(help="A shipped sweep, a YAML file, or a run directory.")],
+    sweep: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="A shipped sweep, a YAML file, or a run directory."),
+    ],
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="The trace; .gz packs it, or .npz.")
     ],

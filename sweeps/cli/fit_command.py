@@ -26,7 +26,7 @@ class Mode(StrEnum):
 def command(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[DEVICE] [MODEL]", help="Shipped names or YAML files; or all."),
+        typer.Argument(metavar="DEVICE|MODEL", help="Shipped names or YAML files; or all."),
     ] = None,
     tokens: Annotated[
         str | None, typer.Option(metavar="PROMPT:OUTPUT", help="Of a request; 1000:300.")

@@ -30,7 +30,7 @@ from policies.requests.workload import WorkloadSpec, workload_document
 from policies.serving.measured_server import load_server
 from policies.transfers.measured_transfers import load_transfers
 from sweeps.plan.experiment import assignments
-from sweeps.plan.place import in_sweep, shortened
+from sweeps.plan.place import Override, in_sweep, shortened
 from sweeps.plan.sweep import load_sweep
 from sweeps.run.provenance import resolve
 from sweeps.study.study_spec import load_study
@@ -131,8 +131,10 @@ def _meet_named(document: Document, mistakes: Mistakes) -> None:
     """The mistakes of what a sweep at fault names in its base, or along an axis."""
     for key, kind in _NAMED.items():
         along = document.get(("axes", key))
+        along = along if isinstance(along, list) else []
+        places = [Override(key, ("axes", key), [("axes", key, i) for i in range(len(along))])]
         settings = document.get(("base", f"{key}_set"))
-        for name in [document.get(("base", key)), *(along if isinstance(along, list) else [])]:
+        for name in [document.get(("base", key)), *along]:
             if isinstance(name, str) and not name.endswith(TRACES):
                 with mistakes.met():
                     try:
@@ -140,9 +142,7 @@ def _meet_named(document: Document, mistakes: Mistakes) -> None:
                         given = settings if isinstance(settings, dict) else {}
                         READERS[kind](file, assignments(given))
                     except DescriptionError as error:
-                        if error.file is None:
-                            raise document.error(error.message, ("base", key)) from None
-                        raise in_sweep(error, document, key, []) from None
+                        raise in_sweep(error, document, key, places) from None
 
 
 def _built(spec: type[Strict], read: Callable[[str], Document] = load) -> Reader:

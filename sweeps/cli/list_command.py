@@ -20,14 +20,14 @@ def command(
     kind: Annotated[
         str | None,
         typer.Argument(
-            metavar="[KIND]",
+            metavar="KIND",
             help=f"{', '.join(KINDS)}; the names of all by default.",
             autocompletion=lambda incomplete: [k for k in KINDS if k.startswith(incomplete)],
         ),
     ] = None,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME...]", help="Only these, with remarks; or YAML files."),
+        typer.Argument(metavar="NAME", help="Only these, with remarks; or YAML files."),
     ] = None,
     simulate: Annotated[
         bool,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sweeps.cli.options import AT_FAULT, INTERRUPTED, failure
+from sweeps.cli.options import AT_FAULT, INTERRUPTED, failure, usage
 from sweeps.cli.verbs import Verbs
 
 app = typer.Typer(
@@ -75,19 +75,22 @@ def main(arguments: list[str] | None = None) -> Any:
 def _run(arguments: list[str] | None) -> None:
     """The command; leaves by SystemExit."""
     try:
-        app(args=arguments)
+        code = app(args=arguments, prog_name="bankwise", standalone_mode=False)
     except KeyboardInterrupt:
-        print("stopped by Ctrl-C", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        code = INTERRUPTED
     except Exception as error:
         if (code := getattr(error, "exit_code", None)) is not None:
-            print("stopped by Ctrl-C; " * (code == INTERRUPTED) + str(error), file=sys.stderr)
+            told = usage(error) if hasattr(error, "format_message") else str(error)
+            print("stopped by Ctrl-C; " * (code == INTERRUPTED) + told, file=sys.stderr)
             sys.exit(code)
         text = failure(error)
         if text is None:
             raise
         print(text, file=sys.stderr)
         sys.exit(AT_FAULT)
+    if code == INTERRUPTED:
+        print("stopped by Ctrl-C", file=sys.stderr)
+    sys.exit(code or 0)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,9 @@ def _new() -> None:
 
 @command.command()
 def device(
-    name: Annotated[str, typer.Argument(help="Of the device; the file is NAME.yaml.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Of the device; the file is NAME.yaml.")
+    ],
     memory: Annotated[
         str | None, typer.Option(help="lpddr5x, hbm2e, ...; given: no timings.")
     ] = None,
@@ -44,8 +46,9 @@ def device(
         str | None, typer.Option(metavar="DEVICE", help="Whose unpublished numbers are borrowed.")
     ] = None,
 ) -> None:
-    """Write a device from public numbers; everything else is assumed and marked.
+    """Write a device from public numbers.
 
+    Everything else is assumed and marked.
     Numbers that are missing are asked for on a terminal.
     """
     from sweeps.ask.new_device import new_device
@@ -64,14 +67,16 @@ def device(
 
 @command.command()
 def memory(
-    name: Annotated[str, typer.Argument(help="Of the memory; the file is NAME.yaml.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Of the memory; the file is NAME.yaml.")
+    ],
     like: Annotated[
         str, typer.Option(metavar="MEMORY", help="A shipped one, or a file, that it differs from.")
     ],
     rate: Annotated[str | None, typer.Option(metavar="8533MT/s", help="Of a pin.")] = None,
     density: Annotated[str | None, typer.Option(metavar="16Gb", help="Of a die.")] = None,
 ) -> None:
-    """Write a memory as a speed grade or a density of another one.
+    """Write a memory: another at a rate or density.
 
     Its times in ns stay those of the other; docs/memories.md says what else a file may change.
     """
@@ -94,7 +99,10 @@ def model(
     out: _Out = None,
     json: Json = False,
 ) -> None:
-    """Turn a published config.json into a model; list what was understood, and what not."""
+    """Turn a published config.json into a model.
+
+    What was understood is listed, and what not.
+    """
     from hwmodel.description.description import DescriptionError
     from hwmodel.specs.huggingface import import_config
     from sweeps.cli.model_table import described, show_import
@@ -118,14 +126,20 @@ def model(
 def predictor(
     file: Annotated[
         Path,
-        typer.Argument(help="JSON lines: prompt (or instruction, input) and output_tokens; .gz."),
+        typer.Argument(
+            metavar="FILE",
+            help="JSON lines: prompt (or instruction, input) and output_tokens; .gz.",
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write the model here (.json).")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Train an output-length predictor and evaluate it on held-out prompts."""
+    """Train a predictor of output lengths.
+
+    It is evaluated on held-out prompts.
+    """
     from hwmodel.description.description import DescriptionError
     from policies.predictors.training import train, write
     from sweeps.cli.training_table import show_training
@@ -149,7 +163,9 @@ def kernels(
         typer.Option(metavar="DIR", help="For any processor of x86-64-v3, for a wheel to carry."),
     ] = None,
 ) -> None:
-    """Compile all kernels for this machine: some minutes, once for a version.
+    """Compile all kernels for this machine.
+
+    Some minutes, once for a version.
 
     Without it each is compiled when it is first needed, or comes with the wheel, where it is for
     any newer x86-64 and runs about a third longer.

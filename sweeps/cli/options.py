@@ -30,6 +30,7 @@ def shipped(*folders: str) -> Callable[[str], list[str]]:
 Device = Annotated[
     str,
     typer.Argument(
+        metavar="DEVICE",
         help="A shipped accelerator or memory, or a YAML file.",
         autocompletion=shipped("accelerators", "memories"),
     ),
@@ -109,6 +110,17 @@ def failure(error: Exception) -> str | None:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return None
+
+
+def usage(error: Any) -> str:
+    """The line for an error of Typer's about what was typed; help, where nothing was."""
+    text: str = error.format_message()
+    if error.ctx is None or text == error.ctx.get_help():
+        return text
+    if near := getattr(error, "possibilities", None):
+        text = f"{error.message}; did you mean {near[0]!r}?"
+    where = error.ctx.command_path
+    return f"{where}: {text[0].lower()}{text[1:].rstrip('.')}; see {where} --help"
 
 
 def refuse(why: str, given: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ def command(
     trace: Annotated[
         Path,
         typer.Argument(
+            metavar="TRACE",
             help="Lines `R 0x1f40`, or of Ramulator, DRAMsim3 or gem5 (docs/export.md), also gzip; "
             "or .npz with address, write; they arrive at its times, if it has any. An access is a "
             "burst, but for gem5's and those of an .npz with size. Or a server's block tables, "

@@ -14,7 +14,7 @@ LIST = "list"
 
 
 def command(
-    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN...", help=RUNS)],
+    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN", help=RUNS)],
     html: Html = None,
     markdown: Markdown = None,
     figure: Annotated[

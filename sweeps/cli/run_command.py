@@ -95,7 +95,8 @@ def command(
         from sweeps.study.study_run import Workers
 
         how = Workers(workers, cluster), (trials, sampler), resume
-        where = _named(devices) if devices else own_devices(name, overrides or [])
+        own = own_devices(name, overrides or [], how[1])
+        where = _named(devices) if devices else own
         if dry_run:
             _study_cost(name, where, overrides or [], how[1])
         elif where:
@@ -166,21 +167,29 @@ def _explain_largest(path: Path, jobs: int) -> None:
 
 
 def _named(devices: list[str]) -> list[str]:
-    """Each once; `all`: every accelerator that ships."""
-    from hwmodel.description.library import names
+    """Each once; `all`: every accelerator that ships. Raises DescriptionError for no device."""
+    from hwmodel.description.description import DescriptionError, nearest
+    from hwmodel.description.library import elsewhere, names
+    from hwmodel.specs.device import device_names
 
     if "all" in devices:
         refuse("stands alone", {"--device all": len(devices) > 1})
         return names("accelerators")
+    known = device_names()
+    for device in devices:
+        if device not in known and not device.endswith((".yaml", ".yml")):
+            hint = elsewhere(device) or nearest(device, ["all", *known])
+            raise DescriptionError(f"no shipped device {device!r}; {hint}")
     return list(dict.fromkeys(devices))
 
 
-def own_devices(name: str, overrides: list[str]) -> list[str]:
-    """Those that a study lists, unless a device is set."""
+def own_devices(name: str, overrides: list[str], asked: tuple[int | None, str | None]) -> list[str]:
+    """Those that a study lists, unless a device is set. Raises DescriptionError."""
     from sweeps.study.study_spec import load_study
 
     given = [text.partition("=")[0].removeprefix("base.") for text in overrides]
-    return [] if "device" in given else load_study(name, overrides).spec.devices
+    found = load_study(name, overrides, *asked).spec.devices
+    return [] if "device" in given else found
 
 
 def _axis(devices: list[str]) -> list[str]:

@@ -17,7 +17,9 @@ SECONDS = "0.1,0.5,1,2,5,10,30,60"
 
 
 def command(
-    link: Annotated[str, typer.Argument(help="A shipped link or a YAML file.")],
+    link: Annotated[
+        str, typer.Argument(metavar="LINK", help="A shipped link or a YAML file.")
+    ],
     model: Annotated[str, typer.Option("--model", metavar="MODEL", help="Whose KV moves.")],
     tokens: Annotated[
         str | None,

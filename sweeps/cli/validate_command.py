@@ -19,7 +19,7 @@ def command(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE...]",
+            metavar="FILE",
             help="Shipped measurements or servers, or YAML files; all by default.",
         ),
     ] = None,

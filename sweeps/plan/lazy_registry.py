@@ -21,7 +21,7 @@ class Registry(Mapping[str, Value]):
         return found
 
     def __contains__(self, name: object) -> bool:
-        return name in self.places
+        return isinstance(name, str) and name in self.places
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.places)

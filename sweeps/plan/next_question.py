@@ -207,6 +207,8 @@ def chosen(text: str) -> list[str]:
     if names == ["all"]:
         return list(QUESTIONS)
     for name in names:
+        if name == "all":
+            raise DescriptionError("all stands alone", "--next")
         if name not in QUESTIONS:
             hint = nearest(name, ["all", *QUESTIONS])
             raise DescriptionError(f"no question {name!r}; {hint}", "--next")

@@ -33,12 +33,17 @@ def shortened(text: str) -> str:
 def in_sweep(
     error: DescriptionError, document: Document, key: str, places: Iterable[Override]
 ) -> DescriptionError:
-    """A mistake in an override of `device`, `model` or `workload`, where the run's document gives
-    it: at one of the places beside its base, else there."""
+    """A mistake in `device`, `model` or `workload`, or in an override of it, where the run's
+    document gives it: at one of the places beside its base, else there."""
     places = list(places)
     if isinstance(error, DescriptionErrors):
         return DescriptionErrors([in_sweep(each, document, key, places) for each in error.errors])
-    if error.file is None or not error.file.startswith(_SET):
+    if error.file is None:
+        values = [each for place in places if place.path == key for each in place.values]
+        named = (at for at in values if repr(document.get(at)) in error.message)
+        placed = document.error(error.message, next(named, ("base", key)))
+        return placed if placed.line else error  # what was typed is in the message
+    if not error.file.startswith(_SET):
         return error
     path = f"{key}_set.{error.file.removeprefix(_SET).partition('=')[0]}"
     given = (place.at for place in places if f"{path}.".startswith(f"{place.path}."))

@@ -60,8 +60,8 @@ def _built(document: Document) -> SweepSpec:
     if (rule := data.get("rule")) is not None and rule not in RULES:
         hint = nearest(str(rule), list(RULES))
         raise document.error(f"expected a rule; got {rule!r}; {hint}", ("rule",))
-    if (objective := data.get("objective")) is not None and objective not in OBJECTIVES:
-        hint = nearest(str(objective), list(OBJECTIVES))
+    if isinstance(objective := data.get("objective"), str) and objective not in OBJECTIVES:
+        hint = nearest(objective, list(OBJECTIVES))
         raise document.error(f"no objective {objective!r}; {hint}", ("objective",))
     spec = spec_of(data)
     for name, other in RULES.items():

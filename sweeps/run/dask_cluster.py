@@ -6,6 +6,7 @@ A task whose worker dies is given to another by the scheduler, as often as it al
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from hwmodel.description.description import DescriptionError
 from policies.serving.plugins import LOADED, register
 from sweeps.run.outcome import Outcome, Work, attempt
 
-CONNECT_S = 30
+CONNECT_S = 10
 """How long a scheduler may take to answer (assumed)."""
 
 
@@ -28,6 +29,8 @@ def execute_on(address: str, work: Work, tasks: Sequence[Any]) -> Generator[Outc
         raise DescriptionError(
             "needs Dask: install the extra `cluster` of bankwise", "--cluster"
         ) from None
+    if not re.search(r":\d+/?$", address):
+        raise DescriptionError(f"expected HOST:PORT; got {address!r}", "--cluster")
     try:
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:

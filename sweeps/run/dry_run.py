@@ -10,7 +10,7 @@ from sweeps.plan.experiment import ExperimentSpec, Task, measure
 from sweeps.plan.sweep_spec import BEST, Point, Sweep
 from sweeps.run.capacity import rivals, wanted
 from sweeps.run.one_point import rate_of
-from sweeps.run.progress import Progress
+from sweeps.run.progress import LATE_S, Progress
 from sweeps.run.provenance import resolve
 from sweeps.run.sweep_run import refuse_unknown, rehearse
 
@@ -48,16 +48,18 @@ def dry_run(sweep: Sweep) -> DryRun:
     results = sum(point.experiment.replications for point in sweep.points)
     relative = len(wanted(sweep))
     seconds, refused, start = list[float](), list[DescriptionError](), time.process_time()
-    for point in chosen:
-        if seconds and time.process_time() - start > ENOUGH_S:
-            break
-        try:
-            once, began = _cost(sweep, point, relative, results), time.process_time()
-            if not seconds and began - start < AGAIN_S:
-                once = _cost(sweep, point, relative, results)
-            seconds.append(once)
-        except DescriptionError as error:  # such as a batch that this card cannot hold
-            refused.append(error)
+    with Progress().stage("timed", len(chosen), late_s=LATE_S) as step:
+        for point in chosen:
+            if seconds and time.process_time() - start > ENOUGH_S:
+                break
+            try:
+                once, began = _cost(sweep, point, relative, results), time.process_time()
+                if not seconds and began - start < AGAIN_S:
+                    once = _cost(sweep, point, relative, results)
+                seconds.append(once)
+            except DescriptionError as error:  # such as a batch that this card cannot hold
+                refused.append(error)
+            step()
     if not seconds:
         raise refused[0]
     mean = sum(seconds) / len(seconds)

@@ -55,7 +55,7 @@ def point_of(sweep: Sweep, index: int | None) -> Point:
     """A point by its number, or the only one. Raises DescriptionError, which lists them."""
     if index is None and len(sweep.points) == 1:
         return sweep.points[0]
-    if index is not None and 0 <= index < len(sweep.points):
+    if isinstance(index, int) and 0 <= index < len(sweep.points):
         return sweep.points[index]
     listed = "; ".join(
         f"{point.index} is {' '.join(named(*item) for item in point.overrides.items())}"

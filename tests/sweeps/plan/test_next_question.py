@@ -80,7 +80,7 @@ def test_what_a_side_would_set_is_for_it_alone() -> None:
 def test_questions_are_chosen_by_name() -> None:
     assert chosen("all") == list(QUESTIONS)
     assert chosen("seed, limit,seed") == ["seed", "limit"]
-    for text in ("limits", ""):
+    for text in ("limits", "", "all,seed"):
         with pytest.raises(DescriptionError, match="--next"):
             chosen(text)
 

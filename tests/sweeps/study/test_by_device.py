@@ -51,9 +51,9 @@ def test_every_accelerator_is_served(device: str) -> None:
 
 
 def test_a_study_lists_devices_unless_one_is_set() -> None:
-    assert own_devices("odma", []) == ["mlu370-x4", "a100-80gb"]
-    assert own_devices("odma", ["device=mlu370-x4"]) == []
-    assert own_devices("quick", []) == []
+    assert own_devices("odma", [], (None, None)) == ["mlu370-x4", "a100-80gb"]
+    assert own_devices("odma", ["device=mlu370-x4"], (None, None)) == []
+    assert own_devices("quick", [], (None, None)) == []
     assert "devices" not in load_study("odma", []).config
 
 
