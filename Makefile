@@ -41,7 +41,7 @@ warm-kernel: $(DEV)
 	@$(BIN)/bankwise memory mlu370-x4 --pattern sequential > /dev/null
 
 warm-calls: warm-kernel
-	@$(BIN)/python -c 'from hwmodel.kernel.completion import entry; entry()'
+	@$(BIN)/python -c 'import bankwise; bankwise.open_device("mlu370-x4").drain()'
 
 warm-runs: warm-kernel
 	@$(BIN)/bankwise memory lpddr5-6400-x16 --pattern sequential > /dev/null

@@ -11,9 +11,10 @@ import numba
 import numpy as np
 
 import bankwise
-from hwmodel.kernel.completion import TO_COMPLETION, entry
+from hwmodel.kernel.sources.calls import run_calls
+from hwmodel.kernel.sources.port import TO_COMPLETION
 
-run = entry().ctypes
+run = run_calls().ctypes
 
 
 @numba.njit

@@ -50,23 +50,18 @@ def _set_variables(**values: str) -> None:
 
 
 def _compile() -> None:
-    import numba
     import numpy as np
 
-    from hwmodel.kernel.channel import feed
-    from hwmodel.kernel.channel_state import NO_COMPLETIONS, NO_LOG
-    from hwmodel.kernel.completion import entry
+    from hwmodel.kernel.channel import runner
     from hwmodel.kernel.extents import descriptor_starts
-    from hwmodel.kernel.memory import Descriptors, prepare, run_system
     from hwmodel.kernel.shapes import KINDS
-    from hwmodel.specs.device import load_device
+    from hwmodel.kernel.sources.calls import run_calls
+    from hwmodel.kernel.sources.engines import run_engines
+    from hwmodel.kernel.sources.traces import run_trace
 
     row = np.ones(1, np.int64)
-    run = prepare(load_device("mlu370-x4"), Descriptors(0 * row, 0 * row, row, row > 1), 0, 0)
     descriptor_starts(row, row, row, row, 1)
+    for driver in (run_trace, run_engines, run_calls):
+        driver()
     for kind in KINDS.values():
-        of_kind = run._replace(constants=run.constants.view(kind))
-        run_system.compile(tuple(map(numba.typeof, of_kind)))  # type: ignore[attr-defined]
-        stream = (of_kind.constants, run.states, 0, row, row, row, 0, NO_LOG, NO_COMPLETIONS)
-        feed.compile(tuple(map(numba.typeof, stream)))  # type: ignore[attr-defined]
-        entry(kind)
+        runner(kind)

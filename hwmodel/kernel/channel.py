@@ -1,21 +1,22 @@
-"""The kernel of one DRAM channel: event-driven, one call a simulation, no allocation inside.
+"""The kernel of one DRAM channel: event-driven, no allocation inside; drivers call it.
 
 Semantics: docs/controller.md and docs/scheduling.md, held against `tests.hwmodel.oracle.reference`
 command by command. The kernel never ticks: the earliest tick of each command at each bank is kept
-as commands are issued, and each decision jumps to the first candidate's. `c` is a CONSTANTS record,
-`s` a CHANNEL record (modified in place).
+as commands are issued, and each decision jumps to the first candidate's. In all parts of kernels
+`memory` is a CONSTANTS record, `state` a CHANNEL record (modified in place).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from hwmodel.kernel.candidates import choose
-from hwmodel.kernel.channel_state import INBOX, MOST_POWER_EVENTS, RUN_TICK
-from hwmodel.kernel.inbox import put
-from hwmodel.kernel.inline_ecc import UNASKED, access_to_checks
+from hwmodel.kernel.channel_state import CHANNEL, INBOX, MOST_POWER_EVENTS, RUN_TICK
+from hwmodel.kernel.host import array_at
 from hwmodel.kernel.issue import apply, write_log
-from hwmodel.kernel.jit import called, inlined, simulation
+from hwmodel.kernel.jit import c_function, called, inlined, once
 from hwmodel.kernel.kernel_names import (
     CLASS_BITS,
     DRAINED,
@@ -32,29 +33,27 @@ from hwmodel.kernel.refresh import update_refresh
 
 SLICE = 1 << 22
 """Ticks after which a simulation returns to Python, which then sees a signal: under a second."""
-_FED_AT_ONCE = 256
-"""Requests of a stream given to a channel between two looks at it, of the INBOX it has."""
 
 
 @inlined
-def _waits_a_tick(c: Record, s: Record) -> bool:
+def _waits_a_tick(memory: Record, state: Record) -> bool:
     """Whether a request enters one tick later, before the one bus takes another command."""
-    if c.late_entry == 0 or s.left_at != s.now or c.one_bus == 0:
+    if memory.late_entry == 0 or state.left_at != state.now or memory.one_bus == 0:
         return False
-    taken = s.bus_free[c.bus[0, RD]] > s.now
-    return taken and s.inbox[RUN_TICK, s.head & (INBOX - 1)] <= s.now
+    taken = state.bus_free[memory.bus[0, RD]] > state.now
+    return taken and state.inbox[RUN_TICK, state.head & (INBOX - 1)] <= state.now
 
 
 @called
-def _write_power_events(s: Record, log: Int) -> None:
+def _write_power_events(state: Record, log: Int) -> None:
     """Log the entries and exits that come before the next command."""
-    for i in range(s.power_events):
-        write_log(s, log, s.power_event[i, 0], s.power_event[i, 1], 0, -1)
-    s.power_events = 0
+    for i in range(state.power_events):
+        write_log(state, log, state.power_event[i, 0], state.power_event[i, 1], 0, -1)
+    state.power_events = 0
 
 
 @called
-def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int:
+def advance(memory: Record, state: Record, until: int, log: Int, completions: Int) -> int:
     """Run the channel up to (not including) tick `until`.
 
     `completions` (engines, ring size) collects bytes returned to each engine by tick modulo the
@@ -64,78 +63,62 @@ def advance(c: Record, s: Record, until: int, log: Int, completions: Int) -> int
     closed), LOG_FULL or DRAINED.
     """
     while True:
-        if s.now >= until:
+        if state.now >= until:
             return REACHED
-        enter(c, s, completions)
-        empty = s.head == s.tail
-        if empty and s.stream_closed == 0:
+        enter(memory, state, completions)
+        empty = state.head == state.tail
+        if empty and state.stream_closed == 0:
             return WANTS_INPUT
-        if s.now >= s.next_due:
-            update_refresh(c, s)
-        set_modes(c, s)
-        if not empty and _waits_a_tick(c, s):
-            s.now += 1
+        if state.now >= state.next_due:
+            update_refresh(memory, state)
+        set_modes(memory, state)
+        if not empty and _waits_a_tick(memory, state):
+            state.now += 1
             continue
-        if empty and nothing_waits(c, s):
+        if empty and nothing_waits(memory, state):
             return DRAINED
-        key, _, command, bank, slot = choose(c, s)
+        key, _, command, bank, slot = choose(memory, state)
         tick = key >> CLASS_BITS
-        event = s.next_due
+        event = state.next_due
         if not empty:
-            arrival = s.inbox[RUN_TICK, s.head & (INBOX - 1)]
-            if arrival > s.now:
+            arrival = state.inbox[RUN_TICK, state.head & (INBOX - 1)]
+            if arrival > state.now:
                 event = min(event, arrival)
-            elif c.late_entry == 1 and s.left_at == s.now:
-                event = min(event, s.now + 1)
+            elif memory.late_entry == 1 and state.left_at == state.now:
+                event = min(event, state.now + 1)
         if event <= tick:
-            s.now = min(event, until)
+            state.now = min(event, until)
             continue
         if tick >= until:
-            s.now = until
+            state.now = until
             return REACHED
-        if log.shape[0] > 0 and s.logged + MOST_POWER_EVENTS * c.sleeps >= log.shape[0]:
+        if log.shape[0] > 0 and state.logged + MOST_POWER_EVENTS * memory.sleeps >= log.shape[0]:
             return LOG_FULL
-        if c.sleeps == 1:
-            stirred(c, s, command, tick)
-            if s.power_events > 0:
-                _write_power_events(s, log)
-        write_log(s, log, tick, command, bank, slot)
-        s.now = tick
+        if memory.sleeps == 1:
+            stirred(memory, state, command, tick)
+            if state.power_events > 0:
+                _write_power_events(state, log)
+        write_log(state, log, tick, command, bank, slot)
+        state.now = tick
         order = key & ((1 << CLASS_BITS) - 1)
-        apply(c, s, command, order, bank, slot, completions)
+        apply(memory, state, command, order, bank, slot, completions)
 
 
-@simulation
-def feed(
-    constants: Any, states: Any, channel: int, arrival: Int, burst: Int, kind: Int, start: int,
-    log: Int, completions: Int,
-) -> tuple[int, int]:  # fmt: skip
-    """Give an open-loop stream to one channel, from request `start` on, and run it.
+@once
+def runner(kind: np.dtype[np.void]) -> Any:
+    """`advance` as drivers call it, by its address: for CONSTANTS of a type, the addresses of a
+    channel's records, and arrays as their address, rows and row length."""
 
-    `arrival` (n,) ticks, or (1,) for a stream that arrives as fast as it is taken; `burst` (n,)
-    burst indices; `kind` (n,) READ, WRITE or PARTIAL_WRITE; `completions` of shape (1, 1).
-    Returns (outcome, requests taken): WANTS_INPUT when all were taken and the stream is not closed,
-    LOG_FULL when `log` has to be emptied first, REACHED after SLICE ticks, DRAINED at the end.
-    """
-    c, s = constants[0], states[channel]
-    timed = arrival.shape[0] == burst.shape[0]
-    while True:
-        while start < burst.shape[0] and s.tail - s.head < _FED_AT_ONCE:
-            first = start
-            start += 1
-            while (
-                start < burst.shape[0] and burst[start] == burst[start - 1] + 1
-                and kind[start] == kind[first] and (not timed or arrival[start] == arrival[first])
-                and (c.protects == 0 or burst[start] % c.protects != 0)
-            ):  # fmt: skip
-                start += 1
-            tick = arrival[first] if timed else 0
-            if c.protects > 0:
-                check, last = burst[first] // c.protects, burst[start - 1]
-                asked = access_to_checks(c, s, check, burst[first], last, kind[first])
-                if asked != UNASKED:
-                    put(s, tick, c.first_check + check, 1, asked, 0)
-            put(s, tick, burst[first], start - first, kind[first], 0)  # no engine waits
-        outcome = advance(c, s, s.now + SLICE, log, completions)
-        if outcome != WANTS_INPUT or start >= burst.shape[0]:
-            return outcome, start
+    def bankwise_advance(
+        constants: int, state: int, until: int, log: int, log_rows: int, log_fields: int,
+        completions: int, completion_rows: int, completion_ticks: int,
+    ) -> int:  # fmt: skip
+        return advance(
+            array_at(constants, (1,), kind)[0],
+            array_at(state, (1,), CHANNEL)[0],
+            until,
+            array_at(log, (log_rows, log_fields), np.int64),
+            array_at(completions, (completion_rows, completion_ticks), np.int64),
+        )
+
+    return c_function(9)(bankwise_advance)()

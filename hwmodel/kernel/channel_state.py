@@ -146,9 +146,9 @@ CHANNEL = in_lines(
         ("power_event", np.int64, (MOST_POWER_EVENTS, 2)),  # tick and command of each
         ("refresh_due", np.int64),  # refreshes that have fallen due so far
         # ticks of the last N commands that each window counts, and the place of the last one
-        ("ring", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES, MAX_WINDOW)),
-        ("ring_at", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES)),
-        ("dq", np.int64, (MAX_PCS, DQ_TICKS)),  # a ring of ticks at which DQ is taken
+        ("window_tick", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES, MAX_WINDOW)),
+        ("window_at", np.int64, (MAX_WINDOWS, MAX_WINDOW_INSTANCES)),
+        ("dq_taken", np.int64, (MAX_PCS, DQ_TICKS)),  # a ring of ticks at which DQ is taken
         ("commands", np.int64, (len(COMMANDS),)),  # commands issued
         ("open_row", np.int64, (MAX_BANKS,)),  # or -1
         ("bank_commands", np.int64, (MAX_BANKS, 4)),  # ACT, RD, WR, MWR (A forms too)
@@ -184,8 +184,6 @@ COUNT = np.dtype(np.int32)
 """Of a count in a table of a mechanism."""
 NO_LOG = np.zeros((0, 5), np.int64)
 """In place of a log, where commands are not wanted."""
-NO_COMPLETIONS = np.zeros((1, 1), np.int64)
-"""In place of completions, where no engine waits."""
 
 
 def idle_channels(
@@ -206,7 +204,7 @@ def idle_channels(
         for name, value in (each.first(c) if each.first else {}).items():
             state[name] = value
     state["high"], state["left_at"], state["last_check"] = -1, NEVER, -1
-    for name in ("ready", "floor", "ring", "dq", "sync_until"):
+    for name in ("ready", "floor", "window_tick", "dq_taken", "sync_until"):
         state[name] = NEVER
     unset = ["open_row", "first", "last", "hit", "active", "pair_bank"]
     for name in [*unset, "refresh_set", "active_since", "timed_out_row"]:

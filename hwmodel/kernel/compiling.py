@@ -14,18 +14,22 @@ from __future__ import annotations
 from typing import Any
 
 from numba import types
-from numba.core import analysis, codegen, compiler, ir, ir_utils, postproc
+from numba.core import analysis, codegen, compiler, errors, ir, ir_utils, ssa, transforms
 from numba.core import compiler_machinery as machinery
 from numba.core import typed_passes as typed
 from numba.core import untyped_passes as untyped
+from numba.core.cpu import CPUContext
 from numba.core.registry import CPUDispatcher
 from numba.core.types.functions import BaseFunction
+from numba.core.typing import templates
 from numba.np import arrayobj
 
 _PACKAGE = "".join(f"{len(part)}{part}" for part in __package__.split("."))
 """This package in a mangled name."""
 _Dispatcher: Any = CPUDispatcher
 _Function: Any = BaseFunction
+_Overload: Any = templates._OverloadFunctionTemplate
+_Context: Any = CPUContext
 _PLAIN = (types.Integer, types.Boolean, types.Array, types.Record)
 _OPERATORS = ("_operator", "builtins")
 """Modules of the operators whose signatures are kept."""
@@ -60,14 +64,45 @@ def _with_known_operators() -> None:
             return original(self, context, args, kws)
         key = self, context, plain
         if key not in _KNOWN:
-            _KNOWN[key] = original(self, context, plain, kws)
+            found = _of_operator(self, context, plain)
+            _KNOWN[key] = original(self, context, plain, kws) if found is None else found
         return _KNOWN[key]
 
     _Function.get_call_type = get_call_type
 
 
+def _of_operator(function: Any, context: Any, args: Any) -> Any:
+    """The signature of an operator from Numba's own candidates, which original asks last; None
+    where they have none."""
+    for kind in function.templates:
+        if not issubclass(kind, _Overload):
+            candidate = kind(context)
+            try:
+                found = candidate.apply(args, {})
+            except errors.NumbaError:
+                continue
+            if found is not None:
+                function._impl_keys[found.args] = candidate.get_impl_key(found)
+                return found
+    return None
+
+
+def _with_registries_loaded_once() -> None:
+    """Load what Numba can lower once: it does so again at each function, and each time that it
+    looks for one, a tenth of its time."""
+    original, loaded = _Context.load_additional_registries, set()
+
+    def load_additional_registries(self: Any) -> None:
+        if id(self) not in loaded:
+            loaded.add(id(self))
+            original(self)
+
+    _Context.load_additional_registries = load_additional_registries
+
+
 _without_wraparound()
 _with_known_operators()
+_with_registries_loaded_once()
 
 
 def _linked(library: Any, seen: dict[Any, None]) -> None:
@@ -84,6 +119,9 @@ class _PartLibrary(codegen.JITCodeLibrary):
 
     def finalize(self) -> None:
         self._finalized = True
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
 
 
 class _KernelLibrary(codegen.JITCodeLibrary):
@@ -121,6 +159,15 @@ def _put_constants(state: Any) -> None:
     analysis.dead_branch_prune(state.func_ir, state.args)
 
 
+def _as_assigned_once(code: Any) -> None:
+    """Give each assignment a variable of its own. Numba's pass also looks, thrice, for where
+    variables end, which only what counts references has to know."""
+    code.blocks = transforms.canonicalize_cfg(code.blocks)
+    ssa.reconstruct_ssa(code)
+    code._definitions = ir_utils.build_definitions(code.blocks)
+    code.generator_info = None
+
+
 class _Compile(machinery.LoweringPass):
     """All passes that kernels need, in one: between two passes Numba looks at everything again."""
 
@@ -134,11 +181,9 @@ class _Compile(machinery.LoweringPass):
         untyped.TranslateByteCode().run_pass(state)
         untyped.FixupArgs().run_pass(state)
         _put_constants(state)
-        postproc.PostProcessor(state.func_ir).run()
-        untyped.ReconstructSSA().run_pass(state)
+        _as_assigned_once(state.func_ir)
         typed.NopythonTypeInference().run_pass(state)
         typed.PreLowerStripPhis().run_pass(state)
-        typed.IRLegalization().run_pass(state)
         state.library = self._library()(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
         typed.NativeLowering().run_pass(state)

@@ -34,7 +34,7 @@ def _hooks(name: str) -> list[Hook]:
 
 def _opened(hooks: list[Hook]) -> Hook:
     @inlined
-    def nothing(c: Record, s: Record, bank: int) -> None:
+    def nothing(memory: Record, state: Record, bank: int) -> None:
         pass
 
     if not hooks:
@@ -44,16 +44,16 @@ def _opened(hooks: list[Hook]) -> Hook:
     first, others = hooks[0], _opened(hooks[1:])
 
     @inlined
-    def opened(c: Record, s: Record, bank: int) -> None:
-        first(c, s, bank)
-        others(c, s, bank)
+    def opened(memory: Record, state: Record, bank: int) -> None:
+        first(memory, state, bank)
+        others(memory, state, bank)
 
     return opened
 
 
 def _closed(hooks: list[Hook]) -> Hook:
     @inlined
-    def nothing(c: Record, s: Record, bank: int, row: int) -> None:
+    def nothing(memory: Record, state: Record, bank: int, row: int) -> None:
         pass
 
     if not hooks:
@@ -63,16 +63,16 @@ def _closed(hooks: list[Hook]) -> Hook:
     first, others = hooks[0], _closed(hooks[1:])
 
     @inlined
-    def closed(c: Record, s: Record, bank: int, row: int) -> None:
-        first(c, s, bank, row)
-        others(c, s, bank, row)
+    def closed(memory: Record, state: Record, bank: int, row: int) -> None:
+        first(memory, state, bank, row)
+        others(memory, state, bank, row)
 
     return closed
 
 
 def _due(hooks: list[Hook]) -> Hook:
     @inlined
-    def nothing(c: Record, s: Record, rank: int) -> int:
+    def nothing(memory: Record, state: Record, rank: int) -> int:
         return 0
 
     if not hooks:
@@ -82,15 +82,17 @@ def _due(hooks: list[Hook]) -> Hook:
     first, others = hooks[0], _due(hooks[1:])
 
     @inlined
-    def due(c: Record, s: Record, rank: int) -> int:
-        return int(first(c, s, rank) | others(c, s, rank))
+    def due(memory: Record, state: Record, rank: int) -> int:
+        return int(first(memory, state, rank) | others(memory, state, rank))
 
     return due
 
 
 def _offer(hooks: list[Hook]) -> Hook:
     @inlined
-    def nothing(c: Record, s: Record, rank: int, pair_open: bool, best: Candidate) -> Candidate:
+    def nothing(
+        memory: Record, state: Record, rank: int, pair_open: bool, best: Candidate
+    ) -> Candidate:
         return best
 
     if not hooks:
@@ -100,15 +102,17 @@ def _offer(hooks: list[Hook]) -> Hook:
     first, others = hooks[0], _offer(hooks[1:])
 
     @inlined
-    def offer(c: Record, s: Record, rank: int, pair_open: bool, best: Candidate) -> Candidate:
-        return others(c, s, rank, pair_open, first(c, s, rank, pair_open, best))
+    def offer(
+        memory: Record, state: Record, rank: int, pair_open: bool, best: Candidate
+    ) -> Candidate:
+        return others(memory, state, rank, pair_open, first(memory, state, rank, pair_open, best))
 
     return offer
 
 
 def _done(hooks: list[Hook]) -> Hook:
     @inlined
-    def nothing(c: Record, s: Record, command: int, rank: int, which: int) -> None:
+    def nothing(memory: Record, state: Record, command: int, rank: int, which: int) -> None:
         pass
 
     if not hooks:
@@ -118,9 +122,9 @@ def _done(hooks: list[Hook]) -> Hook:
     first, others = hooks[0], _done(hooks[1:])
 
     @inlined
-    def done(c: Record, s: Record, command: int, rank: int, which: int) -> None:
-        first(c, s, command, rank, which)
-        others(c, s, command, rank, which)
+    def done(memory: Record, state: Record, command: int, rank: int, which: int) -> None:
+        first(memory, state, command, rank, which)
+        others(memory, state, command, rank, which)
 
     return done
 

@@ -10,17 +10,19 @@ UNASKED = -1
 
 
 @inlined
-def access_to_checks(c: Record, s: Record, check: int, first: int, last: int, kind: int) -> int:
+def access_to_checks(
+    memory: Record, state: Record, check: int, first: int, last: int, kind: int
+) -> int:
     """How a request for the bursts `first` to `last` accesses the burst of checks `check`, before
     them: READ; WRITE, where it writes all the data that the burst protects; PARTIAL_WRITE; or
     UNASKED, where the channel's last request has asked for it likewise."""
     written = 0 if kind == READ else 1
-    if s.last_check == 2 * check + written:
+    if state.last_check == 2 * check + written:
         return UNASKED
-    s.last_check = 2 * check + written
-    s.checks += 1
+    state.last_check = 2 * check + written
+    state.checks += 1
     if kind == READ:
         return READ
-    data = check * c.protects
-    whole = kind == WRITE and first <= data and data + c.protects - 1 <= last
+    data = check * memory.protects
+    whole = kind == WRITE and first <= data and data + memory.protects - 1 <= last
     return WRITE if whole else PARTIAL_WRITE

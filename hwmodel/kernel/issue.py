@@ -39,46 +39,46 @@ from hwmodel.kernel.refresh import refreshed
 
 
 @inlined
-def write_log(s: Record, log: Int, tick: int, command: int, bank: int, slot: int) -> None:
+def write_log(state: Record, log: Int, tick: int, command: int, bank: int, slot: int) -> None:
     """Log a command, if it is wanted: `advance` says how."""
     if log.shape[0] == 0:
         return
     column = command >= RD and command <= MWRA
-    line = log[s.logged]
+    line = log[state.logged]
     if log.shape[1] > 3:
         line[0], line[1], line[2], line[3], line[4] = tick, command, bank, -1, -1
         if slot >= 0 and (column or command <= ACT2):
-            line[3] = s.slot[slot, Q_ROW]
+            line[3] = state.slot[slot, Q_ROW]
         if column:
-            line[4] = s.slot[slot, Q_COLUMN]
+            line[4] = state.slot[slot, Q_COLUMN]
             if line.shape[0] > 5:
-                line[5] = s.slot[slot, Q_TAG]
-        s.logged += 1
+                line[5] = state.slot[slot, Q_TAG]
+        state.logged += 1
     elif column:
-        line[0], line[1], line[2] = tick, command, s.slot[slot, Q_TAG]
-        s.logged += 1
+        line[0], line[1], line[2] = tick, command, state.slot[slot, Q_TAG]
+        state.logged += 1
 
 
 @inlined
-def _activate(c: Record, s: Record, pc: int, bank: int, slot: int, tick: int) -> None:
+def _activate(memory: Record, state: Record, pc: int, bank: int, slot: int, tick: int) -> None:
     """First (or only) step of an activation for `slot`."""
-    s.slot[slot, Q_FLAGS] |= FLAG_ACTIVATED
-    bit = 1 << (bank - pc * c.banks_per_pc)
-    if c.activation_buffer > 0:
-        unlink(c, s, pc, bit, slot)
-        s.active[bank] = slot
-        s.active_banks[pc] |= bit
-        if s.slot[slot, Q_KIND] == 1:
-            s.active_writes[pc] |= bit
-        put_age(s.active_age, bank, bit, s.slot[slot, Q_SEQ])
-        s.active_count[pc] += 1
-    if c.steps == 2:
-        s.pairs += 1
-        s.pair_bank[pc] = bank
-        s.pair_slot[pc] = slot
-        s.pair_deadline[pc] = tick + c.max_gap
+    state.slot[slot, Q_FLAGS] |= FLAG_ACTIVATED
+    bit = 1 << (bank - pc * memory.banks_per_pc)
+    if memory.activation_buffer > 0:
+        unlink(memory, state, pc, bit, slot)
+        state.active[bank] = slot
+        state.active_banks[pc] |= bit
+        if state.slot[slot, Q_KIND] == 1:
+            state.active_writes[pc] |= bit
+        put_age(state.active_age, bank, bit, state.slot[slot, Q_SEQ])
+        state.active_count[pc] += 1
+    if memory.steps == 2:
+        state.pairs += 1
+        state.pair_bank[pc] = bank
+        state.pair_slot[pc] = slot
+        state.pair_deadline[pc] = tick + memory.max_gap
     else:
-        open_row(c, s, pc, bank, s.slot[slot, Q_ROW])
+        open_row(memory, state, pc, bank, state.slot[slot, Q_ROW])
 
 
 @called
@@ -93,135 +93,148 @@ def latency_bin(wait: int) -> int:
 
 
 @inlined
-def count_columns(c: Record, s: Record, command: int, kind: int, count: int, ended: int) -> None:
+def count_columns(
+    memory: Record, state: Record, command: int, kind: int, count: int, ended: int
+) -> None:
     """Count column commands of requests of `kind`, and those of them that end their request."""
-    s.commands[command] += count
-    s.bytes += count * c.burst_bytes
-    s.requests += ended
-    s.latencies[kind] += ended
+    state.commands[command] += count
+    state.bytes += count * memory.burst_bytes
+    state.requests += ended
+    state.latencies[kind] += ended
 
 
 @inlined
 def book_data(
-    c: Record, s: Record, pc: int, bank: int, slot: int, kind: int, tick: int, completions: Int
+    memory: Record,
+    state: Record,
+    pc: int,
+    bank: int,
+    slot: int,
+    kind: int,
+    tick: int,
+    completions: Int,
 ) -> None:
     """Book the data of a request: how it found its row, latency, data clock, DQ, completion."""
-    flags = s.slot[slot, Q_FLAGS]
-    end = tick + c.data_end[kind]
+    flags = state.slot[slot, Q_FLAGS]
+    end = tick + memory.data_end[kind]
     if flags & FLAG_PRECHARGED:
-        s.conflicts += 1
+        state.conflicts += 1
     elif flags & FLAG_ACTIVATED:
-        s.misses += 1
+        state.misses += 1
     else:
-        s.hits += 1
+        state.hits += 1
     if flags & FLAG_RMW == 0:
-        wait = end - s.slot[slot, Q_TIME]
-        s.latency[kind, wait if wait < EXACT_LATENCIES else latency_bin(wait)] += 1
-        s.latency_sum[kind] += wait
-        s.latency_max[kind] = max(s.latency_max[kind], wait)
+        wait = end - state.slot[slot, Q_TIME]
+        state.latency[kind, wait if wait < EXACT_LATENCIES else latency_bin(wait)] += 1
+        state.latency_sum[kind] += wait
+        state.latency_max[kind] = max(state.latency_max[kind], wait)
         if kind == 0 and completions.shape[1] > 1:
-            done = (end + s.response) & (completions.shape[1] - 1)  # a ring, 2 ** n ticks
-            completions[s.slot[slot, Q_TAG], done] += c.burst_bytes
-    if c.sync == 1:
-        rank = c.rank_of[bank]
-        s.sync_until[rank] = max(s.sync_until[rank], tick + c.hold[1 + kind])
-    if c.check_dq == 1:
-        take_dq(c, s, pc, kind, tick)
+            done = (end + state.response) & (completions.shape[1] - 1)  # a ring, 2 ** n ticks
+            completions[state.slot[slot, Q_TAG], done] += memory.burst_bytes
+    if memory.sync == 1:
+        rank = memory.rank_of[bank]
+        state.sync_until[rank] = max(state.sync_until[rank], tick + memory.hold[1 + kind])
+    if memory.check_dq == 1:
+        take_dq(memory, state, pc, kind, tick)
 
 
 @inlined
-def _leave(c: Record, s: Record, pc: int, bank: int, bit: int, slot: int) -> None:
+def _leave(memory: Record, state: Record, pc: int, bank: int, bit: int, slot: int) -> None:
     """The request of `slot` has its data: out of its queue or the activation buffer."""
-    if s.active[bank] == slot:
-        s.active[bank] = -1
-        s.active_banks[pc] &= ~bit
-        s.active_writes[pc] &= ~bit
-        s.active_count[pc] -= 1
+    if memory.activation_buffer > 0 and state.active[bank] == slot:
+        state.active[bank] = -1
+        state.active_banks[pc] &= ~bit
+        state.active_writes[pc] &= ~bit
+        state.active_count[pc] -= 1
         return
-    leave(c, s, pc, bank, bit, slot)
+    leave(memory, state, pc, bank, bit, slot)
 
 
 @inlined
 def _serve(
-    c: Record, s: Record, pc: int, bank: int, slot: int, command: int, tick: int,
+    memory: Record, state: Record, pc: int, bank: int, slot: int, command: int, tick: int,
     completions: Int,
 ) -> None:  # fmt: skip
     """The column command of `slot` is issued: book its data and let it go."""
-    bit = 1 << (bank - pc * c.banks_per_pc)
-    count_write(c, s, slot, -1)
-    kind = s.slot[slot, Q_KIND]
-    first_of_two = 1 if s.slot[slot, Q_FLAGS] & FLAG_RMW else 0  # the read before a partial write
-    s.rmw_reads += first_of_two
-    count_columns(c, s, command, kind, 1, 1 - first_of_two)
-    s.end = max(s.end, tick + c.data_end[kind])
-    book_data(c, s, pc, bank, slot, kind, tick, completions)
-    s.bank_commands[bank, 1 + ((command - RD) >> 1)] += 1  # A forms with the others
-    s.streak[bank] += 1
-    s.last_use[bank] = tick
-    _leave(c, s, pc, bank, bit, slot)
-    if s.streak[bank] == c.hit_limit:
-        s.hit_cap_reached[pc] |= bit
+    bit = 1 << (bank - pc * memory.banks_per_pc)
+    count_write(memory, state, slot, -1)
+    kind = state.slot[slot, Q_KIND]
+    first_of_two = (
+        1 if state.slot[slot, Q_FLAGS] & FLAG_RMW else 0
+    )  # the read before a partial write
+    state.rmw_reads += first_of_two
+    count_columns(memory, state, command, kind, 1, 1 - first_of_two)
+    state.end = max(state.end, tick + memory.data_end[kind])
+    book_data(memory, state, pc, bank, slot, kind, tick, completions)
+    state.bank_commands[bank, 1 + ((command - RD) >> 1)] += 1  # A forms with the others
+    state.streak[bank] += 1
+    state.last_use[bank] = tick
+    _leave(memory, state, pc, bank, bit, slot)
+    if state.streak[bank] == memory.hit_limit:
+        state.hit_cap_reached[pc] |= bit
     if (command - RD) & 1:  # an A form
-        close_row(c, s, pc, bank)
-    if s.slot[slot, Q_FLAGS] & FLAG_RMW:  # its write follows, in the place that was held for it
-        s.slot[slot, Q_FLAGS] = 0
-        if c.shared_queue == 0:
-            s.reserved[pc] -= 1
-            s.bank_reserved[bank] -= 1
-        s.stalled = 0  # there is room, or the write answers the read at the head
-        entered = s.slot[slot, Q_TIME]
-        link(c, s, pc, 1, bank, bit, slot)
-        s.slot[slot, Q_TIME] = entered
+        close_row(memory, state, pc, bank)
+    if state.slot[slot, Q_FLAGS] & FLAG_RMW:  # its write follows, in the place that was held for it
+        state.slot[slot, Q_FLAGS] = 0
+        if memory.shared_queue == 0:
+            state.reserved[pc] -= 1
+            state.bank_reserved[bank] -= 1
+        state.stalled = 0  # there is room, or the write answers the read at the head
+        entered = state.slot[slot, Q_TIME]
+        link(memory, state, pc, 1, bank, bit, slot)
+        state.slot[slot, Q_TIME] = entered
         return
-    s.free[pc, s.free_count[pc]] = slot
-    s.free_count[pc] += 1
+    state.free[pc, state.free_count[pc]] = slot
+    state.free_count[pc] += 1
 
 
 @called
-def _apply_to_rank(c: Record, s: Record, command: int, bank: int, slot: int, tick: int) -> None:
+def _apply_to_rank(
+    memory: Record, state: Record, command: int, bank: int, slot: int, tick: int
+) -> None:
     """What PREA, CAS, refreshes and commands of mechanisms change; of the latter `slot` is -1 -
     their set."""
-    rank = c.rank_of[bank]
+    rank = memory.rank_of[bank]
     if command == PREA:
-        for other in range(bank, bank + c.banks_per_rank):
-            close_row(c, s, c.pc_of[bank], other)
+        for other in range(bank, bank + memory.banks_per_rank):
+            close_row(memory, state, memory.pc_of[bank], other)
     elif command == CAS:
-        s.sync_until[rank] = max(s.sync_until[rank], tick + c.hold[0])
+        state.sync_until[rank] = max(state.sync_until[rank], tick + memory.hold[0])
     else:
-        if (c.to_sets >> command) & 1 == 1:
-            for i in range(1, c.set_size):  # rows of the other banks of its set
-                other = bank_of(c, False, rank, -1 - slot, i)
-                delay_banks(c, s, command, other, tick, c.n_own_rules[command])
+        if (memory.to_sets >> command) & 1 == 1:
+            for i in range(1, memory.set_size):  # rows of the other banks of its set
+                other = bank_of(memory, False, rank, -1 - slot, i)
+                delay_banks(memory, state, command, other, tick, memory.n_own_rules[command])
         if command == REFPB or command == REFAB:
-            refreshed(c, s, rank, -1 - slot)
-        done(c, s, command, rank, -1 - slot)
+            refreshed(memory, state, rank, -1 - slot)
+        done(memory, state, command, rank, -1 - slot)
 
 
 @inlined
 def apply(
-    c: Record, s: Record, command: int, order: int, bank: int, slot: int, completions: Int
+    memory: Record, state: Record, command: int, order: int, bank: int, slot: int, completions: Int
 ) -> None:
     """Issue a command of class `order` now and change the state of banks, queues and refresh."""
-    tick = s.now
-    pc = c.pc_of[bank]
-    delay(c, s, command, bank, tick)
-    s.bus_free[c.bus[pc, command]] = tick + c.slots[command]
+    tick = state.now
+    pc = memory.pc_of[bank]
+    delay(memory, state, command, bank, tick)
+    state.bus_free[memory.bus[pc, command]] = tick + memory.slots[command]
     if command >= RD and command <= MWRA:
-        _serve(c, s, pc, bank, slot, command, tick, completions)
+        _serve(memory, state, pc, bank, slot, command, tick, completions)
         return
-    s.commands[command] += 1
-    if command == c.first:
-        _activate(c, s, pc, bank, slot, tick)
+    state.commands[command] += 1
+    if command == memory.first:
+        _activate(memory, state, pc, bank, slot, tick)
     elif command == ACT2:
-        s.pairs -= 1
-        s.pair_bank[pc] = -1
-        open_row(c, s, pc, bank, s.slot[slot, Q_ROW])
+        state.pairs -= 1
+        state.pair_bank[pc] = -1
+        open_row(memory, state, pc, bank, state.slot[slot, Q_ROW])
     elif command == PRE:
         if slot >= 0:
-            s.slot[slot, Q_FLAGS] |= FLAG_PRECHARGED
-            shorten_timeout(c, s, bank)
+            state.slot[slot, Q_FLAGS] |= FLAG_PRECHARGED
+            shorten_timeout(memory, state, bank)
         elif order == TIMEOUT:
-            s.timed_out_row[bank] = s.open_row[bank]
-        close_row(c, s, pc, bank)
+            state.timed_out_row[bank] = state.open_row[bank]
+        close_row(memory, state, pc, bank)
     else:
-        _apply_to_rank(c, s, command, bank, slot, tick)
+        _apply_to_rank(memory, state, command, bank, slot, tick)

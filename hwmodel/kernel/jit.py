@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, wraps
+from threading import RLock
 from typing import Any
 
 import numba
+from numba import types
 
 from hwmodel.kernel.cache import keep_kernels
 from hwmodel.kernel.compiling import KernelCompiler, Part
@@ -13,6 +16,7 @@ from hwmodel.kernel.compiling import KernelCompiler, Part
 KEPT = keep_kernels()
 """Whether kernels are kept on disk."""
 _njit: Any = numba.njit
+_cfunc: Any = numba.cfunc
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 _PART = _OPTIONS | {"nopython": True, "boundscheck": None, "_nrt": False}
 _PART |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -38,3 +42,33 @@ def simulation(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a kernel that allocates nothing, so that no reference has to be counted, and that may
     have parts."""
     return _njit(cache=KEPT, _nrt=False, pipeline_class=KernelCompiler, **_OPTIONS)(function)
+
+
+def once(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep what a function made of its arguments; of threads that ask at once, one makes it."""
+    kept, lock = cache(make), RLock()
+
+    @wraps(make)
+    def locked(*arguments: Any) -> Any:
+        with lock:
+            return kept(*arguments)
+
+    return locked
+
+
+def c_function(arguments: int) -> Callable[[Callable[..., int]], Callable[[], Any]]:
+    """Make of a kernel a function that C, Python (`ctypes`) and jitted code call, of so many int64
+    arguments and of an int64 result; it is compiled when it is first asked for."""
+    signature = types.int64(*[types.int64] * arguments)
+
+    def lazily(function: Callable[..., int]) -> Callable[[], Any]:
+        @once
+        @wraps(function)
+        def compiled() -> Any:
+            options = {"_nrt": False, "error_model": "numpy"}
+            compile_now = _cfunc(signature, cache=KEPT, pipeline_class=KernelCompiler, **options)
+            return compile_now(function)
+
+        return compiled
+
+    return lazily

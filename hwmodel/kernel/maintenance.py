@@ -26,98 +26,108 @@ def first_of(
 
 
 @inlined
-def banks_in(c: Record, whole: bool) -> int:
+def banks_in(memory: Record, whole: bool) -> int:
     """How many banks a refresh set has; `whole`: the rank is the set."""
-    return c.banks_per_rank if whole else c.set_size
+    return memory.banks_per_rank if whole else memory.set_size
 
 
 @inlined
-def bank_of(c: Record, whole: bool, rank: int, which: int, i: int) -> int:
+def bank_of(memory: Record, whole: bool, rank: int, which: int, i: int) -> int:
     """The i-th bank of a refresh set, flat."""
-    return rank * c.banks_per_rank + (i if whole else c.sets[which, i])
+    return rank * memory.banks_per_rank + (i if whole else memory.sets[which, i])
 
 
 @inlined
-def waiting_in(c: Record, s: Record, whole: bool, rank: int, which: int) -> int:
+def waiting_in(memory: Record, state: Record, whole: bool, rank: int, which: int) -> int:
     """Requests that wait for the banks of a refresh set."""
     total = 0
-    for i in range(banks_in(c, whole)):
-        bank = bank_of(c, whole, rank, which, i)
-        total += s.queued[0, bank] + s.queued[1, bank]
-        if s.active[bank] >= 0:
+    for i in range(banks_in(memory, whole)):
+        bank = bank_of(memory, whole, rank, which, i)
+        total += state.queued[0, bank] + state.queued[1, bank]
+        if state.active[bank] >= 0:
             total += 1
     return total
 
 
 @inlined
-def banks_of_rank(c: Record) -> int:
+def banks_of_rank(memory: Record) -> int:
     """All banks of a rank, a bit mask; of 64 banks 1 << 64 would not fit."""
-    return (1 << c.banks_per_rank) - 1 if c.banks_per_rank < 64 else -1
+    return (1 << memory.banks_per_rank) - 1 if memory.banks_per_rank < 64 else -1
 
 
 @inlined
-def rank_mask(c: Record, rank: int) -> int:
+def rank_mask(memory: Record, rank: int) -> int:
     """All banks of a rank, a bit mask of its pseudo-channel."""
-    first = rank * c.banks_per_rank
-    return banks_of_rank(c) << (first - c.pc_of[first] * c.banks_per_pc)
+    first = rank * memory.banks_per_rank
+    return banks_of_rank(memory) << (first - memory.pc_of[first] * memory.banks_per_pc)
 
 
 @inlined
 def step_for_set(
-    c: Record, s: Record, command: int, rank: int, which: int, pair_open: bool
+    memory: Record, state: Record, command: int, rank: int, which: int, pair_open: bool
 ) -> tuple[int, int, int]:
     """(tick, command, bank) of the next step of a command to a set of banks: the PRE of one that is
     open, or the command itself, which waits for what a REFPB waits for, and for rows of its own.
     tick FOREVER while a request holds a bank of it."""
-    now, pc = s.now, c.pc_of[rank * c.banks_per_rank]
-    pair = s.pair_bank[pc]
-    base = bank_of(c, False, rank, which, 0)
+    now, pc = state.now, memory.pc_of[rank * memory.banks_per_rank]
+    pair = state.pair_bank[pc]
+    base = bank_of(memory, False, rank, which, 0)
     best, best_bank, at = FOREVER, base, now
     closed = True
-    for i in range(c.set_size):
-        bank = bank_of(c, False, rank, which, i)
-        if s.active[bank] >= 0 or pair == bank:
+    for i in range(memory.set_size):
+        bank = bank_of(memory, False, rank, which, i)
+        if state.active[bank] >= 0 or pair == bank:
             closed = False
-        elif s.open_row[bank] >= 0:
+        elif state.open_row[bank] >= 0:
             closed = False
-            tick = max(now, ready(c, s, bank, PRE), s.bus_free[c.bus[pc, PRE]])
-            if pair_open and not fits(c, s, PRE, pc, tick):
+            tick = max(now, ready(memory, state, bank, PRE), state.bus_free[memory.bus[pc, PRE]])
+            if pair_open and not fits(memory, state, PRE, pc, tick):
                 tick = FOREVER
             if tick < best or (tick == best and bank < best_bank):
                 best, best_bank = tick, bank
         else:
-            at = max(at, ready(c, s, bank, REFPB))
+            at = max(at, ready(memory, state, bank, REFPB))
             if command != REFPB:
-                at = max(at, ready(c, s, bank, command))
+                at = max(at, ready(memory, state, bank, command))
     if not closed:
         return best, PRE, best_bank
-    at = max(at, s.bus_free[c.bus[pc, command]])
-    if pair_open and not fits(c, s, command, pc, at):
+    at = max(at, state.bus_free[memory.bus[pc, command]])
+    if pair_open and not fits(memory, state, command, pc, at):
         at = FOREVER
     return at, command, base
 
 
 @inlined
 def step_for_rank(
-    c: Record, s: Record, command: int, waits_as: int, closes: int, rank: int, pair_open: bool
+    memory: Record,
+    state: Record,
+    command: int,
+    waits_as: int,
+    closes: int,
+    rank: int,
+    pair_open: bool,
 ) -> tuple[int, int, int]:
     """(tick, command, bank) of the next step of a command to a rank: the PREA of one with an open
     bank, where `closes` is 1, or the command itself, which waits for what the lane `waits_as` waits
     for, and for rows of its own. tick FOREVER while a request holds a bank of it."""
-    now, pc = s.now, c.pc_of[rank * c.banks_per_rank]
-    pair = s.pair_bank[pc]
-    base = rank * c.banks_per_rank
+    now, pc = state.now, memory.pc_of[rank * memory.banks_per_rank]
+    pair = state.pair_bank[pc]
+    base = rank * memory.banks_per_rank
     if closes == 1:
         opened = False
-        for bank in range(base, base + c.banks_per_rank):
-            if s.active[bank] >= 0 or pair == bank:
+        for bank in range(base, base + memory.banks_per_rank):
+            if state.active[bank] >= 0 or pair == bank:
                 return FOREVER, REFAB, base
-            opened = opened or s.open_row[bank] >= 0
+            opened = opened or state.open_row[bank] >= 0
         if opened:
             command = PREA
-    at = max(now, ready(c, s, base, c.lane[command]), s.bus_free[c.bus[pc, command]])
+    at = max(
+        now,
+        ready(memory, state, base, memory.lane[command]),
+        state.bus_free[memory.bus[pc, command]],
+    )
     if command != PREA:
-        at = max(at, ready(c, s, base, waits_as))
-    if pair_open and not fits(c, s, command, pc, at):
+        at = max(at, ready(memory, state, base, waits_as))
+    if pair_open and not fits(memory, state, command, pc, at):
         at = FOREVER
     return at, command, base

@@ -14,9 +14,10 @@ from hwmodel.specs.memory_spec import MemorySpec
 Options = TypeVar("Options", bound=Strict)
 
 Hook = Callable[..., Any]
-"""A part of a kernel (`hwmodel.kernel.jit.called` or `inlined`). `c` is a CONSTANTS record, `s` a
-CHANNEL record, modified in place. A hook returns at once where the memory has no such mechanism
-(`if c.<on> == 0: return`): of a memory whose kernel is compiled for it, no more is compiled."""
+"""A part of a kernel (`hwmodel.kernel.jit.called` or `inlined`). `memory` is a CONSTANTS record,
+`state` a CHANNEL record, modified in place. A hook returns at once where the memory has no such
+mechanism (`if memory.<on> == 0: return`): of a memory whose kernel is compiled for it, no more is
+compiled."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,17 @@ class Mechanism:
         first: gives the values of state that do not begin with 0, by name, for a memory's
             CONSTANTS.
         table: its large table, as `Table` says; it lies behind the states.
-        opened(c, s, bank): a row of a bank was opened, now.
-        closed(c, s, bank, row): a row of a bank was closed, now.
-        due(c, s, rank) -> banks of its pseudo-channel that must be left alone, a bit mask: before a
-            choice, once `s.next_due` has come. A rank for which `offer` is to be asked gets its bit
-            of `s.maintained`; `s.next_due` becomes the least tick at which this is to be asked
-            again.
-        offer(c, s, rank, pair_open, best) -> Candidate: the first of the best candidate so far and
-            of this mechanism's, of a rank in `s.maintained` (`hwmodel.kernel.maintenance`).
-        done(c, s, command, rank, which): a command to set `which` of a rank's banks, or to the
-            whole rank, was issued, now.
+        opened(memory, state, bank): a row of a bank was opened, now.
+        closed(memory, state, bank, row): a row of a bank was closed, now.
+        due(memory, state, rank) -> banks of its pseudo-channel that must be left alone, a bit mask:
+            before a choice, once `state.next_due` has come. A rank for which `offer` is to be asked
+            gets its bit of `state.maintained`; `state.next_due` becomes the least tick at which
+            this is to be asked again.
+        offer(memory, state, rank, pair_open, best) -> Candidate: the first of the best candidate so
+            far and of this mechanism's, of a rank in `state.maintained`
+            (`hwmodel.kernel.maintenance`).
+        done(memory, state, command, rank, which): a command to set `which` of a rank's banks, or to
+            the whole rank, was issued, now.
     """
 
     on: str

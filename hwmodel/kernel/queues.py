@@ -30,10 +30,10 @@ from hwmodel.kernel.power import wake
 
 
 @inlined
-def find_hit(s: Record, start: int, row: int) -> int:
+def find_hit(state: Record, start: int, row: int) -> int:
     """First slot from `start` on (in age order) that wants `row`, or -1."""
-    while start >= 0 and s.slot[start, Q_ROW] != row:
-        start = s.slot[start, Q_NEXT]
+    while start >= 0 and state.slot[start, Q_ROW] != row:
+        start = state.slot[start, Q_NEXT]
     return start
 
 
@@ -45,109 +45,113 @@ def put_age(ages: Int, bank: int, bit: int, seq: int) -> None:
 
 
 @inlined
-def set_hit(s: Record, pc: int, queue: int, bank: int, bit: int, slot: int) -> None:
+def set_hit(state: Record, pc: int, queue: int, bank: int, bit: int, slot: int) -> None:
     """The bank's oldest hit in a queue is that of `slot`, or none (-1)."""
-    s.hit[queue, bank] = slot
+    state.hit[queue, bank] = slot
     if slot >= 0:
-        s.hit_banks[pc, queue] |= bit
-        put_age(s.hit_age[queue], bank, bit, s.slot[slot, Q_SEQ])
+        state.hit_banks[pc, queue] |= bit
+        put_age(state.hit_age[queue], bank, bit, state.slot[slot, Q_SEQ])
     else:
-        s.hit_banks[pc, queue] &= ~bit
-    if slot >= 0 and slot == s.first[queue, bank]:
-        s.in_order[pc, queue] |= bit
+        state.hit_banks[pc, queue] &= ~bit
+    if slot >= 0 and slot == state.first[queue, bank]:
+        state.in_order[pc, queue] |= bit
     else:
-        s.in_order[pc, queue] &= ~bit
+        state.in_order[pc, queue] &= ~bit
 
 
 @inlined
-def queue_of(c: Record, kind: int) -> int:
+def queue_of(memory: Record, kind: int) -> int:
     """The queue in which reads (0) or writes (1) wait."""
-    return 0 if c.shared_queue == 1 else kind
+    return 0 if memory.shared_queue == 1 else kind
 
 
 @inlined
-def _count(c: Record, s: Record, pc: int, queue: int, bank: int, change: int) -> None:
+def _count(memory: Record, state: Record, pc: int, queue: int, bank: int, change: int) -> None:
     """Book that a queue has one request more (`change` 1) or less (-1)."""
-    s.waiting[pc, queue] += change
-    s.queued[queue, bank] += change
+    state.waiting[pc, queue] += change
+    state.queued[queue, bank] += change
     if change < 0:
-        s.stalled, s.left_at = 0, s.now
-    if c.queue_per_bank == 1 and queue == 1:
+        state.stalled, state.left_at = 0, state.now
+    if memory.queue_per_bank == 1 and queue == 1:
         # the write queues on each side of the watermarks
-        held = s.queued[1, bank] - (1 if change > 0 else 0)  # the smaller of before and after
-        if held == c.drain_high:
-            s.above_high[pc] += change
-        if held == c.drain_low - 1:
-            s.at_low[pc] += change
+        held = state.queued[1, bank] - (1 if change > 0 else 0)  # the smaller of before and after
+        if held == memory.drain_high:
+            state.above_high[pc] += change
+        if held == memory.drain_low - 1:
+            state.at_low[pc] += change
 
 
 @inlined
-def link(c: Record, s: Record, pc: int, kind: int, bank: int, bit: int, slot: int) -> None:
+def link(memory: Record, state: Record, pc: int, kind: int, bank: int, bit: int, slot: int) -> None:
     """Put a request at the end of its queue."""
-    queue = queue_of(c, kind)
-    before = s.last[queue, bank]
-    s.slot[slot, Q_KIND] = kind
-    s.slot[slot, Q_SEQ] = s.seq
-    s.slot[slot, Q_TIME] = s.now
-    s.slot[slot, Q_NEXT] = -1
-    s.slot[slot, Q_PREV] = before
-    s.seq += 1
+    queue = queue_of(memory, kind)
+    before = state.last[queue, bank]
+    state.slot[slot, Q_KIND] = kind
+    state.slot[slot, Q_SEQ] = state.seq
+    state.slot[slot, Q_TIME] = state.now
+    state.slot[slot, Q_NEXT] = -1
+    state.slot[slot, Q_PREV] = before
+    state.seq += 1
     if before >= 0:
-        s.slot[before, Q_NEXT] = slot
+        state.slot[before, Q_NEXT] = slot
     else:
-        s.first[queue, bank] = slot
-        put_age(s.first_age[queue], bank, bit, s.seq - 1)
-        s.pending[pc, queue] |= bit
-    s.last[queue, bank] = slot
-    if s.hit[queue, bank] < 0 and s.open_row[bank] == s.slot[slot, Q_ROW]:
-        set_hit(s, pc, queue, bank, bit, slot)
-    _count(c, s, pc, queue, bank, 1)
-    count_write(c, s, slot, 1)
+        state.first[queue, bank] = slot
+        put_age(state.first_age[queue], bank, bit, state.seq - 1)
+        state.pending[pc, queue] |= bit
+    state.last[queue, bank] = slot
+    if state.hit[queue, bank] < 0 and state.open_row[bank] == state.slot[slot, Q_ROW]:
+        set_hit(state, pc, queue, bank, bit, slot)
+    _count(memory, state, pc, queue, bank, 1)
+    count_write(memory, state, slot, 1)
 
 
 @inlined
-def unlink(c: Record, s: Record, pc: int, bit: int, slot: int) -> None:
+def unlink(memory: Record, state: Record, pc: int, bit: int, slot: int) -> None:
     """Take a request out of its queue (its slot is not freed)."""
-    queue, bank = queue_of(c, s.slot[slot, Q_KIND]), s.slot[slot, Q_BANK]
-    before, after = s.slot[slot, Q_PREV], s.slot[slot, Q_NEXT]
+    queue, bank = queue_of(memory, state.slot[slot, Q_KIND]), state.slot[slot, Q_BANK]
+    before, after = state.slot[slot, Q_PREV], state.slot[slot, Q_NEXT]
     if before >= 0:
-        s.slot[before, Q_NEXT] = after
+        state.slot[before, Q_NEXT] = after
     else:
-        s.first[queue, bank] = after
+        state.first[queue, bank] = after
         if after < 0:
-            s.pending[pc, queue] &= ~bit
+            state.pending[pc, queue] &= ~bit
         else:
-            put_age(s.first_age[queue], bank, bit, s.slot[after, Q_SEQ])
+            put_age(state.first_age[queue], bank, bit, state.slot[after, Q_SEQ])
     if after >= 0:
-        s.slot[after, Q_PREV] = before
+        state.slot[after, Q_PREV] = before
     else:
-        s.last[queue, bank] = before
-    _count(c, s, pc, queue, bank, -1)
+        state.last[queue, bank] = before
+    _count(memory, state, pc, queue, bank, -1)
 
 
 @inlined
-def leave_otherwise(c: Record, s: Record, pc: int, bank: int, bit: int, slot: int) -> None:
+def leave_otherwise(memory: Record, state: Record, pc: int, bank: int, bit: int, slot: int) -> None:
     """As `leave`, whatever the request and the next one."""
-    queue = queue_of(c, s.slot[slot, Q_KIND])
-    hit = s.hit[queue, bank]
+    queue = queue_of(memory, state.slot[slot, Q_KIND])
+    hit = state.hit[queue, bank]
     if hit == slot:
-        hit = find_hit(s, s.slot[slot, Q_NEXT], s.open_row[bank])
-    unlink(c, s, pc, bit, slot)
-    set_hit(s, pc, queue, bank, bit, hit)
+        hit = find_hit(state, state.slot[slot, Q_NEXT], state.open_row[bank])
+    unlink(memory, state, pc, bit, slot)
+    set_hit(state, pc, queue, bank, bit, hit)
 
 
 @inlined
-def leave(c: Record, s: Record, pc: int, bank: int, bit: int, slot: int) -> None:
+def leave(memory: Record, state: Record, pc: int, bank: int, bit: int, slot: int) -> None:
     """Take the request of a bank that is served out of its queue (its slot is not freed)."""
-    queue, after = queue_of(c, s.slot[slot, Q_KIND]), s.slot[slot, Q_NEXT]
-    if after < 0 or s.first[queue, bank] != slot or s.slot[after, Q_ROW] != s.open_row[bank]:
-        leave_otherwise(c, s, pc, bank, bit, slot)
+    queue, after = queue_of(memory, state.slot[slot, Q_KIND]), state.slot[slot, Q_NEXT]
+    if (
+        after < 0
+        or state.first[queue, bank] != slot
+        or state.slot[after, Q_ROW] != state.open_row[bank]
+    ):
+        leave_otherwise(memory, state, pc, bank, bit, slot)
         return
-    s.first[queue, bank], s.hit[queue, bank] = after, after  # the next one is the next hit
-    s.slot[after, Q_PREV] = -1
-    put_age(s.first_age[queue], bank, bit, s.slot[after, Q_SEQ])
-    put_age(s.hit_age[queue], bank, bit, s.slot[after, Q_SEQ])
-    _count(c, s, pc, queue, bank, -1)
+    state.first[queue, bank], state.hit[queue, bank] = after, after  # the next one is the next hit
+    state.slot[after, Q_PREV] = -1
+    put_age(state.first_age[queue], bank, bit, state.slot[after, Q_SEQ])
+    put_age(state.hit_age[queue], bank, bit, state.slot[after, Q_SEQ])
+    _count(memory, state, pc, queue, bank, -1)
 
 
 @inlined
@@ -159,198 +163,209 @@ def write_key(bank: int, row: int, column: int) -> int:
 
 
 @inlined
-def count_write(c: Record, s: Record, slot: int, change: int) -> None:
+def count_write(memory: Record, state: Record, slot: int, change: int) -> None:
     """Book that a write waits (`change` 1) or was served (-1): by its burst if it fills that."""
-    if s.slot[slot, Q_KIND] == 0:
+    if state.slot[slot, Q_KIND] == 0:
         return
-    if s.slot[slot, Q_FLAGS] & FLAG_MASKED:
-        s.masked += change * c.masked_writes
+    if state.slot[slot, Q_FLAGS] & FLAG_MASKED:
+        state.masked += change * memory.masked_writes
     else:
-        key = write_key(s.slot[slot, Q_BANK], s.slot[slot, Q_ROW], s.slot[slot, Q_COLUMN])
-        s.writes[key] += change
+        key = write_key(
+            state.slot[slot, Q_BANK], state.slot[slot, Q_ROW], state.slot[slot, Q_COLUMN]
+        )
+        state.writes[key] += change
 
 
 @inlined
-def _full(c: Record, s: Record, pc: int, queue: int, bank: int) -> bool:
+def _full(memory: Record, state: Record, pc: int, queue: int, bank: int) -> bool:
     """Whether a queue for requests to the bank has no room."""
-    if c.queue_per_bank == 1:
-        held = s.queued[queue, bank] + (s.bank_reserved[bank] if queue == 1 else 0)
-    elif c.joint_queue == 1:
-        held = s.waiting[0, queue] + s.waiting[1, queue]
+    if memory.queue_per_bank == 1:
+        held = state.queued[queue, bank] + (state.bank_reserved[bank] if queue == 1 else 0)
+    elif memory.joint_queue == 1:
+        held = state.waiting[0, queue] + state.waiting[1, queue]
         if queue == 1:
-            held += s.reserved[0] + s.reserved[1]
+            held += state.reserved[0] + state.reserved[1]
     else:
-        held = s.waiting[pc, queue] + (s.reserved[pc] if queue == 1 else 0)
-    return held >= c.queue[queue]
+        held = state.waiting[pc, queue] + (state.reserved[pc] if queue == 1 else 0)
+    return held >= memory.queue[queue]
 
 
 @inlined
-def _fills(s: Record, slot: int, row: int, column: int) -> bool:
+def _fills(state: Record, slot: int, row: int, column: int) -> bool:
     """Whether a waiting request is a write of this whole burst."""
     return (
-        s.slot[slot, Q_COLUMN] == column
-        and s.slot[slot, Q_ROW] == row
-        and s.slot[slot, Q_KIND] == 1
-        and s.slot[slot, Q_FLAGS] & FLAG_MASKED == 0
+        state.slot[slot, Q_COLUMN] == column
+        and state.slot[slot, Q_ROW] == row
+        and state.slot[slot, Q_KIND] == 1
+        and state.slot[slot, Q_FLAGS] & FLAG_MASKED == 0
     )
 
 
 @inlined
-def _waiting_write(c: Record, s: Record, bank: int, row: int, column: int) -> bool:
+def _waiting_write(memory: Record, state: Record, bank: int, row: int, column: int) -> bool:
     """Whether a waiting write will fill this burst whole."""
-    slot = s.first[queue_of(c, 1), bank]
+    slot = state.first[queue_of(memory, 1), bank]
     while slot >= 0:
-        if _fills(s, slot, row, column):
+        if _fills(state, slot, row, column):
             return True
-        slot = s.slot[slot, Q_NEXT]
-    return s.active[bank] >= 0 and _fills(s, s.active[bank], row, column)
+        slot = state.slot[slot, Q_NEXT]
+    return state.active[bank] >= 0 and _fills(state, state.active[bank], row, column)
 
 
 @inlined
-def _place_high(s: Record, where: int, bits: int) -> None:
+def _place_high(state: Record, where: int, bits: int) -> None:
     """Bits of the column (0), the flat bank (1) or the row (2)."""
     if where == 0:
-        s.high_column |= bits
+        state.high_column |= bits
     elif where == 1:
-        s.high_bank |= bits
+        state.high_bank |= bits
     else:
-        s.high_row |= bits
+        state.high_row |= bits
 
 
 @inlined
-def _decode_high(c: Record, s: Record, high: int) -> None:
+def _decode_high(memory: Record, state: Record, high: int) -> None:
     """Column, flat bank and row by the upper bits of a burst index; kept for the next burst.
 
     The bank is hashed with these bits of the row; the lower ones are part of `low`.
     """
-    s.high = high
-    s.high_column, s.high_bank, s.high_row = 0, 0, 0
+    state.high = high
+    state.high_column, state.high_bank, state.high_row = 0, 0, 0
     burst = high << LOW_BITS
-    for f in range(c.n_fields):
-        bits = ((burst >> c.fields[f, 0]) & c.fields[f, 1]) << c.fields[f, 2]
-        _place_high(s, c.fields[f, 3], bits)
-    rest = burst >> c.odd_from
-    for f in range(c.n_odd):
-        _place_high(s, c.odd[f, 2], rest % c.odd[f, 0] << c.odd[f, 1])
-        rest //= c.odd[f, 0]
-    for h in range(c.n_hashes):
-        s.high_bank ^= ((s.high_row >> c.hashes[h, 0]) & c.hashes[h, 1]) << c.hashes[h, 2]
+    for f in range(memory.n_fields):
+        bits = ((burst >> memory.fields[f, 0]) & memory.fields[f, 1]) << memory.fields[f, 2]
+        _place_high(state, memory.fields[f, 3], bits)
+    rest = burst >> memory.odd_from
+    for f in range(memory.n_odd):
+        _place_high(state, memory.odd[f, 2], rest % memory.odd[f, 0] << memory.odd[f, 1])
+        rest //= memory.odd[f, 0]
+    for h in range(memory.n_hashes):
+        state.high_bank ^= (
+            (state.high_row >> memory.hashes[h, 0]) & memory.hashes[h, 1]
+        ) << memory.hashes[h, 2]
 
 
 @inlined
-def place_of(c: Record, s: Record, burst: int) -> tuple[int, int, int]:
+def place_of(memory: Record, state: Record, burst: int) -> tuple[int, int, int]:
     """(flat bank, row, column) of a burst index."""
-    if burst >> LOW_BITS != s.high:
-        _decode_high(c, s, burst >> LOW_BITS)
-    low = c.low[burst & ((1 << LOW_BITS) - 1)]
-    return s.high_bank ^ low[1], s.high_row | low[2], s.high_column | low[0]
+    if burst >> LOW_BITS != state.high:
+        _decode_high(memory, state, burst >> LOW_BITS)
+    low = memory.low[burst & ((1 << LOW_BITS) - 1)]
+    return state.high_bank ^ low[1], state.high_row | low[2], state.high_column | low[0]
 
 
 @inlined
-def _stays(c: Record, s: Record, asked: int) -> bool:
+def _stays(memory: Record, state: Record, asked: int) -> bool:
     """Whether the head finds no room and no write to answer it, as far as is known without its
     place."""
-    if c.one_queue == 0 or asked == PARTIAL_WRITE:
+    if memory.one_queue == 0 or asked == PARTIAL_WRITE:
         return False
     if asked == READ:
-        writes = s.waiting[0, 1] + s.active_count[0]
-        return s.waiting[0, 0] >= c.queue[0] and (c.forwarding == 0 or writes == 0)
-    return s.waiting[0, 1] + s.reserved[0] >= c.queue[1]
+        writes = state.waiting[0, 1] + state.active_count[0]
+        return state.waiting[0, 0] >= memory.queue[0] and (memory.forwarding == 0 or writes == 0)
+    return state.waiting[0, 1] + state.reserved[0] >= memory.queue[1]
 
 
 @inlined
 def _admit(
-    c: Record, s: Record, pc: int, bank: int, row: int, column: int, asked: int, completion: int
+    memory: Record,
+    state: Record,
+    pc: int,
+    bank: int,
+    row: int,
+    column: int,
+    asked: int,
+    completion: int,
 ) -> bool:
     """Put the head into its queue; False (nothing changes) if there is no room."""
     flags = 0
     kind = 0 if asked == READ else 1
     if asked == PARTIAL_WRITE:
         flags = FLAG_MASKED
-        if c.read_modify_write == 1:  # a read now, and a place for the write that follows
-            if c.shared_queue == 0 and _full(c, s, pc, 1, bank):
+        if memory.read_modify_write == 1:  # a read now, and a place for the write that follows
+            if memory.shared_queue == 0 and _full(memory, state, pc, 1, bank):
                 return False
             kind, flags = 0, FLAG_RMW
-    if _full(c, s, pc, queue_of(c, kind), bank):
+    if _full(memory, state, pc, queue_of(memory, kind), bank):
         return False
-    if flags == FLAG_RMW and c.shared_queue == 0:
-        s.reserved[pc] += 1
-        s.bank_reserved[bank] += 1
-    s.free_count[pc] -= 1
-    slot = s.free[pc, s.free_count[pc]]
-    s.slot[slot, Q_ROW] = row
-    s.slot[slot, Q_COLUMN] = column
-    s.slot[slot, Q_BANK] = bank
-    s.slot[slot, Q_FLAGS] = flags
-    s.slot[slot, Q_TAG] = completion
-    link(c, s, pc, kind, bank, 1 << (bank - pc * c.banks_per_pc), slot)
+    if flags == FLAG_RMW and memory.shared_queue == 0:
+        state.reserved[pc] += 1
+        state.bank_reserved[bank] += 1
+    state.free_count[pc] -= 1
+    slot = state.free[pc, state.free_count[pc]]
+    state.slot[slot, Q_ROW] = row
+    state.slot[slot, Q_COLUMN] = column
+    state.slot[slot, Q_BANK] = bank
+    state.slot[slot, Q_FLAGS] = flags
+    state.slot[slot, Q_TAG] = completion
+    link(memory, state, pc, kind, bank, 1 << (bank - pc * memory.banks_per_pc), slot)
     return True
 
 
 @inlined
-def taken(s: Record, place: int) -> None:
+def taken(state: Record, place: int) -> None:
     """A burst of the head run, at `place` in the inbox, has been taken."""
-    s.offset += 1
-    if s.offset == s.inbox[RUN_BURSTS, place]:
-        s.offset = 0
-        s.inbox[RUN_TAKEN, place] = s.now  # for engines that wait for room
-        s.head += 1
+    state.offset += 1
+    if state.offset == state.inbox[RUN_BURSTS, place]:
+        state.offset = 0
+        state.inbox[RUN_TAKEN, place] = state.now  # for engines that wait for room
+        state.head += 1
 
 
 @inlined
-def enter(c: Record, s: Record, completions: Int) -> None:
+def enter(memory: Record, state: Record, completions: Int) -> None:
     """Let arrived requests into the queues, in order, while there is room."""
-    if c.late_entry == 1 and s.left_at == s.now:
+    if memory.late_entry == 1 and state.left_at == state.now:
         return
-    while s.stalled == 0 and s.head != s.tail:
-        place = s.head & (INBOX - 1)
-        if s.inbox[RUN_TICK, place] > s.now:
+    while state.stalled == 0 and state.head != state.tail:
+        place = state.head & (INBOX - 1)
+        if state.inbox[RUN_TICK, place] > state.now:
             return
-        if c.sleeps == 1:
-            wake(c, s, s.inbox[RUN_TICK, place])
-        asked = s.inbox[RUN_KIND, place]
-        if _stays(c, s, asked):
-            s.stalled = 1
+        if memory.sleeps == 1:
+            wake(memory, state, state.inbox[RUN_TICK, place])
+        asked = state.inbox[RUN_KIND, place]
+        if _stays(memory, state, asked):
+            state.stalled = 1
             return
-        bank, row, column = place_of(c, s, s.inbox[RUN_FIRST, place] + s.offset)
-        completion = s.inbox[RUN_ROW, place]
-        pc = c.pc_of[bank]
+        bank, row, column = place_of(memory, state, state.inbox[RUN_FIRST, place] + state.offset)
+        completion = state.inbox[RUN_ROW, place]
+        pc = memory.pc_of[bank]
         answered = asked != READ  # a posted write is done for its engine when it is taken
         if (
             asked == READ
-            and c.forwarding == 1
-            and s.writes[write_key(bank, row, column)] > 0
-            and _waiting_write(c, s, bank, row, column)
+            and memory.forwarding == 1
+            and state.writes[write_key(bank, row, column)] > 0
+            and _waiting_write(memory, state, bank, row, column)
         ):
-            s.forwarded += 1
+            state.forwarded += 1
             answered = True
-        elif not _admit(c, s, pc, bank, row, column, asked, completion):
-            s.stalled = 1
+        elif not _admit(memory, state, pc, bank, row, column, asked, completion):
+            state.stalled = 1
             return
         if answered and completions.shape[1] > 1:
-            done = (s.now + s.response) & (completions.shape[1] - 1)
-            completions[completion, done] += c.burst_bytes
-        taken(s, place)
+            done = (state.now + state.response) & (completions.shape[1] - 1)
+            completions[completion, done] += memory.burst_bytes
+        taken(state, place)
 
 
 @inlined
-def set_modes(c: Record, s: Record) -> None:
+def set_modes(memory: Record, state: Record) -> None:
     """Serve reads or writes: watermarks of the (fullest) write queue."""
-    if (s.waiting[0, 1] | s.waiting[1, 1] | s.mode[0] | s.mode[1]) == 0:
+    if (state.waiting[0, 1] | state.waiting[1, 1] | state.mode[0] | state.mode[1]) == 0:
         return
-    for pc in range(c.pcs):
-        reads, writes, mode = s.waiting[pc, 0], s.waiting[pc, 1], s.mode[pc]
-        if c.joint_queue == 1:
-            reads += s.waiting[1 - pc, 0]
-            writes += s.waiting[1 - pc, 1]
+    for pc in range(memory.pcs):
+        reads, writes, mode = state.waiting[pc, 0], state.waiting[pc, 1], state.mode[pc]
+        if memory.joint_queue == 1:
+            reads += state.waiting[1 - pc, 0]
+            writes += state.waiting[1 - pc, 1]
         if writes == 0 and mode == 0:
             continue
-        if c.queue_per_bank == 1:
-            high, low = s.above_high[pc] > 0, s.at_low[pc] == 0 and c.drain_low > 0
+        if memory.queue_per_bank == 1:
+            high, low = state.above_high[pc] > 0, state.at_low[pc] == 0 and memory.drain_low > 0
         else:
-            high, low = writes > c.drain_high, writes < c.drain_low
+            high, low = writes > memory.drain_high, writes < memory.drain_low
         if mode == 0:
             if high or (reads == 0 and writes > 0):
-                s.mode[pc] = 1
+                state.mode[pc] = 1
         elif (low and reads > 0) or writes == 0:
-            s.mode[pc] = 0
+            state.mode[pc] = 0

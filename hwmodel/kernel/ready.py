@@ -9,85 +9,89 @@ from hwmodel.kernel.limits import DQ_TICKS
 
 
 @inlined
-def floor(c: Record, s: Record, pc: int, command: int) -> int:
+def floor(memory: Record, state: Record, pc: int, command: int) -> int:
     """Earliest tick of `command` in a pseudo-channel by what all its banks share."""
-    return max(s.now, s.bus_free[c.bus[pc, command]], s.floor[pc, command])
+    return max(state.now, state.bus_free[memory.bus[pc, command]], state.floor[pc, command])
 
 
 @inlined
-def ready(c: Record, s: Record, bank: int, command: int) -> int:
+def ready(memory: Record, state: Record, bank: int, command: int) -> int:
     """Earliest tick of `command` to `bank` (of a rank command: any bank of the rank) by its rows
     alone."""
-    return max(s.ready[command, bank], s.floor[c.pc_of[bank], command])
+    return max(state.ready[command, bank], state.floor[memory.pc_of[bank], command])
 
 
 @inlined
-def delay_banks(c: Record, s: Record, command: int, bank: int, tick: int, rules: int) -> None:
+def delay_banks(
+    memory: Record, state: Record, command: int, bank: int, tick: int, rules: int
+) -> None:
     """Book the first `rules` rows of `command` to `bank` that some banks of a pseudo-channel alone
     feel."""
-    alone = c.n_self_rules[command]
+    alone = memory.n_self_rules[command]
     for r in range(alone):
-        then, at = c.bank_rules[command, r, 1], tick + c.bank_rules[command, r, 2]
-        s.ready[then, bank] = max(s.ready[then, bank], at)
-    start = c.pc_of[bank] * c.banks_per_pc
+        then, at = memory.bank_rules[command, r, 1], tick + memory.bank_rules[command, r, 2]
+        state.ready[then, bank] = max(state.ready[then, bank], at)
+    start = memory.pc_of[bank] * memory.banks_per_pc
     for r in range(alone, rules):
-        scope, then = c.bank_rules[command, r, 0], c.bank_rules[command, r, 1]
-        at = tick + c.bank_rules[command, r, 2]
-        if c.fours[scope] == 1:  # a bank group, mostly
-            postpone_four(s.ready[then], bank & -4, at)
+        scope, then = memory.bank_rules[command, r, 0], memory.bank_rules[command, r, 1]
+        at = tick + memory.bank_rules[command, r, 2]
+        if memory.fours[scope] == 1:  # a bank group, mostly
+            postpone_four(state.ready[then], bank & -4, at)
         else:
-            postpone(s.ready[then], start, c.reach[scope, bank], at)
+            postpone(state.ready[then], start, memory.reach[scope, bank], at)
 
 
 @inlined
-def delay_windows(c: Record, s: Record, command: int, bank: int, tick: int) -> None:
+def delay_windows(memory: Record, state: Record, command: int, bank: int, tick: int) -> None:
     """Book `command` in the activation windows that count it."""
-    pc = c.pc_of[bank]
-    for w in range(c.windows):
-        if (c.window[w, 2] >> command) & 1 == 0:
+    pc = memory.pc_of[bank]
+    for w in range(memory.windows):
+        if (memory.window[w, 2] >> command) & 1 == 0:
             continue
-        scope, length, waiting = c.window[w, 0], c.window[w, 1], c.window[w, 3]
-        instance = c.instance[scope, bank]
-        place = s.ring_at[w, instance]
-        s.ring[w, instance, place] = tick
+        scope, length, waiting = memory.window[w, 0], memory.window[w, 1], memory.window[w, 3]
+        instance = memory.instance[scope, bank]
+        place = state.window_at[w, instance]
+        state.window_tick[w, instance, place] = tick
         place = place + 1 if place + 1 < length else 0
-        s.ring_at[w, instance] = place
-        oldest = s.ring[w, instance, place]
-        if scope >= c.bank_levels:
-            for other in range(c.pcs):
-                if c.instance[scope, other * c.banks_per_pc] == instance:
-                    postpone_all(s.floor[other], c.window_delay[w], oldest)
+        state.window_at[w, instance] = place
+        oldest = state.window_tick[w, instance, place]
+        if scope >= memory.bank_levels:
+            for other in range(memory.pcs):
+                if memory.instance[scope, other * memory.banks_per_pc] == instance:
+                    postpone_all(state.floor[other], memory.window_delay[w], oldest)
             continue
         while waiting != 0:
             then = lowest_bit(waiting)
             waiting &= waiting - 1
-            at = oldest + c.window_delay[w, then]
-            postpone(s.ready[then], pc * c.banks_per_pc, c.reach[scope, bank], at)
+            at = oldest + memory.window_delay[w, then]
+            postpone(state.ready[then], pc * memory.banks_per_pc, memory.reach[scope, bank], at)
 
 
 @inlined
-def delay(c: Record, s: Record, command: int, bank: int, tick: int) -> None:
+def delay(memory: Record, state: Record, command: int, bank: int, tick: int) -> None:
     """Book the rows and windows of `command` to `bank`."""
-    pc = c.pc_of[bank]
-    if c.half[command] == 1:
-        postpone_half(s.floor[pc], c.pc_delay[command], tick)
+    pc = memory.pc_of[bank]
+    if memory.half[command] == 1:
+        postpone_half(state.floor[pc], memory.pc_delay[command], tick)
     else:
-        postpone_all(s.floor[pc], c.pc_delay[command], tick)
-    if c.pcs > 1 and c.channel_rows == 1:
-        postpone_all(s.floor[1 - pc], c.channel_delay[command], tick)
-    delay_banks(c, s, command, bank, tick, c.n_bank_rules[command])
-    if (c.counted >> command) & 1:
-        delay_windows(c, s, command, bank, tick)
+        postpone_all(state.floor[pc], memory.pc_delay[command], tick)
+    if memory.pcs > 1 and memory.channel_rows == 1:
+        postpone_all(state.floor[1 - pc], memory.channel_delay[command], tick)
+    delay_banks(memory, state, command, bank, tick, memory.n_bank_rules[command])
+    if (memory.counted >> command) & 1:
+        delay_windows(memory, state, command, bank, tick)
 
 
 @inlined
-def dq_free(c: Record, s: Record, pc: int, kind: int, tick: int) -> int:
+def dq_free(memory: Record, state: Record, pc: int, kind: int, tick: int) -> int:
     """Earliest tick >= `tick` at which a burst of `kind` finds its beats of DQ free."""
     x = 0
-    while x < c.n_segments[kind]:
+    while x < memory.n_segments[kind]:
         x += 1
-        for beat in range(tick + c.segments[kind, x - 1, 0], tick + c.segments[kind, x - 1, 1]):
-            if s.dq[pc, beat & (DQ_TICKS - 1)] == beat:
+        for beat in range(
+            tick + memory.segments[kind, x - 1, 0], tick + memory.segments[kind, x - 1, 1]
+        ):
+            if state.dq_taken[pc, beat & (DQ_TICKS - 1)] == beat:
                 tick += 1
                 x = 0
                 break
@@ -95,21 +99,21 @@ def dq_free(c: Record, s: Record, pc: int, kind: int, tick: int) -> int:
 
 
 @inlined
-def take_dq(c: Record, s: Record, pc: int, kind: int, tick: int) -> None:
+def take_dq(memory: Record, state: Record, pc: int, kind: int, tick: int) -> None:
     """A burst of `kind` whose command is issued at `tick` takes its beats of DQ."""
-    for x in range(c.n_segments[kind]):
-        for beat in range(tick + c.segments[kind, x, 0], tick + c.segments[kind, x, 1]):
-            s.dq[pc, beat & (DQ_TICKS - 1)] = beat
+    for x in range(memory.n_segments[kind]):
+        for beat in range(tick + memory.segments[kind, x, 0], tick + memory.segments[kind, x, 1]):
+            state.dq_taken[pc, beat & (DQ_TICKS - 1)] = beat
 
 
 @inlined
-def fits(c: Record, s: Record, command: int, pc: int, tick: int) -> bool:
+def fits(memory: Record, state: Record, command: int, pc: int, tick: int) -> bool:
     """Whether `command` at `tick` leaves the bus free for the second step of every (other) open
     pair."""
-    for other in range(c.pcs):
-        if s.pair_bank[other] >= 0 and not (command == ACT2 and other == pc):
-            mine = c.bus[pc, command]
-            pair = c.bus[other, ACT2]
-            if mine == pair and tick + c.slots[command] > s.pair_deadline[other]:
+    for other in range(memory.pcs):
+        if state.pair_bank[other] >= 0 and not (command == ACT2 and other == pc):
+            mine = memory.bus[pc, command]
+            pair = memory.bus[other, ACT2]
+            if mine == pair and tick + memory.slots[command] > state.pair_deadline[other]:
                 return False
     return True

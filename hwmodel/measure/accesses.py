@@ -39,10 +39,10 @@ class Lent(NamedTuple):
     """A port for jitted code: what `call(address, to, how)` reads and writes."""
 
     call: Any
-    """`hwmodel.kernel.completion.run` as a C function; jitted code may call it as a global."""
+    """`hwmodel.kernel.sources.calls.run_calls`; jitted code may call it as a global."""
     address: int
     port: NDArray[np.void]
-    """(1,) of `hwmodel.kernel.port.PORT`."""
+    """(1,) of `hwmodel.kernel.sources.port.PORT`."""
     waiting: Waiting
     """(n,) each; the host fills rows and sets `waiting`, with `staged`, `done`, `settled` 0."""
     done: Completions

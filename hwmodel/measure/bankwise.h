@@ -28,7 +28,7 @@ typedef struct {
 
 typedef struct {
     bankwise_port port;
-    int64_t *states, *accesses, *marks, *runs, *others;
+    int64_t *states, *accesses, *completions, *runs, *others;
     int64_t *tick, *address, *size, *tag, *done_tick, *done_tag;
     uint8_t *write;
     int64_t rows, last, due; /* rows for waiting accesses; their last tick; completions given */
@@ -39,7 +39,7 @@ int64_t bankwise_run(bankwise_port *port, int64_t to, int64_t how);
 static inline void bankwise_close(bankwise *m)
 {
     if (!m) return;
-    void *all[] = {m->states, m->accesses, m->marks, m->runs, m->others, m->tick, m->address,
+    void *all[] = {m->states, m->accesses, m->completions, m->runs, m->others, m->tick, m->address,
                    m->size, m->tag, m->done_tick, m->done_tag, m->write, m};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
@@ -56,13 +56,13 @@ static inline int bankwise_point(bankwise *m)
 {
     bankwise_port *p = &m->port;
     if (bankwise_grow(&m->accesses, p->access_rows, @ACCESS_FIELDS@) ||
-        bankwise_grow(&m->marks, p->access_rows, 2) ||
+        bankwise_grow(&m->completions, p->access_rows, 2) ||
         bankwise_grow(&m->runs, p->run_rows, @RUN_FIELDS@)) return -1;
-    p->accesses = (intptr_t)m->accesses, p->marks = (intptr_t)m->marks;
+    p->accesses = (intptr_t)m->accesses, p->completions = (intptr_t)m->completions;
     p->runs = (intptr_t)m->runs, p->states = (intptr_t)m->states;
     p->constants = (intptr_t)m->others;
-    p->lanes = p->constants + 8 * @CONSTANTS_WORDS@;
-    p->log = p->lanes + 8 * @LANE_FIELDS@ * p->channels;
+    p->backlog = p->constants + 8 * @CONSTANTS_WORDS@;
+    p->log = p->backlog + 8 * @BACKLOG_FIELDS@ * p->channels;
     p->tick = (intptr_t)m->tick, p->address = (intptr_t)m->address;
     p->size = (intptr_t)m->size, p->write = (intptr_t)m->write, p->tag = (intptr_t)m->tag;
     p->done_tick = (intptr_t)m->done_tick, p->done_tag = (intptr_t)m->done_tag;
@@ -74,16 +74,16 @@ static inline bankwise *bankwise_open(const char *image)
 {
     FILE *file = fopen(image, "rb");
     bankwise *m = calloc(1, sizeof *m);
-    int64_t kernel = 0, lanes, pairs, pair[2];
+    int64_t kernel = 0, backlog, pairs, pair[2];
     int ok = file && m && fread(&kernel, 8, 1, file) == 1 && kernel == BANKWISE_KERNEL &&
              fread(&m->port, sizeof m->port, 1, file) == 1 && fread(&pairs, 8, 1, file) == 1;
     if (ok) {
-        lanes = @LANE_FIELDS@ * m->port.channels;
+        backlog = @BACKLOG_FIELDS@ * m->port.channels;
         m->states = calloc((size_t)m->port.channels, 8 * BANKWISE_channel_words);
-        m->others = calloc((size_t)(@CONSTANTS_WORDS@ + lanes + @LOG_WORDS@), 8);
+        m->others = calloc((size_t)(@CONSTANTS_WORDS@ + backlog + @LOG_WORDS@), 8);
         ok = m->states && m->others && bankwise_point(m) == 0 &&
              fread(m->others, 8, @CONSTANTS_WORDS@, file) == @CONSTANTS_WORDS@ &&
-             fread(m->others + @CONSTANTS_WORDS@, 8, (size_t)lanes, file) == (size_t)lanes;
+             fread(m->others + @CONSTANTS_WORDS@, 8, (size_t)backlog, file) == (size_t)backlog;
     }
     for (; ok && pairs > 0; pairs--) /* words of the states that are not 0 */
         if ((ok = fread(pair, 8, 2, file) == 2)) m->states[pair[0]] = pair[1];

@@ -13,10 +13,12 @@ import numpy as np
 from llvmlite import binding as llvm
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.kernel import port as kernel
+from hwmodel.kernel import host
 from hwmodel.kernel.cache import source_digest
+from hwmodel.kernel.channel import runner
 from hwmodel.kernel.channel_state import CHANNEL
-from hwmodel.kernel.completion import entry
+from hwmodel.kernel.sources import port as kernel
+from hwmodel.kernel.sources.calls import run_calls
 from hwmodel.kernel.timing import CONSTANTS
 from hwmodel.measure.channels import Channels
 
@@ -24,14 +26,27 @@ _COUNTS = ("hits", "misses", "conflicts", "bytes", "requests", "forwarded", "rmw
            "latencies", "latency_sum")  # fmt: skip
 """Counts of a channel that a C program may read; the last two of reads, then of writes."""
 _ENTRY = """
-define i64 @bankwise_run(i64 %port, i64 %to, i64 %how) {
+declare i32 @"ADVANCE"(ptr, ptr, TYPES)
+declare i32 @"RUN"(ptr, ptr, i64, i64, i64)
+define internal i64 @bankwise_advance(NINE) {
   %result = alloca i64
   %error = alloca ptr
-  call i32 @"NATIVE"(ptr %result, ptr %error, i64 %port, i64 %to, i64 %how)
+  call i32 @"ADVANCE"(ptr %result, ptr %error, NINE)
+  %value = load i64, ptr %result
+  ret i64 %value
+}
+define i64 @bankwise_run(THREE) {
+  %result = alloca i64
+  %error = alloca ptr
+  %place = add i64 %0, PLACE
+  %advance = inttoptr i64 %place to ptr
+  store ptr @bankwise_advance, ptr %advance
+  call i32 @"RUN"(ptr %result, ptr %error, THREE)
   %value = load i64, ptr %result
   ret i64 %value
 }
 """
+"""The functions as C calls them. That which runs a channel lies where the port is told."""
 
 
 def write_c_host(channels: Channels, folder: str | Path) -> list[Path]:
@@ -54,7 +69,7 @@ def write_c_host(channels: Channels, folder: str | Path) -> list[Path]:
 
 def header() -> str:
     """`bankwise.h`: the template with the layout of this kernel."""
-    meanings = kernel.SCALARS | kernel.ARRAYS
+    meanings = host.SCALARS | kernel.SCALARS | host.ARRAYS | kernel.ARRAYS
     values = {
         "KERNEL": _kernel_number(),
         "FIELDS": "\n".join(f"    int64_t {name}; /* {meanings[name]} */" for name in meanings),
@@ -63,7 +78,7 @@ def header() -> str:
         "CONSTANTS_WORDS": CONSTANTS.itemsize // 8,
         "ACCESS_FIELDS": kernel.ACCESS_FIELDS,
         "RUN_FIELDS": kernel.RUN_FIELDS,
-        "LANE_FIELDS": kernel.LANE_FIELDS,
+        "BACKLOG_FIELDS": kernel.BACKLOG_FIELDS,
         "LOG_WORDS": kernel.LOG_LINES * kernel.LINE,
     }
     template = Path(__file__).with_name("bankwise.h").read_text(encoding="utf-8")
@@ -72,7 +87,7 @@ def header() -> str:
 
 def image(channels: Channels) -> bytes:
     """A memory in 64-bit words: kernel, port, number of words of the states that are not 0,
-    constants, lanes, (place, value) of each of those words."""
+    constants, backlog, (place, value) of each of those words."""
     if channels.device.memory.alerts:
         raise DescriptionError("controller.row_counting: expected none for a C host")
     fresh = channels.idle_tables()
@@ -82,16 +97,24 @@ def image(channels: Channels) -> bytes:
     places = np.flatnonzero(words)
     pairs = np.stack((places, words[places]), axis=1)
     head = np.array([_kernel_number()]), port, np.array([len(places)])
-    rest = channels.constants, fresh["lanes"], pairs
+    rest = channels.constants, fresh["backlog"], pairs
     return b"".join(np.ascontiguousarray(part).tobytes() for part in (*head, *rest))
 
 
 def object_code() -> bytes:
     """The simulation as a relocatable ELF (or the system's) object with one symbol."""
-    function = entry()
-    native = function.native_name.removeprefix("cfunc.")
-    text = str(function._library._get_module_for_linking())
-    module = llvm.parse_assembly(text + _ENTRY.replace("NATIVE", native))
+    functions = runner(CONSTANTS), run_calls()
+    advance, run = (each.native_name.removeprefix("cfunc.") for each in functions)
+    assert kernel.PORT.fields is not None
+    nine, three = (", ".join(f"i64 %{i}" for i in range(many)) for many in (9, 3))
+    values = {
+        "ADVANCE": advance, "RUN": run, "PLACE": str(kernel.PORT.fields["advance"][1]),
+        "NINE": nine, "THREE": three, "TYPES": ", ".join(["i64"] * 9),
+    }  # fmt: skip
+    text = re.sub("|".join(values), lambda found: values[found[0]], _ENTRY)
+    module = llvm.parse_assembly(text)  # first: what nothing has asked for yet is not linked
+    for each in functions:
+        module.link_in(llvm.parse_assembly(str(each._library._get_module_for_linking())))
     for each in module.functions:
         if not each.is_declaration and each.name != "bankwise_run":
             each.linkage = "internal"

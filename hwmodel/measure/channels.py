@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hwmodel.kernel import port as kernel
 from hwmodel.kernel.address import CHANNEL_HASHES
-from hwmodel.kernel.channel import SLICE
+from hwmodel.kernel.channel import SLICE, runner
 from hwmodel.kernel.channel_state import copied, idle_channels
-from hwmodel.kernel.completion import entry
+from hwmodel.kernel.host import LOG_KEPT, WANTS_ROOM, address_of
 from hwmodel.kernel.limits import Int
 from hwmodel.kernel.shapes import lowered
+from hwmodel.kernel.sources import port as kernel
+from hwmodel.kernel.sources.calls import run_calls
 from hwmodel.measure.accesses import (
     NO_COMPLETIONS,
     NO_WAITING,
@@ -97,9 +98,9 @@ class Channels:
         """Latest tick submitted, and whether those in `_batches` follow by tick."""
 
     def idle_tables(self) -> dict[str, NDArray[Any]]:
-        """All that changes, at tick 0; arrays by their names in `hwmodel.kernel.port`."""
-        lanes = np.zeros((self.channels, kernel.LANE_FIELDS), np.int64)
-        lanes[:, : kernel.L_FORWARDED] = -1
+        """All that changes, at tick 0; arrays by their names in `hwmodel.kernel.sources.port`."""
+        backlog = np.zeros((self.channels, kernel.BACKLOG_FIELDS), np.int64)
+        backlog[:, : kernel.B_FORWARDED] = -1
         rows = _ROWS * (self.channels + 1)
         kept = LOG_LINES if self._keeps else 0
         port = np.zeros(1, kernel.PORT)
@@ -119,9 +120,9 @@ class Channels:
         return {
             "port": port,
             "states": idle_channels(self.device.memory, self.constants, self.channels),
-            "lanes": lanes,
+            "backlog": backlog,
             "accesses": accesses,
-            "marks": np.zeros((rows, 2), np.int64),
+            "completions": np.zeros((rows, 2), np.int64),
             "runs": np.zeros((rows, kernel.RUN_FIELDS), np.int64),
             "log": np.zeros((kernel.LOG_LINES, kernel.LINE), np.int64),
             "kept": np.zeros((kept, kernel.LINE), np.int64),
@@ -215,14 +216,14 @@ class Channels:
 
     def _run_port(self, to: int, how: int) -> None:
         """Back in Python every SLICE ticks of a channel, which then sees a signal."""
-        port, run = self._tables["port"], entry(self.constants.dtype).ctypes
+        port, run = self._tables["port"], run_calls().ctypes
         while True:
             until = min(to, int(port["now"][0]) + SLICE // self.channels)
-            why = run(_address(port), until, how)
-            if why == kernel.WANTS_ROOM:
+            why = run(address_of(port), until, how)
+            if why == WANTS_ROOM:
                 for rows, names in _GROWN.items():
                     self._grow(rows, names)
-            elif why == kernel.LOG_KEPT:
+            elif why == LOG_KEPT:
                 self._take_kept()
             elif port["now"][0] >= to or self._through(how):
                 return
@@ -271,10 +272,11 @@ class Channels:
         port["staged"], port["waiting"] = 0, len(accesses.tick)
 
     def _point(self, **arrays: NDArray[Any]) -> None:
-        """Tell the port where arrays lie."""
+        """Tell the port where arrays lie, and what runs its channels."""
+        self._tables["port"]["advance"] = runner(self.constants.dtype).address
         for name, array in arrays.items():
-            if name in kernel.ARRAYS:
-                self._tables["port"][name] = _address(array)
+            if name in (kernel.PORT.names or ()):
+                self._tables["port"][name] = address_of(array)
 
     def _grow(self, rows: str, names: tuple[str, ...]) -> None:
         for name in names:
@@ -311,7 +313,7 @@ class Channels:
             **self._tables, constants=self.constants, done_tag=done.tag, done_tick=done.tick
         )
         port["waiting"] = 0
-        return Lent(entry(self.constants.dtype).ctypes, _address(port), port, self._waiting, done)
+        return Lent(run_calls().ctypes, address_of(port), port, self._waiting, done)
 
     def statistics(self) -> dict[str, Any]:
         """Counts, bandwidth, latency of reads and energy from tick 0 to `now`, or to the last data
@@ -373,8 +375,4 @@ def _copied(tables: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return {n: copied(t) if n == "states" else t.copy() for n, t in tables.items()}
 
 
-_GROWN = {"access_rows": ("accesses", "marks"), "run_rows": ("runs",)}
-
-
-def _address(array: NDArray[Any]) -> int:
-    return int(array.__array_interface__["data"][0])
+_GROWN = {"access_rows": ("accesses", "completions"), "run_rows": ("runs",)}

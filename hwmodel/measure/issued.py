@@ -19,7 +19,7 @@ from hwmodel.kernel.channel_state import INBOX, RUN_ROW, RUN_TAKEN, RUN_TICK
 from hwmodel.kernel.extents import Frames
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, WRITE
 from hwmodel.kernel.limits import FOREVER, Int
-from hwmodel.kernel.memory import Descriptors, prepare, run_system
+from hwmodel.kernel.memory import Descriptors, prepare
 from hwmodel.specs.device import Device
 
 _AT_ONCE = 1 << 16
@@ -55,8 +55,8 @@ class Issuer:
     def issue(self, stream: Descriptors, frames: Frames | None = None) -> Iterator[Issued]:
         """The requests of a stream, which is simulated as they are asked for. frames: where an
         allocator maps them itself. Raises ValueError for extents outside the memory."""
-        run = prepare(self._device, stream, 0, FOREVER, frames)
-        system, states = run.system, run.states
+        run = prepare(self._device, stream, 0, frames)
+        p, states = run.host[0], run.states
         engine = np.repeat(np.arange(len(run.engines)), run.engines["end"] - run.engines["cursor"])
         moved = Descriptors(engine, run.start, run.size, run.write == WRITE)
         partial = _PartialWrites(self._device, moved, self._burst)
@@ -64,8 +64,8 @@ class Issuer:
         finished = False
         while not finished:
             seen = states["tail"].copy()
-            system["stop"] = system["now"] + system["round"]
-            finished = bool(run_system(*run))
+            run.advance(int(p["now"] + p["round"]))
+            finished = run.finished
             rounds.append(self._added(states, seen))
             if finished or sum(map(len, rounds)) >= _AT_ONCE:
                 tick, channel, first, bursts, kind, engine = np.concatenate(rounds).T
@@ -73,8 +73,7 @@ class Issuer:
                 partial.fill_in(kind, engine, channel, local, size)
                 yield Issued(self.tick + tick, channel, local, size, kind)
                 rounds = []
-        system["stop"] = FOREVER
-        run_system(*run)  # posted writes may still wait in their queues
+        run.advance(FOREVER)  # posted writes may still wait in their queues
         self.tick += int(states["end"].max())
 
     @staticmethod

@@ -12,17 +12,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.kernel.channel import feed
+from hwmodel.kernel.channel import SLICE, runner
 from hwmodel.kernel.channel_state import (
     EXACT_LATENCIES,
-    NO_COMPLETIONS,
     NO_LOG,
     OCTAVE_BITS,
     idle_channels,
 )
-from hwmodel.kernel.kernel_names import LOG_FULL, REACHED, READ
+from hwmodel.kernel.host import LOG_KEPT, address_of
+from hwmodel.kernel.kernel_names import REACHED, READ
 from hwmodel.kernel.power import asleep_ns
 from hwmodel.kernel.shapes import lowered
+from hwmodel.kernel.sources.traces import TRACE, run_trace
 from hwmodel.kernel.timing import named_counts
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.specs.commands import COMMANDS, MASKED_WRITES, POWER_COMMANDS, RANK_COMMANDS
@@ -100,9 +101,7 @@ class OpenLoop:
         self._lines = NO_LOG if self.log is None else np.empty((LOG_LINES, 5), np.int64)
         most = self.threads or os.cpu_count() or 1
         self.threads = 1 if self.log is not None else min(most, self.channels)
-        warm = idle_channels(self.memory, self._constants, 1)
-        warm["stream_closed"] = 1
-        feed(self._constants, warm, 0, _AT_ONCE, _NOTHING, _NOTHING, 0, NO_LOG, NO_COMPLETIONS)
+        runner(self._constants.dtype), run_trace()  # compiled here, not by several threads
 
     def feed(self, channel: int, local: Int, kind: Int, arrival: Int | None = None) -> None:
         """Give a channel its next requests: local byte addresses, READ, WRITE or PARTIAL_WRITE,
@@ -141,19 +140,26 @@ class OpenLoop:
         self.wall_s += time.perf_counter() - begun
 
     def _run(self, channel: int, arrival: Int, burst: Int, kind: Int) -> None:
-        start, outcome = 0, REACHED
-        while outcome in (LOG_FULL, REACHED) and not self._stopped:
-            outcome, start = feed(
-                self._constants,
-                self.states,
-                channel,
-                arrival,
-                burst,
-                kind,
-                start,
-                self._lines,
-                NO_COMPLETIONS,
-            )
+        """Back in Python every SLICE ticks, which then sees a signal, and where the log is full."""
+        host, state = np.zeros(1, TRACE), self.states[channel : channel + 1]
+        arrays = {
+            "constants": self._constants, "states": state, "log": self._lines, "burst": burst,
+            "kind": kind, "arrival": arrival,
+        }  # fmt: skip
+        numbers = {
+            "channels": 1, "log_rows": self._lines.shape[0], "log_fields": self._lines.shape[1],
+            "completion_rows": 1, "completion_ticks": 1, "bursts": len(burst),
+            "timed": len(arrival) == len(burst), "advance": runner(self._constants.dtype).address,
+        }  # fmt: skip
+        for name, value in numbers.items():
+            host[name] = value
+        for name, array in arrays.items():
+            host[name] = address_of(array)
+        host["completions"] = address_of(_AT_ONCE)
+        why, place = LOG_KEPT, address_of(host)
+        while (why == LOG_KEPT or host["outcome"][0] == REACHED) and not self._stopped:
+            host["now"] = state["now"]
+            why = run_trace().ctypes(place, int(state["now"][0]) + SLICE)
             self._flush(channel)
 
     def _flush(self, channel: int) -> None:

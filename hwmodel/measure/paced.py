@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.kernel.limits import FOREVER, Int
-from hwmodel.kernel.memory import FRACTION, Descriptors, prepare, run_system
+from hwmodel.kernel.limits import Int
+from hwmodel.kernel.memory import Descriptors, prepare
+from hwmodel.kernel.sources.engines import FRACTION
 from hwmodel.specs.device import Device
 
 LOOK = 16
@@ -55,8 +56,8 @@ def issuing_ns(device: Device, own: Descriptors, beside: Sequence[Paced] = ()) -
         turn = np.arange(len(each.start)) % engines
         parts.append(Descriptors(turn * lanes + lane, *each[:3]))
     joined = Descriptors(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    run = prepare(wide, joined, 0, FOREVER)
-    p, mine = run.system[0], run.engines[::lanes]
+    run = prepare(wide, joined, 0)
+    p, mine = run.host[0], run.engines[::lanes]
     for lane, each in enumerate(beside, 1):
         due = FRACTION / (each.gbps * float(tick_ns))  # 1/FRACTION ticks a byte
         for at, engine in enumerate(run.engines[lane::lanes]):
@@ -70,8 +71,7 @@ def issuing_ns(device: Device, own: Descriptors, beside: Sequence[Paced] = ()) -
     begin, done = 0.0, 0
     while done < total:
         earlier, tick = done, int(p["now"])
-        p["stop"] = tick + LOOK * int(p["round"])
-        run_system(*run)
+        run.advance(tick + LOOK * int(p["round"]))
         done = int((passed[mine["cursor"]] + mine["offset"]).sum() - before)
         if earlier <= WARM * total < done:  # between two looks progress is even
             begin = tick + (int(p["now"]) - tick) * (WARM * total - earlier) / (done - earlier)

@@ -35,35 +35,39 @@ def _holds(memory: MemorySpec, kind: str) -> int:
 
 
 @inlined
-def _due(c: Record, s: Record, rank: int) -> int:
+def _due(memory: Record, state: Record, rank: int) -> int:
     blocked = 0
-    for p in range(c.n_periodic):
-        if s.periodic_due[rank, p] > s.now:
-            s.next_due = min(s.next_due, s.periodic_due[rank, p])
+    for port in range(memory.n_periodic):
+        if state.periodic_due[rank, port] > state.now:
+            state.next_due = min(state.next_due, state.periodic_due[rank, port])
         else:
-            s.maintained |= 1 << rank
-            blocked |= rank_mask(c, rank) if c.periodic_holds[p] == OF_RANK else -1
-            if c.periodic_holds[p] == OF_CHANNEL:
-                for pc in range(c.pcs):
-                    s.blocked[pc] = -1
+            state.maintained |= 1 << rank
+            blocked |= rank_mask(memory, rank) if memory.periodic_holds[port] == OF_RANK else -1
+            if memory.periodic_holds[port] == OF_CHANNEL:
+                for pc in range(memory.pcs):
+                    state.blocked[pc] = -1
     return blocked
 
 
 @inlined
-def _offer(c: Record, s: Record, rank: int, pair_open: bool, best: Candidate) -> Candidate:
-    for p in range(c.n_periodic):
-        if s.periodic_due[rank, p] <= s.now:
-            kind, closes = PERIODIC + p, c.periodic_closed[p]
-            tick, command, bank = step_for_rank(c, s, kind, c.lane[kind], closes, rank, pair_open)
+def _offer(memory: Record, state: Record, rank: int, pair_open: bool, best: Candidate) -> Candidate:
+    for port in range(memory.n_periodic):
+        if state.periodic_due[rank, port] <= state.now:
+            kind, closes = PERIODIC + port, memory.periodic_closed[port]
+            tick, command, bank = step_for_rank(
+                memory, state, kind, memory.lane[kind], closes, rank, pair_open
+            )
             best = first_of(best, tick, URGENT_REFRESH, bank, command, bank, -1)
     return best
 
 
 @inlined
-def _done(c: Record, s: Record, command: int, rank: int, which: int) -> None:
-    if c.n_periodic > 0 and command >= PERIODIC:
-        s.periodic_due[rank, command - PERIODIC] = s.now + c.periodic_every[command - PERIODIC]
-        s.next_due = s.now
+def _done(memory: Record, state: Record, command: int, rank: int, which: int) -> None:
+    if memory.n_periodic > 0 and command >= PERIODIC:
+        state.periodic_due[rank, command - PERIODIC] = (
+            state.now + memory.periodic_every[command - PERIODIC]
+        )
+        state.next_due = state.now
 
 
 MECHANISM = Mechanism(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hwmodel.kernel.host import array_at
 from hwmodel.kernel.jit import called, inlined
 from hwmodel.kernel.kernel_names import REFAB, REFPB, RFM, RFMAB, URGENT_REFRESH, Record
 from hwmodel.kernel.limits import FOREVER, MAX_BANKS, MAX_RANKS
@@ -19,7 +20,6 @@ from hwmodel.kernel.maintenance import (
     step_for_rank,
 )
 from hwmodel.kernel.mechanism import Mechanism, Table
-from hwmodel.kernel.port import array_at
 from hwmodel.specs.memory_spec import MemorySpec
 
 
@@ -36,107 +36,113 @@ def _lower(memory: MemorySpec) -> dict[str, int]:
 
 
 @inlined
-def _closed(c: Record, s: Record, bank: int, row: int) -> None:
-    if c.alert_from == 0:
+def _closed(memory: Record, state: Record, bank: int, row: int) -> None:
+    if memory.alert_from == 0:
         return
-    _count_row(c, s, bank, row)
+    _count_row(memory, state, bank, row)
 
 
 @called
-def _count_row(c: Record, s: Record, bank: int, row: int) -> None:
+def _count_row(memory: Record, state: Record, bank: int, row: int) -> None:
     """A row closes: it was activated once more, and its rank may alert."""
-    counts = array_at(s.row_counts, (c.rows_counted,), np.int32)
-    rank, place = c.rank_of[bank], bank * c.rows + row
+    counts = array_at(state.row_counts, (memory.rows_counted,), np.int32)
+    rank, place = memory.rank_of[bank], bank * memory.rows + row
     counts[place] += 1
-    if counts[place] == c.alert_from:
-        s.critical[rank] += 1
-    if s.alert_delay[rank] > 0:
-        s.alert_delay[rank] -= 1
-    ready = s.critical[rank] > 0 and s.alert_delay[rank] == 0
-    if ready and s.back_off_at[rank] == FOREVER:
-        s.alerts += 1
-        s.back_off_at[rank] = s.now + c.alert_react
-        s.back_off_rfms[rank] = c.alert_rfms
-        s.next_due = s.now
+    if counts[place] == memory.alert_from:
+        state.critical[rank] += 1
+    if state.alert_delay[rank] > 0:
+        state.alert_delay[rank] -= 1
+    ready = state.critical[rank] > 0 and state.alert_delay[rank] == 0
+    if ready and state.back_off_at[rank] == FOREVER:
+        state.alerts += 1
+        state.back_off_at[rank] = state.now + memory.alert_react
+        state.back_off_rfms[rank] = memory.alert_rfms
+        state.next_due = state.now
 
 
 @inlined
-def _forget(c: Record, s: Record, rank: int, counts: Any, place: int) -> None:
+def _forget(memory: Record, state: Record, rank: int, counts: Any, place: int) -> None:
     """The counter at `place` becomes 0."""
-    if counts[place] >= c.alert_from:
-        s.critical[rank] -= 1
+    if counts[place] >= memory.alert_from:
+        state.critical[rank] -= 1
     counts[place] = 0
 
 
 @called
-def _mitigate(c: Record, s: Record, bank: int) -> None:
+def _mitigate(memory: Record, state: Record, bank: int) -> None:
     """An RFM of a bank takes care of its row of the most activations, the first of equals."""
-    if s.bank_commands[bank, 0] == 0:
+    if state.bank_commands[bank, 0] == 0:
         return
-    counts = array_at(s.row_counts, (c.rows_counted,), np.int32)
-    most, first = 0, bank * c.rows
-    for place in range(bank * c.rows, (bank + 1) * c.rows):
+    counts = array_at(state.row_counts, (memory.rows_counted,), np.int32)
+    most, first = 0, bank * memory.rows
+    for place in range(bank * memory.rows, (bank + 1) * memory.rows):
         if counts[place] > most:
             most, first = counts[place], place
-    _forget(c, s, c.rank_of[bank], counts, first)
+    _forget(memory, state, memory.rank_of[bank], counts, first)
 
 
 @called
-def _refresh_rows(c: Record, s: Record, bank: int) -> None:
+def _refresh_rows(memory: Record, state: Record, bank: int) -> None:
     """A refresh of a bank resets the counters of the rows whose turn it is."""
-    counts, turn = array_at(s.row_counts, (c.rows_counted,), np.int32), s.refreshes[bank]
-    for row in range(turn * c.rows // c.alert_refreshes, (turn + 1) * c.rows // c.alert_refreshes):
-        _forget(c, s, c.rank_of[bank], counts, bank * c.rows + row)
-    s.refreshes[bank] = turn + 1 if turn + 1 < c.alert_refreshes else 0
+    counts, turn = (
+        array_at(state.row_counts, (memory.rows_counted,), np.int32),
+        state.refreshes[bank],
+    )
+    for row in range(
+        turn * memory.rows // memory.alert_refreshes,
+        (turn + 1) * memory.rows // memory.alert_refreshes,
+    ):
+        _forget(memory, state, memory.rank_of[bank], counts, bank * memory.rows + row)
+    state.refreshes[bank] = turn + 1 if turn + 1 < memory.alert_refreshes else 0
 
 
 @inlined
-def _due(c: Record, s: Record, rank: int) -> int:
+def _due(memory: Record, state: Record, rank: int) -> int:
     """All banks of a rank that backs off."""
-    if c.alert_from == 0:
+    if memory.alert_from == 0:
         return 0
-    if s.back_off_at[rank] > s.now:
-        s.next_due = min(s.next_due, s.back_off_at[rank])
+    if state.back_off_at[rank] > state.now:
+        state.next_due = min(state.next_due, state.back_off_at[rank])
         return 0
-    s.maintained |= 1 << rank
-    return rank_mask(c, rank)
+    state.maintained |= 1 << rank
+    return rank_mask(memory, rank)
 
 
 @inlined
-def _offer(c: Record, s: Record, rank: int, pair_open: bool, best: Candidate) -> Candidate:
+def _offer(memory: Record, state: Record, rank: int, pair_open: bool, best: Candidate) -> Candidate:
     """The next step of the next RFMAB of a back-off, which waits for what a REFAB waits for."""
-    if c.alert_from == 0:
+    if memory.alert_from == 0:
         return best
-    if s.back_off_at[rank] <= s.now:
-        tick, command, bank = step_for_rank(c, s, RFMAB, REFAB, 1, rank, pair_open)
+    if state.back_off_at[rank] <= state.now:
+        tick, command, bank = step_for_rank(memory, state, RFMAB, REFAB, 1, rank, pair_open)
         best = first_of(best, tick, URGENT_REFRESH, bank, command, bank, -1)
     return best
 
 
 @inlined
-def _done(c: Record, s: Record, command: int, rank: int, which: int) -> None:
-    if c.alert_from == 0:
+def _done(memory: Record, state: Record, command: int, rank: int, which: int) -> None:
+    if memory.alert_from == 0:
         return
     if command == REFPB or command == REFAB or command == RFM or command == RFMAB:
-        _reset_rows(c, s, command, rank, which)
+        _reset_rows(memory, state, command, rank, which)
 
 
 @called
-def _reset_rows(c: Record, s: Record, command: int, rank: int, which: int) -> None:
+def _reset_rows(memory: Record, state: Record, command: int, rank: int, which: int) -> None:
     """A refresh, an RFM or an RFMAB resets what it does; the last RFMAB ends a back-off."""
     whole = command == REFAB or command == RFMAB
-    for i in range(banks_in(c, whole)):
-        bank = bank_of(c, whole, rank, which, i)
+    for i in range(banks_in(memory, whole)):
+        bank = bank_of(memory, whole, rank, which, i)
         if command == RFM or command == RFMAB:
-            _mitigate(c, s, bank)
-        elif c.alert_refreshes > 0:
-            _refresh_rows(c, s, bank)
+            _mitigate(memory, state, bank)
+        elif memory.alert_refreshes > 0:
+            _refresh_rows(memory, state, bank)
     if command == RFMAB:
-        s.back_off_rfms[rank] -= 1
-        if s.back_off_rfms[rank] == 0:
-            s.back_off_at[rank] = FOREVER
-            s.alert_delay[rank] = c.alert_delay_rows
-    s.next_due = s.now
+        state.back_off_rfms[rank] -= 1
+        if state.back_off_rfms[rank] == 0:
+            state.back_off_at[rank] = FOREVER
+            state.alert_delay[rank] = memory.alert_delay_rows
+    state.next_due = state.now
 
 
 MECHANISM = Mechanism(

@@ -39,82 +39,82 @@ def _lower(memory: MemorySpec) -> dict[str, int]:
 
 
 @inlined
-def _opened(c: Record, s: Record, bank: int) -> None:
-    if c.raaimt == 0:
+def _opened(memory: Record, state: Record, bank: int) -> None:
+    if memory.raaimt == 0:
         return
-    s.raa[bank] += 1
-    if s.raa[bank] == c.raaimt:
-        s.next_due = s.now  # what is owed is settled when requests have entered
+    state.raa[bank] += 1
+    if state.raa[bank] == memory.raaimt:
+        state.next_due = state.now  # what is owed is settled when requests have entered
 
 
 @inlined
-def _closed(c: Record, s: Record, bank: int, row: int) -> None:
-    if c.raaimt == 0:
+def _closed(memory: Record, state: Record, bank: int, row: int) -> None:
+    if memory.raaimt == 0:
         return
-    if s.raa[bank] >= c.raammt:
-        s.next_due = s.now
+    if state.raa[bank] >= memory.raammt:
+        state.next_due = state.now
 
 
 @inlined
-def _due(c: Record, s: Record, rank: int) -> int:
+def _due(memory: Record, state: Record, rank: int) -> int:
     """Book which sets of a rank owe an RFM; the banks of those that are urgent."""
-    if c.raaimt == 0:
+    if memory.raaimt == 0:
         return 0
     owed, urgent, blocked = 0, 0, 0
-    first = c.pc_of[rank * c.banks_per_rank] * c.banks_per_pc
-    for which in range(c.rfm_sets):
+    first = memory.pc_of[rank * memory.banks_per_rank] * memory.banks_per_pc
+    for which in range(memory.rfm_sets):
         most, most_closed = 0, 0  # an open row may be read on: only activations are counted
-        for i in range(c.set_size):
-            bank = bank_of(c, False, rank, which, i)
-            most = max(most, s.raa[bank])
-            if s.open_row[bank] < 0:
-                most_closed = max(most_closed, s.raa[bank])
-        if most_closed >= c.raammt:
+        for i in range(memory.set_size):
+            bank = bank_of(memory, False, rank, which, i)
+            most = max(most, state.raa[bank])
+            if state.open_row[bank] < 0:
+                most_closed = max(most_closed, state.raa[bank])
+        if most_closed >= memory.raammt:
             urgent |= 1 << which
-            for i in range(c.set_size):
-                blocked |= 1 << (bank_of(c, False, rank, which, i) - first)
-        elif most >= c.raaimt:
+            for i in range(memory.set_size):
+                blocked |= 1 << (bank_of(memory, False, rank, which, i) - first)
+        elif most >= memory.raaimt:
             owed |= 1 << which
-    s.rfm_owed[rank], s.rfm_urgent[rank] = owed, urgent
+    state.rfm_owed[rank], state.rfm_urgent[rank] = owed, urgent
     if (owed | urgent) != 0:
-        s.maintained |= 1 << rank
+        state.maintained |= 1 << rank
     return blocked
 
 
 @inlined
-def _offer(c: Record, s: Record, rank: int, pair_open: bool, best: Candidate) -> Candidate:
+def _offer(memory: Record, state: Record, rank: int, pair_open: bool, best: Candidate) -> Candidate:
     """The next steps of RFMs that are urgent, and of those owed whose banks are idle."""
-    if c.raaimt == 0:
+    if memory.raaimt == 0:
         return best
-    for which in range(c.rfm_sets):
+    for which in range(memory.rfm_sets):
         order = URGENT_REFRESH
-        if (s.rfm_urgent[rank] >> which) & 1 == 0:
+        if (state.rfm_urgent[rank] >> which) & 1 == 0:
             order = OWED_REFRESH
-            owed = (s.rfm_owed[rank] >> which) & 1 == 1
-            if not owed or waiting_in(c, s, False, rank, which) > 0:
+            owed = (state.rfm_owed[rank] >> which) & 1 == 1
+            if not owed or waiting_in(memory, state, False, rank, which) > 0:
                 continue
-        tick, command, bank = step_for_set(c, s, RFM, rank, which, pair_open)
+        tick, command, bank = step_for_set(memory, state, RFM, rank, which, pair_open)
         best = first_of(best, tick, order, bank, command, bank, -1 - which)
     return best
 
 
 @inlined
-def _done(c: Record, s: Record, command: int, rank: int, which: int) -> None:
-    if c.raaimt == 0:
+def _done(memory: Record, state: Record, command: int, rank: int, which: int) -> None:
+    if memory.raaimt == 0:
         return
     if command == REFPB or command == REFAB or command == RFM or command == RFMAB:
-        _lower_counters(c, s, command, rank, which)
+        _lower_counters(memory, state, command, rank, which)
 
 
 @called
-def _lower_counters(c: Record, s: Record, command: int, rank: int, which: int) -> None:
+def _lower_counters(memory: Record, state: Record, command: int, rank: int, which: int) -> None:
     """A refresh or an RFM takes its share off the activations of its banks."""
-    less = c.raa_by_rfm if command == RFM or command == RFMAB else c.raa_by_refresh
+    less = memory.raa_by_rfm if command == RFM or command == RFMAB else memory.raa_by_refresh
     whole = command == REFAB or command == RFMAB
-    for i in range(banks_in(c, whole)):
-        bank = bank_of(c, whole, rank, which, i)
-        s.raa[bank] = max(0, s.raa[bank] - less)
-    s.next_due = s.now
+    for i in range(banks_in(memory, whole)):
+        bank = bank_of(memory, whole, rank, which, i)
+        state.raa[bank] = max(0, state.raa[bank] - less)
+    state.next_due = state.now
 
 
 MECHANISM = Mechanism(

@@ -39,21 +39,23 @@ def _lower(memory: MemorySpec) -> dict[str, int]:
 
 
 @inlined
-def _opened(c: Record, s: Record, bank: int) -> None:
-    if c.gap_from == 0:
+def _opened(memory: Record, state: Record, bank: int) -> None:
+    if memory.gap_from == 0:
         return
-    s.opened_since[bank] += 1
-    if s.opened_since[bank] >= c.gap_from:
-        s.ready[c.first, bank] = max(s.ready[c.first, bank], s.now + c.gap_ticks)
+    state.opened_since[bank] += 1
+    if state.opened_since[bank] >= memory.gap_from:
+        state.ready[memory.first, bank] = max(
+            state.ready[memory.first, bank], state.now + memory.gap_ticks
+        )
 
 
 @inlined
-def _done(c: Record, s: Record, command: int, rank: int, which: int) -> None:
-    if c.gap_from == 0:
+def _done(memory: Record, state: Record, command: int, rank: int, which: int) -> None:
+    if memory.gap_from == 0:
         return
     if command == REFAB or command == REFPB:
-        for i in range(banks_in(c, command == REFAB)):
-            s.opened_since[bank_of(c, command == REFAB, rank, which, i)] = 0
+        for i in range(banks_in(memory, command == REFAB)):
+            state.opened_since[bank_of(memory, command == REFAB, rank, which, i)] = 0
 
 
 MECHANISM = Mechanism(

@@ -56,7 +56,7 @@ def test_kernels_of_a_wheel_are_used_until_there_are_those_for_this_machine(
     name = f"kernels-{cache.source_digest()}"
     version = "py{}{}".format(*sys.version_info)
     (carried / name / "hwmodel.kernel").mkdir(parents=True)
-    (carried / name / "hwmodel.kernel" / f"channel.feed-1.{version}.1.nbc").write_bytes(b"code")
+    (carried / name / "hwmodel.kernel" / f"channel.runner-1.{version}.1.nbc").write_bytes(b"code")
     monkeypatch.setattr(cache, "CARRIED", carried)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     here = cache.cache_directory()
