@@ -1,0 +1,137 @@
+"""Does Oaken's encoding have the bits that the format counts, and the error that its scales allow?
+
+Encoded here as Kim et al. 2025 (arXiv 2503.18599) describe it: thresholds of some vectors by top-k,
+three groups by comparison, the shift of outer and middle numbers, a uniform scale for each group.
+Left open there, and chosen here: how inner numbers are told (by magnitude), and rounding (to the
+nearest). The cache is synthetic: normal numbers, of which a few channels are wider.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from hwmodel.specs.transformer import load_model
+from policies.requests.requests import FloatArray
+
+OUTER, INNER = 0.04, 0.06
+"""Shares of the numbers: largest, and smallest in magnitude."""
+
+
+class Thresholds(NamedTuple):
+    low: float
+    high: float
+    """Beyond these on either side: outer."""
+    inner: float
+    """Below it in magnitude: inner."""
+
+
+class Encoded(NamedTuple):
+    """A vector: what it is read as, which numbers are in the sparse list, and the bits it takes."""
+
+    read: FloatArray
+    outlier: np.ndarray
+    bits: int
+    steps: tuple[float, float, float]
+    """Of the outer, middle and inner group."""
+
+
+def cache(vectors: int, width: int, seed: int, wider: float = 10.0) -> FloatArray:
+    """float64 (vectors, width); one channel in 64 is so much wider."""
+    stream = np.random.default_rng(seed)
+    wide = np.where(np.arange(width) % 64 == 7, wider, 1.0)
+    return stream.standard_normal((vectors, width)) * wide
+
+
+def thresholds(profiled: FloatArray) -> Thresholds:
+    """The mean over vectors, float64 (vectors, width), of what top-k says of each."""
+    ordered = np.sort(profiled, axis=1)
+    most = round(OUTER / 2 * profiled.shape[1])
+    small = np.sort(np.abs(profiled), axis=1)[:, round(INNER * profiled.shape[1])]
+    return Thresholds(
+        float(ordered[:, most].mean()), float(ordered[:, -most - 1].mean()), float(small.mean())
+    )
+
+
+def uniform(values: FloatArray, bits: int) -> tuple[FloatArray, float]:
+    """What they are read as, and the step: (max - min) / (2^bits - 1)."""
+    if not len(values):
+        return values, 0.0
+    low, step = values.min(), (values.max() - values.min()) / (2**bits - 1)
+    return low + np.rint((values - low) / (step or 1.0)) * step, float(step)
+
+
+def encode(vector: FloatArray, limits: Thresholds, shifts: bool = True) -> Encoded:
+    """Middle numbers in 4 bits, the others in 5: of shifted outer ones one is their side, from
+    which 4 bits count. shifts: whether outer and middle numbers are moved by their thresholds."""
+    outer = (vector < limits.low) | (vector > limits.high)
+    inner = np.abs(vector) < limits.inner
+    middle, side = ~outer & ~inner, np.sign(vector)
+    edge = np.where(vector > 0, limits.high, limits.low) if shifts else np.zeros_like(vector)
+    near = side * limits.inner if shifts else np.zeros_like(vector)
+    read = np.empty_like(vector)
+    if shifts:
+        beyond, outer_step = uniform(np.abs(vector - edge)[outer], 4)
+        read[outer] = edge[outer] + side[outer] * beyond
+    else:
+        read[outer], outer_step = uniform(vector[outer], 5)
+    found, middle_step = uniform((vector - near)[middle], 4)
+    read[middle] = found + near[middle]
+    read[inner], inner_step = uniform(vector[inner], 5)
+    outlier = outer | inner
+    bits = 4 * len(vector) + 8 * int(outlier.sum()) + 3 * 2 * 16  # minimum and maximum of a group
+    return Encoded(read, outlier, bits, (outer_step, middle_step, inner_step))
+
+
+@pytest.mark.parametrize("name", ["llama-2-7b", "llama-2-13b", "llama-2-70b"])
+def test_takes_the_bits_that_the_format_counts(name: str) -> None:
+    model = load_model(name)
+    width = model.kv_heads * model.head_dim
+    limits = thresholds(cache(100, width, 0))
+    encoded = [encode(vector, limits) for vector in cache(200, width, 1)]
+    share = float(np.mean([each.outlier.mean() for each in encoded]))
+    assert share == pytest.approx(OUTER + INNER, abs=0.01)
+    bits = float(np.mean([each.bits for each in encoded])) / width
+    assert bits == pytest.approx(4 + 8 * share + 96 / width)
+    counted = model.stored_as(None, "oaken").kv_token_bytes * 8 / (2 * width * model.layers)
+    assert bits == pytest.approx(counted, abs=0.08)
+
+
+def test_errs_by_half_a_step_of_the_group_at_most() -> None:
+    limits = thresholds(cache(100, 1024, 0))
+    for vector in cache(50, 1024, 1):
+        encoded = encode(vector, limits)
+        error = np.abs(encoded.read - vector)
+        assert error.max() <= max(encoded.steps) / 2 + 1e-12
+        dense = ~encoded.outlier
+        assert error[dense].max() <= encoded.steps[1] / 2 + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("wider", "finer"),
+    [
+        (1.0, (2.0, 3.0)),  # light tails: outer numbers lie close behind their threshold
+        (10.0, (0.9, 1.3)),  # some far beyond it, to which the scale has to reach either way
+    ],
+)
+def test_the_shift_makes_the_scale_finer_where_outer_numbers_lie_close(
+    wider: float, finer: tuple[float, float]
+) -> None:
+    limits = thresholds(cache(100, 1024, 0, wider))
+    vectors = cache(50, 1024, 1, wider)
+    without, shifted = (
+        np.mean([encode(vector, limits, shifts).steps[0] for vector in vectors])
+        for shifts in (False, True)
+    )
+    assert finer[0] < without / shifted < finer[1]
+
+
+@pytest.mark.parametrize("wider", [1.0, 10.0])
+def test_groups_err_by_half_of_what_one_scale_does(wider: float) -> None:
+    limits = thresholds(cache(100, 1024, 0, wider))
+    vectors = cache(50, 1024, 1, wider)
+    grouped = np.mean([(encode(each, limits).read - each) ** 2 for each in vectors]) ** 0.5
+    alone = np.mean([(uniform(each, 4)[0] - each) ** 2 for each in vectors]) ** 0.5
+    assert grouped < 0.6 * alone
