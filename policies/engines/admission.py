@@ -231,6 +231,8 @@ class Admission(Connected):
             return sorted(line, key=lambda place: -self._predicted.length[self.waiting[place]])
         if self.spec.batching == "any":
             return tuple(islice(places, 1))
+        if self.spec.batching == "static":
+            return tuple(islice(places, 1)) if begun or not len(self.running) else ()
         return self._place_in_line(begun, places)
 
     def _findable(self, request: int, total: int) -> int:

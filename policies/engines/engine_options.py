@@ -27,10 +27,12 @@ class EngineOptions(Strict):
     well-informed operator)."""
     max_model_len: Count | None = None
     """Longest prompt + output. None: the model's."""
-    batching: Literal["any", "same_tag"] = "any"
+    batching: Literal["any", "same_tag", "static"] = "any"
     """Requests that are admitted together: any, or only those with the tag of the batch
     (`Classifies.tag`), which overtake the others. A batch is the prefill step in v0; in v1 all that
     is admitted until nothing runs. The head of the line is overtaken at most `max_num_seqs` times
+    (assumed). `static`: nobody joins a batch before all of it has ended (FasterTransformer's
+    batching of requests; Kwon et al. 2023, section 6.1); those that have ended cost nothing more
     (assumed)."""
     packing: Literal["arrival", "first_fit", "decreasing_first_fit"] = "arrival"
     """Request that is admitted next: the head of the line, or of those that fit among the first

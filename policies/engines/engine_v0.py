@@ -72,11 +72,21 @@ class EngineV0Spec(EngineOptions):
     """Host memory for swapped KV, of each card."""
     swap_dram: HostMemory | None = None
     """That memory, which the copies of all cards share. None: it carries all that links do."""
+    swap_link: str | None = None
+    """A shipped link, or a file, between card and host, which says what a copy costs by its
+    descriptors: pieces of a layer's K or V in a block, as the KV layout has them. None: bytes over
+    `host.bandwidth` of the card alone, which copies never beat."""
 
     @checked
     def _swaps_to_dram(self) -> None:
-        if self.swap_dram is not None and self.preemption == "recompute":
-            raise ValueError("swap_dram: nothing is swapped with preemption recompute")
+        for name in ("swap_dram", "swap_link"):
+            if getattr(self, name) is not None and self.preemption == "recompute":
+                raise ValueError(f"{name}: nothing is swapped with preemption recompute")
+
+    @checked
+    def _weighs_bytes(self) -> None:
+        if self.swap_link is not None and self.preemption == "least":
+            raise ValueError("swap_link: not with preemption least, which weighs copies by bytes")
 
     @checked
     def _contends_what_hides(self) -> None:
@@ -94,7 +104,7 @@ class EngineV0Spec(EngineOptions):
         if self.preemption == "recompute":
             return None
         contends = self.contention is not False
-        return Swapping(self.preemption, self.swap_space, self.swap_dram, contends)
+        return Swapping(self.preemption, self.swap_space, self.swap_dram, contends, self.swap_link)
 
     def samples_apart(self, policy: str) -> bool:
         return False  # a sequence group is scheduled, swapped and preempted as one

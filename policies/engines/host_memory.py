@@ -35,6 +35,9 @@ class Swapping(NamedTuple):
     """That memory, which the copies of all cards share. None: it carries all that links do."""
     contends: bool = True
     """Whether what hides behind a step takes its bytes from the bandwidth of the card's DRAM."""
+    link: str | None = None
+    """A shipped link, or a file, whose law copies follow, descriptor by descriptor. None: bytes
+    over the card's own link alone."""
 
 
 class HostTraffic:

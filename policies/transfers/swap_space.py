@@ -6,6 +6,9 @@ later whether that has room on the device again; all else, the order of those th
 the scheduler's. A request's states, and of layers with a window what they still attend to, go with
 it. Copies go over the link of each card to the host at the same time, those of stages too.
 
+Where the options name a link, a copy takes what that says of its descriptors (the host's blocks
+lie in order, assumed), and never less than its bytes over the card's own.
+
 They share the host's memory with those of other cards (without `share_host` it carries all that
 links do). With `least` what hides behind a step takes its bytes from the bandwidth of the card's
 DRAM meanwhile.
@@ -18,6 +21,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.specs.link import LinkSpec, load_link
 from policies.allocators.capabilities import OnDemand, Swaps
 from policies.engines.additions import Transfers
 from policies.engines.host_memory import HostTraffic, Swapping
@@ -25,7 +29,10 @@ from policies.engines.scheduled_step import Step
 from policies.memory.step import Efficiency, StepTimes
 from policies.requests.requests import FloatArray
 from policies.transfers.kv_connector import KvConnector, Site
+from policies.transfers.located import layers_of, places_of
 from policies.transfers.pausing import least_waste
+from policies.transfers.ports import between
+from policies.transfers.transfer import Server, states
 
 Weighs = Callable[[int, int, int], tuple[int, bool]]
 """Of tokens beside so many running requests with so many tokens: how many can be copied behind a
@@ -41,8 +48,8 @@ class SwapSpace(KvConnector):
     options: Swapping
 
     def __init__(self, options: Swapping, site: Site) -> None:
-        """Raises DescriptionError for a policy that cannot swap, and for a device without a link to
-        its host."""
+        """Raises DescriptionError for a policy that cannot swap, for a device without a link to its
+        host, and for a link that is not known."""
         super().__init__(options, site)
         accelerator, policy = site.device.accelerator, site.allocator.options.name
         if accelerator is not None and accelerator.host is None:
@@ -61,6 +68,11 @@ class SwapSpace(KvConnector):
         """Tokens of each request that is here."""
         self._moved: list[int] = []
         """Tokens of each request that the step being scheduled copies, here or back."""
+        self._link = None if options.link is None else load_link(options.link)
+        self._groups = layers_of(site.allocator.layout, site.model.kv_layers)
+        self._states = states(site.model)
+        self._link_s: list[float] = []
+        """What each of those copies takes, where there is a link."""
         self._hidden = 0
         """Tokens that can be copied behind it."""
         self._host: HostTraffic | None = None
@@ -72,6 +84,7 @@ class SwapSpace(KvConnector):
 
     def begins(self) -> None:
         self._moved.clear()
+        self._link_s.clear()
         if self.weighs is not None:
             running = self.engine.running
             held = int(self.engine.allocator.stored[running].sum())
@@ -84,6 +97,8 @@ class SwapSpace(KvConnector):
             return False
         self._there[request] = tokens
         self.free_bytes -= self._bytes([tokens])
+        if self._link is not None:
+            self._link_s.append(self._copy_s(self._link.back, request, tokens))
         self._moved.append(self._allocator.swap_out(request))
         return True
 
@@ -109,10 +124,13 @@ class SwapSpace(KvConnector):
         del self._there[request]
         self.free_bytes += self._bytes([tokens])
         self._moved.append(tokens)
+        if self._link is not None:
+            self._link_s.append(self._copy_s(self._link, request, tokens))
         return True
 
     def undo_swap_in(self, request: int) -> None:
         self._there[request] = self._moved.pop()
+        del self._link_s[-1:]
         self.free_bytes -= self._bytes([self._there[request]])
         self._allocator.swap_out(request)
 
@@ -122,7 +140,8 @@ class SwapSpace(KvConnector):
         return Transfers(tuple(self._moved), min(sum(self._moved), self._hidden))
 
     def reset(self) -> None:
-        self.free_bytes, self._there, self._moved = self.options.space_bytes, {}, []
+        self.free_bytes, self._there = self.options.space_bytes, {}
+        self._moved, self._link_s = [], []
 
     # as a component of a replica
 
@@ -133,28 +152,43 @@ class SwapSpace(KvConnector):
         self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
     ) -> FloatArray | None:  # fmt: skip
         moved, contends = step.transfers, self.options.contends
-        if moved is None or (self._host is None and not (contends and moved.hidden)):
+        if moved is None:
             return None
         size = self._bytes(moved.moved)
+        bytes_s = self.site.steps.host_s(size)
+        alone_s = max(bytes_s, sum(self._link_s))
+        if self._host is None and alone_s == bytes_s and not (contends and moved.hidden):
+            return None
         waits_s, longer = np.zeros(len(times.total_s)), times
+        waits_s[0] = alone_s - bytes_s
         if self._host is not None:
-            waits_s[0] = self._host_s(size, moved, times, self._host)
+            spare_s = float(times.total_s[0]) - bytes_s if moved.hidden else 0.0
+            taken_s = self._host_s(size, alone_s, self._host)
+            waits_s[0] = max(taken_s - bytes_s - max(spare_s, 0.0), 0.0)
             longer = times.delayed(waits_s)
         if contends and moved.hidden:
             taken = size * moved.hidden_share / float(longer.total_s[0])
             waits_s += longer.contended(taken, self.site.steps.bandwidth * efficiency.attention)
         return waits_s
 
-    def _host_s(
-        self, size: float, moved: Transfers, times: StepTimes, host: HostTraffic
-    ) -> float:  # fmt: skip
-        """Seconds that a step which swaps waits for the host's memory beyond what its links take.
-        What hides may take as long as the step."""
-        alone_s = self.site.steps.host_s(size)
+    def _host_s(self, size: float, alone_s: float, host: HostTraffic) -> float:
+        """Seconds that so many bytes of each card take where the host's memory is shared, and
+        `alone_s` where it is not."""
         whole = size * self.site.cards
-        taken_s = host.seconds(self.now_s, whole, whole / alone_s)
-        spare_s = float(times.total_s[0]) - alone_s if moved.hidden else 0.0
-        return max(taken_s - alone_s - max(spare_s, 0.0), 0.0)
+        return host.seconds(self.now_s, whole, whole / alone_s)
+
+    def _copy_s(self, link: LinkSpec, request: int, tokens: int) -> float:
+        """Seconds that what a request has on a card takes over a link."""
+        near = places_of(self.engine.allocator, self._groups, request)
+        far = [
+            (layers, Server(end.dims, end.block, np.arange(len(end.table))))
+            for layers, end in near
+        ]  # fmt: skip
+        index = self.engine.allocator.layout.layer_index_bytes
+        return (
+            between(link, self.site.model, 0, tokens, near, far, False, self._states, index)
+            .cost.total_ns / 1e9
+        )  # fmt: skip
 
     def _bytes(self, tokens: tuple[int, ...] | list[int]) -> float:
         """Of requests of so many tokens, on each card of the heaviest stage."""

@@ -23,8 +23,9 @@ PUBLISHED = {
     "gemma-3-27b": 27_009_002_240, "deepseek-v3": 671_000_000_000,
     "deepseek-v2-lite": 15_706_484_224, "phi-4": 14_659_507_200,
     "yi-34b": 34_388_917_248, "deepseek-r1-distill-qwen-7b": 7_615_616_512,
-    # the counts of their shapes; only 6.7 B and 30 B are published
-    "opt-6.7b": 6_658_473_984, "opt-30b": 29_974_540_288,
+    # the counts of their shapes; only the billions of their names are published
+    "opt-6.7b": 6_658_473_984, "opt-13b": 12_853_473_280, "opt-30b": 29_974_540_288,
+    "opt-66b": 65_719_701_504, "opt-175b": 174_604_468_224,
 }  # fmt: skip
 KIB = {
     "llama-2-7b": 512, "llama-2-13b": 800, "llama-2-70b": 320, "llama-3.2-3b": 112,
@@ -33,7 +34,8 @@ KIB = {
     "mistral-7b-v0.1": 128, "mixtral-8x7b-v0.1": 128, "gpt-oss-20b": 48, "gpt-oss-120b": 72,
     "gemma-3-12b": 384, "gemma-3-27b": 496, "deepseek-v3": 68.625,
     "deepseek-v2-lite": 30.375, "phi-4": 200, "yi-34b": 240,
-    "deepseek-r1-distill-qwen-7b": 56, "opt-6.7b": 512, "opt-30b": 1344,
+    "deepseek-r1-distill-qwen-7b": 56, "opt-6.7b": 512, "opt-13b": 800,
+    "opt-30b": 1344, "opt-66b": 2304, "opt-175b": 4608,
 }  # fmt: skip
 
 

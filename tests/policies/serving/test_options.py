@@ -227,6 +227,9 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "engine.v0.preemption": (v0(), v0(**SWAP), "swapped_tokens"),
     "engine.v0.contention": (v0(**LEAST), v0(**LEAST, contention=False), "makespan_s"),
     "engine.v0.swap_space": (v0(**SWAP), v0(**SWAP, swap_space="16KiB"), "swapped_tokens"),
+    "engine.v0.swap_link": (
+        v0(**SWAP), v0(**SWAP, swap_link="pcie5-h100-single"), "makespan_s",
+    ),
     "engine.v0.swap_dram": (
         v0(**SWAP), v0(**SWAP, swap_dram={"memory": "lpddr5-6400-x16", "channels": 1}),
         "makespan_s",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -67,3 +68,22 @@ def test_who_arrives_may_be_packed_at_once(policy: str, more: dict[str, Any]) ->
 def test_the_order_of_the_line_is_one() -> None:
     with pytest.raises(ValueError, match="packing: only with batching: any"):
         spec(engine={**PACKED, "batching": "same_tag"})
+
+
+@pytest.mark.parametrize("name", ["v0", "v1"])
+def test_nobody_joins_a_static_batch_before_all_of_it_has_ended(name: str) -> None:
+    engine = {
+        "name": name, "max_model_len": 1024, "max_num_seqs": 8, "max_num_batched_tokens": 8192,
+        "batching": "static",
+    }  # fmt: skip
+    stream = mixed(60, rate=300.0)
+    found = run(4096, stream, engine=engine)
+    first = np.unique(np.round(found.first_token_s, 9))
+    assert 60 / 8 <= len(first) < 30
+    for begin, after in pairwise(first):
+        mine = np.isclose(found.first_token_s, begin)
+        assert mine.sum() <= 8
+        assert found.finish_s[mine].max() <= after
+    assert (
+        found.finish_s == run(4096, stream, engine=engine, advance_together=False).finish_s
+    ).all()

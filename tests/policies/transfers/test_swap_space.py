@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_groups import kv_groups
@@ -24,13 +28,14 @@ POLICY = {"name": "paged", "watermark": 0.0, "block": 16}
 
 
 def served(
-    model: TransformerSpec, slots: int, prompt: int, output: int, link: str
+    model: TransformerSpec, slots: int, prompt: int, output: int, link: str, **engine: Any
 ) -> ServingResult:
     """Two requests that do not fit a card together with all of their tokens."""
     capacity = KV_ALIGN_BYTES + slots * model.kv_token_bytes
     card = load_device("mlu370-x4", [f"capacity={capacity}B", "derate=1", f"host.bandwidth={link}"])
     stream = Requests(np.zeros(2), np.full(2, prompt), np.full(2, output))
-    return serve(card, model, spec(engine=ENGINE, policy=POLICY), stream, seed=1)
+    options = spec(engine={**ENGINE, **engine}, policy=POLICY)
+    return serve(card, model, options, stream, seed=1)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +59,54 @@ def test_a_step_waits_for_every_byte_and_no_other(
     elif model is WINDOWS:  # four layers of six keep 40 tokens
         whole = 2 * (2 * tokens + 4 * 40) * model.kv_token_bytes // 6
     assert moved == pytest.approx(whole)
+
+
+def posting(folder: Path, microseconds: int) -> str:
+    """A link without end, each descriptor of which takes so long."""
+    file = folder / f"{microseconds}us.yaml"
+    path = f"{{post: {microseconds}us, bandwidth: 1TB/s}}"
+    file.write_text(f"kind: link\nname: slow\nlatency: 0us\npaths: [{path}]")
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("model", "slots", "prompt", "output", "block"),
+    [(MODEL, 352, 150, 60, 16), (STATES, 520, 150, 60, 48), (WINDOWS, 256, 40, 300, 16)],
+    ids=["plain", "states", "windows"],
+)
+def test_a_link_posts_each_block_of_a_layer_both_ways(
+    model: TransformerSpec, slots: int, prompt: int, output: int, block: int, tmp_path: Path
+) -> None:
+    few, many = (
+        served(model, slots, prompt, output, "1GB/s", swap_link=posting(tmp_path, each)).metrics
+        for each in (1000, 2000)
+    )
+    assert few["swapped_tokens"] == many["swapped_tokens"] > 0
+    posted = (many["makespan_s"] - few["makespan_s"]) / 1e-3
+    tokens = few["swapped_tokens"] // 2
+    blocks = -(-tokens // block)
+    pieces = 2 * model.kv_layers * blocks
+    if model is STATES:
+        pieces += model.layers - model.kv_layers
+    elif model is WINDOWS:  # of four layers of six the blocks that hold the last 40 tokens
+        kept = blocks - (tokens - 40 + 1) // block
+        pieces = 2 * (2 * blocks + 4 * kept)
+    assert posted == pytest.approx(2 * pieces)
+    free = served(model, slots, prompt, output, "1GB/s", swap_link=posting(tmp_path, 0)).metrics
+    assert free["makespan_s"] == served(model, slots, prompt, output, "1GB/s").metrics["makespan_s"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "says"),
+    [
+        ({"swap_link": "pcie9"}, "pcie9"),
+        ({"swap_link": "rdma-200", "preemption": "least"}, "weighs copies by bytes"),
+        ({"swap_link": "rdma-200", "preemption": "recompute"}, "nothing is swapped"),
+    ],
+)
+def test_a_mistake_about_the_link_says_why(engine: dict[str, Any], says: str) -> None:
+    with pytest.raises((DescriptionError, ValueError), match=says):
+        served(MODEL, 352, 150, 60, "1GB/s", **engine)
 
 
 def test_work_counts_what_a_request_has() -> None:
