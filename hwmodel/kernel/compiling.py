@@ -4,7 +4,7 @@ A kernel consists of some hundred parts, small functions in files of their own. 
 if Python called it: it optimises each alone and again in all that call it, makes machine code of
 it, compiles it once for each constant that it is called with, and walks through passes for Python
 that no kernel has. Here a part is typed and lowered once, and what calls it is optimised once, with
-all its parts: of 43 CPU seconds for the kernel of a device 13 are left (two cores, both busy).
+all its parts: of 43 CPU seconds for the kernel of a device 10 are left (two cores, both busy).
 
 This is written for one version of Numba (`pyproject.toml`), whose inner classes it uses.
 """
@@ -30,6 +30,7 @@ _Dispatcher: Any = CPUDispatcher
 _Function: Any = BaseFunction
 _Overload: Any = templates._OverloadFunctionTemplate
 _Context: Any = CPUContext
+_Tuple: Any = types.BaseTuple
 _PLAIN = (types.Integer, types.Boolean, types.Array, types.Record)
 _OPERATORS = ("_operator", "builtins")
 """Modules of the operators whose signatures are kept."""
@@ -60,7 +61,7 @@ def _with_known_operators() -> None:
         if kws or getattr(self.typing_key, "__module__", "") not in _OPERATORS:
             return original(self, context, args, kws)  # others may ask for the constant itself
         plain = tuple(map(types.unliteral, args))
-        if not all(isinstance(kind, _PLAIN) for kind in plain):
+        if not all(map(_is_plain, plain)) or isinstance(plain[0], _Tuple):
             return original(self, context, args, kws)
         key = self, context, plain
         if key not in _KNOWN:
@@ -71,8 +72,14 @@ def _with_known_operators() -> None:
     _Function.get_call_type = get_call_type
 
 
+def _is_plain(kind: Any) -> bool:
+    if isinstance(kind, _Tuple):  # of indices
+        return all(isinstance(each, types.Integer) for each in kind)
+    return isinstance(kind, _PLAIN)
+
+
 def _of_operator(function: Any, context: Any, args: Any) -> Any:
-    """The signature of an operator from Numba's own candidates, which original asks last; None
+    """The signature of an operator from Numba's own candidates, which it asks last; None
     where they have none."""
     for kind in function.templates:
         if not issubclass(kind, _Overload):
@@ -88,13 +95,16 @@ def _of_operator(function: Any, context: Any, args: Any) -> Any:
 
 
 def _with_registries_loaded_once() -> None:
-    """Load what Numba can lower once: it does so again at each function, and each time that it
-    looks for one, a tenth of its time."""
+    """Import what Numba can lower once: it does so again at each function, and each time that it
+    does not find one, a tenth of its time."""
     original, loaded = _Context.load_additional_registries, set()
 
     def load_additional_registries(self: Any) -> None:
-        if id(self) not in loaded:
-            loaded.add(id(self))
+        if id(self._registries) in loaded:  # one object in all targets of a context
+            for registry in list(self._registries):
+                self.install_registry(registry)  # what is new in it
+        else:
+            loaded.add(id(self._registries))
             original(self)
 
     _Context.load_additional_registries = load_additional_registries
