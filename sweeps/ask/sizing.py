@@ -138,11 +138,13 @@ def _load(asked: Asked, own: float) -> float | None:
         return saturated
     try:
         guess = saturated / mean_output(target)
-        found = largest_rate(lambda rate: _meets(asked, own, rate), guess, TOLERANCE)
+        found = largest_rate(
+            lambda rate: _meets(asked, own, rate, most=saturated), guess, TOLERANCE
+        )
     except NoRate:
         return None
     near = found < target.per_s <= found * (1 + TOLERANCE)
-    if near and _meets(asked, own, target.per_s):
+    if near and _meets(asked, own, target.per_s, most=saturated):
         found = target.per_s
     for _ in range(LOWERED):
         if _attained_again(asked, own, found, target.slo.attainment):
@@ -157,8 +159,12 @@ def _attained_again(asked: Asked, own: float, per_s: float, attainment: float) -
     return enough(lambda draw: _served(asked, own, per_s, None, DRAWS + draw)[0], attainment)
 
 
-def _meets(asked: Asked, bandwidth: float, per_s: float, slower: float | None = None) -> bool:
-    """slower: how much slower scattered KV is read; None: as the card's software reads it."""
+def _meets(
+    asked: Asked, bandwidth: float, per_s: float, slower: float | None = None,
+    most: float | None = None,
+) -> bool:  # fmt: skip
+    """slower: how much slower scattered KV is read; None: as the card's software reads it. most:
+    output tokens a second with all requests there at once, where that is known."""
     target, slo = asked.target, asked.target.slo
     if slo is None:
         return _served(asked, bandwidth, None, slower)[1] >= per_s
@@ -167,7 +173,9 @@ def _meets(asked: Asked, bandwidth: float, per_s: float, slower: float | None = 
     if (WARMUP + REQUESTS) / per_s >= LONG * slo.ttft * 1e-9:
         return True
     # so few requests at this rate wait too short to show that there are too many
-    return _served(asked, bandwidth, None, slower)[1] >= per_s * mean_output(target)
+    if most is None:
+        most = _served(asked, bandwidth, None, slower)[1]
+    return most >= per_s * mean_output(target)
 
 
 def enough(share: Callable[[int], float], attainment: float) -> bool:

@@ -43,10 +43,11 @@ Set = Annotated[
 
 def _plugged(files: list[Path] | None) -> list[Path] | None:
     """Load them before the command looks for what they define."""
-    from policies.serving.plugins import load_plugin
+    if files:
+        from policies.serving.plugins import load_plugin  # heavy
 
-    for file in files or ():
-        load_plugin(file)
+        for file in files:
+            load_plugin(file)
     return files
 
 

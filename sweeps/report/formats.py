@@ -134,7 +134,7 @@ def listed(items: Iterable[str], last: str = "and") -> str:
 def some(names: Collection[str]) -> str:
     """The first of these names, and how many others; nothing of none."""
     rest = len(names) - SHOWN
-    return listed([*[*names][:SHOWN], *([f"{rest} others"] if rest > 0 else [])])
+    return listed([*[*names][:SHOWN], *([f"{rest} other{'s' * (rest > 1)}"] if rest > 0 else [])])
 
 
 def counted(count: int, noun: str) -> str:

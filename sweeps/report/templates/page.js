@@ -1,6 +1,12 @@
-// Tables sort by a click on a heading.
+// Tables sort by a click on a heading. A narrow page shows each row of a wide one as a list, where
+// each value needs its heading beside it.
 for (const table of document.querySelectorAll("table.sorts")) {
   const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
+  table.classList.toggle("lists", heads.length > 4);
+  for (const row of body.rows) heads.forEach((head, i) => {
+    row.cells[i].dataset.head = head.textContent;
+    row.cells[i].classList.toggle("none", i > 0 && ["–", ""].includes(row.cells[i].textContent));
+  });
   heads.forEach((head, i) => head.firstChild.addEventListener("click", () => {
     const down = head.getAttribute("aria-sort") === "ascending";
     heads.forEach(other => other.removeAttribute("aria-sort"));
