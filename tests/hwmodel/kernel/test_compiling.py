@@ -1,7 +1,9 @@
-"""Does Numba compile what is not ours as it would alone?"""
+"""Does Numba compile what is not ours as it would alone, and what threads ask for, once?"""
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numba
@@ -10,6 +12,7 @@ from numba.core.errors import RequireLiteralValue
 from numba.extending import intrinsic
 
 import hwmodel.kernel.compiling  # noqa: F401  # changes how Numba looks signatures up
+from hwmodel.kernel.jit import once
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -32,3 +35,17 @@ def asks() -> int:
 
 def test_a_function_may_ask_for_a_constant_itself() -> None:
     assert asks() == 5
+
+
+def test_what_threads_ask_for_at_once_is_made_once() -> None:
+    made = []
+
+    @once
+    def make(number: int) -> int:
+        time.sleep(0.05)
+        made.append(number)
+        return number
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(make, [1, 1, 2, 1])) == [1, 1, 2, 1]
+    assert sorted(made) == [1, 2]
