@@ -153,10 +153,9 @@ def sized(asked: SizeQuestion, workers: int, confirm: bool = False) -> Sized:
         asked_of.setdefault(base.name, base)
     prices = _amounts(asked.prices, asked_of, "--price")
     power = _amounts(asked.watts, asked_of, "--watts")
-    of = Sized(target, asked_of, [], prices=prices, watts=power)
-    each = [Asked("load", target, device) for device in asked_of.values()]
-    loads = _answers("devices", each, workers, answer, len(_frontier(of, each[0].device)))
-    of = of._replace(loads=loads)
+    loads = _answers("devices", [Asked("load", target, d) for d in asked_of.values()], workers,
+                     answer)  # fmt: skip
+    of = Sized(target, asked_of, loads, prices=prices, watts=power)
     if base is None:
         best = max(asked_of.values(), key=delivered).name
         base = of.devices[of.cheapest or best]
@@ -174,7 +173,7 @@ def sized(asked: SizeQuestion, workers: int, confirm: bool = False) -> Sized:
     return of._replace(confirmed=(load, shares))
 
 
-def _frontier(of: Sized, base: Device) -> list[Asked]:
+def _varied(of: Sized, base: Device, workers: int) -> Sized:
     """The least bandwidth of a device by capacity and format, and the least gather ratio."""
     target = of.target
     frontier = [
@@ -183,12 +182,7 @@ def _frontier(of: Sized, base: Device) -> list[Asked]:
         for weights in of.formats
     ]
     scattered = of.formats if target.gathers else []
-    return [*frontier, *(Asked("gather", target, base, weights) for weights in scattered)]
-
-
-def _varied(of: Sized, base: Device, workers: int) -> Sized:
-    """With what is asked of one device."""
-    asked = _frontier(of, base)
+    asked = [*frontier, *(Asked("gather", target, base, weights) for weights in scattered)]
     found = _answers(f"{base.name}, least bandwidth and gather", asked, workers, answer)
     return of._replace(base=base, asked=asked, found=found)
 
@@ -309,13 +303,10 @@ def _amounts(given: Iterable[str], devices: Iterable[str], option: str) -> dict[
     return found
 
 
-def _answers(
-    stage: str, asked: list[Any], workers: int, answer: Callable[[Any], Any], after: int = 0
-) -> list[Any]:
-    """A figure each, None, or in words why the question has no answer. after: questions of the
-    stages that follow."""
+def _answers(stage: str, asked: list[Any], workers: int, answer: Callable[[Any], Any]) -> list[Any]:
+    """A figure each, None, or in words why the question has no answer."""
     found: list[Any] = [None] * len(asked)
-    with Progress().stage(stage, len(asked), after=after) as step:
+    with Progress().stage(stage, len(asked)) as step:
         for index, value in answered(answer, asked, workers):
             found[index] = value
             step()
