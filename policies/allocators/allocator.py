@@ -339,11 +339,10 @@ class Allocator(ABC):
                 high = middle - 1
         return low
 
-    def refusing(self, demand: Demand) -> int | None:
-        """A number that must rise before a request with this demand, which `reserve` has refused,
-        may be admitted, so that it is not asked again in vain. None: nothing is known, the
-        default."""
-        return None
+    def refuses(self, request: int, demand: Demand, tokens: int) -> bool:
+        """Whether there surely is no room to admit a request with so many tokens, where that is
+        seen with less work than `reserve` takes. False: it may have room, the default."""
+        return False
 
     @abstractmethod
     def advance(self, requests: IntArray, rounds: int) -> None:

@@ -293,6 +293,9 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
             )
         return True
 
+    def refuses(self, request: int, demand: Demand, tokens: int) -> bool:
+        return not self._compacts and self.size(request, demand) > self._pools.largest_hole
+
     def migrate(self, request: int) -> Migration | None:
         self._require(request)
         if request in self._pinned:

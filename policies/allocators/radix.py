@@ -194,8 +194,8 @@ class RadixAllocator(TableAllocator, Batches):
     def growing(self, requests: IntArray) -> int:
         return Allocator.growing(self, requests)  # free pages include those of the tree
 
-    def refusing(self, demand: Demand) -> int | None:
-        return None
+    def refuses(self, request: int, demand: Demand, tokens: int) -> bool:
+        return False  # the tree gives pages up for it
 
     def advance_later(self, requests: IntArray) -> None:
         self.settle_step()

@@ -18,7 +18,6 @@ from policies.allocators.capabilities import (
     Contiguous,
     Drafts,
     KeepsStates,
-    Learns,
     Migration,
     Swaps,
 )
@@ -280,9 +279,6 @@ class ReservingAllocator(ContiguousAllocator):
     ) -> None:
         super().__init__(layout, requests, limits, options)
         self._space = space
-        self._given_back = 0
-        """Runs, so far: while it stays, holes only shrink."""
-        self._holes_stay = not self._compacts and self.able(Learns) is None
 
     @property
     def free_slots(self) -> int:
@@ -295,12 +291,7 @@ class ReservingAllocator(ContiguousAllocator):
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
-        size, space = self.size(request, demand), self._space
-        if not isinstance(size, int | np.integer) or size < 1:
-            raise DescriptionError(
-                f"policy {self.options.name}: {type(self).__name__}.size of request {request}: "
-                f"expected a whole number of slots, 1 or more; got {size!r}"
-            )
+        size, space = self._checked_size(request, demand), self._space
         place = space.place(size)
         if place is None and isinstance(space, Arena) and self._make_room(space, size):
             place = space.place(size)
@@ -314,12 +305,23 @@ class ReservingAllocator(ContiguousAllocator):
         self._occupy(request, demand, place.start, place.size, tokens)
         return True
 
-    def refusing(self, demand: Demand) -> int | None:
-        return self._given_back if self._holes_stay else None
+    def refuses(self, request: int, demand: Demand, tokens: int) -> bool:
+        if self._compacts:
+            return False
+        return self._checked_size(request, demand) > self._space.largest_hole
+
+    def _checked_size(self, request: int, demand: Demand) -> int:
+        """`size`, which a plug-in may have written."""
+        size = self.size(request, demand)
+        if not isinstance(size, int | np.integer) or size < 1:
+            raise DescriptionError(
+                f"policy {self.options.name}: {type(self).__name__}.size of request {request}: "
+                f"expected a whole number of slots, 1 or more; got {size!r}"
+            )
+        return size
 
     def release(self, request: int) -> int:
         self._require(request)
-        self._given_back += 1
         self._space.give_back(int(self.start[request]), int(self.reserved[request]))
         return self._vacate(request)
 

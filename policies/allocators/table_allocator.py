@@ -251,11 +251,13 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
             return super().growing(requests)
         return self._tables.growing(self._first_row[requests], self._list.free)
 
-    def refusing(self, demand: Demand) -> int | None:
+    def refuses(self, request: int, demand: Demand, tokens: int) -> bool:
         shares = demand.prefix_id >= 0 or demand.parent >= 0 or demand.session >= 0
         if shares or demand.above or self._windows.near or self._state_caches:
-            return None  # it needs fewer where others have stored what it finds
-        return self._list.free
+            return False  # it needs fewer where others have stored what it finds
+        # blocks of its own that it finds again are free ones, which it takes like any other
+        wanted = self.groups * self._places(demand, tokens) + self._beside.wanted(-1, tokens)
+        return wanted + self._beside.fixed + self._kept_free > self._list.free
 
     def taken(self, requests: IntArray, rounds: int) -> int:
         return self._tables.wanted(self._all_rows(requests), rounds)[0] * self.block

@@ -49,8 +49,6 @@ class Admission(Connected):
         self._tag = 0  # of the batch
         self._overtaken = 0  # times that the head of the line was overtaken
         self._demands: dict[int, Demand] = {}  # as `_demand` made them last
-        self._refused: Demand | None = None  # of the request that had no room last, alone
-        self._refusing: int | None = None  # what the allocator said of it (`Allocator.refusing`)
         self._sizes: dict[int, int] = {}  # that `fitting` found, of requests in line
         self._bounds: tuple[int, ...] = ()  # for which they hold
         self._fitting = (-1, 0, 0)  # (changes, free slots, what `fitting` found then)
@@ -154,10 +152,10 @@ class Admission(Connected):
             return "token_budget", None
         if self.connectors:
             self._resume(request)
-        demand = self.demand(request)
-        if demand is self._refused and self._stays_refused(demand):
+        demand, total, cached = self.demand(request), self.total(request), 0
+        elsewhere = self.connectors or self.parts
+        if self.whole_inputs and not elsewhere and self.allocator.refuses(request, demand, total):
             return "kv_memory", None
-        total, cached = self.total(request), 0
         if self._caching is not None:
             cached = self._caching.cached(request, self._findable(request, total), demand)
         here = self.connectors and self.whole(request)  # what is elsewhere is computed there
@@ -167,19 +165,12 @@ class Admission(Connected):
         if not tokens:
             return "token_budget", None
         if not self._admitted(request, demand, total, cached, budget):
-            if self.whole_inputs and not (self.connectors or self.parts or self.drafts):
-                self._refused, self._refusing = demand, self.allocator.refusing(demand)
             return "kv_memory", None
         if self.connectors:
             self._allocated(request, demand, cached, total, None)
         self._cached_tokens += cached
         self._partial = cached + tokens < total
         return "offered_load", Chunk(request, cached, tokens, not self._partial, samples)
-
-    def _stays_refused(self, demand: Demand) -> bool:
-        """Whether nothing has changed for the request that was refused last."""
-        now = self.allocator.refusing(demand)
-        return now is not None and self._refusing is not None and now <= self._refusing
 
     def _admitted(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
         """`_reserve`, or with room elsewhere."""

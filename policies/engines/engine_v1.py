@@ -333,11 +333,11 @@ class EngineV1(Engine):
         return limit, chunk
 
     def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
-        whole = self.spec.admit_on == "input"
+        whole, growing, drafts = self.whole_inputs, self._on_demand, self.drafts
         stored = cached + self._chunk(total - cached, budget, total)
-        growing = self._on_demand
-        fits = not whole or growing is None or growing.fits(total, request, demand)
-        drafts = self.drafts
+        fits = not whole or growing is None or stored == total  # `reserve` asks for as much then
+        if not fits and growing is not None:
+            fits = growing.fits(total, request, demand)
         if drafts is not None and self._pads(total - cached) and (self._any_decode or cached):
             longer = total + drafts.behind_prefill
             if growing is not None and not growing.fits(longer, request, demand):

@@ -21,7 +21,7 @@ from policies.serving.request_times import RequestTimes
 from policies.serving.slot_use import Known, SlotUse, slot_figures
 from policies.serving.step_figures import acceptance, energy, step_figures, tokens_per_joule
 from policies.serving.step_sums import Sums
-from policies.serving.stretch_rows import StretchRows, time_sums
+from policies.serving.stretch_rows import StretchRows
 from policies.serving.timeline import Timeline
 
 LIMIT_NUMBERS = {limit: number for number, limit in enumerate(STEP_LIMITS)}
@@ -100,19 +100,11 @@ class Metrics:
     def steps(
         self, step: Step, times: StepTimes, allocator: Allocator, running: IntArray, begin_s: float,
         reserved: int, fitting: int = 0, holders: IntArray | None = None,
-    ) -> float:  # fmt: skip
+    ) -> None:  # fmt: skip
         """Add consecutive equal steps, from `begin_s` on; `reserved` slots in the first of them,
-        `allocator` as it is at the end of the last; `fitting`, `holders`: see `Engine`. Seconds of
-        all."""
+        `allocator` as it is at the end of the last; `fitting`, `holders`: see `Engine`."""
         times_s, batch, slots = times.total_s, step.tokens, self._slots
-        rounds, steps_s = len(times_s), 0.0
-        if rounds == 1:
-            seconds, attention_s = times_s.item(), times.attention_s.item()
-            compute_s = times.compute_s.item()
-        else:
-            seconds, steps_s, attention_s, compute_s = time_sums(
-                times_s, times.attention_s, times.compute_s
-            )
+        rounds = len(times_s)
         stored = slots.stored(step, allocator, running, rounds, holders)
         unneeded, fewer_s = slots.beyond(step, times_s, allocator, running)
         begun, made = 0, step.output
@@ -121,14 +113,12 @@ class Metrics:
                 begun += chunk.samples
         self.produced(made * rounds + begun)
         self._sums.add(step, times, allocator.layout)
-        if self._rows.add(times_s, (
-            begin_s, seconds, steps_s, rounds, len(running), batch, stored, reserved,
-            allocator.reserved_total, allocator.slots, allocator.fragmentation, made + begun, made,
-            fitting, unneeded, fewer_s, LIMIT_NUMBERS[step.limit], compute_s, attention_s,
-            times.weights_s, times.overhead_s, times.prefill_s,
+        if self._rows.add(times, begin_s, (
+            rounds, len(running), batch, stored, reserved, allocator.reserved_total,
+            allocator.slots, allocator.fragmentation, made + begun, made, fitting, unneeded,
+            fewer_s, LIMIT_NUMBERS[step.limit], times.weights_s, times.overhead_s, times.prefill_s,
         )):  # fmt: skip
             self._sum_up()
-        return seconds
 
     def produced(self, output_tokens: int) -> None:
         """Steps made so many."""

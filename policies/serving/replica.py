@@ -203,8 +203,8 @@ class Replica:
         self.memory.passed(rounds, times)
         if self.pipeline is not None:
             self.pipeline.passed(rounds)
-        self.now_s = end_s
-        self.ran_s = self.metrics.steps(
+        self.now_s, self.ran_s = end_s, end_s - begin_s
+        self.metrics.steps(
             step, times, engine.allocator, engine.running, begin_s, reserved, fitting,
             engine.holders,
         )  # fmt: skip

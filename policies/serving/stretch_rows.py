@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hwmodel.kernel.jit import kernel
+from policies.memory.step import StepTimes
 from policies.requests.requests import FloatArray
 
 MOST_ROWS, MOST_STEPS = 2048, 1 << 18
@@ -22,6 +23,9 @@ class Stretches(NamedTuple):
     """Of all steps of a stretch."""
     steps_s: FloatArray
     """Sum of each step's seconds times its number, from 0 on."""
+    attention_s: FloatArray
+    """Of all steps, as `compute_s`."""
+    compute_s: FloatArray
     steps: FloatArray
     running: FloatArray
     """Requests."""
@@ -47,9 +51,6 @@ class Stretches(NamedTuple):
     """Slots that were reserved in the last step and not in earlier ones, times their seconds."""
     limit: FloatArray
     """Its number among STEP_LIMITS."""
-    compute_s: FloatArray
-    """Of all steps, as `attention_s`."""
-    attention_s: FloatArray
     weights_s: FloatArray
     """Of a step, as the other two."""
     overhead_s: FloatArray
@@ -61,37 +62,39 @@ class StretchRows:
 
     def __init__(self) -> None:
         self._rows: list[tuple[float, ...]] = []
-        self._times_s: list[FloatArray] = []
+        self._times_s: list[tuple[FloatArray, FloatArray, FloatArray]] = []
         self._steps = 0
 
-    def add(self, times_s: FloatArray, row: tuple[float, ...]) -> bool:
-        """Add a stretch: seconds of its steps, and values of the columns in order. Whether it is
-        time to take all."""
-        self._times_s.append(times_s)
-        self._rows.append(row)
-        self._steps += len(times_s)
+    def add(self, times: StepTimes, begin_s: float, row: tuple[float, ...]) -> bool:
+        """Add a stretch: times of its steps, the first from `begin_s` on, and values of the columns
+        from `steps` on. Whether it is time to take all."""
+        self._times_s.append((times.total_s, times.attention_s, times.compute_s))
+        self._rows.append((begin_s, 0.0, 0.0, 0.0, 0.0, *row))
+        self._steps += len(times.total_s)
         return self._steps > MOST_STEPS or len(self._rows) >= MOST_ROWS
 
-    def take(self) -> tuple[Stretches, list[FloatArray]] | None:
-        """(all stretches, seconds of the steps of each); None: there is none."""
-        if not (rows := self._rows):
+    def take(self) -> tuple[Stretches, FloatArray] | None:
+        """(all stretches, seconds of all their steps); None: there is none."""
+        if not self._rows:
             return None
-        columns = Stretches(*np.array(rows, np.float64).T)
-        times_s = self._times_s
+        rows = np.array(self._rows, np.float64)
+        total_s, attention_s, compute_s = map(np.concatenate, zip(*self._times_s, strict=True))
+        _time_sums(total_s, attention_s, compute_s, rows)
         self._rows, self._times_s, self._steps = [], [], 0
-        return columns, times_s
+        return Stretches(*rows.T), total_s
 
 
 @kernel
-def time_sums(
-    total_s: FloatArray, attention_s: FloatArray, compute_s: FloatArray
-) -> tuple[float, float, float, float]:
-    """Sums over steps: (seconds, seconds times the number of the step, of attention, of what
-    compute bounds); float64 (rounds,) each."""
-    seconds = steps_s = attention = compute = 0.0
-    for step in range(len(total_s)):
-        seconds += total_s[step]
-        steps_s += step * total_s[step]
-        attention += attention_s[step]
-        compute += compute_s[step]
-    return seconds, steps_s, attention, compute
+def _time_sums(
+    total_s: FloatArray, attention_s: FloatArray, compute_s: FloatArray, rows: FloatArray
+) -> None:
+    """Sums over the steps of each stretch, of which these are the times one behind the other. rows:
+    float64 (stretches, columns of `Stretches`), modified."""
+    at = 0
+    for row in rows:
+        for step in range(int(row[5])):
+            row[1] += total_s[at]
+            row[2] += step * total_s[at]
+            row[3] += attention_s[at]
+            row[4] += compute_s[at]
+            at += 1

@@ -6,7 +6,6 @@ in which it begins. Within a stretch of equal steps the reserved slots are inter
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,8 +29,8 @@ class Timeline:
         self._width_s = _FIRST_WIDTH_S
         self._sums: FloatArray = np.zeros((MOST_BINS, len(self._SUMS)))
 
-    def add(self, rows: Stretches, times_s: Sequence[FloatArray]) -> None:
-        """Add stretches, and seconds of the steps of each; none begins before 0."""
+    def add(self, rows: Stretches, times_s: FloatArray) -> None:
+        """Add stretches, and seconds of all their steps; none begins before 0."""
         ends_s = rows.begin_s + rows.seconds
         while ends_s.max() >= MOST_BINS * self._width_s:
             self._widen()
@@ -41,7 +40,7 @@ class Timeline:
             (rows.reserved_last - rows.reserved) / further, rows.free_outside, rows.tokens_first,
             rows.tokens,
         ), axis=1)  # fmt: skip
-        _into_bins(first, np.concatenate(times_s), self._width_s, self._sums)
+        _into_bins(first, times_s, self._width_s, self._sums)
 
     def merge(self, other: Timeline) -> None:
         """Add the steps of another, which may be left with wider bins."""

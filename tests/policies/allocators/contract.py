@@ -146,8 +146,6 @@ class Contract(RuleBasedStateMachine):
         self.held: dict[int, Life] = {}
         self.gone: dict[int, Life] = {}
         self.away: dict[int, Life] = {}
-        self.refused: tuple[int, Demand, int, int] | None = None
-        """The last request that had no room: with so many tokens, while `refusing` said so."""
         self.between: list[Life] = []
         """Last turns of sessions, which have ended."""
         self.leaving: list[tuple[int, int]] = []
@@ -193,11 +191,12 @@ class Contract(RuleBasedStateMachine):
         assert 0 <= found < total
         tokens = found + max(1, int((total - found) * chunk))
         assert cached(allocator, request, tokens - 1, demand) == found
+        refuses = allocator.refuses(request, demand, tokens)
+        fits = not isinstance(allocator, OnDemand) or allocator.fits(tokens, request, demand)
         if not allocator.reserve(request, demand, tokens):
             assert state(allocator) == before
-            if (mark := allocator.refusing(demand)) is not None:
-                self.refused = request, demand, tokens, mark
             return False
+        assert fits and not refuses
         self.compact(request)
         life.held, life.places = 0, np.zeros(0, np.int64)
         self.held[request] = life
@@ -229,18 +228,6 @@ class Contract(RuleBasedStateMachine):
                 assert (move.tokens, move.left) == (life.held, allocator.reserved[request])
             self.content[places] = content[life.places]
             life.places = places
-
-    @invariant()
-    def stays_refused(self) -> None:
-        """Who was refused still is, as long as `refusing` has not risen."""
-        if self.refused is None or self.refused[0] in self.held:
-            return
-        request, demand, tokens, mark = self.refused
-        now = self.allocator.refusing(demand)
-        assert now is not None
-        assert now > mark or not self.allocator.reserve(request, demand, tokens)
-        if now > mark:
-            self.refused = None
 
     @precondition(lambda self: self.next < REQUESTS)
     @rule(

@@ -21,7 +21,7 @@ def add(timeline: Timeline, begin_s: float, steps: int, seconds: float, **change
         "steps_s": float(np.arange(steps) @ times), "running": 2, "stored": 50, "reserved": 100,
         "reserved_last": 100, "free_outside": 0.25, "tokens_first": 2, "tokens": 2,
     } | changes  # fmt: skip
-    timeline.add(Stretches(*(np.array([told[name]]) for name in Stretches._fields)), [times])
+    timeline.add(Stretches(*(np.array([told[name]]) for name in Stretches._fields)), times)
 
 
 def test_a_stretch_within_a_bin_by_hand() -> None:
