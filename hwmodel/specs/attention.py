@@ -81,6 +81,16 @@ class GroupedQuery(NamedTuple):
     output_gate: bool = False
 
     @property
+    def latent(self) -> None:
+        """See `Latent.latent`."""
+        return
+
+    @property
+    def fused(self) -> tuple[str, ...]:
+        """Projections that are one product (vLLM: `QKVParallelLinear`)."""
+        return "q", "k", "v"
+
+    @property
     def halves(self) -> int:
         """Vectors kept of a token and KV head: K and V."""
         return 2
@@ -112,6 +122,16 @@ class Latent(NamedTuple):
     hidden: int
     heads: int
     of: LatentAttention
+
+    @property
+    def fused(self) -> tuple[str, ...]:
+        """See `GroupedQuery.fused`."""
+        return ()
+
+    @property
+    def latent(self) -> LatentAttention:
+        """How latents are made; None: K and V are kept."""
+        return self.of
 
     @property
     def halves(self) -> int:

@@ -58,6 +58,11 @@ class ExpertsSpec(Strict):
         """Routed experts of a layer that are stored."""
         return self.count
 
+    @property
+    def on_cards(self) -> CardExperts | None:
+        """Itself, where each of several cards has whole experts; None: a part of each."""
+        return None
+
 
 class CardExperts(ExpertsSpec):
     """Those of the one of several cards that has most: whole experts; see `shard`. `intermediate`
@@ -75,6 +80,10 @@ class CardExperts(ExpertsSpec):
     def held(self) -> int:
         return -(-self.count // self.cards)
 
+    @property
+    def on_cards(self) -> CardExperts:
+        return self
+
 
 class Dense(NamedTuple):
     """One MLP of three matrices (SwiGLU, Shazeer 2020) or, ungated, of two."""
@@ -85,9 +94,24 @@ class Dense(NamedTuple):
     bias: bool
 
     @property
+    def routed(self) -> None:
+        """See `Experts.routed`."""
+        return
+
+    @property
+    def expert_flops(self) -> int:
+        """See `Experts.expert_flops`."""
+        return 0
+
+    @property
     def matrices(self) -> list[Matrices]:
         """Matrices, `down` the last."""
         return _matrices(self, 1, 1)
+
+    @property
+    def always(self) -> list[Matrices]:
+        """Those that every token passes through: all."""
+        return self.matrices
 
     @property
     def vectors(self) -> int:
@@ -115,9 +139,19 @@ class Experts(NamedTuple):
     bias: bool
 
     @property
+    def routed(self) -> ExpertsSpec:
+        """The experts of which a token passes through some; None: there are none."""
+        return self.of
+
+    @property
     def expert(self) -> Dense:
         """One routed expert."""
         return Dense(self.hidden, self.of.intermediate, self.gated, self.bias)
+
+    @property
+    def expert_flops(self) -> int:
+        """Of a token in one routed expert; 0 where there are none."""
+        return sum(2 * each.rows * each.columns for each in self.expert.matrices)
 
     @property
     def matrices(self) -> list[Matrices]:

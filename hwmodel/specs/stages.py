@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.specs.mlp import CardExperts
 from hwmodel.specs.number_format import number_format
 from hwmodel.specs.transformer import TransformerSpec
 
@@ -75,7 +74,7 @@ def _stage(model: TransformerSpec, first: int, layers: int) -> Stage:
         dense = experts.first_dense_layers - first
         dense = dense if dense >= 0 else dense % experts.period
         changes: dict[str, Any] = {"first_dense_layers": dense}
-        if isinstance(experts, CardExperts):
+        if experts.on_cards is not None:
             changes["layers"] = layers
         shape["experts"] = experts.model_copy(update=changes) if dense < layers else None
     ends = {"first": not first, "last": first + layers == model.layers}

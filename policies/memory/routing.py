@@ -63,10 +63,9 @@ class Routing:
     ) -> None:
         skew = 0.0 if spec is None else spec.skew
         self.key: tuple[Any, ...] = (experts.count, experts.per_token, skew, seed)
-        self._seed, self._cards = seed, None
-        if isinstance(experts, CardExperts):
-            self._cards = experts
-            self.key += (experts.cards, experts.placement)
+        self._seed, self._cards = seed, experts.on_cards
+        if self._cards is not None:
+            self.key += (self._cards.cards, self._cards.placement)
         self._share = probabilities(experts.count, experts.per_token, skew)
         self._expected: dict[int, float] = {}
         self._most: dict[int, Most] = {}

@@ -33,7 +33,6 @@ from hwmodel.kernel.jit import kernel
 from hwmodel.specs.accelerator import Compute
 from hwmodel.specs.device import Device
 from hwmodel.specs.kernel_law import KernelLaw
-from hwmodel.specs.mlp import CardExperts, Experts
 from hwmodel.specs.number_format import COMPUTE_BITS, number_format
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_groups import KvGroups
@@ -171,7 +170,7 @@ class StepModel:
             points = np.array([(each.size, each.share) for each in given.attention], np.float64)
             self._shares = np.log(points[:, 0]), points[:, 1]
         compute, self._link = device.accelerator.compute, device.accelerator.link
-        apart = isinstance(model.experts, CardExperts)
+        apart = model.experts is not None and model.experts.on_cards is not None
         if self._link is None and (cards > 1 or apart):
             key = "tensor_parallel" if cards > 1 else "expert_parallel"
             raise DescriptionError(f"{device.name} has no link, which {key} needs")
@@ -451,7 +450,7 @@ def _launches_ns(law: KernelLaw, model: TransformerSpec) -> float:
     """Of the kernels of all layers, beside their bytes and FLOPs."""
     found = 0.0
     for kind, many in model.kinds.items():
-        experts = isinstance(kind.mlp, Experts)
+        experts = kind.mlp.routed is not None
         products = law.expert_products if experts else law.products
         kernels = law.expert_kernels if experts else law.kernels
         if kind.state is not None:
@@ -465,7 +464,6 @@ def _expert_share(model: TransformerSpec) -> float:
     """Of a token's FLOPs in products, those in its routed experts."""
     found = 0
     for kind, many in model.kinds.items():
-        if isinstance(kind.mlp, Experts):
-            each = sum(2 * part.rows * part.columns for part in kind.mlp.expert.matrices)
-            found += many * kind.mlp.of.per_token * each
+        if (routed := kind.mlp.routed) is not None:
+            found += many * routed.per_token * kind.mlp.expert_flops
     return found / (model.layer_flops + model.head_flops)

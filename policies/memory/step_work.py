@@ -33,7 +33,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from hwmodel.specs.device import Device
-from hwmodel.specs.mlp import CardExperts, Experts
+from hwmodel.specs.mlp import CardExperts
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_sparse import Sparse
@@ -179,7 +179,7 @@ class StepWorkModel:
         assert groups is not None or model.window is None, "kv_layout says so first"
         self._groups, self._sparse, self._cards = groups, sparse, cards
         self._layers = model.layers
-        self._apart = model.experts if isinstance(model.experts, CardExperts) else None
+        self._apart = None if model.experts is None else model.experts.on_cards
         self._alone = cards == 1 and self._apart is None
         self._hidden_bytes = model.activation_bytes
         self.kv_bytes = model.kv_token_bytes
@@ -411,11 +411,9 @@ class StepWorkModel:
         """Takes from the FLOPs of a token those of its experts, which other cards have too, and
         what is done for a card's own tokens only: those of router and shared experts."""
         mlps = [kind.mlp for kind, many in model.kinds.items() for _ in range(many)]
-        mixed = [mlp for mlp in mlps if isinstance(mlp, Experts)]
+        mixed = [mlp for mlp in mlps if mlp.routed is not None]
         self._mixed_layers = len(mixed)
-        self._pair_flops = computes * sum(
-            2 * part.rows * part.columns for mlp in mixed for part in mlp.expert.matrices
-        )
+        self._pair_flops = computes * sum(mlp.expert_flops for mlp in mixed)
         self._layer_flops -= experts.per_token * self._pair_flops
         if experts.exchange == "all_to_all":
             always = sum(2 * part.rows * part.columns for mlp in mixed for part in mlp.always)

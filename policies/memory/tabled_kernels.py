@@ -18,11 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hwmodel.specs.attention import Latent
 from hwmodel.specs.device import Device
 from hwmodel.specs.kernel_table import KernelTables
 from hwmodel.specs.kernel_tables import kernel_tables
-from hwmodel.specs.mlp import CardExperts, Dense, Experts
 from hwmodel.specs.number_format import Matrices, NumberFormat, number_format
 from hwmodel.specs.state import State
 from hwmodel.specs.transformer import Layer, TransformerSpec
@@ -97,10 +95,8 @@ class TabledKernels:
         self._routed_flops, self._fixed_bytes = 0, model.step_weight_bytes
         self._routed_layers = 0
         for kind, many, _ in self._layers:
-            if isinstance(kind.mlp, Experts):
-                parts = kind.mlp.expert.matrices
-                flops = sum(2 * each.rows * each.columns for each in parts)
-                self._routed_flops += many * kind.mlp.of.per_token * flops
+            if (routed := kind.mlp.routed) is not None:
+                self._routed_flops += many * routed.per_token * kind.mlp.expert_flops
                 self._routed_layers += many
         if model.experts is not None:
             every = sum(sum(model.expert_bytes(layer)) for layer in range(model.layers))
@@ -141,7 +137,7 @@ class TabledKernels:
         us = taken_bytes = taken_flops = launches_us = 0.0
         for kind, _, products in self._layers:
             expected = self._law.products
-            if isinstance(kind.mlp, Experts):
+            if kind.mlp.routed is not None:
                 expected = self._law.expert_products - 2
             shares = [self._product(each, rows) for each in products]
             for each, found in zip(products, shares, strict=True):
@@ -266,7 +262,7 @@ class TabledKernels:
 
     @property
     def _is_latent(self) -> bool:
-        return isinstance(self._model.attention, Latent)
+        return self._model.attention.latent is not None
 
     @property
     def _attending(self) -> int:
@@ -326,11 +322,11 @@ class TabledKernels:
     def _latent_key(self) -> tuple[Any, ...] | None:
         """Of the tables with projections; None: this model's are not there."""
         attention = self._model.attention
-        if not isinstance(attention, Latent):
+        if attention.latent is None:
             return None
         stored = number_format(self._model.weights).part("q_b")
         key = (
-            _same(stored.name), self._kv, self._hidden, attention.of.kept, attention.heads
+            _same(stored.name), self._kv, self._hidden, attention.latent.kept, attention.heads
         )  # fmt: skip
         return key if key in self._tables.grids("latent_decode") else None
 
@@ -353,14 +349,12 @@ def _products(kind: Layer, many: int, model: TransformerSpec, latent: bool) -> I
     """The products of a kind of layer but for routed experts; latent: its attention's projections
     are in the table of attention."""
     stored = number_format(model.weights)
-    if kind.attention is not None and not (latent and isinstance(kind.attention, Latent)):
-        fused: tuple[str, ...] = () if isinstance(kind.attention, Latent) else ("q", "k", "v")
-        yield from _fused(kind.attention.matrices, fused, many, stored)
+    if kind.attention is not None and not (latent and kind.attention.latent is not None):
+        yield from _fused(kind.attention.matrices, kind.attention.fused, many, stored)
     if kind.state is not None:
         yield from _fused(kind.state.matrices, (), many, stored)
-    mlp = kind.mlp
-    parts = mlp.matrices if isinstance(mlp, Dense) else mlp.always
-    yield from _fused([each for each in parts if each.rows], ("gate", "up"), many, stored)
+    parts = [each for each in kind.mlp.always if each.rows]
+    yield from _fused(parts, ("gate", "up"), many, stored)
 
 
 def _fused(
@@ -382,7 +376,7 @@ def _fused(
 def _experts_key(model: TransformerSpec, cards: int) -> tuple[Any, ...] | None:
     """Of routed experts, split over the cards; None: there are none, or whole ones on each."""
     experts = model.experts
-    if experts is None or isinstance(experts, CardExperts):
+    if experts is None or experts.on_cards is not None:
         return None
     form = _same(number_format(model.weights).part("up").name)
     width = experts.intermediate * cards

@@ -1,7 +1,8 @@
 """What does not go together, and why.
 
 A component declares what it needs and what it excludes, each with the reason why the pair would
-mean nothing. `conflicts` holds a description against all declarations.
+mean nothing. `conflicts` holds a description against all declarations. A pair of which one has
+nothing to do is served, as a sweep over policies gives its options to all: `without_use` says so.
 Keys are those of a serving description; a key that no description has is never there, so that a
 component goes with its options and its lines here.
 """
@@ -12,6 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.allocator import PolicyOptions
+from policies.allocators.losses import GROWING
+from policies.allocators.registry import POLICIES, predicts
 from policies.serving.controllers import CONTROLLERS
 from policies.transfers.connectors import CONNECTORS
 
@@ -38,6 +42,8 @@ class Declaration(NamedTuple):
     others: tuple[str, ...]
     reason: str
     needs: bool = False
+    idle: bool = False
+    """The pair is served, and `key` has nothing to do."""
 
     @property
     def of_run(self) -> bool:
@@ -52,7 +58,8 @@ class Declaration(NamedTuple):
         if self.needs:
             wanted = " or ".join(self.others)
             return None if there else f"{self.key}: needs {wanted}; {self.reason}"
-        return f"{self.key}: not with {there[0]}; {self.reason}" if there else None
+        how = "nothing to do with" if self.idle else "not with"
+        return f"{self.key}: {how} {there[0]}; {self.reason}" if there else None
 
 
 def excludes(key: str, *others: str, why: str) -> Declaration:
@@ -63,6 +70,11 @@ def excludes(key: str, *others: str, why: str) -> Declaration:
 def requires(key: str, *others: str, why: str) -> Declaration:
     """`key` means nothing without one of `others`."""
     return Declaration(key, others, why, needs=True)
+
+
+def idles(key: str, *others: str, why: str) -> Declaration:
+    """`key` has nothing to do beside any of `others`."""
+    return Declaration(key, others, why, idle=True)
 
 
 def _given(facts: Facts, key: str) -> bool:
@@ -78,6 +90,12 @@ def _given(facts: Facts, key: str) -> bool:
 
 def _contends(facts: Facts, key: str) -> bool:
     return getattr(getattr(facts.serving, key, None), "contention", None) == "simulated"
+
+
+def _never_preempts(options: PolicyOptions) -> bool:
+    """Whether a policy gives each request at its admission all that it will need."""
+    losses = vars(POLICIES[options.name]).get("losses", GROWING)
+    return "recompute" not in losses and not predicts(options)
 
 
 def _pool_engines(facts: Facts) -> set[str]:
@@ -104,6 +122,10 @@ NAMED: dict[str, Callable[[Facts], bool]] = {
     "engine.admit_on: chunk": lambda facts: (
         getattr(facts.serving.engine, "admit_on", "input") == "chunk"
     ),
+    "engine.preemption: swap": lambda facts: (
+        getattr(facts.serving.engine, "preemption", None) == "swap"
+    ),
+    "a policy that reserves whole outputs": lambda facts: _never_preempts(facts.serving.policy),
     "policy.prefixes: copy": lambda facts: facts.serving.policy.copies_prefixes,
     "expert_group: replica": lambda facts: facts.serving.expert_group == "replica",
     "expert_exchange: all_to_all": lambda facts: facts.serving.expert_exchange != "all_reduce",
@@ -140,6 +162,10 @@ def present(facts: Facts, feature: str) -> bool:
 _SHARES = ("cluster.dropping", "cluster.lending")
 _MOVES = (*_SHARES, "cluster.migration", OWN_MOVES)
 _ALONE = "there is no other card: it needs 2 cards"
+_NEVER = (
+    "no request comes to need it: one that has all it will need is never preempted, and one that "
+    "is admitted by chunks preempts itself before it waits for a loan (engine.admit_on: input)"
+)
 _OWNERS = (
     "each alone decides on which card a running request's KV lies, so that one would undo what "
     "the other plans"
@@ -204,9 +230,9 @@ DECLARATIONS: tuple[Declaration, ...] = (
     ),
     excludes(
         "cluster.lending", "engine.admit_on: chunk",
-        why="a prompt without room is admitted and preempts itself, so that it never waits for a "
-        "loan; expected engine.admit_on: input",
+        why=_NEVER,
     ),
+    idles("engine.preemption: swap", "a policy that reserves whole outputs", why=_NEVER),
     excludes("cluster.dropping", "cluster.lending", "cluster.migration", OWN_MOVES, why=_OWNERS),
     excludes("cluster.lending", "cluster.migration", OWN_MOVES, why=_OWNERS),
     excludes("cluster.migration", OWN_MOVES, why=_OWNERS),
@@ -218,5 +244,11 @@ def conflicts(facts: Facts) -> Iterator[str]:
     """What does not go together, in the order of the declarations: in a description, or, where the
     model is known, in a run of one that is valid."""
     of_run = facts.model is not None
-    found = (each.breach(facts) for each in DECLARATIONS if each.of_run == of_run)
-    return (each for each in found if each is not None)
+    asked = (each for each in DECLARATIONS if each.of_run == of_run and not each.idle)
+    return (found for each in asked if (found := each.breach(facts)) is not None)
+
+
+def without_use(serving: Any) -> list[str]:
+    """What a serving description asks for that has nothing to do, and why."""
+    found = (each.breach(Facts(serving)) for each in DECLARATIONS if each.idle)
+    return [each for each in found if each is not None]

@@ -13,6 +13,7 @@ from policies.memory.fidelity import Simulate
 from policies.requests.requests import Requests
 from policies.serving.cards import Cards
 from policies.serving.cells import ServingResult, merged_cells, rows_of
+from policies.serving.combinations import without_use
 from policies.serving.disaggregation import Disaggregation
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watches
@@ -105,4 +106,6 @@ def _serve(
         recorder,
     ).run()  # fmt: skip
     figures, cell = served.figures()
+    if unused := without_use(spec):
+        figures = {**figures, "without_use": unused}
     return ServingResult({**figures, "seed": seed}, *metrics.times(), cell)

@@ -137,16 +137,11 @@ def conservation(many: int, seeds: list[int], log: Log) -> list[str]:
 
 TITLES = {
     "refused": "Refused for what a component needs",
+    "unused": "Served, and one has nothing to do",
     "idle": "Without a trace",
     "fails": "Failing",
 }
 """Headings of the page, by what pairs do that do not run."""
-WHY = {
-    "idle": "Policies that reserve the whole output never preempt, so that nothing is swapped."
-    " `round_robin` is the default; where a controller moves requests or merges cards, two cards"
-    " leave a router little to choose.",
-}
-"""What explains all pairs under a heading."""
 
 
 def page(found: dict[tuple[str, ...], Outcome]) -> str:
@@ -166,14 +161,14 @@ def page(found: dict[tuple[str, ...], Outcome]) -> str:
         groups: dict[str, list[str]] = {}
         for names, each in found.items():
             if each.how == how:
-                said = each.why if how == "refused" else ""
+                said = "" if how == "idle" else each.why
                 groups.setdefault(said, []).append(" + ".join(names))
         if groups:
             lines += [
                 "",
                 f"## {title}",
                 "",
-                f"{counts[how]} pairs. {WHY.get(how, '')}".rstrip(),
+                f"{counts[how]} pairs.",
                 "",
             ]
             for said, those in groups.items():

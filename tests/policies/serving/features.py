@@ -157,8 +157,10 @@ FEATURES: dict[str, Feature] = {
     "radix": _policy("radix"),
     "engine v0": Feature("engine", {"engine": {"name": "v0"}}, always),
     "swap": Feature(
-        "engine", {"engine": {"name": "v0", "preemption": "swap"}}, figure("swapped_tokens"),
-        tokens=1024,
+        "engine",  # lengths are guessed, so that reservations are outgrown
+        {"engine": {"name": "v0", "preemption": "swap"}, "predictor": {
+            "kind": "lognormal", "sigma": 1.0}},
+        figure("swapped_tokens"), tokens=1024,
     ),
     "engine sglang": Feature("engine", {"engine": {"name": "sglang"}}, always),
     "async scheduling": Feature("engine", {"engine": {"async_scheduling": True}}, always),
@@ -325,6 +327,8 @@ def run_of(names: tuple[str, ...], watchers: Iterable[Watcher] = ()) -> ServingR
         keeps = POLICIES[changes["policy"].get("name", "paged")].Options.model_fields
         if "states" in names and "state_caching" in keeps:  # chunks end with the prefix's blocks
             changes = laid(changes, {"policy": {"state_caching": "align"}, "engine": CHUNKS})
+    if "dropping" in names and any(FEATURES[name].kind == "router" for name in names):
+        changes = laid(changes, {"cluster": {"cards": 4}})  # of which some stay as they are
     if "dropping" in names and {"states", *WINDOWED, "KV of oaken", "top_k"} & set(names):
         changes = laid(changes, {"cluster": {"dropping": {"frame": None}}})
     if "lending" in names:
@@ -389,8 +393,9 @@ def repeated(names: tuple[str, ...]) -> Audit | str:
 
 
 class Outcome(NamedTuple):
-    """`how`: runs; idle, where one of them leaves no trace; refused, where a component says what it
-    needs; or fails."""
+    """`how`: runs; unused, where a run says that one of them has nothing to do; refused, where a
+    component says what it needs; idle, where one leaves no trace and nothing says why; or
+    fails."""
 
     how: str
     why: str = ""
@@ -403,6 +408,16 @@ def _late(*_: Any) -> None:
 def told(found: ServingResult) -> str:
     """All that a run says, to the last digit, but for how long it took to compute."""
     return repr((found.finish_s.tolist(), without_walls(found.metrics)[0]))
+
+
+def beside(name: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The others of a run's features; those that have several cards anyway route by another rule
+    where one that routes is taken away."""
+    others = tuple(each for each in names if each != name)
+    cards = any("cards" in FEATURES[each].changes.get("cluster", {}) for each in others)
+    if FEATURES[name].kind != "router" or not cards:
+        return others
+    return (*others, "least_requests" if name == "round_robin" else "round_robin")
 
 
 @functools.cache
@@ -434,12 +449,13 @@ def outcome(names: tuple[str, ...]) -> Outcome:
         return Outcome("fails", f"{found.metrics['finished']} of {count} requests ended")
     idle = [
         name for name in names
-        if not FEATURES[name].shown(found.metrics) or (
-            name != "logs" and told(found) == without(tuple(each for each in names if each != name))
-        )
+        if not FEATURES[name].shown(found.metrics)
+        or (name != "logs" and told(found) == without(beside(name, names)))
     ]  # fmt: skip
     if idle and (said := found.metrics["policy"].get("prefixes")):
         return Outcome("refused", f"prefixes {said}")
+    if idle and (unused := found.metrics.get("without_use")):
+        return Outcome("unused", unused[0])
     return Outcome("idle", ", ".join(idle)) if idle else Outcome("runs")
 
 

@@ -100,3 +100,12 @@ def test_what_a_run_tells_is_asked_of_a_run() -> None:
 def test_a_key_that_is_gone_is_never_there() -> None:
     gone = Declaration("cluster.teleporting", ("tiers",), "it is nowhere")
     assert gone.breach(Facts(spec(tiers=HOST))) is None
+
+
+@pytest.mark.parametrize(("policy", "unused"), [("static", 1), ("odma", 0), ("paged", 0)])
+def test_what_has_nothing_to_do_is_served_and_said(policy: str, unused: int) -> None:
+    given = {"engine": {"name": "v0", "preemption": "swap"}, "policy": {"name": policy}}
+    assert not list(conflicts(Facts(spec(**given))))
+    found = run(4096, mixed(3), **given).metrics
+    assert len(found.get("without_use", [])) == unused
+    assert all("nothing to do" in each for each in found.get("without_use", []))
