@@ -121,4 +121,7 @@ def runner(kind: np.dtype[np.void]) -> Any:
             array_at(completions, (completion_rows, completion_ticks), np.int64),
         )
 
+    # NOTE: kinds that different processes compiled would share a symbol, and the first one loaded
+    # would serve all: the number by which Numba tells them apart is that of a process.
+    bankwise_advance.__qualname__ = f"bankwise_advance_{(kind.names or ('',))[-1]}"
     return c_function(9)(bankwise_advance)()

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hwmodel.kernel.channel import runner
 from hwmodel.kernel.memory import simulate_system
-from hwmodel.kernel.shapes import ONE_KERNEL, SHAPES, shape_of, shaped
+from hwmodel.kernel.shapes import KINDS, ONE_KERNEL, SHAPES, shape_of, shaped
 from hwmodel.kernel.timing import CONSTANTS, lower
 from hwmodel.measure.channels import Channels
 from hwmodel.specs.device import load_device
@@ -47,6 +48,11 @@ def test_the_kernel_of_a_shape_issues_the_same_commands(
         for mine, theirs in zip(one.commands, other.commands, strict=True):
             assert np.array_equal(mine, theirs)
         assert one.__dict__ | {"commands": 0} == other.__dict__ | {"commands": 0}
+
+
+def test_each_kind_has_a_symbol_of_its_own_whichever_process_compiled_it() -> None:
+    plain = [runner(kind).native_name.partition("B2v")[0] for kind in KINDS.values()]
+    assert len(set(plain)) == len(KINDS), plain
 
 
 @pytest.mark.long

@@ -15,6 +15,7 @@ PAIR = ("--device", "rtx-4090", "--model", "llama-3.1-8b")
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
+        (["absent.jsonl"], "absent.jsonl: no such file, or described server"),
         (["log.jsonl"], "a log needs --device, which it does not name"),
         (["log.jsonl", *PAIR, "--part", "2"], "--part: expected 0.1 to 0.9; got 2"),
         (["log.jsonl", *PAIR], "log.jsonl"),
@@ -23,6 +24,7 @@ PAIR = ("--device", "rtx-4090", "--model", "llama-3.1-8b")
     ],
 )
 def test_a_mistake_is_answered_in_a_line(arguments: list[str], why: str, tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").touch()
     assert why in refusal("calibrate", *arguments, cwd=tmp_path)
 
 

@@ -47,9 +47,10 @@ def test_is_a_mistake_where_an_axis_gives_it_else_in_the_base() -> None:
 
 
 def test_does_a_mistake_of_a_file_stay_and_has_each_of_several_its_place() -> None:
-    for file in (None, "card.yaml"):
-        error = DescriptionError("no", file, 9, "a.b")
-        assert in_sweep(error, DOCUMENT, "device", [CLOCK]) is error
+    error = DescriptionError("no", "card.yaml", 9, "a.b")
+    assert in_sweep(error, DOCUMENT, "device", [CLOCK]) is error
+    typed = in_sweep(DescriptionError("no such device"), DOCUMENT, "device", [CLOCK])
+    assert str(typed) == "mine.yaml:2: base.device: no such device"
     one = DescriptionError("a", "--set clock.tCK=0ns", None, "clock.tCK")
     two = DescriptionError("b", "card.yaml", 5)
     both = in_sweep(DescriptionErrors([one, two]), DOCUMENT, "device", iter([CLOCK]))

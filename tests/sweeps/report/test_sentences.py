@@ -345,7 +345,7 @@ def changes(*found: Interval) -> list[tuple[str, MetricChange]]:
         (inputs([], 2, ["commit"]), "Inputs: the same settings; descriptions differ in 2"
          " places. The programs differ in commit."),
         (inputs(["a 1 -> 2", *"bcd"], 4, ()), "Inputs that differ: a 1 -> 2, b, c and 1"
-         " others."),
+         " other."),
         (results(0, True, []), "Results: the two have no point in common."),
         (results(2, True, []), "Results: the same, bit for bit, in all 2 points."),
         (results(2, False, []), "Results: other metrics differ."),
