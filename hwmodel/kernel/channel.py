@@ -14,6 +14,7 @@ import numpy as np
 
 from hwmodel.kernel.candidates import choose
 from hwmodel.kernel.channel_state import CHANNEL, INBOX, MOST_POWER_EVENTS, RUN_TICK
+from hwmodel.kernel.compiling import CONSTANT_FIELDS
 from hwmodel.kernel.host import array_at
 from hwmodel.kernel.issue import apply, write_log
 from hwmodel.kernel.jit import c_function, called, inlined, once
@@ -123,5 +124,6 @@ def runner(kind: np.dtype[np.void]) -> Any:
 
     # NOTE: kinds that different processes compiled would share a symbol, and the first one loaded
     # would serve all: the number by which Numba tells them apart is that of a process.
-    bankwise_advance.__qualname__ = f"bankwise_advance_{(kind.names or ('',))[-1]}"
+    shape = next((name for name in kind.names or () if name in CONSTANT_FIELDS), "any")
+    bankwise_advance.__qualname__ = f"bankwise_advance_{shape}"
     return c_function(9)(bankwise_advance)()

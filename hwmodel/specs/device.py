@@ -28,7 +28,7 @@ from hwmodel.description.description import (
 )
 from hwmodel.description.library import elsewhere, find, names
 from hwmodel.description.yaml_reader import load, parse_assignment
-from hwmodel.specs.accelerator import AcceleratorSpec, Dma, GivenMemory, Paging
+from hwmodel.specs.accelerator import GIVEN, AcceleratorSpec, Dma, GivenMemory, Paging
 from hwmodel.specs.kernel_law import complete_kernels
 from hwmodel.specs.memory_spec import MemorySpec
 from hwmodel.specs.plausible import Override, Variant, take_variants
@@ -279,6 +279,8 @@ def _accelerator(document: Document, overrides: list[Override]) -> Device:
         accelerator = document.build(AcceleratorSpec)
     if accelerator is not None and accelerator.given is not None:
         return _given(document, accelerator, overrides)
+    if document.data.get("memory") == GIVEN:
+        mistakes.answer()  # there is no memory to look further in
     _forget_published(document)
     with mistakes.met():
         memory_document = memory_of(document)

@@ -117,8 +117,6 @@ def value_text(name: str, value: Any) -> str:
     """`chunk 1024`, `caching off`, `4 cards`."""
     if name == "caching":
         return f"caching {'on' if value else 'off'}"
-    if name == "watermark":
-        return f"watermark {value:.0%}"
     return f"{value} cards" if name == "cards" else f"{name} {value}"
 
 

@@ -26,11 +26,9 @@ def flags(tuned: Tuned) -> dict[str, str]:
         if each.name == "caching":
             vllm.append(each.vllm.format("" if value else "no-"))
             sglang += [] if value else [each.sglang]
-        elif each.name == "watermark":
-            vllm += [each.vllm.format(value)] if value else []
-        else:
+        elif value:  # 0 is off, as without the flag
             vllm.append(each.vllm.format(value))
-            sglang.append(each.sglang.format(value))
+            sglang += [each.sglang.format(value)] if each.sglang else []
     return {
         "vLLM": f"vllm serve MODEL {' '.join(vllm)}",
         "SGLang": f"python -m sglang.launch_server --model-path MODEL {' '.join(sglang)}",
@@ -152,7 +150,7 @@ def _at_the_edge(tuned: Tuned) -> list[str]:
     for name, value in (tuned.best.values if tuned.best is not None else {}).items():
         tried = [w.choice.values[name] for w in tuned.worths if name in w.choice.values]
         every = [*tried, settings_of(tuned.base.experiment)[name]]
-        least = min(every) if name != "watermark" else None  # none is the least there is
-        if type(value) in (int, float) and name != "cards" and value in (least, max(every)):
+        number = type(value) in (int, float)
+        if number and name != "cards" and value in (min(every), max(every)):
             found.append(name)
     return found

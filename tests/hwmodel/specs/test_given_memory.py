@@ -59,6 +59,13 @@ def test_a_mistake_is_answered_with_its_reason(
     assert answer in str(error.value)
 
 
+def test_a_mistake_elsewhere_does_not_make_it_a_memory_to_look_for(tmp_path: Path) -> None:
+    with pytest.raises(DescriptionError) as error:
+        load_device(described(tmp_path), ["capacity=-3GiB"])
+    assert "a size cannot be negative" in str(error.value)
+    assert "no shipped memory" not in str(error.value)
+
+
 def test_overrides_of_a_memory_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DescriptionError, match=r"timing\.tRCD: mine has no simulated memory"):
         load_device(described(tmp_path), ["timing.tRCD=18ns"])
