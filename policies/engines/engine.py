@@ -180,7 +180,7 @@ class Engine(Admission):
             return 1
         if self._windowed or self.drafts is not None:
             return 1  # what a step reads and holds is not linear in its length
-        if self.parts and any(part.moving for part in self.parts):
+        if self.parts and any(part.changing for part in self.parts):
             return 1
         least = self._soonest
         if step.decode is not self._soonest_of:

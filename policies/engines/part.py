@@ -48,7 +48,7 @@ class Part:
         return NONE
 
     @property
-    def moving(self) -> bool:
+    def changing(self) -> bool:
         """Whether what it keeps changes from step to step, so that no two of them are equal."""
         return False
 

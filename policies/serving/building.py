@@ -34,11 +34,12 @@ from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
 from policies.serving.combinations import Facts, conflicts
-from policies.serving.component_builders import Site, build_components
+from policies.serving.components import build_components
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
 from policies.serving.serving_spec import ServingSpec, state_pages, state_pool
+from policies.transfers.kv_connector import Site
 from policies.transfers.moves import Moves
 from policies.transfers.ports import Port
 
@@ -180,8 +181,9 @@ def build_replica(
             passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
             steps = DraftingSteps(model, passes, speculation.tokens, device)
     moves = None if spec.moves is None else Moves(spec.moves, local, allocator)
-    site = Site(spec, device, local, each[0], memory, len(stages), engine, port)
-    components = build_components(site)
+    cards = spec.tensor_parallel * len(stages)  # stages move their layers at once
+    site = Site(device, local, allocator, each[0], cards, lambda: memory.efficiency, len(stages))
+    components = build_components(spec, site, engine, port)
     return Replica(
         engine, steps, memory, metrics, spec.advance_together, watches, moves, components
     )

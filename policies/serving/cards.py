@@ -8,29 +8,21 @@ from typing import Any
 import numpy as np
 
 from hwmodel.specs.device import Device
-from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Learns, report_of
-from policies.allocators.kv_frames import Placed
-from policies.allocators.kv_layout import KvLayout
-from policies.engines.host_memory import host_of
 from policies.memory.fidelity import Simulate
-from policies.memory.pipeline import PipelineSpec
-from policies.memory.routing import Routing
 from policies.requests.requests import Requests
-from policies.serving.building import admissible, build_replica, kv_regions
+from policies.serving.building import admissible
 from policies.serving.cells import Cell, energy_of
 from policies.serving.cluster import Manager
-from policies.serving.controllers import CONTROLLERS
 from policies.serving.faults import faults_of
 from policies.serving.metrics import Metrics
 from policies.serving.node import Node, mean_of, merged
-from policies.serving.node_controller import Premises
 from policies.serving.recorder import Watches
-from policies.serving.replica import Replica
+from policies.serving.replica_builder import ReplicaBuilder
 from policies.serving.served_stream import Stream
-from policies.serving.serving_spec import ServingSpec, model_of_a_card
+from policies.serving.serving_spec import ServingSpec
 from policies.serving.simulation import Watcher
 from policies.serving.slot_use import Known
 
@@ -47,52 +39,15 @@ class Cards:
     ) -> None:  # fmt: skip
         """See `policies.serving.serving.serve`, for what is raised as well."""
         self._device, self._spec, self._stream, self._metrics = device, spec, stream, metrics
-        local = model_of_a_card(spec, model)
         cluster, requests = spec.cluster, stream.requests
-        routing = None
-        if spec.experts_in_common and local.experts is not None:
-            routing = Routing(local.experts, spec.routing, seed)
-        own = list[Replica]()
-        host = host_of(spec.engine.swapping)
-
-        def make(card: int, life: int) -> Replica:
-            key = (seed, card, life) if life else (seed, card) if card else seed
-            built = build_replica(
-                device, local, spec, requests, stream.predicted, metrics, key, simulate, watches,
-                routing,
-            )  # fmt: skip
-            if own and not cluster.moves:
-                built.share(own[0])
-            if host is not None:
-                built.share_host(host)
-            own.append(built)
-            return built
-
-        def grouped(
-            cards: tuple[int, ...], stages: int, placed: Placed | None, pipeline: PipelineSpec
-        ) -> Replica:  # fmt: skip
-            staged = {"stages": stages, "pipeline": cluster.pipeline or pipeline}
-            own = spec.model_copy(update={"cluster": cluster.model_copy(update=staged)})
-            built = build_replica(
-                device, local, own, requests, stream.predicted, metrics,
-                (seed, cluster.cards + stages), simulate, watches, placed=placed,
-            )  # fmt: skip
-            if host is not None:
-                built.share_host(host)
-            return built
-
+        builder = ReplicaBuilder(
+            device, model, spec, stream, metrics, seed, simulate, watches, cards=cluster.cards
+        )
         manager = Manager(cluster, requests, stream.predicted.length)
-        self._node = node = Node(manager, make, together=routing is not None)
+        self._node = node = Node(manager, builder.card, together=builder.routing is not None)
         self.nodes = [node]
         _teach(spec, [replica.engine.allocator for replica in node.own], profile)
-
-        def regions() -> list[KvLayout]:
-            return kv_regions(device, stages_of(local, cluster.stages), spec, seed)
-
-        premises = Premises(node, local, grouped, regions)
-        self._controllers = [
-            CONTROLLERS[name](options, premises) for name, options in cluster.control.items()
-        ]
+        self._controllers = builder.controllers(node)
         faults = [faults_of(node, each, seed) for each in spec.faults]
         self.watchers: list[Watcher] = [*self._controllers, *faults]
         allocator = node.own[0].engine.allocator

@@ -14,8 +14,9 @@ from policies.memory.step_energy import Transfer
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.metrics import Metrics
 from policies.serving.node import mean_of, merged
-from policies.serving.pool import DECODE, PoolMetrics
+from policies.serving.pool import PoolMetrics
 from policies.serving.pool_figures import PoolsRun, figures_of_run, merged_runs
+from policies.serving.pool_options import DECODE
 from policies.serving.served_stream import first_samples, samples_of
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.slot_use import Known

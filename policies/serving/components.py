@@ -1,16 +1,24 @@
-"""What makes steps of a replica wait beside transfers of connectors: frames that are mapped, copies
-between cards, attention that is computed elsewhere."""
+"""What a replica has beside its engine and its memory, built from its description."""
 
 from __future__ import annotations
 
-from policies.allocators.capabilities import Maps
+from typing import TypeVar
+
+from policies.allocators.capabilities import Maps, Swaps
 from policies.engines.engine import Engine
+from policies.engines.host_memory import Swapping
 from policies.engines.scheduled_step import Step
 from policies.memory.component import Component
-from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step import Efficiency, StepTimes
 from policies.requests.requests import FloatArray
-from policies.transfers.hosting import Hosting
-from policies.transfers.lender import Lender
+from policies.serving.controllers import CONTROLLERS
+from policies.serving.serving_spec import ServingSpec
+from policies.transfers.connectors import CONNECTORS
+from policies.transfers.kv_connector import KvConnector, Site
+from policies.transfers.ports import Port
+from policies.transfers.swap_space import SwapSpace
+
+Made = TypeVar("Made", bound=KvConnector)
 
 
 class MappedFrames(Component):
@@ -28,69 +36,37 @@ class MappedFrames(Component):
         self._allocator.charged()
 
 
-class HostedCopies(Component):
-    """Copies of requests that move between cards while they run."""
-
-    def __init__(self, hosting: Hosting, steps: StepModel) -> None:
-        self._hosting, self._steps = hosting, steps
-        self._now_s = 0.0
-
-    @property
-    def most_rounds(self) -> int:
-        return 16 if self._hosting.copying else super().most_rounds  # they end beside the steps
-
-    @property
-    def due_s(self) -> float:
-        return self._hosting.due_s
-
-    def clock(self, now_s: float) -> None:
-        self._now_s = now_s
-        self._hosting.land(now_s)
-
-    def stalls(
-        self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
-    ) -> FloatArray | None:  # fmt: skip
-        taken = self._hosting.copied_bytes_s(self._now_s)
-        if not taken:
-            return None
-        waits_s = times.contended(taken, self._steps.bandwidth * efficiency.attention)
-        self._hosting.slower.append(float(waits_s[0] / times.total_s[0]))
-        return waits_s
+def build_components(
+    spec: ServingSpec, site: Site, engine: Engine, port: Port | None
+) -> list[Component]:
+    """All that the description asks for, in the order in which connectors, which join the engine,
+    are asked, and in which steps are made longer. port: of a replica of a pool."""
+    made: list[Component] = []
+    if (swapping := _swapping(spec, engine)) is not None:
+        made.append(_connected(engine, SwapSpace(swapping, site)))
+    if port is not None:
+        port.joins(engine, site.steps, site.model, spec.tensor_parallel)
+        made.append(port)
+    for name, options in spec.connecting.items():
+        made.append(_connected(engine, CONNECTORS[name](options, site)))
+    controllers = (CONTROLLERS[name] for name in spec.cluster.control)
+    equips = dict.fromkeys(each for kind in controllers for each in kind.equips)
+    made += [equip(engine, site.steps) for equip in equips]
+    if (maps := engine.allocator.able(Maps)) is not None:
+        made.append(MappedFrames(maps))
+    return made
 
 
-class Lent(Component):
-    """Attention that other cards compute for this one, and this one for others."""
-
-    def __init__(self, lender: Lender, steps: StepModel) -> None:
-        self._lender, self._steps = lender, steps
-
-    @property
-    def most_rounds(self) -> int:
-        return 16  # the driver decides something every few steps
-
-    @property
-    def due_s(self) -> float:
-        return self._lender.due_s
-
-    def clock(self, now_s: float) -> None:
-        self._lender.land(now_s)
-
-    def stalls(
-        self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
-    ) -> FloatArray:  # fmt: skip
-        return self._lender.stalls(times, step.chunks, self._steps, efficiency)
-
-    def passed(self, end_s: float, times: StepTimes) -> None:
-        self._lender.passed(times)
+def _connected(engine: Engine, made: Made) -> Made:
+    engine.connect(made)
+    return made
 
 
-def hosted(engine: Engine, steps: StepModel) -> Component:
-    """Lets requests of an engine move to and from others while they run (`Hosting`). Raises
-    DescriptionError where its policy does not."""
-    return HostedCopies(Hosting(engine), steps)
-
-
-def lent(engine: Engine, steps: StepModel) -> Component:
-    """Lets an engine keep KV on other cards, and theirs (`Lender`). Raises DescriptionError where
-    its policy does not."""
-    return Lent(Lender(engine), steps)
+def _swapping(spec: ServingSpec, engine: Engine) -> Swapping | None:
+    """How the engine swaps, where it does. `auto`: requests with several samples, where the policy
+    can."""
+    swapping = spec.engine.swapping
+    if swapping is not None and swapping.choice == "auto":
+        able = engine.allocator.able(Swaps) is not None
+        return swapping if able and engine.several else None
+    return swapping

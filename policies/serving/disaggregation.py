@@ -16,36 +16,29 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from hwmodel.specs.device import Device, load_device
-from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
-from policies.allocators.kv_frames import Placed
-from policies.allocators.kv_layout import KvLayout
-from policies.engines.host_memory import host_of
 from policies.memory.fidelity import Simulate
-from policies.memory.pipeline import PipelineSpec
 from policies.requests.requests import IntArray, Requests
-from policies.serving.building import admissible, build_replica, kv_regions
+from policies.serving.building import admissible
 from policies.serving.cells import Cell
 from policies.serving.cluster import Manager
 from policies.serving.cluster_options import ClusterSpec
-from policies.serving.controllers import CONTROLLERS
 from policies.serving.faults import faults_of
 from policies.serving.metrics import Metrics
 from policies.serving.node import Node
-from policies.serving.node_controller import Premises
-from policies.serving.pool import DECODE, PREFILL, Pool, PoolMetrics
+from policies.serving.pool import Pool, PoolMetrics
 from policies.serving.pool_fabric import PoolFabric, Way
 from policies.serving.pool_figures import PoolsRun, figures_of_run, side_run
-from policies.serving.pool_options import PoolSpec
+from policies.serving.pool_options import DECODE, PREFILL, PoolSpec
 from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
+from policies.serving.replica_builder import ReplicaBuilder
 from policies.serving.served_stream import Stream
-from policies.serving.serving_spec import ServingSpec, model_of_a_card
+from policies.serving.serving_spec import ServingSpec
 from policies.serving.simulation import Watcher
 from policies.serving.slot_use import Known
 from policies.serving.unit import Part, Unit
@@ -121,10 +114,7 @@ class Disaggregation(Watcher):
         self._fabric.between(self.pools)
         self.watchers: list[Watcher] = [self, self._fabric]
         decode = self.pools[DECODE]
-        premises = Premises(decode.node, decode.local, decode.grouped, decode.regions)
-        self._controllers = [
-            CONTROLLERS[name](options, premises) for name, options in spec.cluster.control.items()
-        ]
+        self._controllers = decode.builder.controllers(decode.node)
         self.watchers += self._controllers
         for law in spec.faults:
             for name, pool in self.pools.items():
@@ -143,50 +133,19 @@ class Disaggregation(Watcher):
         assert spec.pools is not None
         card = device if half.device is None else load_device(half.device)
         own = spec.pooled(half).on_device(card, model)
-        local, mine = (
-            model_of_a_card(own, model),
-            PoolMetrics(self._metrics, self._requests, self._stream.first_sample),
-        )
-        stream, contention = self._stream, spec.pools.contention
-        host = host_of(own.engine.swapping)
-        ports: WeakKeyDictionary[Replica, Port] = WeakKeyDictionary()
-
-        def built(
-            number: int, described: ServingSpec, key: int | tuple[int, ...],
-            placed: Placed | None = None,
-        ) -> Replica:  # fmt: skip
-            port = (SendingPort if name == PREFILL else ReceivingPort)(
-                self._fabric.link, (name, number), contention
-            )
-            replica = build_replica(
-                card, local, described, self._requests, stream.predicted, mine, key, simulate,
-                watches, port=port, placed=placed,
-            )  # fmt: skip
-            ports[replica] = port
-            if host is not None:
-                replica.share_host(host)
-            return replica
-
-        def make(number: int, life: int) -> Replica:
-            return built(number, own, (seed, number + 1000 * (name == DECODE)) if number else seed)
-
-        def grouped(
-            cards: tuple[int, ...], stages: int, placed: Placed | None, pipeline: PipelineSpec
-        ) -> Replica:  # fmt: skip
-            staged = {"stages": stages, "pipeline": own.cluster.pipeline or pipeline}
-            cluster = own.cluster.model_copy(update=staged)
-            described = own.model_copy(update={"cluster": cluster})
-            return built(cards[0], described, (seed, half.replicas + stages, 2), placed)
-
+        stream, fabric, contention = self._stream, self._fabric.link, spec.pools.contention
+        metrics = PoolMetrics(self._metrics, self._requests, stream.first_sample)
+        kind = SendingPort if name == PREFILL else ReceivingPort
+        builder = ReplicaBuilder(
+            card, model, own, stream, metrics, seed, simulate, watches,
+            lambda number: kind(fabric, (name, number), contention), int(name == DECODE),
+            half.replicas,
+        )  # fmt: skip
         first = spec.pools.prefill.replicas if name == DECODE else 0
         cluster = ClusterSpec(cards=half.replicas, placement=spec.router_of(half))
         manager = Manager(cluster, self._requests, stream.predicted.length)
-        node = Node(manager, make, name=name, first=first)
-
-        def regions() -> list[KvLayout]:
-            return kv_regions(card, stages_of(local, own.cluster.stages), own, seed)
-
-        return Pool(card, local, own.tensor_parallel, mine, node, grouped, regions, ports)
+        node = Node(manager, builder.card, name=name, first=first)
+        return Pool(builder, metrics, node)
 
     # what the event core tells
 
@@ -319,7 +278,7 @@ class Disaggregation(Watcher):
 
     def _given(self, replica: Replica) -> None:
         """Requests have got memory at the decode side."""
-        port = self.pools[DECODE].ports[replica]
+        port = self.pools[DECODE].builder.ports[replica]
         for request in port.asked:
             trip = self._trips[request]
             trip.skip = port.loading[request]

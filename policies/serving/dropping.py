@@ -44,7 +44,6 @@ from policies.allocators.kv_layout import KV_ALIGN_BYTES, KvLayout
 from policies.engines.part import NONE
 from policies.memory.pipeline import Exchange, PipelineSpec
 from policies.requests.requests import IntArray
-from policies.serving.components import hosted
 from policies.serving.drop_groups import (
     Group,
     Place,
@@ -71,7 +70,7 @@ class Dropping(Controller):
 
     name = "dropping"
     Options = DroppingSpec
-    equips = (hosted,)
+    equips = (Hosting,)
     regroups = True
 
     def __init__(self, options: DroppingSpec, premises: Premises) -> None:

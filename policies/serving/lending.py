@@ -19,7 +19,6 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.link import load_link
 from policies.memory.distributed_attention import DistributedAttention
 from policies.requests.percentiles import summary
-from policies.serving.components import lent
 from policies.serving.moving_options import LendingSpec
 from policies.serving.node import Node
 from policies.serving.node_controller import Controller, Premises
@@ -80,7 +79,7 @@ class Lending(Controller):
 
     name = "lending"
     Options = LendingSpec
-    equips = (lent,)
+    equips = (Lender,)
 
     def __init__(self, options: LendingSpec, premises: Premises) -> None:
         """Raises DescriptionError where a card has no room beside what stays free."""

@@ -22,7 +22,6 @@ import numpy as np
 
 from hwmodel.specs.link import load_link
 from policies.requests.percentiles import summary
-from policies.serving.components import hosted
 from policies.serving.moving_options import MigrationSpec
 from policies.serving.node import Node
 from policies.serving.node_controller import Act, Controller, Premises
@@ -51,7 +50,7 @@ class Migrating(Controller):
 
     name = "migration"
     Options = MigrationSpec
-    equips = (hosted,)
+    equips = (Hosting,)
 
     def __init__(self, options: MigrationSpec, premises: Premises) -> None:
         """Raises DescriptionError for KV that `transfer` refuses."""

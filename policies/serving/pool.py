@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.specs.device import Device
-from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.capabilities import report_of
-from policies.allocators.kv_frames import Placed
-from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
-from policies.memory.pipeline import PipelineSpec
 from policies.requests.requests import IntArray, Requests
 from policies.serving.metrics import Metrics
 from policies.serving.node import Node, mean_of
 from policies.serving.replica import Replica
+from policies.serving.replica_builder import ReplicaBuilder
 from policies.serving.slot_use import Known
 from policies.transfers.ports import Port
-
-PREFILL, DECODE = "prefill", "decode"
 
 
 class PoolMetrics(Metrics):
@@ -36,10 +30,6 @@ class PoolMetrics(Metrics):
     def beside(self) -> PoolMetrics:
         """Of a side of the same whole; it has collected nothing."""
         return PoolMetrics(self.whole, self._of, None)
-
-    def merge_side(self, parts: Sequence[tuple[PoolMetrics, IntArray]]) -> None:
-        """As `merge`, of this side alone."""
-        super().merge(parts)
 
     def saturated(self, now: float) -> None:
         """The pools know together whether requests wait."""
@@ -66,17 +56,14 @@ class PoolMetrics(Metrics):
 class Pool:
     """One side."""
 
-    device: Device
-    local: TransformerSpec
-    cards: int
-    """Of a replica."""
+    builder: ReplicaBuilder
     metrics: PoolMetrics
     node: Node
-    grouped: Callable[[tuple[int, ...], int, Placed | None, PipelineSpec], Replica]
-    """See `policies.serving.node_controller.Premises`; the next one as well."""
-    regions: Callable[[], Sequence[KvLayout]]
-    ports: Mapping[Replica, Port]
-    """That of each replica."""
+
+    @property
+    def cards(self) -> int:
+        """Of a replica."""
+        return self.builder.spec.tensor_parallel
 
     @property
     def replicas(self) -> list[Replica]:
@@ -85,7 +72,7 @@ class Pool:
 
     def port(self, number: int) -> Port:
         """Of that which serves a card."""
-        return self.ports[self.node.replicas[number]]
+        return self.builder.ports[self.node.replicas[number]]
 
     def reports(self) -> dict[str, Any]:
         """`policy`, `memory` and what components report, of its replicas as of one."""

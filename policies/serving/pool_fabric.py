@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import TransformerSpec
-from policies.serving.pool import DECODE, PREFILL, Pool
-from policies.serving.pool_options import PoolsSpec
+from policies.serving.pool import Pool
+from policies.serving.pool_options import DECODE, PREFILL, PoolsSpec
 from policies.serving.simulation import LINK, Watcher
 from policies.transfers.kv_link import Link
 from policies.transfers.ports import Place, Places, Sent, between

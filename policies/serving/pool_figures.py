@@ -58,7 +58,7 @@ class PoolsRun(NamedTuple):
 
 def side_run(name: str, pool: Pool, fabric: Link[Sent], busy_s: Mapping[Place, float]) -> SideRun:
     """Of a pool. busy_s: of each replica's link before the warm-up ended."""
-    replicas = pool.replicas
+    replicas, ports = pool.replicas, pool.builder.ports
     places = [(name, number) for number in range(len(replicas))]
     return SideRun(
         pool.metrics, [
@@ -67,7 +67,7 @@ def side_run(name: str, pool: Pool, fabric: Link[Sent], busy_s: Mapping[Place, f
         ],
         replicas[0].engine.allocator.layout, pool.cards, pool.node.busy_s,
         [fabric.busy_s.get(each, 0.0) - busy_s.get(each, 0.0) for each in places],
-        sum(pool.ports[each].stalled_s for each in replicas), pool.ports[replicas[0]].bandwidth,
+        sum(ports[each].stalled_s for each in replicas), ports[replicas[0]].bandwidth,
         pool.reports(),
     )  # fmt: skip
 
@@ -128,7 +128,7 @@ def merged_runs(
     for name in runs[0].sides:
         parts = [run.sides[name] for run in runs]
         own = metrics.beside()
-        own.merge_side([(each.metrics, mine) for each, mine in zip(parts, rows, strict=True)])
+        own.merge([(each.metrics, mine) for each, mine in zip(parts, rows, strict=True)])
         known = Known(
             np.zeros(len(metrics.arrival_s), np.int64), np.full(len(metrics.arrival_s), np.nan),
             parts[0].layout,

@@ -14,6 +14,8 @@ from policies.engines.schedulers import EngineChoice
 from policies.transfers.tier_options import Contends
 
 Count = Annotated[int, Field(ge=1)]
+PREFILL, DECODE = "prefill", "decode"
+"""The sides."""
 
 
 class PoolSpec(Strict):

@@ -34,8 +34,7 @@ from policies.routers.routers import ROUTERS
 from policies.serving.cluster_options import ClusterSpec
 from policies.serving.combinations import Facts, conflicts
 from policies.serving.fault_options import FaultSpec
-from policies.serving.pool import DECODE, PREFILL
-from policies.serving.pool_options import PoolSpec, PoolsSpec
+from policies.serving.pool_options import DECODE, PREFILL, PoolSpec, PoolsSpec
 from policies.transfers.connectors import ConnectorsByName, TiersChoice
 from policies.transfers.kv_connector import ConnectorOptions
 from policies.transfers.moves import MovesSpec

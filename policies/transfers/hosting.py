@@ -20,7 +20,9 @@ from policies.engines.additions import CopiedOnWrite
 from policies.engines.engine import Engine
 from policies.engines.part import NONE, Part
 from policies.engines.scheduled_step import Step
-from policies.requests.requests import IntArray
+from policies.memory.component import Component
+from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.requests.requests import FloatArray, IntArray
 
 _KEYS = "cluster.dropping, cluster.lending"
 
@@ -36,12 +38,13 @@ def require_blocks(allocator: Allocator) -> MovesBlocks:
     return able
 
 
-class Hosting(Part):
+class Hosting(Part, Component):
     """Requests of `engine` that run there wholly, come, or are leaving."""
 
-    def __init__(self, engine: Engine) -> None:
-        """Joins the parts of `engine`."""
-        self.engine = engine
+    def __init__(self, engine: Engine, steps: StepModel) -> None:
+        """Joins the parts of `engine`. steps: times of its steps."""
+        self.engine, self._steps = engine, steps
+        self._now_s = 0.0
         self.allocator = engine.allocator
         self.block = self.allocator.transfer_block
         """Tokens in which KV moves."""
@@ -53,7 +56,7 @@ class Hosting(Part):
         """How often requests were preempted."""
         self.slower: list[float] = []
         """Shares by which steps beside copies take longer."""
-        allocator = engine.allocator
+        allocator = self.allocator
         self._copying = allocator.able(CopiesOnWrite)
         self._blocks = allocator.able(MovesBlocks)
         self._copies: list[tuple[float, float, int]] = []  # (bytes a second, until when, whose)
@@ -121,17 +124,22 @@ class Hosting(Part):
         self._copies = [each for each in self._copies if each[2] != request]
 
     @property
-    def copying(self) -> bool:
-        """Whether copies to or from others were under way when somebody asked last."""
-        return bool(self._copies)
+    def most_rounds(self) -> int:
+        return 16 if self._copies else super().most_rounds  # they end beside the steps
 
-    def copied_bytes_s(self, now_s: float) -> float:
-        """What all copies that are under way then read and write in a second. `now_s` never
-        decreases."""
-        if not self._copies:
-            return 0.0
-        self._copies = [each for each in self._copies if now_s < each[1]]
-        return sum(each[0] for each in self._copies)
+    def clock(self, now_s: float) -> None:
+        self._now_s = now_s
+        self.land(now_s)
+
+    def stalls(
+        self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
+    ) -> FloatArray | None:  # fmt: skip
+        self._copies = [each for each in self._copies if self._now_s < each[1]]
+        if not (taken := sum(each[0] for each in self._copies)):
+            return None
+        waits_s = times.contended(taken, self._steps.bandwidth * efficiency.attention)
+        self.slower.append(float(waits_s[0] / times.total_s[0]))
+        return waits_s
 
     def whole(self) -> IntArray:
         """The running requests whose prompts are computed."""

@@ -20,7 +20,8 @@ from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Demand
 from policies.engines.engine import Engine
 from policies.engines.part import Part
-from policies.engines.scheduled_step import Chunk, Step
+from policies.engines.scheduled_step import Step
+from policies.memory.component import Component
 from policies.memory.distributed_attention import DistributedAttention, Share
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
@@ -43,14 +44,16 @@ class Loan:
         return self.room - self.filled - self.moving
 
 
-class Lender(Part):
+class Lender(Part, Component):
     """Loans of the requests of `engine`. `card`: its number among `cards`, which all are of one
     model. `spare`: tokens that plans leave free on each."""
 
-    def __init__(self, engine: Engine) -> None:
+    most_rounds = 16  # the controller decides something every few steps
+
+    def __init__(self, engine: Engine, steps: StepModel) -> None:
         """Joins the parts of `engine`. Raises DescriptionError as `require_blocks`, and where
         prefixes lie in one place."""
-        self.engine = engine
+        self.engine, self._steps = engine, steps
         self.allocator = require_blocks(engine.allocator)
         if not self.allocator.lies_apart:
             raise DescriptionError(
@@ -139,7 +142,7 @@ class Lender(Part):
         """When it can run again, where it is blocked; else inf."""
         return self._tick_s if self.blocked else float("inf")
 
-    def land(self, now_s: float) -> None:
+    def clock(self, now_s: float) -> None:
         """Time has passed: what was blocked may be tried again."""
         if now_s > self._now_s:
             self.blocked = False
@@ -242,7 +245,7 @@ class Lender(Part):
         return self.allocator.release_known(request, 0)
 
     @property
-    def moving(self) -> bool:
+    def changing(self) -> bool:
         return self._to_move > 0
 
     def begins(self) -> None:
@@ -282,10 +285,11 @@ class Lender(Part):
         return [(shares.setdefault(loan.lender, Share()), filled) for loan, filled in found]
 
     def stalls(
-        self, times: StepTimes, chunks: Sequence[Chunk], steps: StepModel, efficiency: Efficiency
-    ) -> FloatArray:
+        self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
+    ) -> FloatArray:  # fmt: skip
         """Seconds that each of the steps last scheduled waits: for lenders, for the link, and for
         attention that this card computes for others. Float64 (rounds,)."""
+        steps, chunks = self._steps, step.chunks
         busy = [self._cards[lender].engine.running.size > 0 for lender in self._shares]
         asked = self._work.asks(list(self._shares.values()), busy, self._asking, steps, efficiency)
         pairs = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in chunks)
@@ -317,7 +321,7 @@ class Lender(Part):
         copied = min(most, pending)
         return copied, self._work.copy_s(copied + self._fresh)
 
-    def passed(self, times: StepTimes) -> None:
+    def passed(self, end_s: float, times: StepTimes) -> None:
         """So many of the steps that `stalls` was last asked for are done."""
         rounds, asked, total = len(times.total_s), self._asked, self.totals
         self.owed_s -= self._pays_s * rounds

@@ -183,7 +183,7 @@ def _of_engine(replica: Replica) -> Iterator[str]:
         if requests:
             yield f"requests {list(requests)} {what}"
     for part in engine.parts:
-        if len(part.holders) or part.moving:
+        if len(part.holders) or part.changing:
             yield f"requests {part.holders.tolist()} of {type(part).__name__} hold memory"
 
 
