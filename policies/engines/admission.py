@@ -9,55 +9,31 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand
-from policies.allocators.capabilities import Classifies, Contiguous, KeepsStates
 from policies.engines.connected import Connected
-from policies.engines.part import Part
+from policies.engines.engine_requests import Offered
 from policies.engines.scheduled_step import Chunk, Step
-from policies.engines.verifier import Verifier
-from policies.predictors.prediction import Predictions
-from policies.requests.requests import IntArray, Requests
-
-
-class Offered(NamedTuple):
-    """What an engine is to serve. output_tokens: int64 (n,), as the engine cuts answers."""
-
-    requests: Requests
-    output_tokens: IntArray
-    predicted: Predictions
 
 
 class Admission(Connected):
-    """Requests of a line that are tried, and what each asks for."""
+    """Requests of a line that are tried."""
 
     whole_inputs = False
     """Whether a request is admitted that has room for all its input, whatever a step computes."""
-    spec: Any
-    drafts: Verifier | None
-    parts: list[Part]
-    several: bool
 
-    def _begin_admission(self, spec: Any, allocator: Allocator, predicted: Predictions) -> None:
-        self._predicted = predicted
-        self._cap = spec.sequence_cap
+    def __init__(self, spec: Any, allocator: Allocator, offered: Offered) -> None:
+        super().__init__(spec, allocator, offered)
         self._in_order = spec.packing == "arrival" and spec.batching == "any"
         self._tag = 0  # of the batch
         self._overtaken = 0  # times that the head of the line was overtaken
-        self._demands: dict[int, Demand] = {}  # as `_demand` made them last
         self._sizes: dict[int, int] = {}  # that `fitting` found, of requests in line
         self._bounds: tuple[int, ...] = ()  # for which they hold
         self._fitting = (-1, 0, 0)  # (changes, free slots, what `fitting` found then)
-        # what the allocator can do, or None
-        self._contiguous = allocator.able(Contiguous)
-        self._classifying = allocator.able(Classifies)
-        keeps = 0 if (able := allocator.able(KeepsStates)) is None else able.state_block
-        self._state_block = keeps
-        """Tokens at whose multiples a chunk ends; 0: anywhere."""
 
     def fitting(self, step: Step) -> int:
         """Slots that the next requests in line would reserve if all free slots were one run, while
@@ -86,20 +62,11 @@ class Admission(Connected):
             return chunk.tokens
         return chunk.tokens + self.drafts.spec.tokens * (chunk.request in self.drafts.padded)
 
-    def _sequences(self, requests: IntArray) -> int:
-        """Samples of `requests` together."""
-        return int(self.samples[requests].sum()) if self.several else len(requests)
-
     def wanted(self, request: int) -> int:
         """Slots that a request asks for with all of its tokens."""
         if self._contiguous is not None:
             return self._contiguous.size(request, self.demand(request))
         return int(self.allocator.layout.slots_of(self.total(request)))
-
-    def total(self, request: int) -> int:
-        """Tokens to prefill: the prompt and what was generated before a preemption."""
-        generated = self.output.item(request) - self.left.item(request)
-        return int(self.prompt.item(request) + self.samples.item(request) * generated)
 
     def _admit(self, chunks: list[Chunk], budget: int) -> str:
         """Admit from the head of the line; which of STEP_LIMITS ended it."""
@@ -260,24 +227,6 @@ class Admission(Connected):
         return (
             0 if self._classifying is None else self._classifying.tag(request, self.demand(request))
         )
-
-    def demand(self, request: int) -> Demand:
-        """What a request asks for now: the same object until it has generated more."""
-        known = self._demands.get(request)
-        generated = self.output.item(request) - self.left.item(request)
-        if known is None or known.generated != generated:
-            known = self._demands[request] = self._demanded(request)
-        return known
-
-    def _demanded(self, request: int) -> Demand:
-        """The same of a request that may never come here."""
-        own, output = self._requests, self.output.item(request)
-        return Demand(
-            self.prompt.item(request), output - self.left.item(request), self._predicted[request],
-            own.prefix_id.item(request), own.prefix_tokens.item(request),
-            self.samples.item(request), output, own.parent.item(request),
-            own.context.item(request), own.prefixes(request)[:-1],
-        )  # fmt: skip
 
     def _never_fits(self, request: int) -> DescriptionError:
         return DescriptionError(

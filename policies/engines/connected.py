@@ -3,43 +3,26 @@ goes there (`policies.engines.connector`)."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand
-from policies.allocators.capabilities import Caches
 from policies.engines.connector import Connector, Ending, Loading, Match
+from policies.engines.engine_requests import EngineRequests, Offered
+from policies.engines.part import NONE
 from policies.engines.scheduled_step import Chunk, Step
-from policies.requests.requests import IntArray, Requests
+from policies.requests.requests import IntArray
 
 
-class Connected(ABC):
-    """What an engine does with its `connectors`; base of all engines."""
+class Connected(EngineRequests):
+    """What an engine does with its `connectors`."""
 
-    allocator: Allocator
-    waiting: deque[int]
-    running: IntArray
-    left: IntArray
-    output: IntArray
-    prompt: IntArray
-    ending: list[int]
-    samples: IntArray
-    changes: int
-    _partial: bool
-    _cap: int
-    _caching: Caches | None
-    _cached_tokens: int
-    _relenting: bool
-    _sessions: IntArray
-    _requests: Requests
-
-    def _begin_connected(self) -> None:
-        self.connectors: list[Connector] = []
-        self.loading: dict[int, Loading] = {}
-        """Requests that hold memory for KV which is on its way, or came, until they run."""
+    def __init__(self, spec: Any, allocator: Allocator, offered: Offered) -> None:
+        super().__init__(spec, allocator, offered)
         self.held: dict[int, set[Connector]] = {}
         """Requests that have ended and hold memory, and for whom."""
         self._back: deque[int] = deque()
@@ -55,19 +38,17 @@ class Connected(ABC):
     # what others see
 
     @property
-    def requests(self) -> Requests:
-        """All requests of the run."""
-        return self._requests
-
-    @property
     def holding(self) -> bool:
         """Whether requests that do not run hold memory, and will give it back."""
-        return bool(self.loading or self.held)
+        return bool(self.loading or self.held) or any(part.holding for part in self.parts)
 
     @property
     def holders(self) -> IntArray:
         """Requests that hold memory and neither run nor have just ended, int64 (n,)."""
-        return np.array([*self.loading, *self.held], np.int64)
+        if not (self.parts or self.loading or self.held):
+            return NONE
+        own = np.array([*self.loading, *self.held], np.int64)
+        return np.concatenate([own, *(part.holders for part in self.parts)])
 
     @property
     def stuck(self) -> bool:
@@ -138,31 +119,11 @@ class Connected(ABC):
         self._release_known(request, match.start)
         self.wake()
 
-    # what an engine implements
-
-    @abstractmethod
-    def demand(self, request: int) -> Demand:
-        """What a request asks for now."""
-
-    @abstractmethod
-    def whole(self, request: int) -> bool:
-        """Whether all of a request that has its memory lies here, and stays."""
-
-    @abstractmethod
-    def total(self, request: int) -> int:
-        """Tokens to prefill: the prompt and what was generated before a preemption."""
+    # what a scheduler implements
 
     @abstractmethod
     def _put_back(self, request: int) -> None:
         """Take back the memory of a request, which computes again and waits from now on."""
-
-    @abstractmethod
-    def begin_again(self, request: int) -> None:
-        """A request that runs has lost KV: it waits, and is computed again."""
-
-    @abstractmethod
-    def _free_now(self, ended: list[int]) -> None:
-        """Take back the memory of requests that have ended."""
 
     @abstractmethod
     def _chunk(self, rest: int, budget: int, total: int) -> int:
@@ -170,13 +131,14 @@ class Connected(ABC):
         waits."""
 
     @abstractmethod
-    def _sequences(self, requests: IntArray) -> int:
-        """Samples of `requests` together."""
-
-    @abstractmethod
     def _reserve_loaded(self, request: int, demand: Demand, total: int, stored: int) -> bool:
         """Reserve slots to admit a request whose first `stored` of `total` tokens are there, or
         come from elsewhere; False if there is no room."""
+
+    def begin_again(self, request: int) -> None:
+        """A request that runs has lost KV: it waits, and is computed again."""
+        self.stop(request)
+        self._put_back(request)
 
     def _extend(self, request: int, tokens: int, total: int) -> bool:
         """Reserve slots for the next `tokens` that one which comes back computes; False if there is
@@ -395,6 +357,28 @@ class Connected(ABC):
         for request in requests if self.connectors else ():
             for connector in self.connectors:
                 connector.forgotten(request)
+
+    def _free_now(self, ended: list[int]) -> None:
+        if self._batching is not None:
+            self._batching.release_together(True)
+        for request in ended:
+            if self._remembering is not None:
+                self._remembering.ends(request)
+            if self.allocator.resident[request]:
+                runs = self.allocator.extent_count(np.array([request]))
+                slots = self.allocator.layout.slots_of(self.allocator.stored[request])
+                self.run_tokens[request] = slots / runs
+                self.reserved_ever[request] += self._release(request)
+            else:  # preempted with its last token under way
+                self.waiting.remove(request)
+            self._demands.pop(request, None)
+            if self._remembering is not None:
+                self._remembering.finished(
+                    request, int(self.prompt[request]), int(self.output[request])
+                )
+        if self._batching is not None:
+            self._batching.release_together(False)
+        self.changes += len(ended)
 
     def _release(self, request: int) -> int:
         """Free the slots of a request; how many were reserved."""

@@ -6,105 +6,43 @@ and each of its decode steps makes a token of every sample.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import deque
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
-from policies.allocators.capabilities import (
-    Batches,
-    Caches,
-    CopiesOnWrite,
-    Migrates,
-    Migration,
-    OnDemand,
-    Remembers,
-)
+from policies.allocators.capabilities import Batches, Migration
 from policies.allocators.columns import count_down, least_of, sum_of
 from policies.engines.additions import CopiedOnWrite, Samples, Transfers
-from policies.engines.admission import Admission, Offered
-from policies.engines.engine_options import EngineOptions
+from policies.engines.admission import Admission
 from policies.engines.engine_progress import Progress
-from policies.engines.part import NONE, Part
+from policies.engines.engine_requests import Offered
 from policies.engines.scheduled_step import Chunk, Step
-from policies.engines.verifier import Verifier
-from policies.requests.requests import FloatArray, IntArray
-
-PartKind = TypeVar("PartKind", bound=Part)
+from policies.requests.requests import IntArray
 
 
 class Engine(Admission):
-    """Requests that wait and run. `left[i]`: output tokens that each sample of request i must still
-    produce."""
+    """Requests that wait and run, step by step."""
 
-    Options: ClassVar[type[EngineOptions]]
-    """Its options, whose `name` is that of the scheduler."""
     aligns_chunks: ClassVar[bool] = False
     """Whether chunks of prompts can end at the ends of blocks, where states are kept."""
 
     def __init__(self, spec: Any, allocator: Allocator, offered: Offered) -> None:
-        requests, output_tokens, predicted = offered
-        self.spec = spec
-        self.allocator = allocator
+        super().__init__(spec, allocator, offered)
         self.budget = self._token_budget()
         """Tokens a step may compute."""
-        self._begin_admission(spec, allocator, predicted)
-        self.prompt = requests.prompt_tokens
-        self.output = output_tokens
-        self.samples = requests.samples
-        self.left = output_tokens.copy()
-        self.waiting: deque[int] = deque()
-        self.running: IntArray = np.zeros(0, np.int64)
-        self.reserved_ever = np.zeros(len(requests), np.int64)
-        """Slots of the last residence of each request, including places it migrated from."""
-        self.run_tokens: FloatArray = np.full(len(requests), np.nan)
-        """Mean tokens of a physically contiguous run of each request when it ended."""
         self.preemptions = 0
-        self.changes = 0
-        """Counts admissions, ends, preemptions and migrations: as long as it stays, the same
-        requests run in the same places."""
-        self._requests = requests
-        self._sessions = requests.session
-        self.several = bool((requests.samples > 1).any())
-        self.ending: list[int] = []
-        """Requests whose last token is made and that still hold memory (asynchronous scheduling);
-        they run or, if preempted, wait."""
         self._windowed = allocator.layout.groups is not None
         self._uneven = self._windowed or allocator.layout.sparse is not None
-        self.drafts: Verifier | None = None
-        """What its decode steps verify."""
-        self.parts: list[Part] = []
-        """What it has beside: requests and memory that are partly elsewhere."""
         self._late = False  # the next step is scheduled before it is known which requests ended
-        self._partial = False  # the last running request is still in its prefill
-        self._cached_tokens = 0  # of the step being scheduled
-        self._relenting = False  # a refused request may be admitted though no request leaves
         self._progress = Progress(self._cap)
         self._soonest, self._soonest_of = 0, self.running  # the least `left` of those that run
-        # what the allocator can do, or None
-        self._on_demand = allocator.able(OnDemand)
-        self._migrating = allocator.able(Migrates)
-        self._caching = allocator.able(Caches)
-        self._batching = allocator.able(Batches)
-        self._copying = allocator.able(CopiesOnWrite)
-        self._remembering = allocator.able(Remembers)
         if self._state_block and not self.aligns_chunks:
             raise DescriptionError(
                 f"policy.state_caching: engine {spec.name} ends chunks anywhere, where no state is "
                 "kept; expected engine v1, or none"
             )
-        self._begin_connected()
-
-    def part(self, kind: type[PartKind]) -> PartKind:
-        """Its part of this kind, which there is."""
-        return next(each for each in self.parts if isinstance(each, kind))
-
-    @property
-    def waits(self) -> bool:
-        """Whether a request has arrived and does not run."""
-        return bool(self.waiting)
 
     def waits_for(self, request: int) -> str | None:
         """What a preempted request is here for: `recompute` or `swap`; None: it is not here."""
@@ -127,18 +65,6 @@ class Engine(Admission):
         for part in self.parts:
             own = part.busy(own)
         return own
-
-    @property
-    def holding(self) -> bool:
-        """See `Connected.holding`."""
-        return super().holding or any(part.holding for part in self.parts)
-
-    @property
-    def holders(self) -> IntArray:
-        """See `Connected.holders`."""
-        if not (self.parts or self.loading or self.held):
-            return NONE
-        return np.concatenate([super().holders, *(part.holders for part in self.parts)])
 
     def here(self, request: int) -> int:
         """How many tokens of a request that is not here are in memory now, so that it would not
@@ -238,28 +164,6 @@ class Engine(Admission):
                 self.running = self.running[self.left[self.running] > 0]
             self._free(ended)
 
-    def _free_now(self, ended: list[int]) -> None:
-        if self._batching is not None:
-            self._batching.release_together(True)
-        for request in ended:
-            if self._remembering is not None:
-                self._remembering.ends(request)
-            if self.allocator.resident[request]:
-                runs = self.allocator.extent_count(np.array([request]))
-                slots = self.allocator.layout.slots_of(self.allocator.stored[request])
-                self.run_tokens[request] = slots / runs
-                self.reserved_ever[request] += self._release(request)
-            else:  # preempted with its last token under way
-                self.waiting.remove(request)
-            self._demands.pop(request, None)
-            if self._remembering is not None:
-                self._remembering.finished(
-                    request, int(self.prompt[request]), int(self.output[request])
-                )
-        if self._batching is not None:
-            self._batching.release_together(False)
-        self.changes += len(ended)
-
     def drain(self) -> list[int]:
         """Requests that have not ended, in the order of the line; it has none of them any more."""
         self.retire()
@@ -308,24 +212,6 @@ class Engine(Admission):
         given = [part.leave(request) for part in self.parts]
         return next((each for each in given if each is not None), None)
 
-    def whole(self, request: int) -> bool:
-        """Whether all of a request that has its memory lies here, and stays."""
-        return not any(part.apart(request) for part in self.parts)
-
-    def in_transit(self, request: int) -> bool:
-        """Whether KV of a request is on its way from its memory here, or to it."""
-        return any(connector.moves(request) for connector in self.connectors)
-
-    def begin_again(self, request: int) -> None:
-        """See `Connected.begin_again`."""
-        self.stop(request)
-        self._put_back(request)
-
-    def _stored(self, request: int) -> int:
-        """Tokens that a request stores, here and elsewhere."""
-        stored = int(self.allocator.stored[request])
-        return stored + sum(p.away(request) for p in self.parts) if self.parts else stored
-
     def _grow(self, request: int, tokens: int) -> bool:
         """Reserve the slots of the next tokens of a prefill; False if there is no room."""
         for part in self.parts:
@@ -338,13 +224,6 @@ class Engine(Admission):
         self._count_preemption(request)
         for part in self.parts:
             part.preempted(request)
-
-    def stop(self, request: int) -> None:
-        """A running request runs here no more; it has its memory."""
-        if self._partial and request == self.running[-1]:
-            self._partial = False
-        self.running = self.running[self.running != request]
-        self.changes += 1
 
     def join(self, request: int) -> None:
         """A request that has its memory, with its prompt computed, runs here from now on; its KV
@@ -360,21 +239,6 @@ class Engine(Admission):
         self._tell_preempted(request)
         self._release(request)
         self.changes += 1
-
-    def decoding(self) -> IntArray:
-        """The running requests that decode in the next step and have not ended, in order, int64
-        (n,)."""
-        decode = self._decoding()
-        return decode[self.left[decode] > 0] if self.ending else decode
-
-    @property
-    def prefilling(self) -> bool:
-        """Whether a running request is in its prefill."""
-        return self._partial
-
-    def _decoding(self) -> IntArray:
-        """The running requests that decode, in order."""
-        return self.running[:-1] if self._partial else self.running
 
     def _decode(self) -> tuple[IntArray, list[Migration]]:
         """Reserve one more token for every decoding request, or all that it verifies."""

@@ -32,10 +32,10 @@ from hwmodel.description.description import DescriptionError, checked
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration
 from policies.allocators.radix_tree import Key, beginning
-from policies.engines.admission import Offered
 from policies.engines.connector import Connector, Match
 from policies.engines.engine import Engine
 from policies.engines.engine_options import Count, EngineOptions
+from policies.engines.engine_requests import Offered
 from policies.engines.scheduled_step import Chunk, Step
 from policies.requests.requests import IntArray
 

@@ -30,10 +30,10 @@ from hwmodel.description.units import PositiveBytes
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration
 from policies.engines.additions import Transfers
-from policies.engines.admission import Offered
 from policies.engines.connector import Connector
 from policies.engines.engine import Engine
 from policies.engines.engine_options import Count, EngineOptions
+from policies.engines.engine_requests import Offered
 from policies.engines.host_memory import HostMemory, Swapping
 from policies.engines.scheduled_step import Chunk, Step
 from policies.requests.requests import IntArray

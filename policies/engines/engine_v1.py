@@ -25,10 +25,10 @@ from hwmodel.description.description import DescriptionError, checked
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration
 from policies.engines.additions import Overrun
-from policies.engines.admission import Offered
 from policies.engines.connector import Connector
 from policies.engines.engine import Engine
 from policies.engines.engine_options import Count, EngineOptions
+from policies.engines.engine_requests import Offered
 from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.vllm_version import VERSIONS, Usage, VersionName, device_class
 from policies.requests.requests import IntArray

@@ -18,8 +18,8 @@ from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import POLICIES, build
 from policies.allocators.state_places import StatePool
-from policies.engines.admission import Offered
 from policies.engines.engine_options import EngineOptions
+from policies.engines.engine_requests import Offered
 from policies.engines.schedulers import SCHEDULERS
 from policies.engines.speculation import draw
 from policies.engines.verifier import Verifier
@@ -146,7 +146,8 @@ def build_replica(
     local, state_bytes = stages[at], local.activation_bytes
     _require_modelled(local, spec, layout, requests)
     engine_spec = spec.engine.times(len(stages))
-    limits, engine_spec = _limits(device, local, spec, layout, engine_spec, metrics.output, seed)
+    outputs = metrics.requests.output
+    limits, engine_spec = _limits(device, local, spec, layout, engine_spec, outputs, seed)
     allocator = build(layout, len(requests), limits, spec.policy)
     each = [StepModel(
         device, stage, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
@@ -160,8 +161,8 @@ def build_replica(
         assert device.accelerator is not None
         pipeline = spec.cluster.pipeline or PipelineSpec()
         model = PipelineSteps(
-            pipeline, each, allocator, metrics.arrival_s, device.accelerator.link, state_bytes,
-            spec.tensor_parallel,
+            pipeline, each, allocator, metrics.requests.arrival_s, device.accelerator.link,
+            state_bytes, spec.tensor_parallel,
         )  # fmt: skip
     # without frames streams of KV are measured in the same place
     region = _region(device, local, spec, seed) if spec.cluster.regroups else layout
@@ -169,9 +170,8 @@ def build_replica(
         spec.memory, device, local, region, seed, simulate, routing, allocator,
         spec.simulates_transfers or (port is not None and port.contention == "simulated"), frames,
     )  # fmt: skip
-    offered = Offered(requests, metrics.output, predicted)
-    if port is not None:  # what each side makes of them is its own
-        offered = offered._replace(output_tokens=metrics.output.copy())
+    # what each side of a pool makes of them is its own
+    offered = Offered(requests, outputs if port is None else outputs.copy(), predicted)
     engine = SCHEDULERS[spec.engine.name](engine_spec, allocator, offered)
     steps: StepTimer = model
     if (speculation := spec.speculation) is not None:

@@ -25,8 +25,6 @@ from policies.requests.requests import FloatArray, IntArray
 
 STEPS = 40
 """Halvings of an interval of scales or spreads."""
-S3_CLASSES = 10
-"""Of output length (Jin et al. 2023)."""
 SCALES = (1e-3, 1e4)
 SPREADS = (1e-4, 3.0)
 TOLERANCE = 0.002

@@ -20,6 +20,7 @@ from policies.serving.pool_options import DECODE
 from policies.serving.served_stream import first_samples, samples_of
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.slot_use import Known
+from policies.serving.step_figures import energy, tokens_per_joule
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +79,7 @@ def merged_cells(
         side = PoolMetrics(metrics, requests, first_sample)
         figures = figures_of_run(merged_runs(runs, rows, served, side), DECODE)
         figures |= _counted(cells) | {"energy": None, "tokens_per_joule": {}}
-        return ServingResult({**figures, "seed": seed}, *metrics.times())
+        return ServingResult({**figures, "seed": seed}, *metrics.requests.of_requests())
     whole = cells[0].known.allocator
     known = Known(np.zeros(len(requests), np.int64), np.full(len(requests), np.nan), whole)
     for cell, mine in zip(cells, rows, strict=True):
@@ -96,7 +97,7 @@ def merged_cells(
         for name in cells[0].controllers
     }
     figures |= energy_of(device, spec, metrics, cells[0].transfers)
-    return ServingResult({**figures, "seed": seed}, *metrics.times())
+    return ServingResult({**figures, "seed": seed}, *metrics.requests.of_requests())
 
 
 def _counted(cells: Sequence[Cell]) -> dict[str, Any]:
@@ -111,6 +112,6 @@ def energy_of(
 ) -> dict[str, Any]:
     """Energy of a token, and tokens of a joule, of all cards of a run."""
     cards = spec.tensor_parallel
-    energy = metrics.energy(device, transfers, cards)
-    rates = metrics.tokens_per_joule(device, energy, cards)
-    return {"energy": energy, "tokens_per_joule": rates}
+    found = energy(metrics.after, device, transfers, cards)
+    rates = tokens_per_joule(metrics.after, device, found, cards)
+    return {"energy": found, "tokens_per_joule": rates}

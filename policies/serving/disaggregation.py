@@ -92,7 +92,7 @@ class Disaggregation(Watcher):
         smaller = min(stored, key=lambda each: each.kv_token_bytes)
         self._stream, self._metrics = stream, metrics
         self._most_tokens = spec.engine.max_tokens
-        self._requests, self._output = stream.requests, metrics.output
+        self._requests, self._output = stream.requests, metrics.requests.output
         self._fabric = PoolFabric(spec.pools, smaller, self._landed)
         halves = {PREFILL: spec.pools.prefill, DECODE: spec.pools.decode}
         self.pools = {

@@ -3,23 +3,21 @@ slots, and figures out of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodel.specs.device import Device
 from policies.allocators.allocator import Allocator
 from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import STEP_LIMITS, Step
 from policies.memory.step import StepTimes
-from policies.memory.step_energy import Transfer
-from policies.requests.requests import FloatArray, IntArray, Requests
+from policies.requests.requests import IntArray, Requests
 from policies.serving.request_times import RequestTimes
 from policies.serving.slot_use import Known, SlotUse, slot_figures
-from policies.serving.step_figures import acceptance, energy, step_figures, tokens_per_joule
+from policies.serving.step_figures import acceptance, step_figures
 from policies.serving.step_sums import Sums
 from policies.serving.stretch_rows import StretchRows
 from policies.serving.timeline import Timeline
@@ -39,6 +37,7 @@ class Metrics:
         first_sample: IntArray | None = None,
     ) -> None:
         self.requests = RequestTimes(requests, output_tokens, first_sample)
+        """When they came, began and ended."""
         self.prompt = requests.prompt_tokens
         self.warmup = warmup
         self._sums = Sums()
@@ -52,26 +51,6 @@ class Metrics:
         """When the steady part ends, and the output tokens made by then."""
         self._slots = SlotUse(requests, output_tokens, first_sample is not None)
 
-    @property
-    def arrival_s(self) -> FloatArray:
-        """When each request arrived; in a closed loop known once it is sent."""
-        return self.requests.arrival_s
-
-    @property
-    def first_s(self) -> FloatArray:
-        """When each gave its first token; nan where it has not."""
-        return self.requests.first_s
-
-    @property
-    def end_s(self) -> FloatArray:
-        """When each ended; nan where it has not."""
-        return self.requests.end_s
-
-    @property
-    def output(self) -> IntArray:
-        """Output tokens of a sample of each."""
-        return self.requests.output
-
     def merge(self, parts: Sequence[tuple[Metrics, IntArray]]) -> None:
         """Make this, which has collected nothing, what parts have that served the requests of these
         rows. The steady part is between the means of where theirs begin and end."""
@@ -80,7 +59,7 @@ class Metrics:
         begin, made = Sums(), 0
         for part, rows in parts:
             for name in ("arrival_s", "first_s", "end_s"):
-                getattr(self, name)[rows] = getattr(part, name)
+                getattr(self.requests, name)[rows] = getattr(part.requests, name)
             self._sums = self._sums.plus(part.sums)
             self._timeline.merge(part.timeline)
             self.ended += part.ended
@@ -145,7 +124,7 @@ class Metrics:
 
     def end(self, requests: list[int], now: float) -> bool:
         """These requests ended; True if the warm-up ended with them."""
-        self.end_s[requests] = now
+        self.requests.end_s[requests] = now
         self.ended += len(requests)
         warm = self.ended - len(requests) < self.warmup <= self.ended
         if warm:
@@ -162,23 +141,6 @@ class Metrics:
         what attention reads and writes."""
         moved = self.sums.moved_bytes()
         return moved["weights"] + moved["attention"]
-
-    def energy(
-        self, device: Device, transfers: Mapping[str, Transfer], cards: int
-    ) -> dict[str, Any] | None:
-        """DRAM energy of an output token after the warm-up, of all cards (`step_figures.energy`),
-        `cards` of them in each stage."""
-        return energy(self.after, device, transfers, cards)
-
-    def tokens_per_joule(
-        self, device: Device, energy: Mapping[str, Any] | None, cards: int
-    ) -> dict[str, float]:
-        """Output tokens after the warm-up for a joule (`step_figures.tokens_per_joule`)."""
-        return tokens_per_joule(self.after, device, energy, cards)
-
-    def times(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Seconds of each request's arrival, first token, of any sample, and last, of all."""
-        return self.requests.of_requests()
 
     def figures(self, engines: Sequence[Engine | Known], layout: KvLayout) -> dict[str, Any]:
         """All metrics by name; times in seconds, rates a second, shares from 0 to 1.
@@ -213,8 +175,8 @@ class Metrics:
     @property
     def _begin_s(self) -> float:
         """When the steady part begins."""
-        first = self.warmup == 0 and len(self.arrival_s)
-        return float(self.arrival_s[0]) if first else self.begin[0]
+        first = self.warmup == 0 and len(self.requests.arrival_s)
+        return float(self.requests.arrival_s[0]) if first else self.begin[0]
 
     @property
     def closed(self) -> tuple[float, int]:
@@ -222,7 +184,7 @@ class Metrics:
         after it is the steady part."""
         if self.close[0] > self._begin_s:
             return self.close
-        return float(np.nanmax(self.end_s, initial=0.0)), self.sums.output_tokens
+        return float(np.nanmax(self.requests.end_s, initial=0.0)), self.sums.output_tokens
 
     def steady(self) -> tuple[int, float]:
         """Output tokens of the steady part, and its seconds."""

@@ -24,7 +24,7 @@ class PoolMetrics(Metrics):
     """Metrics of one pool, with the times, ends and tokens of the whole."""
 
     def __init__(self, whole: Metrics, requests: Requests, first_sample: IntArray | None) -> None:
-        super().__init__(requests, whole.output, whole.warmup, first_sample)
+        super().__init__(requests, whole.requests.output, whole.warmup, first_sample)
         self.whole, self.requests, self._of = whole, whole.requests, requests
 
     def beside(self) -> PoolMetrics:

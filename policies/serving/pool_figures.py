@@ -129,10 +129,8 @@ def merged_runs(
         parts = [run.sides[name] for run in runs]
         own = metrics.beside()
         own.merge([(each.metrics, mine) for each, mine in zip(parts, rows, strict=True)])
-        known = Known(
-            np.zeros(len(metrics.arrival_s), np.int64), np.full(len(metrics.arrival_s), np.nan),
-            parts[0].layout,
-        )  # fmt: skip
+        many = len(metrics.requests.output)
+        known = Known(np.zeros(many, np.int64), np.full(many, np.nan), parts[0].layout)
         for each, mine in zip(parts, rows, strict=True):
             reserved = [engine.reserved_ever for engine in each.engines]
             lengths = np.array([engine.run_tokens for engine in each.engines])

@@ -312,7 +312,7 @@ class Replica:
             self.engine.retire()
         first = []
         if prefilled:
-            first_s = self.metrics.first_s
+            first_s = self.metrics.requests.first_s
             first = [request for request in prefilled if math.isnan(first_s[request])]
             first_s[first] = self.now_s
             if self.moves is not None and self.metrics.ended >= self.metrics.warmup:

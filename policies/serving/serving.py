@@ -108,4 +108,4 @@ def _serve(
     figures, cell = served.figures()
     if unused := without_use(spec):
         figures = {**figures, "without_use": unused}
-    return ServingResult({**figures, "seed": seed}, *metrics.times(), cell)
+    return ServingResult({**figures, "seed": seed}, *metrics.requests.of_requests(), cell)

@@ -299,7 +299,7 @@ class Simulation:
 
     def _send(self, request: int, at_s: float) -> None:
         """A client sends a request then."""
-        self.metrics.arrival_s[request] = at_s
+        self.metrics.requests.arrival_s[request] = at_s
         if self._recorder is not None:
             self._recorder.sent(at_s, request)
         self._coming += 1

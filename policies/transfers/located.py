@@ -45,14 +45,9 @@ def layers_of(layout: KvLayout, layers: int) -> list[Layers]:
     ]  # fmt: skip
 
 
-def block_of(allocator: Allocator) -> int:
-    """Tokens in which an allocator's content is moved."""
-    return allocator.transfer_block
-
-
 def table_of(allocator: Allocator, request: int, group: int) -> tuple[int, IntArray]:
     """(tokens of a block, block ids in token order) of what a request has in a group of layers."""
-    return _table(allocator.layer_units(request, group), block_of(allocator))
+    return _table(allocator.layer_units(request, group), allocator.transfer_block)
 
 
 Places = list[tuple[Layers, Server]]

@@ -29,7 +29,7 @@ from policies.memory.contention import Moving
 from policies.memory.step import Efficiency, StepModel, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 from policies.transfers.kv_link import Job, Link
-from policies.transfers.located import Places, block_of, layers_of, places_of
+from policies.transfers.located import Places, layers_of, places_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.tier_options import Contends
 from policies.transfers.transfer import (
@@ -100,7 +100,7 @@ class Port(Connector, Component):
 
     def connect(self, engine: Scheduler) -> None:
         super().connect(engine)
-        self.block = block_of(engine.allocator)
+        self.block = engine.allocator.transfer_block
         """Tokens in which KV moves."""
         self._groups = layers_of(engine.allocator.layout, self._layers)
 

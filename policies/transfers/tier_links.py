@@ -29,7 +29,7 @@ from policies.requests.requests import IntArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.hidden_states import PROFILED, HiddenStates
 from policies.transfers.kv_link import OUT, Job, Near
-from policies.transfers.located import Layers, block_of, layers_of, table_of
+from policies.transfers.located import Layers, layers_of, table_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.restoring import HCACHE_CHUNK
 from policies.transfers.tier_options import TiersSpec
@@ -74,7 +74,7 @@ class TierLinks:
         self._whole = of_layers(model, layout.layers)
         index = layout.layer_index_bytes
         self._index = Index(layout.layers, index) if index else None
-        self.near_block = block_of(allocator)
+        self.near_block = allocator.transfer_block
         """Tokens of a block of the device."""
         usual = HCACHE_CHUNK if spec.host.hcache else 1
         usual = -(-usual // self.near_block) * self.near_block

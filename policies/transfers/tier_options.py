@@ -64,7 +64,7 @@ class DriveSpec(Strict):
 
 
 class PausesSpec(Strict):
-    """What becomes of a session's KV until its next turn (`policies.transfers.pauses`). It is
+    """What becomes of a session's KV until its next turn (`policies.transfers.pausing`). It is
     stored then, and at no other time."""
 
     policy: PauseChoice = "least"

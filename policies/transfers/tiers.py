@@ -39,8 +39,7 @@ from policies.requests.requests import FloatArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.kv_connector import KvConnector, Site
 from policies.transfers.kv_link import IN, OUT
-from policies.transfers.pauses import Pauses, Way
-from policies.transfers.pausing import Batch, step_cost
+from policies.transfers.pausing import Batch, Pauses, Way, step_cost
 from policies.transfers.restoring import recompute
 from policies.transfers.tier_links import TierLinks
 from policies.transfers.tier_options import TiersSpec

@@ -13,7 +13,7 @@ from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.allocators.registry import POLICIES
-from policies.engines.admission import Offered
+from policies.engines.engine_requests import Offered
 from policies.engines.engine_v0 import EngineV0, EngineV0Spec
 from policies.engines.scheduled_step import Step
 from policies.memory.step import Efficiency, StepModel, StepTimes

@@ -16,7 +16,7 @@ from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.radix import RadixOptions
 from policies.allocators.registry import build
-from policies.engines.admission import Offered
+from policies.engines.engine_requests import Offered
 from policies.engines.engine_sglang import EngineSglang, EngineSglangSpec
 from policies.predictors.prediction import LognormalPredictions
 from policies.requests.requests import Requests

@@ -148,7 +148,7 @@ def _replicas(node: Node) -> list[Replica]:
 def _of_requests(simulation: Simulation, ends: Counter[int]) -> Iterator[str]:
     """Each that is admitted ends once, with all of its tokens."""
     metrics, count = simulation.metrics, simulation.source.count
-    ended = np.flatnonzero(np.isfinite(metrics.end_s))
+    ended = np.flatnonzero(np.isfinite(metrics.requests.end_s))
     if sorted(ends) != ended.tolist() or len(ended) != count:
         yield f"{count} requests were to end; {len(ends)} did, {len(ended)} have a time"
     often = [request for request, times in ends.items() if times > 1]

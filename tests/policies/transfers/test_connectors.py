@@ -13,7 +13,7 @@ from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Demand
 from policies.engines.connector import Connector, Ending, Match
 from policies.requests.requests import Requests
-from policies.serving import cards, disaggregation
+from policies.serving import replica_builder
 from policies.serving.building import build_replica
 from policies.serving.replica import Replica
 from policies.serving.serving import ServingResult
@@ -66,10 +66,7 @@ class Seen:
             self.replicas.append(build_replica(*arguments, **named))
             return self.replicas[-1]
 
-        with (
-            mock.patch.object(cards, "build_replica", build),
-            mock.patch.object(disaggregation, "build_replica", build),
-        ):
+        with mock.patch.object(replica_builder, "build_replica", build):
             self.result: ServingResult = run(slots, stream, **changes)
         assert self.result.metrics["finished"] == len(stream)
 
@@ -256,7 +253,7 @@ def test_the_smallest_connector_saves_all_prefills_but_the_first() -> None:
         return replica
 
     static: dict[str, Any] = {"engine": ENGINES["v1"], "policy": {"name": "static"}}
-    with mock.patch.object(cards, "build_replica", build):
+    with mock.patch.object(replica_builder, "build_replica", build):
         found = run(4096, stream, **static).metrics
     assert found["prefill_tokens"] == 160 + (many - 1)
 

@@ -9,8 +9,7 @@ import pytest
 
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
-from policies.transfers.pauses import Pauses
-from policies.transfers.pausing import Batch, StepCost, drop_waste
+from policies.transfers.pausing import Batch, Pauses, StepCost, drop_waste
 from tests.policies.serving.test_sessions import talks
 from tests.policies.small import MODEL, run
 from tests.rotation import rotated
