@@ -12,7 +12,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 import bankwise
-from policies.engines.engine_v1 import EngineV1, EngineV1Spec
+from policies.engines.engine_v1 import EngineV1
+from policies.engines.engine_v1_options import EngineV1Spec
 
 
 class CappedSpec(EngineV1Spec):

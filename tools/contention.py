@@ -26,8 +26,9 @@ from policies.memory.fidelity import FidelitySpec
 from policies.memory.interval import confidence_interval
 from policies.memory.probe import Probe
 from policies.memory.probe_cache import simulate_once
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
 from policies.memory.step_streams import StepStreams
+from policies.memory.step_times import Efficiency
 from policies.requests.requests import FloatArray
 from policies.transfers.restoring import recompute
 from policies.transfers.transfer import Server, transfer

@@ -18,7 +18,8 @@ from pathlib import Path
 from hwmodel.description.library import find
 from hwmodel.description.yaml_reader import loads
 from hwmodel.specs.device import load_device
-from policies.memory.measured import Cell, Compared, MeasurementSpec, assignments, compare
+from policies.memory.measured import Cell, MeasurementSpec, assignments, compare
+from policies.memory.measured_cells import Compared
 
 RATE, LAYOUT = 0.1, 0.08
 _PLACEHOLDER = {"decode": "ms", "prefill": "ms", "attention": "GB/s"}

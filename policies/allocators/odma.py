@@ -11,27 +11,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field
 
-from hwmodel.description.description import checked
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.buckets import Balance, Buckets, align_up
+from policies.allocators.buckets import Buckets, align_up
 from policies.allocators.capabilities import Classifies, Learns, Migrates, Migration, Reports
-from policies.allocators.compaction import ArenaOptions
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.losses import MIGRATION, PREDICTION, RESERVING, RUNS
+from policies.allocators.odma_options import OdmaOptions
 from policies.allocators.places import Place, SpaceKind
 from policies.allocators.pools import (
     PartitionedPools,
     Pools,
-    Repartition,
     SharedPools,
-    Split,
 )
 from policies.allocators.reservation import ContiguousAllocator
 from policies.allocators.score import Guess, Outcome, Score
@@ -39,127 +34,10 @@ from policies.allocators.slabs import BORROW
 from policies.predictors.prediction import Predictive, entropy
 from policies.requests.requests import IntArray, Samples
 
-Count = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(gt=0, le=1)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
 LARGE_SHARE = 0.25
 """Share of the slots for large reservations where buckets have pools of their own (assumed)."""
 CONSTANT = 0.5
 """Uncertainty of everything where it is constant (assumed)."""
-
-
-class OdmaOptions(ArenaOptions):
-    """Options of `odma`; the paper's values where it gives one."""
-
-    renamed = {"pool": "space"}
-    of_spaces = (*ArenaOptions.of_spaces, "borrow", "pool_split", "pool_share", "repartition")
-    name: Literal["odma"] = "odma"
-    buckets: Annotated[int, Field(ge=1, le=64)] = 4
-    levels: list[Share] = []
-    """The quantile that each bound is, strictly increasing. Empty: by `balance`."""
-    balance: Balance = "residents"
-    """What buckets have equally much of: requests, which is levels of i / buckets, or requests in
-    memory at a time, or slots in use at a time; or the exact bounds that leave the least unused for
-    the lengths of the window (assumed; see `Buckets`)."""
-    gamma: NonNegative = 0.2
-    """Inflation of the predicted length for each unit of uncertainty."""
-    clip: bool = True
-    """Whether L and L' go no further than what may be generated (assumed)."""
-    tau: Annotated[float, Field(ge=0)] = 0.8
-    """Uncertainty above which a request goes to the large pool."""
-    uncertainty: Literal["entropy", "entropy_nats", "spread", "constant"] = "entropy"
-    """What u is: the entropy of the predictive distribution over the current buckets, over ln of
-    their number or as it is; its standard deviation of ln(length); or the same for all."""
-    constant: NonNegative | None = None
-    """u where it is constant. None: 0.5 (assumed)."""
-    window: Count = 10_000
-    """Realised lengths the bounds are quantiles of."""
-    refresh: Annotated[int, Field(ge=0)] = 1_000
-    """Realised lengths between two settings of the bounds; 0: never."""
-    refreshes: Count | None = None
-    """How often bounds are set at most; 1: once, and frozen then. None: no limit."""
-    refresh_delay: NonNegative = 0.0
-    """Seconds from the length that sets off a refresh to the new bounds (assumed)."""
-    first_bounds: Literal["profiled", "even", "longest"] = "profiled"
-    """Bounds before the first refresh: the levels' quantiles of lengths profiled earlier (even
-    where there are none), or parting the longest length evenly, or all at it (assumed)."""
-    bounds: list[Count] = []
-    """Bounds before the first refresh, ascending, instead of `first_bounds`."""
-    align: Count = 64
-    """Bounds and reservations are multiples of this many tokens (assumed)."""
-    bucket_on: Literal["output", "total"] = "output"
-    """What a bound bounds: output tokens, or prompt + output (assumed)."""
-    large: Literal["prompt_plus_max_tokens", "max_model_len"] = "prompt_plus_max_tokens"
-    """Size of a large reservation (assumed)."""
-    space: Literal["slabs", "arena", "partitioned"] = "slabs"
-    """Slabs of equal blocks cut on demand out of one space, with a free list a size; one arena with
-    holes of any size; or a pool of equal blocks for each bucket. Those blocks have the buckets'
-    quantiles of prompt + output, and a reservation the smallest that covers it (assumed)."""
-    borrow: Annotated[float, Field(ge=1)] | None = None
-    """A free block serves a smaller bucket where it has at most this many times the slots (1:
-    none does). None: 2, with slabs (assumed)."""
-    pool_share: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """Share of the slots kept for large reservations (assumed). None: they share the space, or
-    have 0.25 when partitioned."""
-    pool_split: Split | None = None
-    """What pools have equally much of at first. None: slots (assumed)."""
-    repartition: Repartition | None = None
-    """When a pool is cut into blocks of its new size: when all of it is free, or what is free of it
-    at once and the rest as it comes free. None: on_refresh (assumed)."""
-    bucket_full: Literal["wait", "next_larger"] = "wait"
-    """What to do when the bucket of an admission has no room: wait at the head of the line, or take
-    a larger block or the large reservation (assumed)."""
-    large_full: Literal["preempt", "preempt_last", "next_larger"] = "preempt"
-    """What to do when a request has outgrown its place and there is no room for a large one:
-    preempt it, or preempt the last running one, or move it to the next larger bucket that has room
-    and preempt it if none has (assumed)."""
-
-    @property
-    def learned_lengths(self) -> dict[str, int]:
-        return {"window": self.window, "refresh": self.refresh}
-
-    def bounds_for(self, lengths: IntArray) -> tuple[int, ...]:
-        """See `QuantileBuckets.bounds_for`."""
-        buckets = Buckets(
-            self.buckets,
-            int(lengths.max()),
-            align=self.align,
-            levels=self.levels,
-            balance=self.balance,
-        )
-        buckets.begin(lengths)
-        return buckets.bounds
-
-    def without_holes(self) -> ArenaOptions:
-        if not self.bounds:
-            return super().without_holes()
-        own = self.model_dump(exclude={"first_bounds", *self.of_spaces})
-        return type(self)(**own, space="arena", compaction="free")
-
-    @checked
-    def _buckets_are_consistent(self) -> None:
-        for name, given in (("levels", self.levels), ("bounds", self.bounds)):
-            if given and len(given) != self.buckets:
-                raise ValueError(f"{name}: expected {self.buckets}, one a bucket; got {len(given)}")
-            if any(after <= before for before, after in pairwise(given)):
-                raise ValueError(f"{name}: expected strictly increasing numbers")
-        if self.bounds and "first_bounds" in self.model_fields_set:
-            raise ValueError("first_bounds: bounds are given already")
-        if self.constant is not None and self.uncertainty != "constant":
-            raise ValueError("constant belongs to uncertainty: constant")
-
-    @checked
-    def _pools_are_consistent(self) -> None:
-        if self.space != "slabs" and self.borrow is not None:
-            raise ValueError("borrow belongs to space: slabs")
-        if self.space != "arena" and self.compaction != "none":
-            raise ValueError("compaction: blocks do not move; only with space: arena")
-        if self.space == "partitioned":
-            if self.pool_share == 0:
-                raise ValueError("pool_share: partitioned pools keep a share for large ones")
-        elif self.pool_split or self.repartition:
-            raise ValueError("pool_split and repartition belong to space: partitioned")
 
 
 class _Wanted(NamedTuple):

@@ -13,7 +13,8 @@ from pydantic import Field
 
 from policies.allocators.buckets import Balance
 from policies.allocators.declaration import References
-from policies.allocators.odma import NonNegative, OdmaAllocator, OdmaOptions
+from policies.allocators.odma import OdmaAllocator
+from policies.allocators.odma_options import NonNegative, OdmaOptions
 
 
 class OdmaBestOptions(OdmaOptions):

@@ -15,7 +15,8 @@ from policies.allocators.allocator import Limits, Lookahead
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import build
 from policies.engines.engine_requests import Offered
-from policies.engines.engine_v1 import EngineV1, EngineV1Spec
+from policies.engines.engine_v1 import EngineV1
+from policies.engines.engine_v1_options import EngineV1Spec
 from policies.engines.schedule_cases import LARGEST, Case, Scheduled, Tables, version_of
 from policies.engines.speculation import SpeculationSpec
 from policies.engines.verifier import Verifier

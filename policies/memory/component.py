@@ -10,7 +10,7 @@ from policies.allocators.allocator import Allocator
 from policies.engines.host_memory import HostTraffic
 from policies.engines.scheduled_step import Step
 from policies.memory.contention import Moving
-from policies.memory.step import Efficiency, StepTimes
+from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray
 
 

@@ -29,7 +29,8 @@ from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.number_format import number_format
 from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 
 SCALAR_BYTES = 4
 """Of a maximum, and of a sum."""

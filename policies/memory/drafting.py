@@ -19,7 +19,8 @@ from policies.engines.additions import Elsewhere, Samples
 from policies.engines.scheduled_step import Step
 from policies.engines.speculation import SpeculationSpec
 from policies.memory.pipeline import PipelineSteps
-from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency, StepTimes
 from policies.memory.step_work import Phase
 
 

@@ -22,8 +22,8 @@ from hwmodel.description.description import Strict, checked
 from hwmodel.description.units import Nanoseconds, PositiveBytes
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
-from policies.memory.step import Efficiency, StepTimes
 from policies.memory.step_energy import Transfer
+from policies.memory.step_times import Efficiency, StepTimes
 
 Share = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=1)]

@@ -21,9 +21,9 @@ from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import KV_PHASES, FidelitySpec
 from policies.memory.probe import Probe
 from policies.memory.simulated import SimulatedMemory
-from policies.memory.step import Efficiency, StepTimes
 from policies.memory.step_energy import Transfer
 from policies.memory.step_streams import StepStreams, StreamPhase
+from policies.memory.step_times import Efficiency, StepTimes
 
 _KEPT = 256
 """Results of a phase that its energy and bank activity are taken from: the last ones."""

@@ -26,7 +26,8 @@ from policies.memory.batch import BatchSpec, place
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.probe import weights_efficiency
 from policies.memory.probe_cache import simulate_once
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 
 Count = Annotated[int, Field(ge=1)]
 

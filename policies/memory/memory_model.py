@@ -17,9 +17,9 @@ from policies.memory.probe import Measured, Probe, contiguous_stream, weights_st
 from policies.memory.routed_weights import RoutedWeights
 from policies.memory.routing import Routing
 from policies.memory.sampling import SampledMemory
-from policies.memory.step import Efficiency
 from policies.memory.step_energy import Transfer
 from policies.memory.step_streams import StepStreams
+from policies.memory.step_times import Efficiency
 
 
 def memory_model(

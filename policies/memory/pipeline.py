@@ -28,7 +28,8 @@ from hwmodel.specs.link import LinkSpec, load_link
 from policies.allocators.allocator import Allocator
 from policies.engines.additions import Cut
 from policies.engines.scheduled_step import Chunk, Step
-from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency, StepTimes
 from policies.memory.step_work import mean_stage
 from policies.requests.requests import FloatArray, IntArray
 

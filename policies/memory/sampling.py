@@ -24,9 +24,9 @@ from policies.memory.fidelity import AGAIN, KV_PHASES, NO_PROBE, FidelitySpec
 from policies.memory.interval import confidence_interval
 from policies.memory.probe import LEAST, Beside, Layer, Probe, lost_ns
 from policies.memory.simulated import SimulatedMemory
-from policies.memory.step import Efficiency, StepTimes
 from policies.memory.step_energy import Transfer
 from policies.memory.step_streams import StepStreams, StreamPhase
+from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray
 
 RECENT = 4

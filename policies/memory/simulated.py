@@ -14,9 +14,9 @@ from policies.engines.scheduled_step import Step
 from policies.memory.banks import bank_activity
 from policies.memory.fidelity import KV_PHASES, FidelitySpec, Memory
 from policies.memory.probe import Layer, Probe
-from policies.memory.step import Efficiency
 from policies.memory.step_energy import Transfer, transfer
 from policies.memory.step_streams import StepStreams, StreamPhase
+from policies.memory.step_times import Efficiency
 
 
 class SimulatedMemory(Memory):

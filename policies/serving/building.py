@@ -29,7 +29,8 @@ from policies.memory.mapped import require_frames
 from policies.memory.memory_model import memory_model
 from policies.memory.pipeline import PipelineSpec, PipelineSteps
 from policies.memory.routing import Routing
-from policies.memory.step import StepModel, StepTimer
+from policies.memory.step import StepModel
+from policies.memory.step_times import StepTimer
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 from policies.serving.activations import peak_activation_bytes

@@ -9,7 +9,7 @@ from policies.engines.engine import Engine
 from policies.engines.host_memory import Swapping
 from policies.engines.scheduled_step import Step
 from policies.memory.component import Component
-from policies.memory.step import Efficiency, StepTimes
+from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray
 from policies.serving.controllers import CONTROLLERS
 from policies.serving.serving_spec import ServingSpec

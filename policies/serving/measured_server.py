@@ -26,14 +26,14 @@ from hwmodel.description.library import find
 from hwmodel.description.yaml_reader import load
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import load_model
-from policies.memory.measured import (
+from policies.memory.measured import assignments
+from policies.memory.measured_cells import (
     Compared,
     Figure,
     MeasuredCell,
     Settings,
     Skipped,
     Tolerance,
-    assignments,
 )
 from policies.requests.request_log import RequestTimes, read_request_log
 from policies.requests.request_stream import generate

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from policies.allocators.allocator import Allocator
     from policies.allocators.capabilities import Migration
     from policies.engines.scheduled_step import Step
-    from policies.memory.step import StepTimes
+    from policies.memory.step_times import StepTimes
     from policies.requests.requests import Requests
 
 BEGIN = 0.3

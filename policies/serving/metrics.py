@@ -13,7 +13,7 @@ from policies.allocators.allocator import Allocator
 from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import STEP_LIMITS, Step
-from policies.memory.step import StepTimes
+from policies.memory.step_times import StepTimes
 from policies.requests.requests import IntArray, Requests
 from policies.serving.request_times import RequestTimes
 from policies.serving.slot_use import Known, SlotUse, slot_figures

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.memory.step import PHASES
+from policies.memory.step_times import PHASES
 from policies.serving.recorder import Recorder, phase_seconds
 
 if TYPE_CHECKING:
     from policies.allocators.allocator import Allocator
     from policies.allocators.capabilities import Migration
     from policies.engines.scheduled_step import Step
-    from policies.memory.step import StepTimes
+    from policies.memory.step_times import StepTimes
     from policies.requests.requests import Requests
 
 _STEPS, _REQUESTS = 1, 2

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from policies.allocators.capabilities import Classifies
-from policies.memory.step import PHASES
+from policies.memory.step_times import PHASES
 
 if TYPE_CHECKING:
     from policies.allocators.allocator import Allocator
     from policies.allocators.capabilities import Migration
     from policies.engines.engine import Engine
     from policies.engines.scheduled_step import Step
-    from policies.memory.step import StepTimes
+    from policies.memory.step_times import StepTimes
     from policies.requests.requests import Requests
 
 

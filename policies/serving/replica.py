@@ -28,7 +28,7 @@ from policies.engines.scheduled_step import Step
 from policies.memory.component import Component
 from policies.memory.fidelity import Memory
 from policies.memory.pipeline import PipelineSteps
-from policies.memory.step import Efficiency, StepTimer, StepTimes
+from policies.memory.step_times import Efficiency, StepTimer, StepTimes
 from policies.requests.requests import FloatArray
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Watches

@@ -12,7 +12,7 @@ import numpy as np
 
 from policies.allocators.kv_layout import KvLayout
 from policies.engines.scheduled_step import STEP_LIMITS, Step
-from policies.memory.step import PHASES, StepTimes
+from policies.memory.step_times import PHASES, StepTimes
 from policies.memory.step_work import MOVING, StepWork, total
 from policies.requests.requests import FloatArray
 from policies.serving.stretch_rows import Stretches

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hwmodel.kernel.jit import kernel
-from policies.memory.step import StepTimes
+from policies.memory.step_times import StepTimes
 from policies.requests.requests import FloatArray
 
 MOST_ROWS, MOST_STEPS = 2048, 1 << 18

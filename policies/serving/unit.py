@@ -16,7 +16,7 @@ import numpy as np
 from policies.engines.additions import Elsewhere
 from policies.engines.part import NONE
 from policies.engines.scheduled_step import Step
-from policies.memory.step import StepTimes
+from policies.memory.step_times import StepTimes
 from policies.requests.requests import IntArray
 from policies.serving.replica import Replica
 

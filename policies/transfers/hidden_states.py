@@ -27,7 +27,8 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from policies.transfers.eviction import BlockKey
 from policies.transfers.kv_link import IN, Job, Link
 from policies.transfers.pieces import Pieces

@@ -21,7 +21,8 @@ from policies.engines.engine import Engine
 from policies.engines.part import NONE, Part
 from policies.engines.scheduled_step import Step
 from policies.memory.component import Component
-from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 
 _KEYS = "cluster.dropping, cluster.lending"

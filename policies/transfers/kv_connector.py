@@ -18,7 +18,8 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.engines.connector import Connector
 from policies.memory.component import Component
-from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency, StepTimes
 
 
 class ConnectorOptions(Strict):

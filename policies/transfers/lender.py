@@ -23,7 +23,8 @@ from policies.engines.part import Part
 from policies.engines.scheduled_step import Step
 from policies.memory.component import Component
 from policies.memory.distributed_attention import DistributedAttention, Share
-from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 from policies.transfers.hosting import require_blocks
 

@@ -17,7 +17,7 @@ from hwmodel.description.yaml_reader import load
 from hwmodel.specs.kv_order import LAYOUTS, Dims
 from hwmodel.specs.link import LinkSpec, load_link
 from hwmodel.specs.transformer import load_model
-from policies.memory.measured import Compared, MeasuredCell, Tolerance, half_width
+from policies.memory.measured_cells import Compared, MeasuredCell, Tolerance, half_width
 from policies.requests.requests import IntArray
 from policies.transfers.pieces import KNOWN_LAYOUTS, pages
 from policies.transfers.transfer import Index, Moved, Server, transfer

@@ -27,7 +27,8 @@ import numpy as np
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.engines.scheduled_step import Chunk, Step
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from policies.transfers.tier_options import PauseChoice
 
 Way = Literal["keep", "drop", "swap"]

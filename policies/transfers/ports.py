@@ -26,7 +26,8 @@ from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
 from policies.memory.component import Component
 from policies.memory.contention import Moving
-from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 from policies.transfers.kv_link import Job, Link
 from policies.transfers.located import Places, layers_of, places_of

@@ -22,7 +22,8 @@ from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.number_format import number_format
 from hwmodel.specs.transformer import TransformerSpec
 from policies.engines.scheduled_step import Chunk, Step
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from policies.transfers.transfer import Server, transfer
 
 HCACHE_CHUNK = 64

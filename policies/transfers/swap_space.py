@@ -26,7 +26,7 @@ from policies.allocators.capabilities import OnDemand, Swaps
 from policies.engines.additions import Transfers
 from policies.engines.host_memory import HostTraffic, Swapping
 from policies.engines.scheduled_step import Step
-from policies.memory.step import Efficiency, StepTimes
+from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray
 from policies.transfers.kv_connector import KvConnector, Site
 from policies.transfers.located import layers_of, places_of

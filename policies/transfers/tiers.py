@@ -34,7 +34,7 @@ from policies.allocators.radix_tree import text_of
 from policies.engines.connector import Ending, Match, Scheduler
 from policies.engines.scheduled_step import Step
 from policies.memory.contention import Moving
-from policies.memory.step import Efficiency, StepTimes
+from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.kv_connector import KvConnector, Site

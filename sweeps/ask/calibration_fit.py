@@ -27,7 +27,8 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.routing import Routing
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from policies.requests.requests import FloatArray
 from policies.serving.building import kv_region
 from policies.serving.serving_spec import ServingSpec, model_of_a_card

@@ -24,9 +24,10 @@ from policies.allocators.capabilities import OnDemand
 from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES, build
-from policies.engines.engine_v1 import EngineV1Spec
+from policies.engines.engine_v1_options import EngineV1Spec
 from policies.memory.routing import Routing
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from policies.predictors.prediction import Prediction
 from policies.serving.building import activation_bytes, kv_region
 from policies.serving.serving_spec import ServingSpec, model_of_a_card

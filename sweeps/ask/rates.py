@@ -20,7 +20,8 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.fidelity import FidelitySpec, Simulate
-from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import Requests
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec

@@ -8,7 +8,8 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from policies.transfers.pieces import KNOWN_LAYOUTS, pages
 from policies.transfers.restoring import Restored, fetch, hcache, recompute
 from policies.transfers.transfer import Server

@@ -58,7 +58,7 @@ def command(
             raise mistake("is no schedule of vLLM, JSON or gzip", more[0])
         _schedules([*schedules, *map(Path, names or [])], json)
         return
-    from policies.memory.measured import Skipped
+    from policies.memory.measured_cells import Skipped
     from sweeps.report import validation
     from sweeps.report.screen import print_json, print_table
 
@@ -113,7 +113,7 @@ def command(
 
 def _compared(sources: list[Any], overrides: list[str] | None) -> Iterator[tuple[Any, Any]]:
     """Each source with its cells, or the reason why it is skipped."""
-    from policies.memory.measured import Skipped
+    from policies.memory.measured_cells import Skipped
     from sweeps.report import validation
     from sweeps.run.progress import Progress
 

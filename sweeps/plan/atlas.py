@@ -23,7 +23,8 @@ from hwmodel.measure.racm import read_extents
 from hwmodel.measure.stream import slot_bytes
 from hwmodel.specs.device import load_device
 from policies.engines.scheduled_step import Step
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from sweeps.analyse.least import least
 from sweeps.analyse.objective import KV_READ, Objective
 from sweeps.analyse.table import Table

@@ -28,7 +28,8 @@ from policies.memory.fidelity import FidelitySpec
 from policies.memory.mapped import mapped
 from policies.memory.probe import weights_efficiency
 from policies.memory.probe_cache import simulate_once
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from policies.requests.requests import IntArray
 from sweeps.analyse.objective import KV_READ, Objective
 from sweeps.plan.experiment import Described, Task, device_of, model_of, seed_of

@@ -20,16 +20,8 @@ from typing import Any, get_args
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
 from hwmodel.description.yaml_reader import load
-from policies.memory.measured import (
-    Compared,
-    Figure,
-    MeasurementSpec,
-    Settings,
-    Skipped,
-    Verdict,
-    compare,
-    load_measurements,
-)
+from policies.memory.measured import MeasurementSpec, compare, load_measurements
+from policies.memory.measured_cells import Compared, Figure, Settings, Skipped, Verdict
 from policies.serving.measured_server import (
     Server,
     ServerSpec,

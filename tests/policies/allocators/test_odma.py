@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.kv_layout import KvLayout
-from policies.allocators.odma import OdmaAllocator, OdmaOptions
+from policies.allocators.odma import OdmaAllocator
+from policies.allocators.odma_options import OdmaOptions
 from policies.predictors.predictor import Prediction, entropy
 from tests.policies.allocators.test_allocator_contract import run as keep_contract
 

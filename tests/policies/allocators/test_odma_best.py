@@ -7,8 +7,9 @@ from inspect import isfunction
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from policies.allocators.odma import OdmaAllocator, OdmaOptions
+from policies.allocators.odma import OdmaAllocator
 from policies.allocators.odma_best import OdmaBestAllocator, OdmaBestOptions
+from policies.allocators.odma_options import OdmaOptions
 from policies.allocators.registry import policy_class
 from policies.predictors.predictor import PredictorSpec
 from sweeps.plan.counterfactual import chain, losses

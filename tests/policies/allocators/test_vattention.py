@@ -16,7 +16,8 @@ from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.vattention import VattentionAllocator, VattentionOptions
 from policies.engines.scheduled_step import Step
 from policies.memory.mapped import mapped
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from policies.predictors.predictor import Prediction
 from tests.policies import small
 

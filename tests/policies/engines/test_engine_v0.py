@@ -16,7 +16,8 @@ from policies.allocators.registry import POLICIES
 from policies.engines.engine_requests import Offered
 from policies.engines.engine_v0 import EngineV0, EngineV0Spec
 from policies.engines.scheduled_step import Step
-from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency, StepTimes
 from policies.predictors.prediction import LognormalPredictions
 from policies.predictors.predictor import predict
 from policies.requests.requests import IntArray, Requests

@@ -20,7 +20,8 @@ from policies.engines.scheduled_step import Step
 from policies.engines.speculation import GOLDEN, SpeculationSpec, draw, positions
 from policies.engines.verifier import Verified
 from policies.memory.drafting import drafter_of
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from policies.predictors.prediction import Prediction
 from tests.policies.small import EXPERTS, MODEL, WINDOWS, device, mixed, requests, run
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from policies.allocators.paged import PagedOptions
-from policies.engines.engine_v1 import EngineV1Spec
+from policies.engines.engine_v1_options import EngineV1Spec
 from policies.requests.requests import Requests
 from policies.serving.serving_spec import ServingSpec
 from sweeps.plan.defaults import with_defaults

@@ -17,7 +17,7 @@ from policies.engines.scheduled_step import Step
 from policies.memory.probe import Probe
 from policies.memory.probe_cache import simulate_once
 from policies.memory.sampling import SampledMemory
-from policies.memory.step import Efficiency
+from policies.memory.step_times import Efficiency
 from policies.predictors.predictor import predict
 from policies.requests.requests import FloatArray, Requests
 from policies.serving.building import admissible, build_replica

@@ -8,7 +8,8 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.description.yaml_reader import loads
 from hwmodel.specs.device import load_device
 from policies.memory.attention_read import AttentionRead, attention_rate
-from policies.memory.measured import Compared, Figure, MeasurementSpec
+from policies.memory.measured import MeasurementSpec
+from policies.memory.measured_cells import Compared, Figure
 
 SMALL = AttentionRead(sequences=8, tokens=2048, since=1024, kv_heads=2, head_dim=64, block=16)
 TEXT = """kind: measurement

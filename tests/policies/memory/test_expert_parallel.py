@@ -15,8 +15,9 @@ from hwmodel.specs.mlp import CardExperts, ExpertsSpec
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.registry import POLICIES
 from policies.memory.routing import Routing, RoutingSpec, owners, probabilities
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
 from policies.memory.step_streams import StepStreams
+from policies.memory.step_times import Efficiency
 from policies.serving.serving_spec import ServingSpec
 from tests.policies.memory.test_routing import decode
 from tests.policies.small import EXPERTS, MODEL, FakeMemory, device, mixed, run, spec

@@ -16,7 +16,8 @@ from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory import measured_steps
 from policies.memory.measured import compare, load_measurements
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from tests.policies.memory.test_step import decode
 
 SIMULATED = {

@@ -11,7 +11,8 @@ from hwmodel.specs.transformer import TransformerSpec, load_model
 from policies.allocators.kv_layout import Units, kv_layout
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory import traffic
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from tests.policies.small import LATENT, device
 
 BARE = ["kernels={class: ideal}"]

@@ -14,14 +14,8 @@ from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Limits
 from policies.memory import measured, measured_steps
-from policies.memory.measured import (
-    Compared,
-    Figure,
-    MeasurementSpec,
-    Tolerance,
-    compare,
-    load_measurements,
-)
+from policies.memory.measured import MeasurementSpec, compare, load_measurements
+from policies.memory.measured_cells import Compared, Figure, Tolerance
 from policies.memory.measured_steps import Decode, Runtime, decode_time
 from tests.rotation import long
 

@@ -8,7 +8,8 @@ import pytest
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk, Step
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 
 BARE = ["kernels={class: ideal, attention_efficiency: 1.0}", "compute.prefill_efficiency=1.0"]
 LLAMA = load_model("llama-2-7b")

@@ -13,8 +13,9 @@ from hwmodel.specs.transformer import load_model, shard
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory import traffic
 from policies.memory.routing import Routing, RoutingSpec, probabilities
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
 from policies.memory.step_streams import StepStreams
+from policies.memory.step_times import Efficiency
 from tests.policies.small import EXPERTS, MODEL, device, mixed, run
 from tests.rotation import long
 

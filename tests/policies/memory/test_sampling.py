@@ -16,8 +16,8 @@ from policies.memory.fidelity import AGAIN, NO_PROBE, FidelitySpec
 from policies.memory.interval import confidence_interval
 from policies.memory.probe import Beside, Probed
 from policies.memory.sampling import SampledMemory
-from policies.memory.step import Efficiency, StepTimes
 from policies.memory.step_streams import StepStreams
+from policies.memory.step_times import Efficiency, StepTimes
 from tests.policies.small import MODEL, device
 
 LAYOUT = KvLayout(0, 4096, 2, 2, 16)

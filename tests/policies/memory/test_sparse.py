@@ -20,7 +20,8 @@ from policies.allocators.kv_sparse import Sparse
 from policies.allocators.registry import POLICIES, build
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory import dealing, traffic
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from policies.memory.traffic import Reading
 from policies.predictors.prediction import Prediction
 from tests.policies.small import LATENT, MODEL, WINDOWS, FakeMemory, device, mixed, requests, run

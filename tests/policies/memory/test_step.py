@@ -10,7 +10,8 @@ from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.capabilities import Migration
 from policies.engines.scheduled_step import Chunk, Step
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 
 BARE = [
     "compute.prefill_efficiency=1.0", "compute.decode_efficiency=1.0",

@@ -11,7 +11,8 @@ import pytest
 from hwmodel.specs.device import Device
 from policies.allocators.allocator import Allocator
 from policies.engines.scheduled_step import Chunk, Step
-from policies.memory.step import Efficiency, StepModel, StepTimes
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency, StepTimes
 from policies.serving.recorder import Recorder
 from policies.serving.serving import serve
 from tests.policies.small import MODEL, FakeMemory, device, mixed, spec

@@ -13,9 +13,11 @@ from policies.allocators.capabilities import KeepsStates, Migration
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.fidelity import Memory
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
 from policies.memory.step_streams import StepStreams
-from policies.memory.step_work import StepWorkModel, mean_stage
+from policies.memory.step_times import Efficiency
+from policies.memory.step_work import mean_stage
+from policies.memory.step_work_model import StepWorkModel
 from policies.serving import building
 from policies.serving.serving import serve
 from tests.policies.small import LATENT, MODEL, WINDOWS, FakeMemory, device, mixed, spec

@@ -21,7 +21,7 @@ from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
 from policies.memory import dealing, traffic
 from policies.memory.fidelity import Memory
-from policies.memory.step import Efficiency
+from policies.memory.step_times import Efficiency
 from policies.requests.requests import IntArray
 from policies.serving import building
 from tests.policies.small import LATENT, MODEL, mixed, run

@@ -13,7 +13,8 @@ from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk
 from policies.memory import tabled_kernels
 from policies.memory.attention_read import layer_read, read_share
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from tests.policies.memory.test_step import decode
 
 FIELDS = (

@@ -12,7 +12,8 @@ from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.engines.scheduled_step import Step
 from policies.memory.measured_steps import Decode, Runtime, decode_time
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from policies.serving.serving_spec import model_of_a_card
 from tests.policies.small import mixed, run, spec
 

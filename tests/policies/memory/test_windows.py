@@ -19,7 +19,8 @@ from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import POLICIES, build
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory import traffic
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from policies.predictors.prediction import Prediction
 from tests.policies.small import (
     EXPERTS,

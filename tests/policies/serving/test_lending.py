@@ -18,7 +18,8 @@ from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.distributed_attention import DistributedAttention, Share
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from policies.requests.requests import Requests
 from policies.serving.building import kv_region
 from policies.serving.cluster_options import ClusterSpec

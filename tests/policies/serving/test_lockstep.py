@@ -13,7 +13,8 @@ from policies.allocators.registry import POLICIES
 from policies.engines.additions import Elsewhere
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.routing import Routing
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from tests.policies.small import EXPERTS, FakeMemory, device, mixed, requests, run
 from tests.rotation import rotated
 

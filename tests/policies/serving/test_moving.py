@@ -17,7 +17,7 @@ from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import TransformerSpec, load_model
 from policies.allocators.kv_frames import CardFrames
 from policies.memory.mapped import mapped
-from policies.memory.step import StepTimes
+from policies.memory.step_times import StepTimes
 from policies.predictors.predictor import predict
 from policies.requests.requests import Requests
 from policies.serving.building import build_replica, kv_region

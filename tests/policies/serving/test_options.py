@@ -14,7 +14,7 @@ from policies.allocators.allocator import PolicyOptions
 from policies.allocators.registry import POLICIES
 from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_v0 import EngineV0Spec
-from policies.engines.engine_v1 import EngineV1Spec
+from policies.engines.engine_v1_options import EngineV1Spec
 from policies.memory.fidelity import FidelitySpec
 from policies.predictors.predictors import PREDICTORS
 from policies.serving.cluster_options import ClusterSpec

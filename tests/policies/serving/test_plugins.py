@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.engines.scheduled_step import Step
-from policies.memory.step import StepTimes
+from policies.memory.step_times import StepTimes
 from policies.requests.requests import Requests
 from policies.serving import plugins
 from policies.serving.plugins import KINDS, LOADED, load_plugin, register, require

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.memory.step import PHASES
+from policies.memory.step_times import PHASES
 from policies.requests.requests import Requests
 from policies.serving.memory_log import MemoryLog
 from policies.serving.perfetto import PerfettoTrace

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from policies.allocators.allocator import Demand
-from policies.memory.step import StepTimes
+from policies.memory.step_times import StepTimes
 from policies.predictors.predictor import Prediction
 from policies.serving.replica import Replica
 from tests.policies.allocators.test_odma import odma

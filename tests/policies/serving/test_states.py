@@ -22,7 +22,8 @@ from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.allocators.registry import POLICIES
 from policies.engines.scheduled_step import Step
 from policies.engines.verifier import Verified
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from policies.predictors.prediction import Prediction
 from policies.requests.requests import Requests
 from policies.serving.building import kv_region

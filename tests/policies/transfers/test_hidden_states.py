@@ -15,7 +15,8 @@ from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import load_model, shard
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
 from policies.transfers.hidden_states import PROFILED, HiddenStates, Projections, Work

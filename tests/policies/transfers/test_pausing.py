@@ -6,7 +6,8 @@ import pytest
 
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
-from policies.memory.step import Efficiency, StepModel
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
 from policies.transfers.pausing import (
     Batch,
     Pause,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from policies.memory.measured import Compared, load_measurements
+from policies.memory.measured import load_measurements
+from policies.memory.measured_cells import Compared
 from sweeps.report.drawing import svg
 from sweeps.report.validation import (
     causes,

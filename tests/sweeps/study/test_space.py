@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.yaml_reader import loads
-from policies.allocators.odma import OdmaOptions
+from policies.allocators.odma_options import OdmaOptions
 from sweeps.study.space import (
     LEAST,
     MOST,
