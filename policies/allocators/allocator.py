@@ -66,7 +66,6 @@ class PolicyOptions(Strict):
 
     @property
     def saves_states(self) -> bool:
-        """See `Limits.saves_states`."""
         return False
 
     kv_layout: ClassVar[Dims | None] = None

@@ -92,7 +92,6 @@ class OdmaOptions(ArenaOptions):
         return {"window": self.window, "refresh": self.refresh}
 
     def bounds_for(self, lengths: IntArray) -> tuple[int, ...]:
-        """See `QuantileBuckets.bounds_for`."""
         buckets = Buckets(
             self.buckets,
             int(lengths.max()),

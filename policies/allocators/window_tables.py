@@ -251,7 +251,6 @@ class WindowTables(SampleTables):
             windows.last[requests] = 1
 
     def _grown_in_windows(self, requests: IntArray, rounds: int) -> IntArray:
-        """See `OnDemand.grown`."""
         back = self._shortest(requests) - np.arange(rounds - 1, -1, -1)[:, None]
         held = self.groups * self._apart(requests, -(-back // self.block))
         for group in self._windows.near:

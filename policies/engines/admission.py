@@ -207,9 +207,9 @@ class Admission(Connected):
         """Reserve slots to admit a request with `cached` of its `total` tokens in memory; False if
         there is no room."""
 
-    @abstractmethod
     def _has_batch(self, begun: bool) -> bool:
         """Whether there is a batch that admitted requests join."""
+        return begun or len(self.running) > 0
 
     def _place_in_line(self, begun: bool, places: Iterable[int]) -> Iterable[int]:
         """The first of these places whose request has the batch's tag, if there is one. `begun`: a

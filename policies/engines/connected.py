@@ -122,8 +122,12 @@ class Connected(EngineRequests):
     # what a scheduler implements
 
     @abstractmethod
+    def _preempt(self, request: int) -> None:
+        """Take back the memory of a request, which waits from now on."""
+
     def _put_back(self, request: int) -> None:
-        """Take back the memory of a request, which computes again and waits from now on."""
+        """The same of one that computes again."""
+        self._preempt(request)
 
     @abstractmethod
     def _chunk(self, rest: int, budget: int, total: int) -> int:
@@ -171,13 +175,10 @@ class Connected(EngineRequests):
 
     # its own
 
-    def _passed_over(self) -> set[int]:
-        """Sessions whose last turn has ended and holds its memory for a step more."""
-        return set(self._sessions[self.ending].tolist()) - {-1} if self.ending else set()
-
     def _open(self, line: Iterable[int], first: int = 0) -> Iterable[int]:
         """Places of the requests in line that no connector passes over, from `first` on."""
-        ending = self._passed_over()
+        # sessions whose last turn holds its memory for a step more
+        ending = set(self._sessions[self.ending].tolist()) - {-1} if self.ending else set()
         for place, request in enumerate(line, first):
             if int(self._sessions[request]) in ending:
                 continue

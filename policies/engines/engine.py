@@ -325,13 +325,9 @@ class Engine(Admission):
             return step
         return step.added(CopiedOnWrite(tuple(copies)))
 
-    @abstractmethod
     def _token_budget(self) -> int:
         """Tokens a step may compute."""
-
-    @abstractmethod
-    def _preempt(self, request: int) -> None:
-        """Take back the memory of a request, which waits from now on."""
+        return int(self.spec.token_budget(self.allocator.limits.max_model_len))
 
     def _count_preemption(self, request: int) -> None:
         """A request is preempted. Raises DescriptionError as `Progress.preempted` says."""

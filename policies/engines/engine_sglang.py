@@ -162,7 +162,6 @@ class EngineSglang(Engine):
         return not self._full or self.holding
 
     def wake(self) -> None:
-        """See `Scheduler.wake`."""
         super().wake()
         self._full = False
 
@@ -309,7 +308,6 @@ class EngineSglang(Engine):
         return made
 
     def _ask(self, request: int, limit: int, demand: Demand) -> tuple[int, int]:
-        """See `Caches.ask`."""
         return (0, 0) if self._caching is None else self._caching.ask(request, limit, demand)
 
     def _line(self) -> list[int]:
@@ -381,9 +379,6 @@ class EngineSglang(Engine):
     def _reserve_loaded(self, request: int, demand: Demand, total: int, stored: int) -> bool:
         return self.allocator.reserve(request, demand, stored)
 
-    def _put_back(self, request: int) -> None:
-        self._preempt(request)
-
     def _preempt(self, request: int) -> None:
         self._tell_preempted(request)
         known = int(self._filled[request]) if self._leave(request) is None else 0
@@ -397,11 +392,5 @@ class EngineSglang(Engine):
     def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
         return self.allocator.reserve(request, demand, cached + budget)
 
-    def _token_budget(self) -> int:
-        return self.spec.token_budget(self.allocator.limits.max_model_len)
-
     def _first_chunk(self, rest: int, budget: int) -> int:
         return min(rest, budget)
-
-    def _has_batch(self, begun: bool) -> bool:
-        return begun or len(self.running) > 0

@@ -148,7 +148,6 @@ class EngineV0(Engine):
         return bool(self.waiting or self.swapped)
 
     def waits_for(self, request: int) -> str | None:
-        """See `Engine.waits_for`."""
         return "swap" if request in self.swapped else super().waits_for(request)
 
     def _schedule(self) -> Step:

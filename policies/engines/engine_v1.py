@@ -139,9 +139,6 @@ class EngineV1(Engine):
             return decode
         return decode[~np.isin(decode, foreseen)]
 
-    def _token_budget(self) -> int:
-        return self.spec.token_budget(self.allocator.limits.max_model_len)
-
     def _first_chunk(self, rest: int, budget: int) -> int:
         if self.drafts is not None and self._pads(rest) and budget <= self.drafts.spec.tokens:
             return 0
@@ -287,11 +284,7 @@ class EngineV1(Engine):
         chunks.append(Chunk(request, start, tokens, not self._partial, int(self.samples[request])))
         return tokens
 
-    def _has_batch(self, begun: bool) -> bool:
-        return begun or len(self.running) > 0
-
     def retire(self) -> None:
-        """See `Engine.retire`."""
         if self._foreseen:  # they did not decode once more: all is known
             self._under_way = np.setdiff1d(self._under_way, self._foreseen, assume_unique=True)
         super().retire()
@@ -348,9 +341,6 @@ class EngineV1(Engine):
         whole = self.spec.admit_on == "input"
         fits = not whole or growing is None or growing.fits(total, request, demand)
         return fits and self.allocator.reserve(request, demand, stored)
-
-    def _put_back(self, request: int) -> None:
-        self._preempt(request)
 
     def _enter(self, request: int) -> None:
         super()._enter(request)

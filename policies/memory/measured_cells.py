@@ -40,8 +40,6 @@ attention the other block's, of layout as the run has it."""
 
 SERVER_UNITS = ("s", "ms", "tokens/s", "preemptions", "x")
 """Units of what a whole server was measured to do."""
-
-
 TRANSFER_UNITS = ("descriptors", "KiB")
 """More units, of transfers."""
 

@@ -117,7 +117,6 @@ class StepModel:
         self._launch_ns = law.host, _launches_ns(law, model) / model.layers
 
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
-        """See `StepTimer.times`."""
         work = self.work.of(step, rounds)
         if self.tabled is None:
             return self._roofline(work, efficiency)

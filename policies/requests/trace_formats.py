@@ -21,11 +21,9 @@ import io
 import itertools
 import math
 import zlib
-from array import array
-from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,53 +31,14 @@ from numpy.typing import NDArray
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.packed import is_packed, open_whole
 from policies.requests.agent_sessions import AgentSessions
+from policies.requests.csv_trace import CsvTrace
 from policies.requests.logged_requests import LoggedRequests, json_object
+from policies.requests.trace_rows import Columns, TraceRows
 
 MOONCAKE_BLOCK_TOKENS = 512
 """Tokens of the prompt that a hash id stands for (Mooncake's README)."""
 
 _CHUNK_BYTES = 1 << 20
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-
-
-class Columns(NamedTuple):
-    """What a trace says, in the file's order.
-
-    arrival_s: float64 (n,), non-decreasing, or None where the file has no times. prompt_tokens,
-    output_tokens: int64 (n,). dropped: rows left out. prefix_id, prefix_tokens, tree: as in
-    `policies.requests.requests.Requests`, or None if the format has none. session: int64 (n,),
-    turns of one are next to each other; pause_s: float64 (n,), nan for first turns; goes_on: bool
-    (n,); None if the format has no sessions, and then arrival_s is that of the turn's session.
-    """
-
-    arrival_s: NDArray[np.float64] | None
-    prompt_tokens: NDArray[np.int64]
-    output_tokens: NDArray[np.int64]
-    dropped: int
-    prefix_id: NDArray[np.int64] | None = None
-    prefix_tokens: NDArray[np.int64] | None = None
-    tree: NDArray[np.int64] | None = None
-    session: NDArray[np.int64] | None = None
-    pause_s: NDArray[np.float64] | None = None
-    goes_on: NDArray[np.bool_] | None = None
-
-
-class _Format(NamedTuple):
-    """A CSV format. `time`, `prompt`, `output`: names of its columns, `header`: of all of them."""
-
-    header: tuple[str, ...]
-    time: str
-    prompt: str
-    output: str
-    seconds: Callable[[str, str], float]
-    """The time in a field, in any unit that `per_second` divides."""
-    per_second: float = 1.0
-    from_zero: bool = True
-    """Whether times count from the first row."""
-    may_lack_times: bool = False
-    least_prompt: int = 1
-    """0: rows with an empty prompt are dropped, not refused."""
 
 
 def read_trace(path: Path, max_tokens: int) -> Columns:
@@ -113,7 +72,7 @@ def _lines(path: Path) -> TextIO:
         return io.StringIO(read_text(path), newline="")  # which says why
 
 
-def _rows(path: Path, lines: TextIO, max_tokens: int) -> _Csv | _JsonLines | _Logged | _Agents:
+def _rows(path: Path, lines: TextIO, max_tokens: int) -> CsvTrace | _JsonLines | _Logged | _Agents:
     """The reader of the format of what begins like this. CSV and Mooncake's lines are read one at a
     time; sessions and logs, some of which are one object, whole."""
     head = [""]
@@ -123,12 +82,12 @@ def _rows(path: Path, lines: TextIO, max_tokens: int) -> _Csv | _JsonLines | _Lo
     except (StopIteration, *_UNREADABLE):
         head.append("{")  # read whole, which says what is wrong
     if not head[-1].lstrip().startswith("{"):
-        return _Csv(itertools.chain(head[1:], lines), max_tokens)
+        return CsvTrace(itertools.chain(head[1:], lines), max_tokens)
     if all(f'"{key}"' in head[-1] for key in _JsonLines.KEYS):
         return _JsonLines(itertools.chain(head[1:], lines), max_tokens)
     text = read_text(path)
     if not text.lstrip().startswith("{"):
-        return _Csv(io.StringIO(text, newline=""), max_tokens)
+        return CsvTrace(io.StringIO(text, newline=""), max_tokens)
     if AgentSessions.known(text):
         return _Agents(text, max_tokens)
     if LoggedRequests.known(text):
@@ -164,156 +123,6 @@ def read_text(path: Path) -> str:
         ) from None
 
 
-class _Rows:
-    """Rows that were read. Times must not fall; a row with an empty output is dropped."""
-
-    def __init__(self) -> None:
-        self._before = -math.inf
-        self._start: float | None = None
-        self._arrivals, self._prompts, self._outputs = array("d"), array("q"), array("q")
-        self.dropped = 0
-
-    def time(self, now: float, column: str, text: Any) -> None:
-        """The row's time; raises ValueError where it is before the last one's."""
-        if now < self._before:
-            raise ValueError(f"{column} {text!r} is before the row above it; sort by time")
-        self._before = now
-        self._start = now if self._start is None else self._start
-
-    def add(self, prompt: int, output: int) -> bool:
-        """The row's lengths; False if it is dropped."""
-        if prompt == 0 or output == 0:
-            self.dropped += 1
-            return False
-        self._arrivals.append(max(self._before, 0.0))
-        self._prompts.append(prompt)
-        self._outputs.append(output)
-        return True
-
-    def columns(self, timed: bool, from_zero: bool, per_second: float) -> Columns:
-        """All rows; raises ValueError where there are none."""
-        if not self._prompts:
-            raise ValueError(f"no requests: {self.dropped} rows, all with an empty output")
-        arrival_s = np.frombuffer(self._arrivals)
-        if timed and from_zero:
-            assert self._start is not None
-            arrival_s -= self._start
-            arrival_s /= per_second
-        prompts = np.frombuffer(self._prompts, np.int64)
-        outputs = np.frombuffer(self._outputs, np.int64)
-        return Columns(arrival_s if timed else None, prompts, outputs, self.dropped)
-
-
-class _Csv:
-    """A trace with a header and a row for each request."""
-
-    def __init__(self, lines: Iterable[str], max_tokens: int) -> None:
-        self._reader = csv.reader(lines)
-        self._most = max_tokens
-
-    @property
-    def line(self) -> int:
-        """The line just read."""
-        return max(self._reader.line_num, 1)
-
-    def columns(self) -> Columns:
-        """Raises ValueError or csv.Error about the row just read."""
-        kind, header = _format(self._reader)
-        at = [header.index(name) for name in (kind.time, kind.prompt, kind.output)]
-        rows = _Rows()
-        timed: bool | None = None
-        for row in self._reader:
-            if not row:
-                continue
-            if len(row) != len(header):
-                expected = f"{len(header)} fields ({','.join(header)})"
-                raise ValueError(f"expected {expected}; got {len(row)}")
-            time, prompt, output = (row[column] for column in at)
-            if timed is None:
-                timed = time != "" or not kind.may_lack_times
-            if timed:
-                rows.time(kind.seconds(time, kind.time), kind.time, time)
-            elif time:
-                raise ValueError(f"{kind.time} is {time!r} here but empty in the first row")
-            rows.add(
-                _tokens(prompt, kind.prompt, kind.least_prompt, self._most),
-                _tokens(output, kind.output, 0, self._most),
-            )
-        return rows.columns(bool(timed), kind.from_zero, kind.per_second)
-
-
-def _format(reader: Iterator[list[str]]) -> tuple[_Format, tuple[str, ...]]:
-    """The format whose columns the header names, and the header. Raises ValueError."""
-    header = tuple(name.strip() for name in next(reader, []))
-    if not any(header):
-        raise ValueError(f"expected a header on the first line; {_KNOWN}")
-    for kind in FORMATS:
-        if set(kind.header) <= set(header) <= set(kind.header) | _MAY_BE_THERE:
-            return kind, header
-    raise ValueError(f"unknown header {','.join(header)!r}; {_KNOWN}")
-
-
-def _tokens(text: str, column: str, at_least: int, at_most: int) -> int:
-    try:
-        tokens = int(text)
-    except ValueError:
-        tokens = -1
-        if not text.strip().removeprefix("-").isdecimal():
-            raise ValueError(f"{column}: expected a whole number of tokens; got {text!r}") from None
-    if not at_least <= tokens <= at_most:
-        raise ValueError(f"{column}: expected {at_least} to {at_most} tokens; got {text!r}")
-    return tokens
-
-
-def _plain_seconds(text: str, column: str) -> float:
-    return _seconds(text, column, " (or empty in every row)")
-
-
-def _seconds(text: str, column: str, otherwise: str = "") -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise ValueError(f"{column}: expected seconds, 0 or more{otherwise}; got {text!r}")
-    return seconds
-
-
-def _timestamp_us(text: str, column: str) -> float:
-    """Microseconds since 1970 (exact in a float until the year 2255); no zone means UTC."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        example = "2023-11-16 18:15:46.6805900"
-        raise ValueError(f"{column}: expected a time such as {example}; got {text!r}") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // _MICROSECOND
-
-
-FORMATS = (
-    _Format(
-        ("arrival_s", "prompt_tokens", "output_tokens"),
-        "arrival_s", "prompt_tokens", "output_tokens", _plain_seconds,
-        from_zero=False, may_lack_times=True,
-    ),
-    _Format(
-        ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
-        "TIMESTAMP", "ContextTokens", "GeneratedTokens", _timestamp_us, per_second=1e6,
-    ),
-    _Format(
-        ("Timestamp", "Model", "Request tokens", "Response tokens", "Total tokens", "Log Type"),
-        "Timestamp", "Request tokens", "Response tokens", _seconds, least_prompt=0,
-    ),
-)  # fmt: skip
-"""The CSV formats."""
-
-_MAY_BE_THERE = {"Session ID", "Elapsed time"}
-"""Columns of later releases of BurstGPT, which are not used."""
-
-_KNOWN = "known headers: " + " and ".join(",".join(kind.header) for kind in FORMATS)
-
-
 class _JsonLines:
     """A Mooncake trace: an object on each line."""
 
@@ -325,7 +134,7 @@ class _JsonLines:
 
     def columns(self) -> Columns:
         """Raises ValueError about the line just read."""
-        rows, none = _Rows(), list[int]()
+        rows, none = TraceRows(), list[int]()
         chains: list[list[int]] = []
         for number, line in enumerate(self._lines, 1):
             self.line = number

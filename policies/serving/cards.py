@@ -59,11 +59,10 @@ class Cards:
         """All metrics of a run, those of several cards as of one; and what those of several cells
         are made of."""
         node, stream, metrics, spec = self._node, self._stream, self._metrics, self._spec
-        replicas, outputs = node.own, stream.came.output_tokens
+        replicas = node.own
         allocators = [replica.engine.allocator for replica in replicas]
         figures = metrics.figures([each.engine for each in node.built], allocators[0].layout)
-        figures["dropped"] = stream.dropped(self.admitted)
-        figures["cut_outputs"] = int((outputs > (spec.engine.max_tokens or np.inf)).sum())
+        figures |= stream.counts(self.admitted, spec.engine.max_tokens)
         moved = metrics.moved_bytes()
         report: dict[str, Any] = {}
         served = np.ones(1, np.int64)
@@ -86,10 +85,7 @@ class Cards:
             figures["moves"] = replicas[0].moves.figures()
         if replicas[0].pipeline is not None:
             figures["pipeline"] = replicas[0].pipeline.figures()
-        if stream.inference is not None:
-            figures["predictor"] = stream.inference.figures(
-                stream.came.arrival_s, stream.came_warmup
-            )
+        figures |= stream.predicting()
         transfers = replicas[0].memory.transfers()
         figures |= energy_of(self._device, spec, metrics, transfers)
         one = replicas[0].engine

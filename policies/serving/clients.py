@@ -42,13 +42,11 @@ class Clients(Source):
 
     @property
     def steady_s(self) -> float | None:
-        """See `Source.steady_s`."""
         if not self._sessions:
             return None
         return np.inf if self._to_send else self._last_s
 
     def after(self, ended: list[int], now_s: float) -> Iterator[tuple[int, float]]:
-        """See `Source.after`."""
         for done in ended:
             request = self._following.get(done, -1)
             if request < 0:

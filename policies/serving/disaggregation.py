@@ -14,7 +14,7 @@ have made; others move again.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from policies.serving.pool import Pool, PoolMetrics
 from policies.serving.pool_fabric import PoolFabric, Way
 from policies.serving.pool_figures import PoolsRun, figures_of_run, side_run
 from policies.serving.pool_options import DECODE, PREFILL, PoolSpec
+from policies.serving.pool_trip import Trip
 from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
 from policies.serving.replica_builder import ReplicaBuilder
@@ -49,30 +50,6 @@ from policies.transfers.ports import (
     SendingPort,
     Sent,
 )
-
-
-@dataclass
-class _Trip:
-    """A request on its way through both nodes."""
-
-    source: int
-    target: int
-    """-1: none serves."""
-    made: int
-    """Tokens that it has made before this prefill."""
-    kv: int
-    """Tokens whose KV moves."""
-    moves: bool
-    """Whether tokens are left for the decode side."""
-    computed: tuple[int, float, float] | None = None
-    """Tokens whose KV the prefill side has, and when the step of the last ones began and ends."""
-    entered: bool = False
-    """Whether the prefill side has it."""
-    done: bool = False
-    """Whether its prefill is done."""
-    skip: int | None = None
-    """Tokens that need not move (again); None: it has no memory at the decode side."""
-    sent: list[Sent] = field(default_factory=list)
 
 
 class Disaggregation(Watcher):
@@ -102,7 +79,7 @@ class Disaggregation(Watcher):
         self.nodes = [pool.node for pool in self.pools.values()]
         self.made: IntArray = np.zeros(len(self._requests), np.int64)
         """Tokens made of each request before its next prefill."""
-        self._trips: dict[int, _Trip] = {}
+        self._trips: dict[int, Trip] = {}
         self._at: dict[Place, set[int]] = {
             (name, number): set()
             for name, pool in self.pools.items()
@@ -119,7 +96,7 @@ class Disaggregation(Watcher):
         for law in spec.faults:
             for name, pool in self.pools.items():
                 if law.side in (None, name):
-                    self.watchers.append(faults_of(pool.node, law, seed, self._loser(name)))
+                    self.watchers.append(faults_of(pool.node, law, seed, partial(self._lost, name)))
         fitting, other = (
             admissible(spec, node.own[0].engine.allocator, self._requests, stream.outputs)
             for node in self.nodes
@@ -155,7 +132,7 @@ class Disaggregation(Watcher):
             self.simulation.hold(lambda now_s: self.enter(request, now_s))
             return
         made = int(self.made[request])
-        trip = _Trip(
+        trip = Trip(
             -1, -1, made, int(self._requests.prompt_tokens[request]) + made,
             made + 1 < self._output[request],
         )  # fmt: skip
@@ -169,7 +146,6 @@ class Disaggregation(Watcher):
         self._to_prefill(request, at_s)
 
     def began(self, node: Node, part: Part, end_s: float) -> None:
-        """See `Watcher.began`."""
         if node.name == DECODE:
             self._given(part.replica)
         elif self._spec.transfer == "layers":
@@ -183,13 +159,11 @@ class Disaggregation(Watcher):
         self._fabric.plan()
 
     def idle(self, node: Node, unit: Unit) -> None:
-        """See `Watcher.idle`."""
         if node.name == DECODE:
             self._given(unit.replicas[0])
             self._fabric.plan()
 
     def done(self, node: Node, part: Part, begin_s: float, ended: list[int]) -> None:
-        """See `Watcher.done`."""
         now_s = part.replica.now_s
         if node.name == PREFILL:
             for chunk in part.step.chunks:
@@ -209,7 +183,6 @@ class Disaggregation(Watcher):
         self._fabric.plan()
 
     def changed_card(self, node: Node, request: int, source: int) -> None:
-        """See `Watcher.changed_card`."""
         target = int(node.manager.card_of[request])
         self._trips[request].target = target
         self._at[node.name, source].discard(request)
@@ -338,9 +311,6 @@ class Disaggregation(Watcher):
 
     # failures
 
-    def _loser(self, name: str) -> Any:
-        return lambda number, old, at_s: self._lost(name, number, old, at_s)
-
     def _lost(self, name: str, number: int, old: Replica, at_s: float) -> None:
         """A replica, `old`, has lost all that it had, and is away."""
         requests = sorted(self._at[name, number])
@@ -395,7 +365,7 @@ class Disaggregation(Watcher):
         self.again += 1
         self.enter(request, now_s)
 
-    def _aim_again(self, request: int, trip: _Trip, now_s: float) -> None:
+    def _aim_again(self, request: int, trip: Trip, now_s: float) -> None:
         """A request's KV goes to another replica, once one is up."""
         if self._trips.get(request) is not trip:  # it was computed again meanwhile
             return
@@ -407,7 +377,7 @@ class Disaggregation(Watcher):
         if trip.done or self._spec.mode == "push":
             self._to_decode(request, now_s)
 
-    def _drop(self, trip: _Trip) -> None:
+    def _drop(self, trip: Trip) -> None:
         self._fabric.drop(trip.sent)
         trip.sent, trip.skip = [], None
 
@@ -431,13 +401,7 @@ class Disaggregation(Watcher):
             figures["moves"] = moves.figures()
         if (pipeline := decode.replicas[0].pipeline) is not None:
             figures["pipeline"] = pipeline.figures()
-        figures["dropped"] = stream.dropped(self.admitted)
-        most = self._most_tokens or np.inf
-        figures["cut_outputs"] = int((stream.came.output_tokens > most).sum())
-        if stream.inference is not None:
-            figures["predictor"] = stream.inference.figures(
-                stream.came.arrival_s, stream.came_warmup
-            )
+        figures |= stream.counts(self.admitted, self._most_tokens) | stream.predicting()
         figures |= {"energy": None, "tokens_per_joule": {}}
         none = Known(np.zeros(0, np.int64), np.zeros(0), sides[DECODE].layout)
         return figures, Cell(self._metrics, none, {}, figures, run)

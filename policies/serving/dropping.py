@@ -290,7 +290,6 @@ class Dropping(Controller):
         self._restores += 1
 
     def lost(self, node: Node, card: int, at_s: float) -> None:
-        """See `Watcher.lost`."""
         if node is not self.node:
             return
         group = next(each for each in self._groups if card in each)
@@ -392,7 +391,6 @@ class Dropping(Controller):
         return done
 
     def report(self) -> dict[str, Any]:
-        """See `Controller.report`."""
         moved = np.array(self._exchanges or [(0.0, 0)])
         pipes = [each.pipeline for each in self._made.values() if each.pipeline is not None]
         busy_s, seconds = (sum(getattr(p, key) for p in pipes) for key in ("busy_s", "seconds"))

@@ -113,7 +113,6 @@ class Lending(Controller):
             self._engines[debtor].borrow(request, creditor, tokens)
 
     def lost(self, node: Node, card: int, at_s: float) -> None:
-        """See `Watcher.lost`."""
         if node is self.node:
             homes = [each.card for each in self._engines if each.keeps_at(card)]
             self.at(at_s, partial(self._replace, card), homes)

@@ -102,7 +102,6 @@ class Controller(Watcher):
         """What it did, for the metrics."""
 
     def join(self, simulation: Simulation) -> None:
-        """See `Watcher.join`."""
         super().join(simulation)
         simulation.at(self._every_s, LOOK, self._look)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,10 +32,19 @@ class Stream(NamedTuple):
     came_warmup: int
     inference: Inference | None
 
-    def dropped(self, admitted: IntArray) -> int:
-        """How many of those that came are not among the admitted, int64 (n,)."""
+    def counts(self, admitted: IntArray, most: int | None) -> dict[str, int]:
+        """How many of those that came are not among the admitted, int64 (n,), and how many answers
+        are cut at so many tokens."""
         dropped = np.isin(np.arange(len(self.requests)), admitted, invert=True)
-        return int((dropped if self.first_sample is None else dropped[self.first_sample]).sum())
+        dropped = dropped if self.first_sample is None else dropped[self.first_sample]
+        cut = self.came.output_tokens > (most or np.inf)
+        return {"dropped": int(dropped.sum()), "cut_outputs": int(cut.sum())}
+
+    def predicting(self) -> dict[str, Any]:
+        """What predicting lengths took, where it takes time."""
+        if self.inference is None:
+            return {}
+        return {"predictor": self.inference.figures(self.came.arrival_s, self.came_warmup)}
 
     def require_counted(self, admitted: IntArray) -> None:
         """Raises DescriptionError if all of the admitted requests are warm-up."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError
 from policies.engines.connector import Match
@@ -69,7 +68,9 @@ class TierStore:
             _blocks("host.cpu_bytes_to_use", spec.host.cpu_bytes_to_use, size),
             spec.host.eviction_policy,
         )
-        self.queue: Link[Job] = Link(_far_bandwidth(spec.host.dram) / cards)
+        dram = spec.host.dram
+        far_bandwidth = dram.bandwidth if isinstance(dram, HostMemory) else math.inf
+        self.queue: Link[Job] = Link(far_bandwidth / cards)
         self.projections = Projections(self.queue)
         self.drive: TierPool | None = None
         self.drive_queue: Link[Job] = Link()
@@ -136,7 +137,12 @@ class TierStore:
         near = [group for group in range(len(self.links.groups)) if group not in self._full]
         if not near:
             return most
-        has = {group: self._has(keys[:most], group) for group in near}
+        has = {
+            group: np.array(
+                [self._is_there(_of_group(key, group)) for key in keys[:most]], np.bool_
+            )
+            for group in near
+        }
         for end in range(most, first, -1):
             if all(has[group][max(self._begin(group, end), first) : end].all() for group in near):
                 return end
@@ -168,9 +174,6 @@ class TierStore:
             if not self._is_there(_of_group(key, group)):
                 return at
         return len(keys)
-
-    def _has(self, keys: Sequence[BlockKey], group: int) -> NDArray[np.bool_]:
-        return np.array([self._is_there(_of_group(key, group)) for key in keys], np.bool_)
 
     def _begin(self, group: int, end: int) -> int:
         """The first block that the token behind block `end` needs of a group."""
@@ -392,10 +395,3 @@ def _blocks(name: str, room: int, size: int) -> int:
             f"serving.tiers.{name}: expected room for a block, {size:,} bytes; got {room:,}"
         )
     return room // size
-
-
-def _far_bandwidth(dram: HostMemory | str | None) -> float:
-    """Bytes a second of the host's DRAM; inf where it is not described."""
-    if not isinstance(dram, HostMemory):
-        return math.inf
-    return dram.bandwidth
