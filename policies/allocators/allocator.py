@@ -66,6 +66,7 @@ class PolicyOptions(Strict):
 
     @property
     def saves_states(self) -> bool:
+        """See `Limits.saves_states`."""
         return False
 
     kv_layout: ClassVar[Dims | None] = None

@@ -154,6 +154,7 @@ def _append(
 def _wanted(
     count: IntArray, tokens: IntArray, rows: IntArray, block: int, rounds: int
 ) -> tuple[int, int]:
+    """See `BlockTables.wanted`."""
     total = most = 0
     for row in rows:
         held = (tokens[row] + rounds + block - 1) // block
@@ -182,6 +183,7 @@ def _rounds(
 
 @kernel
 def _growing(count: IntArray, tokens: IntArray, rows: IntArray, block: int, free: int) -> int:
+    """See `BlockTables.growing`."""
     for place in range(len(rows)):
         row = rows[place]
         free -= max((tokens[row] + block) // block - count[row], 0)

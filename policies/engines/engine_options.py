@@ -87,6 +87,7 @@ class EngineOptions(Strict):
 
     @property
     def ahead(self) -> int:
+        """See `Limits.ahead`."""
         return 0
 
     def on_device(self, capacity_bytes: int, device: str, max_model_len: int) -> EngineOptions:

@@ -308,6 +308,7 @@ class EngineSglang(Engine):
         return made
 
     def _ask(self, request: int, limit: int, demand: Demand) -> tuple[int, int]:
+        """See `Caches.ask`."""
         return (0, 0) if self._caching is None else self._caching.ask(request, limit, demand)
 
     def _line(self) -> list[int]:

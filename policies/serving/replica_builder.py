@@ -51,6 +51,7 @@ class ReplicaBuilder:
         self.ports: WeakKeyDictionary[Replica, Port] = WeakKeyDictionary()
 
     def card(self, card: int, life: int) -> Replica:
+        """See `Node.make`."""
         if self._port is not None:
             seed = (self._seed, card + 1000 * self._side) if card else self._seed
             return self._built(card, self.spec, seed, self.routing)
@@ -65,6 +66,7 @@ class ReplicaBuilder:
     def group(
         self, cards: tuple[int, ...], stages: int, placed: Placed | None, pipeline: PipelineSpec
     ) -> Replica:  # fmt: skip
+        """See `Premises.grouped`."""
         cluster = self.spec.cluster
         staged = {"stages": stages, "pipeline": cluster.pipeline or pipeline}
         spec = self.spec.model_copy(update={"cluster": cluster.model_copy(update=staged)})
@@ -72,6 +74,7 @@ class ReplicaBuilder:
         return self._built(cards[0], spec, seed, None, placed)
 
     def regions(self) -> list[KvLayout]:
+        """See `Premises.regions`."""
         stages = stages_of(self.local, self.spec.cluster.stages)
         return kv_regions(self.device, stages, self.spec, self._seed)
 
