@@ -23,11 +23,7 @@ from policies.allocators.kv_layout import KvLayout
 from policies.allocators.losses import MIGRATION, PREDICTION, RESERVING, RUNS
 from policies.allocators.odma_options import OdmaOptions
 from policies.allocators.places import Place, SpaceKind
-from policies.allocators.pools import (
-    PartitionedPools,
-    Pools,
-    SharedPools,
-)
+from policies.allocators.pools import PartitionedPools, Pools, SharedPools
 from policies.allocators.reservation import ContiguousAllocator
 from policies.allocators.score import Guess, Outcome, Score
 from policies.allocators.slabs import BORROW

@@ -10,10 +10,7 @@ from pydantic import Field
 from hwmodel.description.description import checked
 from policies.allocators.buckets import Balance, Buckets
 from policies.allocators.compaction import ArenaOptions
-from policies.allocators.pools import (
-    Repartition,
-    Split,
-)
+from policies.allocators.pools import Repartition, Split
 from policies.requests.requests import IntArray
 
 Count = Annotated[int, Field(ge=1)]

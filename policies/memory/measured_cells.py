@@ -9,11 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
-from hwmodel.description.description import (
-    DescriptionError,
-    Strict,
-    checked,
-)
+from hwmodel.description.description import DescriptionError, Strict, checked
 from hwmodel.description.library import LIBRARY
 from hwmodel.description.units import PositiveBytes
 from hwmodel.description.written import text

@@ -43,13 +43,7 @@ from policies.serving.serving_spec import ServingSpec
 from policies.serving.simulation import Watcher
 from policies.serving.slot_use import Known
 from policies.serving.unit import Part, Unit
-from policies.transfers.ports import (
-    Place,
-    Port,
-    ReceivingPort,
-    SendingPort,
-    Sent,
-)
+from policies.transfers.ports import Place, Port, ReceivingPort, SendingPort, Sent
 
 
 class Disaggregation(Watcher):

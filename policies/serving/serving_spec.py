@@ -18,12 +18,7 @@ from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import DEFAULT_POLICY, PolicySpec, default_policy, predicts
 from policies.engines.engine_options import EngineOptions
-from policies.engines.schedulers import (
-    DEFAULT_SCHEDULER,
-    SCHEDULERS,
-    EngineChoice,
-    default_options,
-)
+from policies.engines.schedulers import DEFAULT_SCHEDULER, SCHEDULERS, EngineChoice, default_options
 from policies.engines.speculation import SpeculationSpec
 from policies.memory.drafting import drafter_of
 from policies.memory.fidelity import FidelitySpec

@@ -32,14 +32,7 @@ from policies.memory.step_times import Efficiency
 from policies.transfers.eviction import BlockKey
 from policies.transfers.kv_link import IN, Job, Link
 from policies.transfers.pieces import Pieces
-from policies.transfers.restoring import (
-    Rest,
-    fetch,
-    hcache,
-    hidden_bytes,
-    projection_s,
-    recompute,
-)
+from policies.transfers.restoring import Rest, fetch, hcache, hidden_bytes, projection_s, recompute
 from policies.transfers.tier_options import HcacheSpec
 from policies.transfers.transfer import Moved, Server, transfer
 

@@ -33,15 +33,7 @@ from policies.transfers.kv_link import Job, Link
 from policies.transfers.located import Places, layers_of, places_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.tier_options import Contends
-from policies.transfers.transfer import (
-    Index,
-    Leg,
-    Moved,
-    Server,
-    of_layers,
-    states,
-    transfer_legs,
-)
+from policies.transfers.transfer import Index, Leg, Moved, Server, of_layers, states, transfer_legs
 
 Place = tuple[str, int]
 """A pool and the number of a replica."""
