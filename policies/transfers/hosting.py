@@ -135,12 +135,17 @@ class Hosting(Part, Component):
     def stalls(
         self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
     ) -> FloatArray | None:  # fmt: skip
-        self._copies = [each for each in self._copies if self._now_s < each[1]]
-        if not (taken := sum(each[0] for each in self._copies)):
+        if not (taken := self.copied_bytes_s(self._now_s)):
             return None
         waits_s = times.contended(taken, self._steps.bandwidth * efficiency.attention)
         self.slower.append(float(waits_s[0] / times.total_s[0]))
         return waits_s
+
+    def copied_bytes_s(self, now_s: float) -> float:
+        """What all copies that are under way then read and write in a second. `now_s` never
+        decreases."""
+        self._copies = [each for each in self._copies if now_s < each[1]]
+        return sum(each[0] for each in self._copies)
 
     def whole(self) -> IntArray:
         """The running requests whose prompts are computed."""
