@@ -154,6 +154,13 @@ class Demand(NamedTuple):
     above: tuple[tuple[int, int], ...] = ()
     """What the common prefix itself begins with: (prefix id, tokens up to its end), longer and
     longer."""
+    beams: bool = False
+    """Whether its samples are beams of a search, of which some are forked as others give way."""
+
+    @property
+    def prompt_again(self) -> int:
+        """Tokens that its further beams store of the prompt where each has a row of its own."""
+        return self.beams * (self.samples - 1) * self.prompt
 
 
 class Allocator(ABC):

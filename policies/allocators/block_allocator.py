@@ -217,9 +217,9 @@ class SharingAllocator(BlockAllocator, Caches, Reports):
         """Give up blocks, tail first as vLLM does; the first `hashed` can be found again. `first`:
         the others are handed out before them."""
         if self._shares and (shared := self._others[blocks] > 0).any():
-            # these others keep; only blocks that can be found are shared
+            # these others keep
             self._others[blocks[shared]] -= 1
             self.reserved_total += int(shared.sum()) * self.block  # `_dismiss` takes all of it off
-            hashed -= int(shared.sum())
+            hashed -= int(shared[:hashed].sum())
             blocks = blocks[~shared]
         self._list.push(blocks[::-1], (len(blocks) - hashed) * first)

@@ -75,6 +75,12 @@ class Migrates(ABC):
 class Swaps(ABC):
     """Can give up the slots of a request whose tokens are copied to host memory."""
 
+    stored: IntArray
+
+    def tokens_to_copy(self, request: int) -> int:
+        """Tokens of a resident that are copied there and back: those that it has stored."""
+        return int(self.stored[request])
+
     @abstractmethod
     def swap_out(self, request: int) -> int:
         """Free all slots of a request and remember its state; returns the tokens it had stored.
@@ -92,6 +98,24 @@ class CopiesOnWrite(ABC):
     @abstractmethod
     def copies(self) -> list[Migration]:
         """Copies since the last call; their targets are reserved already."""
+
+
+class Forks(CopiesOnWrite):
+    """Has a place for each beam of a request, which goes on from another one's as beam search
+    chooses."""
+
+    shares: ClassVar[bool] = True
+    """Whether beams hold together what they have in common; else each has all in a row of its
+    own."""
+
+    @abstractmethod
+    def needs_of_beams(self, prompt: IntArray, output: IntArray, beams: IntArray) -> IntArray:
+        """As `Allocator.needs`, of requests with so many beams."""
+
+    @abstractmethod
+    def fork(self, request: int, parents: IntArray) -> None:
+        """Each beam of a resident goes on from what `parents`, int64 (beams,), has stored: one that
+        goes on is its own. What nobody goes on from is given up. Raises KeyError."""
 
 
 class Drafts(ABC):

@@ -6,6 +6,7 @@ runs.
 from __future__ import annotations
 
 from policies.allocators.allocator import Demand
+from policies.allocators.beam_rows import BeamRows
 from policies.allocators.ceiling_options import OracleOptions, stored_at_the_end
 from policies.allocators.declaration import References
 from policies.allocators.losses import RUNS, WAITING
@@ -13,7 +14,7 @@ from policies.allocators.reservation import RunAllocator
 from policies.requests.requests import IntArray, Samples
 
 
-class OracleAllocator(RunAllocator):
+class OracleAllocator(RunAllocator, BeamRows):
     """Exact reservations in one arena."""
 
     Options = OracleOptions
@@ -28,4 +29,5 @@ class OracleAllocator(RunAllocator):
         return needed
 
     def size(self, request: int, demand: Demand) -> int:
-        return int(self._slots(stored_at_the_end(demand.prompt, demand.output, demand.samples)))
+        whole = stored_at_the_end(demand.prompt, demand.output, demand.samples)
+        return int(self._slots(whole + demand.prompt_again))

@@ -17,13 +17,13 @@ from pydantic import Field, model_validator
 
 from hwmodel.specs.accelerator import Paging
 from policies.allocators.allocator import PolicyOptions
+from policies.allocators.beam_tables import BeamTables
 from policies.allocators.block_allocator import refuse_prefixes
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_lists.free_list_registry import DEFAULT_FREE_LIST, FreeListName
 from policies.allocators.kv_groups import WindowKv
 from policies.allocators.losses import GROWING
 from policies.allocators.sliding_windows import WindowRules
-from policies.allocators.table_allocator import TableAllocator
 
 
 class PagedOptions(PolicyOptions):
@@ -107,8 +107,8 @@ class PagedOptions(PolicyOptions):
         return "blocks"
 
 
-class PagedAllocator(TableAllocator):
-    """Paged allocation, as `TableAllocator` does it; see the module."""
+class PagedAllocator(BeamTables):
+    """Paged allocation, as `TableAllocator` and `BeamTables` do it; see the module."""
 
     Options: ClassVar[type[PolicyOptions]] = PagedOptions
     reading = (

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from policies.allocators.allocator import Demand
+from policies.allocators.beam_rows import BeamRows
 from policies.allocators.compaction import RunOptions
 from policies.allocators.declaration import CHOICES, References
 from policies.allocators.losses import RESERVING, RUNS
@@ -26,7 +27,7 @@ class StaticOptions(RunOptions):
     """What the worst case is."""
 
 
-class StaticAllocator(RunAllocator):
+class StaticAllocator(RunAllocator, BeamRows):
     """Worst-case reservations in one arena."""
 
     Options = StaticOptions
@@ -50,4 +51,5 @@ class StaticAllocator(RunAllocator):
         longest = self.limits.max_model_len
         if self.options.reserve == "prompt_plus_max_tokens":
             longest = min(longest, demand.prompt + self.limits.max_tokens)
-        return int(self._slots(demand.prompt + demand.samples * (longest - demand.prompt)))
+        whole = demand.prompt + demand.samples * (longest - demand.prompt)
+        return int(self._slots(whole + demand.prompt_again))

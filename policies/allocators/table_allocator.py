@@ -242,9 +242,10 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
     def headroom(self, requests: IntArray, limit: int) -> int:
         if self._windows.near:
             return self._headroom_in_windows(requests, limit)
+        free = self._free_to_grow(requests)
         if self._unforked and self._forks_among(requests):
-            return self._headroom_before_forks(requests, limit)
-        return self._tables.rounds(self._all_rows(requests), self._list.free, limit)
+            return self._headroom_before_forks(requests, limit, free)
+        return self._tables.rounds(self._all_rows(requests), free, limit)
 
     def growing(self, requests: IntArray) -> int:
         if self._windows.near or self._samples or self._unforked:
@@ -304,7 +305,11 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
             int(self._list.is_free(found[group, first:]).sum()) for group, first in enumerate(gone)
         )
 
-    def _headroom_before_forks(self, requests: IntArray, limit: int) -> int:
+    def _free_to_grow(self, requests: IntArray) -> int:
+        """Free blocks that are there for the next tokens of `requests`."""
+        return self._list.free
+
+    def _headroom_before_forks(self, requests: IntArray, limit: int, free: int) -> int:
         """As `headroom` where some samples have no rows yet: blocks are counted, not looked at."""
         asked = [(self._demands[r], int(self.stored[r])) for r in requests.tolist()]
         held = int(self.reserved[requests].sum()) // self.block
@@ -312,6 +317,6 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         while low < high:
             rounds = (low + high + 1) // 2
             wanted = sum(self._places(d, stored + rounds * d.samples) for d, stored in asked)
-            fits = (wanted * self.groups - held) <= self._list.free
+            fits = (wanted * self.groups - held) <= free
             low, high = (rounds, high) if fits else (low, rounds - 1)
         return low

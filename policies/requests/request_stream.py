@@ -14,7 +14,14 @@ from hwmodel.description.description import DescriptionError
 from policies.requests.arrivals import Arrivals, arrival_times, think_times
 from policies.requests.requests import MAX_TOKENS, FloatArray, IntArray, Requests, Trace, load_trace
 from policies.requests.sessions import Turns, in_turn, turns_of
-from policies.requests.workload import Lengths, LognormalLengths, Prefixes, Splice, WorkloadSpec
+from policies.requests.workload import (
+    BEAM_FORKS,
+    Lengths,
+    LognormalLengths,
+    Prefixes,
+    Splice,
+    WorkloadSpec,
+)
 
 Seed = int | Sequence[int]
 
@@ -57,7 +64,7 @@ def generate(
     times = arrival_times(spec.arrivals, trace, count, rate_per_s, rng, stretch)
     body = _body(spec, times, seed, stretch, trace)
     think_s = think_times(spec.arrivals, count, _stream(seed, "think"))
-    return Requests(times, *body[:-1], think_s, tree=body.tree)
+    return Requests(times, *body[:-2], think_s, forks=body.forks, tree=body.tree)
 
 
 def _agents(
@@ -66,7 +73,7 @@ def _agents(
     """The turns of a trace of sessions; of one that a run begins within, those that are left.
     Raises DescriptionError."""
     assert trace.session is not None and trace.pause_s is not None and trace.goes_on is not None
-    for name in ("limits", "prefixes", "samples"):
+    for name in ("limits", "prefixes", "samples", "beams"):
         if getattr(spec, name) != WorkloadSpec.model_fields[name].default:
             raise DescriptionError("does not go with a trace of sessions", trace.path, path=name)
     body, at = _traced(trace, count, stretch, spec.lengths.repeat), count * stretch
@@ -112,13 +119,14 @@ def _sent(
 
 
 class _Body(NamedTuple):
-    """All of `Requests` but the times, int64 (n,) each; `tree` as there."""
+    """All of `Requests` but the times, int64 (n,) each; `forks` and `tree` as there."""
 
     prompt_tokens: IntArray
     output_tokens: IntArray
     prefix_id: IntArray
     prefix_tokens: IntArray
     samples: IntArray
+    forks: FloatArray
     tree: IntArray | None = None
 
 
@@ -140,6 +148,11 @@ def _body(
         body = _prefixed(body, spec.prefixes, _stream(seed, f"{part}prefixes"))
     if spec.samples is not None:
         body = body._replace(samples=np.full(count, spec.samples, np.int64))
+    if spec.beams is not None:
+        body = body._replace(
+            samples=np.full(count, spec.beams, np.int64),
+            forks=np.full(count, spec.beam_forks or BEAM_FORKS),
+        )
     prompts = np.minimum(body.prompt_tokens, spec.limits.max_prompt_tokens or MAX_TOKENS)
     return body._replace(
         prompt_tokens=prompts,
@@ -152,7 +165,7 @@ def _alone(prompt_tokens: IntArray, output_tokens: IntArray) -> _Body:
     """Requests that share nothing, of one sample."""
     count = len(prompt_tokens)
     nothing = np.zeros(count, np.int64)
-    return _Body(prompt_tokens, output_tokens, nothing - 1, nothing, nothing + 1)
+    return _Body(prompt_tokens, output_tokens, nothing - 1, nothing, nothing + 1, np.zeros(count))
 
 
 def _traced(trace: Trace, count: int, stretch: int, repeat: bool) -> _Body:
@@ -176,7 +189,7 @@ def _spliced(splice: Splice, times: FloatArray, seed: Seed, stretch: int, part: 
     """Requests of the parts, each part's in its own order and with prefixes of its own."""
     count = len(times)
     where = _parts_of(splice, count, _stream(seed, f"{part}splice"))
-    columns = _Body(*(np.zeros(count, np.int64) for _ in _Body._fields[:-1]))
+    columns = _alone(np.zeros(count, np.int64), np.zeros(count, np.int64))
     trees, ids = [np.zeros((0, 2), np.int64)], 0
     for k, each in enumerate(splice.parts):
         rows = np.flatnonzero(where == k)

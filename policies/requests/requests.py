@@ -40,6 +40,8 @@ class Requests:
     to the one before; -1 (None: all): of none.
     context: int64 (n,), the session whose text a prompt goes on with: it begins with the whole of
     the turn before, its prompt and its answer; -1: what it shares is a prefix (None: session).
+    forks: float64 (n,), share of a request's samples that give way in each step, to forks of the
+    others (beam search), 0 to 1; 0: each goes on alone (None: all).
     tree: int64 (ids, 2), of each prefix id the one that it begins with, and how many tokens of it;
     -1: with none (None: all).
 
@@ -56,6 +58,7 @@ class Requests:
     parent: IntArray = None  # type: ignore[assignment]
     session: IntArray = None  # type: ignore[assignment]
     context: IntArray = None  # type: ignore[assignment]
+    forks: FloatArray = None  # type: ignore[assignment]
     tree: IntArray | None = None
 
     def __post_init__(self) -> None:
@@ -74,6 +77,7 @@ class Requests:
         }
         context = self.session if self.context is None else self.context
         columns["context"] = _column(context, "context", count, -1, least=-1)
+        columns["forks"] = _shares(self.forks, count)
         if arrival_s.ndim != 1 or any(len(column) != count for column in columns.values()):
             shapes = ", ".join(f"{column.shape} {name}" for name, column in columns.items())
             raise ValueError(f"arrays of different lengths: {shapes}")
@@ -229,6 +233,13 @@ def _think(values: ArrayLike | None, count: int) -> FloatArray:
     if np.isinf(think_s).any() or (think_s < 0).any():
         raise ValueError("think_s must be finite and not negative")
     return think_s
+
+
+def _shares(values: ArrayLike | None, count: int) -> FloatArray:
+    shares = np.ascontiguousarray(np.zeros(count) if values is None else values, dtype=np.float64)
+    if not ((shares >= 0) & (shares <= 1)).all():
+        raise ValueError("forks must be 0 to 1")
+    return shares
 
 
 def load_trace(path: str | Path) -> Trace:

@@ -23,6 +23,8 @@ from policies.requests.sessions import LognormalLength, Sessions
 
 Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+BEAM_FORKS = 0.2
+"""What `WorkloadSpec.beam_forks` is where it is not given."""
 TRACE_SUFFIXES = (".csv", ".json", ".jsonl", ".gz")
 
 
@@ -157,13 +159,22 @@ class WorkloadSpec(Strict):
     prefixes: Prefixes | None = None
     samples: Tokens | None = None
     """Outputs drawn at once from each prompt. None: 1, or in a splice what its parts say."""
+    beams: Annotated[int, Field(ge=2, le=MAX_TOKENS)] | None = None
+    """Outputs of a beam search from each prompt, in place of `samples`."""
+    beam_forks: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of the beams that give way in each step, to forks of those that go on. None: 0.2
+    (assumed, 0.05 to 0.5; docs/papers.md)."""
 
     @checked
     def _trace_times_need_a_trace(self) -> None:
         if self.arrivals.process == "trace" and self.lengths.trace is None:
             raise ValueError("arrivals.process: trace needs lengths.trace")
+        if self.beams is not None and self.samples is not None:
+            raise ValueError("beams: not with samples; a request has one or the other")
+        if self.beams is None and self.beam_forks is not None:
+            raise ValueError("beam_forks: only with beams")
         if self.lengths.sessions is not None:
-            for name in ("limits", "prefixes", "samples"):
+            for name in ("limits", "prefixes", "samples", "beams"):
                 if getattr(self, name) != type(self).model_fields[name].default:
                     raise ValueError(f"{name}: does not go with sessions, whose laws bound them")
 

@@ -12,12 +12,14 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Limits
+from policies.allocators.capabilities import Forks
 from policies.allocators.hybrid import Compact, TwoPools
 from policies.allocators.kv_frames import Placed, in_frames
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import POLICIES, build
 from policies.allocators.state_places import StatePool
+from policies.engines.beams import Beams, Law
 from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_requests import Offered
 from policies.engines.schedulers import SCHEDULERS
@@ -181,6 +183,8 @@ def build_replica(
         if (drafter := _drafter(spec, stages[-1])) is not None:
             passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
             steps = DraftingSteps(model, passes, speculation.tokens, device)
+    if requests.forks.any():
+        Beams(engine, Law(requests, engine.output, _of_run(seed)))
     moves = None if spec.moves is None else Moves(spec.moves, local, allocator)
     cards = spec.tensor_parallel * len(stages)  # stages move their layers at once
     site = Site(device, local, allocator, each[0], cards, lambda: memory.efficiency, len(stages))
@@ -287,6 +291,9 @@ def admissible(
     """
     prompt, samples, limits = requests.prompt_tokens, requests.samples, allocator.limits
     wanted = allocator.needs(prompt, output, samples)
+    beams, forks = requests.forks > 0, allocator.able(Forks)
+    if beams.any() and forks is not None:
+        wanted = np.where(beams, forks.needs_of_beams(prompt, output, samples), wanted)
     long = prompt + output > limits.max_model_len
     wide = samples > spec.engine.sequence_cap
     reach = allocator.reach if reach is None else reach

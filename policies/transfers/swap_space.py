@@ -91,7 +91,7 @@ class SwapSpace(KvConnector):
             self._hidden = self.weighs(1, len(running), held)[0]
 
     def swap_out(self, request: int) -> bool:
-        tokens = int(self.engine.allocator.stored[request])
+        tokens = self._allocator.tokens_to_copy(request)
         alone = self.options.choice == "auto" and self.engine.samples[request] == 1
         if alone or not self._wastes_less(tokens) or self._bytes([tokens]) > self.free_bytes:
             return False
@@ -99,7 +99,8 @@ class SwapSpace(KvConnector):
         self.free_bytes -= self._bytes([tokens])
         if self._link is not None:
             self._link_s.append(self._copy_s(self._link.back, request, tokens))
-        self._moved.append(self._allocator.swap_out(request))
+        self._moved.append(tokens)
+        self._allocator.swap_out(request)
         return True
 
     def _wastes_less(self, tokens: int) -> bool:

@@ -92,6 +92,12 @@ def samples(given: Requests) -> Requests:
     )
 
 
+def beams(given: Requests) -> Requests:
+    """Every third request searches with two beams."""
+    several = samples(given)
+    return dataclasses.replace(several, forks=np.where(several.samples > 1, 0.2, 0.0))
+
+
 WINDOWS = {"window": Window(tokens=64, pattern=["window", "full"])}
 TWO_WINDOWS = {"window": Window(tokens=64, pattern=["window", 160, "full", "window"])}
 EXPERTS = {"experts": ExpertsSpec(count=16, per_token=2, intermediate=64)}
@@ -168,6 +174,7 @@ FEATURES: dict[str, Feature] = {
     "sessions": Feature("requests", {}, always, sessions),
     "closed loop": Feature("requests", {}, always, closed),
     "samples": Feature("requests", {}, always, samples),
+    "beams": Feature("requests", {}, figure("copied_tokens"), beams),
     "TP2": Feature("split", {"tensor_parallel": 2}, figure("phase_share", "all_reduce")),
     "stages": Feature("stages", {"cluster": {"stages": 2}}, figure("pipeline", "stages")),
     **{

@@ -1,0 +1,163 @@
+"""Are beams forked by their law in every step, under whoever can serve them, and nothing lost?"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from policies.engines.beams import Law
+from policies.engines.scheduled_step import Step
+from policies.requests.request_stream import generate
+from policies.requests.requests import Requests
+from policies.requests.workload import WorkloadSpec
+from policies.serving.node import Node
+from policies.serving.serving import ServingResult, serve
+from policies.serving.simulation import Watcher
+from policies.serving.unit import Part
+from tests.policies.serving.conservation import Auditor
+from tests.policies.small import MODEL, device, mixed, requests, run, spec
+
+ABLE = ({"name": "paged"}, {"name": "static"}, {"name": "orca", "variant": "oracle"},
+        {"name": "oracle"})  # fmt: skip
+
+
+def searching(stream: Requests, beams: int, forks: float = 0.2) -> Requests:
+    many = np.full(len(stream), beams)
+    return dataclasses.replace(stream, samples=many, forks=np.full(len(stream), forks))
+
+
+def sampled(stream: Requests, samples: int) -> Requests:
+    return dataclasses.replace(stream, samples=np.full(len(stream), samples))
+
+
+def law(beams: int, forks: float, output: int = 4000) -> np.ndarray:
+    stream = searching(requests([0.0], 20, output), beams, forks)
+    drawn = Law(stream, stream.output_tokens, 7)
+    return np.array([drawn.parents(0, made) for made in range(1, output + 1)])
+
+
+@pytest.mark.parametrize(("beams", "forks"), [(2, 0.05), (4, 0.2), (6, 0.5)])
+def test_a_share_of_beams_gives_way_to_forks_of_those_that_go_on(beams: int, forks: float) -> None:
+    parents = law(beams, forks)
+    assert (parents[0] == 0).all()  # there is only the prompt
+    gone = parents[1:] != np.arange(beams)
+    # one goes on where all were drawn to give way
+    assert gone.mean() == pytest.approx(forks - forks**beams / beams, rel=0.1)
+    assert (np.take_along_axis(parents, parents, axis=1) == parents).all()
+    followed = np.bincount(parents[1:][gone], minlength=beams) / gone.sum()
+    assert followed == pytest.approx(np.full(beams, 1 / beams), abs=0.06)
+
+
+def test_beams_all_give_way_and_one_goes_on() -> None:
+    assert (law(3, 1.0, 50).max(axis=1) == law(3, 1.0, 50).min(axis=1)).all()
+
+
+def test_two_beams_by_hand() -> None:
+    # a prompt of 16 and 20 tokens each: of the second on one beam is a fork of the other. Both have
+    # a block alone while it is written, whose last tokens are copied in each step but where it is
+    # full, and behind it; KV of the last token is never stored.
+    metrics = run(1024, searching(requests([0.0], 16, 20), 2, 1.0)).metrics
+    parts = [stored % 16 for stored in range(1, 19)]
+    assert metrics["copied_tokens"] == sum(parts)
+    saved = sum(1 if stored <= 16 else 2 for stored in range(1, 19))
+    whole = sum(4 if stored <= 16 else 6 for stored in range(1, 19))
+    assert metrics["policy"]["beam_blocks_saved_share"] == pytest.approx(saved / whole)
+
+
+@pytest.mark.parametrize("engine", ["v1", "v0"])
+@pytest.mark.parametrize("policy", ABLE, ids=lambda each: each["name"])
+def test_every_token_is_made_and_every_block_returns(policy: dict[str, Any], engine: str) -> None:
+    stream = searching(mixed(60), 3)
+    changes = {"policy": policy, "engine": {"name": engine, "max_model_len": 1024}}
+    result, audit = audited(stream, 8192, **changes)
+    made = result.metrics["makespan_output_tokens_per_s"] * result.metrics["makespan_s"]
+    assert made == pytest.approx(3 * stream.output_tokens.sum())
+    assert result.metrics["copied_tokens"] > 0
+    assert list(audit.breaches()) == []
+    slow, _ = audited(stream, 8192, **changes, advance_together=False)
+    assert (slow.finish_s == result.finish_s).all()  # no stretch of steps jumps over a fork
+
+
+def audited(stream: Requests, tokens: int, **changes: Any) -> tuple[ServingResult, Auditor]:
+    audit = Auditor()
+    served = spec(**changes)
+    return serve(device(tokens), MODEL, served, stream, seed=1, watchers=[audit]), audit
+
+
+def test_compaction_leaves_rows_of_beams_where_they_are() -> None:
+    stream = mixed(60)
+    some = np.where(np.arange(60) % 2, 0.2, 0.0)
+    stream = dataclasses.replace(searching(stream, 3), forks=some, samples=1 + 2 * (some > 0))
+    policy = {"name": "static", "compaction": "copied"}
+    result, audit = audited(stream, 8192, policy=policy, engine={"max_model_len": 1024})
+    assert result.metrics["migrated_tokens"] > 0 and list(audit.breaches()) == []
+
+
+def test_more_forks_share_more_and_serve_more() -> None:
+    found = [run(2048, searching(mixed(80), 4, forks)).metrics for forks in (0.02, 0.1, 0.5)]
+    saved = [each["policy"]["beam_blocks_saved_share"] for each in found]
+    assert saved == sorted(saved) and saved[0] > 0.2 and saved[-1] < 0.75
+    rates = [each["makespan_output_tokens_per_s"] for each in found]
+    assert rates[0] < rates[1]
+
+
+class Steps(Watcher):
+    """The decode steps of a run, one by one."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def done(self, node: Node, part: Part, begin_s: float, ended: list[int]) -> None:
+        self.steps += [part.step] * (len(part.step.decode) > 0)
+
+
+def test_rows_that_share_nothing_read_the_prompt_for_each_beam() -> None:
+    seen = {}
+    for policy in ("oracle", "paged"):
+        served = spec(policy={"name": policy}, advance_together=False)
+        stream = searching(requests([0.0], 100, 3), 4)
+        serve(device(4096), MODEL, served, stream, seed=1, watchers=[watch := Steps()])
+        seen[policy] = [(step.context, step.common, step.tokens) for step in watch.steps]
+    assert seen["oracle"] == [(400, 0, 4), (404, 0, 4)]
+    assert seen["paged"] == [(100, 300, 4), (104, 300, 4)]
+
+
+def test_swapped_beams_are_copied_by_the_blocks_that_they_have_together() -> None:
+    engine = {"name": "v0", "max_model_len": 1024}
+    both = [
+        run(2048, make(mixed(80), 4), engine=engine).metrics
+        for make in (lambda stream, many: searching(stream, many, 0.5), sampled)
+    ]
+    each = [metrics["swapped_tokens"] / max(metrics["preemptions"], 1) for metrics in both]
+    assert 0 < each[0] < each[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"policy": {"name": "odma"}}, "maps or counts a request as one"),
+        ({"policy": {"name": "vattention", "frame": "4KiB"}}, "no row for each beam"),
+        ({"policy": {"name": "radix"}}, "does beam search above its engine"),
+        ({"engine": {"like": "0.33"}}, "does beam search above its engine"),
+        ({"engine": {"name": "sglang"}}, "a beam goes on from another one's KV"),
+        ({"engine": {"async_scheduling": True}}, "which beams go on is known when a step is over"),
+        ({"speculation": {"method": "ngram", "tokens": 1, "acceptance": [0.7]}}, "without drafts"),
+    ],
+)  # fmt: skip
+def test_who_cannot_serve_beams_says_why(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(DescriptionError, match=reason):
+        run(4096, searching(requests([0.0], 20, 5), 2), **changes)
+
+
+def test_a_workload_has_beams_or_samples() -> None:
+    base = {"name": "few", "summary": "", "lengths": {"constant": {
+        "prompt_tokens": 20, "output_tokens": 5}}}  # fmt: skip
+    stream = generate(WorkloadSpec.model_validate({**base, "beams": 4}), 3, 1.0)
+    assert stream.samples.tolist() == [4, 4, 4] and stream.forks.tolist() == [0.2] * 3
+    for wrong in ({"beams": 4, "samples": 2}, {"beam_forks": 0.3}, {"beams": 1}):
+        with pytest.raises(ValueError, match="beams"):
+            WorkloadSpec.model_validate({**base, **wrong})
