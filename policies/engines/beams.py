@@ -93,7 +93,7 @@ class Beams(Part):
         engine.parts.append(self)
 
     @property
-    def moving(self) -> bool:
+    def changing(self) -> bool:
         """Any step may end in forks."""
         return bool(self._requests.forks[self._engine.running].any())
 
