@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -25,7 +23,11 @@ from hwmodel.description.units import (
     PositiveBytes,
 )
 from hwmodel.description.written import Also, KeysOf
+from hwmodel.specs.by_size import SizedRate, by_size, rising
 from hwmodel.specs.controller import Controller
+from hwmodel.specs.dma import Dma
+from hwmodel.specs.further_memory import MAIN, FurtherMemory
+from hwmodel.specs.given_memory import GivenMemory, Share
 from hwmodel.specs.kernel_law import Kernels
 from hwmodel.specs.kv_order import LAYOUTS, KvOrder
 from hwmodel.specs.memory_side_cache import MemorySideCache
@@ -44,10 +46,6 @@ _SIMULATED_TOO = (
 )  # fmt: skip
 """Keys that it may have besides."""
 
-Positive = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(gt=0, le=1)]
-Sized = TypeVar("Sized", "SizedShare", "SizedRate")
-
 
 def _overlap(value: object) -> object:
     share = {"max": 1.0, "sum": 0.0}.get(value, value) if isinstance(value, str) else value
@@ -57,57 +55,6 @@ def _overlap(value: object) -> object:
 
 
 Overlap = Annotated[float, BeforeValidator(_overlap), Also((("enum", ["max", "sum"]),))]
-
-
-class Gather(Strict):
-    """Descriptors that are lists of addresses."""
-
-    elements: Positive
-    """Of a list at most; consecutive reads, or consecutive writes, of one engine."""
-    element_cost: Nanoseconds
-    """Time an engine spends on each element, the first included, beside `descriptor_cost` for the
-    list. An element is what would be a descriptor of its own."""
-
-
-class Dma(Strict):
-    """The engines that move data between memory and cores; all of them alike."""
-
-    engines: Annotated[int, Field(ge=1, le=1024)]
-    window: PositiveBytes
-    """Bytes an engine may have outstanding."""
-    request: PositiveBytes
-    """Largest piece an engine sends at once."""
-    minimum_access: PositiveBytes | None = None
-    """Reads fetch whole aligned blocks of so many bytes. Before a write come reads of the blocks
-    that it does not fill, for which it does not wait; it then fills them. None, or no more than a
-    burst: bursts."""
-    descriptor_cost: Nanoseconds
-    """Time an engine spends on each descriptor before its first request."""
-    strided: bool = False
-    """A descriptor may be of two dimensions: three or more extents of one size, a constant stride
-    apart, are one, up to a window of bytes. False: each extent has a descriptor of its own."""
-    gather: Gather | None = None
-    """None: every descriptor is for one extent (or one strided run)."""
-    port_bandwidth: BytesPerSecond
-    """Rate at which one engine can issue."""
-    request_latency: Nanoseconds
-    """From engine to memory controller."""
-    response_latency: Nanoseconds
-    """From memory controller back to the engine."""
-
-    @property
-    def extent_cost(self) -> float:
-        """Time an engine spends before each extent of many, ns in the mean."""
-        if self.gather is None:
-            return float(self.descriptor_cost)
-        return self.descriptor_cost / self.gather.elements + self.gather.element_cost
-
-    @checked
-    def _sizes_fit(self) -> None:
-        if self.window < self.request:
-            raise ValueError("window is smaller than one request")
-        if (least := self.minimum_access) is not None and least & (least - 1):
-            raise ValueError("minimum_access must be a power of two")
 
 
 class Work(Strict):
@@ -198,57 +145,6 @@ class Host(Strict):
     """One way."""
 
 
-class SizedShare(Strict):
-    """A share that was measured with reads of one size."""
-
-    size: PositiveBytes
-    share: Share
-
-
-class SizedRate(Strict):
-    """A rate that was measured with messages of one size."""
-
-    size: PositiveBytes
-    rate: Annotated[BytesPerSecond, Field(gt=0)]
-    """Bytes that are reduced, of each card, over the time that it takes."""
-
-
-def _rising(points: list[Sized]) -> list[Sized]:
-    sizes = [each.size for each in points]
-    if not sizes or sizes != sorted(set(sizes)):
-        raise ValueError("expected sizes that rise")
-    return points
-
-
-def by_size(points: list[tuple[int, float]], size_bytes: float) -> float:
-    """A value measured at rising sizes: between two in proportion to the logarithms of the sizes,
-    beyond them as at the last."""
-    for (low, at_low), (high, at_high) in pairwise(points):
-        if size_bytes < high:
-            share = math.log(max(size_bytes, low) / low) / math.log(high / low)
-            return at_low + share * (at_high - at_low)
-    return points[-1][1]
-
-
-class GivenMemory(Strict):
-    """A memory whose timings are not known well enough to simulate it."""
-
-    bandwidth: Annotated[BytesPerSecond, Field(gt=0)]
-    """Peak."""
-    efficiency: Share
-    """Share of the peak that every phase of a step reaches, unless `serving.memory` gives it."""
-    weights: Share | None = None
-    """The same of the weights alone. None: as every phase."""
-    attention: Annotated[list[SizedShare], AfterValidator(_rising)] | None = None
-    """The same of the KV that decode attention reads, by the bytes of a layer, between two sizes in
-    proportion to their logarithms. None: as every phase."""
-
-    @property
-    def of_weights(self) -> float:
-        """Share of the peak at which weights are read."""
-        return self.efficiency if self.weights is None else self.weights
-
-
 class Direct(Strict):
     """Cards that read each other's memory, all to all (NVLink, peer access): what programs' own
     all-reduces go by."""
@@ -274,7 +170,7 @@ class Link(Strict):
     """What a card sends to its neighbours, one way."""
     latency: Nanoseconds
     """Of one message."""
-    all_reduce: Annotated[list[SizedRate], AfterValidator(_rising)] | None = None
+    all_reduce: Annotated[list[SizedRate], AfterValidator(rising)] | None = None
     """What all-reduces of some sizes were measured at, by size. None: the ring's messages over
     `bandwidth` and `latency`."""
     direct: Direct | None = None
@@ -354,6 +250,14 @@ class AcceleratorSpec(Strict):
     """
     memory_side_cache: MemorySideCache | None = None
     """None: writes go to the controller as they are issued."""
+    memories: dict[str, FurtherMemory] = {}
+    """Memories beside the one above, by name; that one is `main`. What serving keeps in which is
+    `serving.memories`."""
+    memories_overlap: Literal["step", "phase", "none"] = "phase"
+    """What of a step the memories move at the same time. `phase`: what a phase has in them, so that
+    weights that lie in one and KV in another are read one after the other. `step`: all of it, as
+    where weights are fetched ahead of the layers (a bound: nothing waits for what it needs).
+    `none`: one memory after the other."""
     compute: Compute
     kernels: Kernels
     """What kernels take beyond memory and FLOPs: a class, and what is otherwise on this device."""
@@ -404,6 +308,12 @@ class AcceleratorSpec(Strict):
     def _consistent(self) -> None:
         if (self.memory == GIVEN) != (self.given is not None):
             raise ValueError("given: stands with memory: given, and only there")
+        for name, each in self.memories.items():
+            if (each.memory == GIVEN) != (each.given is not None):
+                at = f"memories.{name}.given"
+                raise ValueError(f"{at}: stands with memory: given, and only there")
+        if MAIN in self.memories:
+            raise ValueError(f"memories: {MAIN} is the one outside of them; expected another name")
         if self.given is not None:
             if keys := self.model_fields_set.intersection((*_SIMULATED, *_SIMULATED_TOO)):
                 raise ValueError(f"{min(keys)}: of a simulated memory; this one is given")

@@ -28,7 +28,10 @@ from hwmodel.description.description import (
 )
 from hwmodel.description.library import elsewhere, find, names
 from hwmodel.description.yaml_reader import load, parse_assignment
-from hwmodel.specs.accelerator import GIVEN, AcceleratorSpec, Dma, GivenMemory, Paging
+from hwmodel.specs.accelerator import GIVEN, AcceleratorSpec, Paging
+from hwmodel.specs.dma import Dma
+from hwmodel.specs.further_memory import read_through
+from hwmodel.specs.given_memory import GivenMemory
 from hwmodel.specs.kernel_law import complete_kernels
 from hwmodel.specs.memory_spec import MemorySpec
 from hwmodel.specs.plausible import Override, Variant, take_variants
@@ -66,6 +69,8 @@ class Device:
     """Dotted path in the memory -> A to D, for every number that states how sure it is."""
     plausible: dict[str, Variant] = field(default_factory=dict)
     """Name -> what the device may be instead; no part of `config`."""
+    memories: dict[str, Device] = field(default_factory=dict)
+    """Memories beside its main one, each as if it were the main one."""
 
     @property
     def given(self) -> GivenMemory | None:
@@ -298,13 +303,31 @@ def _accelerator(document: Document, overrides: list[Override]) -> Device:
                 raise mistake
     mistakes.answer()
     assert accelerator
+    further = _further(document, accelerator)
     plausible = take_variants(memory_document) | take_variants(document)
     assumed = _assumed(document, "") | _assumed(memory_document, "memory:")
     config = {"accelerator": document.data, "memory": memory_document.data}
     return Device(
-        accelerator.name, memory, accelerator, assumed, config, _confidence(memory_document),
-        plausible,
+        accelerator.name, memory, accelerator, assumed, _with_further(config, further),
+        _confidence(memory_document), plausible, further,
     )  # fmt: skip
+
+
+def _further(document: Document, accelerator: AcceleratorSpec) -> dict[str, Device]:
+    """The memories beside the main one. Raises DescriptionError."""
+    found, mistakes = {}, Mistakes()
+    for name, each in accelerator.memories.items():
+        with mistakes.met():
+            found[name] = _accelerator(read_through(document, name, each), [])
+    mistakes.answer()
+    return found
+
+
+def _with_further(config: dict[str, Any], further: dict[str, Device]) -> dict[str, Any]:
+    """With what those are resolved to, where there are any."""
+    if not further:
+        return config
+    return config | {"memories": {name: each.config for name, each in further.items()}}
 
 
 def _unfit(
@@ -332,10 +355,11 @@ def _given(document: Document, accelerator: AcceleratorSpec, overrides: list[Ove
                 f"{accelerator.name} has no simulated memory", mark.file, mark.line, dotted(path)
             )
     _forget_published(document)
+    further = _further(document, accelerator)
     plausible = take_variants(document)
-    config = {"accelerator": document.data}
+    config = _with_further({"accelerator": document.data}, further)
     return Device(
-        accelerator.name, None, accelerator, _assumed(document, ""), config, {}, plausible
+        accelerator.name, None, accelerator, _assumed(document, ""), config, {}, plausible, further
     )
 
 

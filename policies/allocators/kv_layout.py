@@ -33,6 +33,8 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_apart import Apart, Areas, Indices, Parts, Shape, apart
 from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_sparse import Sparse
+from policies.placements.card_memories import CardMemories
+from policies.placements.placement import Space
 from policies.requests.requests import IntArray
 
 KV_ALIGN_BYTES = 2 << 20
@@ -309,10 +311,12 @@ def kv_layout(
     device: Device, model: TransformerSpec, gpu_memory_utilization: float = 0.9,
     dims: Dims = LAYOUTS["layer_kv_token"], kept_bytes: int = 0, tokens: int | None = None,
     groups: KvGroups | None = None, sparse: Sparse | None = None, beside_bytes: int = 0,
+    card: CardMemories | None = None, sequences: int = 1,
 ) -> KvLayout:  # fmt: skip
     """The KV region of a device that holds a model: its share of the capacity less the weights and
     `kept_bytes`, for others; or room for so many `tokens`. groups: of a model with windows. sparse:
-    what decoding reads. beside_bytes: of a token, which lie above all slots.
+    what decoding reads. beside_bytes: of a token, which lie above all slots. card: where several
+    memories have parts of it; sequences: that then run at once.
 
     Raises DescriptionError if the weights leave no room for `SLOT_ALIGN_TOKENS` tokens, or the
     device has none for `tokens`, or the model has windows and no groups.
@@ -335,6 +339,10 @@ def kv_layout(
     slot_bytes = (
         one.token_bytes + beside_bytes + one.layers * (0 if sparse is None else sparse.padding)
     )
+    if card is not None:
+        return replace(one, slots=_placed_slots(
+            card, one, model, slot_bytes, kept_bytes, sequences, gpu_memory_utilization, tokens
+        ))  # fmt: skip
     slots = max(budget - base, 0) // slot_bytes
     slots -= slots % SLOT_ALIGN_TOKENS
     if tokens is not None:
@@ -352,3 +360,22 @@ def kv_layout(
             f"nothing is left for the KV of {SLOT_ALIGN_TOKENS} tokens, {parts * slot_bytes} B each"
         )
     return replace(one, slots=slots)
+
+
+def _placed_slots(
+    card: CardMemories, one: KvLayout, model: TransformerSpec, slot_bytes: int, kept_bytes: int,
+    sequences: int, share: float, tokens: int | None,
+) -> int:  # fmt: skip
+    """Token slots that the memories of a card have room for together, or `tokens`. Raises
+    DescriptionError where there is none."""
+    space = Space(int(model.weight_bytes), 1, slot_bytes, one.layers, one.dims[0] == "layer")
+    slots, fullest = card.room(space, kept_bytes, sequences, share if tokens is None else 1.0)
+    slots -= slots % SLOT_ALIGN_TOKENS
+    wanted = SLOT_ALIGN_TOKENS if tokens is None else tokens * one.parts
+    if slots < wanted:
+        raise DescriptionError(
+            f"{model.name}, {model.weight_bytes} B of weights: memory {fullest} of the device has"
+            f" room for {slots} of {wanted} tokens, {slot_bytes} B each, beside what else"
+            " serving.memories keeps there"
+        )
+    return slots if tokens is None else wanted

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.kv_frames import CardFrames
-from policies.allocators.kv_layout import KvLayout
+from policies.allocators.kv_layout import SLOT_ALIGN_TOKENS, KvLayout
+from policies.engines.scheduled_step import Step
 from policies.memory import traffic
 from policies.memory.contention import Contention
 from policies.memory.fidelity import FidelitySpec, Memory, Simulate
 from policies.memory.full import FullMemory
 from policies.memory.mapped import CardStreams, mapped
+from policies.memory.placed_memory import PlacedMemory
+from policies.memory.placed_streams import PlacedStreams, space_of
 from policies.memory.probe import Measured, Probe, contiguous_stream, weights_stream
 from policies.memory.routed_weights import RoutedWeights
 from policies.memory.routing import Routing
@@ -20,28 +26,61 @@ from policies.memory.sampling import SampledMemory
 from policies.memory.step_energy import Transfer
 from policies.memory.step_streams import StepStreams
 from policies.memory.step_times import Efficiency
+from policies.memory.step_work import StepWork
+from policies.placements.card_memories import CardMemories
+from policies.placements.placement import MAIN
 
 
 def memory_model(
     spec: FidelitySpec, device: Device, model: TransformerSpec, layout: KvLayout,
     seed: int | tuple[int, ...], simulate: Simulate | None = None, routing: Routing | None = None,
     allocator: Allocator | None = None, contends: bool = False, frames: CardFrames | None = None,
+    streams: StepStreams | None = None,
 ) -> Memory:  # fmt: skip
     """The memory of a run, its weights measured if they are not given.
 
     simulate: instead of `policies.memory.probe_cache.simulate_once`. routing: of a model with
     experts. allocator: whose placements are simulated. contends: with what moves over links.
-    frames: where a region at virtual addresses lies.
+    frames: where a region at virtual addresses lies. streams: instead of all that a step moves.
     """
     if spec.fidelity != "analytic":
         return _simulated(
-            spec, device, model, layout, seed, simulate, routing, allocator, contends, frames
-        )
+            spec, device, model, layout, seed, simulate, routing, allocator, contends, frames,
+            streams,
+        )  # fmt: skip
     memory = _analytic(spec, device, model, layout, simulate, routing)
     if device.given is None:  # else nobody knows how its engines read
         streams = StepStreams(device, model, spec.weight_tile, routing)
         memory.streams = CardStreams(streams, frames)
     return memory
+
+
+def placed_memory(
+    spec: FidelitySpec, card: CardMemories, model: TransformerSpec, layout: KvLayout,
+    seed: int | tuple[int, ...], work: Callable[[Step], StepWork],
+    simulate: Simulate | None = None, routing: Routing | None = None,
+    allocator: Allocator | None = None, contends: bool = False,
+) -> Memory:  # fmt: skip
+    """As `memory_model`, of a card with several memories. What is only given of one is given there,
+    whatever the fidelity of the others. work: of a step."""
+    parts: dict[str, Memory] = {}
+    space, held = space_of(model, layout), card.placement.held("kv")
+    for name, device in card.devices.items():
+        own = spec
+        if device.given is not None and name != MAIN:
+            own = spec.model_copy(update={"fidelity": "analytic"})
+        slots = int(layout.slots * held.get(name, 0.0)) // SLOT_ALIGN_TOKENS * SLOT_ALIGN_TOKENS
+        here = replace(
+            layout, base=card.base("kv", name, space), slots=max(slots, SLOT_ALIGN_TOKENS)
+        )
+        streams = None
+        if device.given is None:
+            streams = PlacedStreams(device, model, spec.weight_tile, routing, layout, card, name)
+        parts[name] = memory_model(
+            own, device, model, here, seed, simulate, routing, allocator, contends and name == MAIN,
+            streams=streams,
+        )  # fmt: skip
+    return PlacedMemory(parts, card, work)
 
 
 def _analytic(
@@ -72,6 +111,7 @@ def _simulated(
     spec: FidelitySpec, device: Device, model: TransformerSpec, layout: KvLayout,
     seed: int | tuple[int, ...], simulate: Simulate | None, routing: Routing | None,
     allocator: Allocator | None, contends: bool, frames: CardFrames | None,
+    own: StepStreams | None,
 ) -> Memory:  # fmt: skip
     """The memory that simulates steps, now and then or each."""
     if device.given is not None:
@@ -82,7 +122,7 @@ def _simulated(
     simulate = simulate or _simulate_once()
     weights = _weights(spec, device, model, simulate, routing)
     efficiency, transfers = _phases(spec, weights, weights)  # until a phase is probed
-    streams, routed = StepStreams(device, model, spec.weight_tile, routing), None
+    streams, routed = own or StepStreams(device, model, spec.weight_tile, routing), None
     if spec.phases == "in_turn" and routing is not None and not spec.weights:
         routed = RoutedWeights(device, model, spec, simulate, routing)
     if allocator is not None:

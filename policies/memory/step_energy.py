@@ -41,28 +41,22 @@ def serving_energy(
     busy_s: float, idle_s: float, tokens: int,
 ) -> dict[str, Any] | None:  # fmt: skip
     """Energy for each of `tokens` output tokens, mJ, by part, and how sure it is; None where a
-    phase moved bytes whose stream was never simulated, or no token came out.
+    phase moved bytes whose stream was never simulated, a memory beside the main one is given, or no
+    token came out.
 
     `moved_bytes`: of each phase. `busy_s`, `idle_s`: time in which steps ran, and the rest.
     """
     phases = [name for name, moved in moved_bytes.items() if moved]
-    if not tokens or not all(transfers.get(name) for name in phases):
+    given = any(each.given is not None for each in device.memories.values())
+    if not tokens or given or not all(transfers.get(name) for name in phases):
         return None
-    memory, o = device.memory, device.memory.organisation
-    ranks = o.pseudochannels * o.ranks * device.channels
-    elapsed_ns, tick_ns = (busy_s + idle_s) * 1e9, memory.tick_clock.ns_of_ticks(1)
-    interval_ns = memory.refresh_ticks() * tick_ns
-    idle = idle_states(memory)
-    refreshed_ns = busy_s * 1e9 if "self_refresh_precharged" in idle else elapsed_ns
-    rounds = refreshed_ns / interval_ns if interval_ns else 0.0
-    asleep = {name: idle.get(name, 0.0) * idle_s * 1e9 * ranks for name in (*ASLEEP, "refreshes")}
-    parts = energy_parts(
-        memory, {"REFAB": rounds * ranks}, elapsed_ns, busy_s * 1e9 * ranks, device.channels,
-        asleep,
-    )  # fmt: skip
+    parts = _standby(device, busy_s, idle_s)
+    for each in device.memories.values():
+        for part, nj in _standby(each, busy_s, idle_s).items():
+            parts[part] += nj
     for name in phases:
-        for part, each in transfers[name].items():
-            parts[part] += each * moved_bytes[name]
+        for part, nj in transfers[name].items():
+            parts[part] += nj * moved_bytes[name]
     low, high = energy_range(device, parts)
     return {
         "mj_per_token": sum(parts.values()) * 1e-6 / tokens,
@@ -72,3 +66,19 @@ def serving_energy(
         "confidence": confidence(device, parts),
         "inputs": inputs(device, parts),
     }
+
+
+def _standby(device: Device, busy_s: float, idle_s: float) -> dict[str, float]:
+    """What a memory takes by the clock, by part, nJ."""
+    memory, o = device.memory, device.memory.organisation
+    ranks = o.pseudochannels * o.ranks * device.channels
+    elapsed_ns, tick_ns = (busy_s + idle_s) * 1e9, memory.tick_clock.ns_of_ticks(1)
+    interval_ns = memory.refresh_ticks() * tick_ns
+    idle = idle_states(memory)
+    refreshed_ns = busy_s * 1e9 if "self_refresh_precharged" in idle else elapsed_ns
+    rounds = refreshed_ns / interval_ns if interval_ns else 0.0
+    asleep = {name: idle.get(name, 0.0) * idle_s * 1e9 * ranks for name in (*ASLEEP, "refreshes")}
+    return energy_parts(
+        memory, {"REFAB": rounds * ranks}, elapsed_ns, busy_s * 1e9 * ranks, device.channels,
+        asleep,
+    )  # fmt: skip

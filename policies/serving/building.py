@@ -28,11 +28,12 @@ from policies.engines.verifier import Verifier
 from policies.memory.drafting import Drafter, DraftingSteps, drafter_of
 from policies.memory.fidelity import Simulate
 from policies.memory.mapped import require_frames
-from policies.memory.memory_model import memory_model
+from policies.memory.memory_model import memory_model, placed_memory
 from policies.memory.pipeline import PipelineSpec, PipelineSteps
 from policies.memory.routing import Routing
 from policies.memory.step import StepModel
 from policies.memory.step_times import StepTimer
+from policies.placements.card_memories import CardMemories
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
@@ -112,8 +113,22 @@ def _region(
         beside_bytes = pages.page * pages.group // pages.block - local.kv_token_bytes
     return kv_layout(
         device, local, spec.gpu_memory_utilization, order, kept, spec.kv_tokens, groups,
-        spec.attention.sparse(local, seed), beside_bytes,
+        spec.attention.sparse(local, seed), beside_bytes, _memories(device, spec),
+        spec.engine.sequence_cap,
     )  # fmt: skip
+
+
+def _memories(device: Device, spec: ServingSpec) -> CardMemories | None:
+    """Those of a card, where several have parts of what it holds. Raises DescriptionError."""
+    if spec.memories is None:
+        return None
+    assert device.accelerator is not None
+    if (tables := device.accelerator.kernels.tables) is not None:
+        raise DescriptionError(
+            f"memories: not with kernels.tables: {tables}, whose kernels were measured on a card"
+            " with one memory"
+        )
+    return CardMemories(device, spec.memories)
 
 
 def _drafter(spec: ServingSpec, local: TransformerSpec) -> Drafter | None:
@@ -169,10 +184,17 @@ def build_replica(
         )  # fmt: skip
     # without frames streams of KV are measured in the same place
     region = _region(device, local, spec, seed) if spec.cluster.regroups else layout
-    memory = memory_model(
-        spec.memory, device, local, region, seed, simulate, routing, allocator,
-        spec.simulates_transfers or (port is not None and port.contention == "simulated"), frames,
-    )  # fmt: skip
+    contends = spec.simulates_transfers or (port is not None and port.contention == "simulated")
+    if (card := _memories(device, spec)) is not None:
+        memory = placed_memory(
+            spec.memory, card, local, region, seed, lambda step: each[at].work.of(step, 1),
+            simulate, routing, allocator, contends,
+        )  # fmt: skip
+    else:
+        memory = memory_model(
+            spec.memory, device, local, region, seed, simulate, routing, allocator, contends,
+            frames,
+        )  # fmt: skip
     # what each side of a pool makes of them is its own
     offered = Offered(requests, outputs if port is None else outputs.copy(), predicted)
     engine = SCHEDULERS[spec.engine.name](engine_spec, allocator, offered)

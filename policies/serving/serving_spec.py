@@ -24,6 +24,7 @@ from policies.memory.drafting import drafter_of
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.routing import RoutingSpec
 from policies.memory.step_work import Free
+from policies.placements.registry import PlacementChoice
 from policies.predictors.predictors import ChosenPredictor, default_predictor
 from policies.routers.routers import ROUTERS
 from policies.serving.cluster_options import ClusterSpec
@@ -46,6 +47,9 @@ class ServingSpec(Strict):
     that version (`EngineOptions.policy_defaults`)."""
     predictor: ChosenPredictor = default_predictor()
     memory: FidelitySpec = FidelitySpec()
+    memories: PlacementChoice | None = None
+    """What lies in which memory of a card that has several (docs/two-memories.md). None: all in its
+    main one."""
     kv_layout: KvOrder | None = None
     """None: the one that the policy's authors describe, else that of the card's software
     (`paging.kv_layout` of the accelerator), or between unlike pools heads together in a block."""

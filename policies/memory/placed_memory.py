@@ -1,0 +1,146 @@
+"""The memories of a card as one: each is simulated, or given, by itself, and what a phase of a step
+reaches follows from the bytes that it has in each.
+
+An efficiency is a share of the main memory's peak here, and may be above 1: two memories that each
+move half of a phase's bytes in the same time give twice what one gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from policies.engines.engine import Engine
+from policies.engines.scheduled_step import Step
+from policies.memory.fidelity import Memory
+from policies.memory.step import Efficiency, StepTimes
+from policies.memory.step_energy import Transfer
+from policies.memory.step_work import StepWork
+from policies.placements.card_memories import CardMemories
+from policies.placements.placement import MAIN, What
+
+MOST_ROUNDS = 64
+"""Steps in which the shares of the memories stay as they are, where they change (assumed)."""
+HIDDEN = 1e9
+"""Efficiency of a phase that another one hides."""
+_WHAT: dict[str, What] = {
+    "weights": "weights", "attention": "kv", "prefill": "kv", "migration": "kv"
+}  # fmt: skip
+_AT_ONCE = ("weights", "attention", "prefill")
+"""Phases that memories may move at the same time."""
+
+
+class PlacedMemory(Memory):
+    """Of `parts`, the memories of `card` by name. work: of a step, where its phases overlap."""
+
+    def __init__(
+        self, parts: dict[str, Memory], card: CardMemories, work: Callable[[Step], StepWork]
+    ) -> None:
+        super().__init__(parts[MAIN].efficiency)
+        self._parts, self._card, self._work = parts, card, work
+        self._peaks = {name: each.peak_gbps * 1e9 for name, each in card.devices.items()}
+        self._shares: dict[str, dict[str, float]] = {
+            phase: card.placement.read(what) for phase, what in _WHAT.items()
+        }
+        """Of the bytes of each phase, in each memory, in the last step."""
+        self.contention = parts[MAIN].contention
+        self.efficiency = self._joined(
+            {name: each.efficiency for name, each in parts.items()}, None
+        )  # fmt: skip
+
+    @property
+    def rounds_to_probe(self) -> int:  # type: ignore[override]
+        least = min(each.rounds_to_probe for each in self._parts.values())
+        changes = self._card.placement.grows or self._card.overlap == "step"
+        return min(least, MOST_ROUNDS) if changes else least
+
+    def observe(self, step: Step, engine: Engine) -> Efficiency:
+        found = {name: each.observe(step, engine) for name, each in self._parts.items()}
+        if self._card.placement.grows:
+            tokens = engine.allocator.stored[step.decode]
+            self._shares["attention"] = self._card.placement.read("kv", tokens)
+        self.efficiency = self._joined(found, step)
+        return self.efficiency
+
+    def _joined(self, found: dict[str, Efficiency], step: Step | None) -> Efficiency:
+        """Of the memories together, whose own are `found`."""
+        rates = {
+            name: [self._card.let_through(name, self._peaks[name] * share) for share in each]
+            for name, each in found.items()
+        }
+        seconds = {
+            phase: {
+                name: share / rates[name][place]
+                for name, share in self._shares[phase].items() if share
+            }
+            for place, phase in enumerate(Efficiency._fields)
+        }  # fmt: skip
+        whole = {phase: self._one(each) for phase, each in seconds.items()}
+        if self._card.overlap == "step" and step is not None:
+            whole |= self._of_the_slowest(seconds, step)
+        peak = self._peaks[MAIN]
+        return Efficiency(**{
+            phase: 1.0 / (each * peak) if each else HIDDEN for phase, each in whole.items()
+        })  # fmt: skip
+
+    def _one(self, seconds: dict[str, float]) -> float:
+        """Seconds of a byte of a phase that has these in the memories."""
+        return sum(seconds.values()) if self._card.overlap == "none" else max(seconds.values())
+
+    def _of_the_slowest(self, seconds: dict[str, dict[str, float]], step: Step) -> dict[str, float]:
+        """Of each phase what it has in the memory that has most to do in all of the step."""
+        phases = self._work(step).phases
+        moved = {name: float(phases[name].waits) for name in _AT_ONCE if name in phases}
+        busy = {
+            memory: sum(size * seconds[phase].get(memory, 0.0) for phase, size in moved.items())
+            for memory in self._parts
+        }
+        slowest = max(busy, key=busy.__getitem__)
+        return {phase: seconds[phase].get(slowest, 0.0) for phase in moved}
+
+    def passed(self, rounds: int, times: StepTimes | None = None) -> None:
+        self._steps += rounds
+        for each in self._parts.values():
+            each.passed(rounds, times)
+
+    def mark(self) -> None:
+        for each in self._parts.values():
+            each.mark()
+
+    def transfers(self) -> dict[str, Transfer]:
+        """Energy of a byte of each phase; none of one that a memory moved unsimulated."""
+        found: dict[str, Transfer] = {}
+        own = {name: each.transfers() for name, each in self._parts.items()}
+        for phase, shares in self._shares.items():
+            parts = {name: own[name].get(phase, {}) for name, share in shares.items() if share}
+            if all(parts.values()):
+                keys = next(iter(parts.values()))
+                found[phase] = {
+                    key: sum(shares[name] * each[key] for name, each in parts.items())
+                    for key in keys
+                }
+        return found
+
+    def report(self, moved_bytes: int) -> dict[str, Any]:
+        """As of one memory, with what each is by itself: `memories`; `read`: the shares of the
+        bytes of each phase that lie in each."""
+        reports = {name: each.report(moved_bytes) for name, each in self._parts.items()}
+        errors = [each.pop("throughput_ci95", 0.0) for each in reports.values()]
+        whole: dict[str, Any] = {
+            key: value for key, value in reports[MAIN].items()
+            if key not in ("phases", "simulated_share", "probes", "simulated_bytes", "probe_wall_s")
+        }  # fmt: skip
+        simulated = [each for each in reports.values() if "probes" in each]
+        for key in ("probes", "simulated_bytes", "probe_wall_s", "simulated_share"):
+            if simulated:
+                whole[key] = sum(each[key] for each in simulated)
+        if any(errors):
+            whole["throughput_ci95"] = math.hypot(*errors)
+        return whole | {
+            "efficiency": {
+                name: share for name, share in self.efficiency._asdict().items() if share < HIDDEN
+            },
+            "memories": reports,
+            "read": self._shares,
+        }

@@ -1,0 +1,1 @@
+"""What of a model and its KV lies in which memory of a card."""
