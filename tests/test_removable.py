@@ -57,6 +57,9 @@ REGISTRIES = {
         "policy={{name: paged, free_list: {}}}",
     ),
     "source": Registry("policies/serving/sources.py", "SOURCES", "requests=8"),
+    "placement": Registry(
+        "policies/placements/placements.py", "PLACEMENTS", "serving.memories={{name: {}}}"
+    ),
 }  # fmt: skip
 """A kind is added by a line here."""
 BASES = {
@@ -75,6 +78,13 @@ NEEDS = {
     ("scheduler", "sglang"): ["policy=radix"],
     ("predictor", "confusion"): ["serving.predictor.table=bert-lmsys-4"],
     ("source", "clients"): ["arrivals={process: closed, clients: 4}"],
+    **{("placement", name): ["device=hbm4-lpddr6"] for name in ("apart", "interleaved")},
+    ("placement", "by_layer"): ["device=hbm4-lpddr6", "serving.memories.kv=lpddr"],
+    ("placement", "recent"): [
+        "device=hbm4-lpddr6",
+        "serving.memories.kv=lpddr",
+        "serving.memories.tokens=16",
+    ],
 }
 """Settings that a feature is served with."""
 TRAINED = ("predictor", "trained")

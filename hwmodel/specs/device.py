@@ -318,7 +318,11 @@ def _further(document: Document, accelerator: AcceleratorSpec) -> dict[str, Devi
     found, mistakes = {}, Mistakes()
     for name, each in accelerator.memories.items():
         with mistakes.met():
-            found[name] = _accelerator(read_through(document, name, each), [])
+            try:
+                found[name] = _accelerator(read_through(document, name, each), [])
+            except DescriptionError as error:
+                place = f"memories.{name}" + (f".{error.path}" if error.path else "")
+                raise DescriptionError(error.message, error.file, error.line, place) from None
     mistakes.answer()
     return found
 

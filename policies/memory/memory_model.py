@@ -15,6 +15,7 @@ from policies.engines.scheduled_step import Step
 from policies.memory import traffic
 from policies.memory.contention import Contention
 from policies.memory.fidelity import FidelitySpec, Memory, Simulate
+from policies.memory.flash_memory import FlashMemory
 from policies.memory.full import FullMemory
 from policies.memory.mapped import CardStreams, mapped
 from policies.memory.placed_memory import PlacedMemory
@@ -43,6 +44,8 @@ def memory_model(
     experts. allocator: whose placements are simulated. contends: with what moves over links.
     frames: where a region at virtual addresses lies. streams: instead of all that a step moves.
     """
+    if device.given is not None and device.given.flash is not None and spec.fidelity == "analytic":
+        return FlashMemory(device, model, spec.efficiency or device.given.efficiency, layout.base)
     if spec.fidelity != "analytic":
         return _simulated(
             spec, device, model, layout, seed, simulate, routing, allocator, contends, frames,
@@ -69,6 +72,12 @@ def placed_memory(
         own = spec
         if device.given is not None and name != MAIN:
             own = spec.model_copy(update={"fidelity": "analytic"})
+        if device.given is not None and device.given.flash is not None:
+            even = spec.efficiency or device.given.efficiency
+            parts[name] = FlashMemory(
+                device, model, even, layout.base, card.placement, name, space
+            )  # fmt: skip
+            continue
         slots = int(layout.slots * held.get(name, 0.0)) // SLOT_ALIGN_TOKENS * SLOT_ALIGN_TOKENS
         here = replace(
             layout, base=card.base("kv", name, space), slots=max(slots, SLOT_ALIGN_TOKENS)

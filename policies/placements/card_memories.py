@@ -7,7 +7,7 @@ from typing import Literal
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from policies.placements.placement import MAIN, PlacementOptions, Space, Supply, What
-from policies.placements.registry import PLACEMENTS
+from policies.placements.placements import PLACEMENTS
 
 ALIGN_BYTES = 2 << 20
 """KV starts at a multiple of this in each memory (assumed: a 2 MiB page of device memory)."""

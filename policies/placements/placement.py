@@ -57,7 +57,7 @@ class Extents(NamedTuple):
 
 class PlacementOptions(Strict):
     """Options of a placement, as `serving.memories` gives them; `name` is its name in
-    `policies.placements.registry.PLACEMENTS`."""
+    `policies.placements.placements.PLACEMENTS`."""
 
     name: str
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import PolicyOptions
+from policies.allocators.capabilities import Maps
 from policies.allocators.losses import GROWING
 from policies.allocators.registry import POLICIES, predicts
 from policies.serving.controllers import CONTROLLERS
@@ -113,6 +114,9 @@ NAMED: dict[str, Callable[[Facts], bool]] = {
         else facts.serving.pools.decode.replicas > 1
     ),
     "cluster.stages, 2 or more": lambda facts: _given(facts, "cluster.stages"),
+    "a policy that maps frames": lambda facts: issubclass(
+        POLICIES[facts.serving.policy.name], Maps
+    ),
     "kv_tokens": lambda facts: (
         facts.serving.kv_tokens is not None
         or (facts.serving.pools is not None and facts.serving.pools.decode.kv_tokens is not None)
@@ -200,6 +204,11 @@ DECLARATIONS: tuple[Declaration, ...] = (
     excludes(
         "cluster.dropping", "kv_tokens",
         why="it frees bytes for more slots of KV, whose number is given",
+    ),
+    excludes(
+        "memories", "a policy that maps frames", "cluster.dropping",
+        why="frames are pages of one memory, which the policy, or a card without parameters, maps "
+        "by itself",
     ),
     excludes(
         "cluster.dropping", "expert_parallel",

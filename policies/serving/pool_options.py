@@ -11,6 +11,7 @@ from hwmodel.specs.kv_order import KvOrder
 from hwmodel.specs.number_format import KvFormat
 from policies.allocators.registry import PolicySpec
 from policies.engines.schedulers import EngineChoice
+from policies.placements.placements import PlacementChoice
 from policies.transfers.tier_options import Contends
 
 Count = Annotated[int, Field(ge=1)]
@@ -34,6 +35,9 @@ class PoolSpec(Strict):
     """Format of its KV. Where the other side has another one, KV moves in the smaller of the two,
     and is converted at the other end beside the copy (assumed)."""
     kv_tokens: Count | None = None
+    memories: PlacementChoice | None = None
+    """What lies in which of its card's memories. None: as on the run's cards, or, on a `device` of
+    its own, all in its main one."""
 
 
 class PoolsSpec(Strict):

@@ -24,7 +24,7 @@ from policies.memory.drafting import drafter_of
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.routing import RoutingSpec
 from policies.memory.step_work import Free
-from policies.placements.registry import PlacementChoice
+from policies.placements.placements import PlacementChoice
 from policies.predictors.predictors import ChosenPredictor, default_predictor
 from policies.routers.routers import ROUTERS
 from policies.serving.cluster_options import ClusterSpec
@@ -217,6 +217,8 @@ class ServingSpec(Strict):
         layout = pool.kv_layout or self.kv_layout or (pool.policy or self.policy).kv_layout
         if layout is None and self._split_unlike:
             given["kv_layout"] = LAYOUTS["layer_kv_block_head"]
+        if pool.device is not None:
+            given["memories"] = pool.memories
         decodes = self.pools is not None and pool is self.pools.decode
         cluster = ClusterSpec(stages=self.cluster.stages, pipeline=self.cluster.pipeline)
         if decodes:

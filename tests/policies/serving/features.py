@@ -145,6 +145,12 @@ def both_cards(metrics: dict[str, Any]) -> float:
     return float(min(card["requests"] for card in cards))
 
 
+def read_far(metrics: dict[str, Any]) -> float:
+    """What is read in a memory beside the main one."""
+    places = ((), ("pools", "prefill"), ("pools", "decode"))
+    return sum(figure(*place, "memory", "read", "attention", "far")(metrics) for place in places)
+
+
 def _policy(name: str, **options: Any) -> Feature:
     return Feature("allocator", {"policy": {"name": name, **options}}, always)
 
@@ -252,6 +258,12 @@ FEATURES: dict[str, Feature] = {
     "full memory": Feature(
         "memory", {"memory": {"fidelity": "full"}}, figure("memory", "probes"), few
     ),
+    "KV in another memory": Feature(
+        "memories", {"memories": {"kv": "far"}}, read_far
+    ),
+    "interleaved memories": Feature(
+        "memories", {"memories": {"name": "interleaved"}}, read_far
+    ),
     "logs": Feature("logs", {}, always),
 }  # fmt: skip
 """By name. What a run has beside it: `paged` under v1, one card."""
@@ -307,10 +319,12 @@ def laid(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 @functools.cache
-def card(tokens: int, model_bytes: int, token_bytes: int) -> Device:
-    """With room for so many tokens beside the weights."""
+def card(tokens: int, model_bytes: int, token_bytes: int, memories: bool = False) -> Device:
+    """With room for so many tokens beside the weights, and with another memory as large."""
     capacity = (-(-model_bytes // (2 << 20)) << 21) + tokens * token_bytes
-    return load_device("mlu370-x4", [f"capacity={capacity}B", "derate=1"])
+    described = f"memory: lpddr5-6400-x16, channels: 8, interleave: 512B, capacity: {capacity}B"
+    more = [f"memories.far={{{described}}}"] * memories
+    return load_device("mlu370-x4", [f"capacity={capacity}B", "derate=1", *more])
 
 
 def run_of(names: tuple[str, ...], watchers: Iterable[Watcher] = ()) -> ServingResult:
@@ -345,7 +359,8 @@ def run_of(names: tuple[str, ...], watchers: Iterable[Watcher] = ()) -> ServingR
     if {"dropping", "pools, decode TP2"} <= set(names):  # whose memory is to overflow
         changes = laid(changes, {"pools": {"prefill": {"tensor_parallel": 4}}})
         split *= 2
-    device = card(wanted, model.weight_bytes // split, SHAPE.kv_token_bytes // split)
+    sizes = model.weight_bytes // split, SHAPE.kv_token_bytes // split
+    device = card(wanted, *sizes, "memories" in changes)
     found = serve(
         device,
         model,

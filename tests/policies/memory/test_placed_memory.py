@@ -1,0 +1,134 @@
+"""Do several memories take as long as arithmetic says, simulated and given?"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import Device, load_device
+from policies.requests.requests import Requests
+from policies.serving.serving import ServingResult, serve
+from tests.policies.serving.test_moving import SHAPE
+from tests.policies.small import FakeMemory, spec
+
+FAR = "memory: given, given: {bandwidth: 100GB/s, efficiency: 1.0}, capacity: 1GiB"
+
+
+@functools.cache
+def device(overlap: str = "phase", far: str = FAR, main: str = "300GB/s") -> Device:
+    """Two memories whose rates are given."""
+    return load_device(
+        "rtx-pro-6000",
+        [f"given={{bandwidth: {main}, efficiency: 1.0}}", "capacity=1GiB", "compute.overlap=max",
+         f"memories.far={{{far}}}", f"memories_overlap={overlap}",
+         "kernels={class: nvidia-gddr, weights: 1, kv: 1}"],
+    )  # fmt: skip
+
+
+def served(card: Device, memories: Any, **changes: Any) -> ServingResult:
+    """Eight requests of 512 tokens that decode 64 together."""
+    many = 8
+    stream = Requests(np.zeros(many), np.full(many, 512), np.full(many, 64))
+    own = spec(memories=memories, **changes)
+    return serve(card, SHAPE, own, stream, seed=1, simulate=FakeMemory())
+
+
+def rate(card: Device, memories: Any, phase: str = "attention") -> float:
+    """Efficiency of a phase, as a share of the main memory's peak."""
+    return float(served(card, memories).metrics["memory"]["efficiency"][phase])
+
+
+def test_kv_in_another_memory_is_read_at_its_rate() -> None:
+    assert rate(device(), {"kv": "far"}) == pytest.approx(1 / 3)
+    assert rate(device(), {"kv": "far"}, "weights") == pytest.approx(1.0)
+    assert rate(device(), {"weights": "far"}, "weights") == pytest.approx(1 / 3)
+
+
+def test_interleaved_in_proportion_memories_reach_their_sum() -> None:
+    assert rate(device(), {"name": "interleaved"}) == pytest.approx(4 / 3)
+    halves = {"name": "interleaved", "by": {"main": 1, "far": 1}}
+    assert rate(device(), halves) == pytest.approx(2 / 3)  # the far one's half takes the longest
+    in_turn = rate(device("none"), halves)
+    assert in_turn == pytest.approx(1 / (0.5 + 0.5 * 3))
+
+
+def test_a_known_share_in_the_main_memory() -> None:
+    """Half of what eight requests of about 544 tokens have is 272."""
+    found = served(device(), {"name": "recent", "kv": "far", "tokens": 272}).metrics["memory"]
+    near = found["read"]["attention"]["main"]
+    assert near == pytest.approx(272 / (512 + 63), rel=0.02)  # of the last steps
+    share = found["efficiency"]["attention"]
+    assert share == pytest.approx(1 / max(near, 3 * (1 - near)))
+
+
+def test_the_slowest_memory_of_a_whole_step_decides() -> None:
+    """Weights in the main memory are hidden behind KV in a slow one, or the other way round."""
+    alone = served(device("step"), {"kv": "far"}).metrics
+    turns = served(device("phase"), {"kv": "far"}).metrics
+    assert alone["step_s"] < turns["step_s"]
+    phases = alone["phase_share"]
+    assert phases["weights"] < 0.2 * turns["phase_share"]["weights"] or phases["attention"] < 0.2
+
+
+def test_a_crossing_is_no_wider_than_it_is() -> None:
+    narrow = device(far=FAR + ", crossing: {bandwidth: 50GB/s}")
+    assert rate(narrow, {"kv": "far"}) == pytest.approx(1 / 6)
+
+
+def test_the_fullest_memory_decides_how_many_tokens_fit() -> None:
+    small = FAR.replace("1GiB", "64MiB")
+    whole, apart, mixed = (
+        served(device(far=small), memories).metrics["kv_capacity_tokens"]
+        for memories in (None, {"kv": "far"}, {"name": "interleaved", "by": {"main": 3, "far": 1}})
+    )
+    assert apart < whole
+    assert apart == (64 << 20) // SHAPE.kv_token_bytes
+    room = (64 << 20) - SHAPE.weight_bytes / 4
+    assert mixed == pytest.approx(room * 4 / SHAPE.kv_token_bytes, rel=0.1)
+
+
+def test_all_in_the_main_memory_is_as_if_it_were_alone() -> None:
+    alone = load_device("mlu370-x4", ["derate=1"])
+    far = "memory: lpddr5-6400-x16, channels: 4, interleave: 512B, capacity: 4GiB"
+    both = load_device("mlu370-x4", ["derate=1", f"memories.far={{{far}}}"])
+    for fidelity in ("analytic", "sampled"):
+        memory = {"fidelity": fidelity, "probe_bytes": "64KiB", "every_steps": 20}
+        one, two, placed = (
+            served(card, memories, memory=memory)
+            for card, memories in ((alone, None), (both, None), (both, {"kv": "main"}))
+        )
+        assert one.finish_s.tolist() == two.finish_s.tolist()
+        np.testing.assert_allclose(placed.finish_s, one.finish_s, rtol=1e-9)
+
+
+def test_simulated_where_it_lies() -> None:
+    """By layer, each memory is probed with its layers alone."""
+    far = "memory: lpddr5-6400-x16, channels: 4, interleave: 512B, capacity: 4GiB"
+    both = load_device("mlu370-x4", ["derate=1", f"memories.far={{{far}}}"])
+    memory = {"fidelity": "full"}
+    found = served(both, {"name": "by_layer", "kv": "far"}, memory=memory).metrics["memory"]
+    main, other = (found["memories"][name]["phases"]["attention"] for name in ("main", "far"))
+    assert main["probes"] and other["probes"]
+    kept = served(both, {"kv": "far"}, memory=memory).metrics["memory"]["memories"]
+    assert kept["main"]["phases"]["attention"]["probes"] == 0
+
+
+@pytest.mark.parametrize(
+    ("memories", "changes", "said"),
+    [
+        ({"kv": "lpddr"}, {}, "no memory 'lpddr'; known: far, main"),
+        ({"kv": "far"}, {"policy": {"name": "vattention", "frame": "4KiB"}}, "maps frames"),
+    ],
+)
+def test_what_cannot_be_is_said(memories: Any, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises((DescriptionError, ValueError), match=said):
+        served(device(), memories, **changes)
+
+
+def test_one_memory_has_nothing_to_place() -> None:
+    with pytest.raises(DescriptionError, match="has one memory"):
+        served(load_device("mlu370-x4"), {"kv": "far"})
