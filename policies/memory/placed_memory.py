@@ -14,8 +14,8 @@ from typing import Any
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import Memory
-from policies.memory.step_times import Efficiency, StepTimes
 from policies.memory.step_energy import Transfer
+from policies.memory.step_times import Efficiency, StepTimes
 from policies.memory.step_work import StepWork
 from policies.placements.card_memories import CardMemories
 from policies.placements.placement import MAIN, What
