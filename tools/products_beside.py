@@ -1,60 +1,113 @@
 """Matrix products as measured beside the kernel law of a device.
 
-    python -m tools.products_beside [FILE] [DEVICE]
+    python -m tools.products_beside [TABLES] [DEVICE] [SYSTEM]
 
-FILE is a table of products (docs/step-time.md), as `capture/gpu_kernels.py` writes one; by default
-that of an H100 SXM, whose products set no number of the law. Prints by format and rows the median
-of law over measured less 1, and of its size.
+TABLES are of products (docs/step-time.md): a file, as `capture/gpu_kernels.py` writes one, or those
+of a program in the package aiconfigurator-core (`vllm-0.24`), of the card that it calls SYSTEM. By
+default the file of an H100 SXM, whose products set no number of the law. Prints, of all products
+and of routed experts, by format and rows, the median of law over measured less 1, and of its size.
 """
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections import defaultdict
-from pathlib import Path
+from collections.abc import Iterator
+from functools import cache
 from statistics import median
+from typing import Any
 
-from hwmodel.specs.device import load_device
+import numpy as np
+
+from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.kernel_table import Grid
+from hwmodel.specs.kernel_tables import kernel_tables
+from hwmodel.specs.number_format import number_format
+from policies.memory.products import converted, expert_padding, narrow
 from tools.servers_beside import efficiency
 
-FILE = Path("docs/results/h100-sxm/products.csv")
+FILE = "docs/results/h100-sxm/products.csv"
 DECODE = 256
 """Rows up to which a product is a decode step's."""
-BANDS = (1, 32, DECODE + 1)
+BANDS = (1, 32, DECODE + 1, 2048)
 """First rows of each band."""
+LEAST = 200e6
+"""Bytes of a layer's experts below which they may come from an L2."""
+LEAST_PRODUCT = 4e6
+"""Numbers of a weight below which a product is its launch."""
 
 
-def law_us(device_name: str, row: dict[str, str]) -> float:
-    """Microseconds of a product by the law: its own time, and the longer of bytes and FLOPs."""
-    device = load_device(device_name)
+@cache
+def card(name: str) -> Device:
+    return load_device(name)
+
+
+def law_us(name: str, form: str, rows: int, numbers: int, size: float, flops: float) -> float:
+    """Microseconds of a product by the law, but for its launch: the longer of its bytes and FLOPs."""
+    device = card(name)
     assert device.accelerator is not None
     law, compute = device.accelerator.kernels, device.accelerator.compute
-    rows, columns, inner = (int(row[name]) for name in ("rows", "columns", "inner"))
-    narrow = row["format"] == "fp8"
-    peak = compute.peak(row["format"]) * (law.narrow if narrow else 1.0)
     share = compute.decode_efficiency if rows <= DECODE else compute.prefill_efficiency
+    rate = compute.peak(form) * narrow(law, form, compute) * share
+    read_s = size / (device.peak_gbps * 1e9)
+    read_s /= law.weights * efficiency(name) * converted(law, form, compute)
+    return 1e6 * max(read_s, flops * numbers / rate)
+
+
+def product_us(name: str, form: str, rows: int, columns: int, inner: int) -> float:
+    """A product of `rows` tokens."""
+    device = card(name)
+    assert device.accelerator is not None
+    law, numbers = device.accelerator.kernels, columns * inner
+    size = number_format(form).matrix_bits(columns, inner) / 8
     padded = -(-rows // law.tile) * law.tile
-    read_s = columns * inner * (1 if narrow else 2) / (device.peak_gbps * 1e9)
-    read_s /= law.weights * efficiency(device_name)
-    return law.product / 1e3 + 1e6 * max(read_s, 2 * padded * columns * inner / (peak * share))
+    return law.product / 1e3 + law_us(name, form, rows, numbers, size, 2 * padded)
 
 
-def main(file: Path, device: str) -> None:
-    errors: dict[tuple[str, int], list[float]] = defaultdict(list)
-    with open(file, newline="") as text:
-        for row in csv.DictReader(line for line in text if not line.startswith("#")):
-            band = max(first for first in BANDS if first <= int(row["rows"]))
-            errors[row["format"], band].append(law_us(device, row) / float(row["us"]) - 1)
-    for form in sorted({form for form, _ in errors}):
-        for first in BANDS:
-            found = errors[form, first]
-            print(
-                f"{form}, {first:,} rows and more: {len(found)} products, {median(found):+.1%},"
-                f" {median(map(abs, found)):.1%} in size"
-            )
+def experts_us(name: str, key: tuple[Any, ...], rows: int) -> float:
+    """The routed experts of a layer: two products, and four kernels that sort and add up."""
+    form, hidden, width, per_token, experts, cards = key
+    device = card(name)
+    assert device.accelerator is not None
+    law, numbers = device.accelerator.kernels, 3 * hidden * (width // cards)
+    distinct = experts * (1 - (1 - per_token / experts) ** rows)
+    padding = expert_padding(law, rows * per_token / distinct)
+    size = distinct * number_format(form).matrix_bits(3 * (width // cards), hidden) / 8
+    flops = 2 * rows * per_token * padding / law.experts_efficiency
+    launches_us = (2 * law.product + 4 * law.kernel) / 1e3
+    return launches_us + law_us(name, form, rows, numbers, size, flops)
+
+
+def points(grid: Grid) -> Iterator[tuple[list[int], float]]:
+    """(values along the axes, microseconds) of what was measured."""
+    for place in np.argwhere(np.isfinite(grid.log_us)):
+        values = [round(float(np.exp(axis[n]))) for axis, n in zip(grid.axes, place, strict=True)]
+        yield values, float(np.exp(grid.log_us[tuple(place)]))
+
+
+def main(tables: str = FILE, device: str = "h100-sxm", system: str | None = None) -> None:
+    measured = kernel_tables(tables, system)
+    errors: dict[tuple[str, str, int], list[float]] = defaultdict(list)
+
+    def note(kind: str, form: str, rows: int, said_us: float, us: float) -> None:
+        band = max(first for first in BANDS if first <= rows)
+        errors[kind, form, band].append(said_us / us - 1)
+
+    for (form,), grid in measured.grids("product").items():
+        for (rows, columns, inner), us in points(grid):
+            if columns * inner >= LEAST_PRODUCT:
+                note("products", form, rows, product_us(device, form, rows, columns, inner), us)
+    for key, grid in measured.grids("experts").items():
+        form, hidden, width, _, experts, cards = key
+        size = experts * number_format(form).matrix_bits(3 * (width // cards), hidden) / 8
+        for (rows,), us in points(grid) if size >= LEAST else ():
+            note("experts", form, rows, experts_us(device, key, rows), us)
+    for (kind, form, first), found in sorted(errors.items()):
+        print(
+            f"{kind} in {form}, {first:,} rows and more: {len(found):,}, {median(found):+.1%},"
+            f" {median(map(abs, found)):.1%} in size"
+        )
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    main(Path(given[0]) if given else FILE, given[1] if given[1:] else "h100-sxm")
+    main(*sys.argv[1:])

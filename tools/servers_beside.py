@@ -2,11 +2,14 @@
 
     python -m tools.servers_beside [MODEL]
 
-Each is served with as many clients as it had at once, ten requests each (four where answers are
-long), all begun together, lengths within a tenth of the stated ones (vLLM's random data set), the
-memory analytic. No number of the model was set by them, but for `narrow` of `yaml/kernels`, which
-was taken from tables of products after a first look. Source: ai-dynamo/aiconfigurator 095f58a,
-`systems/silicon_sample.csv` (Apache-2.0), NVIDIA's rows and InferenceX dumps of 2026.
+Each is served as its client asked for it: as many clients as it had at once, ten requests each, all
+begun together. InferenceX (1,024 and 8,192 tokens) draws lengths from 0.8 to 1 of the stated ones
+(SemiAnalysisAI/InferenceX 843c625, `utils/bench_serving`, `RANDOM_RANGE_RATIO`), NVIDIA's GenAI-Perf
+has all of one length (ai-dynamo/aiconfigurator 5e16187, `eval/benchmarks/genai_perf_runner.py`).
+TensorRT-LLM admits what it can finish (`GUARANTEED_NO_EVICT`). The memory is analytic. No number of
+the model was set by them, but for `narrow` of `yaml/kernels`, which was taken from tables of
+products after a first look. Source: ai-dynamo/aiconfigurator 095f58a, `systems/silicon_sample.csv`
+(Apache-2.0), NVIDIA's rows and InferenceX dumps of 2026.
 """
 
 from __future__ import annotations
@@ -93,8 +96,8 @@ ROWS = [Row(*row) for row in (
 )]  # fmt: skip
 PROGRAMS = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm"}
 FORMATS = {"bf16": (None, None), "fp8": ("fp8", "fp8"), "fp4": ("nvfp4", "fp8")}
-LONG = 4000
-"""Tokens of an answer above which four requests a client are enough."""
+EACH = 10
+"""Requests of a client."""
 
 
 @cache
@@ -124,14 +127,16 @@ def served(row: Row) -> tuple[float, float]:
                    "max_model_len": longest},
         "memory": {"fidelity": "analytic", "efficiency": efficiency(row.device)},
     })  # fmt: skip
-    lengths = {"prompt_tokens": row.prompt, "output_tokens": row.output, "range": 0.1}
+    lengths = {"prompt_tokens": row.prompt, "output_tokens": row.output, "range": 0.0}
+    if {row.prompt, row.output} <= {1024, 8192}:
+        lengths = {"prompt_tokens": round(0.9 * row.prompt),
+                   "output_tokens": round(0.9 * row.output), "range": 1 / 9}  # fmt: skip
     workload = WorkloadSpec.model_validate({
         "kind": "workload", "name": "random", "summary": "random lengths",
         "lengths": {"uniform": lengths},
         "arrivals": {"process": "closed", "clients": row.at_once},
     })  # fmt: skip
-    many = row.at_once * (10 if row.output < LONG else 4)
-    requests = generate(workload, many, None, 0)
+    requests = generate(workload, EACH * row.at_once, None, 0)
     model = load_model(row.model).stored_as(weights, kv)
     found: dict[str, Any] = serve(card, model, spec, requests, seed=0).metrics
     return 1e3 * found["ttft_s"]["mean"], 1e3 * found["tpot_s"]["mean"]

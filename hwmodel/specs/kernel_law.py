@@ -2,6 +2,7 @@
 
     step = host + sum over layers of (products x product + kernels x kernel + attention)
          + bytes of the weights / (weights x the memory's rate)   beside   padded FLOPs / rate
+         + bytes of the experts that tokens pass through          beside   their padded FLOPs
          + bytes of the KV / (kv x the memory's rate)             beside   FLOPs of attention / rate
          + activations of a chunk / (weights x the memory's rate)
 
@@ -65,6 +66,10 @@ class KernelLaw(Strict):
     """The same of weights of fewer bits."""
     narrow: Rate
     """Times the share of the peak that products of 8 and fewer bits reach, of those of 16."""
+    experts_efficiency: Annotated[float, Field(gt=0, le=1)]
+    """Times the rate of other products, at which those of routed experts compute."""
+    experts_again: Annotated[int, Field(ge=0)]
+    """Up to so many rows each reads its experts for itself."""
     tile: Annotated[int, Field(ge=1)]
     """Rows (tokens) of a tile of a product; rows are padded to whole tiles."""
     vector_rows: Annotated[int, Field(ge=0)]
@@ -73,6 +78,8 @@ class KernelLaw(Strict):
     """Vectors that one pass over the weights serves."""
     vector_efficiency: Rate
     """Share of the peak FLOPs that those reach."""
+    chunk_products: Rate
+    """Times `compute.prefill_efficiency`, at which products of a prompt's chunk compute."""
     chunk_attention: Rate
     """Times `compute.prefill_efficiency`, at which attention of a prompt's chunk computes."""
     chunk_keys: Count

@@ -22,7 +22,6 @@ the chunks add to it and their attention; `attention`; `migration`; `copy`; `swa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,14 +29,13 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.jit import kernel
-from hwmodel.specs.accelerator import Compute
 from hwmodel.specs.device import Device
 from hwmodel.specs.kernel_law import KernelLaw
-from hwmodel.specs.number_format import COMPUTE_BITS, number_format
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_sparse import Sparse
 from policies.engines.scheduled_step import Step
+from policies.memory.products import Products
 from policies.memory.routing import Routing
 from policies.memory.step_times import Efficiency, StepTimes
 from policies.memory.step_work import Collective, Free, Phase, StepWork
@@ -83,11 +81,10 @@ class StepModel:
         self._together = together
         self._kv_layers = model.kv_layers
         # attention multiplies what flows between layers with KV that is converted to it
-        products, other = compute.peak(model.weights), compute.peak(model.activations)
-        products *= _narrow(device.accelerator.kernels, model, compute)
+        self._products, other = Products(device, model), compute.peak(model.activations)
         self._rates: dict[str, float] = {
-            "decode": products * compute.decode_efficiency,
-            "prefill": products * compute.prefill_efficiency,
+            "decode": self._products.decode_rate,
+            "prefill": self._products.prefill_rate,
             "attend": other * device.accelerator.kernels.attention_efficiency,
             "attend_prefill": other
             * (compute.prefill_efficiency * device.accelerator.kernels.chunk_attention),
@@ -95,13 +92,10 @@ class StepModel:
         }
         self.bandwidth = device.peak_gbps * 1e9
         self._law = law = device.accelerator.kernels
-        self._read_rate = self.bandwidth * law.weights * _converted(law, model, compute)
         self._kv_bandwidth = self.bandwidth * law.kv
-        self._expert_share = _expert_share(model)
         self._kernel_bytes = law.chunk_activations * model.kernel_bytes
         if {"weights", "compute"}.intersection(free):
             self._kernel_bytes = 0
-        self._vector_times = compute.decode_efficiency / law.vector_efficiency
         host = device.accelerator.host
         self._host_bandwidth = host.bandwidth if host else 0.0
         self._left = 1.0 - compute.overlap
@@ -129,15 +123,9 @@ class StepModel:
         """Times of this work, by the law of its kernels."""
         phases, rates, bandwidth = work.phases, self._rates, self._kv_bandwidth
         linear, attention, prefill = phases["weights"], phases["attention"], phases.get("prefill")
-        padded, passes = self._tiles(work.rows, work.expert_rows)
-        linear_s = padded * linear.flops["decode"] / rates["decode"]
-        more_s = 0.0
-        if "prefill" in linear.flops:
-            more_s = padded * linear.flops["prefill"] / rates["prefill"]
-        if prefill is None:
-            linear_s += more_s
-        read_s = passes * linear.waits / (self._read_rate * efficiency.weights)
-        left, weights_s = self._left, self._overlapped(linear_s, read_s)
+        products = self._products.seconds(work, linear, efficiency.weights)
+        weights_s = sum(self._overlapped(alone_s, read_s) for alone_s, _, read_s in products)
+        left = self._left
         attended: Any = attention.flops["attend"] / rates["attend"]
         if len(attention.flops) > 1:
             attended = self._compute_s(attention.flops)
@@ -148,11 +136,10 @@ class StepModel:
         slowdown = self._slowdown
         if prefill is not None:
             slowdown *= self._law.beside_chunk
-        together_s, linear_phase_s, prefill_s, compute_s = linear_s, weights_s, 0.0, 0.0
+        linear_phase_s, prefill_s, compute_s = weights_s, 0.0, 0.0
         flops_s = moved_s = chunk_memory_s = 0.0
         if prefill is not None:
-            together_s = linear_s + more_s
-            linear_phase_s = self._overlapped(together_s, read_s)
+            linear_phase_s = sum(self._overlapped(flops, read) for _, flops, read in products)
             flops_s, moved_s = (
                 self._compute_s(prefill.flops), prefill.waits / (bandwidth * efficiency.prefill)
             )  # fmt: skip
@@ -163,8 +150,9 @@ class StepModel:
                 compute_s = chunk_s
                 chunk_memory_s *= left
             prefill_s = linear_phase_s - weights_s + chunk_s
-        if together_s > read_s:
-            compute_s += linear_phase_s
+        for _, together_s, read_s in products:
+            if together_s > read_s:
+                compute_s += self._overlapped(together_s, read_s)
         migration_s = copy_s = swap_s = all_reduce_s = 0.0
         if len(phases) > 2:
             migration_s = self._copy_s(phases.get("migration"), efficiency)
@@ -178,7 +166,8 @@ class StepModel:
         before_s = 0.0
         if self._together:
             # all FLOPs beside all bytes; a phase is charged what it adds to those before
-            flops_s, moved_s = together_s + flops_s, read_s + moved_s
+            flops_s += sum(each[1] for each in products)
+            moved_s += sum(each[2] for each in products)
             before_s = self._overlapped(flops_s, moved_s)
             prefill_s = chunk_memory_s = before_s - weights_s
         if work.chunk_rows:
@@ -224,26 +213,6 @@ class StepModel:
     def host_s(self, size: float) -> float:
         """Seconds to copy so many bytes of a card to the host, or back."""
         return size / self._host_bandwidth
-
-    def _tiles(self, rows: int, expert_rows: float) -> tuple[float, int]:
-        """Times the FLOPs of so many rows that products compute, and passes over the weights.
-
-        An expert's tile is as high as its rows ask for, 16 rows to `tile` (vLLM's `fused_moe`
-        chooses so); on average half of one is empty, as loads differ."""
-        law = self._law
-        if not rows:
-            return 1.0, 1
-        if rows <= law.vector_rows:
-            return self._vector_times, -(-rows // law.vector_columns)
-        padded = -(-rows // law.tile) * law.tile / rows
-        if not expert_rows:
-            return padded, 1
-        if expert_rows <= law.vector_rows:
-            each = self._vector_times
-        else:
-            tile = min(max(2 ** math.ceil(math.log2(2 * expert_rows)), 16), law.tile)
-            each = max(tile / expert_rows, 1 + tile / (2 * expert_rows)) if tile > 1 else 1.0
-        return padded + self._expert_share * (each - padded), 1
 
     def _kv_share(self, moved_bytes: Any, efficiency: Efficiency) -> Any:
         """Share of the peak at which decode attention moves so many bytes of all layers."""
@@ -329,25 +298,6 @@ def _attending(
         seconds[1, step], seconds[2, step] = total, computing
 
 
-def _multiplied_bits(model: TransformerSpec, compute: Compute) -> int:
-    """Bits of the numbers that products of the weights multiply."""
-    kind = number_format(model.weights).compute
-    return COMPUTE_BITS[kind if getattr(compute, kind) is not None else "fp16"]
-
-
-def _converted(law: KernelLaw, model: TransformerSpec, compute: Compute) -> float:
-    """Times the rate at which weights are read, where they are converted to be multiplied."""
-    bits = number_format(model.weights).bits
-    if bits > 8 or bits >= _multiplied_bits(model, compute):
-        return 1.0
-    return law.converted_8 if bits > 4 else law.converted_4
-
-
-def _narrow(law: KernelLaw, model: TransformerSpec, compute: Compute) -> float:
-    """Times the FLOPs of products."""
-    return law.narrow if _multiplied_bits(model, compute) <= 8 else 1.0
-
-
 def _launches_ns(law: KernelLaw, model: TransformerSpec) -> float:
     """Of the kernels of all layers, beside their bytes and FLOPs."""
     found = 0.0
@@ -360,12 +310,3 @@ def _launches_ns(law: KernelLaw, model: TransformerSpec) -> float:
         each = products * law.product + kernels * law.kernel
         found += many * (each + (law.attention if kind.attention is not None else 0.0))
     return found
-
-
-def _expert_share(model: TransformerSpec) -> float:
-    """Of a token's FLOPs in products, those in its routed experts."""
-    found = 0
-    for kind, many in model.kinds.items():
-        if (routed := kind.mlp.routed) is not None:
-            found += many * routed.per_token * kind.mlp.expert_flops
-    return found / (model.layer_flops + model.head_flops)

@@ -92,6 +92,10 @@ class StepWork(NamedTuple):
     """Tokens that go through the matrix products of a step."""
     expert_rows: float = 0.0
     """Of them, mean of a routed expert that has any."""
+    expert_share: float = 0.0
+    """Of the FLOPs of the products, those of routed experts."""
+    expert_bytes: float = 0.0
+    """Of the weights that the step waits for, those of routed experts."""
     chunk_rows: int = 0
     """Of them, tokens of prompts' chunks."""
     chunk_padding: float = 1.0
@@ -144,7 +148,10 @@ def mean_stage(works: Sequence[StepWork], stages: int) -> StepWork:
         each._replace(many=each.many / stages) for work in works for each in work.collectives
     )
     first = works[0]
-    return first._replace(layers=layers, phases=found, collectives=sent, stages=stages)
+    expert_bytes = sum(work.expert_bytes for work in works) / stages
+    return first._replace(
+        layers=layers, phases=found, collectives=sent, stages=stages, expert_bytes=expert_bytes
+    )
 
 
 def _sum_by_key(rows: Iterable[Mapping[Any, Any]], over: int) -> dict[Any, Any]:

@@ -54,6 +54,7 @@ class StepWorkModel:
             self._expert_bytes = sum(sum(model.expert_bytes(layer)) for layer in layers)
         if "weights" in free:
             self._all_weight_bytes, self._experts = 0, None
+        self._expert_share = 0.0 if self._experts is None else _expert_share(model)
         self._all_weights: dict[Kind, Any] = {"weights": self._all_weight_bytes}
         self._state_bytes, self._commits = model.state_bytes(), commits
         self._state_row_bytes = model.state_row_bytes
@@ -98,16 +99,17 @@ class StepWorkModel:
                 waited = size * (1 - transfers.hidden_share)
                 phases["swap"] = Phase({"transfers": size}, {}, waited)
         collectives = () if self._alone else self._collectives(step)
-        expert_rows = 0.0
+        expert_rows = expert_bytes = 0.0
         if self._routing is not None and self._experts is not None:
             pairs = self._experts.per_token * step.routed
             expert_rows = pairs / max(self._routing.distinct(step.routed), 1.0)
+            expert_bytes = self._routing.expected(step.routed) * self._expert_bytes
         padding = 1.0
         if chunked and (attended := phases["prefill"].flops["attend_prefill"]):
             padding += chunked * self._more_flops / attended
         return StepWork(
-            rounds, self._layers, phases, collectives, 1, rows + chunked, expert_rows, chunked,
-            padding,
+            rounds, self._layers, phases, collectives, 1, rows + chunked, expert_rows,
+            self._expert_share, expert_bytes, chunked, padding,
         )  # fmt: skip
 
     def _linear(self, step: Step, rows: int, chunked: int, heads: int) -> Phase:
@@ -293,3 +295,12 @@ class StepWorkModel:
         assert self._routing is not None
         away = self._routing.most(step.routed).tokens * (1 - 1 / cards)
         return summed, Collective("exchange", cards, away * size, 2 * mixed)
+
+
+def _expert_share(model: TransformerSpec) -> float:
+    """Of a token's FLOPs in products, those in its routed experts."""
+    found = 0
+    for kind, many in model.kinds.items():
+        if (routed := kind.mlp.routed) is not None:
+            found += many * routed.per_token * kind.mlp.expert_flops
+    return found / (model.layer_flops + model.head_flops)

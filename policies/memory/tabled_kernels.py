@@ -121,6 +121,10 @@ class TabledKernels:
             kept = max(1 - taken.flops / max(sum(flops.values()), 1), 0.0)
             flops = {rate: kept * count for rate, count in flops.items()}
             phases["weights"] = linear._replace(flops=flops, waits=max(waits - taken.bytes, 0))
+            if taken.experts:
+                work = work._replace(expert_share=0.0, expert_bytes=0.0)
+            elif kept:
+                work = work._replace(expert_share=min(work.expert_share / kept, 1.0))
         launches_us = taken.launches_us * bool(work.rows)
         attention, kernels_us = self._attention(step, phases, work.rounds, attention_share)
         prefill, more_us = self._prefill(step, phases)
