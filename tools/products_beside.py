@@ -43,7 +43,7 @@ def card(name: str) -> Device:
 
 
 def law_us(name: str, form: str, rows: int, numbers: int, size: float, flops: float) -> float:
-    """Microseconds of a product by the law, but for its launch: the longer of its bytes and FLOPs."""
+    """Microseconds of a product by the law without its launch: the longer of bytes and FLOPs."""
     device = card(name)
     assert device.accelerator is not None
     law, compute = device.accelerator.kernels, device.accelerator.compute

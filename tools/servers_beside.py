@@ -2,14 +2,14 @@
 
     python -m tools.servers_beside [MODEL]
 
-Each is served as its client asked for it: as many clients as it had at once, ten requests each, all
-begun together. InferenceX (1,024 and 8,192 tokens) draws lengths from 0.8 to 1 of the stated ones
-(SemiAnalysisAI/InferenceX 843c625, `utils/bench_serving`, `RANDOM_RANGE_RATIO`), NVIDIA's GenAI-Perf
-has all of one length (ai-dynamo/aiconfigurator 5e16187, `eval/benchmarks/genai_perf_runner.py`).
-TensorRT-LLM admits what it can finish (`GUARANTEED_NO_EVICT`). The memory is analytic. No number of
-the model was set by them, but for `narrow` of `yaml/kernels`, which was taken from tables of
-products after a first look. Source: ai-dynamo/aiconfigurator 095f58a, `systems/silicon_sample.csv`
-(Apache-2.0), NVIDIA's rows and InferenceX dumps of 2026.
+Each is served as its client asked for it: as many clients as it had at once, ten requests each,
+all begun together. InferenceX (1,024 and 8,192 tokens) draws lengths from 0.8 to 1 of the stated
+ones (SemiAnalysisAI/InferenceX 843c625, `utils/bench_serving`), NVIDIA's GenAI-Perf has all of one
+length (ai-dynamo/aiconfigurator 5e16187, `eval/benchmarks/genai_perf_runner.py`). TensorRT-LLM
+admits what it can finish (`GUARANTEED_NO_EVICT`). The memory is analytic. No number of the model
+was set by them, but for `narrow` of `yaml/kernels`, which was taken from tables of products after a
+first look. Source: ai-dynamo/aiconfigurator 095f58a, `systems/silicon_sample.csv` (Apache-2.0),
+NVIDIA's rows and InferenceX dumps of 2026.
 """
 
 from __future__ import annotations
@@ -121,8 +121,11 @@ def served(row: Row) -> tuple[float, float]:
     weights, kv = (None, None) if row.model == "gpt-oss-120b" else FORMATS[row.precision]
     card = load_device(row.device, [f"kernels.program={PROGRAMS[row.server]}"])
     longest = int(1.2 * (row.prompt + row.output)) + 64
+    policy: dict[str, Any] = {"name": "paged"}
+    if row.server == "trtllm":
+        policy = {"name": "ideal", "reserve": "output", "admit_on": "output"}
     spec = ServingSpec.model_validate({
-        "model": row.model, "weights": weights, "kv": kv,
+        "model": row.model, "policy": policy, "weights": weights, "kv": kv,
         "engine": {"max_num_seqs": max(row.at_once, 8), "max_num_batched_tokens": 8192,
                    "max_model_len": longest},
         "memory": {"fidelity": "analytic", "efficiency": efficiency(row.device)},

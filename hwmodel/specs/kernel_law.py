@@ -68,8 +68,6 @@ class KernelLaw(Strict):
     """Times the share of the peak that products of 8 and fewer bits reach, of those of 16."""
     experts_efficiency: Annotated[float, Field(gt=0, le=1)]
     """Times the rate of other products, at which those of routed experts compute."""
-    experts_again: Annotated[int, Field(ge=0)]
-    """Up to so many rows each reads its experts for itself."""
     tile: Annotated[int, Field(ge=1)]
     """Rows (tokens) of a tile of a product; rows are padded to whole tiles."""
     vector_rows: Annotated[int, Field(ge=0)]

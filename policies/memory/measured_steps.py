@@ -18,6 +18,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.number_format import KvFormat, WeightFormat
 from hwmodel.specs.transformer import TransformerSpec, shard
 from policies.allocators.allocator import Limits
+from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import kv_layout
 from policies.allocators.registry import POLICIES, PolicySpec, default_policy
 from policies.engines.scheduled_step import Chunk, Step
@@ -68,6 +69,8 @@ class Prefill(Strict):
     """The time to the first token of one prompt."""
 
     tokens: Count
+    weights: WeightFormat | None = None
+    """Format of the weights; None: the model's."""
 
 
 class StepTime(NamedTuple):
@@ -108,8 +111,9 @@ def kv_rate(device: Device, model: TransformerSpec, item: Decode, runtime: Runti
 
 
 def prefill_time(device: Device, model: TransformerSpec, item: Prefill) -> StepTime:
-    """The whole prompt in one step."""
-    steps = StepModel(device, model)
+    """The whole prompt in one step; `device` has the kernels of the program."""
+    model = model.stored_as(item.weights, None)
+    steps = StepModel(device, model, groups=kv_groups(model, "full"))
     chunks = [Chunk(0, 0, item.tokens, True)]
     step = Step(np.zeros(0, np.int64), 0, chunks, [], 0, "offered_load")
     times = steps.times(step, 1, Efficiency(_weights(device, model, item.tokens)))

@@ -83,8 +83,6 @@ class Products:
     def _expert_tiles(self, rows: int, expert_rows: float) -> tuple[float, float]:
         """The same of routed experts, which have so many rows each."""
         law = self._law
-        if rows and rows <= law.experts_again:
-            return self._vector_times, expert_rows
         if rows <= law.vector_rows:
             return self._tiles(rows)
         if expert_rows <= law.vector_rows:
