@@ -125,7 +125,7 @@ def test_the_type_a_format_computes_in(name: str, tflops: float) -> None:
     assert accelerator is not None
     assert accelerator.compute.peak(name) == tflops * 1e12
     newer = accelerator.compute.model_copy(update={"fp8": 1e15, "fp4": 2e15})
-    own = {"fp8_block_128x128": 1e15, "mxfp4": 2e15, "nvfp4": 2e15}
+    own = {"fp8_block_128x128": 1e15, "nvfp4": 2e15}
     assert newer.peak(name) == own.get(name, tflops * 1e12)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
@@ -16,6 +17,8 @@ from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory import measured_steps
 from policies.memory.measured import compare, load_measurements
+from policies.memory.measured_steps import Prefill, prefill_time
+from policies.memory.products import Products
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from tests.policies.memory.test_step import decode
@@ -137,6 +140,40 @@ def test_experts_have_tiles_of_their_own() -> None:
     rows = 64 * 8 / (128 * (1 - (15 / 16) ** 64))
     each = 2 * 3 * 2048 * 768 * 8 * 48 / (model.layer_flops + model.head_flops)
     assert tiled / plain == pytest.approx(1 + each * (16 / rows - 1), rel=1e-9)
+
+
+def test_experts_wait_for_their_own_bytes_or_flops() -> None:
+    """A prompt of 64 tokens reads all experts of qwen3-30b-a3b, but its other products compute
+    longer than they read: neither hides the other."""
+    model = load_model("qwen3-30b-a3b")
+    step = Step(np.zeros(0, np.int64), 0, [Chunk(0, 0, 64, True)], [], 0, "offered_load")
+    law = "kernels={class: ideal, experts_efficiency: %s}"
+    slow = ["compute.bf16=50TFLOPS", "compute.overlap=max"]
+    whole, half = (
+        StepModel(load_device("a100-80gb", [*slow, law % share]), model) for share in (1, 0.5)
+    )
+    work = whole.work.of(step, 1)
+    dense, experts = Products(load_device("a100-80gb", [*slow, law % 1]), model).seconds(
+        work, work.phases["weights"], 1.0
+    )
+    assert dense.flops_s > dense.read_s and experts.read_s > experts.flops_s
+    times = whole.times(step, 1, Efficiency())
+    assert times.weights_s + times.prefill_s > dense.flops_s + experts.read_s
+    assert half.times(step, 1, Efficiency()).total_s[0] == times.total_s[0]  # still read
+    longer = step._replace(chunks=[Chunk(0, 0, 4096, True)])
+    assert (
+        half.times(longer, 1, Efficiency()).total_s[0]
+        > 1.4 * whole.times(longer, 1, Efficiency()).total_s[0]
+    )
+
+
+def test_a_program_has_a_share_of_its_own_in_prompts() -> None:
+    prompt = Prefill(tokens=2048, weights="q8_0")
+    one, other = (
+        prefill_time(load_device("dgx-spark-gb10", settings), load_model("gpt-oss-20b"), prompt).ms
+        for settings in ([], ["kernels.chunk_products=1.0"])
+    )
+    assert 2 < one / other < 4
 
 
 def test_attention_beside_a_chunk_takes_a_multiple() -> None:
