@@ -38,7 +38,7 @@ from policies.engines.scheduled_step import Step
 from policies.memory.products import Products
 from policies.memory.routing import Routing
 from policies.memory.step_times import Efficiency, StepTimes
-from policies.memory.step_work import Collective, Free, Phase, StepWork
+from policies.memory.step_work import Collective, Free, Phase, StepWork, each_of
 from policies.memory.step_work_model import StepWorkModel
 from policies.memory.tabled_kernels import Tabled, TabledKernels
 from policies.requests.requests import FloatArray
@@ -218,6 +218,7 @@ class StepModel:
         """Share of the peak at which decode attention moves so many bytes of all layers."""
         if self._shares is None:
             return efficiency.attention
+        moved_bytes = each_of(moved_bytes)
         found = np.interp(np.log(np.maximum(moved_bytes, 1) / self._kv_layers), *self._shares)
         return found if np.ndim(moved_bytes) else float(found)
 

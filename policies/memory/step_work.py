@@ -32,6 +32,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from hwmodel.kernel.jit import kernel
+from policies.requests.requests import FloatArray, IntArray
+
 Free = Literal["weights", "compute", "copies"]
 """What a counterfactual has no work of."""
 PhaseName = Literal["weights", "attention", "prefill", "migration", "copy", "swap", "draft"]
@@ -51,8 +54,63 @@ DEVICE = "device"
 """The memory of a card."""
 
 
+class Growing:
+    """A whole number that grows evenly from step to step: to the digit what int64 (rounds,) would
+    be, without the cost of short arrays. Times a fraction, or over anything, it is float64
+    (rounds,)."""
+
+    __slots__ = ("first", "growth", "rounds")
+    __array_ufunc__ = None  # NumPy leaves arithmetic with it to this class
+
+    def __init__(self, first: int, growth: int, rounds: int) -> None:
+        self.first, self.growth, self.rounds = first, growth, rounds
+
+    @property
+    def each(self) -> IntArray:
+        """Of each step, int64 (rounds,)."""
+        each: IntArray = self.first + self.growth * np.arange(self.rounds)
+        return each
+
+    @property
+    def total(self) -> int:
+        """Of all the steps."""
+        return self.rounds * self.first + self.rounds * (self.rounds - 1) // 2 * self.growth
+
+    def __add__(self, more: Any) -> Any:
+        if isinstance(more, Growing):
+            return Growing(self.first + more.first, self.growth + more.growth, self.rounds)
+        if isinstance(more, int):
+            return Growing(self.first + more, self.growth, self.rounds)
+        return self.each + more
+
+    __radd__ = __add__
+
+    def __sub__(self, less: Any) -> Any:
+        return self + -less
+
+    def __mul__(self, times: Any) -> Any:
+        if isinstance(times, int):
+            return Growing(self.first * times, self.growth * times, self.rounds)
+        return self.each * times
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, by: float) -> FloatArray:
+        shares = np.empty(self.rounds)
+        _shares(self.first, self.growth, float(by), shares)
+        return shares
+
+
+@kernel
+def _shares(first: int, growth: int, by: float, shares: FloatArray) -> None:
+    """An amount of each step over `by`. shares: float64 (rounds,), modified."""
+    for step in range(len(shares)):
+        shares[step] = (first + growth * step) / by
+
+
 class Phase(NamedTuple):
-    """Of each of the steps: numbers, or int64 or float64 (rounds,) where they grow."""
+    """Of each of the steps: numbers, or, where they grow, `Growing`, int64 or float64
+    (rounds,)."""
 
     bytes: Mapping[Kind, Any]
     flops: Mapping[Rate, Any]
@@ -121,11 +179,20 @@ class StepWork(NamedTuple):
 
 
 def total(amount: Any, rounds: int) -> Any:
-    """Of all the steps, where each has so much: a number, or (rounds,)."""
+    """Of all the steps, where each has so much, as of `Phase`."""
+    if isinstance(amount, Growing):
+        return amount.total
     return np.add.reduce(amount).item() if isinstance(amount, np.ndarray) else rounds * amount
 
 
+def each_of(amount: Any) -> Any:
+    """An amount of `Phase` as a number, or (rounds,)."""
+    return amount.each if isinstance(amount, Growing) else amount
+
+
 def _first(amount: Any, rounds: int) -> Any:
+    if isinstance(amount, Growing):
+        return amount.first if rounds == 1 else Growing(amount.first, amount.growth, rounds)
     if not isinstance(amount, np.ndarray):
         return amount
     return amount[:rounds] if rounds > 1 else amount[0].item()

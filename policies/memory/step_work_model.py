@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from hwmodel.specs.device import Device
 from hwmodel.specs.mlp import CardExperts
 from hwmodel.specs.transformer import TransformerSpec
@@ -14,7 +12,16 @@ from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_sparse import Sparse
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.routing import Routing
-from policies.memory.step_work import Collective, Free, Kind, Phase, PhaseName, Rate, StepWork
+from policies.memory.step_work import (
+    Collective,
+    Free,
+    Growing,
+    Kind,
+    Phase,
+    PhaseName,
+    Rate,
+    StepWork,
+)
 from policies.memory.traffic import reading
 
 
@@ -132,9 +139,8 @@ class StepWorkModel:
         return Phase({"weights": fullest - beyond}, flops, fullest)
 
     def _attention(self, step: Step, decode: int, rows: int, rounds: int) -> Phase:
-        """Of `decode` tokens, `rows` with drafts. A single step in plain numbers: the same, without
-        the cost of short arrays."""
-        context: Any = step.context if rounds == 1 else step.context + decode * np.arange(rounds)
+        """Of `decode` tokens, `rows` with drafts."""
+        context: Any = step.context if rounds == 1 else Growing(step.context, decode, rounds)
         pairs: float = step.pairs
         indexed: Any = 0
         scored: Any = 0

@@ -26,7 +26,7 @@ from hwmodel.specs.state import State
 from hwmodel.specs.transformer import Layer, TransformerSpec
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.attention_read import read_share
-from policies.memory.step_work import Collective, Phase, StepWork
+from policies.memory.step_work import Collective, Phase, StepWork, each_of
 
 _SAME_KERNELS = {"fp16": "bf16", "fp8_e4m3": "fp8", "mxfp4_experts": "mxfp4"}
 """Formats whose kernels are those of another, or of the format of their experts."""
@@ -212,7 +212,7 @@ class TabledKernels:
             us = us + layers * found
             waits = waits - layers * 2 * many * kind.state.bytes()
             launches_us += layers * _STATE_KERNELS * self._law.kernel * 1e-3
-        phases["attention"] = phase._replace(flops=flops, waits=np.maximum(waits, 0)[()])
+        phases["attention"] = phase._replace(flops=flops, waits=np.maximum(each_of(waits), 0)[()])
         return us, launches_us
 
     def _prefill(self, step: Step, phases: dict[Any, Phase]) -> tuple[float, float]:
