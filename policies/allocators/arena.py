@@ -28,11 +28,15 @@ class Arena:
         """Where the last allocation ended, from which next fit goes on."""
         self._starts: list[int] = [start] if size else []
         self._sizes: list[int] = [size] if size else []
+        self._largest: int | None = size
+        """Of the holes; None: not known since they changed."""
 
     @property
     def largest_hole(self) -> int:
         """Slots of the largest contiguous hole."""
-        return max(self._sizes, default=0)
+        if self._largest is None:
+            self._largest = max(self._sizes, default=0)
+        return self._largest
 
     @property
     def holes(self) -> list[tuple[int, int]]:
@@ -49,6 +53,7 @@ class Arena:
             return None
         if self.fit == "next" and self._behind(at) >= size:
             at = self._part(at)
+        self._largest = None
         start = self._starts[at]
         if self._sizes[at] == size:
             del self._starts[at], self._sizes[at]
@@ -80,6 +85,7 @@ class Arena:
         if overlaps or not inside:
             raise ValueError(f"slots [{start}, {end}) are not allocated")
         self.free += size
+        self._largest = None
         if before and after:
             self._sizes[at - 1] += size + self._sizes[at]
             del self._starts[at], self._sizes[at]
@@ -97,6 +103,7 @@ class Arena:
         allocated between them has moved down."""
         size = sum(self._sizes[first : last + 1])
         end = self._starts[last] + self._sizes[last]
+        self._largest = None
         self._starts[first : last + 1] = [end - size]
         self._sizes[first : last + 1] = [size]
 

@@ -18,6 +18,7 @@ from policies.engines.additions import CopiedOnWrite, Samples, Transfers
 from policies.engines.admission import Admission
 from policies.engines.engine_progress import Progress
 from policies.engines.engine_requests import Offered
+from policies.engines.part import NONE
 from policies.engines.scheduled_step import Chunk, Step
 from policies.requests.requests import IntArray
 
@@ -256,27 +257,25 @@ class Engine(Admission):
 
     def _decode_one_by_one(self, decode: IntArray) -> tuple[IntArray, list[Migration]]:
         """As `_decode` when a request has no free slot: migrate it, or preempt one."""
-        running: list[int] = self.running.tolist()
-        partial = running[-1] if self._partial else -1
-        growing: list[int] = decode.tolist()
+        running, grown = self.running, list[IntArray]()
+        partial = int(running[-1]) if self._partial else -1
         migrations: list[Migration] = []
-        at = 0
-        while at < len(growing):
-            request = growing[at]
-            if fitting := self._grow_those_that_fit(growing[at:]):
-                at += fitting
-            elif self._migrating is not None and (moved := self._migrating.migrate(request)):
+        while len(decode):
+            if fitting := self._grow_those_that_fit(decode):
+                grown.append(decode[:fitting])
+                decode = decode[fitting:]
+                continue
+            request = int(decode[0])
+            if self._migrating is not None and (moved := self._migrating.migrate(request)):
                 migrations.append(moved)
                 self.reserved_ever[request] += moved.left
-            else:
-                victim = running[-1] if self.allocator.preempts == "last" else request
-                running.remove(victim)
-                if victim in growing[at:]:
-                    growing.remove(victim)
-                self._preempt(victim)
+                continue
+            victim = int(running[-1]) if self.allocator.preempts == "last" else request
+            running, decode = running[running != victim], decode[decode != victim]
+            self._preempt(victim)
         self._partial = partial >= 0 and partial in running
-        self.running = np.array(running, np.int64)
-        return np.array(growing, np.int64), migrations
+        self.running = running
+        return np.concatenate(grown) if grown else NONE, migrations
 
     def _retract(self, batching: Batches) -> IntArray:
         """Preempt the last ones until the others have room for a token; those."""
@@ -288,15 +287,14 @@ class Engine(Admission):
             batching.advance_later(decode)
         return decode
 
-    def _grow_those_that_fit(self, growing: list[int]) -> int:
-        """Reserve a token for as many of the first of `growing` as have room; how many."""
-        decode = np.array(growing, np.int64)
+    def _grow_those_that_fit(self, decode: IntArray) -> int:
+        """Reserve a token for as many of the first of `decode` as have room; how many."""
         if self.drafts is not None:
             return self.drafts.store(decode)
         if fitting := self.allocator.growing(decode):
             self.allocator.advance(decode[:fitting], 1)
         elif self._windowed and self._on_demand is not None:
-            self.allocator.grow(growing[0], 1)  # in vain, but windows give up old blocks
+            self.allocator.grow(int(decode[0]), 1)  # in vain, but windows give up old blocks
         return fitting
 
     def _step(
