@@ -173,6 +173,8 @@ class SharingAllocator(BlockAllocator, Caches, Reports):
 
     def _room_behind(self, stored: int) -> int:
         """Tokens that have slots behind so many stored ones."""
+        if not self._behind:
+            return 0
         return max(min(self._behind, self.limits.max_model_len - stored), 0)
 
     def _admitted(self, request: int, demand: Demand, found: int) -> None:
