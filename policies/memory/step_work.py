@@ -95,7 +95,9 @@ class Growing:
 
     __rmul__ = __mul__
 
-    def __truediv__(self, by: float) -> FloatArray:
+    def __truediv__(self, by: Any) -> FloatArray:
+        if isinstance(by, np.ndarray):
+            return self.each / by
         shares = np.empty(self.rounds)
         _shares(self.first, self.growth, float(by), shares)
         return shares
