@@ -5,7 +5,7 @@ BIN := .venv/bin
 DEV := .venv/installed-dev
 RUN := .venv/installed
 
-.PHONY: install-matrix wheel demo test test-long bench results figures validation physics findings docs lint warm \
+.PHONY: install-matrix wheel demo test test-long bench results figures validation findings docs lint warm \
 	warm-kernel warm-calls warm-runs clean
 
 # Packages are installed without byte code: what is used is compiled, and kept, when it is.
@@ -60,7 +60,7 @@ bench: $(DEV)
 	$(BIN)/python -m pytest -q tests/bench -o addopts=--import-mode=importlib --benchmark-only
 
 # Tables of runs in docs/results, then the texts that have figures of runs; long where runs/ is empty.
-results: validation physics findings figures
+results: validation findings figures
 
 # From docs/figures/*.json into README.md and docs; values of a run: python -m tools.figures take NAME RUN_DIR.
 figures: $(RUN)
@@ -76,17 +76,6 @@ docs: $(RUN)
 validation: export BANKWISE_DATA ?= ../shared/data
 validation: $(DEV)
 	$(BIN)/python -m sweeps.report.validation docs
-
-PHYSICS := kv-extent kv-dma kv-interleave kv-streams kv-memory kv-share kv-camping
-# A sweep that ships goes by its name, one of a published result by its file.
-
-# Of kv-share some batches do not fit some cards: they are left out, which it says and ends with 2.
-physics: $(RUN)
-	for sweep in $(PHYSICS); do \
-		file=research/sweeps/$$sweep.yaml; test -f $$file || file=$$sweep; \
-		$(BIN)/bankwise run $$file --out runs/$$sweep || test $$sweep = kv-share || exit; done
-	$(BIN)/python -m sweeps.report.physics $(PHYSICS:%=runs/%) > docs/results/physics.md.new
-	mv docs/results/physics.md.new docs/results/physics.md
 
 # What is there already is kept; RUNS="runs/quickstart-1 ..." puts more runs on the page.
 FINDINGS := odma-paper odma-paper-paged what-if-mlu370-x4 break-even-mlu370-x4 break-even-kv-mlu370-x4

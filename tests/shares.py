@@ -83,7 +83,7 @@ LONG_ALONE = frozenset({
     "sweeps/plan/test_logs.py::test_resuming_makes_the_logs_that_are_missing",
     "sweeps/report/test_browser.py::test_print_unfolds_everything_in_light_colours",
     "sweeps/report/test_odma_paper.py",
-    "sweeps/report/test_physics.py",
+    "sweeps/plan/test_kv_read.py",
     "sweeps/run/test_dask_cluster.py::test_a_task_whose_worker_is_killed_is_done_by_another",
     "sweeps/run/test_fleet_run.py::test_two_workers_one_of_which_is_killed_come_to_what_one_does",
     "sweeps/run/test_goodput.py::test_each_point_is_offered_its_own_and_resuming_keeps_it",

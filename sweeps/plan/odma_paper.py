@@ -26,7 +26,7 @@ from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 from sweeps.analyse.table import Table
 from sweeps.plan.experiment import Described, Task, device_of, model_of
-from sweeps.plan.paged_findings import PaperTable, paper_table
+from sweeps.plan.paper_findings import DatasetResult, dataset_results
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -123,8 +123,8 @@ class OdmaPaperSpec(Described):
         return measure(task)
 
     @classmethod
-    def found(cls, table: Table) -> PaperTable:
-        return paper_table(table)
+    def found(cls, table: Table) -> list[DatasetResult]:
+        return dataset_results(table)
 
     @classmethod
     def rehearsals(cls, experiments: Iterable[OdmaPaperSpec]) -> list[OdmaPaperSpec]:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from sweeps.analyse.effects import less, logs_of, mean
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Group, Row, Table
 
@@ -66,6 +67,8 @@ class CaseResult:
     """By metric."""
     batch: dict[str, float]
     """Mean batch by policy."""
+    over_odma: dict[str, Interval]
+    """Log ratio of the output tokens/s of each policy but static to those of odma."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +90,8 @@ class DatasetResult:
     """Of the centre at each load that ran."""
 
 
-GAIN = "throughput_gain"
-
-
+RATE, GAIN = "throughput", "throughput_gain"
 LOAD = 1.5
-
-
 LIMIT = 2048
 """Where an assumption names none; see `sweeps.plan.odma_paper.Assumption`."""
 
@@ -119,7 +118,8 @@ class Case:
 
     @property
     def name(self) -> str:
-        return str(self.assumption["name"])
+        """Of the assumption, and of the competitor where a run compares others."""
+        return ", ".join(dict.fromkeys((str(self.assumption["name"]), self.row.name)))
 
     def interval(self, metric: str) -> Interval | None:
         """Cut to where it can lie: all are shares, but a gain."""
@@ -128,6 +128,15 @@ class Case:
 
     def mean(self, metric: str) -> float:
         return self.row.mean(metric) or 0.0
+
+    def over_odma(self) -> dict[str, Interval]:
+        """Of each other policy, as a `CaseResult` has it."""
+        served = next(iter(self.row.replications.values()))
+        names = [key.split(".", 1)[1] for key in served if key.startswith(f"{RATE}.")]
+        logs = {name: logs_of(self.row, f"{RATE}.{name}") for name in names}
+        ratios = {name: mean(less(logs[name], logs["odma"])) for name in names
+                  if name not in ("odma", "static")}  # fmt: skip
+        return {name: ratio for name, ratio in ratios.items() if ratio is not None}
 
     def apart(self, centre: Case) -> list[str]:
         """What it differs in from the centre, option by option."""
@@ -163,20 +172,21 @@ def _cases(table: Table, group: Group) -> list[Case]:
 
 
 def dataset_result(
-    dataset: dict[str, Any], cases: list[Case], cells: list[tuple[float, int, Case]]
-) -> DatasetResult:
+    name: str, dataset: dict[str, Any], cases: list[Case], cells: list[tuple[float, int, Case]]
+) -> DatasetResult:  # fmt: skip
     """What is found on a data set; the first case is the centre, and `cells` are the map's."""
     paper, centre = dataset["paper"], cases[0]
     grid = [case for case in cases if "load" not in case.apart(centre)]
     return DatasetResult(
-        dataset["name"], paper[GAIN],
+        name, paper[GAIN],
         [placement(paper[key], metric, words, grid)
          for metric, (key, words) in PAPER_FIGURES.items()],
         [MapCell(sigma, limit, {metric: case.interval(metric) for metric in PAPER_FIGURES})
          for sigma, limit, case in cells],
         {metric: paper[key] for metric, (key, _) in PAPER_FIGURES.items()},
         [CaseResult(case.name, {metric: case.interval(metric) for metric in FIGURES},
-                    {name: case.mean(f"batch.{name}") for name in ("static", "odma")})
+                    {name: case.mean(f"batch.{name}") for name in ("static", "odma")},
+                    case.over_odma())
          for case in cases],
         [(load, gain) for load, case in _by_load(cases)
          if (gain := case.interval(GAIN)) is not None],
@@ -184,12 +194,21 @@ def dataset_result(
 
 
 def dataset_results(table: Table) -> list[DatasetResult]:
-    """What is found on each data set that has results."""
-    parts = ((given(table, group, "dataset"), _cases(table, group)) for group in table.groups)
+    """What is found on each data set that has results, and under each assumption where these are
+    not what is compared."""
+    parts = [
+        (group, given(table, group, "dataset"), _cases(table, group)) for group in table.groups
+    ]
     return [
-        dataset_result(dataset, cases, map_cells(table, cases))
-        for dataset, cases in parts if dataset and cases
+        dataset_result(_name(group, dataset), dataset, cases, map_cells(table, cases))
+        for group, dataset, cases in parts if dataset and cases
     ]  # fmt: skip
+
+
+def _name(group: Group, dataset: dict[str, Any]) -> str:
+    assumption = group.others.get("assumption")
+    names = [dataset["name"], assumption["name"] if isinstance(assumption, dict) else ""]
+    return ", ".join(filter(None, names))
 
 
 def placement(paper: float, metric: str, words: str, grid: list[Case]) -> Placement:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sweeps.analyse.statistics import Interval
 from sweeps.plan.paper_findings import GAIN, PAPER_FIGURES, DatasetResult
 from sweeps.report.chart import Axis, Bar, Bars, Chart, Lines, Series
-from sweeps.report.formats import NONE, hundred, percent, share
+from sweeps.report.formats import NONE, effect, hundred, percent, share
 from sweeps.report.section import Grid
 from sweeps.report.trend import band
 
@@ -59,6 +59,16 @@ def cases_grid(found: list[DatasetResult]) -> Grid:
         for each in found for case in each.cases
     ]  # fmt: skip
     return Grid("All assumptions", heads, rows)
+
+
+def others_grid(found: list[DatasetResult]) -> Grid:
+    """Policies beside the paper's two, over its own; none where a run has no others."""
+    names = list(dict.fromkeys(n for each in found for case in each.cases for n in case.over_odma))
+    rows = [
+        [each.name, case.name, *(effect(case.over_odma.get(name)) for name in names)]
+        for each in found for case in each.cases if case.over_odma
+    ]  # fmt: skip
+    return Grid("Output tokens/s over odma", ["data set", "assumption", *names], rows)
 
 
 def paper_charts(found: list[DatasetResult]) -> Iterator[Chart]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from policies.memory.fidelity import FidelitySpec
 from policies.serving import calibration
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Row
@@ -17,6 +19,7 @@ from sweeps.plan.odma_paper import EVALUATION_SEED, OdmaPaperSpec, measure, solv
 from sweeps.plan.paper_findings import (
     GAIN,
     Case,
+    CaseResult,
     DatasetResult,
     MapCell,
     placement,
@@ -24,7 +27,9 @@ from sweeps.plan.paper_findings import (
 from sweeps.plan.sweep import load_sweep
 from sweeps.report import paper_sentences
 from sweeps.report.contents import read_report
+from sweeps.report.paper_verdict import others_grid
 from tests.sweeps.cli.test_command_line import bankwise
+from tests.sweeps.made import RESULTS
 
 SMALL = ["requests=60", "warmup_requests=20", "replications=2"]
 ASSUMPTIONS = "axes.assumption=[{name: centre}, {name: arena, odma: {space: arena}}, "
@@ -126,7 +131,7 @@ def changed(run: Path, folder: Path, metric: str, value: float) -> DatasetResult
             record["metrics"][metric] = value
         lines.append(json.dumps(record))
     (folder / "results.jsonl").write_text("\n".join(lines) + "\n")
-    return read_report(folder).found.own.datasets[0]
+    return read_report(folder).found.own[0]
 
 
 def test_findings_follow_the_results(run: Path, tmp_path: Path) -> None:
@@ -186,3 +191,41 @@ def test_does_one_replication_say_that_it_cannot_tell() -> None:
     assert met([0.23])[1] == (
         "One replication cannot tell which of the paper's figures are met: run three or more."
     )
+
+
+def test_another_policy_stands_beside_the_papers_own() -> None:
+    served = {r: {"throughput.odma": 100.0 * r, "throughput.paged": 150.0 * r} for r in (1, 2, 3)}
+    found = Case({"name": "centre"}, Row("lpddr", "", served))
+    assert found.name == "centre, lpddr"
+    over = found.over_odma()
+    assert list(over) == ["paged"] and over["paged"].mean == pytest.approx(math.log(1.5))
+    case = CaseResult(found.name, {}, {}, over)
+    placed = placement(0.23, GAIN, "gain", [found])
+    result = DatasetResult("nq", 0.23, [placed], [], {}, [case])
+    assert next(iter(paper_sentences.paper([result]))) == (
+        "There paged changes the throughput of odma by +50 % (50 to 50) on nq."
+    )
+    assert others_grid([result]).rows == [["nq", "centre, lpddr", "+50 % (50 to 50)"]]
+
+
+@pytest.mark.long
+def test_the_shipped_sweep_serves_the_same_requests_on_every_card() -> None:
+    points = load_sweep(
+        RESULTS / "odma-paper-paged.yaml", ["requests=60", "warmup_requests=20"]
+    ).points
+    centre = [p.experiment for p in points if p.experiment.assumption.name == "centre"]  # type: ignore[attr-defined]
+    memory = {"memory": FidelitySpec(fidelity="analytic")}
+    specs = [
+        each.model_copy(update={"serving": each.serving.model_copy(update=memory)})  # type: ignore[attr-defined]
+        for each in centre[:2]
+    ]
+    found = []
+    for spec in specs:
+        assert isinstance(spec, OdmaPaperSpec)
+        found.append(measure(Task(spec, 1, None)))
+    assert [each["card"]["peak_gbps"] for each in found] == pytest.approx([307.2, 614.4])
+    for each in found:
+        assert list(each["throughput"]) == ["odma", "static", "odma in hard pools", "paged"]
+    for key in ("scale", "spread", "accuracy"):
+        assert found[0][key] == found[1][key]
+    assert found[1]["throughput"]["static"] > 1.5 * found[0]["throughput"]["static"]

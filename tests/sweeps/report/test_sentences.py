@@ -20,7 +20,6 @@ from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Group, Row, Table
 from sweeps.plan.atlas import Enough
 from sweeps.plan.crossing_findings import Crossed, Crossings, Search
-from sweeps.plan.paged_findings import Effects
 from sweeps.plan.paper_findings import DatasetResult, MapCell, Placement
 from sweeps.plan.parameter import Parameter
 from sweeps.plan.what_if import Changes
@@ -373,32 +372,6 @@ def test_the_odma_papers_table() -> None:
         "All figures together are met at 2 of 4 length shapes and limits.",
         "Over the assumptions the mean gain is 0 to 30 %: too wide to test the paper.",
     ]
-
-
-@pytest.mark.parametrize(
-    ("capacity", "layout", "said"),
-    [
-        (0.4, -0.02, "is capacity, not layout. Over 1 comparison capacity changes throughput by"
-         " 49.2 to 49.2 %, layout by -2.0 to -2.0 %."),
-        (0.01, -0.3, "is layout, not capacity."),
-        (0.1, -0.05, "is capacity more than layout."),
-        (0.0, 0.0, "is significant neither in capacity nor in layout."),
-    ],
-)  # fmt: skip
-def test_what_sets_paged_apart(capacity: float, layout: float, said: str) -> None:
-    parts = near(capacity, 0.005), near(layout, 0.005)
-    effects = Effects("nq", "static", near(0.4), *parts, near(0.0), near(0.0), {})
-    first, second = paper_sentences.paged([effects])
-    assert first.startswith(f"The gap of paged to contiguous reservation {said}")
-    assert second.endswith("changes the gaps of paged by 0.0 to 0.0 % (1 not significant).")
-    lacking = Effects("nq", "static", near(0.4), None, None, near(0.0), None, {})
-    assert "not known without the analytic control" in next(iter(paper_sentences.paged([lacking])))
-    odma = replace(effects, other="odma", bandwidth=None)
-    said_first = next(iter(paper_sentences.paged([odma, effects])))
-    assert (
-        said_first == "As described paged changes the throughput of odma by +49 % (95 % CI"
-        " 48 to 51) on nq."
-    )
 
 
 def test_the_atlas() -> None:
