@@ -29,6 +29,17 @@ from sweeps.plan.rules import RULES, spec_of, sweep_specs
 from sweeps.plan.sweep_spec import Point, Sweep, SweepSpec
 from sweeps.plan.variant import OTHER_SUCCESSORS, SUCCESSORS
 
+FORMER = {
+    "hardware-mlu370-x4": "co-design",
+    "paged-mlu370-x4": "co-design",
+    "odma-mlu370-x4": "odma --set device=mlu370-x4",
+    "odma-a100-80gb": "odma --set device=a100-80gb",
+    "odma-mlu370-x4-hbm": "odma --set device=mlu370-x4 --set 'device_set={memory: hbm2e-3.2, dma:"
+    " {port_bandwidth: 64GB/s}}'",
+}
+"""Former sweeps and studies, and what to run instead. Those behind published figures are answered
+with their file."""
+
 Given = str | Path | Mapping[str, Any]
 """A shipped name, a path, or what the YAML file would hold."""
 
@@ -111,6 +122,8 @@ def planned_kind(given: Given) -> str:
         if name in known:
             return known[name]
         if not ("/" in name or name.endswith((".yaml", ".yml"))):
+            if name in FORMER:
+                raise DescriptionError(f"{name}: now `bankwise run {FORMER[name]}`")
             hint = elsewhere(name) or nearest(name, list(known))
             raise DescriptionError(f"no shipped sweep or study {name!r}; {hint}")
         document = load(find("sweeps", name))

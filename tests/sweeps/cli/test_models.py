@@ -76,7 +76,7 @@ def test_mistakes_of_an_import_are_one_line(
 
 def test_kv_reads_refuse_windows_which_serving_has(tmp_path: Path) -> None:
     message = "mistral-7b-v0.1 has sliding-window layers of 4096 tokens"
-    assert message in refusal("run", "kv-dma", "--set", "model=mistral-7b-v0.1", cwd=tmp_path)
+    assert message in refusal("run", "kv-extent", "--set", "model=mistral-7b-v0.1", cwd=tmp_path)
 
 
 def test_kv_formats_lists_what_fits_and_who_overtakes(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from sweeps.report.contents import read_report
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
+from tests.sweeps.made import RESULTS
 
 SMALL = [
     "step=true",
@@ -27,7 +28,9 @@ ONE = ["axes.device_set.dma.window=[16KiB]", "axes.device_set.work.spread=[slice
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("physics") / "run"
-    sweep = load_sweep("kv-dma", [text.removeprefix("base.") for text in [*SMALL, COSTS, *ONE]])
+    sweep = load_sweep(
+        RESULTS / "kv-dma.yaml", [text.removeprefix("base.") for text in [*SMALL, COSTS, *ONE]]
+    )
     run_sweep(sweep, out, False, 1, Progress(terminal=False))
     return out
 
@@ -54,12 +57,14 @@ def test_slow_descriptors_cost_blocks_what_few_long_runs_do_not_pay(directory: P
 
 
 def test_a_batch_that_does_not_fit_is_the_inputs_fault(tmp_path: Path) -> None:
-    sweep = load_sweep("kv-dma", ["batch.sequences=9000", "replications=1", COSTS, *ONE])
+    sweep = load_sweep(
+        RESULTS / "kv-dma.yaml", ["batch.sequences=9000", "replications=1", COSTS, *ONE]
+    )
     run = run_sweep(sweep, tmp_path / "run", False, 1, Progress(terminal=False))
     assert run.at_fault and "9000 sequences of 2048 tokens do not fit" in run.failures[0]
 
 
 def test_keys_of_serving_are_unknown_here() -> None:
     with pytest.raises(DescriptionError, match="unknown key"):
-        load_sweep("kv-dma", ["serving.policy=paged"])
-    assert load_sweep("kv-dma", ["policy=[paged, static]"]).spec.axes["batch.policy"]
+        load_sweep(RESULTS / "kv-dma.yaml", ["serving.policy=paged"])
+    assert load_sweep(RESULTS / "kv-dma.yaml", ["policy=[paged, static]"]).spec.axes["batch.policy"]

@@ -15,11 +15,8 @@ from tests.sweeps.made import RESULTS
         "sessions",
         str(RESULTS / "motion.yaml"),
         "offload",
-        "pauses",
-        "radix",
-        "restore",
-        "hcache",
-        "pools-map",
+        *(str(RESULTS / f"{each}.yaml") for each in ("pauses", "radix", "restore", "hcache")),
+        str(RESULTS / "pools-map.yaml"),
     ],
 )
 def test_shipped_sweeps_of_sessions_warm_up_long_enough(name: str) -> None:
@@ -33,6 +30,6 @@ def test_too_few_requests_are_told_with_how_many_would_do() -> None:
     assert told.endswith("--set warmup_requests=3840")
 
 
-@pytest.mark.parametrize("name", ["quickstart", "fleet", "atlas"])
+@pytest.mark.parametrize("name", ["quickstart", "fleet", "kv-extent"])
 def test_nothing_is_said_without_clients_that_have_sessions(name: str) -> None:
     assert young_sessions(point.experiment for point in load_sweep(name).points) is None

@@ -28,7 +28,9 @@ SMALL = [
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("atlas") / "run"
-    assert not run_sweep(load_sweep("atlas", SMALL), out, False, 1, Progress(False)).failures
+    assert not run_sweep(
+        load_sweep(RESULTS / "atlas.yaml", SMALL), out, False, 1, Progress(False)
+    ).failures
     return out
 
 
@@ -70,7 +72,7 @@ def test_padding_is_held_against_what_it_gains(tmp_path: Path) -> None:
 
 
 def test_the_memories_of_the_atlas_have_one_peak() -> None:
-    sweep = load_sweep("atlas")
+    sweep = load_sweep(RESULTS / "atlas.yaml")
     for value in sweep.spec.axes["device_set"]:
         settings = [f"{key}={each}" for key, each in value.items()]
         assert load_device("mlu370-x4", settings).peak_gbps == pytest.approx(307.2, rel=0.05)

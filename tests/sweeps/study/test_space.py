@@ -24,6 +24,7 @@ from sweeps.study.space import (
     levels_of,
 )
 from sweeps.study.study_spec import load_study
+from tests.sweeps.made import RESULTS
 
 BREAKS = st.lists(st.floats(LEAST, MOST), min_size=1, max_size=MOST_BUCKETS)
 
@@ -139,7 +140,7 @@ def test_ranges_and_choices() -> None:
 
 
 def test_the_kv_study_searches_what_decides_how_paged_kv_is_read() -> None:
-    study = load_study("kv-mlu370-x4")
+    study = load_study(RESULTS / "kv-mlu370-x4.yaml")
     names = {path.rpartition(".")[2] for path in study.spec.space}
     assert names == {"block", "kv_layout", "window", "read_queue"}
     assert study.spec.memory == "sampled" and study.spec.trials <= 100
