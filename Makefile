@@ -5,7 +5,7 @@ BIN := .venv/bin
 DEV := .venv/installed-dev
 RUN := .venv/installed
 
-.PHONY: install-matrix wheel demo test test-long bench results figures validation findings docs lint warm \
+.PHONY: install-matrix wheel demo test test-long bench results figures validation docs lint warm \
 	warm-kernel warm-calls warm-runs clean
 
 # Packages are installed without byte code: what is used is compiled, and kept, when it is.
@@ -59,8 +59,8 @@ wheel: $(DEV)
 bench: $(DEV)
 	$(BIN)/python -m pytest -q tests/bench -o addopts=--import-mode=importlib --benchmark-only
 
-# Tables of runs in docs/results, then the texts that have figures of runs; long where runs/ is empty.
-results: validation findings figures
+# The models beside what was measured, then the texts that have figures of runs.
+results: validation figures
 
 # From docs/figures/*.json into README.md and docs; values of a run: python -m tools.figures take NAME RUN_DIR.
 figures: $(RUN)
@@ -76,16 +76,6 @@ docs: $(RUN)
 validation: export BANKWISE_DATA ?= ../shared/data
 validation: $(DEV)
 	$(BIN)/python -m sweeps.report.validation docs
-
-# What is there already is kept; RUNS="runs/quickstart-1 ..." puts more runs on the page.
-FINDINGS := odma-paper odma-paper-paged what-if-mlu370-x4 break-even-mlu370-x4 break-even-kv-mlu370-x4
-
-findings: $(RUN)
-	for sweep in $(FINDINGS); do \
-		file=research/sweeps/$$sweep.yaml; test -f $$file || file=$$sweep; \
-		$(BIN)/bankwise run $$file --out runs/$$sweep --resume || exit; done
-	$(BIN)/python -m sweeps.report.findings_page $(FINDINGS:%=runs/%) $(RUNS) > docs/results/findings.md.new
-	mv docs/results/findings.md.new docs/results/findings.md
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

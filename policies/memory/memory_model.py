@@ -116,6 +116,15 @@ def _analytic(
     return Memory(efficiency, transfers, routed.share)
 
 
+def refuse_given(spec: FidelitySpec, device: Device) -> None:
+    """Raise DescriptionError where a memory is to be simulated of which the bandwidth is given."""
+    if device.given is not None and spec.fidelity != "analytic":
+        raise DescriptionError(
+            f"{device.name}: its memory's bandwidth is given; fidelity: {spec.fidelity} "
+            "simulates it, analytic does not"
+        )
+
+
 def _simulated(
     spec: FidelitySpec, device: Device, model: TransformerSpec, layout: KvLayout,
     seed: int | tuple[int, ...], simulate: Simulate | None, routing: Routing | None,
@@ -123,11 +132,7 @@ def _simulated(
     own: StepStreams | None,
 ) -> Memory:  # fmt: skip
     """The memory that simulates steps, now and then or each."""
-    if device.given is not None:
-        raise DescriptionError(
-            f"{device.name}: its memory's bandwidth is given; fidelity: {spec.fidelity} "
-            "simulates it, analytic does not"
-        )
+    refuse_given(spec, device)
     simulate = simulate or _simulate_once()
     weights = _weights(spec, device, model, simulate, routing)
     efficiency, transfers = _phases(spec, weights, weights)  # until a phase is probed

@@ -70,7 +70,7 @@ def new_device(
     if (sixteen := flops.get("fp16", flops.get("bf16"))) is None:
         raise DescriptionError(f"expected fp16=... or bf16=...; got {', '.join(flops)}", "--flops")
     given = {"memory": memory, "rate": rate, "width": width, "capacity": capacity}
-    refuse(given | {"engines": engines, "flops": None})
+    refuse(given | {"engines": engines, "flops": flops})
     mts = data_rate(rate)
     described, note = _memory(memory, mts, width, int(parse_quantity(capacity, "size")))
     peak = mts * width / 8000
@@ -133,8 +133,7 @@ def _influential(merged: dict[str, Any], base: str) -> Iterator[str]:
 
 def refuse(given: Mapping[str, Any]) -> None:
     """Raise DescriptionError where what is given so far, of ASKED, is at fault; the rest is None.
-
-    Peaks are looked at where they are one text."""
+    Peaks are one text, or by type."""
     for key in ("width", "engines"):
         if given[key] is not None and given[key] < 1:
             raise DescriptionError(f"expected 1 or more; got {given[key]}", f"--{key}")
@@ -142,8 +141,9 @@ def refuse(given: Mapping[str, Any]) -> None:
     size = None
     for key, kind in (("capacity", "size"), ("flops", "compute")):
         try:
-            if isinstance(given[key], str):
-                found = parse_quantity(given[key].rpartition("=")[2], kind)
+            texts = given[key].values() if isinstance(given[key], Mapping) else [given[key]]
+            for text in (each for each in texts if isinstance(each, str)):
+                found = parse_quantity(text.rpartition("=")[2], kind)
                 size = int(found) if key == "capacity" else size
         except ValueError as error:
             raise DescriptionError(str(error), f"--{key}") from None

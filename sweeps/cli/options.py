@@ -35,10 +35,27 @@ Device = Annotated[
         autocompletion=shipped("accelerators", "memories"),
     ),
 ]
+
+
+def _each_once(assignments: list[str] | None) -> list[str] | None:
+    """Raise DescriptionError where one path is given twice: which of them counts would be a
+    guess."""
+    given: dict[str, str] = {}
+    for text in assignments or ():
+        path = text.partition("=")[0].removeprefix("base.")
+        if path in given:
+            raise mistake(f"given twice, as {given[path]} and as {text}", f"--set {path}")
+        given[path] = text
+    return assignments
+
+
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Override a described value; repeatable."),
-]
+    typer.Option(
+        "--set", metavar="PATH=VALUE", callback=_each_once,
+        help="Override a described value; repeatable.",
+    ),
+]  # fmt: skip
 
 
 def _plugged(files: list[Path] | None) -> list[Path] | None:

@@ -63,7 +63,8 @@ def command(
     only: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME,...", help="Of a sweep: only these values of axes: mlu370-x4,paged,odma."
+            metavar="NAME,...",
+            help="Of a sweep: only these values of axes, or cases: mlu370-x4,paged,odma.",
         ),
     ] = None,
     trials: Annotated[

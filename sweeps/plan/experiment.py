@@ -27,6 +27,7 @@ from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model
 from policies.allocators.capabilities import Learns
 from policies.allocators.registry import POLICIES
+from policies.memory.memory_model import refuse_given
 from policies.predictors.confusion import load_table
 from policies.requests.arrivals import Arrivals
 from policies.requests.request_stream import generate
@@ -141,6 +142,9 @@ class Described(Strict):
     def rehearsals(cls, experiments: Iterable[Any]) -> Sequence[Described]:
         """Small experiments that show what cannot work at all, and compile the kernels."""
         return list(experiments)[:1]
+
+    def refuse(self) -> None:
+        """Raise DescriptionError for what is seen not to work before anything is measured."""
 
     @property
     def kernel(self) -> str | None:
@@ -267,6 +271,9 @@ class ExperimentSpec(Described):
             cheap = with_memory(small, fidelity="analytic", efficiency=1.0)
             found.setdefault(cheap.model_dump_json(exclude={"seed", "replications"}), cheap)
         return list(found.values())
+
+    def refuse(self) -> None:
+        refuse_given(self.serving.memory, device_of(self))
 
     @property
     def kernel(self) -> str | None:

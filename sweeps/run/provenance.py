@@ -63,10 +63,20 @@ def resolve(run: Planned) -> dict[str, Any]:
         except DescriptionError:  # a model that is at fault, which was met, has no formats to name
             if not mistakes:
                 raise
+    for point in () if mistakes else run.points:
+        with mistakes.met():
+            _refuse(point.experiment, run)
     mistakes.answer()
     if own := recorded():
         found["plugins"] = own
     return found
+
+
+def _refuse(experiment: Described, run: Planned) -> None:
+    try:
+        experiment.refuse()
+    except DescriptionError as error:
+        raise run.document.error(error.message, ("base", "serving", "memory")) from None
 
 
 def _read(source: Source, run: Planned) -> dict[str, Any]:

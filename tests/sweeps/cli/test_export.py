@@ -166,8 +166,11 @@ def test_a_run_directory_offers_what_its_run_offered(tmp_path: Path) -> None:
         (("--phase", "migration"), "--phase: steps 100 move nothing in this phase"),
         (("--channel", "24"), "--channel: expected 0 to 23 of mlu370-x4; got 24"),
         (("--replication", "3"), "--replication: expected 1 to 2; got 3"),
-        (("--set", "policy=pagged"), "did you mean 'paged'?"),
-        (("--set", "policy=[paged,static]"), "expected one of the points: 0 is paged; 1 is static"),
+        (("--set", "serving.policy=pagged"), "did you mean 'paged'?"),
+        (
+            ("--set", "serving.policy=[paged,static]"),
+            "expected one of the points: 0 is paged; 1 is static",
+        ),
         (("--out", "none/t"), "none/t: cannot be written: No such file or directory"),
     ],
 )

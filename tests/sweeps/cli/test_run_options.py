@@ -68,6 +68,31 @@ def test_only_the_named_values_are_laid_out() -> None:
     assert len(main) == 2 and len(load_narrowed("quickstart", [], []).points) > len(sweep.points)
 
 
+@pytest.mark.parametrize(
+    ("only", "cases", "competitors"),
+    [
+        (["l4", "paged"], ["l4, llama-3.1-8b fp8"], 1),
+        (["l4", "llama-3.1-8b fp8"], ["l4, llama-3.1-8b fp8"], 4),
+        (["odma"], 31, 1),
+    ],
+)
+def test_cases_are_named_as_values_are(
+    only: list[str], cases: list[str] | int, competitors: int
+) -> None:
+    sweep = load_narrowed("library", [], only)
+    found = list(sweep.spec.with_role("case"))
+    assert found == cases or len(found) == cases
+    assert len(sweep.spec.competitors) == competitors
+    assert "oracle" in sweep.spec.variants
+
+
+def test_a_path_that_is_set_twice_is_refused(tmp_path: Path) -> None:
+    twice = ("--set", "requests=20", "--set", "base.requests=30")
+    assert refusal("run", "smoke", *twice, cwd=tmp_path) == (
+        "--set requests: given twice, as requests=20 and as base.requests=30"
+    )
+
+
 def test_a_preview_ranks_the_first_replication() -> None:
     records = [
         {"point": n, "control": "", "replication": r, "overrides": {"serving.policy": name},

@@ -43,7 +43,7 @@ def test_the_table_has_verdicts_and_causes(capsys: pytest.CaptureFixture[str], m
     code, out, _ = run(capsys, str(mine), *one_group)
     assert (code, "LOST" in out) == (1, True)
     groups = ["--set", "address_map=[bankgroup:2, column:5, bank:2, row, pseudochannel:1]"]
-    code, out, _ = run(capsys, str(mine), *one_group, *groups)
+    code, out, _ = run(capsys, str(mine), *groups, *one_group[2:])
     assert code == 0 and "2 cells: 1 within, 1 refuted" in out
     assert "cause: far: there is no such channel" in out
 

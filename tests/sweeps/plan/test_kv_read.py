@@ -21,6 +21,7 @@ SMALL = [
     "base.batch.age=90",
     "replications=2",
 ]
+DMA = RESULTS / "kv-dma.yaml"
 COSTS = "axes.device_set.dma.descriptor_cost=[0ns, 3us]"
 ONE = ["axes.device_set.dma.window=[16KiB]", "axes.device_set.work.spread=[slice]"]
 
@@ -66,5 +67,5 @@ def test_a_batch_that_does_not_fit_is_the_inputs_fault(tmp_path: Path) -> None:
 
 def test_keys_of_serving_are_unknown_here() -> None:
     with pytest.raises(DescriptionError, match="unknown key"):
-        load_sweep(RESULTS / "kv-dma.yaml", ["serving.policy=paged"])
-    assert load_sweep(RESULTS / "kv-dma.yaml", ["policy=[paged, static]"]).spec.axes["batch.policy"]
+        load_sweep(DMA, ["serving.policy=paged"])
+    assert load_sweep(DMA, ["policy=[paged, static]"]).spec.axes["batch.policy"]
