@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -124,8 +125,9 @@ def _memory(
     """Measure this machine's memory, and write what was found into `out`."""
     from sweeps.ask.machine_memory import device_to_compare, write
     from sweeps.report import validation
-    from sweeps.report.measure_sheet import record, show
-    from sweeps.report.screen import print_json, print_table
+    from sweeps.report.measure_sheet import record, sheet
+    from sweeps.report.screen import print_json, print_section
+    from sweeps.report.section import Section
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise mistake("exists and is not empty; name another folder", f"--out {out}")
@@ -139,14 +141,15 @@ def _memory(
     out.mkdir(parents=True, exist_ok=True)
     found = run(told)
     told("")
-    print_json(record(found)) if json else show(found)
+    print_json(record(found)) if json else print_section(sheet(found))
     files = write(out, found, described, device or "")
     wrote(files, json)
     if described is None or described.given is not None or json:
         return
     table = validation.grid(validation.compared(validation.loaded(str(files[0]))))
-    print(f"\nbeside {described.name} as described:\n")
-    print_table(table.columns, table.rows)
+    title = f"beside {described.name} as described"
+    print()
+    print_section(Section(title, [replace(table, title=f"{title}:")]))
 
 
 def _on_cpu(threads: int | None, quick: bool) -> Run:

@@ -137,15 +137,15 @@ def command(
 
 def _formats(names: list[str], tokens: str | None, overrides: list[str], json: bool) -> None:
     """KV formats of one model, and what fits devices in each."""
-    from sweeps.cli.kv_table import facts, show
-    from sweeps.report.screen import print_json
+    from sweeps.cli.kv_table import facts, sheet
+    from sweeps.report.screen import print_json, print_section
 
     models, devices = _kinds(names)
     if len(models) != 1:
         raise mistake(f"needs one MODEL; got {len(models)}", "--formats")
     held = TOKENS if tokens is None else sum(_lengths(tokens).values())
     found = facts(models[0], devices, held, overrides)
-    print_json(found) if json else show(found)
+    print_json(found) if json else print_section(sheet(found))
 
 
 def _states(
@@ -155,8 +155,8 @@ def _states(
     """Allocators for a model with states, on one device."""
     from sweeps.ask.fit_question import of_library, question_of
     from sweeps.ask.states import Options, states
-    from sweeps.report.screen import print_json
-    from sweeps.report.states_sheet import record, show
+    from sweeps.report.screen import print_json, print_section
+    from sweeps.report.states_sheet import record, sheet
 
     if not 0 < (ratio := options.get("ratio", 1.0)) < float("inf"):
         raise mistake(f"expected a number above 0; got {ratio:g}", "--ratio")
@@ -165,7 +165,7 @@ def _states(
         raise mistake("needs a DEVICE and a MODEL", "--states")
     (device,), (model,) = of_library(names, overrides)
     found = states(device, model, workloads, question_of(asked), Options(**options))
-    print_json(record(found)) if json else show(found)
+    print_json(record(found)) if json else print_section(sheet(found))
 
 
 def _kinds(names: list[str]) -> tuple[list[str], list[str]]:

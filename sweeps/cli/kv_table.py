@@ -10,7 +10,7 @@ from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_fit import Supply, crossover_bytes, half_empty_bytes, kv_token_bits, sequences
 from hwmodel.specs.number_format import FormatOf, number_format
 from hwmodel.specs.transformer import load_model
-from sweeps.report.screen import print_table
+from sweeps.report.section import Grid, Say, Section
 
 PAGES = (4 << 10, 64 << 10)
 
@@ -48,7 +48,7 @@ def facts(model: str, devices: list[str], tokens: int, overrides: list[str]) -> 
     }  # fmt: skip
 
 
-def show(found: dict[str, Any]) -> None:
+def sheet(found: dict[str, Any]) -> Section:
     """A line a format, and where a larger memory overtakes a faster one."""
     places = list(found["formats"][0]["sequences"])
     columns = ["KV", "bits", "B a token, layer", "KiB a token", *(f"fit {name}" for name in places)]
@@ -61,14 +61,14 @@ def show(found: dict[str, Any]) -> None:
         ]
         for each in found["formats"]
     ]  # fmt: skip
-    print_table(columns, rows)
-    print(
-        f"\n{found['model']}: {found['weight_bytes'] / 1e9:.1f} GB of weights. fit: sequences of"
-        f" {found['tokens']:,} tokens in all of the memory.\nhalf-empty: open pages of a sequence,"
+    notes = [
+        f"{found['model']}: {found['weight_bytes'] / 1e9:.1f} GB of weights. fit: sequences of"
+        f" {found['tokens']:,} tokens in all of the memory. half-empty: open pages of a sequence,"
         " each head, K and V, dense and sparse on their own."
-    )
-    for each in found["crossovers"]:
-        print(
-            f"Full of KV and bound by bandwidth, {each['of'][0]} leads {each['of'][1]} where"
-            f" weights exceed {each['weight_bytes'] / 1e9:.1f} GB."
-        )
+    ]
+    notes += [
+        f"Full of KV and bound by bandwidth, {each['of'][0]} leads {each['of'][1]} where weights"
+        f" exceed {each['weight_bytes'] / 1e9:.1f} GB."
+        for each in found["crossovers"]
+    ]
+    return Section("KV formats", [Grid("", columns, rows), *map(Say, notes)])

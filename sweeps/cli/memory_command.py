@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sweeps.cli.options import Device, Html, Json, Set, mistake, wrote
+from sweeps.cli.options import Device, Html, Json, Set, wrote
 
 
 def command(
@@ -34,7 +34,6 @@ def command(
         bool,
         typer.Option("--refresh", help="Instead: all refresh policies, on one channel."),
     ] = False,
-    estimate: Annotated[bool, typer.Option("--estimate", hidden=True)] = False,
     latency: Annotated[
         bool,
         typer.Option("--latency", help="Instead: read latency against bandwidth over loads."),
@@ -85,11 +84,9 @@ def command(
     from hwmodel.specs.device import load_device
     from sweeps.cli import memory_tables as tables
     from sweeps.report.racm_report import extent_bytes
-    from sweeps.report.screen import print_json, show_bandwidth
+    from sweeps.report.screen import print_json, print_section, show_bandwidth
     from sweeps.run.progress import Progress
 
-    if estimate:
-        raise mistake("is --extent SIZE now, which simulates it", "--estimate")
     kinds = {
         "--pattern": bool(pattern), "--racm": racm, "--refresh": refresh, "--latency": latency,
     }  # fmt: skip
@@ -118,10 +115,10 @@ def command(
         if json:
             print_json(tables.refresh_costs(loaded, costs))
         else:
-            tables.show_refresh(loaded, costs)
+            print_section(tables.refresh_sheet(loaded, costs))
     elif plausible:
         ranges = tables.ranges(device, overrides or [], pattern or ())
-        print_json(ranges) if json else tables.show_ranges(ranges)
+        print_json(ranges) if json else print_section(tables.ranges_sheet(ranges))
     else:
         sizes = [extent_bytes(loaded, each) for each in extents]
         found = measure_patterns(
@@ -154,16 +151,17 @@ def _racm(
     device: str, overrides: list[str], extent: str | None, threshold: float | None, quick: bool,
     html: Path | None, json: bool,
 ) -> None:  # fmt: skip
-    from sweeps.report.racm_page import page
-    from sweeps.report.racm_report import EXTENT, THRESHOLD, racm, record, show_racm
-    from sweeps.report.screen import print_json
+    from sweeps.report.page import page
+    from sweeps.report.racm_page import section
+    from sweeps.report.racm_report import EXTENT, THRESHOLD, racm, record
+    from sweeps.report.screen import print_json, print_section
     from sweeps.run.progress import Progress
 
     judged = THRESHOLD if threshold is None else threshold
     found = racm(
         device, overrides, extent or EXTENT, judged, quick, Progress().through("simulations")
     )
-    print_json(record(found)) if json else show_racm(found)
+    print_json(record(found)) if json else print_section(section(found))
     if html is not None:
-        html.write_text(page(found), encoding="utf-8")
+        html.write_text(page([section(found, drawn=True)]), encoding="utf-8")
         wrote([html], json)

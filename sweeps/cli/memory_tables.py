@@ -1,5 +1,5 @@
 """`bankwise memory --plausible` (least to most over plausible variants) and `--refresh`: as JSON
-and as tables. Which options go together."""
+and as sections. Which options go together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hwmodel.specs.device import Device, load_device, load_variants
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.report.chart import Chart
 from sweeps.report.drawing import FORMS
-from sweeps.report.screen import print_table
+from sweeps.report.section import Grid, Say, Section
 from sweeps.run.progress import Progress
 from sweeps.run.store import write_atomically
 from sweeps.run.version import version
@@ -128,10 +128,10 @@ def ranges(name: str, overrides: list[str], patterns: Iterable[str]) -> dict[str
     }  # fmt: skip
 
 
-def show_ranges(found: dict[str, Any]) -> None:
+def ranges_sheet(found: dict[str, Any]) -> Section:
     """A line a pattern."""
     count = len(found["variants"])
-    print(f"{found['device']}: GB/s delivered as described, and over {count} plausible variants\n")
+    title = f"{found['device']}: GB/s delivered as described, and over {count} plausible variants"
     rows = [
         [
             row["pattern"],
@@ -141,9 +141,9 @@ def show_ranges(found: dict[str, Any]) -> None:
         ]
         for row in found["patterns"]
     ]  # fmt: skip
-    print_table(["pattern", AS_DESCRIBED, "least", "with", "most", "with"], rows)
-    for name, why in found["left_out"].items():
-        print(f"left out: {name}, {why}")
+    grid = Grid("", ["pattern", AS_DESCRIBED, "least", "with", "most", "with"], rows)
+    left = [Say(f"left out: {name}, {why}") for name, why in found["left_out"].items()]
+    return Section(title, [Say(title), grid, *left])
 
 
 def refresh_costs(device: Device, found: list[Cost]) -> dict[str, Any]:
@@ -154,11 +154,11 @@ def refresh_costs(device: Device, found: list[Cost]) -> dict[str, Any]:
     return {"device": device.name, "version": version(), "rows": rows}
 
 
-def show_refresh(device: Device, found: list[Cost]) -> None:
+def refresh_sheet(device: Device, found: list[Cost]) -> Section:
     """A line a choice, a column a pattern; then what per-bank refresh gains or loses, and why."""
     patterns = list(dict.fromkeys(cost.pattern for cost in found))
     by = {(cost.choice, cost.pattern): cost for cost in found}
-    print(f"{device.memory.name}, one channel, reads: share of the bandwidth without refresh\n")
+    title = f"{device.memory.name}, one channel, reads: share of the bandwidth without refresh"
     rows = []
     for choice in dict.fromkeys(cost.choice for cost in found):
         costs = [by[choice, pattern] for pattern in patterns]
@@ -170,9 +170,8 @@ def show_refresh(device: Device, found: list[Cost]) -> None:
         postpone = "" if choice.refresh == "none" else str(choice.postpone)
         name = [choice.refresh.replace("_", " "), order, postpone]
         rows.append([*name, *shares, f"{costs[0].refreshing:.1%}"])
-    print_table(["refresh", "order", "postpone", *patterns, "bank refreshing"], rows)
-    for line in _why(by, patterns):
-        print(f"\n{line}")
+    grid = Grid("", ["refresh", "order", "postpone", *patterns, "bank refreshing"], rows)
+    return Section(title, [Say(title), grid, *map(Say, _why(by, patterns))])
 
 
 def _why(by: dict[tuple[Choice, str], Cost], patterns: list[str]) -> list[str]:

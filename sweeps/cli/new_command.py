@@ -142,13 +142,14 @@ def predictor(
     """
     from hwmodel.description.description import DescriptionError
     from policies.predictors.training import train, write
-    from sweeps.cli.training_table import show_training
-    from sweeps.report.screen import print_json
+    from sweeps.cli.training_table import sheet
+    from sweeps.report.screen import print_json, print_section
 
     if out is not None and out.suffix != ".json":
         raise DescriptionError("expected a name that ends in .json", out)
     found = train(file)
-    (print_json if json else show_training)(found["report"])
+    report = found["report"]
+    print_json(report) if json else print_section(sheet(report))
     if out is not None:
         write(found, out)
         wrote([out], json)

@@ -122,8 +122,8 @@ def command(
     from hwmodel.specs.link import load_link
     from hwmodel.specs.transformer import load_model
     from sweeps.cli.transfer_ends import Ends, transferred
-    from sweeps.report.screen import print_json
-    from sweeps.report.transfer_sheet import record, show
+    from sweeps.report.screen import print_json, print_section
+    from sweeps.report.transfer_sheet import record, sheet
 
     spec = load_link(link, overrides or [])
     shape = load_model(model)
@@ -131,7 +131,7 @@ def command(
     ends = Ends(source, target, block, layout, pages or "aged:fresh", tables, tp or "1")
     asked, found = transferred(spec, shape, _one(tokens), ends, index, both_ways)
     answer = (spec, shape, asked, found)
-    print_json(record(*answer)) if json else show(*answer)
+    print_json(record(*answer)) if json else print_section(sheet(*answer))
 
 
 def _restore(
@@ -144,8 +144,8 @@ def _restore(
     from hwmodel.specs.transformer import load_model
     from sweeps.ask.restore import Question
     from sweeps.ask.restore import restore as answer
-    from sweeps.report.restore_sheet import record, show
-    from sweeps.report.screen import print_json
+    from sweeps.report.restore_sheet import record, sheet
+    from sweeps.report.screen import print_json, print_section
 
     if block is not None and (not block.isdecimal() or int(block) < 1):
         raise mistake(f"expected 1 or more; got {block!r}", "--block")
@@ -157,7 +157,7 @@ def _restore(
     if tokens is None:
         contexts = [n for n in contexts if n <= shape.max_position] or [shape.max_position]
     found = answer(question, contexts)
-    print_json(record(question, found)) if json else show(question, found)
+    print_json(record(question, found)) if json else print_section(sheet(question, found))
 
 
 def _pause(
@@ -171,8 +171,8 @@ def _pause(
     from policies.transfers.pausing import Batch
     from sweeps.ask.pause import Question
     from sweeps.ask.pause import pause as answer
-    from sweeps.report.pause_sheet import record, show
-    from sweeps.report.screen import print_json
+    from sweeps.report.pause_sheet import record, sheet
+    from sweeps.report.screen import print_json, print_section
 
     card, (running, each) = load_device(device, overrides), batch
     context = CONTEXT if tokens is None else _one(tokens)
@@ -181,7 +181,7 @@ def _pause(
         card.paging.block, one_or_two(pages, "--pages"),
     )  # fmt: skip
     found = answer(question, _seconds(seconds))
-    print_json(record(question, found)) if json else show(question, found)
+    print_json(record(question, found)) if json else print_section(sheet(question, found))
 
 
 def _card(device: str | None, mode: str) -> str:

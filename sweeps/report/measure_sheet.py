@@ -1,4 +1,4 @@
-"""What `bankwise calibrate --memory` found, as JSON and for the terminal."""
+"""What `bankwise calibrate --memory` found, as JSON and as a section."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hwmodel.benchmark.rounds import Benchmark
 from sweeps.analyse.statistics import Interval
 from sweeps.ask.machine_memory import block_ratios
 from sweeps.report.formats import between
-from sweeps.report.screen import print_table
+from sweeps.report.section import Grid, Say, Section
 
 OTHERS = "NVIDIA GPUs: --gpu; other accelerators are not supported yet"
 
@@ -47,11 +47,9 @@ def _interval(found: Median) -> list[float]:
     return [found.value, found.low, found.high]
 
 
-def show(found: Benchmark) -> None:
+def sheet(found: Benchmark) -> Section:
     """How it was measured, a line a pattern, and what to know about them."""
     machine = found.machine
-    print(machine.told)
-    print(f"{found.how}; medians of {found.effort.rounds} rounds\n")
     columns = ["pattern", "GB/s", "half the threads", "bound by"]
     rows = [
         [
@@ -61,21 +59,19 @@ def show(found: Benchmark) -> None:
         ]
         for each in found.measured
     ]  # fmt: skip
-    print_table(columns, rows)
-    print()
-    for latency in found.latencies:
-        ns, window = latency.ns, told(latency.window)
-        print(f"a dependent read in {window}: {_between(ns, ' ns')}")
-    for size, ratio in block_ratios(found):
-        print(
-            f"K and V in blocks of {told(size)} are read at {_between(ratio)} times the rate of one"
-            " run"
-        )
+    notes = [
+        *(f"a dependent read in {told(each.window)}: {_between(each.ns, ' ns')}"
+          for each in found.latencies),
+        *(f"K and V in blocks of {told(size)} are read at {_between(ratio)} times the rate of one"
+          " run" for size, ratio in block_ratios(found)),
+    ]  # fmt: skip
     if machine.busy:
-        print(f"other processes ran (load {machine.load:g}): figures may be too low")
+        notes.append(f"other processes ran (load {machine.load:g}): figures may be too low")
     if machine.virtual:
-        print("a virtual machine: its neighbours may use the same memory")
-    print(OTHERS)
+        notes.append("a virtual machine: its neighbours may use the same memory")
+    about = f"{machine.told}. {found.how}; medians of {found.effort.rounds} rounds"
+    return Section(machine.cpu, [Say(about), Grid("", columns, rows),
+                                 *(Say(note) for note in (*notes, OTHERS))])  # fmt: skip
 
 
 def _between(found: Median, unit: str = "") -> str:

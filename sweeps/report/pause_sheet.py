@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sweeps.ask.pause import Answer, Question
-from sweeps.report.screen import print_table
+from sweeps.report.section import Grid, Say, Section
 
 
 def record(question: Question, found: Answer) -> dict[str, Any]:
@@ -31,21 +31,17 @@ def record(question: Question, found: Answer) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def show(question: Question, found: Answer) -> None:
+def sheet(question: Question, found: Answer) -> Section:
     """The step, what hides behind it, and a line a pause."""
     told = record(question, found)
-    print(
-        f"{question.context:,} tokens of {question.model.name} on {question.device.name}, beside"
-        f" {question.batch.running} requests with {question.batch.tokens:,}"
-    )
-    print(
-        f"a step {told['step_ms']:.1f} ms, {told['token_us']:.1f} us a token to compute,"
-        f" saturated at {found.cost.saturation:,}"
-    )
     hidden = ", ".join(f"{tokens:,} {name}" for name, tokens in found.hidden.items())
-    copy = f"over {question.link.name} a copy takes {told['copy_ms']:.1f} ms"
-    print(f"{copy}; tokens that hide behind a step: {hidden}")
-    print(f"keeping wastes as much as dropping at {found.even_s:.2g} s\n")
+    asked = (
+        f"{question.context:,} tokens of {question.model.name} on {question.device.name}, beside"
+        f" {question.batch.running} requests with {question.batch.tokens:,}: a step takes"
+        f" {told['step_ms']:.1f} ms, {told['token_us']:.1f} us a token to compute, saturated at"
+        f" {found.cost.saturation:,}. Over {question.link.name} a copy takes"
+        f" {told['copy_ms']:.1f} ms; tokens that hide behind a step: {hidden}."
+    )
     columns = ["pause s", "keep GB s", "drop", "swap, waited for", "swap, hidden", "least waste"]
     rows = [
         [
@@ -55,4 +51,5 @@ def show(question: Question, found: Answer) -> None:
         ]
         for pause in told["pauses"]
     ]  # fmt: skip
-    print_table(columns, rows)
+    even = f"keeping wastes as much as dropping at {found.even_s:.2g} s"
+    return Section("What a pause wastes", [Say(asked), Grid("", columns, rows), Say(even)])

@@ -1,18 +1,18 @@
-"""RACM curves as one HTML page that needs no network: verdicts, charts, the figures."""
+"""RACM curves as a section: verdicts, the figures, and on a page charts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from hwmodel.measure.racm import Curve, Level, descriptor_gbps
 from hwmodel.measure.student import LEVEL
 from sweeps.analyse.statistics import interval
-from sweeps.report import page as pages
+from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.report.chart import Axis, Lines, Series
 from sweeps.report.formats import between, condition_text, difference_text, size_text
-from sweeps.report.racm_report import Racm, alpha_of, plausible_grid, sentences
+from sweeps.report.racm_report import Racm, alpha_of, sentences
 from sweeps.report.section import Block, Grid, Listing, Say, Section
 from sweeps.report.trend import band
 from sweeps.run.version import version
@@ -24,39 +24,49 @@ _VARIED = {
 }
 
 
-def page(racm: Racm) -> str:
-    """One self-contained page."""
+def section(racm: Racm, drawn: bool = False) -> Section:
+    """Tables of alpha, then the verdicts; `drawn`: the verdicts first, with charts, bandwidths and
+    what is assumed."""
     device, levels = racm.device, racm.levels()
+    title = f"{device.name}: what random access costs"
+    verdicts = [Say(" ".join(sentences(racm, level)), "verdict") for level in levels]
+    if not drawn:
+        tables = [_alphas(racm, level, "{:.3f}".format) for level in levels]
+        left = [Say(f"left out: {name}, {why}") for name, why in racm.left_out.items()]
+        return Section(title, [*tables, *_plausible(racm), *left, *verdicts])
     about = (
         "alpha(s) = bandwidth of random extents of s bytes over that of a sequential stream under"
         f" the same condition. Bands: {LEVEL:.0%} intervals over"
         f" {len(racm.curves[0].sequential_gbps)} replications."
     )
     origin = f"bankwise {version()}; descriptions (SHA-256) {device.digest[:12]}."
-    blocks: list[Block] = [
-        Say(about),
-        *(Say(" ".join(sentences(racm, level)), "verdict") for level in levels),
-        *(_level(racm, level) for level in levels),
-        *_plausible(racm),
-        Section(f"Assumed numbers: {len(device.assumed)}", [Listing("", device.assumed)]),
-        Say(origin),
-    ]
-    return pages.page([Section(f"{device.name}: what random access costs", blocks)])
+    assumed = Section(f"Assumed numbers: {len(device.assumed)}", [Listing("", device.assumed)])
+    parts = (_level(racm, level) for level in levels)
+    return Section(title, [Say(about), *verdicts, *parts, *_plausible(racm), assumed, Say(origin)])
 
 
-def _plausible(racm: Racm) -> Iterator[Section]:
-    """alpha of the plausible variants, and why each is plausible."""
-    if racm.plausible:
-        grid = plausible_grid(racm)
-        why = {name: variant.why for name, variant in racm.device.plausible.items()}
-        rows = [[*row, why.get(row[0], "")] for row in grid.rows]
-        yield Section("Plausible variants", [Grid(grid.title, [*grid.columns, "why"], rows)])
+def _plausible(racm: Racm) -> list[Block]:
+    """alpha of the plausible variants at the extent asked about, and why each is plausible."""
+    if not racm.plausible:
+        return []
+    verdicts = [racm.verdict(level) for level in racm.levels()]
+    why = {name: variant.why for name, variant in racm.device.plausible.items()}
+    rows = [
+        [name, *(f"{found.plausible.get(name, found.alpha).mean:.3f}" for found in verdicts),
+         why.get(name, "")]
+        for name in (AS_DESCRIBED, *racm.plausible)
+    ]  # fmt: skip
+    title = f"{racm.device.name}, plausible variants: alpha at {size_text(racm.extent)}"
+    return [Grid(title, ["variant", *map(_place, racm.levels()), "why"], rows)]
+
+
+def _place(level: Level) -> str:
+    return "all channels" if level == "device" else "one channel"
 
 
 def _level(racm: Racm, level: Level) -> Section:
     found = racm.of(level)
     described, *_ = found
-    text = f"As described: {condition_text(described.condition)}.{_note(racm, level)}"
     marks = list(_marks(racm, described))
     charts: list[Block] = []
     for caption, name in _VARIED.items():
@@ -66,8 +76,9 @@ def _level(racm: Racm, level: Level) -> Section:
             series = [*(_series(curve, described) for curve in varied), *marks]
             axes = Axis("extent", "bytes"), Axis("alpha")
             charts.append(Lines(f"{caption}, {level}", *axes, series))
-    title = "All channels" if level == "device" else "One channel"
-    return Section(title, [Say(text), *charts, *_grids(found)])
+    text = f"As described: {condition_text(described.condition)}.{_note(racm, level)}"
+    tables = [_alphas(racm, level), _rates(found)]
+    return Section(_place(level).capitalize(), [Say(text), *charts, *tables])
 
 
 def _note(racm: Racm, level: Level) -> str:
@@ -101,16 +112,29 @@ def _marks(racm: Racm, described: Curve) -> Iterator[Series]:
         yield Series("descriptors allow", [*shown], [*shown.values()])
 
 
-def _grids(curves: list[Curve]) -> Iterator[Grid]:
-    heads = [difference_text(c.condition, curves[0].condition) for c in curves]
-    alphas, rates = [], []
+def _alphas(racm: Racm, level: Level, plain: Callable[[float], str] | None = None) -> Grid:
+    """A row an extent, with intervals, or as `plain` writes the mean."""
+    found = racm.of(level)
+    heads = [difference_text(c.condition, found[0].condition) for c in found]
+    rows = []
+    for points in zip(*(c.points for c in found), strict=True):
+        each = map(alpha_of, points)
+        texts = [plain(a.mean) if plain else between(a, "{:.3f}".format) for a in each]
+        rows.append([size_text(points[0].extent_bytes), *texts])
+    if not plain:
+        return Grid("alpha", ["extent", *heads], rows)
+    rows.append(["GB/s seq.", *(f"{interval(c.sequential_gbps).mean:,.1f}" for c in found)])
+    told = f"random over sequential (alpha) by extent; {condition_text(found[0].condition)}"
+    return Grid(f"{racm.device.name}, {_place(level)}: {told}", ["extent", *heads], rows)
+
+
+def _rates(curves: list[Curve]) -> Grid:
+    rows = []
     for points in zip(*(c.points for c in curves), strict=True):
-        extent = size_text(points[0].extent_bytes)
-        alpha = map(alpha_of, points)
-        alphas.append([extent, *(between(each, "{:.3f}".format) for each in alpha)])
         reached = ((interval(p.gbps).mean, p.row_hit_rate) for p in points)
-        rates.append([extent, *(f"{gbps:,.1f}, {hits:.0%}" for gbps, hits in reached)])
+        texts = [f"{gbps:,.1f}, {hits:.0%}" for gbps, hits in reached]
+        rows.append([size_text(points[0].extent_bytes), *texts])
     sequential = (interval(c.sequential_gbps).mean for c in curves)
-    rates.append(["sequential", *(f"{gbps:,.1f}" for gbps in sequential)])
-    yield Grid("alpha", ["extent", *heads], alphas)
-    yield Grid("GB/s, row hits", ["extent", *heads], rates)
+    rows.append(["sequential", *(f"{gbps:,.1f}" for gbps in sequential)])
+    heads = [difference_text(c.condition, curves[0].condition) for c in curves]
+    return Grid("GB/s, row hits", ["extent", *heads], rows)

@@ -31,16 +31,7 @@ from hwmodel.measure.through import Through, silent
 from hwmodel.specs.device import Device, load_device, load_variants
 from sweeps.analyse.random_access import RandomAccess, RandomAccessAnswer
 from sweeps.analyse.statistics import Interval, interval
-from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.report.formats import (
-    between,
-    condition_text,
-    difference_text,
-    listed,
-    size_text,
-)  # fmt: skip
-from sweeps.report.screen import print_table
-from sweeps.report.section import Grid
+from sweeps.report.formats import between, difference_text, listed, size_text
 from sweeps.run.version import version
 
 if TYPE_CHECKING:
@@ -238,46 +229,6 @@ def _curve_record(curve: Curve, racm: Racm) -> dict[str, Any]:
         "sequential_gbps": interval(curve.sequential_gbps).mean,
         "points": points,
     }
-
-
-def show_racm(racm: Racm) -> None:
-    """A table of alpha a level, then the verdicts."""
-    for level in racm.levels():
-        found = racm.of(level)
-        described = found[0].condition
-        heads = [difference_text(curve.condition, described) for curve in found]
-        rows = [
-            [size_text(p.extent_bytes), *(f"{alpha_of(q).mean:.3f}" for q in same)]
-            for p, *same in zip(found[0].points, *(curve.points for curve in found), strict=True)
-        ]
-        base = [f"{interval(curve.sequential_gbps).mean:,.1f}" for curve in found]
-        place = "all channels" if level == "device" else "one channel"
-        told = f"random over sequential (alpha) by extent; {condition_text(described)}"
-        print(f"{racm.device.name}, {place}: {told}\n")
-        print_table(["extent", *heads], [*rows, ["GB/s seq.", *base]])
-        print()
-    if racm.plausible:
-        grid = plausible_grid(racm)
-        print(f"{grid.title}\n")
-        print_table(grid.columns, grid.rows)
-        print()
-    for name, why in racm.left_out.items():
-        print(f"left out: {name}, {why}")
-    for level in racm.levels():
-        for line in sentences(racm, level):
-            print(line)
-
-
-def plausible_grid(racm: Racm) -> Grid:
-    """alpha of every plausible variant at the extent asked about, a column a level."""
-    verdicts = [racm.verdict(level) for level in racm.levels()]
-    heads = ["all channels" if level == "device" else "one channel" for level in racm.levels()]
-    rows = [
-        [name, *(f"{found.plausible.get(name, found.alpha).mean:.3f}" for found in verdicts)]
-        for name in (AS_DESCRIBED, *racm.plausible)
-    ]
-    title = f"{racm.device.name}, plausible variants: alpha at {size_text(racm.extent)}"
-    return Grid(title, ["variant", *heads], rows)
 
 
 def random_access(found: RandomAccess) -> list[str]:

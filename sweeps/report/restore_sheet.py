@@ -6,7 +6,7 @@ from typing import Any
 
 from policies.transfers.restoring import bytes_ratio, flops_ratio
 from sweeps.ask.restore import Answer, Question
-from sweeps.report.screen import print_table
+from sweeps.report.section import Grid, Say, Section
 
 
 def record(question: Question, found: list[Answer]) -> dict[str, Any]:
@@ -42,16 +42,13 @@ def _ratios(question: Question) -> dict[str, float]:
     }
 
 
-def show(question: Question, found: list[Answer]) -> None:
+def sheet(question: Question, found: list[Answer]) -> Section:
     """A line a context and way."""
-    model = question.model
-    device, link = question.device.name, question.link.name
-    print(f"KV of {model.name} ({model.kv}) back to {device} over {link},")
     kinds = " and ".join(question.kinds)
-    print(f"blocks of {question.block} tokens, {kinds}; a request alone")
-    for name, ratio in _ratios(question).items():
-        print(f"{name.replace('_', ' ')}: {ratio:.3g}")
-    print()
+    asked = (
+        f"KV of {question.model.name} ({question.model.kv}) back to {question.device.name} over"
+        f" {question.link.name}, blocks of {question.block} tokens, {kinds}; a request alone."
+    )
     columns = ["tokens", "way", "ms", "link ms", "compute ms", "MB", "limit", "by hidden states"]
     rows = [
         [
@@ -63,8 +60,13 @@ def show(question: Question, found: list[Answer]) -> None:
         for answer in found
         for number, (name, way) in enumerate(answer.ways.items())
     ]  # fmt: skip
-    print_table(columns, rows)
-    print("* the fastest")
+    if ratios := _ratios(question):
+        asked += (
+            f" Hidden states have {ratios['hidden_over_kv_bytes']:.3g} of KV's bytes; recomputing"
+            f" takes {ratios['recompute_over_restore_flops']:.3g} times the FLOPs of projecting"
+            " them."
+        )
+    return Section("Ways to restore", [Say(asked), Grid("", columns, rows), Say("*: the fastest")])
 
 
 def _layers(question: Question, name: str, hidden: int, rest: str | None) -> str:

@@ -1,4 +1,4 @@
-"""`bankwise fit --states`: requests held and memory wasted by allocator, shown and as JSON."""
+"""`bankwise fit --states`: requests held and memory wasted by allocator, as a section and JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from policies.allocators.hybrid import USES
 from sweeps.ask.states import Answer
-from sweeps.report.screen import print_table
+from sweeps.report.section import Grid, Say, Section
 
 
 def record(found: Answer) -> dict[str, Any]:
@@ -31,17 +31,15 @@ def record(found: Answer) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def show(found: Answer) -> None:
+def sheet(found: Answer) -> Section:
     """A line a workload and allocator."""
     told = record(found)
-    print(
+    about = (
         f"{told['model']}: {told['memory_bytes'] / 2**30:,.1f} GiB for KV of"
         f" {told['kv_bytes_a_token'] / 1024:,.4g} KiB a token and states of"
-        f" {told['state_bytes_a_request'] / 2**20:,.1f} MiB a request"
-    )
-    print(
-        f"vLLM: blocks of {told['block_tokens']:,} tokens, {told['padding_share']:.2%} of a"
-        f" state's page is padding, {told['group_layers']} layers a group\n"
+        f" {told['state_bytes_a_request'] / 2**20:,.1f} MiB a request. vLLM: blocks of"
+        f" {told['block_tokens']:,} tokens, {told['padding_share']:.2%} of a state's page is"
+        f" padding, {told['group_layers']} layers a group."
     )
     rows = []
     for name, each in told["workloads"].items():
@@ -53,8 +51,8 @@ def show(found: Answer) -> None:
                 f"{held['waste']:.1%}", f"{most}, {share:.1%}", f"{each['even_ratio']:.2f}",
             ])  # fmt: skip
     columns = ["workload", "tokens", "allocator", "requests", "waste", "most of it", "even ratio"]
-    print_table(columns, rows)
-    print(
-        "\nwaste: memory with neither tokens nor the state of a running request. even ratio: of"
-        "\nSGLang's pools, at which both run out together. Requests at their full length."
+    note = (
+        "waste: memory with neither tokens nor the state of a running request. even ratio: of"
+        " SGLang's pools, at which both run out together. Requests at their full length."
     )
+    return Section("Models with states", [Say(about), Grid("", columns, rows), Say(note)])

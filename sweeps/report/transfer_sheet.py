@@ -1,4 +1,4 @@
-"""`bankwise transfer`: descriptors, bytes, time and what limits it, on the screen and as JSON."""
+"""`bankwise transfer`: descriptors, bytes, time and what limits it, as a section and as JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
 from policies.transfers.transfer import Moved
-from sweeps.report.screen import print_table
+from sweeps.report.section import Grid, Say, Section
 
 
 def record(
@@ -35,9 +35,9 @@ def _figures(moved: Moved) -> dict[str, Any]:
     }
 
 
-def show(
+def sheet(
     link: LinkSpec, model: TransformerSpec, asked: dict[str, Any], found: dict[str, Moved]
-) -> None:
+) -> Section:
     """A line for the transfer as asked and for each alternative."""
     first = found["as asked"]
     near, far = (
@@ -46,26 +46,17 @@ def show(
             asked["layout"], asked["block"], asked["pages"], asked["tp"], strict=True
         )
     )
-    print(f"{link.name}: {link.summary}")
-    megabytes = f"{first.pieces.bytes / 1e6:,.1f} MB"
-    print(
-        f"{asked['tokens']:,} tokens of {model.name}, {model.kv}: {megabytes}"
+    told = (
+        f"{asked['tokens']:,} tokens of {model.name}, {model.kv}:"
+        f" {first.pieces.bytes / 1e6:,.1f} MB"
         + (f" by each of {first.ranks} ranks, the busiest" if first.ranks > 1 else "")
+        + f", from {near} to {far}."
     )
-    print(f"from  {near}\nto    {far}\n")
-    columns = [
-        "",
-        "regions",
-        "runs",
-        "descriptors",
-        "of",
-        "posting ms",
-        "bytes ms",
-        "ms",
-        "GB/s",
-        "limit",
-    ]
-    print_table(columns, [[name, *_row(moved)] for name, moved in found.items()])
+    columns = ["", "regions", "runs", "descriptors", "of", "posting ms", "bytes ms", "ms", "GB/s",
+               "limit"]  # fmt: skip
+    rows = [[name, *_row(moved)] for name, moved in found.items()]
+    return Section("Transfer", [Say(f"{link.name}: {link.summary}."), Say(told),
+                                Grid("", columns, rows)])  # fmt: skip
 
 
 def _row(moved: Moved) -> list[str]:

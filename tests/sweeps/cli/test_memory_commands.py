@@ -332,7 +332,6 @@ def test_extents_that_begin_at_multiples_are_simulated() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--estimate",), "--estimate: is --extent SIZE now"),
         (("--extent", "1KiB", "--refresh"), "--extent: does not go with --refresh"),
         (("--align", "64B"), "--align: needs --extent"),
         (("--extent", "1KiB", "--align", "96B"), "--align: expected a power of two up to 2 MiB"),
