@@ -21,7 +21,7 @@ def test_ways_by_context(tmp_path: Path) -> None:
     assert found["contexts"][1]["fastest"] == min(ways, key=lambda name: ways[name]["ms"])
     assert found["hidden_over_kv_bytes"] == 0.5
     shown = bankwise(*ASKED, cwd=tmp_path).stdout
-    assert "hidden over kv bytes: 0.5" in shown and "HCache *" in shown
+    assert "states have 0.5 of KV's bytes" in shown and "HCache *" in shown
 
 
 @pytest.mark.parametrize(

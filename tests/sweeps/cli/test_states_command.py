@@ -18,7 +18,7 @@ def test_requests_and_waste_by_allocator(tmp_path: Path) -> None:
     own = found["workloads"]["alpaca"]["allocators"]
     assert own["unified"]["bytes"]["end of the last block"] > own["two_pools"]["bytes"]["tokens"]
     assert 0 < own["two_pools"]["waste"] < 1
-    shown = bankwise(*ASKED, cwd=tmp_path).stdout
+    shown = " ".join(bankwise(*ASKED, cwd=tmp_path).stdout.split())
     assert "blocks of 2,096 tokens" in shown and "even ratio" in shown
 
 

@@ -154,7 +154,7 @@ def test_a_gap_of_reservations_alone_is_found(tmp_path: Path) -> None:
     ("words", "name"),
     [
         (["explain", "quickstart"], "quickstart"),
-        (["report", "headline"], "headline"),
+        (["report", "library"], "library"),
         (["report", "smoke", "--figure", "list"], "smoke"),
         (["report", "co-design"], "co-design"),
     ],
