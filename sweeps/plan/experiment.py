@@ -273,7 +273,9 @@ class ExperimentSpec(Described):
         return list(found.values())
 
     def refuse(self) -> None:
-        refuse_given(self.serving.memory, device_of(self))
+        device = device_of(self)
+        if device.given is None or device.given.flash is None:  # flash is never simulated
+            refuse_given(self.serving.memory, device)
 
     @property
     def kernel(self) -> str | None:
