@@ -163,7 +163,7 @@ class WorkloadSpec(Strict):
     """Outputs of a beam search from each prompt, in place of `samples`."""
     beam_forks: Annotated[float, Field(gt=0, le=1)] | None = None
     """Share of the beams that give way in each step, to forks of those that go on. None: 0.2
-    (assumed, 0.05 to 0.5; docs/papers.md)."""
+    (assumed, 0.01 to 0.5; docs/papers.md)."""
 
     @checked
     def _trace_times_need_a_trace(self) -> None:
