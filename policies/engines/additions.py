@@ -46,6 +46,8 @@ class Addition:
     """Tokens that requests decode beyond one each."""
     common: int = 0
     """Tokens of the step's context that those also attend to."""
+    apart: int = 0
+    """Of these, tokens that lie for each of those anew, and are read for each."""
     rows: IntArray | None = None
     """Rows that each decoding request computes, int64 (n,); None: one of each token."""
     drafts: int = 0
@@ -81,10 +83,11 @@ class Samples(Addition):
 
     further: int
     common: int = 0
+    apart: int = 0
 
     def cut(self, cut: Cut) -> Samples:
         """Spread evenly (assumed)."""
-        return Samples(cut.decoded(self.further), cut.decoded(self.common))
+        return Samples(*map(cut.decoded, (self.further, self.common, self.apart)))
 
 
 @dataclass(frozen=True, slots=True)

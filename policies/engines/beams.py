@@ -114,10 +114,7 @@ class Beams(Part):
         engine, decode = self._engine, step.decode
         again = np.where(self._requests.forks[decode] > 0, engine.samples[decode] - 1, 0)
         tokens = int(again @ engine.prompt[decode])
-        if not tokens:
-            return step
-        step = step.added(Samples(step.tokens - len(decode), step.common - tokens))
-        return step._replace(context=step.context + tokens)
+        return step.added(Samples(step.tokens - len(decode), step.common, tokens))
 
     def leave(self, request: int) -> None:
         """A request ends or is preempted."""

@@ -65,6 +65,11 @@ class Step(NamedTuple):
         return self._sum("common") if self.additions else 0
 
     @property
+    def apart(self) -> int:
+        """See `Addition`."""
+        return self._sum("apart") if self.additions else 0
+
+    @property
     def rows(self) -> IntArray | None:
         """See `Addition`; one feature at most has a say."""
         found = [each.rows for each in self.additions if each.rows is not None]

@@ -155,6 +155,8 @@ class StepWorkModel:
                 if step.rows is not None:
                     pairs, scored = self._sparse.verified(step.lengths, step.rows)
         attended = (context + (step.common + decode + pairs)) * self._attention_flops
+        if apart := step.apart:
+            context = context + apart
         if self._index_flops:
             attended = attended + scored * self._index_flops
         flops: dict[Rate, Any] = {"attend": attended}

@@ -38,8 +38,6 @@ class SlotUse:
         """The requests that ran last, what was reserved then, and `_unneeded` of it."""
         self._shares = bool((requests.prefix_id >= 0).any() or (requests.samples > 1).any())
         self._shares |= samples_apart
-        self._forks = bool(requests.forks.any())
-        """Whether a step's context may count what rows of beams have in common again."""
         self._grows: dict[type, bool] = {}
         """Whether an allocator of a type reserves as tokens are stored."""
 
@@ -49,8 +47,7 @@ class SlotUse:
     ) -> int:  # fmt: skip
         """Slots that hold a token in the first of so many steps; shared ones once."""
         layout = allocator.layout
-        every = len(step.decode) == len(running) and not self._forks
-        if layout.groups is None and every:  # all, before they grew
+        if layout.groups is None and len(step.decode) == len(running):  # all, before they grew
             stored = step.context + step.tokens
         elif layout.groups is None:
             stored = sum_of(allocator.stored, running) - step.tokens * (rounds - 1)

@@ -106,13 +106,17 @@ def test_more_forks_share_more_and_serve_more() -> None:
 
 
 class Steps(Watcher):
-    """The decode steps of a run, one by one."""
+    """The decode steps of a run, one by one, and the tokens of KV that each reads."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
+        self.read: list[float] = []
 
     def done(self, node: Node, part: Part, begin_s: float, ended: list[int]) -> None:
-        self.steps += [part.step] * (len(part.step.decode) > 0)
+        if len(part.step.decode):
+            self.steps.append(part.step)
+            read = part.times.work.phases["attention"].bytes["kv_read"]
+            self.read.append(float(read) / MODEL.kv_token_bytes)
 
 
 def test_rows_that_share_nothing_read_the_prompt_for_each_beam() -> None:
@@ -121,9 +125,11 @@ def test_rows_that_share_nothing_read_the_prompt_for_each_beam() -> None:
         served = spec(policy={"name": policy}, advance_together=False)
         stream = searching(requests([0.0], 100, 3), 4)
         serve(device(4096), MODEL, served, stream, seed=1, watchers=[watch := Steps()])
-        seen[policy] = [(step.context, step.common, step.tokens) for step in watch.steps]
-    assert seen["oracle"] == [(400, 0, 4), (404, 0, 4)]
-    assert seen["paged"] == [(100, 300, 4), (104, 300, 4)]
+        seen[policy] = watch
+    found = {name: [(s.context, s.common, s.apart) for s in w.steps] for name, w in seen.items()}
+    assert found["oracle"] == [(100, 300, 300), (104, 300, 300)]
+    assert found["paged"] == [(100, 300, 0), (104, 300, 0)]
+    assert (seen["oracle"].read, seen["paged"].read) == ([400, 404], [100, 104])
 
 
 def test_swapped_beams_are_copied_by_the_blocks_that_they_have_together() -> None:
