@@ -10,7 +10,7 @@ from hwmodel.description.yaml_reader import load
 from hwmodel.measure.bounds import BURSTS_PER_ROW, bounds
 from hwmodel.specs.device import Device, device_names, load_device
 from hwmodel.specs.transformer import load_model
-from sweeps.report.screen import print_table
+from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.run.progress import Progress
 
 SMALL = ("llama-3.2-3b", "q4_k_m")
@@ -129,17 +129,17 @@ def show_names(every: dict[str, list[str]]) -> None:
     print("\nbankwise list KIND says what each is.")
 
 
-def show_entries(found: list[dict[str, Any]]) -> None:
+def entries_sheet(found: list[dict[str, Any]]) -> Section:
     """A line each: its summary, or the question of a sweep or a study."""
     rows = [[each["name"], each["kind"], each.get("question") or each["summary"]] for each in found]
     kinds = {each["kind"] for each in found}
+    columns = ["name", "kind", "what it asks"]
     if len(kinds) == 1:
-        print_table(["name", "what it is"], [[name, text] for name, _, text in rows])
-    else:
-        print_table(["name", "kind", "what it asks"], rows)
+        columns, rows = ["name", "what it is"], [[name, text] for name, _, text in rows]
+    return Section("What ships", [Grid("", columns, rows, text=True)])
 
 
-def show_devices(found: dict[str, Any], details: bool) -> None:
+def devices_sheet(found: dict[str, Any], details: bool) -> Section:
     """A line a device, with details the remarks on each; what of its memory was simulated."""
     patterns = list(dict.fromkeys(name for device in found["devices"] for name in device["bounds"]))
     rows = []
@@ -154,19 +154,17 @@ def show_devices(found: dict[str, Any], details: bool) -> None:
             ]
         )  # fmt: skip
     fixed = ["device", "kind", "channels", "peak GB/s", "sold as", "GiB"]
-    print_table([*fixed, *(name.replace("_", " ") for name in patterns)], rows)
-    for name, why in found["left_out"].items():
-        print(f"left out: {name}, {why}")
-    print("\nAfter GiB: closed-form bounds, GB/s.")
+    table = Grid("", [*fixed, *(name.replace("_", " ") for name in patterns)], rows)
+    blocks: list[Block] = [table]
+    blocks += [Say(f"left out: {name}, {why}") for name, why in found["left_out"].items()]
+    more = "" if details else " bankwise list devices NAME adds remarks and plausible variants."
+    blocks.append(Say(f"After GiB: closed-form bounds, GB/s.{more}"))
     for device in found["devices"] if details else ():
-        print(f"\n{device['name']}: {device['summary']}; {device['assumed']} assumed numbers")
-        if device["on_chip"]:
-            print(f"  {device['on_chip']}")
-        for name, why in device["plausible"].items():
-            print(f"  plausible: {name}  ({why})")
-    if not details:
-        print("bankwise list devices NAME adds remarks and plausible variants.")
-    _show_simulated(found)
+        text = f"{device['name']}: {device['summary']}; {device['assumed']} assumed numbers."
+        blocks.append(Say(f"{text} {device['on_chip'] or ''}".strip()))
+        if rows := [[name, why] for name, why in device["plausible"].items()]:
+            blocks.append(Grid("", ["plausible variant", "why"], rows, text=True))
+    return Section("Devices", [*blocks, *_simulated(found)])
 
 
 def _sold(device: dict[str, Any]) -> str:
@@ -177,7 +175,7 @@ def _sold(device: dict[str, Any]) -> str:
     return f"{sold:,.1f}" + (f" ({gap:+.1f} %)" if abs(gap) >= 0.05 else "")
 
 
-def _show_simulated(catalogue: dict[str, Any]) -> None:
+def _simulated(catalogue: dict[str, Any]) -> list[Grid]:
     """A line a pattern of each memory: its bound, what binds, and the simulated figures."""
     rows = []
     for device in catalogue["devices"]:
@@ -186,7 +184,6 @@ def _show_simulated(catalogue: dict[str, Any]) -> None:
             reached = [f"{bound['gbps']:,.2f}", f"{gbps:,.2f}"]
             rows.append([device["name"], name.replace("_", " "), *reached,
                          ", ".join(bound["binding"])])  # fmt: skip
-    if not rows:
-        return
-    print("\nReads of one channel, GB/s, in address order or at places drawn at random:\n")
-    print_table(["memory", "pattern", "bound", "simulated", "bound by"], rows)
+    title = "Reads of one channel, GB/s, in address order or at places drawn at random:"
+    heads = ["memory", "pattern", "bound", "simulated", "bound by"]
+    return [Grid(title, heads, rows)] if rows else []

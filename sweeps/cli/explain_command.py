@@ -10,7 +10,7 @@ import typer
 from sweeps.cli.options import FOUND, RUNS, Jobs, Json, Plugin, wrote
 
 if TYPE_CHECKING:
-    from sweeps.report.section import Grid
+    from sweeps.report.section import Section
 
 
 def command(
@@ -53,7 +53,7 @@ def command(
     """
     from sweeps.cli.reporting import write
     from sweeps.report.contents import read_report
-    from sweeps.report.screen import print_json, print_table
+    from sweeps.report.screen import print_json, print_section
     from sweeps.run.executor import worker_count
     from sweeps.run.store import last_run
 
@@ -63,45 +63,34 @@ def command(
     if json:
         print_json(record)
     else:
-        for grids, texts in shown:
-            for grid in grids:
-                print_table(grid.columns, grid.rows)
-                print()
-            print("\n\n".join(texts) + "\n")
+        for section in shown:
+            print_section(section)
+            print()
         wrote(write([read_report(path).section], path / "report.html", path / "report.md"), json)
     if failures:
         raise typer.Exit(FOUND)
 
 
-Done = tuple[dict[str, Any], list[str], list[tuple[list["Grid"], list[str]]]]
-"""What was found as JSON, what failed, and tables with sentences."""
+Done = tuple[dict[str, Any], list[str], list["Section"]]
+"""What was found as JSON, what failed, and what is shown."""
 
 
 def _causes(path: Path, point: str, _: str, jobs: int) -> Done:
-    from sweeps.report import explanation_page
+    from sweeps.report.explanation_page import sections
     from sweeps.run.explained_run import explain_run
     from sweeps.run.explanation import record
     from sweeps.run.progress import Progress
 
     done = explain_run(path, point, jobs, Progress())
-    shown = [
-        (
-            explanation_page.grids(each),
-            [explanation_page.sentence(each), explanation_page.note(each)],
-        )
-        for each in done.found
-    ]
-    return record(done.found, {"failures": done.failures}), done.failures, shown
+    return record(done.found, {"failures": done.failures}), done.failures, sections(done.found)
 
 
 def _next(path: Path, point: str, following: str, jobs: int) -> Done:
     from sweeps.plan.next_question import chosen
-    from sweeps.report import next_page
+    from sweeps.report.next_page import sections
     from sweeps.run.next_answer import record
     from sweeps.run.next_run import ask_next
     from sweeps.run.progress import Progress
 
     done = ask_next(path, point, chosen(following), jobs, Progress())
-    shown = [([next_page.grid(each)], [next_page.sentence(each), next_page.note(each)])
-             for each in done.found]  # fmt: skip
-    return record(done.found, {"failures": done.failures}), done.failures, shown
+    return record(done.found, {"failures": done.failures}), done.failures, sections(done.found)

@@ -42,7 +42,7 @@ def command(
     """
     from hwmodel.description.description import nearest
     from sweeps.cli import catalogue
-    from sweeps.report.screen import print_json
+    from sweeps.report.screen import print_json, print_section
 
     if kind is not None and kind not in KINDS:
         raise mistake(f"no kind {kind!r}; {nearest(kind, list(KINDS))}", "list")
@@ -58,13 +58,13 @@ def command(
         found = catalogue.devices(overrides or [], names)
         if simulate:
             catalogue.add_simulated(found, overrides or [])
-        print_json(found) if json else catalogue.show_devices(found, details=bool(names))
+        print_json(found) if json else print_section(catalogue.devices_sheet(found, bool(names)))
         return
     if kind == "models":
-        from sweeps.cli.model_table import facts, show
+        from sweeps.cli.model_table import facts, sheet
 
         models = facts(names or [], overrides or [])
-        print_json({kind: models}) if json else show(models)
+        print_json({kind: models}) if json else print_section(sheet(models))
         return
     entries = catalogue.entries(kind, names or [])
-    print_json({kind: entries}) if json else catalogue.show_entries(entries)
+    print_json({kind: entries}) if json else print_section(catalogue.entries_sheet(entries))

@@ -9,7 +9,7 @@ from typing import Any
 from hwmodel.description.library import names
 from hwmodel.specs.huggingface import Imported
 from hwmodel.specs.transformer import TransformerSpec, load_model
-from sweeps.report.screen import print_table
+from sweeps.report.section import Grid, Say, Section
 
 _OWN = ("name", "summary", "layers", "hidden", "heads", "kv_heads", "head_dim")
 FORMATS = ("bf16", "fp8", "w4a16")
@@ -49,7 +49,7 @@ def _facts(model: TransformerSpec) -> dict[str, Any]:
     }
 
 
-def show(found: list[dict[str, Any]]) -> None:
+def sheet(found: list[dict[str, Any]]) -> Section:
     """A line a model."""
     columns = [
         "model", "layers", "attention", "window", "experts", "parameters G", "active G",
@@ -65,12 +65,12 @@ def show(found: list[dict[str, Any]]) -> None:
             f"{each['kv_bytes_a_token'] / 1024:,.4g}",
             f"{each['kv_bytes_a_token_at_longest'] / 1024:,.4g}", f"{each['longest_context']:,}",
         ])  # fmt: skip
-    print_table(columns, rows)
-    print(
-        "\nattention: query/KV heads x head_dim, or the latent of a token. window: tokens, layers."
-        "\nexperts: a token's of all, +shared, after dense layers. own: the format it is published"
-        "\nin. at longest: KV that attention needs at the longest context, a token of it."
+    note = (
+        "attention: query/KV heads x head_dim, or the latent of a token. window: tokens, layers."
+        " experts: a token's of all, +shared, after dense layers. own: the format it is published"
+        " in. at longest: KV that attention needs at the longest context, a token of it."
     )
+    return Section("Models", [Grid("", columns, rows), Say(note)])
 
 
 def _attention(model: dict[str, Any]) -> str:
@@ -130,12 +130,12 @@ def _summary(model: TransformerSpec) -> str:
     return f"{model.parameters / 1e9:.3g} B parameters{some}, {kib:g} KiB of KV a token"
 
 
-def show_import(found: Imported) -> None:
+def import_sheet(found: Imported) -> Section:
     """What became of each field."""
     rows = [[field, "understood", key] for field, key in found.understood.items()]
     rows += [[field, "ignored", why] for field, why in found.ignored.items()]
     rows += [
         [field, "not understood", json.dumps(value)[:60]] for field, value in found.unknown.items()
     ]
-    print_table(["field", "is", "as"], rows)
-    print(f"\n{found.spec.name}: {_summary(found.spec)}")
+    told = f"{found.spec.name}: {_summary(found.spec)}"
+    return Section(found.spec.name, [Grid("", ["field", "is", "as"], rows), Say(told)])

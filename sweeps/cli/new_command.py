@@ -105,8 +105,8 @@ def model(
     """
     from hwmodel.description.description import DescriptionError
     from hwmodel.specs.huggingface import import_config
-    from sweeps.cli.model_table import described, show_import
-    from sweeps.report.screen import print_json
+    from sweeps.cli.model_table import described, import_sheet
+    from sweeps.report.screen import print_json, print_section
 
     found = import_config(config, name)
     file = out or Path(f"{found.spec.name}.yaml")
@@ -118,7 +118,7 @@ def model(
     if json:
         print_json({**found._replace(spec=None)._asdict(), "file": str(file)})  # type: ignore[arg-type]
         return
-    show_import(found)
+    print_section(import_sheet(found))
     wrote([file], json)
 
 

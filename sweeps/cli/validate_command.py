@@ -128,7 +128,8 @@ def _schedules(files: list[Path], json: bool) -> None:
     """Our scheduler beside vLLM's, step for step. Exit code 1 where one differs."""
     from policies.engines.schedule_cases import read_cases
     from policies.engines.schedule_check import check
-    from sweeps.report.screen import print_json, print_table
+    from sweeps.report.screen import print_json, print_section
+    from sweeps.report.section import Grid, Say, Section
     from sweeps.run.progress import Progress
 
     cases = [case for file in files for case in read_cases(file)]
@@ -147,7 +148,8 @@ def _schedules(files: list[Path], json: bool) -> None:
              str(each.difference or "none")[:120]]
             for each in found
         ]  # fmt: skip
-        print_table(["case", "vLLM", "steps", "agreeing steps", "first difference"], rows)
-        print(f"\n{len(found) - differ} of {len(found)} cases agree in every step")
+        heads = ["case", "vLLM", "steps", "agreeing steps", "first difference"]
+        told = f"{len(found) - differ} of {len(found)} cases agree in every step"
+        print_section(Section("Schedules", [Grid("", heads, rows), Say(told)]))
     if differ:
         raise typer.Exit(FOUND)

@@ -17,7 +17,7 @@ from sweeps.report.formats import (
     more,
     share,
 )  # fmt: skip
-from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.report.section import Grid, Say, Section
 from sweeps.run.explanation import Explanation
 
 
@@ -75,7 +75,7 @@ def chart(found: Explanation) -> Bars:
     )  # fmt: skip
 
 
-def sections(explanations: list[Explanation]) -> list[Block]:
+def sections(explanations: list[Explanation]) -> list[Section]:
     """A section a pair."""
     return [
         Section(

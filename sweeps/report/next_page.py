@@ -7,7 +7,7 @@ from sweeps.analyse.statistics import grown
 from sweeps.plan.next_question import QUESTIONS
 from sweeps.report.chart import Bar, Bars
 from sweeps.report.formats import NONE, counted, effect, some
-from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.report.section import Grid, Say, Section
 from sweeps.run.next_answer import NextAnswer
 
 _SIDES = {1: "{0.winner}", -1: "{0.loser}", 0: "not significant"}
@@ -69,7 +69,7 @@ def note(found: NextAnswer) -> str:
     )
 
 
-def sections(every: list[NextAnswer]) -> list[Block]:
+def sections(every: list[NextAnswer]) -> list[Section]:
     """A section a gap."""
     return [
         Section(
