@@ -158,7 +158,7 @@ def explain(
     if next is not None:
         return _next(path, point, next, worker_count(jobs))
     done = explain_run(path, point, worker_count(jobs), Progress())
-    shown = Section(f"Why, in {path.name}", explanation_page.sections(read(path)))
+    shown = Section(f"Why, in {path.name}", [*explanation_page.sections(read(path))])
     return Answered([shown], record(done.found, {"failures": done.failures}))
 
 
@@ -172,7 +172,7 @@ def _next(path: Path, point: str, questions: str, jobs: int) -> Answered:
     from sweeps.run.progress import Progress
 
     done = ask_next(path, point, chosen(questions), jobs, Progress())
-    shown = Section(f"The next question, in {path.name}", next_page.sections(read(path)))
+    shown = Section(f"The next question, in {path.name}", [*next_page.sections(read(path))])
     return Answered([shown], record(done.found, {"failures": done.failures}))
 
 
