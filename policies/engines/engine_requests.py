@@ -160,5 +160,5 @@ class EngineRequests(ABC):
             own.prefix_id.item(request), own.prefix_tokens.item(request),
             self.samples.item(request), output, own.parent.item(request),
             own.context.item(request), own.prefixes(request)[:-1],
-            bool(own.forks[request]),
+            own.forks.item(request) > 0,
         )  # fmt: skip
