@@ -26,7 +26,7 @@ from hwmodel.description.written import Also, KeysOf
 from hwmodel.specs.by_size import SizedRate, by_size, rising
 from hwmodel.specs.controller import Controller
 from hwmodel.specs.dma import Dma
-from hwmodel.specs.further_memory import MAIN, FurtherMemory
+from hwmodel.specs.further_memory import MAIN, Dollars, FurtherMemory
 from hwmodel.specs.given_memory import GivenMemory, Share
 from hwmodel.specs.kernel_law import Kernels
 from hwmodel.specs.kv_order import LAYOUTS, KvOrder
@@ -136,6 +136,15 @@ class Compute(Strict):
                 f"{', '.join(known)}; give compute.{kind}, or another type of weights"
             )
         return self.fp16
+
+
+class Price(Strict):
+    """Dollars."""
+
+    card: Dollars
+    """Of all but its memories."""
+    gb: Dollars
+    """Of a GB (10^9 bytes) of the main memory."""
 
 
 class Host(Strict):
@@ -261,6 +270,8 @@ class AcceleratorSpec(Strict):
     compute: Compute
     kernels: Kernels
     """What kernels take beyond memory and FLOPs: a class, and what is otherwise on this device."""
+    price: Price | None = None
+    """What the card costs, as you are told; none ships for what is sold."""
     power: Annotated[Milliwatts, Field(gt=0)] | None = None
     """The most that the whole board draws (TDP)."""
     work: Work = Work()

@@ -127,6 +127,18 @@ class Device:
         return self.accelerator.capacity
 
     @property
+    def price_usd(self) -> float | None:
+        """Dollars of the card with all its memories; None where one is not given."""
+        if self.accelerator is None or (price := self.accelerator.price) is None:
+            return None
+        whole = price.card + price.gb * self.capacity_bytes / 1e9
+        for each in self.accelerator.memories.values():
+            if each.price_gb is None:
+                return None
+            whole += each.price_gb * each.capacity / 1e9
+        return whole
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the resolved descriptions."""
         return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()

@@ -32,6 +32,9 @@ _OF_THE_MAIN_ONE = (
 """What the accelerator says of its main memory only, or of all of them."""
 
 
+Dollars = Annotated[float, Field(ge=0, strict=False)]
+
+
 class Crossing(Strict):
     """What lies between the engines and a memory: another die, a link, a controller."""
 
@@ -59,6 +62,8 @@ class FurtherMemory(Strict):
     inbox: Annotated[int, Field(ge=1, le=1024)] | None = None
     request_interval: Annotated[Nanoseconds, Field(ge=0)] = 0.0
     crossing: Crossing = Crossing()
+    price_gb: Dollars | None = None
+    """Dollars of a GB (10^9 bytes), where the accelerator has a `price`."""
 
 
 def read_through(document: Document, name: str, spec: FurtherMemory) -> Document:

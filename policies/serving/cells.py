@@ -97,6 +97,7 @@ def merged_cells(
         for name in cells[0].controllers
     }
     figures |= energy_of(device, spec, metrics, cells[0].transfers)
+    figures |= for_price(device, spec, figures["output_tokens_per_s"])
     return ServingResult({**figures, "seed": seed}, *metrics.requests.of_requests())
 
 
@@ -115,3 +116,11 @@ def energy_of(
     found = energy(metrics.after, device, transfers, cards)
     rates = tokens_per_joule(metrics.after, device, found, cards)
     return {"energy": found, "tokens_per_joule": rates}
+
+
+def for_price(device: Device, spec: ServingSpec, output_tokens_per_s: float) -> dict[str, float]:
+    """Output tokens a second for 1,000 dollars of cards, where their price is given."""
+    if not device.price_usd or spec.other_devices:
+        return {}
+    cards = spec.tensor_parallel * spec.cluster.cards * spec.cluster.stages
+    return {"tokens_per_s_per_kusd": 1000 * output_tokens_per_s / (cards * device.price_usd)}

@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from hwmodel.description.description import nearest
-from sweeps.analyse.figures import ATTAINMENT, FIGURES, GOODPUT, KV_RATE, THROUGHPUT, Figure
+from sweeps.analyse.figures import (
+    ATTAINMENT,
+    FIGURES,
+    GOODPUT,
+    KV_RATE,
+    PER_KUSD,
+    THROUGHPUT,
+    Figure,
+)  # fmt: skip
 from sweeps.analyse.figures import TOKENS_PER_JOULE as JOULE
 from sweeps.analyse.statistics import log_ratios
 
@@ -118,6 +126,10 @@ OBJECTIVES: dict[str, Objective] = {
     ),
     "tokens_per_joule": Objective(
         JOULE, "Tokens/J of DRAM", "tokens/J", "makes {} tokens/J of DRAM", 2, needs=("energy",),
+    ),
+    "per_dollar": Objective(
+        PER_KUSD, "Output tokens/s for $1,000", "tok/s for $1,000",
+        "serves {} output tokens/s for $1,000 of cards", 1, best="serves the most for its price",
     ),
 }  # fmt: skip
 """By the `objective` of a sweep."""
