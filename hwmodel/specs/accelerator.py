@@ -57,6 +57,11 @@ def _overlap(value: object) -> object:
 Overlap = Annotated[float, BeforeValidator(_overlap), Also((("enum", ["max", "sum"]),))]
 
 
+def _none(value: object) -> object:
+    """An override may take them away: `memories=null`."""
+    return {} if value is None else value
+
+
 class Work(Strict):
     """How attention is spread over the cores, an engine each."""
 
@@ -259,7 +264,7 @@ class AcceleratorSpec(Strict):
     """
     memory_side_cache: MemorySideCache | None = None
     """None: writes go to the controller as they are issued."""
-    memories: dict[str, FurtherMemory] = {}
+    memories: Annotated[dict[str, FurtherMemory], BeforeValidator(_none)] = {}
     """Memories beside the one above, by name; that one is `main`. What serving keeps in which is
     `serving.memories`."""
     memories_overlap: Literal["step", "phase", "none"] = "phase"

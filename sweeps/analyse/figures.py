@@ -120,7 +120,7 @@ FIGURES = (
     Figure(ENERGY, "DRAM mJ/token", 2, terminal=False),
     Figure(TOKENS_PER_JOULE, "tokens/J of DRAM", 2, ends=TOKENS_PER_JOULE_ENDS),
     Figure("tokens_per_joule.board", "tokens/J of the board at least", 2, terminal=False),
-    Figure(PER_KUSD, "output tokens/s for $1,000", 1),
+    Figure(PER_KUSD, "output tokens/s a thousand dollars", 1),
 )  # fmt: skip
 
 Shares = dict[str, float]

@@ -128,8 +128,9 @@ OBJECTIVES: dict[str, Objective] = {
         JOULE, "Tokens/J of DRAM", "tokens/J", "makes {} tokens/J of DRAM", 2, needs=("energy",),
     ),
     "per_dollar": Objective(
-        PER_KUSD, "Output tokens/s for $1,000", "tok/s for $1,000",
-        "serves {} output tokens/s for $1,000 of cards", 1, best="serves the most for its price",
+        PER_KUSD, "Output tokens/s a thousand dollars", "tok/s a thousand dollars",
+        "serves {} output tokens/s a thousand dollars of cards", 1,
+        best="serves the most for its price",
     ),
 }  # fmt: skip
 """By the `objective` of a sweep."""

@@ -13,6 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hwmodel.description.description import Document, KeyPath, Strict, checked, nearest
+from hwmodel.specs.device import Device
 from sweeps.analyse.label import NAMED, label, named
 from sweeps.analyse.objective import OBJECTIVES
 from sweeps.analyse.rows import Record
@@ -224,9 +225,11 @@ class SweepSpec(RunSpec):
 
     def recorded(self, points: Sequence[Point]) -> dict[str, Any]:
         """Peak and capacity of the device of each case."""
-        devices = {
-            p.overrides[CASE]: device_of(p.experiment) for p in points if CASE in p.overrides
-        }
+        devices: dict[str, Device] = {}
+        for p in points:  # references, which come last, may have cards of their own
+            name = p.overrides.get(CASE)
+            if name is not None and name not in devices:
+                devices[name] = device_of(p.experiment)
         hardware = {
             name: {"device": d.name, "peak_gbps": d.peak_gbps, "capacity_bytes": d.capacity_bytes}
             for name, d in devices.items()
