@@ -1,14 +1,15 @@
-"""Why a trace is below the peak, on the terminal: a waterfall of causes, then the changes tried."""
+"""Why a trace is below the peak, as a section: a waterfall of causes, then the changes tried."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from sweeps.analyse.statistics import Interval
 from sweeps.report.formats import percent, share
-from sweeps.report.screen import print_table
-from sweeps.report.section import Block, Grid, Say
+from sweeps.report.section import Block, Grid, Say, Section
 
 _SEEN = 0.0005
 """Of the peak; a cause that is below it in any order is only named."""
@@ -16,29 +17,22 @@ _BAR = 40
 """Letters of a bar as long as the peak."""
 _NEXT = 4
 """Changes shown after the best."""
-ORDER = """\
-A cause is what simulation gains without it and those above it; shares depend on the order.
-first, last: the gain without it alone, and after all others, GB/s."""
+ORDER = (
+    "A cause is what simulation gains without it and those above it; shares depend on the order."
+    " first, last: the gain without it alone, and after all others, GB/s."
+)
 
 
-def show_low_bandwidth(found: dict[str, Any]) -> None:
-    """Print what `sweeps.ask.low_bandwidth.explain` found."""
-    window, peak = found["window"], found["peak_gbps"]
-    print(f"\nwhy {found['achieved_gbps']:,.2f} and not {peak:,.2f} GB/s")
+def sheet(found: dict[str, Any]) -> Section:
+    """What `sweeps.ask.low_bandwidth.explain` found."""
+    window, grid = found["window"], waterfall(found)
+    about, last = grid.title, window["first"] + window["accesses"]
     if window["accesses"] < window["of"]:
-        first = window["first"]
-        print(f"of accesses {first + 1:,} to {first + window['accesses']:,} of {window['of']:,}")
-    for line in _load(found["load"]):
-        print(line)
-    print()
-    grid = waterfall(found)
-    print_table(grid.columns, grid.rows)
-    print(f"\n{ORDER}")
+        about += f", of accesses {window['first'] + 1:,} to {last:,} of {window['of']:,}"
     none = [each["cause"] for each in found["causes"] if not _shown(each, found["peak_gbps"])]
-    if none:
-        print(f"nothing in any order: {', '.join(none)}")
-    print()
-    _changes(found)
+    order = ORDER + f" Nothing in any order: {', '.join(none)}." * bool(none)
+    first = [Say(f"{about}."), *map(Say, _load(found["load"]))]
+    return Section(grid.title, [*first, replace(grid, title=""), Say(order), *_changes(found)])
 
 
 def answer(trace: str, found: dict[str, Any]) -> list[Block]:
@@ -111,25 +105,24 @@ def _bar(low: float, high: float) -> str:
     return " " * first + "#" * (last - first)
 
 
-def _changes(found: dict[str, Any]) -> None:
+def _changes(found: dict[str, Any]) -> Iterator[Block]:
+    """How many changes were tried, and those that help, with what to type."""
     changes, refused = found["changes"], found["refused"]
-    print(f"{len(changes)} changes tried, {len(refused)} not possible here")
-    if not changes:
-        return
-    if not found["helps"]:
-        print("none helps beyond noise")
+    helps = bool(changes) and found["helps"]
+    none = "; none helps beyond noise" * (bool(changes) and not helps)
+    yield Say(f"{len(changes)} changes tried, {len(refused)} not possible here{none}")
+    if not helps:
         return
     best, *others = changes
-    print(f"the change that helps most: {_settings(best)}\n  {_gain(best)}")
-    ties = [each for each in others if each["ties"]]
-    for each in ties:
-        print(f"within noise of it: {_settings(each)}\n  {_gain(each)}")
-    for each in [each for each in others if not each["ties"]][:_NEXT]:
-        print(f"then: {_settings(each)}\n  {_gain(each)}")
-    for each in found["together"][-1:]:
-        print(f"together: {_settings(each)}\n  {_gain(each)}")
+    rest = [each for each in others if not each["ties"]][:_NEXT]
+    named = [("helps most", best)]
+    named += [("within noise of it", each) for each in others if each["ties"]]
+    named += [("then", each) for each in rest]
+    named += [("together", each) for each in found["together"][-1:]]
+    rows = [[words, f"{each['gbps']:,.2f}", _gain(each), _settings(each)] for words, each in named]
+    yield Grid("", ["", "GB/s", "gain", "with"], rows)
     if best["interval"] is None:
-        print("the trace is too short to tell what is noise")
+        yield Say("the trace is too short to tell what is noise")
 
 
 def _settings(change: dict[str, Any]) -> str:
@@ -141,5 +134,4 @@ def _settings(change: dict[str, Any]) -> str:
 
 def _gain(change: dict[str, Any]) -> str:
     low, high = change["interval"] or (-math.inf, math.inf)
-    found = Interval(change["gain"], low, high, 2)
-    return f"{change['gbps']:,.2f} GB/s, {percent(found, True, 1)}"
+    return percent(Interval(change["gain"], low, high, 2), True, 1)

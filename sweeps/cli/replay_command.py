@@ -85,7 +85,7 @@ def command(
     from sweeps.ask.low_bandwidth import explain as causes
     from sweeps.cli import low_bandwidth_table, timeline_file
     from sweeps.report.command_timeline import Kept
-    from sweeps.report.screen import print_json, show_replay
+    from sweeps.report.screen import print_json, print_section, show_replay
 
     window = timeline_file.asked(timeline, clocks)
     loaded = load_device(device, overrides or [])
@@ -111,4 +111,5 @@ def command(
     if timeline is not None:
         wrote([timeline], json)
     if explain:
-        low_bandwidth_table.show_low_bandwidth(found["explanation"])
+        print()
+        print_section(low_bandwidth_table.sheet(found["explanation"]))
