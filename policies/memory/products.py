@@ -9,14 +9,15 @@ by its own FLOPs or bytes, reads weights of its own format, and reaches its own 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from hwmodel.specs.accelerator import Compute
 from hwmodel.specs.device import Device
 from hwmodel.specs.kernel_law import KernelLaw
 from hwmodel.specs.number_format import COMPUTE_BITS, number_format
 from hwmodel.specs.transformer import TransformerSpec
-from policies.memory.step_work import Phase, StepWork
+from policies.memory.step_work import Phase, Rate, StepWork
 
 
 class Bounds(NamedTuple):
@@ -53,23 +54,28 @@ class Products:
     def seconds(self, work: StepWork, linear: Phase, share: float) -> list[Bounds]:
         """Of the products of all tokens and, where there are any, of routed experts; weights are
         read at a `share` of the peak."""
+        flops, experts, chunks = linear.flops, work.expert_flops, "prefill" in work.phases
+        if experts:
+            flops = {rate: flops[rate] - experts[rate] for rate in flops}
         times, passes = self._tiles(work.rows)
         read_s = passes * (linear.waits - work.expert_bytes) / (self._dense_rate * share)
-        found = [self._bounds(work, linear, times * (1 - work.expert_share), read_s)]
-        if work.expert_share:
+        found = [self._bounds(flops, times, read_s, chunks)]
+        if experts:
             times, passes = self._expert_tiles(work.rows, work.expert_rows)
-            times *= work.expert_share / self._law.experts_efficiency
             read_s = passes * work.expert_bytes / (self._expert_rate * share)
-            found.append(self._bounds(work, linear, times, read_s))
+            times /= self._law.experts_efficiency
+            found.append(self._bounds(experts, times, read_s, chunks))
         return found
 
-    def _bounds(self, work: StepWork, linear: Phase, times: float, read_s: float) -> Bounds:
-        """Of so many times the FLOPs of the step's products."""
-        decode_s = times * linear.flops["decode"] / self.decode_rate
-        if "prefill" not in linear.flops:
+    def _bounds(
+        self, flops: Mapping[Rate, Any], times: float, read_s: float, chunks: bool
+    ) -> Bounds:
+        """Of so many times these FLOPs."""
+        decode_s = times * flops["decode"] / self.decode_rate
+        if "prefill" not in flops:
             return Bounds(decode_s, decode_s, read_s)
-        all_s = decode_s + times * linear.flops["prefill"] / self.prefill_rate
-        return Bounds(decode_s if "prefill" in work.phases else all_s, all_s, read_s)
+        all_s = decode_s + times * flops["prefill"] / self.prefill_rate
+        return Bounds(decode_s if chunks else all_s, all_s, read_s)
 
     def _tiles(self, rows: int) -> tuple[float, float]:
         """Times the FLOPs of so many rows that products compute, and passes over the weights."""

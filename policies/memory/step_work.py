@@ -152,8 +152,8 @@ class StepWork(NamedTuple):
     """Tokens that go through the matrix products of a step."""
     expert_rows: float = 0.0
     """Of them, mean of a routed expert that has any."""
-    expert_share: float = 0.0
-    """Of the FLOPs of the products, those of routed experts."""
+    expert_flops: Mapping[Rate, float] = {}
+    """Of the FLOPs of the products, those of routed experts; empty: there are none."""
     expert_bytes: float = 0.0
     """Of the weights that the step waits for, those of routed experts."""
     chunk_rows: int = 0

@@ -61,7 +61,6 @@ class StepWorkModel:
             self._expert_bytes = sum(sum(model.expert_bytes(layer)) for layer in layers)
         if "weights" in free:
             self._all_weight_bytes, self._experts = 0, None
-        self._expert_share = 0.0 if self._experts is None else _expert_share(model)
         self._all_weights: dict[Kind, Any] = {"weights": self._all_weight_bytes}
         self._state_bytes, self._commits = model.state_bytes(), commits
         self._state_row_bytes = model.state_row_bytes
@@ -69,6 +68,7 @@ class StepWorkModel:
         self._layer_flops: float = computes * model.layer_flops
         self._head_flops = computes * model.head_flops
         self._pair_flops, self._mixed_layers = 0, 0
+        self._expert_flops = computes * _expert_flops(model)
         if self._apart is not None:
             self._without_pairs(model, self._apart, computes)
         decode, prefill = model.attending("decode"), model.attending("prefill")
@@ -107,16 +107,22 @@ class StepWorkModel:
                 phases["swap"] = Phase({"transfers": size}, {}, waited)
         collectives = () if self._alone else self._collectives(step)
         expert_rows = expert_bytes = 0.0
+        expert_flops: dict[Rate, float] = {}
         if self._routing is not None and self._experts is not None:
             pairs = self._experts.per_token * step.routed
             expert_rows = pairs / max(self._routing.distinct(step.routed), 1.0)
             expert_bytes = self._routing.expected(step.routed) * self._expert_bytes
+            each: float = self._expert_flops
+            decoded = rows
+            if self._apart is not None:
+                each, decoded = self._pairs_flops(step), rows + step.elsewhere[0]
+            expert_flops = {"decode": decoded * each, "prefill": (step.routed - decoded) * each}
         padding = 1.0
         if chunked and (attended := phases["prefill"].flops["attend_prefill"]):
             padding += chunked * self._more_flops / attended
         return StepWork(
             rounds, self._layers, phases, collectives, 1, rows + chunked, expert_rows,
-            self._expert_share, expert_bytes, chunked, padding,
+            expert_flops, expert_bytes, chunked, padding,
         )  # fmt: skip
 
     def _linear(self, step: Step, rows: int, chunked: int, heads: int) -> Phase:
@@ -305,10 +311,10 @@ class StepWorkModel:
         return summed, Collective("exchange", cards, away * size, 2 * mixed)
 
 
-def _expert_share(model: TransformerSpec) -> float:
-    """Of a token's FLOPs in products, those in its routed experts."""
+def _expert_flops(model: TransformerSpec) -> float:
+    """Of a token, in its routed experts."""
     found = 0
     for kind, many in model.kinds.items():
         if (routed := kind.mlp.routed) is not None:
             found += many * routed.per_token * kind.mlp.expert_flops
-    return found / (model.layer_flops + model.head_flops)
+    return found

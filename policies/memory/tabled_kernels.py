@@ -117,14 +117,13 @@ class TabledKernels:
             waits = linear.waits
             if taken.experts:
                 waits = self._fixed_bytes
-            flops = dict(linear.flops)
-            kept = max(1 - taken.flops / max(sum(flops.values()), 1), 0.0)
-            flops = {rate: kept * count for rate, count in flops.items()}
+            experts = {} if taken.experts else work.expert_flops
+            plain = {rate: count - experts.get(rate, 0) for rate, count in linear.flops.items()}
+            kept = max(1 - taken.flops / max(sum(plain.values()), 1), 0.0)
+            flops = {rate: kept * count + experts.get(rate, 0) for rate, count in plain.items()}
             phases["weights"] = linear._replace(flops=flops, waits=max(waits - taken.bytes, 0))
             if taken.experts:
-                work = work._replace(expert_share=0.0, expert_bytes=0.0)
-            elif kept:
-                work = work._replace(expert_share=min(work.expert_share / kept, 1.0))
+                work = work._replace(expert_flops={}, expert_bytes=0.0)
         launches_us = taken.launches_us * bool(work.rows)
         attention, kernels_us = self._attention(step, phases, work.rounds, attention_share)
         prefill, more_us = self._prefill(step, phases)
