@@ -75,7 +75,7 @@ docs: $(RUN)
 # Request logs of measured servers are third-party data and do not ship; without them their cells are skipped.
 validation: export BANKWISE_DATA ?= ../shared/data
 validation: $(DEV)
-	$(BIN)/python -m sweeps.report.validation docs
+	$(BIN)/python -m tools.validation_page
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

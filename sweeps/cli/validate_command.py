@@ -60,7 +60,7 @@ def command(
         return
     from policies.memory.measured_cells import Skipped
     from sweeps.report import validation
-    from sweeps.report.screen import print_json, print_table
+    from sweeps.report.screen import print_json, print_section
 
     if candidates and not json:
         raise mistake("stands with --json", "--candidates")
@@ -89,24 +89,7 @@ def command(
     if json:
         print_json(records)
     else:
-        classes = validation.by_class(every)
-        print(f"{classes.title}: devices as shipped beside what was measured\n")
-        print_table(classes.columns, classes.rows)
-        print()
-        for spec, cells, why in printed:
-            if cells is None:
-                print(f"{spec.name}: skipped: {why}\n")
-                continue
-            table = validation.grid(cells)
-            print(f"{spec.name}: {spec.summary}\n")
-            print_table(table.columns, table.rows)
-            print()
-            for title, items in (("tolerance", validation.tolerances(spec)),
-                                 ("cause", validation.causes(cells))):  # fmt: skip
-                for key, text in items.items():
-                    print(f"{title}: {key}: {text}")
-            print()
-        print(validation.summary(every))
+        print_section(validation.sheet(every, printed))
     if any(item.lost for item in every):
         raise typer.Exit(FOUND)
 

@@ -1,18 +1,12 @@
-"""The models' figures beside measured ones: the tables of `bankwise validate`, and the page.
-
-    python -m sweeps.report.validation docs   # results/validation.md and .svg, and the figures
-
-Every number on the page is computed by that run, or is a published one with its source.
-"""
+"""The models' figures beside measured ones: the tables of `bankwise validate`, and what their
+page has (`tools.validation_page`)."""
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any, get_args
@@ -21,7 +15,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
 from hwmodel.description.yaml_reader import load
 from policies.memory.measured import MeasurementSpec, compare, load_measurements
-from policies.memory.measured_cells import Compared, Figure, Settings, Skipped, Verdict
+from policies.memory.measured_cells import Compared, Figure, Settings, Verdict
 from policies.serving.measured_server import (
     Server,
     ServerSpec,
@@ -35,11 +29,7 @@ from policies.transfers.measured_transfers import (
     load_transfers,
 )
 from sweeps.report.chart import Axis, Dot, Lines, Points, Series
-from sweeps.report.drawing import svg
-from sweeps.report.markdown import markdown
 from sweeps.report.section import Block, Grid, Listing, Say, Section
-from sweeps.run.provenance import commit
-from sweeps.run.store import write_atomically
 
 Found = dict[str, list[Compared]]
 """Name of the measurements -> its cells."""
@@ -48,19 +38,6 @@ Found = dict[str, list[Compared]]
 Source = MeasurementSpec | Server | TransferSpec
 """What cells are read from."""
 Spec = MeasurementSpec | ServerSpec | TransferSpec
-
-
-_INTRO = (
-    "Rebuilt by `make validation`; `bankwise validate [NAME]` prints the same tables. Every model"
-    " figure is of that run; measured ones have their source beside them. Predictions, where there"
-    " are any, were committed before the comparison. `within`: inside the tolerance; `lower limit`:"
-    " the requester bound the measurement and the model is not below it; `input`: the description"
-    " was made of it; `open`: predicted, and not measured yet; `sets the mechanism`: chosen with"
-    " this figure in view. `of peak`: the share"
-    " of the memory's bandwidth (decode) or of the FLOPs (prefill) that the measured time comes to,"
-    " by what the model must move and compute. Bandwidths are what reaches the requester; `without"
-    " derate` is what the simulated DRAM gives."
-)
 
 
 def sources() -> list[str]:
@@ -171,6 +148,25 @@ def grid(found: list[Compared]) -> Grid:
             text = f"{Figure(pure, item.cell.stated.unit)} ({error:+.1%})"
             row.append(text if item.derate < 1 else "–")
     return Grid("", columns, rows)
+
+
+def sheet(
+    every: list[Compared], each: Iterable[tuple[Spec, list[Compared] | None, str]]
+) -> Section:
+    """What `bankwise validate` shows of descriptions with their cells, or why they are skipped."""
+    classes = by_class(every)
+    blocks: list[Block] = [
+        Say(f"{classes.title}: devices as shipped beside what was measured"),
+        replace(classes, title=""),
+    ]
+    for spec, cells, why in each:
+        if cells is None:
+            blocks.append(Say(f"{spec.name}: skipped: {why}"))
+            continue
+        blocks += [Say(f"{spec.name}: {spec.summary}"), grid(cells)]
+        for title, items in (("tolerance", tolerances(spec)), ("cause", causes(cells))):
+            blocks += [Say(f"{title}: {key}: {text}") for key, text in items.items()]
+    return Section("Validation", [*blocks, Say(summary(every))])
 
 
 def causes(found: list[Compared]) -> dict[str, str]:
@@ -314,7 +310,7 @@ def _model(item: Compared) -> str:
     return str(Figure(item.model, item.cell.stated.unit))
 
 
-def _section(source: Source, found: list[Compared]) -> Section:
+def section(source: Source, found: list[Compared]) -> Section:
     spec = spec_of(source)
     blocks: list[Block] = [Say(f"{spec.summary}. Device: {spec.device}. {summary(found)}.")]
     if not found:
@@ -359,51 +355,3 @@ def _candidates(
 
 def _text(value: Any) -> str:
     return f"[{', '.join(map(_text, value))}]" if isinstance(value, list) else str(value)
-
-
-def main(docs: Path) -> None:
-    """Compare all that ships and write the page, its picture and its figures."""
-    made = commit()  # before its own pages change
-    read = {name: loaded(name) for name in sources()}
-    folder = docs / "results"
-    found: Found = {}
-    for name, source in read.items():
-        try:
-            found[name] = compared(source)
-            if isinstance(source, Server) and source.spec.timeseries:
-                write_atomically(folder / f"validation-{name}.svg", svg([over_time(source)]))
-        except Skipped:
-            found[name] = []
-    total = summary(item for items in found.values() for item in items)
-    rows = [
-        [group, str(row["refuted"]), f"{row['median error'] - 1:.0%}", row["widest"]]
-        for group, row in left(found).items()
-    ]
-    page = Section(
-        "Validation",
-        [
-            Say(_INTRO),
-            Say(f"{total}."),
-            Say("![Errors of all cells that are two-sided](validation.svg)"),
-            Grid("What to doubt first:", ["cause", "refuted", "median error", "widest"], rows),
-            *(_section(source, found[name]) for name, source in read.items()),
-        ],
-    )
-    write_atomically(folder / "validation.svg", svg([picture(found)]))
-    write_atomically(folder / "validation.md", markdown([page]))
-    _record_figures(docs / "figures/validation.json", made, found)
-
-
-def _record_figures(file: Path, made: dict[str, Any], found: Found) -> None:
-    head = {
-        "command": "make validation",
-        "commit": made["commit"],
-        "date": datetime.now(UTC).date().isoformat(),
-        **({"dirty": True} if made["dirty"] else {}),
-    }
-    text = json.dumps({**head, "values": figures(found)}, indent=2, ensure_ascii=False)
-    write_atomically(file, f"{text}\n")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
