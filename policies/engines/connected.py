@@ -74,17 +74,16 @@ class Connected(EngineRequests):
 
     def cached(self, request: int, limit: int) -> int:
         """How many of its first tokens, at most `limit`, the device has."""
-        if self._caching is None:
-            return 0
-        return self._caching.cached(request, limit, self.demand(request))
+        caching = self._caching
+        return 0 if caching is None else caching.cached(request, limit, self.demand(request))
 
     def landed(self) -> None:
         """What has come by now may be used, and what has left is gone."""
         for connector in self.connectors:
             for request in connector.arrived():
                 if request in self.loading:
-                    computed = self.loading[request].match.computed
-                    (self._decodes if computed else self._back).append(request)
+                    decodes = self.loading[request].match.computed
+                    (self._decodes if decodes else self._back).append(request)
             for request in connector.lost():
                 if request in self.loading:
                     self._recover(request)
@@ -212,8 +211,7 @@ class Connected(EngineRequests):
     ) -> tuple[Connector, Match] | None:  # fmt: skip
         """Who has the KV of a request, and what; None: nobody."""
         for connector in self.connectors:
-            match = connector.matched(request, demand, cached, total)
-            if match is not None:
+            if (match := connector.matched(request, demand, cached, total)) is not None:
                 return connector, match
         return None
 
@@ -243,8 +241,7 @@ class Connected(EngineRequests):
         found: tuple[Connector, Match] | None,
     ) -> None:  # fmt: skip
         for connector in self.connectors:
-            own = found is not None and found[0] is connector
-            match = found[1] if own and found is not None else None
+            match = found[1] if found is not None and found[0] is connector else None
             connector.allocated(request, demand, cached, total, match)
 
     def _decode_on(self) -> None:
@@ -264,8 +261,7 @@ class Connected(EngineRequests):
         """Requests whose KV has come, or will not, compute on; the budget that is left."""
         while self._back and budget and not self._partial:
             request = self._back[0]
-            samples = int(self.samples[request])
-            if self._sequences(self.running) + samples > self._cap:
+            if self._sequences(self.running) + self.samples.item(request) > self._cap:
                 break
             match = self.loading[request].match
             if again := self._compute_again(request, chunks, budget):
@@ -274,8 +270,7 @@ class Connected(EngineRequests):
                 budget -= again
                 continue
             start, total = int(self.allocator.stored[request]), self.total(request)
-            tokens = self._chunk(total - start, budget, total)
-            if not tokens:
+            if not (tokens := self._chunk(total - start, budget, total)):
                 break
             if not self._extend(request, tokens, total):
                 self._back.popleft()
@@ -286,6 +281,7 @@ class Connected(EngineRequests):
             budget -= tokens
             self._cached_tokens += match.end
             self._partial = start + tokens < total
+            samples = int(self.samples[request])
             chunks.append(Chunk(request, start, tokens, not self._partial, samples))
             self._enter(request)
         return budget

@@ -315,14 +315,11 @@ class EngineV1(Engine):
         return super()._release(request)
 
     def _forget(self, request: int) -> int:
-        if self._caching is None or not (unknown := self._unknown(request)):
+        if self._caching is None or not (unknown := self._unseen(request)):
             return self.allocator.release(request)
         return self._caching.release_known(request, int(self.allocator.stored[request]) - unknown)
 
     def _unseen(self, request: int) -> int:
-        return self._unknown(request)
-
-    def _unknown(self, request: int) -> int:
         """Tokens that it stores and whose blocks have no name yet."""
         drafts = self.drafts
         if not self._late:

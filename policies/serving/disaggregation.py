@@ -217,10 +217,6 @@ class Disaggregation(Watcher):
         self._at[name, number].add(request)
         return number
 
-    def _replica(self, name: str, number: int) -> Replica:
-        """That which serves a card of a node."""
-        return self.pools[name].node.replicas[number]
-
     def _port(self, name: str, number: int) -> Port:
         return self.pools[name].port(number)
 
@@ -330,7 +326,7 @@ class Disaggregation(Watcher):
         trip = self._trips[request]
         self._drop(trip)
         port = self._port(DECODE, trip.target)
-        self._replica(DECODE, trip.target).withdraw(request)
+        self.pools[DECODE].node.replicas[trip.target].withdraw(request)
         port.remote.discard(request)
         if request not in port.loading:
             return
