@@ -115,9 +115,11 @@ def _slices(extents: Extents, engines: int, align: int) -> Descriptors:
     """Equal consecutive slices of the bytes of `extents`, cut where an extent's own offset is
     aligned."""
     ends = np.cumsum(extents.size)
-    total = int(ends[-1]) if len(ends) else 0
+    if not len(ends):  # of what lies in other memories
+        return Descriptors(ends, extents.start, extents.size, extents.write)
+    total = int(ends[-1])
     at = np.arange(1, engines) * total // engines
-    inside = np.minimum(np.searchsorted(ends, at, side="right"), max(len(ends) - 1, 0))
+    inside = np.minimum(np.searchsorted(ends, at, side="right"), len(ends) - 1)
     begin = ends[inside] - extents.size[inside]
     at = np.unique(begin + (at - begin) // align * align)
     cuts = at[(at > 0) & (at < total)]

@@ -82,6 +82,8 @@ class FullMemory(SimulatedMemory):
         share, result = self._probe.whole(
             (self._probe.deal(layer(index), spread) for index in layers), stand_for
         )
+        if result is None:
+            return
         moved = self._probe.simulated_bytes - before
         self._moved[phase] += moved
         self._at_peak[phase] += moved / share  # type: ignore[assignment]

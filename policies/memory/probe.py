@@ -158,11 +158,13 @@ class Probe:
         self, layers: Iterable[Descriptors], stand_for: Iterable[int] | None = None
     ) -> tuple[float, Any]:
         """(share of the peak that reaches the engines, the last result) of layers that are each
-        simulated from the first request to the last data beat, one after the other. stand_for: for
-        how many layers each stands; None: for as many as any other."""
+        simulated from the first request to the last data beat, one after the other; None where they
+        move nothing. stand_for: for how many layers each stands; None: for as many as any other."""
         begun = time.perf_counter()
-        moved, elapsed_ns = 0, 0.0
+        moved, elapsed_ns, result = 0, 0.0, None
         for layer, many in zip(layers, stand_for or repeat(1), strict=False):
+            if not len(layer.size):  # it lies in another memory
+                continue
             result = self._simulate(self.device, layer, warmup_ns=0.0, measure_ns=math.inf)
             moved += many * int(result.total_bytes)
             elapsed_ns += many * result.elapsed_ns

@@ -23,6 +23,7 @@ from policies.requests.workload import WorkloadSpec, workload_document
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 from tests.policies.memory.agreement import Agreement, compare
+from tests.policies.serving.features import audited
 from tests.policies.small import MODEL, device, mixed, requests, run, spec
 from tests.rotation import long
 
@@ -172,6 +173,10 @@ CASES = [
     Case("mlu370-x4", "paged", "azure-conv", 200, 2.0, "llama-2-7b", 2048, 16),  # KV is a third
 ]
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.device}-{c.policy}-{c.model}")
+
+
+def test_copies_that_lie_in_one_memory_are_not_looked_for_in_another() -> None:
+    assert not audited(("beams", "full memory", "interleaved memories"))[1].breaches
 
 
 def test_sampled_agrees_with_full_on_drawn_steps() -> None:
