@@ -144,7 +144,17 @@ class _KernelLibrary(codegen.JITCodeLibrary):
         super().finalize()
 
     def _optimize_final_module(self) -> None:
-        """Without the passes before, which are for what counts references."""
+        """Without the passes before, which are for what counts references.
+
+        NOTE: Numba names the type of a record by a number of the process: parts of two kernels that
+        two processes compiled may share a name, and the first one loaded would serve both. So parts
+        are known in their kernel alone.
+        """
+        parts = [each for each in self._linking_libraries if isinstance(each, _PartLibrary)]
+        names = {f.name for part in parts for f in part._final_module.functions}
+        for function in self._final_module.functions:
+            if function.name in names and not function.is_declaration:
+                function.linkage = "internal"
         passes, builder = self._codegen._module_pass_manager()
         passes.run(self._final_module, builder)
 

@@ -86,7 +86,7 @@ def _of_rank(
     assert alerts is not None
     rows, react = _Rows(memory, alerts), memory.ticks(alerts.react)
     rfmab = (row for row in memory.constraints if "RFMAB" in memory.in_rows(row.after))
-    takes = max(memory.ticks(row.delay) for row in rfmab)
+    takes = max((memory.ticks(row.delay) for row in rfmab), default=0)
     due, left, spans = -1, 0, []
     late, needless = [], []
     for at, tick, code, bank, row in zip(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hwmodel.kernel import jit
 from hwmodel.kernel.channel import runner
 from hwmodel.kernel.memory import simulate_system
 from hwmodel.kernel.shapes import KINDS, ONE_KERNEL, SHAPES, shape_of, shaped
@@ -53,6 +54,21 @@ def test_the_kernel_of_a_shape_issues_the_same_commands(
 def test_each_kind_has_a_symbol_of_its_own_whichever_process_compiled_it() -> None:
     plain = [runner(kind).native_name.partition("B2v")[0] for kind in KINDS.values()]
     assert len(set(plain)) == len(KINDS), plain
+
+
+def test_the_parts_of_a_kernel_are_known_in_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of two kernels may share a name: the number in it is that of a process. The first one
+    loaded would serve both."""
+    monkeypatch.setattr(jit, "KEPT", False)
+    kernel = runner.__wrapped__(KINDS["lpddr5"])
+    functions = kernel._library._final_module.functions
+    known = [
+        each.name
+        for each in functions
+        if not each.is_declaration and each.linkage.name != "internal"
+    ]
+    assert known
+    assert all("bankwise_advance" in name for name in known)
 
 
 @pytest.mark.long
