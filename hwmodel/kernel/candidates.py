@@ -23,6 +23,7 @@ from hwmodel.kernel.kernel_names import (
     FLAG_MASKED,
     LAZY_ACT2,
     MWR,
+    MWRA,
     OWED_REFRESH,
     PRE,
     RD,
@@ -46,6 +47,8 @@ from hwmodel.kernel.maintenance import Candidate, banks_of_rank, first_of
 from hwmodel.kernel.pages import unwanted_banks, wanted_again
 from hwmodel.kernel.ready import dq_free, fits, floor, ready
 from hwmodel.kernel.refresh import may_go_early, refresh_step
+
+_NONE = (FOREVER, FOREVER, 0, -1, -1)
 
 
 @inlined
@@ -106,8 +109,8 @@ def _pairs(memory: Record, state: Record, best: Candidate) -> tuple[Candidate, b
 
 @called
 def _each_column(
-    memory: Record, state: Record, pc: int, slots: Int, mask: int, order: int, pair_open: bool,
-    best: Candidate,
+    memory: Record, state: Record, pc: int, slots: Int, ages: Int, mask: int, order: int,
+    pair_open: bool, best: Candidate,
 ) -> Candidate:  # fmt: skip
     """The column commands, or CAS, for the requests `slots` (banks,) of the banks of a mask."""
     while mask != 0:
@@ -115,7 +118,7 @@ def _each_column(
         mask &= mask - 1
         slot = slots[bank]
         tick, command = _column_candidate(memory, state, pc, slot, pair_open)
-        best = first_of(best, tick, order, state.slot[slot, Q_SEQ], command, bank, slot)
+        best = first_of(best, tick, order, ages[bank], command, bank, slot)
     return best
 
 
@@ -126,23 +129,22 @@ def _columns_of_rank(
 ) -> Candidate:  # fmt: skip
     """As `_columns`, of banks of one data clock."""
     if memory.plain_columns == 0 or (kind == 1 and state.masked > 0):
-        return _each_column(memory, state, pc, slots, mask, order, pair_open, best)
+        return _each_column(memory, state, pc, slots, ages, mask, order, pair_open, best)
     start, command = pc * memory.banks_per_pc, RD + 2 * kind
     at = floor(memory, state, pc, command)
     if memory.check_dq == 1:
         at = dq_free(memory, state, pc, kind, at)
     if memory.sync == 0 and (at << CLASS_BITS) | order > best[0]:
         return best  # not even the first tick of the bus is before the best candidate
-    tick, bank = first_ready(state.ready[command], ages, start, mask, at)
+    tick, bank, age = first_ready(state.ready[command], ages, start, mask, at)
     if memory.check_dq == 1 and tick > at:  # free beats were looked for from `at` on
         at = dq_free(memory, state, pc, kind, tick)
-        tick, bank = first_ready(state.ready[command], ages, start, mask, at)
+        tick, bank, age = first_ready(state.ready[command], ages, start, mask, at)
     if memory.sync == 1 and tick > state.sync_until[memory.rank_of[bank]]:
-        return _each_column(memory, state, pc, slots, mask, order, pair_open, best)
+        return _each_column(memory, state, pc, slots, ages, mask, order, pair_open, best)
     if pair_open and not fits(memory, state, command, pc, tick):
         return best
-    slot = slots[bank]
-    return first_of(best, tick, order, state.slot[slot, Q_SEQ], command, bank, slot)
+    return first_of(best, tick, order, age, command, bank, slots[bank])
 
 
 @inlined
@@ -163,7 +165,7 @@ def _columns(
     return best
 
 
-@called
+@inlined
 def _buffered(
     memory: Record, state: Record, pc: int, pair_open: bool, best: Candidate
 ) -> Candidate:
@@ -193,11 +195,10 @@ def _rows(
     if (at << CLASS_BITS) | order > best[0]:
         return best
     start = pc * memory.banks_per_pc
-    tick, bank = first_ready(state.ready[command], state.first_age[kind], start, mask, at)
+    tick, bank, age = first_ready(state.ready[command], state.first_age[kind], start, mask, at)
     if pair_open and not fits(memory, state, command, pc, tick):
         return best
-    slot = state.first[kind, bank]
-    return first_of(best, tick, order, state.slot[slot, Q_SEQ], command, bank, slot)
+    return first_of(best, tick, order, age, command, bank, state.first[kind, bank])
 
 
 @called
@@ -271,9 +272,22 @@ def _requests(
 
 
 @inlined
+def _still_first(memory: Record, state: Record, pc: int) -> bool:
+    """Whether `choice` is still what the requests of a pseudo-channel offer. A command changes one
+    of two; in the other all else can only have come later, so that its first one still is, unless
+    what both share puts that off."""
+    if state.choice_kept[pc] == 0:
+        return False
+    key, command = state.choice[pc, 0], state.choice[pc, 2]
+    if command == MWR or command == MWRA:  # it waits for what a WR waits for, too
+        return False
+    return key >> CLASS_BITS >= floor(memory, state, pc, command)
+
+
+@inlined
 def choose(memory: Record, state: Record) -> Candidate:
     """The next command."""
-    best = (FOREVER, FOREVER, -1, -1, -1)
+    best = _NONE
     pair_open, drains = False, False
     if memory.steps == 2 and state.pairs > 0:
         best, pair_open, decided = _pairs(memory, state, best)
@@ -290,6 +304,18 @@ def choose(memory: Record, state: Record) -> Candidate:
     if drains:  # what could put off a request whose bank has to be free
         return best
     for pc in range(memory.pcs):
-        if state.pending[pc, state.mode[pc]] != 0:
-            best = _requests(memory, state, pc, pair_open, best)
+        if state.pending[pc, state.mode[pc]] == 0:
+            continue
+        # NOTE: what fits beside the other's open pair, or a CAS, hangs on more: nothing is kept.
+        keeps = memory.pcs == 2 and memory.steps == 1 and memory.sync == 0
+        kept = state.choice[pc]
+        if not keeps or not _still_first(memory, state, pc):
+            offered = _requests(memory, state, pc, pair_open, _NONE if keeps else best)
+            if not keeps:
+                best = offered
+                continue
+            kept[0], kept[1], kept[2], kept[3], kept[4] = offered
+            state.choice_kept[pc] = 1
+        tick, order = kept[0] >> CLASS_BITS, kept[0] & ((1 << CLASS_BITS) - 1)
+        best = first_of(best, tick, order, kept[1], kept[2], kept[3], kept[4])
     return best

@@ -119,6 +119,7 @@ _PER_PC = {
     "reserved": "places held in the write queue for writes whose burst is read first",
     "above_high": "write queues of a bank above the high watermark",
     "at_low": "write queues of a bank that are not below the low watermark",
+    "choice_kept": "1: `choice` is what its requests offer, until something of it changes",
 }
 """What a pseudo-channel has one of: unit and meaning. Bit masks have a bit for each bank of it, so
 that one `and` says which banks may take a command, and one loop over lanes which is first."""
@@ -127,6 +128,7 @@ CHANNEL = in_lines(
     [(name, np.int64) for name in _SCALARS]
     + [(name, np.int64, (MAX_PCS,)) for name in _PER_PC]
     + [
+        ("choice", np.int64, (MAX_PCS, 5)),  # the candidate that its requests offered last
         ("waiting", np.int64, (MAX_PCS, 2)),  # requests in the read and write queues
         ("pending", np.int64, (MAX_PCS, 2)),  # banks with queued requests, a bit mask
         ("hit_banks", np.int64, (MAX_PCS, 2)),  # banks with a queued hit, a bit mask

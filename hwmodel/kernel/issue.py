@@ -217,6 +217,7 @@ def apply(
     """Issue a command of class `order` now and change the state of banks, queues and refresh."""
     tick = state.now
     pc = memory.pc_of[bank]
+    state.choice_kept[pc] = 0
     delay(memory, state, command, bank, tick)
     state.bus_free[memory.bus[pc, command]] = tick + memory.slots[command]
     if command >= RD and command <= MWRA:

@@ -178,7 +178,7 @@ def least(values: Int, start: int, mask: int) -> int:
 
 
 @called
-def _far_ready(ready: Int, age: Int, start: int, mask: int) -> tuple[int, int]:
+def _far_ready(ready: Int, age: Int, start: int, mask: int) -> tuple[int, int, int]:
     """As `first_ready`, where that is far from now."""
     tick, oldest, bank = NOTHING, NOTHING, -1
     while mask != 0:
@@ -186,20 +186,20 @@ def _far_ready(ready: Int, age: Int, start: int, mask: int) -> tuple[int, int]:
         mask &= mask - 1
         if ready[other] < tick or (ready[other] == tick and age[other] < oldest):
             tick, oldest, bank = ready[other], age[other], other
-    return tick, bank
+    return tick, bank, oldest
 
 
 @inlined
-def first_ready(ready: Int, age: Int, start: int, mask: int, at: int) -> tuple[int, int]:
-    """(tick, bank): the earliest of max(ready, `at`) over the banks of a mask that is not empty,
-    and of the banks that have it the one of the least age (`packed_age`).
+def first_ready(ready: Int, age: Int, start: int, mask: int, at: int) -> tuple[int, int, int]:
+    """(tick, bank, age): the earliest of max(ready, `at`) over the banks of a mask that is not
+    empty, and of the banks that have it the one of the least age (`packed_age`).
 
     Each bank has one key, ticks to wait << AGE_BITS | age, so that one minimum finds the tick, the
     oldest and, in the low bits of the age, the bank.
     """
     if mask & (mask - 1) == 0:  # one bank, as where rows are read in order
         bank = start + lowest_bit(mask)
-        return max(ready[bank], at), bank
+        return max(ready[bank], at), bank, age[bank]
     key, first, rest = NOTHING, start, mask
     while rest != 0:
         key = min(key, _first_of_lanes(ready, age, first, rest, at))
@@ -207,7 +207,8 @@ def first_ready(ready: Int, age: Int, start: int, mask: int, at: int) -> tuple[i
         first += LANES
     if key >> AGE_BITS == FAR:
         return _far_ready(ready, age, start, mask)
-    return at + (key >> AGE_BITS), start + (key & (BANKS_OF_PC - 1))
+    oldest = key & ((1 << AGE_BITS) - 1)
+    return at + (key >> AGE_BITS), start + (key & (BANKS_OF_PC - 1)), oldest
 
 
 @inlined

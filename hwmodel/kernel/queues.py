@@ -98,9 +98,13 @@ def link(memory: Record, state: Record, pc: int, kind: int, bank: int, bit: int,
         state.first[queue, bank] = slot
         put_age(state.first_age[queue], bank, bit, state.seq - 1)
         state.pending[pc, queue] |= bit
+        state.choice_kept[pc] = 0
     state.last[queue, bank] = slot
     if state.hit[queue, bank] < 0 and state.open_row[bank] == state.slot[slot, Q_ROW]:
         set_hit(state, pc, queue, bank, bit, slot)
+        state.choice_kept[pc] = 0
+    if memory.plain_columns == 0:
+        state.choice_kept[pc] = 0
     _count(memory, state, pc, queue, bank, 1)
     count_write(memory, state, slot, 1)
 
@@ -366,6 +370,6 @@ def set_modes(memory: Record, state: Record) -> None:
             high, low = writes > memory.drain_high, writes < memory.drain_low
         if mode == 0:
             if high or (reads == 0 and writes > 0):
-                state.mode[pc] = 1
+                state.mode[pc], state.choice_kept[pc] = 1, 0
         elif (low and reads > 0) or writes == 0:
-            state.mode[pc] = 0
+            state.mode[pc], state.choice_kept[pc] = 0, 0

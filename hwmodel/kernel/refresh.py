@@ -46,7 +46,7 @@ def update_refresh(memory: Record, state: Record) -> None:
         state.next_due = _due_at(memory, state, state.refresh_due + 1)
     state.urgent, state.postponed, state.maintained = 0, 0, 0
     for pc in range(memory.pcs):
-        state.blocked[pc] = 0
+        state.blocked[pc], state.choice_kept[pc] = 0, 0
     whole = memory.refresh == REFRESH_ALL_BANK
     for pc in range(memory.pcs):
         blocked, act_blocked = 0, 0

@@ -30,22 +30,22 @@ _PLAIN = {
     "queue_per_bank": 0, "joint_queue": 0, "shared_queue": 0, "activation_buffer": 0,
     "plain_columns": 1,
     "protects": 0, "sleeps": 0, **{each.on: 0 for each in MECHANISMS.values()},
-    "lazy": 0, "data_clocks": 1, "check_dq": 0, "windows": 1, "n_odd": 0,
+    "lazy": 0, "data_clocks": 1, "check_dq": 0,
 }  # fmt: skip
 """Scalars of a plain controller, by their names in `hwmodel.kernel.timing`."""
+_ONE_STEP = _PLAIN | {"steps": 1, "first": COMMANDS.index("ACT"), "sync": 0}
 _LPDDR5 = _PLAIN | {
     "pcs": 1, "ranks": 1, "banks_per_pc": 16, "banks_per_rank": 16,
     "steps": 2, "first": COMMANDS.index("ACT1"), "sync": 1, "one_bus": 1, "one_queue": 1,
+    "windows": 1, "n_odd": 0,
 }  # fmt: skip
 SHAPES: dict[str, dict[str, int]] = {
     "lpddr5": _LPDDR5,
     "lpddr5 under Ramulator's controller": _LPDDR5 | {
         "scheduler": OLDEST_READY, "late_entry": 1, "activation_buffer": 32, "lazy": 1,
     },
-    "hbm": _PLAIN | {
-        "pcs": 2, "ranks": 2, "banks_per_pc": 32, "banks_per_rank": 32,
-        "steps": 1, "first": COMMANDS.index("ACT"), "sync": 0, "one_bus": 0, "one_queue": 0,
-    },
+    "two pseudo-channels": _ONE_STEP | {"pcs": 2, "one_bus": 0, "one_queue": 0},
+    "one pseudo-channel": _ONE_STEP | {"pcs": 1, "one_queue": 1},
 }  # fmt: skip
 """Each costs a compilation of the kernels where it is first met, some 10 CPU seconds."""
 

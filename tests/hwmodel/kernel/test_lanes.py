@@ -33,8 +33,8 @@ TWO_RANKS = [
 
 @simulation
 def _first(ready: Any, age: Any, start: int, mask: int, at: int, found: Any) -> None:
-    found[0], found[1] = first_ready(ready, age, start, mask, at)
-    found[2] = least(age, start, mask)
+    found[0], found[1], found[2] = first_ready(ready, age, start, mask, at)
+    found[3] = least(age, start, mask)
 
 
 @simulation
@@ -76,10 +76,11 @@ def test_first_ready_is_the_earliest_and_then_the_oldest(banks: int) -> None:
         expected = min(
             (max(int(ready[start + b]), at), int(seq[b]), start + int(b)) for b in inside
         )
-        found = np.zeros(3, np.int64)
+        found = np.zeros(4, np.int64)
         _first(ready, age, start, mask, at, found)
         assert (found[0], found[1]) == (expected[0], expected[2])
-        assert found[2] == age[start + inside].min()
+        assert found[2] == age[expected[2]]
+        assert found[3] == age[start + inside].min()
 
 
 def test_banks_of_a_mask_alone_are_changed() -> None:
