@@ -171,8 +171,8 @@ _NEVER = (
     "is admitted by chunks preempts itself before it waits for a loan (engine.admit_on: input)"
 )
 _OWNERS = (
-    "each alone decides on which card a running request's KV lies, so that one would undo what "
-    "the other plans"
+    "each alone decides where a running request's KV lies, on which card or in which memory, so "
+    "that one would undo what the other plans"
 )
 
 DECLARATIONS: tuple[Declaration, ...] = (
@@ -206,9 +206,7 @@ DECLARATIONS: tuple[Declaration, ...] = (
         why="it frees bytes for more slots of KV, whose number is given",
     ),
     excludes(
-        "memories", "a policy that maps frames", "cluster.dropping",
-        why="frames are pages of one memory, which the policy, or a card without parameters, maps "
-        "by itself",
+        "memories", "a policy that maps frames", "cluster.dropping", why=_OWNERS,
     ),
     excludes(
         "cluster.dropping", "expert_parallel",

@@ -21,7 +21,8 @@ from hwmodel.measure.racm import (
 )
 from hwmodel.measure.stream import TILE, bursts, kinds, random_starts, sequential_starts
 from hwmodel.specs.device import load_device
-from sweeps.report.racm_page import page
+from sweeps.report.markdown import markdown
+from sweeps.report.racm_page import section
 from sweeps.report.racm_report import Racm, racm, record
 
 KIB = 1024
@@ -241,7 +242,8 @@ def test_the_variants_of_a_device_are_simulated_at_the_extent_alone(
     assert all(len(each.points) == 1 for (each,) in found.plausible.values())
     alpha = record(found)["verdicts"][0]["plausible"]
     assert alpha[1]["variant"] == "8-bank mode" and alpha[1]["alpha"] > 0.97
-    assert "8-bank mode" in page(found) and "pages of 4 KiB" in page(found)
+    page = markdown([section(found, drawn=True)])
+    assert "8-bank mode" in page and "pages of 4 KiB" in page
 
 
 def test_the_smallest_extent_is_that_of_the_described_condition() -> None:

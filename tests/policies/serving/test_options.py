@@ -394,6 +394,6 @@ def test_no_option_is_left_out() -> None:
     # engines/test_speculation.py
     assert set(ServingSpec.model_fields) - set(parts) - known == {
         "model", "policy", "advance_together", "routing", "free", "expert_parallel",
-        "expert_exchange", "expert_group", "moves", "tiers", "connectors", "pools", "speculation",
-        "faults",
+        "expert_exchange", "expert_group", "memories", "moves", "tiers", "connectors", "pools",
+        "speculation", "faults",
     }  # fmt: skip

@@ -200,6 +200,7 @@ def test_every_figure_is_a_metric_of_a_real_run(tmp_path: Path) -> None:
     assert {metric.split(".")[0] for metric in lacking} <= {
         "kv_slots",
         "goodput_per_s",
+        "tokens_per_s_per_kusd",
     }  # no limit, no search
     assert sum(row.limits().values()) == pytest.approx(1)
 
