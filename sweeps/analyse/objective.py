@@ -23,9 +23,9 @@ from sweeps.analyse.figures import (
 from sweeps.analyse.figures import TOKENS_PER_JOULE as JOULE
 from sweeps.analyse.statistics import log_ratios
 
-Need = Literal["below capacity", "goodput", "slo", "energy"]
+Need = Literal["below capacity", "goodput", "slo", "energy", "price"]
 """What a sweep must have: a load below capacity or `latency_at`, `load.goodput`, `slo`, memory that
-is described."""
+is described, a card whose price is given."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ OBJECTIVES: dict[str, Objective] = {
     "per_dollar": Objective(
         PER_KUSD, "Output tokens/s a thousand dollars", "tok/s a thousand dollars",
         "serves {} output tokens/s a thousand dollars of cards", 1,
-        best="serves the most for its price",
+        needs=("price",), best="serves the most for its price",
     ),
 }  # fmt: skip
 """By the `objective` of a sweep."""

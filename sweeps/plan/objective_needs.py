@@ -25,6 +25,11 @@ def lacking(name: str, needs: Sequence[Need], experiment: Described) -> str | No
             return f"{name} needs slo: {_SLO}"
         if need == "energy" and device_of(experiment).described is None:
             return f"{name} needs a simulated memory; that of {experiment.device} is given"
+        if need == "price" and device_of(experiment).price_usd is None:
+            return (
+                f"{name} needs the price of {experiment.device}: device_set: {{price: {{card:"
+                " 15000, gb: 25}}, in dollars, and price_gb of each further memory"
+            )
         if need == "below capacity" and (why := _above(experiment)):
             return (
                 f"{name} grows with the run where the load is above capacity ({why}): expected"

@@ -132,3 +132,15 @@ def test_what_cannot_be_is_said(memories: Any, changes: dict[str, Any], said: st
 def test_one_memory_has_nothing_to_place() -> None:
     with pytest.raises(DescriptionError, match="has one memory"):
         served(load_device("mlu370-x4"), {"kv": "far"})
+
+
+def test_what_a_card_costs_with_all_its_memories() -> None:
+    card = load_device("hbm4-lpddr6", ["price={card: 1000, gb: 10}", "memories.lpddr.price_gb=5"])
+    far = card.memories["lpddr"].capacity_bytes
+    assert card.price_usd == pytest.approx(1000 + 10 * card.capacity_bytes / 1e9 + 5 * far / 1e9)
+    assert load_device("hbm4-lpddr6", ["memories.lpddr.price_gb=null"]).price_usd is None
+    assert load_device("hbm4-lpddr6", ["memories=null"]).memories == {}
+    assert load_device("mlu370-x4").price_usd is None
+    found = served(load_device("hbm4-lpddr6", ["price={card: 1000, gb: 0}",
+                               "memories.lpddr.price_gb=0"]), {"kv": "lpddr"}).metrics  # fmt: skip
+    assert found["tokens_per_s_per_kusd"] == pytest.approx(found["output_tokens_per_s"])

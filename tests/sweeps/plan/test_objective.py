@@ -35,6 +35,7 @@ SMALL = ["requests=60", "replications=2"]
         (["objective=attainment", "load={rate_per_s: 1}"], "attainment needs slo: {ttft: 2s"),
         (["objective=attainment", f"load={{goodput: {SLO}}}"], "take objective: goodput"),
         (["objective=tokens_per_joule", "device=b200"], "needs a simulated memory"),
+        (["objective=per_dollar"], "needs the price of mlu370-x4"),
     ],
 )  # fmt: skip
 def test_mistakes_are_answered(overrides: list[str], message: str) -> None:
