@@ -38,9 +38,9 @@ class FlashMemory(Memory):
         placement: Placement | None = None, memory: str = "", space: Space | None = None,
     ) -> None:  # fmt: skip
         assert device.given is not None and device.given.flash is not None
-        self._flash, self._given = device.given.flash, device.given
+        self._flash = device.given.flash
         self._reading = traffic.reading(device, model)
-        self._even, self._base = even, base
+        self._base = base
         self._placement, self._memory, self._space = placement, memory, space
         self._capacity = device.capacity_bytes
         peak = device.given.bandwidth

@@ -20,7 +20,7 @@ from policies.memory.step_work import StepWork
 from policies.placements.card_memories import CardMemories
 from policies.placements.placement import MAIN, What
 
-MOST_ROUNDS = 64
+MOST_ROUNDS = 16
 """Steps in which the shares of the memories stay as they are, where they change (assumed)."""
 HIDDEN = 1e9
 """Efficiency of a phase that another one hides."""
@@ -44,6 +44,9 @@ class PlacedMemory(Memory):
             phase: card.placement.read(what) for phase, what in _WHAT.items()
         }
         """Of the bytes of each phase, in each memory, in the last step."""
+        self._rounds = 0
+        self._sums = {phase: dict.fromkeys(parts, 0.0) for phase in _WHAT}
+        """Of these shares, over `_rounds` steps."""
         self.contention = parts[MAIN].contention
         self.efficiency = self._joined(
             {name: each.efficiency for name, each in parts.items()}, None
@@ -99,12 +102,27 @@ class PlacedMemory(Memory):
         slowest = max(busy, key=busy.__getitem__)
         return {phase: seconds[phase].get(slowest, 0.0) for phase in moved}
 
+    def _read(self) -> dict[str, dict[str, float]]:
+        """Shares of the bytes of each phase in each memory that has any, the mean over steps."""
+        if not self._rounds:
+            return self._shares
+        return {
+            phase: {name: total / self._rounds for name, total in sums.items() if total}
+            for phase, sums in self._sums.items()
+        }
+
     def passed(self, rounds: int, times: StepTimes | None = None) -> None:
         self._steps += rounds
+        self._rounds += rounds
+        for phase, shares in self._shares.items():
+            for name, share in shares.items():
+                self._sums[phase][name] += rounds * share
         for each in self._parts.values():
             each.passed(rounds, times)
 
     def mark(self) -> None:
+        self._rounds = 0
+        self._sums = {phase: dict.fromkeys(self._parts, 0.0) for phase in _WHAT}
         for each in self._parts.values():
             each.mark()
 
@@ -112,7 +130,7 @@ class PlacedMemory(Memory):
         """Energy of a byte of each phase; none of one that a memory moved unsimulated."""
         found: dict[str, Transfer] = {}
         own = {name: each.transfers() for name, each in self._parts.items()}
-        for phase, shares in self._shares.items():
+        for phase, shares in self._read().items():
             parts = {name: own[name].get(phase, {}) for name, share in shares.items() if share}
             if all(parts.values()):
                 keys = next(iter(parts.values()))
@@ -142,5 +160,5 @@ class PlacedMemory(Memory):
                 name: share for name, share in self.efficiency._asdict().items() if share < HIDDEN
             },
             "memories": reports,
-            "read": self._shares,
+            "read": self._read(),
         }

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError, Strict, nearest
+from hwmodel.specs.further_memory import MAIN as MAIN
 
 IntArray = NDArray[np.int64]
 What = Literal["weights", "kv"]
-MAIN = "main"
-"""The memory that an accelerator describes at its own level."""
 
 
 class Supply(NamedTuple):

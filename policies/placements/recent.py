@@ -2,8 +2,9 @@
 
 The main memory is a cache of what is newest, written through: a new token's KV goes to both, and
 what leaves the cache lies in the other memory already, so that nothing is moved. Attention reads
-the last tokens in the main memory and those before them in the other. How many are kept is given,
-or the room there is shared among the requests that decode.
+the last tokens in the main memory and those before them in the other. The main memory keeps room
+for as many sequences as may run at once. The second write of a token is not counted: it is one
+beside the thousands that its step reads.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from policies.allocators.capabilities import Learns, report_of
 from policies.memory.fidelity import Simulate
 from policies.requests.requests import Requests
 from policies.serving.building import admissible
-from policies.serving.cells import Cell, energy_of, for_price
+from policies.serving.cells import Cell, energy_of
 from policies.serving.cluster import Manager
 from policies.serving.faults import faults_of
 from policies.serving.metrics import Metrics
@@ -88,7 +88,6 @@ class Cards:
         figures |= stream.predicting()
         transfers = replicas[0].memory.transfers()
         figures |= energy_of(self._device, spec, metrics, transfers)
-        figures |= for_price(self._device, spec, figures["output_tokens_per_s"])
         one = replicas[0].engine
         known = Known(one.reserved_ever, one.run_tokens, one.allocator.layout)
         cell = Cell(metrics, known, transfers, {**figures, "node": report}, None, controllers)

@@ -79,6 +79,7 @@ def merged_cells(
         side = PoolMetrics(metrics, requests, first_sample)
         figures = figures_of_run(merged_runs(runs, rows, served, side), DECODE)
         figures |= _counted(cells) | {"energy": None, "tokens_per_joule": {}}
+        figures |= for_price(device, spec, figures["output_tokens_per_s"])
         return ServingResult({**figures, "seed": seed}, *metrics.requests.of_requests())
     whole = cells[0].known.allocator
     known = Known(np.zeros(len(requests), np.int64), np.full(len(requests), np.nan), whole)
@@ -122,5 +123,11 @@ def for_price(device: Device, spec: ServingSpec, output_tokens_per_s: float) -> 
     """Output tokens a second for 1,000 dollars of cards, where their price is given."""
     if not device.price_usd or spec.other_devices:
         return {}
-    cards = spec.tensor_parallel * spec.cluster.cards * spec.cluster.stages
+    cards = spec.tensor_parallel * spec.cluster.cards
+    if spec.pools is not None:
+        halves = spec.pools.prefill, spec.pools.decode
+        cards = sum(
+            half.replicas * (half.tensor_parallel or spec.tensor_parallel) for half in halves
+        )
+    cards *= spec.cluster.stages
     return {"tokens_per_s_per_kusd": 1000 * output_tokens_per_s / (cards * device.price_usd)}

@@ -12,7 +12,7 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.fidelity import Simulate
 from policies.requests.requests import Requests
 from policies.serving.cards import Cards
-from policies.serving.cells import ServingResult, merged_cells, rows_of
+from policies.serving.cells import ServingResult, for_price, merged_cells, rows_of
 from policies.serving.combinations import without_use
 from policies.serving.disaggregation import Disaggregation
 from policies.serving.metrics import Metrics
@@ -106,6 +106,7 @@ def _serve(
         recorder,
     ).run()  # fmt: skip
     figures, cell = served.figures()
+    figures = {**figures, **for_price(device, spec, figures["output_tokens_per_s"])}
     if unused := without_use(spec):
         figures = {**figures, "without_use": unused}
     return ServingResult({**figures, "seed": seed}, *metrics.requests.of_requests(), cell)
