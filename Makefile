@@ -1,11 +1,11 @@
-# make demo | test | test-long | bench | results: each from a bare clone; quick once .venv is there.
+# make demo | test | test-long | bench | release-run | docs: each from a bare clone; quick once .venv is there.
 PYTHON ?= python3
 JOBS ?= 2
 BIN := .venv/bin
 DEV := .venv/installed-dev
 RUN := .venv/installed
 
-.PHONY: install-matrix wheel demo test test-long bench results figures validation docs lint warm \
+.PHONY: install-matrix wheel demo test test-long bench release-run figures docs lint warm \
 	warm-kernel warm-calls warm-runs clean
 
 # Packages are installed without byte code: what is used is compiled, and kept, when it is.
@@ -59,23 +59,23 @@ wheel: $(DEV)
 bench: $(DEV)
 	$(BIN)/python -m pytest -q tests/bench -o addopts=--import-mode=importlib --benchmark-only
 
-# The models beside what was measured, then the texts that have figures of runs.
-results: validation figures
+# Every figure of README and docs, at one commit, into docs/results.md; then into the texts. Resumable: what is done is kept in runs/release.
+# Request logs of measured servers are third-party data and do not ship; without them (BANKWISE_DATA) their cells are skipped.
+release-run: $(RUN)
+	@echo "make release-run: RELEASE_MINUTES CPU minutes in all; parts: python -m tools.release list"
+	$(BIN)/python -m tools.release run
+	$(BIN)/python -m tools.figures write
 
-# From docs/figures/*.json into README.md and docs; values of a run: python -m tools.figures take NAME RUN_DIR.
+# From docs/results.md into README.md and docs.
 figures: $(RUN)
 	$(BIN)/python -m tools.figures write
 
-# Docs, results, schemas and RUNS="runs/quickstart-1 ..." as one static site in SITE.
+# The pages, the API and the reports of the release run as one static site in SITE.
 SITE ?= .venv/site
 
-docs: $(RUN)
-	$(BIN)/python -m tools.site $(SITE) $(RUNS)
-
-# Request logs of measured servers are third-party data and do not ship; without them their cells are skipped.
-validation: export BANKWISE_DATA ?= ../shared/data
-validation: $(DEV)
-	$(BIN)/python -m tools.validation_page
+docs: $(DOCS)
+	$(BIN)/python -m tools.site_pages .venv/site-pages
+	$(BIN)/python -m mkdocs build --quiet --site-dir $(SITE)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -145,8 +145,8 @@ def served(row: Row) -> tuple[float, float]:
     return 1e3 * found["ttft_s"]["mean"], 1e3 * found["tpot_s"]["mean"]
 
 
-def main(only: str = "") -> None:
-    """Print each row and the errors together."""
+def compared(only: str = "") -> dict[str, Any]:
+    """Errors of TTFT and TPOT over all rows: median, nine in ten, and how many lie inside."""
     errors, inside = [], 0
     for row in ROWS:
         if only in row.model:
@@ -156,12 +156,12 @@ def main(only: str = "") -> None:
             inside += law.spread_low <= row.tpot_ms / tpot <= law.spread_high
             print(*row[:7], f"TTFT {row.ttft_ms:g} {errors[-1][0]:+.0%}",
                   f"TPOT {row.tpot_ms:g} {errors[-1][1]:+.1%}", flush=True)  # fmt: skip
+    found: dict[str, Any] = {"rows": len(errors), "TPOT inside its interval": inside / len(errors)}
     for name, column in zip(("TTFT", "TPOT"), zip(*errors, strict=True), strict=True):
         off = sorted(map(abs, column))
-        nine = off[int(0.9 * (len(off) - 1))]
-        print(f"{name}: median {median(off):.1%}, nine in ten within {nine:.0%} of {len(off)}")
-    print(f"TPOT inside the interval of its class: {inside / len(errors):.0%}")
+        found[name] = {"median": median(off), "nine in ten": off[int(0.9 * (len(off) - 1))]}
+    return found
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    print(compared(*sys.argv[1:]))

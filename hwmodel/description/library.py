@@ -13,7 +13,7 @@ FOLDERS = (
 _PACKAGED = Path(__file__).parents[1] / "library"
 LIBRARY = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "yaml"
 """The shipped descriptions: `hwmodel/library` in an installed wheel, `yaml/` in a clone."""
-RESULTS = "research/sweeps"
+RESULTS = "docs/release"
 """In a clone: sweeps of published results, each by its file."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
@@ -95,24 +94,23 @@ class Latency(Strict):
 
 
 class Recorded(Strict):
-    """A figure of a published run of ours: what repeats another one's test."""
+    """A figure of the release run: what repeats another one's test."""
 
     run: str
-    """Its file of `docs/figures`."""
+    """Its part."""
     figure: str
-    """A figure there, its keys apart by /."""
+    """Its key there."""
 
     def value(self) -> float:
         """The figure. Raises Skipped where the repository's pages are not here."""
-        file = LIBRARY.parent / "docs/figures" / f"{self.run}.json"
+        file = LIBRARY.parent / "docs/results.md"
         if not file.is_file():
-            raise Skipped("figures of runs are in the repository, and not in an installed package")
-        found: Any = json.loads(file.read_text())["values"]
-        for key in self.figure.split("/"):
-            if not isinstance(found, dict) or key not in found:
-                raise DescriptionError(f"{self.run} has no figure {self.figure!r}", file)
-            found = found[key]
-        return float(found["is"][0])
+            raise Skipped("results are in the repository, and not in an installed package")
+        part = file.read_text().partition(f"\n## {self.run}\n")[2].partition("\n## ")[0]
+        cells = part.partition(f"\n| `{self.figure}` | ")[2].partition(" |")[0]
+        if not cells:
+            raise DescriptionError(f"{self.run} has no figure {self.figure!r}", file)
+        return float(cells)
 
 
 class MeasuredCell(Strict):

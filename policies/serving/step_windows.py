@@ -6,7 +6,7 @@ requests did meanwhile. From counters over time: one stretch from each line to t
 - what vLLM logs every ten seconds (`Avg prompt throughput: ...`, `LoggingStatLogger`);
 - what SGLang logs every forty decode steps (`Decode batch, ...`) and for prefills;
 - the text that vLLM and SGLang expose to Prometheus, scraped now and then, each after a line
-  `# scraped_at SECONDS` (`capture/scrape.py` writes them);
+  `# scraped_at SECONDS` (`examples/capture/scrape.py` writes them);
 - CSV with columns t, prompt_throughput, gen_throughput, running, waiting, kv_cache_pct.
 
 Steps of a stretch are the tokens of one request, or all tokens over the requests that run.

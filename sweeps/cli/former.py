@@ -44,7 +44,7 @@ FORMER = {
     ),
     "schedule-check": Former("bankwise validate --schedules {FILE}", ("FILE",)),
     "schema": Former("bankwise check --schema {DIR}", ("KIND",), moved={"--out": "DIR"}),
-    "site": Former("python -m tools.site {OUT}", ("OUT",)),
+    "site": Former("make docs", ("OUT",)),
     "states": Former("bankwise fit {DEVICE} {MODEL} --states", ("DEVICE", "MODEL")),
     "study": Former("bankwise run {STUDY}", ("STUDY",)),
     "tune": Former("bankwise size --device {DEVICE} --model {MODEL}", ("DEVICE", "MODEL")),

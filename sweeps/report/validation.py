@@ -1,5 +1,5 @@
 """The models' figures beside measured ones: the tables of `bankwise validate`, and what their
-page has (`tools.validation_page`)."""
+release run has (`tools.release`)."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def left(found: Found) -> dict[str, dict[str, Any]]:
 
 
 def figures(found: Found) -> dict[str, Any]:
-    """The values of `docs/figures/validation.json`: of cells that somebody has measured."""
+    """What the release run takes of them: of cells that somebody has measured."""
     found = {
         name: told for name, items in found.items()
         if (told := [item for item in items if item.verdict != "open"])

@@ -1,6 +1,5 @@
 """How much of their prompts requests find of those before them, if memory had no end: Mooncake's
-trace beside the laws of sessions that ship. Writes `docs/figures/mooncake.json`, which
-docs/sessions.md shows.
+trace beside the laws of sessions that ship, printed as JSON.
 
     python -m tests.reference.sharing conversation_trace.jsonl
 
@@ -20,7 +19,6 @@ from policies.requests.requests import Requests
 from policies.requests.trace_formats import MOONCAKE_BLOCK_TOKENS as BLOCK
 from policies.requests.workload import WorkloadSpec, workload_document
 from sweeps.analyse.statistics import interval
-from tools.figures import keep
 
 TURNS, SEEDS = 12_031, range(1, 9)
 """Drawn of each law: as many as the trace has, and how often."""
@@ -97,7 +95,7 @@ def main(path: Path) -> None:
         "`agents`": drawn("agents"),
         "`shared-documents`": drawn("shared-documents"),
     }
-    keep("mooncake", f"python -m tests.reference.sharing {path.name}", {"workloads": values})
+    print(json.dumps({"workloads": values}, indent=1))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from typing import Any
 from sweeps.analyse.figures import LIMITS, THROUGHPUT
 from sweeps.run.store import RunDirectory
 
-RESULTS = Path(__file__).resolve().parents[2] / "research/sweeps"
-"""Sweeps of published results."""
+RESULTS = Path(__file__).resolve().parent / "yaml"
+"""Sweeps that tests alone run."""
 CONFIG: dict[str, Any] = {
     "kind": "sweep",
     "name": "made",

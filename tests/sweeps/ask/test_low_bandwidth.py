@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -29,8 +28,7 @@ from sweeps.cli.low_bandwidth_table import sheet
 from sweeps.report.section import Say
 from tests.rotation import shared
 from tests.sweeps.cli.test_memory_commands import bankwise, found
-from tests.sweeps.cli.test_mistakes import ROOT, mistakes
-from tools.low_bandwidth import TRACES, change, explained, row
+from tests.sweeps.cli.test_mistakes import mistakes
 
 LPDDR5, DDR5 = "lpddr5-6400-x16", "ddr5-4800-x32"
 COUNT = 8_000
@@ -302,24 +300,3 @@ def test_a_mistake_is_a_line(
 ) -> None:
     [line] = mistakes(tmp_path, "replay", LPDDR5, str(trace), *options)
     assert line.startswith(answer)
-
-
-FIGURES = json.loads((ROOT / "docs/figures/low-bandwidth.json").read_text())["values"]
-MADE = [name for name in TRACES if "step" not in name]
-
-
-@pytest.mark.parametrize("name", MADE)
-def test_the_page_has_the_bandwidth_of_its_traces(name: str, tmp_path: Path) -> None:
-    trace = TRACES[name]
-    device = load_device(trace.device, trace.overrides)
-    np.savez(tmp_path / "t.npz", **trace.make(device))
-    played = replay(device, tmp_path / "t.npz")
-    assert round(played["bandwidth_gbps"], 2) == FIGURES["traces"][name]["GB/s"]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", TRACES)
-def test_the_page_says_what_its_traces_say(name: str, tmp_path: Path) -> None:
-    found = explained(TRACES[name], tmp_path)
-    assert row(TRACES[name], found) == FIGURES["traces"][name]
-    assert change(found) == FIGURES["changes"][name]

@@ -111,7 +111,7 @@ FORMER = {
     "restore d m": "bankwise transfer LINK --restore --device d --model m",
     "schedule-check f.json": "bankwise validate --schedules f.json",
     "schema memory --out d": "bankwise check --schema d",
-    "site out runs/a": "python -m tools.site out runs/a",
+    "site out runs/a": "make docs runs/a",
     "states d m --drafts 3": "bankwise fit d m --states --drafts 3",
     "study quick --trials 4": "bankwise run quick --trials 4",
     "tune d m --slo 'a b'": "bankwise size --device d --model m --slo 'a b'",
@@ -330,7 +330,7 @@ def test_a_name_of_another_kind_is_told_as_what_it_is(tmp_path: Path) -> None:
 
 def test_a_sweep_of_a_result_is_told_by_its_file(tmp_path: Path) -> None:
     text = refusal("run", "oaken-batch", cwd=tmp_path)
-    assert text.endswith("'oaken-batch'; it is research/sweeps/oaken-batch.yaml")
+    assert text.endswith("'oaken-batch'; it is docs/release/oaken-batch.yaml")
 
 
 def test_run_refuses_a_request_longer_than_the_device_holds(tmp_path: Path) -> None:

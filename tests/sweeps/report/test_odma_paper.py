@@ -29,7 +29,7 @@ from sweeps.report import paper_sentences
 from sweeps.report.contents import read_report
 from sweeps.report.paper_verdict import others_grid
 from tests.sweeps.cli.test_command_line import bankwise
-from tests.sweeps.made import RESULTS
+from tests.sweeps.cli.test_mistakes import ROOT
 
 SMALL = ["requests=60", "warmup_requests=20", "replications=2"]
 ASSUMPTIONS = "axes.assumption=[{name: centre}, {name: arena, odma: {space: arena}}, "
@@ -211,7 +211,7 @@ def test_another_policy_stands_beside_the_papers_own() -> None:
 @pytest.mark.long
 def test_the_shipped_sweep_serves_the_same_requests_on_every_card() -> None:
     points = load_sweep(
-        RESULTS / "odma-paper-paged.yaml", ["requests=60", "warmup_requests=20"]
+        ROOT / "docs/release/odma-paper-paged.yaml", ["requests=60", "warmup_requests=20"]
     ).points
     centre = [p.experiment for p in points if p.experiment.assumption.name == "centre"]  # type: ignore[attr-defined]
     memory = {"memory": FidelitySpec(fidelity="analytic")}

@@ -103,7 +103,7 @@ def test_a_mistake_is_told_with_the_right_word(given: str, said: str) -> None:
         ("fleet", ["serving.cluster.cards=1000"], 2),
         ("fleet", ["serving.faults=[{replica: 4, at_s: 1}]"], 20),
         (
-            "research/sweeps/kunserve.yaml",
+            "docs/release/kunserve.yaml",
             ["serving.cluster={cards: 4, dropping: {link: rdma-200}}"],
             4,
         ),

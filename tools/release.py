@@ -1,0 +1,298 @@
+"""The release run: every figure that README and the pages quote, made at one commit.
+
+    python -m tools.release run [PART ...]    # what is not there yet; then docs/results.md
+    python -m tools.release list              # parts, their question and what they took
+
+`tools/release.yaml` lists the parts. A part has commands of bankwise, which write into
+`runs/release/PART`, and says which values are taken of it:
+
+- `of` the path of a metric, `at` the overrides of its point (a name stands for a mapping of that
+  name), `over` those that the point it is divided by has instead, paired by replication, or `by`
+  another metric that divides it; a table of these has `rows` by their `at`, `columns` by the rest;
+- `cell` the first words of a row of the report, and its column;
+- `read` functions of `tools.release_readers`.
+
+An interrupted run goes on where it was; where the product has changed since its first part, it says
+so and stops. Values are taken anew each time, so that a further one needs no further run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from sweeps.analyse.statistics import Interval, interval, relative_gap
+from sweeps.report.contents import read_report
+from sweeps.report.section import Block, Grid, Section
+from sweeps.run.store import CONFIG, RunDirectory
+from tools.figures import RESULTS, ROOT, FigureError, Results, Value, results_row
+from tools.release_readers import READERS
+
+PARTS = ROOT / "tools/release.yaml"
+RUNS = ROOT / "runs/release"
+PRODUCT = ("hwmodel", "policies", "sweeps", "yaml", "docs/release")
+DONE = "done.json"
+
+
+class ReleaseError(Exception):
+    """Why the release run cannot go on, in one sentence."""
+
+
+def parts() -> dict[str, dict[str, Any]]:
+    """The parts by name, in their order."""
+    return yaml.safe_load(PARTS.read_text(encoding="utf-8"))["parts"]
+
+
+def git(*words: str) -> str:
+    """What git prints."""
+    done = subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def release_commit() -> str:
+    """The commit that the parts are made at. Raises ReleaseError where the product changed since
+    the first of them."""
+    kept, head = RUNS / "commit", git("rev-parse", "HEAD")
+    if git("status", "--porcelain", "--", *PRODUCT):
+        raise ReleaseError(f"uncommitted changes in {', '.join(PRODUCT)}")
+    if not kept.is_file():
+        RUNS.mkdir(parents=True, exist_ok=True)
+        kept.write_text(head, encoding="utf-8")
+    commit = kept.read_text(encoding="utf-8")
+    if changed := git("diff", "--name-only", commit, head, "--", *PRODUCT):
+        first = changed.splitlines()[0]
+        raise ReleaseError(f"{first} has changed since {commit[:8]}; remove {RUNS} to begin anew")
+    return commit
+
+
+def run_part(name: str, part: Mapping[str, Any]) -> None:
+    """Run the commands of a part into its folder, and keep what they took. Raises ReleaseError."""
+    folder = RUNS / name
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.process_time()
+    for typed in part.get("commands", ()):
+        words = [word.replace("{run}", str(folder)) for word in shlex.split(typed)]
+        if words[1] == "run":
+            words += ["--out", str(folder)]
+            words += ["--resume"] * (folder / CONFIG).is_file()
+        command = [sys.executable, "-m", "sweeps.cli.main", *words[1:]]
+        print(f"{name}: {typed}", flush=True)
+        done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+                              stdout=subprocess.PIPE, text=True)  # fmt: skip
+        if done.returncode not in (0, 1):
+            raise ReleaseError(f"{name}: {typed}: exit code {done.returncode}")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"printed-{words[1]}.txt").write_text(done.stdout, encoding="utf-8")
+    measured = {} if "commands" in part else read_by(part, folder)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = sum(getattr(after, each) - getattr(before, each) for each in ("ru_utime", "ru_stime"))
+    used += time.process_time() - began
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"cpu_s": round(used, 1), "values": measured}, indent=1, ensure_ascii=False)
+    (folder / DONE).write_text(f"{text}\n", encoding="utf-8")
+    print(f"{name}: {used / 60:.1f} CPU minutes", flush=True)
+
+
+def read_by(part: Mapping[str, Any], folder: Path) -> Results:
+    """What the readers of a part find."""
+    return {k: v for name in part.get("read", ()) for k, v in flat(READERS[name](folder)).items()}
+
+
+def values_of(part: Mapping[str, Any], folder: Path) -> Results:
+    """All values of a part that is done. Raises FigureError."""
+    if "commands" not in part:
+        return json.loads((folder / DONE).read_text(encoding="utf-8"))["values"]
+    return {**taken(part.get("values", {}), folder), **read_by(part, folder)}
+
+
+def taken(values: Mapping[str, Any], folder: Path) -> Results:
+    """The values of a part that its run has, by key. Raises FigureError."""
+    if not values:
+        return {}
+    report = read_report(folder)
+    shown, grids = report.table, list(_grids(report.tables))
+    records = RunDirectory(folder).records()
+    if shown is not None and any("trial" in record for record in records):
+        records = [
+            {"control": "", "overrides": row.overrides, "replication": r, "metrics": metrics}
+            for group in shown.groups
+            for row in group.rows
+            for r, metrics in row.replications.items()
+        ]
+    return flat(_taken(values, records, grids))
+
+
+def flat(values: Mapping[str, Any], above: str = "") -> Results:
+    """Nested values by their path."""
+    found: Results = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{above}{key}/")
+        else:
+            found[f"{above}{key}"] = value
+    return found
+
+
+def _taken(value: Any, records: list[dict[str, Any]], grids: list[tuple[str, Grid]]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "cell" in value:
+        *labels, column = value["cell"]
+        return _cell(labels, column, grids)
+    if "rows" in value:
+        return {
+            str(label): _row(at, value["columns"], records) for label, at in value["rows"].items()
+        }
+    if "of" not in value:
+        return {str(key): _taken(each, records, grids) for key, each in value.items()}
+    ours = _measured(value["of"], value["at"], records)
+    if not value.keys() & {"over", "by"}:
+        return _rounded(interval(list(ours.values())))
+    other = {**value["at"], **value.get("over", {})}
+    theirs = _measured(str(value.get("by", value["of"])), other, records)
+    both = sorted(ours.keys() & theirs.keys())
+    paired = relative_gap([ours[i] for i in both], [theirs[i] for i in both])
+    return _rounded(paired.mapped(lambda gap: 1 + gap))
+
+
+def _row(
+    at: Mapping[str, Any], columns: Mapping[str, Any], records: list[dict[str, Any]]
+) -> dict[str, Value]:
+    """The values of a row's point by column; none where it would be divided by itself."""
+    found: dict[str, Any] = {}
+    for column, spec in columns.items():
+        point = {**at, **spec.get("at", {})}
+        if "over" not in spec or {**point, **spec["over"]} != point:
+            found[column] = _taken({**spec, "at": point}, records, [])
+    return found
+
+
+def _grids(blocks: Sequence[Block], title: str = "") -> Iterator[tuple[str, Grid]]:
+    """The tables of a page, at any depth, each behind the title of its section."""
+    for block in blocks:
+        if isinstance(block, Grid):
+            yield title, block
+        elif isinstance(block, Section):
+            yield from _grids(block.blocks, block.title)
+
+
+def _cell(labels: list[str], column: str, grids: list[tuple[str, Grid]]) -> str:
+    """The text in a column of the report's tables, and in the row that begins with `labels`, or
+    with those behind its section's title. Raises FigureError."""
+    found = [
+        row[grid.columns.index(column)]
+        for title, grid in grids
+        if column in grid.columns
+        for row in grid.rows
+        if labels in (row[: len(labels)], [title, *row][: len(labels)])
+    ]
+    if len(found) != 1:
+        raise FigureError(f"{len(found)} cells in row {labels} and column {column!r} of the run")
+    return found[0]
+
+
+def _measured(
+    metric: str, at: Mapping[str, Any], records: list[dict[str, Any]]
+) -> dict[int, float]:
+    """The metric of a point by replication; `at` may name its `control`. Raises FigureError."""
+    control = at.get("control", "")
+    wanted = {key: value for key, value in at.items() if key != "control"}
+    there = [record for record in records if record["control"] == control]
+    exact = [each for each in there if wanted.items() <= each["overrides"].items()]
+    found: dict[int, float] = {}
+    for record in exact or [each for each in there if _named(wanted, each["overrides"])]:
+        value: Any = record["metrics"]
+        for key in metric.split("."):
+            value = value[key]
+        if record["replication"] in found:
+            raise FigureError(f"{dict(at)} is more than one point of the run")
+        found[record["replication"]] = float(value)
+    if not found:
+        raise FigureError(f"no point {dict(at)} in the run")
+    return found
+
+
+def _named(wanted: Mapping[str, Any], overrides: Mapping[str, Any]) -> bool:
+    """Whether overrides are these, a mapping by its name."""
+    names = {
+        key: value.get("name") if isinstance(value, dict) and isinstance(wanted.get(key), str)
+        else value for key, value in overrides.items()
+    }  # fmt: skip
+    return wanted.items() <= names.items()
+
+
+def _rounded(found: Interval) -> Value:
+    """The mean and its interval; the mean alone of one replication."""
+    numbers = [float(value) for value in (found.mean, found.low, found.high)]
+    return numbers if found.count > 1 else numbers[0]
+
+
+def results_page(commit: str) -> str:
+    """The page of the parts that are done."""
+    found = {name: RUNS / name / DONE for name in parts()}
+    there = {
+        name: json.loads(file.read_text(encoding="utf-8"))
+        for name, file in found.items() if file.is_file()
+    }  # fmt: skip
+    minutes = sum(each["cpu_s"] for each in there.values()) / 60
+    lines = [
+        "# Results of the release run", "",
+        "Every figure that README and the pages quote, made by `make release-run` at commit"
+        f" `{commit[:12]}` in {minutes:.0f} CPU minutes. A text names a value by its part and key."
+        " Ratios are ratios: 1.87 is +87 %. The last two columns are the ends of an interval of"
+        " 95 % over replications; a value without them is of one run, or a count.", "",
+    ]  # fmt: skip
+    for name, made in there.items():
+        part = parts()[name]
+        lines += [f"## {name}", "", part["question"], ""]
+        if part.get("commands"):
+            shown = "; ".join(each.replace("{run}", "RUN") for each in part["commands"])
+            lines += [f"`{shown}` ({made['cpu_s'] / 60:.1f} CPU minutes)", ""]
+        lines += ["| key | value | low | high |", "|---|---:|---:|---:|"]
+        values = values_of(part, RUNS / name)
+        lines += [results_row(key, value) for key, value in values.items()]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command; returns the exit status."""
+    match arguments:
+        case ["list"]:
+            for name, part in parts().items():
+                file = RUNS / name / DONE
+                took = f"{json.loads(file.read_text())['cpu_s'] / 60:.1f}" if file.is_file() else ""
+                print(f"{name:16} {took:>6}  {part['question']}")
+        case ["run", *names]:
+            try:
+                if unknown := set(names) - parts().keys():
+                    raise ReleaseError(f"no part {', '.join(sorted(unknown))}")
+                commit = release_commit()
+                for name, part in parts().items():
+                    if name in names:
+                        (RUNS / name / DONE).unlink(missing_ok=True)
+                    if (name in names or not names) and not (RUNS / name / DONE).is_file():
+                        run_part(name, part)
+                (ROOT / RESULTS).write_text(results_page(commit), encoding="utf-8")
+                for picture in RUNS.glob("*/*.svg"):
+                    shutil.copy(picture, ROOT / "docs" / picture.name)
+            except (ReleaseError, FigureError) as error:
+                print(error, file=sys.stderr)
+                return 2
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,153 @@
+"""What the release run takes of a run by more than a metric's path: functions of its folder."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from policies.memory.measured_cells import Skipped
+from sweeps.analyse.statistics import Interval
+from sweeps.report import validation
+from sweeps.run import explanation, next_answer
+from sweeps.run.store import RunDirectory
+
+Read = Callable[[Path], dict[str, Any]]
+
+
+def of_logs(found: Interval) -> list[float]:
+    """A ratio of its logarithm."""
+    return [math.exp(each) for each in (found.mean, found.low, found.high)]
+
+
+def of_gain(found: dict[str, float]) -> list[float]:
+    """A ratio of the gain over one."""
+    return [1 + found[each] for each in ("mean", "low", "high")]
+
+
+def why(folder: Path) -> dict[str, Any]:
+    """The causes of the gap to odma, as factors that multiply to it."""
+    return {
+        f"why/{part.words}": {
+            "one after another": of_logs(part.forward), "in reverse order": of_logs(part.reverse)
+        }
+        for each in explanation.read(folder) if each.loser == "odma" for part in each.parts
+    }  # fmt: skip
+
+
+def next_question(folder: Path) -> dict[str, Any]:
+    """A gap with one thing after another changed."""
+    (answer,) = next_answer.read(folder)
+    rows = [("as described", of_logs(answer.total))]
+    rows += [(reply.change, of_logs(gap)) for reply, gap in answer.known]
+    least, most = answer.known[0], answer.known[-1]
+    return {
+        "changes": {name: {f"{answer.winner} over {answer.loser}": gap} for name, gap in rows},
+        "counts": {
+            "changes": len(answer.replies), "winner leads": len(answer.with_sign(1)),
+            "loser leads": len(answer.with_sign(-1)),
+        },
+        "least": of_logs(least[1]), "least with": least[0].change,
+        "most": of_logs(most[1]), "most with": most[0].change,
+    }  # fmt: skip
+
+
+def crossing_map(folder: Path) -> dict[str, Any]:
+    """Who wins how many of the combinations of a map, and by how much."""
+    found = json.loads((folder / "findings.json").read_text(encoding="utf-8"))["verdicts"]
+    own = [each for each in found if ", as described" in each["title"]]
+    won = [each for each in own if each["outcome"] == "won"]
+    leads = sorted(
+        (of_gain(each["gaps"][0]["total"]) for each in won if each["leader"] == "paged"),
+    )
+    return {
+        "combinations": len(own), "paged wins": len(leads),
+        "another wins": len(won) - len(leads), "no winner": len(own) - len(won),
+        "least lead": leads[0], "largest lead": leads[-1],
+    }  # fmt: skip
+
+
+def crossings(folder: Path) -> dict[str, Any]:
+    """By device: the gap as described, and the share of contiguous bandwidth that scattered KV
+    must be read at for the two to tie."""
+    own = json.loads((folder / "findings.json").read_text(encoding="utf-8"))["own"]
+    rows = {}
+    for search in own["searches"]:
+        ((found,), now) = search["found"], search["now"]
+        gap = [math.exp(now[each]) for each in ("mean", "low", "high")]
+        tie = "none between 0.1 and 1"
+        if at := found["crossing"]:
+            low, high = (1 / (at[each] or end) for each, end in (("high", 10), ("low", 1)))
+            tie = f"{1 / at['at']:.2f} ({low:.2f} to {high:.2f})"
+        rows[search["name"]] = {
+            f"{own['ours']} over {own['theirs'][0]}": gap,
+            "they tie where scattered KV is read at": tie,
+        }  # fmt: skip
+    return {"devices": rows}
+
+
+def bursts(folder: Path) -> dict[str, Any]:
+    """How many times sooner the 99th percentile of first tokens comes with dropping, by burst."""
+    p99: dict[tuple[int, bool], float] = {}
+    for record in RunDirectory(folder).records():
+        cluster = record["overrides"].get("serving.cluster")
+        if record["overrides"].get("case", "").endswith("keep KV") and cluster in BURSTS:
+            key = (record["replication"], "dropping" in cluster)
+            p99[key] = record["metrics"]["ttft_s"]["p99"]
+    seeds = sorted({seed for seed, _ in p99})
+    times = [p99[seed, False] / p99[seed, True] for seed in seeds]
+    return {"times by burst": ", ".join(f"{each:.2g}" for each in times)}
+
+
+BURSTS = ({"cards": 4}, {"cards": 4, "dropping": {"link": "rdma-200"}})
+
+
+def devices(folder: Path) -> dict[str, Any]:
+    """The best buckets and pool of a study on each device."""
+    found = json.loads((folder / "devices.json").read_text(encoding="utf-8"))
+    rows = {
+        each["device"]: {
+            "model": each["model"], "buckets": str(len(each["bounds"])),
+            "first and last bound, tokens": f"{each['bounds'][0]:,} to {each['bounds'][-1]:,}",
+            "pool": f"{each['pool_share']:.0%}", "tokens/s": each["mean"],
+            **{f"over {name}": of_gain(gap) for name, gap in each["over"].items()},
+            "binds": each["binds"],
+        }
+        for each in found
+    }  # fmt: skip
+    paged = [each["over"]["paged"] for each in found if "paged" in each["over"]]
+    counts = {
+        "devices": len(found),
+        "paged serves significantly more": sum(each["high"] < 0 for each in paged),
+        "ODMA serves significantly more": sum(each["low"] > 0 for each in paged),
+        "keep a pool": sum(each["pool_share"] > 0 for each in found),
+        "significantly over odma-best": sum(e["over"]["odma-best"]["low"] > 0 for e in found),
+        "within 3 % of odma-best": sum(abs(e["over"]["odma-best"]["mean"]) <= 0.03 for e in found),
+    }
+    return {"devices": rows, "counts": counts}
+
+
+def measurements(_: Path) -> dict[str, Any]:
+    """The model beside all measurements that ship; those whose log is not here are left out."""
+    found: validation.Found = {}
+    for name in validation.sources():
+        try:
+            found[name] = validation.compared(validation.loaded(name))
+        except Skipped:
+            found[name] = []
+    return validation.figures(found)
+
+
+def servers(_: Path) -> dict[str, Any]:
+    """Whole servers beside our serving."""
+    from tools.servers_beside import compared
+
+    return compared()
+
+
+READERS: dict[str, Read] = {
+    "why": why, "next_question": next_question, "crossing_map": crossing_map, "devices": devices,
+    "crossings": crossings, "bursts": bursts, "measurements": measurements, "servers": servers,
+}  # fmt: skip
