@@ -73,8 +73,8 @@ figures: $(RUN)
 # The pages, the API and the reports of the release run as one static site in SITE.
 SITE ?= .venv/site
 
-docs: $(DOCS)
-	$(BIN)/python -m tools.site_pages .venv/site-pages
+docs: $(RUN)
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
 	$(BIN)/python -m mkdocs build --quiet --site-dir $(SITE)
 
 .venv/bin/python:

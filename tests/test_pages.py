@@ -1,0 +1,166 @@
+"""Do links of the pages lead somewhere, and do the commands and examples that pages show work?"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+
+import yaml
+from hwmodel.description.library import names
+from sweeps.cli.main import app
+from sweeps.plan.sweep import load_sweep, planned_kind
+from sweeps.study.study_spec import load_study
+from tests.rotation import shared
+from tests.sweeps.cli.test_command_line import bankwise
+
+ROOT = Path(__file__).parents[1]
+PAGES = {
+    str(page.relative_to(ROOT)): re.sub(r"<!--.*?-->", "", page.read_text(encoding="utf-8"))
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))
+}
+LINK = re.compile(r"!?\[([^]]*)\]\(([^)\s]*)\)")
+
+
+def anchors(page: str) -> set[str]:
+    """The headings of a page, as links name them."""
+    titles = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_links_lead_somewhere(name: str) -> None:
+    for _, target in LINK.findall(PAGES[name]):
+        if target.startswith(("http:", "https:")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (ROOT / name).parent / path if path else ROOT / name
+        assert file.exists(), target
+        if anchor:
+            assert anchor in anchors(file.read_text(encoding="utf-8")), target
+
+
+def test_pages_that_code_names_are_there() -> None:
+    rooms = ("bankwise", "hwmodel", "policies", "sweeps", "tests", "tools", "examples", "yaml")
+    files = [each for room in rooms for each in (ROOT / room).rglob("*.*")]
+    for file in (each for each in files if each.suffix in (".py", ".yaml", ".sh")):
+        for name in re.findall(r"\bdocs/[\w-]+\.md\b", file.read_text(encoding="utf-8")):
+            assert name in PAGES, (file, name)
+
+
+def test_every_page_is_in_the_index_and_on_the_site() -> None:
+    index = PAGES["docs/index.md"]
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for name in PAGES:
+        if name.startswith("docs/"):
+            assert re.search(rf"\b{Path(name).name}\b", site), name
+            assert name == "docs/index.md" or f"({Path(name).name})" in index, name
+
+
+class Shown(NamedTuple):
+    """A block of a page."""
+
+    page: str
+    language: str
+    text: str
+
+    @property
+    def label(self) -> str:
+        """Its page, and how it begins."""
+        return f"{Path(self.page).stem}: {self.text.splitlines()[0][:60]}"
+
+
+BLOCKS = [
+    Shown(name, language, text)
+    for name, page in sorted(PAGES.items())
+    for language, text in re.findall(r"^```([^\n]+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+]
+COMMANDS = [
+    pytest.param(shlex.split(line, comments=True), id=f"{Path(name).stem}: {line[:60]}")
+    for name, page in sorted(PAGES.items())
+    for line in re.findall(r"^(?: {4})?(?:\$ )?(bankwise [a-z].*)$", page, re.MULTILINE)
+    if not name.endswith(("results.md", "CHANGELOG.md", "command-line.md")) and "\\" not in line
+]
+
+
+def parsed(words: list[str]) -> dict[str, Any]:
+    """The arguments of a command as typed, without running it."""
+    group: Any = typer.main.get_command(app)
+    context = group.make_context("bankwise", words[1:])
+    for _ in range(2):
+        name, command, rest = context.command.resolve_command(
+            context, [*context._protected_args, *context.args]
+        )
+        context = command.make_context(name, rest, parent=context)
+        if not hasattr(command, "commands"):
+            break
+    return dict(context.params)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_command_of_a_page_is_understood(words: list[str]) -> None:
+    words = words[: words.index("|")] if "|" in words else words
+    if any(re.fullmatch(r"[A-Z_]{3,}(\.\w+)?|\.\.\.", word) for word in words):
+        return  # a placeholder
+    given = parsed(words)
+    if words[1] == "run" and not {"--plugin"} & set(words):
+        name = given["name"]
+        if ("/" in str(name) and not (ROOT / name).is_file()) or str(name).startswith("my-"):
+            return  # the reader's own
+        path = ROOT / name if "/" in str(name) else name
+        load = {"sweep": load_sweep, "study": load_study}[planned_kind(path)]
+        assert load(path, given["overrides"] or ()).points
+
+
+KINDS = {"sweep": load_sweep, "study": load_study}
+
+
+@pytest.mark.parametrize(
+    "block", [each for each in BLOCKS if each.language == "yaml"], ids=lambda block: block.label
+)
+def test_yaml_of_a_page_is_sound(block: Shown, tmp_path: Path) -> None:
+    content = yaml.safe_load(block.text)
+    if not isinstance(content, dict) or "kind" not in content:
+        return  # a part of a description
+    file = tmp_path / "shown.yaml"
+    file.write_text(block.text, encoding="utf-8")
+    if content["kind"] in KINDS:
+        assert KINDS[content["kind"]](file).points
+    else:
+        done = bankwise("check", file, cwd=tmp_path)
+        assert done.returncode == 0, done
+
+
+@pytest.mark.parametrize(
+    "block",
+    shared([each for each in BLOCKS if each.language == "python"], every=3),
+    ids=lambda block: block.label,
+)
+def test_python_of_a_page_runs(block: Shown, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", block.text], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+README = PAGES["README.md"]
+
+
+@pytest.mark.parametrize("name", ["fit", "memory"])
+def test_a_command_of_readme_prints_what_readme_shows(name: str, tmp_path: Path) -> None:
+    typed, _, after = README.partition(f"    $ bankwise {name} ")[2].partition("\n")
+    shown = [line.strip() for line in after.split("\n\n")[0].splitlines()]
+    done = bankwise(name, *shlex.split(typed), cwd=tmp_path)
+    printed = {" ".join(line.split()) for line in done.stdout.splitlines()}
+    assert done.returncode == 0 and shown
+    assert not [line for line in shown if " ".join(line.split()) not in printed]
+
+
+def test_readme_counts_what_ships() -> None:
+    assert f"{len(names('accelerators'))} accelerators ship" in README
