@@ -23,9 +23,9 @@ _LOGARITHMIC = 8.0
 Place = tuple[float, ...]
 
 
-def explorer(reports: Sequence[Report], home: str = "") -> str:
-    """The page of these runs, one file that needs no network; `home`: as of `page`."""
-    return rendered("explore.html", runs=[explored(report) for report in reports], home=home)
+def explorer(reports: Sequence[Report]) -> str:
+    """The page of these runs, one file that needs no network."""
+    return rendered("explore.html", runs=[explored(report) for report in reports])
 
 
 def explored(report: Report) -> dict[str, Any]:

@@ -25,15 +25,14 @@ _SUBJECT = 60
 """Letters of a verdict's subject at most."""
 
 
-def page(sections: list[Section], home: str = "") -> str:
-    """One self-contained page; `home`: the page of a site that it is part of."""
+def page(sections: list[Section]) -> str:
+    """One self-contained page."""
     specs: list[Spec] = []
     drawn = any(is_chart(block) for section in sections for block in section.walk())
     return rendered(
         "page.html",
         title=", ".join(section.title for section in sections),
         sections=sections,
-        home=home,
         draw=partial(_live, specs),
         themes={"light": LIGHT, "dark": DARK},
         packed=lambda: _packed(specs),
