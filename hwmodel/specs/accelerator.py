@@ -272,6 +272,8 @@ class AcceleratorSpec(Strict):
     weights that lie in one and KV in another are read one after the other. `step`: all of it, as
     where weights are fetched ahead of the layers (a bound: nothing waits for what it needs).
     `none`: one memory after the other."""
+    memories_port: Annotated[BytesPerSecond, Field(gt=0)] | None = None
+    """What the engines take of all memories together. None: all that these give."""
     compute: Compute
     kernels: Kernels
     """What kernels take beyond memory and FLOPs: a class, and what is otherwise on this device."""

@@ -26,8 +26,8 @@ OF_A_MEMORY = (
 )  # fmt: skip
 """Keys that a further memory has of its own, or leaves at their defaults."""
 _OF_THE_MAIN_ONE = (
-    "memories", "memories_overlap", "translation", "memory_side_cache", "dies", "bus", "on_chip",
-    "plausible", "based_on",
+    "memories", "memories_overlap", "memories_port", "translation", "memory_side_cache", "dies",
+    "bus", "on_chip", "plausible", "based_on",
 )  # fmt: skip
 """What the accelerator says of its main memory only, or of all of them."""
 

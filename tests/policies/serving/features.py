@@ -145,10 +145,17 @@ def both_cards(metrics: dict[str, Any]) -> float:
     return float(min(card["requests"] for card in cards))
 
 
-def read_far(metrics: dict[str, Any]) -> float:
-    """What is read in a memory beside the main one."""
+def read_of(phase: str) -> Callable[[dict[str, Any]], float]:
+    """What a phase reads in a memory beside the main one."""
     places = ((), ("pools", "prefill"), ("pools", "decode"))
-    return sum(figure(*place, "memory", "read", "attention", "far")(metrics) for place in places)
+
+    def read(metrics: dict[str, Any]) -> float:
+        return sum(figure(*place, "memory", "read", phase, "far")(metrics) for place in places)
+
+    return read
+
+
+read_far = read_of("attention")
 
 
 def _policy(name: str, **options: Any) -> Feature:
@@ -263,6 +270,17 @@ FEATURES: dict[str, Feature] = {
     ),
     "interleaved memories": Feature(
         "memories", {"memories": {"name": "interleaved"}}, read_far
+    ),
+    "KV by head": Feature(
+        "memories",
+        {"memories": {"name": "by_head", "kv": "far"}, "kv_layout": "layer_kv_token"}, read_far,
+    ),
+    "KV by request": Feature(
+        "memories", {"memories": {"name": "by_request", "kv": "far"}}, read_far
+    ),
+    "experts by heat": Feature(
+        "memories", {"memories": {"name": "by_heat", "experts": "far"}},
+        read_of("weights"), model=EXPERTS,
     ),
     "logs": Feature("logs", {}, always),
 }  # fmt: skip
