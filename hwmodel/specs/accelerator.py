@@ -26,7 +26,7 @@ from hwmodel.description.written import Also, KeysOf
 from hwmodel.specs.by_size import SizedRate, by_size, rising
 from hwmodel.specs.controller import Controller
 from hwmodel.specs.dma import Dma
-from hwmodel.specs.further_memory import MAIN, Dollars, FurtherMemory
+from hwmodel.specs.further_memory import MAIN, Dollars, FurtherMemory, Watts
 from hwmodel.specs.given_memory import GivenMemory, Share
 from hwmodel.specs.kernel_law import Kernels
 from hwmodel.specs.kv_order import LAYOUTS, KvOrder
@@ -150,6 +150,15 @@ class Price(Strict):
     """Of all but its memories."""
     gb: Dollars
     """Of a GB (10^9 bytes) of the main memory."""
+
+
+class Draw(Strict):
+    """Watts while it serves."""
+
+    card: Watts
+    """Of all but its memories."""
+    gbps: Watts
+    """Of a GB/s of the main memory's peak: 0.04 are 5 pJ a bit."""
 
 
 class Host(Strict):
@@ -279,6 +288,8 @@ class AcceleratorSpec(Strict):
     """What kernels take beyond memory and FLOPs: a class, and what is otherwise on this device."""
     price: Price | None = None
     """What the card costs, as you are told; none ships for what is sold."""
+    draw: Draw | None = None
+    """What the card draws, as you are told; hypothetical devices have it."""
     power: Annotated[Milliwatts, Field(gt=0)] | None = None
     """The most that the whole board draws (TDP)."""
     work: Work = Work()

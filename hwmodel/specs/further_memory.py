@@ -33,6 +33,7 @@ _OF_THE_MAIN_ONE = (
 
 
 Dollars = Annotated[float, Field(ge=0, strict=False)]
+Watts = Dollars
 
 
 class Crossing(Strict):
@@ -64,6 +65,8 @@ class FurtherMemory(Strict):
     crossing: Crossing = Crossing()
     price_gb: Dollars | None = None
     """Dollars of a GB (10^9 bytes), where the accelerator has a `price`."""
+    draw_gbps: Watts | None = None
+    """Watts of a GB/s of its peak, where the accelerator has a `draw`."""
 
 
 def read_through(document: Document, name: str, spec: FurtherMemory) -> Document:

@@ -174,6 +174,9 @@ class PlacedMemory(Memory):
                 whole[key] = sum(each[key] for each in simulated)
         if any(errors):
             whole["throughput_ci95"] = math.hypot(*errors)
+        for key, worst in (("writes_a_day", max), ("years", min)):
+            if worn := [each[key] for each in reports.values() if each.get(key)]:
+                whole[key] = worst(worn)
         return whole | {
             "efficiency": {
                 name: share for name, share in self.efficiency._asdict().items() if share < HIDDEN

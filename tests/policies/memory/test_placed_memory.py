@@ -190,6 +190,18 @@ def test_what_a_card_costs_with_all_its_memories() -> None:
     assert found["tokens_per_s_per_kusd"] == pytest.approx(found["output_tokens_per_s"])
 
 
+def test_what_a_card_draws_with_all_its_memories() -> None:
+    card = load_device(
+        "hbm4-lpddr6", ["draw={card: 100, gbps: 0.1}", "memories.lpddr.draw_gbps=0.2"]
+    )
+    far = card.memories["lpddr"].peak_gbps
+    assert card.draw_watts == pytest.approx(100 + 0.1 * card.peak_gbps + 0.2 * far)
+    assert load_device("hbm4-lpddr6", ["memories.lpddr.draw_gbps=null"]).draw_watts is None
+    found = served(card, {"kv": "lpddr"}).metrics
+    watts = found["output_tokens_per_s"] / found["tokens_per_s_per_watt"]
+    assert watts == pytest.approx(card.draw_watts)
+
+
 def test_the_price_of_pools_is_that_of_all_their_cards() -> None:
     card = load_device("mlu370-x4", ["price={card: 1000, gb: 0}"])
     pools = {"prefill": {}, "decode": {"replicas": 2}, "link": "mooncake-rdma-400"}
