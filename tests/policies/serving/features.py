@@ -2,7 +2,7 @@
 
 A pair counts as running if both leave their trace in one run: a recorded quantity of each that is
 not zero, and a run that differs from the run without it (a log is there to change nothing). Every
-run is audited (`tests.policies.serving.conservation`), and a breach is a failure.
+run is audited (`bankwise.conservation`), and a breach is a failure.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
+from bankwise.conservation import Auditor, watched_links
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.attention import Window
 from hwmodel.specs.device import Device, load_device
@@ -28,7 +29,6 @@ from policies.serving.recorder import Recorder
 from policies.serving.serving import ServingResult, serve
 from policies.serving.simulation import Watcher
 from sweeps.run.sweep_run import apart as without_walls
-from tests.policies.serving.conservation import Auditor, watched_links
 from tests.policies.serving.test_moving import SHAPE
 from tests.policies.small import FakeMemory, spec
 
