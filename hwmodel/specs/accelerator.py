@@ -235,6 +235,8 @@ class AcceleratorSpec(Strict):
     kind: Literal["accelerator"]
     name: str
     summary: str
+    known_as: list[str] = []
+    """What its driver calls it, by which `bankwise` alone finds the card of this machine."""
     sources: dict[str, str] = {}
     based_on: str | None = None
     """Another accelerator, the source of what no data sheet states, borrowed as assumed; see
