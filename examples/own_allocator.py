@@ -13,7 +13,6 @@ import numpy as np
 import bankwise
 from policies.allocators.allocator import Demand, Limits, PolicyOptions
 from policies.allocators.arena import Arena
-from policies.allocators.registry import POLICIES
 from policies.allocators.reservation import ReservingAllocator
 
 
@@ -33,7 +32,8 @@ class Room(ReservingAllocator):
         return prompt + samples * np.minimum(room, self.limits.max_tokens)
 
 
-POLICIES["room"] = Room
-for name, policy in {"paged": "paged", "room": "{name: room, tokens: 64}"}.items():
-    found = bankwise.simulate("smoke", set=[f"policy={policy}", *sys.argv[1:]])["metrics"]
-    print(f"{name}: {found['output_tokens_per_s']:.0f} tok/s, {found['preemptions']} preempted")
+if __name__ == "__main__":
+    bankwise.plugin(__file__)
+    for name, policy in {"paged": "paged", "room": "{name: room, tokens: 64}"}.items():
+        found = bankwise.simulate("smoke", set=[f"policy={policy}", *sys.argv[1:]])["metrics"]
+        print(f"{name}: {found['output_tokens_per_s']:.0f} tok/s, {found['preemptions']} preempted")

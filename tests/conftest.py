@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -48,3 +49,16 @@ settings.register_profile(
     "long", parent=settings.get_profile("ci"), derandomize=False, max_examples=1000
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture
+def unplugged() -> Iterator[None]:
+    """What a plug-in registered goes again."""
+    from policies.serving.plugins import KINDS, LOADED  # heavy
+
+    before = {word: dict(kind.known) for word, kind in KINDS.items()}
+    yield
+    for word, kind in KINDS.items():
+        kind.known.clear()
+        kind.known.update(before[word])
+    LOADED.clear()

@@ -79,7 +79,15 @@ NEEDS = {
     ("predictor", "confusion"): ["serving.predictor.table=bert-lmsys-4"],
     ("source", "clients"): ["arrivals={process: closed, clients: 4}"],
     **{("placement", name): ["device=hbm4-lpddr6"] for name in ("apart", "interleaved")},
-    ("placement", "by_layer"): ["device=hbm4-lpddr6", "serving.memories.kv=lpddr"],
+    **{
+        ("placement", f"by_{of}"): ["device=hbm4-lpddr6", "serving.memories.kv=lpddr"]
+        for of in ("layer", "head", "request")
+    },
+    ("placement", "by_heat"): [
+        "device=hbm4-lpddr6",
+        "model=gpt-oss-20b",
+        "serving.memories.experts=lpddr",
+    ],
     ("placement", "recent"): [
         "device=hbm4-lpddr6",
         "serving.memories.kv=lpddr",

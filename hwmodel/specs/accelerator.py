@@ -26,7 +26,7 @@ from hwmodel.description.written import Also, KeysOf
 from hwmodel.specs.by_size import SizedRate, by_size, rising
 from hwmodel.specs.controller import Controller
 from hwmodel.specs.dma import Dma
-from hwmodel.specs.further_memory import MAIN, Dollars, FurtherMemory
+from hwmodel.specs.further_memory import MAIN, Dollars, FurtherMemory, Watts
 from hwmodel.specs.given_memory import GivenMemory, Share
 from hwmodel.specs.kernel_law import Kernels
 from hwmodel.specs.kv_order import LAYOUTS, KvOrder
@@ -152,6 +152,15 @@ class Price(Strict):
     """Of a GB (10^9 bytes) of the main memory."""
 
 
+class Draw(Strict):
+    """Watts while it serves."""
+
+    card: Watts
+    """Of all but its memories."""
+    gbps: Watts
+    """Of a GB/s of the main memory's peak: 0.04 are 5 pJ a bit."""
+
+
 class Host(Strict):
     """The link to host memory (swap)."""
 
@@ -226,6 +235,8 @@ class AcceleratorSpec(Strict):
     kind: Literal["accelerator"]
     name: str
     summary: str
+    known_as: list[str] = []
+    """What its driver calls it, by which `bankwise` alone finds the card of this machine."""
     sources: dict[str, str] = {}
     based_on: str | None = None
     """Another accelerator, the source of what no data sheet states, borrowed as assumed; see
@@ -272,11 +283,15 @@ class AcceleratorSpec(Strict):
     weights that lie in one and KV in another are read one after the other. `step`: all of it, as
     where weights are fetched ahead of the layers (a bound: nothing waits for what it needs).
     `none`: one memory after the other."""
+    memories_port: Annotated[BytesPerSecond, Field(gt=0)] | None = None
+    """What the engines take of all memories together. None: all that these give."""
     compute: Compute
     kernels: Kernels
     """What kernels take beyond memory and FLOPs: a class, and what is otherwise on this device."""
     price: Price | None = None
     """What the card costs, as you are told; none ships for what is sold."""
+    draw: Draw | None = None
+    """What the card draws, as you are told; hypothetical devices have it."""
     power: Annotated[Milliwatts, Field(gt=0)] | None = None
     """The most that the whole board draws (TDP)."""
     work: Work = Work()

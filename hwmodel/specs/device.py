@@ -139,6 +139,18 @@ class Device:
         return whole
 
     @property
+    def draw_watts(self) -> float | None:
+        """Watts of the card with all its memories; None where one is not given."""
+        if self.accelerator is None or (draw := self.accelerator.draw) is None:
+            return None
+        whole = draw.card + draw.gbps * self.peak_gbps
+        for name, each in self.accelerator.memories.items():
+            if each.draw_gbps is None:
+                return None
+            whole += each.draw_gbps * self.memories[name].peak_gbps
+        return whole
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the resolved descriptions."""
         return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()

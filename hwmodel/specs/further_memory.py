@@ -26,13 +26,14 @@ OF_A_MEMORY = (
 )  # fmt: skip
 """Keys that a further memory has of its own, or leaves at their defaults."""
 _OF_THE_MAIN_ONE = (
-    "memories", "memories_overlap", "translation", "memory_side_cache", "dies", "bus", "on_chip",
-    "plausible", "based_on",
+    "memories", "memories_overlap", "memories_port", "translation", "memory_side_cache", "dies",
+    "bus", "on_chip", "plausible", "based_on",
 )  # fmt: skip
 """What the accelerator says of its main memory only, or of all of them."""
 
 
 Dollars = Annotated[float, Field(ge=0, strict=False)]
+Watts = Dollars
 
 
 class Crossing(Strict):
@@ -64,6 +65,8 @@ class FurtherMemory(Strict):
     crossing: Crossing = Crossing()
     price_gb: Dollars | None = None
     """Dollars of a GB (10^9 bytes), where the accelerator has a `price`."""
+    draw_gbps: Watts | None = None
+    """Watts of a GB/s of its peak, where the accelerator has a `draw`."""
 
 
 def read_through(document: Document, name: str, spec: FurtherMemory) -> Document:

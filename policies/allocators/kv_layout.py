@@ -34,7 +34,8 @@ from policies.allocators.kv_apart import Apart, Areas, Indices, Parts, Shape, ap
 from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_sparse import Sparse
 from policies.placements.card_memories import CardMemories
-from policies.placements.placement import Space
+from policies.placements.experts import experts_of
+from policies.placements.placement import Heads, Heat, Space
 from policies.requests.requests import IntArray
 
 KV_ALIGN_BYTES = 2 << 20
@@ -368,7 +369,7 @@ def _placed_slots(
 ) -> int:  # fmt: skip
     """Token slots that the memories of a card have room for together, or `tokens`. Raises
     DescriptionError where there is none."""
-    space = Space(int(model.weight_bytes), 1, slot_bytes, one.layers, one.dims[0] == "layer")
+    space = space_of(model, one)._replace(slot_bytes=slot_bytes)
     slots, fullest = card.room(space, kept_bytes, sequences, share if tokens is None else 1.0)
     slots -= slots % SLOT_ALIGN_TOKENS
     wanted = SLOT_ALIGN_TOKENS if tokens is None else tokens * one.parts
@@ -379,3 +380,17 @@ def _placed_slots(
             " serving.memories keeps there"
         )
     return slots if tokens is None else wanted
+
+
+def space_of(model: TransformerSpec, layout: KvLayout, heat: Heat | None = None) -> Space:
+    """What is placed of a card's model and its KV."""
+    plain = layout.apart is None and not layout.index_bytes
+    walk = _Walk(layout, {"layer": None, "kv": None, "head": None})
+    side_by_side = plain and layout.dims[-1] == "head" and layout.kv_heads > 1
+    return Space(
+        int(model.weight_bytes), layout.slots, layout.token_bytes, layout.layers,
+        layout.dims[0] == "layer" and layout.groups is None,
+        walk.slot_bytes if plain else None,
+        Heads(layout.kv_heads, layout.head_bytes) if side_by_side else None,
+        experts_of(model), heat,
+    )  # fmt: skip

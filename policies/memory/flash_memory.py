@@ -109,8 +109,8 @@ class FlashMemory(Memory):
         self._steps += rounds
         if times is not None:
             share = 1.0
-            if self._placement is not None:
-                share = self._placement.read("kv").get(self._memory, 0.0)
+            if self._placement is not None and self._space is not None:
+                share = self._placement.read("kv", self._space).get(self._memory, 0.0)
             for phase in times.work.phases.values():
                 self._written += share * float(total(phase.bytes.get("kv_written", 0), rounds))
             self._seconds += float(times.total_s.sum())

@@ -10,7 +10,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.kv_frames import CardFrames
-from policies.allocators.kv_layout import SLOT_ALIGN_TOKENS, KvLayout
+from policies.allocators.kv_layout import SLOT_ALIGN_TOKENS, KvLayout, space_of
 from policies.engines.scheduled_step import Step
 from policies.memory import traffic
 from policies.memory.contention import Contention
@@ -19,7 +19,7 @@ from policies.memory.flash_memory import FlashMemory
 from policies.memory.full import FullMemory
 from policies.memory.mapped import CardStreams, mapped
 from policies.memory.placed_memory import PlacedMemory
-from policies.memory.placed_streams import PlacedStreams, space_of
+from policies.memory.placed_streams import PlacedStreams
 from policies.memory.probe import Measured, Probe, contiguous_stream, weights_stream
 from policies.memory.routed_weights import RoutedWeights
 from policies.memory.routing import Routing
@@ -67,7 +67,8 @@ def placed_memory(
     """As `memory_model`, of a card with several memories. What is only given of one is given there,
     whatever the fidelity of the others. work: of a step."""
     parts: dict[str, Memory] = {}
-    space, held = space_of(model, layout), card.placement.held("kv")
+    space = space_of(model, layout, routing)
+    held = card.placement.held("kv", space)
     for name, device in card.devices.items():
         own = spec
         if device.given is not None and name != MAIN:
@@ -89,7 +90,7 @@ def placed_memory(
             own, device, model, here, seed, simulate, routing, allocator, contends and name == MAIN,
             streams=streams,
         )  # fmt: skip
-    return PlacedMemory(parts, card, work)
+    return PlacedMemory(parts, card, space, work)
 
 
 def _analytic(

@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import Memory
@@ -18,12 +20,14 @@ from policies.memory.step_energy import Transfer
 from policies.memory.step_times import Efficiency, StepTimes
 from policies.memory.step_work import StepWork
 from policies.placements.card_memories import CardMemories
-from policies.placements.placement import MAIN, What
+from policies.placements.placement import MAIN, Batch, IntArray, Space, What
 
 MOST_ROUNDS = 16
 """Steps in which the shares of the memories stay as they are, where they change (assumed)."""
 HIDDEN = 1e9
 """Efficiency of a phase that another one hides."""
+_PORT = "port"
+"""What all bytes of memories that are read at once come through."""
 _WHAT: dict[str, What] = {
     "weights": "weights", "attention": "kv", "prefill": "kv", "migration": "kv"
 }  # fmt: skip
@@ -32,21 +36,23 @@ _AT_ONCE = ("weights", "attention", "prefill")
 
 
 class PlacedMemory(Memory):
-    """Of `parts`, the memories of `card` by name. work: of a step, where its phases overlap."""
+    """Of `parts`, the memories of `card` by name. space: what is placed in them. work: of a step,
+    where its phases overlap."""
 
     def __init__(
-        self, parts: dict[str, Memory], card: CardMemories, work: Callable[[Step], StepWork]
-    ) -> None:
+        self, parts: dict[str, Memory], card: CardMemories, space: Space,
+        work: Callable[[Step], StepWork],
+    ) -> None:  # fmt: skip
         super().__init__(parts[MAIN].efficiency)
-        self._parts, self._card, self._work = parts, card, work
+        self._parts, self._card, self._space, self._work = parts, card, space, work
         self._peaks = {name: each.peak_gbps * 1e9 for name, each in card.devices.items()}
         self._shares: dict[str, dict[str, float]] = {
-            phase: card.placement.read(what) for phase, what in _WHAT.items()
+            phase: card.placement.read(what, space) for phase, what in _WHAT.items()
         }
         """Of the bytes of each phase, in each memory, in the last step."""
-        self._rounds = 0
-        self._sums = {phase: dict.fromkeys(parts, 0.0) for phase in _WHAT}
-        """Of these shares, over `_rounds` steps."""
+        self._there: set[str] = set(_WHAT)
+        """Phases that the last step had."""
+        self._clear()
         self.contention = parts[MAIN].contention
         self.efficiency = self._joined(
             {name: each.efficiency for name, each in parts.items()}, None
@@ -60,11 +66,23 @@ class PlacedMemory(Memory):
 
     def observe(self, step: Step, engine: Engine) -> Efficiency:
         found = {name: each.observe(step, engine) for name, each in self._parts.items()}
+        self._there = set(_phases_of(step))
         if self._card.placement.grows:
-            tokens = engine.allocator.stored[step.decode]
-            self._shares["attention"] = self._card.placement.read("kv", tokens)
+            read, space = self._card.placement.read, self._space
+            decoding = _batch(engine, step.decode, step.routed)
+            self._shares["attention"] = read("kv", space, decoding)
+            self._shares["weights"] = read("weights", space, decoding)
+            chunks = np.array([chunk.request for chunk in step.chunks], np.int64)
+            if len(chunks):
+                filling = _batch(engine, chunks, step.routed)._replace(tokens=chunks[:0])
+                self._shares["prefill"] = read("kv", space, filling)
         self.efficiency = self._joined(found, step)
         return self.efficiency
+
+    def _clear(self) -> None:
+        self._rounds = dict.fromkeys(_WHAT, 0)
+        """Steps that had each phase, and the sums of its shares in them."""
+        self._sums = {phase: dict.fromkeys(self._parts, 0.0) for phase in _WHAT}
 
     def _joined(self, found: dict[str, Efficiency], step: Step | None) -> Efficiency:
         """Of the memories together, whose own are `found`."""
@@ -79,6 +97,9 @@ class PlacedMemory(Memory):
             }
             for place, phase in enumerate(Efficiency._fields)
         }  # fmt: skip
+        if self._card.port is not None and self._card.overlap != "none":
+            for each in seconds.values():
+                each[_PORT] = 1.0 / self._card.port
         whole = {phase: self._one(each) for phase, each in seconds.items()}
         if self._card.overlap == "step" and step is not None:
             whole |= self._of_the_slowest(seconds, step)
@@ -97,32 +118,30 @@ class PlacedMemory(Memory):
         moved = {name: float(phases[name].waits) for name in _AT_ONCE if name in phases}
         busy = {
             memory: sum(size * seconds[phase].get(memory, 0.0) for phase, size in moved.items())
-            for memory in self._parts
+            for memory in (*self._parts, _PORT)
         }
         slowest = max(busy, key=busy.__getitem__)
         return {phase: seconds[phase].get(slowest, 0.0) for phase in moved}
 
     def _read(self) -> dict[str, dict[str, float]]:
         """Shares of the bytes of each phase in each memory that has any, the mean over steps."""
-        if not self._rounds:
-            return self._shares
-        return {
-            phase: {name: total / self._rounds for name, total in sums.items() if total}
-            for phase, sums in self._sums.items()
-        }
+        found = dict(self._shares)
+        for phase, sums in self._sums.items():
+            if rounds := self._rounds[phase]:
+                found[phase] = {name: total / rounds for name, total in sums.items() if total}
+        return found
 
     def passed(self, rounds: int, times: StepTimes | None = None) -> None:
         self._steps += rounds
-        self._rounds += rounds
-        for phase, shares in self._shares.items():
-            for name, share in shares.items():
+        for phase in self._there:
+            self._rounds[phase] += rounds
+            for name, share in self._shares[phase].items():
                 self._sums[phase][name] += rounds * share
         for each in self._parts.values():
             each.passed(rounds, times)
 
     def mark(self) -> None:
-        self._rounds = 0
-        self._sums = {phase: dict.fromkeys(self._parts, 0.0) for phase in _WHAT}
+        self._clear()
         for each in self._parts.values():
             each.mark()
 
@@ -155,6 +174,9 @@ class PlacedMemory(Memory):
                 whole[key] = sum(each[key] for each in simulated)
         if any(errors):
             whole["throughput_ci95"] = math.hypot(*errors)
+        for key, worst in (("writes_a_day", max), ("years", min)):
+            if worn := [each[key] for each in reports.values() if each.get(key)]:
+                whole[key] = worst(worn)
         return whole | {
             "efficiency": {
                 name: share for name, share in self.efficiency._asdict().items() if share < HIDDEN
@@ -162,3 +184,22 @@ class PlacedMemory(Memory):
             "memories": reports,
             "read": self._read(),
         }
+
+
+def _phases_of(step: Step) -> list[str]:
+    has = {"attention": len(step.decode), "prefill": step.chunks, "migration": step.migrations}
+    return ["weights", *(phase for phase, there in has.items() if there)]
+
+
+def _batch(engine: Engine, requests: IntArray, routed: int) -> Batch:
+    """What a step reads of these requests; of layers of several kinds, as those of the first."""
+    allocator = engine.allocator
+
+    def units() -> tuple[IntArray, IntArray]:
+        each = [allocator.layer_units(request, 0) for request in requests.tolist()]
+        if not each:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        start, tokens = (np.concatenate([one[n] for one in each]) for n in range(2))
+        return start, tokens
+
+    return Batch(allocator.stored[requests], units, routed)

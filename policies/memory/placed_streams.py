@@ -9,21 +9,13 @@ import numpy as np
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
-from policies.allocators.kv_layout import KvLayout
+from policies.allocators.kv_layout import KvLayout, space_of
 from policies.engines.scheduled_step import Step
 from policies.memory.routing import Routing
 from policies.memory.step_streams import StepStreams, StreamPhase
 from policies.memory.traffic import Extents
 from policies.placements.card_memories import CardMemories
-from policies.placements.placement import Space, What
-
-
-def space_of(model: TransformerSpec, layout: KvLayout) -> Space:
-    """What is placed of a card's shard and its KV."""
-    first = layout.dims[0] == "layer" and layout.groups is None
-    return Space(
-        int(model.weight_bytes), layout.slots, layout.token_bytes, layout.layers, first
-    )  # fmt: skip
+from policies.placements.placement import What
 
 
 class PlacedStreams(StepStreams):
@@ -34,13 +26,14 @@ class PlacedStreams(StepStreams):
         layout: KvLayout, card: CardMemories, memory: str,
     ) -> None:  # fmt: skip
         super().__init__(device, model, tile_bytes, routing)
-        self._card, self._memory, self._space = card, memory, space_of(model, layout)
+        self._card, self._memory = card, memory
+        self._space = space_of(model, layout, routing)
         self._bases: dict[What, tuple[int, int]] = {
             "weights": (0, 0), "kv": (layout.base, card.base("kv", memory, self._space)),
         }  # fmt: skip
         """Where all of it begins in the layout, and what lies here of it in this memory."""
         self._here: dict[What, bool] = {
-            "weights": bool(card.placement.held("weights").get(memory)),
+            "weights": bool(card.placement.held("weights", self._space).get(memory)),
             "kv": len(card.placement.layers(memory, self._space)) > 0,
         }
 

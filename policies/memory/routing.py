@@ -83,6 +83,15 @@ class Routing:
             self._expected[tokens] = float((1 - (1 - self._share) ** tokens).sum())
         return self._expected[tokens]
 
+    def chances(self, tokens: int) -> FloatArray:
+        """Of each expert of a layer to be read in a step of so many tokens, by rank."""
+        chances: FloatArray = 1 - (1 - self._share) ** tokens
+        return chances
+
+    def ranked(self, layer: int) -> IntArray:
+        """The experts of a layer, most popular first."""
+        return self._expert(layer)
+
     def touched(self, tokens: int, layer: int, draw: int) -> IntArray:
         """Experts of a layer that `tokens` pass through, in order; `draw`: another number draws
         others. Of several cards those on the one with most of them, by their places there."""

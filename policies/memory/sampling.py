@@ -89,8 +89,8 @@ class SampledMemory(SimulatedMemory):
         if step.lengths is not None:
             tokens = int(self._layout.slots_of(step.lengths).sum())
         placed = (len(step.decode), extents, tokens / extents)
-        if self._asks(phase, placed):
-            self._take(phase, self._layer(phase, step, engine.allocator), placed)
+        layer = self._layer(phase, step, engine.allocator)
+        if self._asks(phase, placed) and self._take(phase, layer, placed):
             self._run_bytes.append(self._read_bytes(step, engine, tokens / extents))
 
     def observe(self, step: Step, engine: Engine) -> Efficiency:
@@ -169,7 +169,7 @@ class SampledMemory(SimulatedMemory):
         moved = np.zeros(len(every))
         for kind in kinds:
             moved[np.isin(every, kind)] = layer(kind[0]).size.sum()
-        return every, moved / moved.sum()
+        return every, moved / moved.sum() if moved.any() else None
 
     def _asks(self, phase: str, placed: tuple[float, ...] = ()) -> bool:
         return self._clocks[phase].asks(self._steps, placed, *self._wants(phase))
@@ -205,13 +205,16 @@ class SampledMemory(SimulatedMemory):
             return 0.0
         return self._spent_s[phase] / self._spent_s[_ALL] * half / mean
 
-    def _take(self, phase: StreamPhase, layer: Layer, placed: tuple[float, ...] = ()) -> None:
+    def _take(self, phase: StreamPhase, layer: Layer, placed: tuple[float, ...] = ()) -> bool:
+        """Probe it; False where all that the step moves lies in another memory."""
         results, beside, place = self._results[phase], self._beside[phase], self._placed[phase]
         calibrate, spread = self._windows[phase] % EVERY < FIRST, self._streams.spread(phase)
         every, shares = self._drawn(phase, layer)
         probed = self._probe.measure(
             lambda nth: layer(every[nth]), len(every), spread, self._rng, calibrate, shares
         )
+        if not probed.at_peak_ns:
+            return False
         if probed.beside is not None:
             beside.append(probed.beside)
         elapsed_ns = probed.elapsed_ns
@@ -231,6 +234,7 @@ class SampledMemory(SimulatedMemory):
         ]
         # a time is bytes over efficiency: times are averaged
         self.efficiency = self.efficiency._replace(**{phase: len(last) / sum(1 / e for e in last)})
+        return True
 
 
 def moved(now: tuple[float, ...], then: tuple[float, ...]) -> float:

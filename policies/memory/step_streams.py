@@ -111,14 +111,15 @@ class StepStreams:
             for extents in self._kernels(step, allocator, phase, layer, draw)
         ]
         if not kernels:
-            none = np.zeros(0, np.int64)
-            return Descriptors(none, none, none, none > 0)
+            return _nothing()
         return kernels[0] if len(kernels) == 1 else dealing.joined(kernels)
 
     def at_once(self, step: Step, allocator: Allocator, layer: int, draw: int = 0) -> Descriptors:
         """All but migrations of a layer, moved at the same time."""
-        parts = self.of(step, allocator, [layer], PHASES[1:], draw)
-        return dealing.at_once(list(parts), self._dma.engines, self._tile_bytes)
+        parts = list(self.of(step, allocator, [layer], PHASES[1:], draw))
+        if not parts:
+            return _nothing()
+        return dealing.at_once(parts, self._dma.engines, self._tile_bytes)
 
     def attention(self, step: Step, allocator: Allocator, nth: int) -> Extents:
         """Of what decodes, in the nth layer with KV."""
@@ -153,3 +154,8 @@ class StepStreams:
             elif phase == "attention":
                 kernels.append(self._states.decode(step, allocator, layer))
         return kernels
+
+
+def _nothing() -> Descriptors:
+    none = np.zeros(0, np.int64)
+    return Descriptors(none, none, none, none > 0)

@@ -40,7 +40,7 @@ class Apart(Placement):
             "weights": self._known("weights", options.weights), "kv": self._known("kv", options.kv),
         }  # fmt: skip
 
-    def held(self, what: What) -> dict[str, float]:
+    def held(self, what: What, space: Space) -> dict[str, float]:
         return {self._of[what]: 1.0}
 
     def part(

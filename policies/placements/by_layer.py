@@ -45,10 +45,11 @@ class ByLayer(Placement):
         if self._known("kv", options.kv) == MAIN:
             raise DescriptionError("memories.kv: the first layers lie in main; expected another")
 
-    def held(self, what: What) -> dict[str, float]:
+    def held(self, what: What, space: Space) -> dict[str, float]:
         if what == "weights":
             return {self.options.weights: 1.0}
-        return {MAIN: 1.0 - self.options.share, self.options.kv: self.options.share}
+        near = self._first(space) / space.layers
+        return {MAIN: near, self.options.kv: 1.0 - near}
 
     def layers(self, memory: str, space: Space) -> range:
         first = self._first(space)

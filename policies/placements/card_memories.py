@@ -29,6 +29,7 @@ class CardMemories:
         further = device.accelerator.memories
         self._limits = {name: each.crossing.bandwidth for name, each in further.items()}
         self.overlap: Literal["step", "phase", "none"] = device.accelerator.memories_overlap
+        self.port = device.accelerator.memories_port
         supplies = {
             name: Supply(each.capacity_bytes, self.let_through(name, each.peak_gbps * 1e9))
             for name, each in self.devices.items()
@@ -36,15 +37,15 @@ class CardMemories:
         self.placement = PLACEMENTS[options.name](options, supplies)
 
     def let_through(self, memory: str, rate: float) -> float:
-        """What comes over its crossing of so many bytes a second."""
-        limit = self._limits.get(memory)
-        return rate if limit is None else min(rate, limit)
+        """What comes over its crossing, and into the engines, of so many bytes a second."""
+        limits = [each for each in (self._limits.get(memory), self.port) if each is not None]
+        return min(rate, *limits) if limits else rate
 
     def base(self, what: What, memory: str, space: Space) -> int:
         """Where in a memory its weights begin, or its KV."""
         if what == "weights":
             return 0
-        own = self.placement.held("weights").get(memory, 0.0) * space.weight_bytes
+        own = self.placement.held("weights", space).get(memory, 0.0) * space.weight_bytes
         return -(-int(own) // ALIGN_BYTES) * ALIGN_BYTES
 
     def room(
@@ -53,7 +54,7 @@ class CardMemories:
         """(token slots that fit, the memory that has no room for more). `space` without its slots.
         kept_bytes: of the main memory, for others; sequences: at once, at most; share: of each
         memory's capacity that is used."""
-        held = self.placement.held("kv")
+        held = self.placement.held("kv", space)
         kept = self.placement.kept(space.slot_bytes, sequences)
         found = []
         for name, device in self.devices.items():

@@ -27,6 +27,7 @@ from policies.placements.placement import (
     none,
     whole,
 )
+from policies.placements.turn import Turn
 
 MOST_TURNS = 32
 """Pages of a turn at most, over which the shares are approached (assumed)."""
@@ -62,20 +63,14 @@ class Interleaved(Placement):
             self._known("by", name)
         if not any(turn.values()):
             raise DescriptionError("memories.by: no memory has a page; expected one at least")
-        owner, counts = _dealt(list(turn.values()))
         self._names = list(turn)
-        self._owner, self._counts = owner, counts
-        before = np.zeros((len(counts), len(owner)), np.int64)
-        for place, own in enumerate(owner[:-1]):
-            before[:, place + 1] = before[:, place] + (np.arange(len(counts)) == own)
-        self._before = before
-        """Pages of each memory before a place of the turn."""
+        self._turn = Turn(_dealt(list(turn.values())), len(turn), options.page)
 
-    def held(self, what: What) -> dict[str, float]:
+    def held(self, what: What, space: Space) -> dict[str, float]:
         if what not in self.options.what:
             return {MAIN: 1.0}
-        shares = self._counts / self._counts.sum()
-        return {name: float(each) for name, each in zip(self._names, shares, strict=True) if each}
+        shares = zip(self._names, self._turn.shares, strict=True)
+        return {name: float(each) for name, each in shares if each}
 
     def part(
         self, what: What, memory: str, start: IntArray, size: IntArray, layer: int, space: Space
@@ -84,28 +79,7 @@ class Interleaved(Placement):
             return whole(start, size) if memory == MAIN else none()
         if memory not in self._names:
             return none()
-        page, own = self.options.page, self._names.index(memory)
-        first, last = start // page, (start + size - 1) // page
-        counts = last - first + 1
-        source = np.repeat(np.arange(len(start)), counts)
-        nth = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        number = first[source] + nth
-        turn, place = np.divmod(number, len(self._owner))
-        mine = self._owner[place] == own
-        source, number, turn, place = source[mine], number[mine], turn[mine], place[mine]
-        low = np.maximum(start[source], number * page)
-        high = np.minimum((start + size)[source], (number + 1) * page)
-        moved = turn * self._counts[own] + self._before[own, place]
-        return _joined(moved * page + low - number * page, high - low, source)
-
-
-def _joined(start: IntArray, size: IntArray, source: IntArray) -> Extents:
-    """Pages of an extent that touch in their memory are one."""
-    if not len(start):
-        return none()
-    apart = (start[1:] != (start + size)[:-1]) | (source[1:] != source[:-1])
-    first = np.flatnonzero(np.concatenate(([True], apart)))
-    return Extents(start[first], np.add.reduceat(size, first), source[first])
+        return self._turn.part(start, size, self._names.index(memory))
 
 
 def _turn(wanted: list[float]) -> list[int]:
@@ -124,9 +98,8 @@ def _turn(wanted: list[float]) -> list[int]:
     return dealt(min(range(len(wanted), MOST_TURNS + 1), key=lambda pages: (off(pages), pages)))
 
 
-def _dealt(counts: list[int]) -> tuple[IntArray, IntArray]:
-    """(the memory of each page of a turn, pages of each), spread as evenly as they go."""
-    many = np.array(counts, np.int64)
+def _dealt(counts: list[int]) -> IntArray:
+    """The memory of each page of a turn, spread as evenly as they go."""
     due = np.concatenate([(np.arange(n) + 0.5) / n for n in counts if n])
-    own = np.repeat(np.arange(len(counts)), many)
-    return own[np.argsort(due, kind="stable")], many
+    own: IntArray = np.repeat(np.arange(len(counts)), np.array(counts, np.int64))
+    return own[np.argsort(due, kind="stable")]

@@ -9,8 +9,8 @@ lie in one memory (`part`), which is what is simulated.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from hwmodel.description.description import DescriptionError, Strict, nearest
 from hwmodel.specs.further_memory import MAIN as MAIN
 
 IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
 What = Literal["weights", "kv"]
 
 
@@ -28,6 +29,37 @@ class Supply(NamedTuple):
     capacity_bytes: int
     bandwidth: float
     """Bytes a second at the peak, or what its crossing lets through."""
+
+
+class Heat(Protocol):
+    """How popular the routed experts of a model are."""
+
+    def chances(self, tokens: int) -> FloatArray:
+        """Of being read in a step that routes so many tokens, most popular expert first."""
+
+    def ranked(self, layer: int) -> IntArray:
+        """The experts of a layer, most popular first."""
+
+
+class Experts(NamedTuple):
+    """The routed experts that a card has, as they lie among its weights."""
+
+    many: int
+    """Of a layer."""
+    each_bytes: int
+    """Of one in all layers together."""
+    beside_bytes: int
+    """Of weights that every step reads beside them."""
+    tensors: Callable[[int], tuple[int, tuple[int, ...]]]
+    """Of a layer: where its experts begin, and what one has in each of the tensors that follow one
+    another from there on, each with all experts; zeros where it has none."""
+
+
+class Heads(NamedTuple):
+    """How the KV heads of a token lie side by side."""
+
+    many: int
+    each_bytes: int
 
 
 class Space(NamedTuple):
@@ -42,6 +74,24 @@ class Space(NamedTuple):
     """With KV."""
     layers_first: bool
     """Whether the KV of a layer lies together, the first layer's first."""
+    run_bytes: int | None = None
+    """Of a slot in each of the planes that the KV consists of; None: they differ."""
+    heads: Heads | None = None
+    """None: those of a token do not lie side by side, or there is one."""
+    experts: Experts | None = None
+    heat: Heat | None = None
+    """None: the model has no routed experts, or it is not known yet."""
+
+
+class Batch(NamedTuple):
+    """What a step reads the KV and weights of."""
+
+    tokens: IntArray
+    """Of the requests that decode, int64 (n,)."""
+    units: Callable[[], tuple[IntArray, IntArray]]
+    """(first slot, tokens) of the units that hold the KV, int64 (m,) each."""
+    routed: int
+    """Tokens that pass through experts."""
 
 
 class Extents(NamedTuple):
@@ -75,7 +125,7 @@ class Placement(ABC):
         self.options, self.supplies = options, supplies
 
     @abstractmethod
-    def held(self, what: What) -> dict[str, float]:
+    def held(self, what: What, space: Space) -> dict[str, float]:
         """Bytes that each memory has room for, as shares of all the bytes there are. Their sum is 1
         where every byte lies once."""
 
@@ -83,10 +133,10 @@ class Placement(ABC):
         """Bytes of each memory that are kept beside that, for as many sequences at once."""
         return {}
 
-    def read(self, what: What, tokens: IntArray | None = None) -> dict[str, float]:
-        """Share of the bytes that are read in each memory. tokens: of the requests that decode,
-        int64 (n,); None: in the long run."""
-        return self.held(what)
+    def read(self, what: What, space: Space, batch: Batch | None = None) -> dict[str, float]:
+        """Share of the bytes that are read in each memory. batch: of a step; None: in the long
+        run."""
+        return self.held(what, space)
 
     @abstractmethod
     def part(
@@ -97,7 +147,7 @@ class Placement(ABC):
 
     def layers(self, memory: str, space: Space) -> range:
         """The layers of which a memory has KV."""
-        return range(space.layers) if self.held("kv").get(memory) else range(0)
+        return range(space.layers) if self.held("kv", space).get(memory) else range(0)
 
     def _known(self, key: str, memory: str) -> str:
         if memory not in self.supplies:
@@ -111,6 +161,31 @@ class Placement(ABC):
 def whole(start: IntArray, size: IntArray) -> Extents:
     """All of these extents, where they are."""
     return Extents(start, size, np.arange(len(start)))
+
+
+def cut(start: IntArray, size: IntArray, edges: IntArray, moved: IntArray) -> Extents:
+    """What extents have in the spans that lie in this memory. edges: where spans begin, rising,
+    the first before all extents, int64 (n,); moved: where each begins here, -1: elsewhere, int64
+    (n,)."""
+    first = np.searchsorted(edges, start, "right") - 1
+    counts = np.searchsorted(edges, start + size, "left") - first
+    source = np.repeat(np.arange(len(start)), counts)
+    span = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
+    here = moved[span] >= 0
+    source, span = source[here], span[here]
+    ends = np.append(edges[1:], np.iinfo(np.int64).max)
+    low = np.maximum(start[source], edges[span])
+    high = np.minimum((start + size)[source], ends[span])
+    return joined(moved[span] + low - edges[span], high - low, source)
+
+
+def joined(start: IntArray, size: IntArray, source: IntArray) -> Extents:
+    """Pieces of an extent that touch in their memory are one."""
+    if not len(start):
+        return none()
+    apart = (start[1:] != (start + size)[:-1]) | (source[1:] != source[:-1])
+    first = np.flatnonzero(np.concatenate(([True], apart)))
+    return Extents(start[first], np.add.reduceat(size, first), source[first])
 
 
 def none() -> Extents:

@@ -9,7 +9,10 @@ from pydantic import SerializeAsAny
 
 from hwmodel.description.written import Chosen
 from policies.placements.apart import Apart
+from policies.placements.by_head import ByHead
+from policies.placements.by_heat import ByHeat
 from policies.placements.by_layer import ByLayer
+from policies.placements.by_request import ByRequest
 from policies.placements.interleaved import Interleaved
 from policies.placements.placement import Placement, PlacementOptions
 from policies.placements.recent import Recent
@@ -18,6 +21,9 @@ PLACEMENTS: dict[str, type[Placement]] = {
     "apart": Apart,
     "interleaved": Interleaved,
     "by_layer": ByLayer,
+    "by_head": ByHead,
+    "by_request": ByRequest,
+    "by_heat": ByHeat,
     "recent": Recent,
 }
 

@@ -18,6 +18,7 @@ from pydantic import Field
 from hwmodel.description.description import DescriptionError
 from policies.placements.placement import (
     MAIN,
+    Batch,
     Extents,
     IntArray,
     Placement,
@@ -54,17 +55,18 @@ class Recent(Placement):
         if self._known("kv", options.kv) == MAIN:
             raise DescriptionError("memories.kv: main has the last tokens; expected another")
 
-    def held(self, what: What) -> dict[str, float]:
+    def held(self, what: What, space: Space) -> dict[str, float]:
         return {self.options.weights if what == "weights" else self.options.kv: 1.0}
 
     def kept(self, slot_bytes: int, sequences: int) -> dict[str, int]:
         return {MAIN: sequences * self.options.tokens * slot_bytes}
 
-    def read(self, what: What, tokens: IntArray | None = None) -> dict[str, float]:
+    def read(self, what: What, space: Space, batch: Batch | None = None) -> dict[str, float]:
         if what == "weights":
-            return self.held(what)
-        if tokens is None or not len(tokens):
+            return self.held(what, space)
+        if batch is None or not len(batch.tokens):
             return {MAIN: 0.0, self.options.kv: 1.0}
+        tokens = batch.tokens
         near = float(np.minimum(tokens, self.options.tokens).sum() / max(int(tokens.sum()), 1))
         return {MAIN: near, self.options.kv: 1.0 - near}
 

@@ -120,8 +120,9 @@ def energy_of(
 
 
 def for_price(device: Device, spec: ServingSpec, output_tokens_per_s: float) -> dict[str, float]:
-    """Output tokens a second for 1,000 dollars of cards, where their price is given."""
-    if not device.price_usd or spec.other_devices:
+    """Output tokens a second for 1,000 dollars of cards, and for a watt, where their price and
+    draw are given."""
+    if spec.other_devices:
         return {}
     cards = spec.tensor_parallel * spec.cluster.cards
     if spec.pools is not None:
@@ -130,4 +131,9 @@ def for_price(device: Device, spec: ServingSpec, output_tokens_per_s: float) -> 
             half.replicas * (half.tensor_parallel or spec.tensor_parallel) for half in halves
         )
     cards *= spec.cluster.stages
-    return {"tokens_per_s_per_kusd": 1000 * output_tokens_per_s / (cards * device.price_usd)}
+    each, found = output_tokens_per_s / cards, {}
+    if price_usd := device.price_usd:
+        found["tokens_per_s_per_kusd"] = 1000 * each / price_usd
+    if watts := device.draw_watts:
+        found["tokens_per_s_per_watt"] = each / watts
+    return found

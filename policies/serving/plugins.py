@@ -2,7 +2,8 @@
 class in a named file.
 
 Every class in the file with all that its base asks for is registered under the name that it states
-(`Kind.name`). Only files that are named are loaded: a description never loads code.
+(`Kind.name`). Only files that are named are loaded, and modules that an installed package names in
+the entry points `bankwise.plugins`: a description never loads code.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -113,6 +116,8 @@ class Plugin(NamedTuple):
 
 LOADED: dict[str, Plugin] = {}
 """By file name, as runs record them."""
+INSTALLED = "bankwise.plugins"
+"""The group of entry points of packages that bring plug-ins."""
 
 
 def load_plugin(path: str | Path) -> Plugin:
@@ -125,6 +130,28 @@ def load_plugin(path: str | Path) -> Plugin:
     except ValueError as error:
         raise DescriptionError(f"not a Python file: {error}", path) from None
     return register(str(path), text)
+
+
+def load_installed() -> None:
+    """Register what installed packages bring, as `--plugin` would; one that is at fault is left
+    out, and said. Called as this module is first loaded, in each process."""
+    for point in entry_points(group=INSTALLED):
+        try:
+            load_plugin(_module_of(point))
+        except DescriptionError as error:
+            package = "" if point.dist is None else f" of {point.dist.name}"
+            print(f"plug-in {point.name}{package} is left out: {error}", file=sys.stderr)
+
+
+def _module_of(point: EntryPoint) -> Path:
+    """The file of the module that an entry point names. Raises DescriptionError."""
+    try:
+        found = find_spec(point.module)
+    except ImportError as error:
+        raise DescriptionError(str(error), point.value) from None
+    if found is None or found.origin is None or found.submodule_search_locations is not None:
+        raise DescriptionError("expected a module that is one file", point.value)
+    return Path(found.origin)
 
 
 def register(file: str, text: str) -> Plugin:
@@ -210,3 +237,6 @@ def require(wanted: Any, file: str) -> None:
     missing = [name for name in wanted or () if name not in LOADED]
     if missing:
         raise DescriptionError(f"made with a plug-in: name it with --plugin {missing[0]}", file)
+
+
+load_installed()

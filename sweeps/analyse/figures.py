@@ -39,7 +39,7 @@ KV_RATE, KV_SHARE, KV_EXTENT = "kv_gbps", "kv_share", "extent_bytes"
 ENERGY, ENERGY_CONFIDENCE = "energy.mj_per_token", "energy.confidence"
 """Metrics: DRAM energy of an output token, and the worst confidence of a constant in it."""
 TOKENS_PER_JOULE = "tokens_per_joule.dram"
-PER_KUSD = "tokens_per_s_per_kusd"
+PER_KUSD, PER_WATT = "tokens_per_s_per_kusd", "tokens_per_s_per_watt"
 TOKENS_PER_JOULE_ENDS = "tokens_per_joule.dram_low", "tokens_per_joule.dram_high"
 """Metrics: output tokens for a joule of DRAM, and the ends of what its constants may make it."""
 PREEMPTIONS_EACH = "preemptions_per_request"
@@ -121,6 +121,9 @@ FIGURES = (
     Figure(TOKENS_PER_JOULE, "tokens/J of DRAM", 2, ends=TOKENS_PER_JOULE_ENDS),
     Figure("tokens_per_joule.board", "tokens/J of the board at least", 2, terminal=False),
     Figure(PER_KUSD, "output tokens/s a thousand dollars", 1),
+    Figure(PER_WATT, "tokens/J of the draw given", 2),
+    Figure("memory.writes_a_day", "times the flash is written a day", 2),
+    Figure("memory.years", "years until it is worn out", 1),
 )  # fmt: skip
 
 Shares = dict[str, float]

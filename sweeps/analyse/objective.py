@@ -17,15 +17,16 @@ from sweeps.analyse.figures import (
     GOODPUT,
     KV_RATE,
     PER_KUSD,
+    PER_WATT,
     THROUGHPUT,
     Figure,
 )  # fmt: skip
 from sweeps.analyse.figures import TOKENS_PER_JOULE as JOULE
 from sweeps.analyse.statistics import log_ratios
 
-Need = Literal["below capacity", "goodput", "slo", "energy", "price"]
+Need = Literal["below capacity", "goodput", "slo", "energy", "price", "draw"]
 """What a sweep must have: a load below capacity or `latency_at`, `load.goodput`, `slo`, memory that
-is described, a card whose price is given."""
+is described, a card whose price or draw is given."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,10 @@ OBJECTIVES: dict[str, Objective] = {
         PER_KUSD, "Output tokens/s a thousand dollars", "tok/s a thousand dollars",
         "serves {} output tokens/s a thousand dollars of cards", 1,
         needs=("price",), best="serves the most for its price",
+    ),
+    "per_joule": Objective(
+        PER_WATT, "Tokens/J of the draw given", "tokens/J", "makes {} tokens a joule of its cards",
+        3, needs=("draw",), best="makes the most of a joule",
     ),
 }  # fmt: skip
 """By the `objective` of a sweep."""

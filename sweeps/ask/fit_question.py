@@ -10,6 +10,7 @@ from hwmodel.description.library import names
 from hwmodel.description.yaml_reader import load
 from hwmodel.specs.device import Device, device_names, load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model
+from sweeps.ask.as_one import as_one
 from sweeps.ask.fit import LIMIT, Question
 
 
@@ -42,7 +43,7 @@ def of_library(
     if overrides and "device" not in given:
         raise DescriptionError("needs a DEVICE, whose description it overrides", "--set")
     chosen = [given["device"]] if "device" in given else names("accelerators")
-    devices = [load_device(name, overrides) for name in chosen]
+    devices = [as_one(load_device(name, overrides)) for name in chosen]
     if devices[0].accelerator is None:
         raise DescriptionError("is a memory; a model needs an accelerator", devices[0].name)
     models = [given["model"]] if "model" in given else names("models")

@@ -22,6 +22,7 @@ from policies.requests.slo import Slo
 from policies.requests.workload import WorkloadSpec, workload_document
 from policies.serving.serving_spec import ServingSpec
 from sweeps.ask import pool_sizing as pools
+from sweeps.ask.as_one import as_one
 from sweeps.ask.fit import NARROWER
 from sweeps.ask.pool_sizing import Apart, Both, PoolAsked
 from sweeps.ask.sizing import (
@@ -146,9 +147,9 @@ def sized(asked: SizeQuestion, workers: int, confirm: bool = False) -> Sized:
     target = target_of(asked)
     if confirm and asked.slo is None:
         raise DescriptionError("needs --slo", "--confirm")
-    base = None if asked.device is None else load_device(asked.device, asked.sets)
+    base = None if asked.device is None else as_one(load_device(asked.device, asked.sets))
     wanted = list(asked.devices) or names("accelerators")
-    asked_of = {each.name: each for each in (load_device(n, asked.sets) for n in wanted)}
+    asked_of = {each.name: each for each in (as_one(load_device(n, asked.sets)) for n in wanted)}
     if base is not None:
         asked_of.setdefault(base.name, base)
     prices = _amounts(asked.prices, asked_of, "--price")

@@ -23,6 +23,7 @@ from policies.allocators.allocator import PolicyOptions
 from policies.allocators.capabilities import Learns
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import POLICIES
+from policies.placements.interleaved import InterleavedOptions
 from policies.requests.arrivals import Arrivals
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
@@ -239,7 +240,7 @@ def confirmation(
     target = asked.target
     serving = ServingSpec(
         model=model, weights=target.weights, kv=target.kv, tensor_parallel=target.cards,
-        policy=target.policy,
+        policy=target.policy, memories=InterleavedOptions() if asked.device.memories else None,
     )  # fmt: skip
     experiment = ExperimentSpec(
         device=device, device_set=device_set, model=model, workload=workload,

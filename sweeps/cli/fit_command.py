@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sweeps.cli.options import Html, Json, Kv, Plugin, Set, Weights, mistake, refuse, wrote
+from sweeps.cli.options import Html, Json, Kv, Plugin, Set, Weights, mistake, refuse, shipped, wrote
 
 WORKLOADS = ["alpaca", "azure-conv", "azure-code", "r1-reasoning", "mooncake-conversation"]
 """Whose lengths --states compares."""
@@ -26,7 +26,11 @@ class Mode(StrEnum):
 def command(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="DEVICE|MODEL", help="Shipped names or YAML files; or all."),
+        typer.Argument(
+            metavar="DEVICE|MODEL",
+            help="Shipped names or YAML files; or all.",
+            autocompletion=shipped("accelerators", "models"),
+        ),
     ] = None,
     tokens: Annotated[
         str | None, typer.Option(metavar="PROMPT:OUTPUT", help="Of a request; 1000:300.")

@@ -74,6 +74,7 @@ def main(arguments: list[str] | None = None) -> Any:
 
 def _run(arguments: list[str] | None) -> None:
     """The command; leaves by SystemExit."""
+    alone = not (sys.argv[1:] if arguments is None else arguments)
     try:
         code = app(args=arguments, prog_name="bankwise", standalone_mode=False)
     except KeyboardInterrupt:
@@ -81,6 +82,10 @@ def _run(arguments: list[str] | None) -> None:
     except Exception as error:
         if (code := getattr(error, "exit_code", None)) is not None:
             told = usage(error) if hasattr(error, "format_message") else str(error)
+            if alone:
+                from sweeps.cli.this_machine import suggestions
+
+                told += suggestions()
             print("stopped by Ctrl-C; " * (code == INTERRUPTED) + told, file=sys.stderr)
             sys.exit(code)
         text = failure(error)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sweeps.cli.options import Jobs, Json, Kv, Plugin, Set, Weights, mistake, refuse
+from sweeps.cli.options import Jobs, Json, Kv, Plugin, Set, Weights, mistake, refuse, shipped
 
 if TYPE_CHECKING:
     from sweeps.ask.server_settings import Asked
@@ -15,13 +15,25 @@ if TYPE_CHECKING:
 
 
 def command(
-    model: Annotated[str, typer.Option(help="A shipped model, or a YAML file.")],
-    workload: Annotated[str, typer.Option(help="A shipped workload, a YAML file, or a trace.")],
+    model: Annotated[
+        str,
+        typer.Option(help="A shipped model, or a YAML file.", autocompletion=shipped("models")),
+    ],
+    workload: Annotated[
+        str,
+        typer.Option(
+            help="A shipped workload, a YAML file, or a trace.", autocompletion=shipped("workloads")
+        ),
+    ],
     slo: Annotated[
         str | None, typer.Option(metavar="ttft=2s,tpot=100ms", help="What 9 of 10 requests attain.")
     ] = None,
     device: Annotated[
-        str | None, typer.Option(help="Instead: which settings of a server on this device.")
+        str | None,
+        typer.Option(
+            help="Instead: which settings of a server on this device.",
+            autocompletion=shipped("accelerators"),
+        ),
     ] = None,
     rate: Annotated[
         float | None, typer.Option(help="Requests a second, with --slo; 1 by default.")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sweeps.cli.options import Json, Kv, Set, Weights, mistake, one_or_two, refuse
+from sweeps.cli.options import Json, Kv, Set, Weights, mistake, one_or_two, refuse, shipped
 
 CONTEXTS = "1024,4096,16384,32768"
 """Tokens that --restore looks at, as far as the model allows them."""
@@ -18,9 +18,13 @@ SECONDS = "0.1,0.5,1,2,5,10,30,60"
 
 def command(
     link: Annotated[
-        str, typer.Argument(metavar="LINK", help="A shipped link or a YAML file.")
+        str, typer.Argument(
+            metavar="LINK", help="A shipped link or a YAML file.", autocompletion=shipped("links"),
+        ),
     ],
-    model: Annotated[str, typer.Option("--model", metavar="MODEL", help="Whose KV moves.")],
+    model: Annotated[str, typer.Option(
+            "--model", metavar="MODEL", help="Whose KV moves.", autocompletion=shipped("models"),
+        ),],
     tokens: Annotated[
         str | None,
         typer.Option(
@@ -46,7 +50,10 @@ def command(
         ),
     ] = False,
     device: Annotated[
-        str | None, typer.Option(help="With --restore or --pause: whose memory and cores.")
+        str | None, typer.Option(
+            help="With --restore or --pause: whose memory and cores.",
+            autocompletion=shipped("accelerators"),
+        ),
     ] = None,
     source: Annotated[
         str | None, typer.Option("--from", metavar="DEVICE", help="Gives layout and block.")

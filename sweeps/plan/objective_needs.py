@@ -30,6 +30,11 @@ def lacking(name: str, needs: Sequence[Need], experiment: Described) -> str | No
                 f"{name} needs the price of {experiment.device}: device_set: {{price: {{card:"
                 " 15000, gb: 25}}, in dollars, and price_gb of each further memory"
             )
+        if need == "draw" and device_of(experiment).draw_watts is None:
+            return (
+                f"{name} needs what {experiment.device} draws: device_set: {{draw: {{card: 500,"
+                " gbps: 0.04}}, in watts, and draw_gbps of each further memory"
+            )
         if need == "below capacity" and (why := _above(experiment)):
             return (
                 f"{name} grows with the run where the load is above capacity ({why}): expected"

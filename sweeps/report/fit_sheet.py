@@ -171,6 +171,8 @@ def _bandwidth(found: Fit) -> str:
     source = SOURCES[found.source]
     if found.part.state is not None:
         source = source.partition(";")[0]
+    if several := found.device.memories:
+        source = f"main, {', '.join(several)}, interleaved in proportion to bandwidth, as one"
     return f"Memory: {got:,.0f} of {peak:,.0f} GB/s{kv} ({source}). "
 
 

@@ -79,6 +79,8 @@ def test_runs_waste_less_of_large_pages_than_blocks() -> None:
 
 
 def test_how_soon_it_is_worn_out() -> None:
-    found = metrics("4KiB", {"name": "paged"})["memory"]["memories"]["far"]
-    assert found["writes_a_day"] > 0
+    memory = metrics("4KiB", {"name": "paged"})["memory"]
+    found = memory["memories"]["far"]
+    assert memory["writes_a_day"] == found["writes_a_day"] > 0
+    assert memory["years"] == found["years"]
     assert found["years"] == pytest.approx(1000 / found["writes_a_day"] / 365.25)

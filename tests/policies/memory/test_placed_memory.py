@@ -19,12 +19,14 @@ FAR = "memory: given, given: {bandwidth: 100GB/s, efficiency: 1.0}, capacity: 1G
 
 
 @functools.cache
-def device(overlap: str = "phase", far: str = FAR, main: str = "300GB/s") -> Device:
+def device(
+    overlap: str = "phase", far: str = FAR, main: str = "300GB/s", port: str = "null"
+) -> Device:
     """Two memories whose rates are given."""
     return load_device(
         "rtx-pro-6000",
         [f"given={{bandwidth: {main}, efficiency: 1.0}}", "capacity=1GiB", "compute.overlap=max",
-         f"memories.far={{{far}}}", f"memories_overlap={overlap}",
+         f"memories.far={{{far}}}", f"memories_overlap={overlap}", f"memories_port={port}",
          "kernels={class: nvidia-gddr, weights: 1, kv: 1}"],
     )  # fmt: skip
 
@@ -79,6 +81,35 @@ def test_a_crossing_is_no_wider_than_it_is() -> None:
     assert rate(narrow, {"kv": "far"}) == pytest.approx(1 / 6)
 
 
+def test_a_port_is_shared_by_all_memories() -> None:
+    """Of 300 and 100 GB/s 350 come through, and 50 are no more than 50."""
+    for overlap in ("phase", "step"):
+        card = device(overlap, port="350GB/s")
+        assert rate(card, {"name": "interleaved"}) == pytest.approx(350 / 300)
+    narrow = device(port="50GB/s")
+    assert rate(narrow, {"kv": "far"}) == pytest.approx(1 / 6)
+    assert rate(device(port="1TB/s"), {"name": "interleaved"}) == pytest.approx(4 / 3)
+
+
+def test_heads_in_both_memories_are_read_at_once() -> None:
+    shape = SHAPE.kv_heads
+    found = served(device(), {"name": "by_head", "kv": "far", "share": 0.25}).metrics["memory"]
+    far = max(round(shape / 4), 1) / shape
+    assert found["read"]["attention"]["far"] == pytest.approx(far)
+    assert found["efficiency"]["attention"] == pytest.approx(1 / max(1 - far, 3 * far))
+
+
+@pytest.mark.parametrize("policy", ["static", "paged"])
+def test_requests_fill_the_main_memory_first(policy: str) -> None:
+    """Runs from the lowest hole on; eight requests have room in the first half of the slots."""
+    options = {"name": policy, "free_list": "sorted"} if policy == "paged" else {"name": policy}
+    memories = {"name": "by_request", "kv": "far", "share": 0.5}
+    found = served(device(), memories, policy=options, kv_tokens=16384).metrics["memory"]
+    assert found["read"]["attention"] == {"main": 1.0}
+    few = served(device(), memories, policy=options, kv_tokens=6144).metrics["memory"]
+    assert 0.2 < few["read"]["attention"]["far"] < 0.5
+
+
 def test_the_fullest_memory_decides_how_many_tokens_fit() -> None:
     small = FAR.replace("1GiB", "64MiB")
     whole, apart, mixed = (
@@ -117,6 +148,19 @@ def test_simulated_where_it_lies() -> None:
     assert kept["main"]["phases"]["attention"]["probes"] == 0
 
 
+@pytest.mark.parametrize("fidelity", ["sampled", "full"])
+def test_a_memory_that_a_step_moves_nothing_in_is_not_simulated_then(fidelity: str) -> None:
+    """Nor where the phases of a layer are moved together."""
+    far = "memory: lpddr5-6400-x16, channels: 4, interleave: 512B, capacity: 4GiB"
+    both = load_device("mlu370-x4", ["derate=1", f"memories.far={{{far}}}"])
+    memories = {"name": "by_request", "kv": "far", "share": 0.1}
+    for phases in ("in_turn", "together"):
+        memory = {"fidelity": fidelity, "phases": phases}
+        policy = {"name": "paged", "free_list": "sorted"}
+        found = served(both, memories, memory=memory, policy=policy).metrics["memory"]
+        assert found["read"]["attention"] == {"main": 1.0}
+
+
 @pytest.mark.parametrize(
     ("memories", "changes", "said"),
     [
@@ -144,6 +188,18 @@ def test_what_a_card_costs_with_all_its_memories() -> None:
     found = served(load_device("hbm4-lpddr6", ["price={card: 1000, gb: 0}",
                                "memories.lpddr.price_gb=0"]), {"kv": "lpddr"}).metrics  # fmt: skip
     assert found["tokens_per_s_per_kusd"] == pytest.approx(found["output_tokens_per_s"])
+
+
+def test_what_a_card_draws_with_all_its_memories() -> None:
+    card = load_device(
+        "hbm4-lpddr6", ["draw={card: 100, gbps: 0.1}", "memories.lpddr.draw_gbps=0.2"]
+    )
+    far = card.memories["lpddr"].peak_gbps
+    assert card.draw_watts == pytest.approx(100 + 0.1 * card.peak_gbps + 0.2 * far)
+    assert load_device("hbm4-lpddr6", ["memories.lpddr.draw_gbps=null"]).draw_watts is None
+    found = served(card, {"kv": "lpddr"}).metrics
+    watts = found["output_tokens_per_s"] / found["tokens_per_s_per_watt"]
+    assert watts == pytest.approx(card.draw_watts)
 
 
 def test_the_price_of_pools_is_that_of_all_their_cards() -> None:

@@ -2,7 +2,7 @@
 
 A pair counts as running if both leave their trace in one run: a recorded quantity of each that is
 not zero, and a run that differs from the run without it (a log is there to change nothing). Every
-run is audited (`tests.policies.serving.conservation`), and a breach is a failure.
+run is audited (`bankwise.conservation`), and a breach is a failure.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
+from bankwise.conservation import Auditor, watched_links
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.attention import Window
 from hwmodel.specs.device import Device, load_device
@@ -28,7 +29,6 @@ from policies.serving.recorder import Recorder
 from policies.serving.serving import ServingResult, serve
 from policies.serving.simulation import Watcher
 from sweeps.run.sweep_run import apart as without_walls
-from tests.policies.serving.conservation import Auditor, watched_links
 from tests.policies.serving.test_moving import SHAPE
 from tests.policies.small import FakeMemory, spec
 
@@ -145,10 +145,17 @@ def both_cards(metrics: dict[str, Any]) -> float:
     return float(min(card["requests"] for card in cards))
 
 
-def read_far(metrics: dict[str, Any]) -> float:
-    """What is read in a memory beside the main one."""
+def read_of(phase: str) -> Callable[[dict[str, Any]], float]:
+    """What a phase reads in a memory beside the main one."""
     places = ((), ("pools", "prefill"), ("pools", "decode"))
-    return sum(figure(*place, "memory", "read", "attention", "far")(metrics) for place in places)
+
+    def read(metrics: dict[str, Any]) -> float:
+        return sum(figure(*place, "memory", "read", phase, "far")(metrics) for place in places)
+
+    return read
+
+
+read_far = read_of("attention")
 
 
 def _policy(name: str, **options: Any) -> Feature:
@@ -263,6 +270,17 @@ FEATURES: dict[str, Feature] = {
     ),
     "interleaved memories": Feature(
         "memories", {"memories": {"name": "interleaved"}}, read_far
+    ),
+    "KV by head": Feature(
+        "memories",
+        {"memories": {"name": "by_head", "kv": "far"}, "kv_layout": "layer_kv_token"}, read_far,
+    ),
+    "KV by request": Feature(
+        "memories", {"memories": {"name": "by_request", "kv": "far"}}, read_far
+    ),
+    "experts by heat": Feature(
+        "memories", {"memories": {"name": "by_heat", "experts": "far"}},
+        read_of("weights"), model=EXPERTS,
     ),
     "logs": Feature("logs", {}, always),
 }  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bankwise.conservation import Auditor
 from hwmodel.description.description import DescriptionError
 from policies.engines.beams import Law
 from policies.engines.scheduled_step import Step
@@ -18,7 +19,6 @@ from policies.serving.node import Node
 from policies.serving.serving import ServingResult, serve
 from policies.serving.simulation import Watcher
 from policies.serving.unit import Part
-from tests.policies.serving.conservation import Auditor
 from tests.policies.small import MODEL, device, mixed, requests, run, spec
 
 ABLE = ({"name": "paged"}, {"name": "static"}, {"name": "orca", "variant": "oracle"},

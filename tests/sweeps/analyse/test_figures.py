@@ -56,7 +56,7 @@ def test_an_interval_that_says_nothing_is_not_written(
 
 def test_which_digits_and_scale_has_each_figure() -> None:
     written = {each.metric: each.text(0.123456) for each in FIGURES}
-    assert len(written) == len(FIGURES) == 25
+    assert len(written) == len(FIGURES) == 28
     percent = [name for name, text in written.items() if text == "12.3"]
     assert percent == [
         "slo.attainment", "kv_slots.binding.used", "kv_slots.binding.holes",
@@ -70,10 +70,10 @@ def test_which_digits_and_scale_has_each_figure() -> None:
         "goodput_per_s", "at_share.goodput_per_s"
     ]  # fmt: skip
     assert [name for name, text in written.items() if text == "0.1"] == [
-        "output_tokens_per_s", "batch", "kv_gbps", "tokens_per_s_per_kusd"
+        "output_tokens_per_s", "batch", "kv_gbps", "tokens_per_s_per_kusd", "memory.years"
     ]  # fmt: skip
-    assert sum(text == "0.12" for text in written.values()) == 7
-    assert sum(each.terminal for each in FIGURES) == 13
+    assert sum(text == "0.12" for text in written.values()) == 9
+    assert sum(each.terminal for each in FIGURES) == 16
     assert (OVERLOADED, len(GROWING)) == (0.1, 3)
 
 

@@ -48,6 +48,8 @@ def test_a_name_that_no_axis_has_is_one_line(only: str, said: str, tmp_path: Pat
         ("memory mlu370-x", "mlu370-x4"),
         pytest.param("run quickst", "quickstart", marks=pytest.mark.long),
         pytest.param("expl", "explain", marks=pytest.mark.long),
+        pytest.param("fit rtx-4090 llama-3.1", "llama-3.1-8b", marks=pytest.mark.long),
+        pytest.param("size --workload share", "sharegpt", marks=pytest.mark.long),
     ],
 )
 def test_a_shell_completes_commands_and_names(words: str, known: str) -> None:

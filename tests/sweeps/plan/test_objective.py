@@ -36,6 +36,7 @@ SMALL = ["requests=60", "replications=2"]
         (["objective=attainment", f"load={{goodput: {SLO}}}"], "take objective: goodput"),
         (["objective=tokens_per_joule", "device=b200"], "needs a simulated memory"),
         (["objective=per_dollar"], "needs the price of mlu370-x4"),
+        (["objective=per_joule"], "needs what mlu370-x4 draws"),
     ],
 )  # fmt: skip
 def test_mistakes_are_answered(overrides: list[str], message: str) -> None:

@@ -81,11 +81,11 @@ class Links:
 def watched_links() -> Iterator[Links]:
     """All links that are used inside are watched."""
     links = Links()
-    told = [
+    told: list[tuple[type, str, Callable[[Any, Any, Any], Any]]] = [
         (Link, "put", lambda own, given, _: links.leaves(given[0])),
-        (Link, "until", lambda own, given, came: [links.lands(each) for each in came]),
+        (Link, "until", lambda own, given, came: list(map(links.lands, came))),
         (Link, "drop", lambda own, given, _: links.loses(given[0])),
-        (Link, "clear", lambda own, given, gone: [links.loses(each) for each in gone]),
+        (Link, "clear", lambda own, given, gone: list(map(links.loses, gone))),
     ]  # fmt: skip
     patches = [patch.object(kind, name, _telling(kind, name, tell)) for kind, name, tell in told]
     for each in patches:

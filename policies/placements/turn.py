@@ -1,0 +1,41 @@
+"""Pages dealt to memories in turn."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.placements.placement import Extents, FloatArray, IntArray, joined
+
+
+class Turn:
+    """Page p lies in the memory at its place in the turn, and there behind those before it.
+    owner: the memory of each page of a turn, of so many `memories`, int64 (n,); page: bytes."""
+
+    def __init__(self, owner: IntArray, memories: int, page: int) -> None:
+        self._owner, self._page = owner, page
+        self._counts = np.bincount(owner, minlength=memories)
+        of_each = owner == np.arange(len(self._counts))[:, None]
+        self._before = np.cumsum(of_each, axis=1) - of_each
+        """Pages of each memory before a place of the turn."""
+
+    @property
+    def shares(self) -> FloatArray:
+        """Of all pages, those of each memory."""
+        shares: FloatArray = self._counts / self._counts.sum()
+        return shares
+
+    def part(self, start: IntArray, size: IntArray, own: int) -> Extents:
+        """What extents have in a memory."""
+        page = self._page
+        first, last = start // page, (start + size - 1) // page
+        counts = last - first + 1
+        source = np.repeat(np.arange(len(start)), counts)
+        nth = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        number = first[source] + nth
+        turn, place = np.divmod(number, len(self._owner))
+        mine = self._owner[place] == own
+        source, number, turn, place = source[mine], number[mine], turn[mine], place[mine]
+        low = np.maximum(start[source], number * page)
+        high = np.minimum((start + size)[source], (number + 1) * page)
+        moved = turn * self._counts[own] + self._before[own, place]
+        return joined(moved * page + low - number * page, high - low, source)

@@ -1,0 +1,124 @@
+"""Does the contract kit pass what ships, and name what a plug-in breaks? Do packages register?"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bankwise.testing import ContractBroken, check, check_named
+from hwmodel.description.description import DescriptionError
+from policies.allocators.registry import POLICIES
+from policies.routers.routers import ROUTERS
+from tests.rotation import shared
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ROOT / "examples/packages"
+OWN = [f"examples/own_{each}.py" for each in
+       ("allocator", "scheduler", "connector", "controller", "router")]  # fmt: skip
+FILES = [*OWN, *(str(each.relative_to(ROOT)) for each in sorted(PACKAGES.glob("*/*.py")))]
+SHIPPED = [*(("policy", name) for name in POLICIES if name != "ideal"),
+           *(("placement", name) for name in ROUTERS), ("scheduler", "v0"),
+           ("scheduler", "sglang"), ("predictor", "lognormal")]  # fmt: skip
+OPTIONS = {"lognormal": {"sigma": 0.4}}
+
+pytestmark = pytest.mark.usefixtures("unplugged")
+
+
+@pytest.mark.parametrize("file", shared(FILES, every=2))
+def test_examples_keep_their_contract(file: str) -> None:
+    assert all("alike and conserved" in line for line in check(ROOT / file))
+
+
+@pytest.mark.parametrize(("kind", "name"), [each.values[0] for each in shared(SHIPPED)])
+def test_what_ships_keeps_its_contract(kind: str, name: str) -> None:
+    assert "alike and conserved" in check_named(kind, name, OPTIONS.get(name))
+
+
+ROUTER = "from policies.routers.router import Router\nimport numpy as np\nclass R(Router):\n"
+ALLOCATOR = """
+from typing import Any, Literal
+from policies.allocators.allocator import PolicyOptions
+from policies.allocators.arena import Arena
+from policies.allocators.reservation import ReservingAllocator
+class A(ReservingAllocator):
+    class Options(PolicyOptions):
+        name: Literal["bad"] = "bad"
+    def __init__(self, layout, requests, limits, options):
+        super().__init__(layout, requests, limits, options, Arena(0, layout.slots, "first"))
+    def size(self, request, demand):
+        return int(self.needs(demand.prompt, demand.generated))
+    def needs(self, prompt, output, samples=1):
+        return prompt + 2 * output + 40
+"""
+BROKEN = {
+    "a draw without a seed": (
+        f"{ROUTER}    name = 'bad'\n    def choose(self, request, count, tokens):\n"
+        "        return int(np.random.default_rng().integers(len(count)))\n",
+        "two runs of one seed differ",
+    ),
+    "slots held twice": (
+        f"{ALLOCATOR}    def units(self, request):\n"
+        "        return super().units(request)._replace(start=super().units(request).start * 0)\n",
+        "hold a slot that another holds",
+    ),
+    "slots that are not given back": (
+        f"{ALLOCATOR}    @property\n    def free_slots(self):\n"
+        "        return min(super().free_slots, 900)\n",
+        "free_slots",
+    ),
+    "a prediction that knows who comes": (
+        "from policies.predictors.predictor import PredictorSpec\n"
+        "from types import SimpleNamespace\nfrom typing import Literal\n"
+        "class P(PredictorSpec):\n    kind: Literal['bad'] = 'bad'\n"
+        "    def predictions(self, output_tokens, stream):\n"
+        "        return SimpleNamespace(length=output_tokens * 0.0 + output_tokens.mean())\n",
+        "a prediction changes with the requests that come after it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_broken_is_named(name: str, tmp_path: Path) -> None:
+    text, said = BROKEN[name]
+    (tmp_path / "bad.py").write_text(text)
+    with pytest.raises((ContractBroken, DescriptionError), match=said):
+        check(tmp_path / "bad.py")
+
+
+def installed(folder: Path, module: str, text: str) -> dict[str, str]:
+    """An environment in which a package with this module is installed."""
+    info = folder / f"{module}-0.1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 0.1\n")
+    (info / "entry_points.txt").write_text(f"[bankwise.plugins]\nit = {module}\n")
+    (folder / f"{module}.py").write_text(text)
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def run(environment: dict[str, str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sweeps.cli.main", "run", "smoke", *words, "--set",
+               "requests=20", "--set", "warmup_requests=5"]  # fmt: skip
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_a_package_that_is_installed_needs_no_option(tmp_path: Path) -> None:
+    source = PACKAGES / "bankwise-first-fit/bankwise_first_fit.py"
+    environment = installed(tmp_path / "site", "bankwise_first_fit", source.read_text())
+    done = run(environment, tmp_path, "--set", "policy=[paged, first-fit]", "--out", "r")
+    assert done.returncode == 0, done.stderr
+    assert "first-fit" in done.stdout
+    assert "bankwise_first_fit.py" in (tmp_path / "r/provenance.json").read_text()
+
+
+def test_a_package_at_fault_is_left_out_and_named(tmp_path: Path) -> None:
+    environment = installed(tmp_path / "site", "bankwise_bad", "1 / 0\n")
+    done = run(environment, tmp_path, "--set", "policy=[paged]", "--out", "r")
+    assert done.returncode == 0, done.stderr
+    said = "plug-in it of bankwise_bad is left out: "
+    assert any(line.startswith(said) for line in done.stderr.splitlines()), done.stderr
+    assert "Traceback" not in done.stderr
