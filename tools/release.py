@@ -83,7 +83,7 @@ def run_part(name: str, part: Mapping[str, Any]) -> None:
         words = [word.replace("{run}", str(folder)) for word in shlex.split(typed)]
         if words[1] == "run":
             words += ["--out", str(folder)]
-            words += ["--resume"] * (folder / CONFIG).is_file()
+            words += ["--resume"] * any(folder.rglob(CONFIG))
         command = [sys.executable, "-m", "sweeps.cli.main", *words[1:]]
         print(f"{name}: {typed}", flush=True)
         done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
