@@ -1,0 +1,27 @@
+"""Are the pages that the code writes fresh, and do they leave nothing out?"""
+
+from __future__ import annotations
+
+import re
+
+from sweeps.cli.schema import SPECS
+from sweeps.cli.verbs import VERBS
+from tools.reference_pages import DOCS, stale
+
+
+def test_the_pages_are_fresh() -> None:
+    assert stale() == [], "python -m tools.reference_pages"
+
+
+def test_every_verb_and_every_kind_has_a_heading() -> None:
+    verbs = (DOCS / "command-line.md").read_text(encoding="utf-8")
+    kinds = (DOCS / "yaml.md").read_text(encoding="utf-8")
+    assert [f"bankwise {name}" for name in VERBS] == re.findall(r"^### (.+)$", verbs, re.MULTILINE)
+    assert set(SPECS) == set(re.findall(r"^## (\w+)$", kinds, re.MULTILINE))
+
+
+def test_links_within_the_page_of_descriptions_lead_to_its_headings() -> None:
+    text = (DOCS / "yaml.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= slugs
