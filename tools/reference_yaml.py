@@ -26,8 +26,8 @@ Quantities have their unit. Any value may be written with who states it:
 `{value: 18ns, source: datasheet, confidence: A, note: table 12}`, and a number without a public
 source says `assumed`. An empty default means that nothing is set.
 
-`bankwise check FILE` names each mistake with its file and line. `bankwise check --schema DIR` writes
-JSON Schemas, with which an editor completes and checks the keys: put
+`bankwise check FILE` names each mistake with its file and line. `bankwise check --schema DIR`
+writes JSON Schemas, with which an editor completes and checks the keys: put
 `# yaml-language-server: $schema=DIR/sweep.json` into the first line of a file.""".splitlines()
 _INTRODUCED = {
     "sweep": "A question to the simulator ([sweeps.md](sweeps.md)).",
