@@ -2,9 +2,9 @@
 
     python -m tools.products_beside [TABLES] [DEVICE] [SYSTEM]
 
-TABLES are of products (docs/step-time.md): a file, as `capture/gpu_kernels.py` writes one, or those
-of a program in the package aiconfigurator-core (`vllm-0.24`), of the card that it calls SYSTEM. By
-default the file of an H100 SXM, whose products set no number of the law. Prints, of all products
+TABLES are of products (docs/memory-time.md): a file, as `capture/gpu_kernels.py` writes one, or
+those of a program in the package aiconfigurator-core (`vllm-0.24`), of the card that it calls
+SYSTEM. By default the file of an H100 SXM, whose products set no number of the law. Prints, of all products
 and of routed experts, by format and rows, the median of law over measured less 1, and of its size.
 """
 

@@ -278,4 +278,5 @@ def _quantity(value: float, dimension: str) -> str:
 
 def _linked(text: str) -> str:
     """Pages that docstrings name as links."""
+    text = re.sub(r"\bNone: ", "Without it: ", text)
     return re.sub(r"docs/([\w-]+)\.md", r"[\1.md](\1.md)", text)

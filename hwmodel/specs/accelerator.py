@@ -262,7 +262,7 @@ class AcceleratorSpec(Strict):
     dma: Dma = None  # type: ignore[assignment]  # there, unless the memory is given
     derate: Share = 1.0
     """Share of the bandwidth of the simulated DRAM that reaches the requesters; 1: nothing is lost.
-    Serving times are divided by it; see docs/step-time.md."""
+    Serving times are divided by it; see docs/memory-time.md."""
     dies: Dies | None = None
     inbox: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Requests on their way to a channel or waiting before its queues, at most; while it has so

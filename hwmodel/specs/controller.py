@@ -1,6 +1,6 @@
 """The description of a memory controller: queues, arbitration, pages, refresh, address map.
 
-What each choice means, tick by tick: docs/controller.md, docs/scheduling.md.
+What each choice means, tick by tick: tests/hwmodel/oracle/rules.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_QUEUE = 256
 
 
 class Controller(Strict):
-    """The memory controller of one channel; see docs/controller.md."""
+    """The memory controller of one channel; see docs/dram.md."""
 
     scheduler: Literal["frfcfs", "frfcfs_oldest_ready", "fcfs"] = "frfcfs"
     queue_scope: Literal["channel", "bank", "both_pseudochannels"] = "channel"
@@ -53,7 +53,7 @@ class Controller(Strict):
     row_counting: Literal["none", "prac"] = "none"
     """Whether rows are counted, and alerts answered, where the memory has `refresh.alerts`."""
     rules: dict[str, dict[str, bool | int | float | str]] = {}
-    """More rules of the controller, each with its options (docs/controller.md: hooks)."""
+    """More rules of the controller, each with its options (docs/dram.md: hooks)."""
     power_down_after: ExactNanoseconds | None = None
     """How long nothing waits and nothing goes on before a channel powers down; null: never."""
     self_refresh_after: ExactNanoseconds | None = None

@@ -1,7 +1,7 @@
 """The description of a link over which KV moves: between memories of one machine, or of two.
 
 What a transfer costs is the law that measurements of KV connectors have in common
-(docs/transfers.md): a fixed latency, so much for each descriptor that is posted, so much for each
+(docs/cluster.md): a fixed latency, so much for each descriptor that is posted, so much for each
 byte.
 
     T = latency + sum over paths of (posting and bytes / bandwidth: the longer, or both)

@@ -260,7 +260,7 @@ class PerBank(Strict):
 
 class Management(Strict):
     """What a die asks for beyond refresh: activations of a bank are counted (RAA), and an RFM is
-    due before they are too many (docs/rfm-power.md)."""
+    due before they are too many (docs/dram.md)."""
 
     RAAIMT: Annotated[int, Field(ge=1, le=2**20)]
     """Activations of a bank from which an RFM is owed."""
@@ -283,7 +283,7 @@ class Management(Strict):
 
 class Alerts(Strict):
     """What a die that counts the activations of each row (PRAC) asks for when a row has too many:
-    it alerts, and the controller backs off (docs/rfm-power.md)."""
+    it alerts, and the controller backs off (docs/dram.md)."""
 
     threshold: Annotated[int, Field(ge=1, le=2**30)]
     """Activations of a row from which the die alerts."""

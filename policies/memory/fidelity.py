@@ -54,7 +54,7 @@ class FidelitySpec(Strict):
     phases: Literal["in_turn", "together"] = "in_turn"
     """Whether weights, prefill and attention of a layer follow one another, or are moved at the
     same time and contend for the DRAM: simulated together in `full`, of one measured efficiency in
-    `sampled`; `analytic` has no contention. Either way a bound (assumed; docs/step-time.md)."""
+    `sampled`; `analytic` has no contention. Either way a bound (assumed; docs/memory-time.md)."""
     weight_tile: PositiveBytes = 16 << 10
     """Weights are dealt to engines in turn in tiles of this size (assumed)."""
     probe_bytes: PositiveBytes = 6 << 20

@@ -88,16 +88,16 @@ class ServingSpec(Strict):
     """What moving each request's KV would take once its prompt is computed; the run does not wait
     for it. None: nothing is counted."""
     tiers: TiersChoice = None
-    """Memories below the device's, which keep KV that it loses (docs/offload.md). None: none."""
+    """Memories below the device's, which keep KV that it loses (docs/cluster.md). None: none."""
     connectors: ConnectorsByName = {}
     """Other connectors by name, each with its options (docs/plugins.md)."""
     pools: PoolsSpec | None = None
-    """Replicas that prefill, and others that decode (docs/pools.md), of `cluster.cards` in all, or
-    1. None: each does both."""
+    """Replicas that prefill, and others that decode (docs/cluster.md), of `cluster.cards` in all,
+    or 1. None: each does both."""
     faults: list[FaultSpec] = []
-    """Places that fail and return (docs/fleet.md)."""
+    """Places that fail and return (docs/cluster.md)."""
     speculation: SpeculationSpec | None = None
-    """Drafts that each step verifies (docs/speculation.md). None: none."""
+    """Drafts that each step verifies (docs/engines.md). None: none."""
     free: list[Free] = []
     """What takes no time: the reading of the weights, all FLOPs, copies of KV within the memory.
     Counterfactuals, not realisable; all else stays, capacity included."""

@@ -1,6 +1,6 @@
 """How much of their prompts requests find of those before them, if memory had no end: Mooncake's
 trace beside the laws of sessions that ship. Writes `docs/figures/mooncake.json`, which
-docs/sessions.md shows.
+docs/cluster.md shows.
 
     python -m tests.reference.sharing conversation_trace.jsonl
 
