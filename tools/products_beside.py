@@ -4,8 +4,9 @@
 
 TABLES are of products (docs/memory-time.md): a file, as `capture/gpu_kernels.py` writes one, or
 those of a program in the package aiconfigurator-core (`vllm-0.24`), of the card that it calls
-SYSTEM. By default the file of an H100 SXM, whose products set no number of the law. Prints, of all products
-and of routed experts, by format and rows, the median of law over measured less 1, and of its size.
+SYSTEM. By default the file of an H100 SXM, whose products set no number of the law. Prints, of all
+products and of routed experts, by format and rows, the median of law over measured less 1, and of
+its size.
 """
 
 from __future__ import annotations

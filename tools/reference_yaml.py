@@ -94,8 +94,7 @@ class _Page:
         """The sections of a spec, but for its keys that are known, and of what stands in it."""
         found = spec.model_json_schema(schema_generator=_Told)
         self._defs = found.pop("$defs", {})
-        if "$ref" in found:
-            found = self._resolved(found)
+        found = dict(self._resolved(found))
         found["properties"] = {k: v for k, v in found["properties"].items() if k not in known}
         self._waiting = [_Section(path, found)]
         self._at[_text(found)] = path
@@ -129,14 +128,15 @@ class _Page:
     def _meaning(self, item: Schema) -> str:
         """What a key is for; where nothing is said of it, what its mapping is."""
         told = " ".join(item.get("description", "").split())
-        inner = [each for each in (item, *item.get("anyOf", ())) if "$ref" in each]
+        several = [self._resolved(each) for each in (item, *item.get("anyOf", ()))]
+        inner = [each for each in several if "properties" in each]
         if told or len(inner) != 1:
             return told
-        about = " ".join(self._resolved(inner[0]).get("description", "").split())
+        about = " ".join(inner[0].get("description", "").split())
         return about.partition(". ")[0].rstrip(".") + "." if about else ""
 
     def _resolved(self, item: Schema) -> Schema:
-        return dict(self._defs[item["$ref"].rpartition("/")[2]])
+        return dict(self._defs[item["$ref"].rpartition("/")[2]]) if "$ref" in item else item
 
     def _value(self, item: Schema, path: str) -> str:
         """What may be written, in words; mappings become sections of their own."""

@@ -72,6 +72,7 @@ class LinkSpec(Strict):
     latency: Nanoseconds
     """Of a transfer, whatever it carries."""
     paths: Annotated[list[Path], Field(min_length=1)]
+    """How pieces go by their size, to the card or to the other card."""
     paths_back: list[Path] | None = None
     """The other way: from a card to the host, or onto a drive. None: as `paths`."""
     both_ways: BytesPerSecond | None = None

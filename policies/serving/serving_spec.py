@@ -42,10 +42,12 @@ class ServingSpec(Strict):
     model: str
     """A shipped model, or the path of one (resolved by the caller with `load_model`)."""
     policy: PolicySpec = default_policy()
+    """The allocator of KV memory."""
     engine: EngineChoice = default_options()
     """The scheduler. With v0, `paged` has its defaults of that time; with v1 and `like`, those of
     that version (`EngineOptions.policy_defaults`)."""
     predictor: ChosenPredictor = default_predictor()
+    """What is known of the lengths of outputs."""
     memory: FidelitySpec = FidelitySpec()
     memories: PlacementChoice | None = None
     """What lies in which memory of a card that has several (docs/two-memories.md). None: all in its

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 from sweeps.cli.schema import SPECS
 from sweeps.cli.verbs import VERBS
-from tools.reference_pages import DOCS, stale
+from tools.reference_pages import DOCS
 
 
 def test_the_pages_are_fresh() -> None:
-    assert stale() == [], "python -m tools.reference_pages"
+    # NOTE: in a process of its own, where no test has registered a policy.
+    words = [sys.executable, "-m", "tools.reference_pages", "check"]
+    done = subprocess.run(words, cwd=DOCS.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_verb_and_every_kind_has_a_heading() -> None:
