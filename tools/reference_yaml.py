@@ -167,7 +167,7 @@ class _Page:
             case "object":
                 return "mapping"
             case "string" if "examples" in item:
-                return f"such as `{item['examples'][0]}`"
+                return f"a quantity like `{item['examples'][0]}`"
             case "string":
                 return "file" if "ya?ml" in item.get("pattern", "") else "text"
             case "boolean":
@@ -277,6 +277,7 @@ def _quantity(value: float, dimension: str) -> str:
 
 
 def _linked(text: str) -> str:
-    """Pages that docstrings name as links."""
+    """A docstring as the page has it: pages as links, None as what is left out."""
+    text = re.sub(r"([;,]) None: ", r"\1 without it: ", text)
     text = re.sub(r"\bNone: ", "Without it: ", text)
     return re.sub(r"docs/([\w-]+)\.md", r"[\1.md](\1.md)", text)
