@@ -5,8 +5,9 @@
 Sections are products, attention, reads, footprints, copies and power; all by default. Needs
 PyTorch; attention needs FlashInfer too, and a compiler for it. Writes a CSV file a section:
 
-products, attention   times of single kernels in the form of docs/step-time.md. Products read their
-                      weights in turn from four times the L2 and more, attention KV that no L2 holds
+products, attention   times of single kernels in the form of docs/memory-time.md. Products read
+                      their weights in turn from four times the L2 and more, attention KV that no L2
+                      holds
 reads                 the KV of decode attention, read and nothing else
 footprints            extents anywhere, by their size and by how many bytes they lie in
 copies                between host and card, by the size and the number of their pieces

@@ -1,4 +1,4 @@
-"""Kernel: which command a channel issues next, and when (docs/scheduling.md: candidates).
+"""Kernel: which command a channel issues next, and when (rules.md: candidates).
 
 FR-FCFS asks of all queued requests which may go first, and then which is oldest. Here banks stand
 for requests: of a bank only its oldest hit, or its oldest request, can be first, so a bit mask of

@@ -1,6 +1,6 @@
 """The kernel of one DRAM channel: event-driven, no allocation inside; drivers call it.
 
-Semantics: docs/controller.md and docs/scheduling.md, held against `tests.hwmodel.oracle.reference`
+Semantics: tests/hwmodel/oracle/rules.md, held against `tests.hwmodel.oracle.reference`
 command by command. The kernel never ticks: the earliest tick of each command at each bank is kept
 as commands are issued, and each decision jumps to the first candidate's. In all parts of kernels
 `memory` is a CONSTANTS record, `state` a CHANNEL record (modified in place).

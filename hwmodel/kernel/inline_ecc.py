@@ -1,4 +1,4 @@
-"""Kernel: what a request asks of the check bytes of in-line ECC (docs/rfm-power.md). They lie in
+"""Kernel: what a request asks of the check bytes of in-line ECC (rules.md). They lie in
 bursts of their own behind the data; each protects `protects` bursts of data."""
 
 from __future__ import annotations

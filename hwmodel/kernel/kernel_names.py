@@ -16,7 +16,7 @@ assert (
     "PRE", "PREA", "REFPB", "REFAB", "CAS", "RFM", "RFMAB",
     "PDE", "PDX", "SRE", "SRX", *PERIODIC_COMMANDS,
 ) == COMMANDS  # fmt: skip
-# classes of candidates, the first before the others at the same tick (docs/scheduling.md: choice)
+# classes of candidates, the first before the others at the same tick (rules.md: choice)
 EAGER_ACT2, BUFFERED, URGENT_REFRESH, COLUMN, ROW, LAZY_ACT2, OWED_REFRESH, TIMEOUT = range(8)
 CLASS_BITS = 3
 """Of a class in the key of a candidate, tick << CLASS_BITS | class: keys compare as (tick, class)

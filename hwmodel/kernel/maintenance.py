@@ -1,5 +1,5 @@
 """Kernel: what refreshes and mechanisms share: sets of banks, and the next step of a command to one
-(docs/scheduling.md: refresh)."""
+(rules.md: refresh)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ compiled."""
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A mechanism as a file of `hwmodel.kernel.mechanisms` exports it (docs/controller.md: hooks).
+    """A mechanism as a file of `hwmodel.kernel.mechanisms` exports it (rules.md: hooks).
 
     Args:
         on: the scalar of CONSTANTS that is 0 for memories without it.

@@ -1,4 +1,4 @@
-"""Kernel: rows open and close, and close for want of use (docs/scheduling.md: page policy)."""
+"""Kernel: rows open and close, and close for want of use (rules.md: page policy)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernel: a channel that nothing waits for powers down (docs/rfm-power.md)."""
+"""Kernel: a channel that nothing waits for powers down (rules.md)."""
 
 from __future__ import annotations
 

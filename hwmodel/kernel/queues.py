@@ -1,4 +1,4 @@
-"""Kernel: requests enter, wait and leave (docs/controller.md: requests and queues)."""
+"""Kernel: requests enter, wait and leave (rules.md: requests and queues)."""
 
 from __future__ import annotations
 

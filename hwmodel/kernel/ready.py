@@ -1,4 +1,4 @@
-"""Kernel: the earliest tick at which a command is legal (docs/controller.md: legality)."""
+"""Kernel: the earliest tick at which a command is legal (rules.md: legality)."""
 
 from __future__ import annotations
 

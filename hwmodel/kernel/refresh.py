@@ -1,4 +1,4 @@
-"""Kernel: which refresh is due, for which banks, what it needs (docs/scheduling.md: refresh)."""
+"""Kernel: which refresh is due, for which banks, what it needs (rules.md: refresh)."""
 
 from __future__ import annotations
 

@@ -433,7 +433,7 @@ def _lower_rows(memory: MemorySpec, levels: list[str], r: np.void) -> None:
 
 
 def _patience(memory: MemorySpec) -> int:
-    """Ticks from when a refresh is due to when it is urgent (docs/scheduling.md: postponing)."""
+    """Ticks from when a refresh is due to when it is urgent (rules.md: postponing)."""
     c, interval = memory.controller, memory.refresh_ticks()
     if c.refresh_postpone == 0:
         return 0

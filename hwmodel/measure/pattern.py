@@ -50,12 +50,15 @@ class Pattern(Strict):
     anywhere in it. A mix reads and writes arrays of their own, an extent of each in turn."""
 
     size: PositiveBytes
+    """Of an access."""
     stride: PositiveBytes | None = None
     """From one extent to the next; their size where it is not given."""
     window: PositiveBytes | None = None
     """The whole memory where it is not given."""
     random: bool = False
+    """Whether accesses lie anywhere."""
     mix: Mix = (1, 0)
+    """Reads to writes."""
 
     @checked
     def _sensible(self) -> None:

@@ -29,7 +29,7 @@ _EXTENTS: dict[str, int | None] = {
 
 @dataclass(frozen=True)
 class Choice:
-    """One way to refresh; see docs/scheduling.md."""
+    """One way to refresh; see rules.md."""
 
     refresh: Literal["none", "all_bank", "per_bank"]
     order: Literal["round_robin", "idle_first"] = "round_robin"

@@ -87,10 +87,15 @@ class Compute(Strict):
     """Peak rates and the share of them that is reached."""
 
     fp16: FlopsPerSecond
+    """Peak of dense matrix products, as of the next ones."""
     bf16: FlopsPerSecond | None = None
+    """Peak in this type."""
     fp32: FlopsPerSecond | None = None
+    """Peak in this type."""
     fp8: FlopsPerSecond | None = None
+    """Peak in this type."""
     fp4: FlopsPerSecond | None = None
+    """Peak in this type."""
     int8: FlopsPerSecond | None = None
     """Integer operations count as FLOPs."""
     vector: FlopsPerSecond | None = None
@@ -100,7 +105,9 @@ class Compute(Strict):
     """What quantises KV: the cores, beside the FLOPs of attention, or an engine in the DMA's path
     that keeps up with the memory, so that it takes no time."""
     prefill_efficiency: Share
+    """Share of the peak that prompts reach, of FLOPs alone."""
     decode_efficiency: Share
+    """Share of the peak that decoding reaches, of FLOPs alone."""
     overlap: Overlap
     """Share of the shorter of a phase's compute and memory times that the longer one hides: `max`
     all of it, `sum` none."""
@@ -223,6 +230,7 @@ class Dies(Strict):
     them."""
 
     count: Annotated[int, Field(ge=2, le=16)]
+    """Which share engines and channels evenly."""
     crossing_latency: Nanoseconds
     """From a die to another, one way, beside the latencies of `dma`."""
     crossing_bandwidth: BytesPerSecond
@@ -249,7 +257,9 @@ class AcceleratorSpec(Strict):
     memory_set: dict[str, Any] = {}
     """Overrides of the memory's description, by dotted path."""
     channels: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Times the peak of the memory is that of the card."""
     capacity: PositiveBytes
+    """Of the card; no more than its channels hold."""
     interleave: PositiveBytes = 1
     """Consecutive bytes that stay in one channel."""
     channel_hash: Literal["none", "rotate", "xor"] = "none"
@@ -262,7 +272,7 @@ class AcceleratorSpec(Strict):
     dma: Dma = None  # type: ignore[assignment]  # there, unless the memory is given
     derate: Share = 1.0
     """Share of the bandwidth of the simulated DRAM that reaches the requesters; 1: nothing is lost.
-    Serving times are divided by it; see docs/step-time.md."""
+    Serving times are divided by it; see docs/memory-time.md."""
     dies: Dies | None = None
     inbox: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Requests on their way to a channel or waiting before its queues, at most; while it has so

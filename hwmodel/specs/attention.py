@@ -23,6 +23,7 @@ class Window(Strict):
     """Layers whose tokens attend to the last `tokens` only, themselves included."""
 
     tokens: Count
+    """That a token attends to, itself included."""
     pattern: Annotated[list[Literal["window", "full"] | Count], Field(min_length=1)] = ["window"]
     """Of consecutive layers, from the first on and repeated: which ones have the window; a number
     is a window of another length."""
@@ -43,9 +44,11 @@ class LatentAttention(Strict):
     kv_lora_rank: Count
     """Width of the latent that K and V are compressed to."""
     qk_nope_head_dim: Count
+    """Width of a head without rotation."""
     qk_rope_head_dim: Count
     """Width of the rotary key; one a token, for all heads."""
     v_head_dim: Count
+    """Width of a head of V."""
     decode: Form = "absorbed"
     """`absorbed`: queries and outputs are taken into the latent space, so that the latent is read
     as it is; `unabsorbed`: K and V of every stored token are made again from it in each step."""

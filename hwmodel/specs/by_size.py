@@ -19,13 +19,16 @@ class SizedShare(Strict):
     """A share that was measured with reads of one size."""
 
     size: PositiveBytes
+    """Of what is read in a layer."""
     share: Share
+    """Of the peak at that size."""
 
 
 class SizedRate(Strict):
     """A rate that was measured with messages of one size."""
 
     size: PositiveBytes
+    """Of what is reduced."""
     rate: Annotated[BytesPerSecond, Field(gt=0)]
     """Bytes that are reduced, of each card, over the time that it takes."""
 

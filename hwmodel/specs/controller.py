@@ -1,6 +1,6 @@
 """The description of a memory controller: queues, arbitration, pages, refresh, address map.
 
-What each choice means, tick by tick: docs/controller.md, docs/scheduling.md.
+What each choice means, tick by tick: tests/hwmodel/oracle/rules.md.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ MAX_QUEUE = 256
 
 
 class Controller(Strict):
-    """The memory controller of one channel; see docs/controller.md."""
+    """The memory controller of one channel; see docs/dram.md."""
 
     scheduler: Literal["frfcfs", "frfcfs_oldest_ready", "fcfs"] = "frfcfs"
+    """Which waiting request goes first: row hits, the oldest that is ready, or strictly the
+    oldest."""
     queue_scope: Literal["channel", "bank", "both_pseudochannels"] = "channel"
     """What has a read and a write queue: a pseudo-channel, each of its banks, or both
     pseudo-channels together."""
@@ -33,19 +35,27 @@ class Controller(Strict):
     queues: Literal["separate", "shared"] = "separate"
     """Whether reads and writes wait apart and take turns, or in one queue of `read_queue`."""
     read_queue: Annotated[int, Field(ge=1, le=MAX_QUEUE)] = 32
+    """Entries."""
     write_queue: Annotated[int, Field(ge=1, le=MAX_QUEUE)] = 32
+    """Entries."""
     write_drain_high: Annotated[float, Field(ge=0, le=1)] = 0.8
+    """Share of the write queue from which on writes go first."""
     write_drain_low: Annotated[float, Field(ge=0, le=1)] = 0.2
+    """Share below which reads go first again."""
     write_forwarding: bool = True
     """Whether a read is answered from a waiting write to the same burst."""
     partial_write: Literal["masked", "read_modify_write"] = "masked"
     """A write of less than a burst: by data mask, or by reading the burst first."""
     page_policy: Literal["open", "closed", "timeout", "adaptive"] = "open"
+    """When a row is closed: for another one, with its last access, or after a time without use."""
     page_timeout: ExactNanoseconds = Fraction(200)
     """How long `timeout` (and at first `adaptive`) keeps a row open that nothing waits for."""
     refresh: Literal["all_bank", "per_bank", "none"] = "all_bank"
+    """Of a whole rank, of some banks at a time, or none."""
     refresh_phase: Literal["aligned", "staggered"] = "aligned"
+    """Whether channels refresh at the same time."""
     refresh_order: Literal["round_robin", "idle_first"] = "round_robin"
+    """Of sets of banks: in turn, or those first that nobody waits for."""
     refresh_postpone: Annotated[int, Field(ge=0, le=8)] = 0
     """Refresh intervals by which a refresh may be put off while its banks are busy."""
     refresh_management: Literal["none", "rfm"] = "none"
@@ -53,7 +63,7 @@ class Controller(Strict):
     row_counting: Literal["none", "prac"] = "none"
     """Whether rows are counted, and alerts answered, where the memory has `refresh.alerts`."""
     rules: dict[str, dict[str, bool | int | float | str]] = {}
-    """More rules of the controller, each with its options (docs/controller.md: hooks)."""
+    """More rules of the controller, each with its options (docs/dram.md: hooks)."""
     power_down_after: ExactNanoseconds | None = None
     """How long nothing waits and nothing goes on before a channel powers down; null: never."""
     self_refresh_after: ExactNanoseconds | None = None
@@ -65,6 +75,7 @@ class Controller(Strict):
     row_hit_limit: Annotated[int, Field(ge=0)] = 16
     """Column commands to a row before a bank's older request to another row goes first; 0: none."""
     activation_buffer: Annotated[int, Field(ge=0, le=MAX_QUEUE)] = 0
+    """Requests that leave their queue as their row opens; 0: none."""
 
     @checked
     def _consistent(self) -> None:
@@ -91,14 +102,18 @@ class Hash(Strict):
     """`field` is XORed with bits of the row, from bit `row_bit` upwards."""
 
     field: Literal["bank", "bankgroup", "stack", "rank", "pseudochannel"]
+    """The field that is hashed."""
     row_bit: Annotated[int, Field(ge=0, le=31)]
+    """The first bit of the row that it is xored with."""
 
 
 class AddressField(Strict):
     """A run of `bits` of one field; None takes what is left."""
 
     field: Literal["column", "bank", "bankgroup", "stack", "rank", "pseudochannel", "row"]
+    """Which it is."""
     bits: int | None = None
+    """How many."""
 
 
 def _address_field(value: object) -> object:

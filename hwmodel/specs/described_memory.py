@@ -19,6 +19,7 @@ from hwmodel.specs.commands import (
     PERIODIC_COMMANDS,
 )
 from hwmodel.specs.controller import FIELDS, AddressMap, Controller, Hash
+from hwmodel.specs.dram_energy import Energy
 from hwmodel.specs.memory_fields import (
     Activate,
     Alerts,
@@ -27,7 +28,6 @@ from hwmodel.specs.memory_fields import (
     Command,
     Data,
     Density,
-    Energy,
     Hot,
     Organisation,
     PowerStates,
@@ -51,11 +51,16 @@ class DescribedMemory(Strict):
     organisation: Organisation
     clock: ClockSpec
     timing: dict[str, Timing]
+    """Names of the standard, each a time or a number of clocks; constraints and data are
+    expressions over them."""
     density: str | None = None
     """Which of `densities` is meant; its numbers have taken their places when this is built."""
     densities: dict[str, Density] = {}
+    """What other dies have otherwise."""
     buses: dict[str, Bus]
+    """Names of command buses."""
     commands: dict[str, Command]
+    """Which commands there are, and what each occupies."""
     activate: Activate = Activate()
     data: Data
     sync: Sync | None = None
@@ -71,7 +76,9 @@ class DescribedMemory(Strict):
     energy: Energy
     controller: Controller = Controller()
     address_map: AddressMap
+    """Fields of an address from its least bit up, with their bits; the last takes what is left."""
     bank_hash: list[Hash] = []
+    """Bits of a field that are xored with bits of the row."""
     plausible: dict[str, Plausible] = {}
     """Name -> what it may be instead, where its vendor publishes nothing."""
 

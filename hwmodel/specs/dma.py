@@ -26,6 +26,7 @@ class Dma(Strict):
     """The engines that move data between memory and cores; all of them alike."""
 
     engines: Annotated[int, Field(ge=1, le=1024)]
+    """Whatever moves data by itself: cores with DMA, streaming multiprocessors."""
     window: PositiveBytes
     """Bytes an engine may have outstanding."""
     request: PositiveBytes

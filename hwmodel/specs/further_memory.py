@@ -49,19 +49,30 @@ class FurtherMemory(Strict):
     """One of them; keys as of the main one."""
 
     memory: str
+    """A shipped memory, a file, or `given`."""
     given: GivenMemory | None = None
     memory_set: dict[str, Any] = {}
+    """As of an accelerator."""
     channels: Annotated[int, Field(ge=1, le=1024)] = 1
+    """As of an accelerator."""
     capacity: PositiveBytes
+    """As of an accelerator."""
     interleave: PositiveBytes = 1
+    """As of an accelerator."""
     channel_hash: Literal["none", "rotate", "xor"] = "none"
+    """As of an accelerator."""
     controller: Annotated[dict[str, Any], KeysOf(Controller)] = {}
+    """As of an accelerator."""
     address_map: list[str] | None = None
+    """As of an accelerator."""
     dma: Annotated[dict[str, Any], KeysOf(Dma)] = {}
     """What the engines do otherwise at this memory."""
     derate: Share = 1.0
+    """As of an accelerator."""
     inbox: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """As of an accelerator."""
     request_interval: Annotated[Nanoseconds, Field(ge=0)] = 0.0
+    """As of an accelerator."""
     crossing: Crossing = Crossing()
     price_gb: Dollars | None = None
     """Dollars of a GB (10^9 bytes), where the accelerator has a `price`."""

@@ -52,6 +52,7 @@ class KernelLaw(Strict):
     expert_products: Count
     """Matrix products of a layer with routed experts, its attention's included."""
     expert_kernels: Count
+    """The same where it has experts."""
     state_kernels: Count
     """Kernels of a layer with a state beyond those of a dense one."""
     weights: Rate
@@ -93,6 +94,7 @@ class KernelLaw(Strict):
     """Measured steps of this class are expected, 19 in 20, between `spread_low` and `spread_high`
     times what this law says; docs/validation.md says how many do."""
     spread_high: Factor
+    """See `spread_low`."""
 
 
 def _stated(schema: dict[str, Any]) -> None:

@@ -34,7 +34,9 @@ class Chunk(Strict):
     """What each channel has for so many tokens in common, such as scales of K a channel."""
 
     tokens: Count
+    """Of a chunk."""
     bits: Annotated[int, Field(ge=1)]
+    """Of each channel in a chunk."""
 
 
 class KvStructure(Strict):
@@ -71,4 +73,6 @@ class Quantising(Strict):
     """Operations of vector units to store a number and to load one, where the cores do it."""
 
     store_ops: Ops = 0.0
+    """To store a number."""
     load_ops: Ops = 0.0
+    """To load one."""

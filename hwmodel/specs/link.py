@@ -1,7 +1,7 @@
 """The description of a link over which KV moves: between memories of one machine, or of two.
 
 What a transfer costs is the law that measurements of KV connectors have in common
-(docs/transfers.md): a fixed latency, so much for each descriptor that is posted, so much for each
+(docs/cluster.md): a fixed latency, so much for each descriptor that is posted, so much for each
 byte.
 
     T = latency + sum over paths of (posting and bytes / bandwidth: the longer, or both)
@@ -72,6 +72,7 @@ class LinkSpec(Strict):
     latency: Nanoseconds
     """Of a transfer, whatever it carries."""
     paths: Annotated[list[Path], Field(min_length=1)]
+    """How pieces go by their size, to the card or to the other card."""
     paths_back: list[Path] | None = None
     """The other way: from a card to the host, or onto a drive. None: as `paths`."""
     both_ways: BytesPerSecond | None = None

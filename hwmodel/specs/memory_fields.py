@@ -1,4 +1,4 @@
-"""What the description of a memory is made of: organisation, clock, commands, rows, energy.
+"""What the description of a memory is made of: organisation, clock, commands, rows.
 
 Data only: no standard is known here. Field names are those of `yaml/memories/*.yaml`.
 """
@@ -15,12 +15,10 @@ from hwmodel.description.description import Strict, checked
 from hwmodel.description.expression import names_in
 from hwmodel.description.units import (
     ExactNanoseconds,
-    Milliwatts,
-    Picojoules,
     PositiveBytes,
     parse_quantity,
 )
-from hwmodel.description.written import TEXT_TOO, WithJsonSchema, text
+from hwmodel.description.written import WithJsonSchema, text
 from hwmodel.specs.command_names import CommandList, CommandName
 from hwmodel.specs.commands import LEVELS, MAX_CAPACITY, MAX_WINDOW
 
@@ -74,14 +72,23 @@ class Organisation(Strict):
     """
 
     pseudochannels: Positive = 1
+    """Of a channel."""
     ranks: Positive = 1
+    """Of a pseudo-channel."""
     stacks: Positive = 1
+    """Stack ids of a rank (HBM)."""
     bankgroups: Positive
+    """Of a stack."""
     banks_per_group: Positive
+    """Of a bank group."""
     rows: Positive
+    """Of a bank."""
     row_bytes: PositiveBytes
+    """Of data in a row."""
     width_bits: Positive
+    """Data pins of a pseudo-channel."""
     burst_length: Positive
+    """Beats of a burst."""
     payload_bytes: PositiveBytes | None = None
     """Data in a burst where its wires carry more: of LPDDR6's 36 B, 4 are metadata or checks."""
 
@@ -168,8 +175,11 @@ class ClockSpec(Strict):
     """The command clock and how many data beats fit in one of its cycles."""
 
     tCK: ExactNanoseconds
+    """Of the command clock."""
     beats_per_ck: Positive
+    """Data beats in a clock."""
     ticks_per_ck: Positive = 1
+    """Parts of a clock in which commands may be issued."""
 
     @checked
     def _positive(self) -> None:
@@ -181,6 +191,7 @@ class Bus(Strict):
     """A bus on which commands occupy slots."""
 
     scope: Literal["channel", "pseudochannel"] = "channel"
+    """What shares it."""
 
 
 class Command(Strict):
@@ -188,7 +199,9 @@ class Command(Strict):
     it has a name of its own."""
 
     bus: str
+    """Which bus carries it."""
     slots: Annotated[float, Field(gt=0, le=1024)] = 1
+    """Clocks of the bus that it occupies."""
     kind: CommandName | None = None
     every: Expression | None = None
     """PERIODIC: from one to the next in a rank."""
@@ -202,9 +215,13 @@ class Activate(Strict):
     """One- or two-step activation."""
 
     steps: Literal[1, 2] = 1
+    """1, or 2 where ACT1 and ACT2 open a row."""
     reference: Literal["ACT", "ACT1", "ACT2"] = "ACT"
+    """From which of the two the rules of ACT count."""
     max_gap: Expression | None = None
+    """From ACT1 to ACT2, at the latest."""
     second: Literal["eager", "lazy"] = "eager"
+    """Whether ACT2 comes as soon as it may, or as late."""
 
     @checked
     def _consistent(self) -> None:
@@ -218,7 +235,9 @@ class DataSlots(Strict):
     """When a column command occupies DQ: segments [from, to) after its latency, in clocks."""
 
     latency: Expression
+    """From the command to the first beat."""
     segments: list[list[Expression]]
+    """When the bus is occupied, counted from the latency on."""
 
     @checked
     def _pairs(self) -> None:
@@ -237,30 +256,36 @@ class SyncHold(Strict):
     """How long after each command the data clock still runs, in clocks."""
 
     CAS: Expression
+    """How long the data clock runs after it."""
     RD: Expression
+    """The same after a read."""
     WR: Expression
+    """The same after a write."""
 
 
 class Sync(Strict):
     """A data clock (WCK) that expires and is started again by CAS."""
 
     always_on: bool = False
+    """Whether the data clock runs all the time."""
     hold: SyncHold
 
 
 class AllBank(Strict):
     interval: Expression = "tREFI"
+    """Between two refreshes of a rank."""
 
 
 class PerBank(Strict):
     interval: Expression = "tREFI"
+    """In which each set is refreshed once."""
     sets: list[list[int]] | Literal["single"] = "single"
     """Banks (numbered within a rank) refreshed together; `single`: each by itself."""
 
 
 class Management(Strict):
     """What a die asks for beyond refresh: activations of a bank are counted (RAA), and an RFM is
-    due before they are too many (docs/rfm-power.md)."""
+    due before they are too many (docs/dram.md)."""
 
     RAAIMT: Annotated[int, Field(ge=1, le=2**20)]
     """Activations of a bank from which an RFM is owed."""
@@ -283,7 +308,7 @@ class Management(Strict):
 
 class Alerts(Strict):
     """What a die that counts the activations of each row (PRAC) asks for when a row has too many:
-    it alerts, and the controller backs off (docs/rfm-power.md)."""
+    it alerts, and the controller backs off (docs/dram.md)."""
 
     threshold: Annotated[int, Field(ge=1, le=2**30)]
     """Activations of a row from which the die alerts."""
@@ -303,7 +328,9 @@ class Refresh(Strict):
     """The refresh commands that a memory has; `interval`: each bank is refreshed once in it."""
 
     all_bank: AllBank | None = None
+    """Of a whole rank at once."""
     per_bank: PerBank | None = None
+    """Of a set of banks while the others work."""
     derating: Annotated[float, Field(gt=0, le=8)] = 1
     """Factor on the interval: below 1 in the heat, above 1 in the cold."""
     management: Management | None = None
@@ -325,12 +352,17 @@ class PowerStates(Strict):
     """How long a channel takes to leave each state, and how long it stays at least, in clocks."""
 
     power_down_exit: Expression = "tXP"
+    """From waking to the first command."""
     self_refresh_exit: Expression = "tXSR"
+    """The same from self-refresh."""
     deep_sleep_exit: Expression | None = None
     """From deep sleep, of a memory that has it."""
     power_down_stay: Expression = "0"
+    """The least time in power-down."""
     self_refresh_stay: Expression = "0"
+    """The same in self-refresh."""
     deep_sleep_stay: Expression = "0"
+    """The same in deep sleep."""
 
 
 class Row(Strict):
@@ -338,10 +370,16 @@ class Row(Strict):
     its names stand for: `MemorySpec.in_rows`."""
 
     scope: Scope
+    """In what the two commands have to meet: bank, bankgroup, stack, rank, pseudochannel, channel,
+    other_stack or other_rank."""
     after: CommandList
+    """The commands that have been issued."""
     before: CommandList
+    """The commands that wait."""
     delay: Expression
+    """How long, in clocks over the names of `timing`."""
     window: Annotated[int, Field(ge=1, le=MAX_WINDOW)] | None = None
+    """After the so-manieth last of them; without it the last."""
     source: str | None = None
 
     @checked
@@ -350,35 +388,10 @@ class Row(Strict):
             raise ValueError(f"a window cannot have scope {self.scope}")
 
 
-class Background(Strict):
-    """Standby power of a rank with all its banks closed, and with one open at least; the same in
-    power-down; and in self-refresh and deep sleep, refreshes included."""
-
-    precharged: Milliwatts
-    active: Milliwatts
-    power_down_precharged: Milliwatts | None = None
-    power_down_active: Milliwatts | None = None
-    self_refresh: Milliwatts | None = None
-    deep_sleep: Milliwatts | None = None
-
-
-def _both_states(value: object) -> object:
-    return {"precharged": value, "active": value} if isinstance(value, (str, int, float)) else value
-
-
-class Energy(Strict):
-    """Energy of one channel: per activation, per byte moved, per bank refreshed, and standby."""
-
-    activate: Picojoules
-    read_per_byte: Picojoules
-    write_per_byte: Picojoules
-    refresh_per_bank: Picojoules
-    background: Annotated[Background, BeforeValidator(_both_states), TEXT_TOO]
-    """A single power (`background: 61.4mW`) stands for both states."""
-
-
 class Density(Strict):
     """What differs between dies of one memory: their rows and some timings."""
 
     rows: Positive
+    """Of a bank."""
     timing: dict[str, Timing]
+    """Times that this die has otherwise."""

@@ -57,7 +57,7 @@ class MemorySpec(DescribedMemory):
 
     def postpone_margin_ticks(self) -> int:
         """Ticks that postponing leaves to close banks: an eighth of tREFI, or what closing takes at
-        worst if that is longer (docs/scheduling.md: postponing)."""
+        worst if that is longer (docs/dram.md: postponing)."""
         return max(self.refresh_ticks() // 8, self.closing_ticks())
 
     def closing_ticks(self) -> int:

@@ -40,6 +40,7 @@ class ExpertsSpec(Strict):
     period: Count = 1
     """Of so many layers, from the first with experts on, one has them."""
     router_bias: bool = False
+    """A bias of the router."""
     shared_gate: bool = False
     """A gate on the shared experts, one number a token."""
 

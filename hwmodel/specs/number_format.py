@@ -56,6 +56,7 @@ class NumberFormat(Strict):
     summary: str
     sources: dict[str, str] = {}
     stores: Annotated[list[Stores], Field(min_length=1)]
+    """Weights, KV or both."""
     bits: Annotated[int, Field(ge=1, le=64)]
     """Of an element, without scales."""
     head_dim: Count | None = None

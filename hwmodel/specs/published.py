@@ -46,6 +46,7 @@ class OnChip(Strict):
     """The largest memory on the chip that all its units share, or what their own come to."""
 
     size: PositiveBytes
+    """Of all of it."""
     managed_by: Literal["hardware", "software"]
     """A cache, or a scratchpad that software may keep weights in."""
 

@@ -37,13 +37,17 @@ class StateLayers(Strict):
     heads: Count
     """Of values; of `mamba` and `short_conv` the inner width, with a head_dim of 1."""
     head_dim: Count
+    """Of values."""
     key_heads: Number = 0
+    """Of keys."""
     key_dim: Number = 0
+    """Of a head of keys."""
     groups: Number = 0
     """Of Mamba2's B and C."""
     size: Number = 0
     """Numbers of state a channel (`d_state`)."""
     dt_rank: Number = 0
+    """Width of the projection of time steps (Mamba)."""
     conv: Annotated[int, Field(ge=2)] = 4
     """Width of the convolution."""
     normed: bool = True
@@ -51,6 +55,7 @@ class StateLayers(Strict):
     format: Literal["fp32", "fp16", "bf16"] = "fp32"
     """Of the recurrent state."""
     conv_format: Literal["fp32", "fp16", "bf16"] = "bf16"
+    """Of the inputs that the convolution keeps."""
 
     @model_validator(mode="after")
     def _complete(self) -> StateLayers:

@@ -117,8 +117,11 @@ class TransformerSpec(Strict):
     summary: str = ""
     sources: dict[str, str] = {}
     layers: Count
+    """How many."""
     hidden: Count
+    """Width of the residual stream."""
     heads: Count
+    """Query heads."""
     kv_heads: Count
     """With latent attention 1: all heads share what is kept."""
     head_dim: Count
@@ -126,10 +129,13 @@ class TransformerSpec(Strict):
     intermediate: Count
     """Width of the MLP; of experts see `experts`."""
     vocabulary: Count
+    """Tokens that it knows."""
     max_position: Count
     """Longest context, tokens."""
     qkv_bias: bool
+    """Biases of the projections of Q, K and V."""
     o_bias: bool = False
+    """A bias of the output projection."""
     mlp_bias: bool = False
     """Biases of the MLP, and of each expert."""
     gated: bool = True
@@ -147,6 +153,7 @@ class TransformerSpec(Strict):
     positions: Annotated[int, Field(ge=0)] = 0
     """Rows of a learned table of positions."""
     tied_embeddings: bool
+    """Whether embedding and head are one matrix."""
     latent: LatentAttention | None = None
     """Multi-head latent attention; None: grouped query."""
     experts: ExpertsSpec | None = None
@@ -157,6 +164,7 @@ class TransformerSpec(Strict):
     weights: WeightFormat = "fp16"
     """Format of the weights: of `yaml/formats`, or the path of one."""
     kv: KvFormat = "fp16"
+    """Format that its KV is published in."""
 
     @model_validator(mode="after")
     def _grouped(self) -> TransformerSpec:

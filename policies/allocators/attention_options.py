@@ -85,9 +85,13 @@ class TopK(Chooses):
 
     name: Literal["top_k"] = "top_k"
     tokens: Count = 2048
+    """That a step reads."""
     index_bytes: Bytes = 132
+    """Of a token in each layer."""
     index_heads: Count = 64
+    """That score a token."""
     index_dim: Count = 128
+    """Of a head of the index."""
     prefill: Literal["dense", "selected"] = "dense"
     """What a prompt's tokens attend to. `selected`: each to so many tokens, as in DeepSeek-V3.2,
     after scoring all of them; the chunk still reads all that is stored, since nearly every token
@@ -118,6 +122,7 @@ class Pages(Chooses):
 
     name: Literal["pages"] = "pages"
     page: Count = 16
+    """Tokens of a page."""
     tokens: Count = 2048
     """Of all chosen pages (assumed)."""
     heads: Literal["together", "apart"] = "apart"
@@ -146,7 +151,9 @@ class WindowAndSinks(Less):
 
     name: Literal["window_and_sinks"] = "window_and_sinks"
     sinks: Annotated[int, Field(ge=0)] = 4
+    """First tokens that stay."""
     window: Count = 2000
+    """Last tokens that stay."""
 
     def served(self, model: TransformerSpec) -> TransformerSpec:
         return _windowed(super().served(model), self.sinks + self.window)
@@ -164,7 +171,9 @@ class Budget(Chooses):
 
     name: Literal["budget"] = "budget"
     tokens: Annotated[int, Field(ge=2)] = 2048
+    """That stay."""
     frees: Literal["blocks", "slots"] = "blocks"
+    """Blocks without a kept token, or the slot of each token that goes."""
     heads: Literal["together", "apart"] = "apart"
     """H2O's heads keep tokens of their own."""
 

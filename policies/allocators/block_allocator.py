@@ -1,5 +1,5 @@
 """What allocators of blocks have in common: one free list, and blocks that requests find again and
-hold together (docs/paged.md)."""
+hold together (docs/allocators.md)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Predicted output L with uncertainty u is inflated to L' = L (1 + gamma u), no fu
 be generated; the smallest bucket that covers L' is reserved contiguously. Where u > tau, or no
 bucket covers L', the reservation is the large one, and so it is after an overflow in mid-decode,
 which copies the tokens over. What the paper leaves open is an option marked assumed, and the
-defaults are those that serve most among what it says: docs/odma.md has its words.
+defaults are those that serve most among what it says: docs/allocators.md has its words.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from policies.allocators.odma_options import NonNegative, OdmaOptions
 
 class OdmaBestOptions(OdmaOptions):
     """Options of `odma` with other defaults: of some forty combinations, those that served the most
-    on five devices together (docs/odma.md)."""
+    on five devices together (docs/allocators.md)."""
 
     name: Literal["odma-best"] = "odma-best"  # type: ignore[assignment]
     buckets: Annotated[int, Field(ge=1, le=64)] = 32
@@ -42,7 +42,7 @@ class OdmaBestAllocator(OdmaAllocator):
     Options = OdmaBestOptions  # type: ignore[assignment]
     reading = (
         "odma with what serves most: compaction whose copies are charged, 32 exact buckets of "
-        "prompt + output, no inflation (docs/odma.md)"
+        "prompt + output, no inflation (docs/allocators.md)"
     )
     published = {}  # nobody's
     losses = OdmaAllocator.losses

@@ -25,6 +25,7 @@ class OdmaOptions(ArenaOptions):
     of_spaces = (*ArenaOptions.of_spaces, "borrow", "pool_split", "pool_share", "repartition")
     name: Literal["odma"] = "odma"
     buckets: Annotated[int, Field(ge=1, le=64)] = 4
+    """How many bounds there are (the paper: 4)."""
     levels: list[Share] = []
     """The quantile that each bound is, strictly increasing. Empty: by `balance`."""
     balance: Balance = "residents"

@@ -67,7 +67,7 @@ class PagedOptions(PolicyOptions):
     none."""
     indirection: Annotated[float, Field(ge=1, le=10)] = 1.0
     """What looking blocks up costs the kernel: factor on the time of the decode attention. Assumed
-    to be nothing, as measured for pages of 128 by bulk copy; see docs/step-time.md."""
+    to be nothing, as measured for pages of 128 by bulk copy; see docs/memory-time.md."""
 
     @model_validator(mode="after")
     def _ratio_of_pools(self) -> PagedOptions:

@@ -17,6 +17,7 @@ class HostMemory(Strict):
     memory: str
     """A shipped memory, or a file."""
     channels: Annotated[int, Field(ge=1)]
+    """How many of them."""
 
     @property
     def bandwidth(self) -> float:

@@ -1,6 +1,6 @@
 """Files of schedules of the real vLLM v1 scheduler, and what their cases say.
 
-A file is JSON, plain or gzip: a list of cases, or a mapping with `cases` (docs/vllm-schedules.md
+A file is JSON, plain or gzip: a list of cases, or a mapping with `cases` (docs/engines.md
 has the form and an example). A clock of steps takes the place of time: a request arrives before a
 step.
 """

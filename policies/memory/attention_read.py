@@ -30,12 +30,15 @@ class AttentionRead(Strict):
     """Decode attention measured alone, of a layer of sequences of one length in 16 bits."""
 
     sequences: Annotated[int, Field(ge=1)]
+    """That are read."""
     tokens: Annotated[int, Field(ge=1)]
     """Of each."""
     since: Annotated[int, Field(ge=1)]
     """Of the shorter read beyond which the rate is: the kernel's own time drops out."""
     kv_heads: Annotated[int, Field(ge=1)]
+    """Of a layer."""
     head_dim: Annotated[int, Field(ge=1)] = 128
+    """Of a head."""
     block: Annotated[int, Field(ge=0)]
     """Tokens of a shuffled block; 0: each sequence's tokens in order."""
     against: Annotated[int, Field(ge=0)] | None = None

@@ -31,9 +31,11 @@ class BatchSpec(Strict):
     """So many sequences of one length, placed by one policy."""
 
     policy: PolicySpec = default_policy()
+    """The allocator that placed them."""
     attention: AttentionSpec = DENSE
     """What is read of it."""
     sequences: Count = 16
+    """That decode."""
     context: Count = 2048
     """Tokens that each has stored before the step; half of them are its prompt (assumed)."""
     age: Annotated[int, Field(ge=0)] = 2000

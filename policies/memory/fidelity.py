@@ -44,17 +44,22 @@ class FidelitySpec(Strict):
     """How memory time is found. What decides when to probe is assumed."""
 
     fidelity: Literal["analytic", "sampled", "full", "exhaustive"] = "analytic"
+    """How much is simulated: nothing in the run, windows of real steps, a layer of each step, or
+    all of them."""
     efficiency: Share | None = None
     """analytic, every phase. None: what the DRAM model gives for weights and for contiguous KV."""
     weights: Share | None = None
     """Given instead of measured, in every fidelity; so are the next three."""
     attention: Share | None = None
+    """Share of the peak, given."""
     prefill: Share | None = None
+    """Share of the peak, given."""
     migration: Share | None = None
+    """Share of the peak, given."""
     phases: Literal["in_turn", "together"] = "in_turn"
     """Whether weights, prefill and attention of a layer follow one another, or are moved at the
     same time and contend for the DRAM: simulated together in `full`, of one measured efficiency in
-    `sampled`; `analytic` has no contention. Either way a bound (assumed; docs/step-time.md)."""
+    `sampled`; `analytic` has no contention. Either way a bound (assumed; docs/memory-time.md)."""
     weight_tile: PositiveBytes = 16 << 10
     """Weights are dealt to engines in turn in tiles of this size (assumed)."""
     probe_bytes: PositiveBytes = 6 << 20

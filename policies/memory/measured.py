@@ -59,6 +59,7 @@ class Cell(MeasuredCell):
     attention: AttentionRead | None = None
     layout: Recorded | None = None
     setup: str | None = None
+    """One of the file by name."""
     runtime: str | None = None
     """Of a decode cell."""
     model: str | None = None
@@ -109,7 +110,9 @@ class MeasurementSpec(Strict):
     requester: Nanoseconds = 0.0
     """What the requester adds to a channel's latency."""
     tolerances: dict[str, Tolerance]
+    """By name."""
     cells: list[Cell]
+    """The figures."""
 
 
 def load_measurements(name_or_path: str, beside: str | None = None) -> MeasurementSpec:

@@ -77,7 +77,9 @@ class Tolerance(Strict):
     """How far the model may be from a measurement: a share of it, or in its unit."""
 
     within: Written
+    """A share of the measured figure, as `5%`, or in its unit."""
     reason: str
+    """Why so much."""
 
     def around(self, measured: Figure) -> float:
         """Half the width of the interval, in the measurement's unit."""
@@ -90,7 +92,9 @@ class Latency(Strict):
     window of its memory."""
 
     row: Row | None = None
+    """On a channel: the state of its row."""
     window: PositiveBytes | None = None
+    """On a device: the part of its memory that is read."""
 
 
 class Recorded(Strict):
@@ -117,14 +121,17 @@ class MeasuredCell(Strict):
     """One measured figure: what every kind of them has."""
 
     what: str
+    """One line."""
     over: str | None = None
     """What the figure is divided by, in x."""
     measured: Written | None = None
     """None: nobody has, so far; there is a prediction."""
     tolerance: str = ""
+    """One of the file by name."""
     source: str
     confidence: Literal["A", "B", "C"]
     prediction: Written | None = None
+    """What the model said before it was measured."""
     interval: Annotated[list[Written], Field(min_length=2, max_length=2)] | None = None
     """Instead of a tolerance: between what the prediction said that 19 in 20 such figures lie."""
     stands: Literal["measured", "lower_limit", "input"] = "measured"

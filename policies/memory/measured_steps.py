@@ -37,6 +37,7 @@ class Runtime(Strict):
     """The software that was measured, as far as it decides a decode step."""
 
     policy: PolicySpec = default_policy()
+    """The allocator, as far as it decides where KV lies."""
     age: Annotated[int, Field(ge=0)] = 300
     """See `BatchSpec.age`; 0: sequences lie in the order in which they came."""
     pad: Count | None = None
@@ -51,13 +52,17 @@ class Decode(Strict):
     of a shorter context, in GB/s."""
 
     batch: Count
+    """Sequences."""
     context: Count
     """Mean tokens of a sequence while it was measured."""
     cards: Count = 1
+    """That share the model."""
     weights: WeightFormat | None = None
     """Format of the weights; None: the model's."""
     kv: KvFormat | None = None
+    """Format of the KV."""
     since: Count | None = None
+    """Of a figure in GB/s: bytes of KV over the time beyond that at this context."""
 
     @checked
     def _longer(self) -> None:
@@ -69,6 +74,7 @@ class Prefill(Strict):
     """The time to the first token of one prompt."""
 
     tokens: Count
+    """Of the prompt."""
     weights: WeightFormat | None = None
     """Format of the weights; None: the model's."""
 

@@ -62,6 +62,7 @@ class ExponentialTime(Strict):
     """An exponential time of this mean."""
 
     mean_s: Positive
+    """In seconds."""
 
 
 class Arrivals(Strict):
@@ -74,8 +75,11 @@ class Arrivals(Strict):
     """
 
     process: Literal["poisson", "gamma", "fixed", "all_at_once", "trace", "closed"] = "poisson"
+    """When requests come."""
     cv: Positive | None = None
+    """Coefficient of variation of the gaps (gamma)."""
     clients: Annotated[int, Field(ge=1)] | None = None
+    """Of a closed loop, each with one request at a time."""
     think_s: NotNegative | ExponentialTime = 0.0
     rate_over_time: RateOverTime | None = None
 

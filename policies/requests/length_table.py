@@ -52,7 +52,9 @@ class PromptClass(Strict):
     share: Share
     """Of the window's requests."""
     prompt_tokens: Points
+    """Quantiles."""
     output_tokens: Points
+    """Quantiles of the answers to these."""
 
     @checked
     def _ascending(self) -> None:
@@ -70,6 +72,7 @@ class Window(Strict):
     span_s: Annotated[float, Field(gt=0)] | None = None
     """How long it lasted, where the trace has times; with `share` it gives the rate's drift."""
     classes: Annotated[list[PromptClass], Field(min_length=1)]
+    """Prompts by length."""
 
     @checked
     def _whole(self) -> None:
@@ -88,6 +91,7 @@ class LengthTable(Strict):
     quantiles: Annotated[list[float], Field(min_length=2)]
     """Cumulative probabilities of the quantile points, from 0 to 1."""
     windows: Annotated[list[Window], Field(min_length=1)]
+    """Stretches of the day, each with its own lengths."""
 
     @checked
     def _consistent(self) -> None:

@@ -27,7 +27,9 @@ class LognormalLength(Strict):
     """ln(tokens) is normal: `median` tokens, standard deviation `sigma` of the logarithm."""
 
     median: Positive
+    """In tokens."""
     sigma: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    """Standard deviation of the logarithm."""
 
     def sample(self, count: int, rng: np.random.Generator) -> IntArray:
         """Whole tokens, at least 1, int64 (count,)."""
@@ -39,7 +41,9 @@ class LognormalTime(Strict):
     """ln(seconds) is normal: `median_s` seconds, standard deviation `sigma` of the logarithm."""
 
     median_s: Positive
+    """In seconds."""
     sigma: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    """Standard deviation of the logarithm."""
 
 
 class Openings(Strict):
@@ -47,8 +51,10 @@ class Openings(Strict):
     says, 1 / rank ^ `zipf` (0: all alike)."""
 
     count: Tokens
+    """Different texts."""
     tokens: LognormalLength
     zipf: NotNegative = 0.0
+    """Exponent of the law; 0: all alike."""
 
     def sample(self, count: int, rng: np.random.Generator) -> IntArray:
         """Which one each of `count` sessions begins with, int64 (count,)."""

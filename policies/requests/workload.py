@@ -32,7 +32,9 @@ class ConstantLengths(Strict):
     """Every request alike."""
 
     prompt_tokens: Tokens
+    """Of every prompt."""
     output_tokens: Tokens
+    """Of every answer."""
 
 
 class LognormalLengths(Strict):
@@ -41,6 +43,7 @@ class LognormalLengths(Strict):
     prompt_tokens: LognormalLength
     output_tokens: LognormalLength
     correlation: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    """Of the logarithms of prompt and output."""
 
 
 class UniformLengths(Strict):
@@ -48,8 +51,11 @@ class UniformLengths(Strict):
     vLLM's random data set has it."""
 
     prompt_tokens: Tokens
+    """The mean."""
     output_tokens: Tokens
+    """The mean."""
     range: Annotated[float, Field(ge=0, lt=1)]
+    """Share of the mean by which lengths differ from it at most."""
 
 
 class Part(Strict):
@@ -71,7 +77,9 @@ class Splice(Strict):
     """
 
     parts: Annotated[list[Part], Field(min_length=2)]
+    """The workloads."""
     order: Literal["sequence", "interleave", "drift"] = "sequence"
+    """How requests come from them."""
 
     @checked
     def _drift_is_between_two(self) -> None:
@@ -87,7 +95,9 @@ class Prefixes(Strict):
     """System prompts that requests share: each of `count` is `tokens` long, before the prompt."""
 
     count: Tokens
+    """How many there are."""
     tokens: Tokens
+    """Of each."""
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Of the requests that have one, any of them alike (assumed)."""
 
@@ -144,7 +154,9 @@ class Limits(Strict):
     is dropped."""
 
     max_prompt_tokens: Tokens | None = None
+    """Longer prompts are cut."""
     max_output_tokens: Tokens | None = None
+    """Longer answers are cut."""
 
 
 class WorkloadSpec(Strict):

@@ -39,7 +39,9 @@ class Law(Strict):
     log-linear in between, or lognormal around 1 with a spread of the logarithm."""
 
     quantiles: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=2)] | None = None
+    """In tokens, at equal distances."""
     sigma: Annotated[float, Field(gt=0, le=5)] | None = None
+    """Of a lognormal, instead."""
     source: str | None = None
 
     @checked

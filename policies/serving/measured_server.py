@@ -63,6 +63,7 @@ class ServerCell(MeasuredCell):
     """A figure of a run."""
 
     figure: Literal[tuple(FIGURES)]  # type: ignore[valid-type]
+    """Which one of a run."""
     run: str | None = None
     """One of `runs`; None: as described."""
 
@@ -100,6 +101,7 @@ class ServerSpec(Strict):
     counterfactuals: dict[str, Settings] = {}
     """The same, to find what an error is due to."""
     tolerances: dict[str, Tolerance] = {}
+    """By name."""
     cells: list[ServerCell] = []
     """None: the figures of the log."""
 

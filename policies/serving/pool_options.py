@@ -23,18 +23,24 @@ class PoolSpec(Strict):
     """Replicas that do one half. What is None is as in the serving description around it."""
 
     replicas: Count = 1
+    """How many."""
     placement: str | None = None
     """None: that of both sides."""
     device: str | None = None
     """A shipped accelerator, or a file. None: the run's."""
     tensor_parallel: Count | None = None
+    """Cards of each."""
     policy: PolicySpec | None = None
+    """Its allocator."""
     engine: EngineChoice | None = None
+    """Its scheduler."""
     kv_layout: KvOrder | None = None
+    """Its order of the KV."""
     kv: KvFormat | None = None
     """Format of its KV. Where the other side has another one, KV moves in the smaller of the two,
     and is converted at the other end beside the copy (assumed)."""
     kv_tokens: Count | None = None
+    """Token slots of each."""
     memories: PlacementChoice | None = None
     """What lies in which of its card's memories. None: as on the run's cards, or, on a `device` of
     its own, all in its main one."""

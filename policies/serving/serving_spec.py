@@ -42,10 +42,12 @@ class ServingSpec(Strict):
     model: str
     """A shipped model, or the path of one (resolved by the caller with `load_model`)."""
     policy: PolicySpec = default_policy()
+    """The allocator of KV memory."""
     engine: EngineChoice = default_options()
     """The scheduler. With v0, `paged` has its defaults of that time; with v1 and `like`, those of
     that version (`EngineOptions.policy_defaults`)."""
     predictor: ChosenPredictor = default_predictor()
+    """What is known of the lengths of outputs."""
     memory: FidelitySpec = FidelitySpec()
     memories: PlacementChoice | None = None
     """What lies in which memory of a card that has several (docs/two-memories.md). None: all in its
@@ -88,16 +90,16 @@ class ServingSpec(Strict):
     """What moving each request's KV would take once its prompt is computed; the run does not wait
     for it. None: nothing is counted."""
     tiers: TiersChoice = None
-    """Memories below the device's, which keep KV that it loses (docs/offload.md). None: none."""
+    """Memories below the device's, which keep KV that it loses (docs/cluster.md). None: none."""
     connectors: ConnectorsByName = {}
     """Other connectors by name, each with its options (docs/extend.md)."""
     pools: PoolsSpec | None = None
-    """Replicas that prefill, and others that decode (docs/pools.md), of `cluster.cards` in all, or
-    1. None: each does both."""
+    """Replicas that prefill, and others that decode (docs/cluster.md), of `cluster.cards` in all,
+    or 1. None: each does both."""
     faults: list[FaultSpec] = []
-    """Places that fail and return (docs/fleet.md)."""
+    """Places that fail and return (docs/cluster.md)."""
     speculation: SpeculationSpec | None = None
-    """Drafts that each step verifies (docs/speculation.md). None: none."""
+    """Drafts that each step verifies (docs/engines.md). None: none."""
     free: list[Free] = []
     """What takes no time: the reading of the weights, all FLOPs, copies of KV within the memory.
     Counterfactuals, not realisable; all else stays, capacity included."""

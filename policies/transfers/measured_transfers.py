@@ -34,7 +34,9 @@ class Batch(Strict):
     """So many pieces of one size."""
 
     size: PositiveBytes
+    """Of a piece."""
     count: Count
+    """Of pieces."""
 
 
 class Request(Strict):
@@ -42,12 +44,17 @@ class Request(Strict):
 
     model: str
     tokens: Count
+    """That move."""
     block: Count = 16
+    """Tokens of a block."""
     layout: str = "layer_kv_token"
+    """Of the KV."""
     pages: Annotated[tuple[str, str], Field(strict=False)] = ("fresh", "fresh")
     """Of the source and the target."""
     cards: Count = 1
+    """That share the model."""
     index_layers: Annotated[int, Field(ge=0)] = 0
+    """Layers with an index beside their KV."""
     index_bytes: Annotated[int, Field(ge=0)] = 0
     """Of indexers beside the KV, a token."""
     draft_layers: Annotated[int, Field(ge=0)] = 0
@@ -58,12 +65,14 @@ class TransferCell(MeasuredCell):
     """A figure of a transfer, of a batch of pieces or of a request."""
 
     link: str
+    """A shipped link, or a file."""
     figure: Literal["descriptors", "piece", "posting", "time", "rate", "ratio"]
     """`piece`: the mean size; `time` and `rate` of the whole transfer; `ratio`: of its time to that
     over the link `over`."""
     batch: Batch | None = None
     request: Request | None = None
     both_ways: bool = False
+    """As much goes the other way at the same time."""
     back: bool = False
     """Over the link the other way: to the host, onto the drive."""
 
@@ -88,7 +97,9 @@ class TransferSpec(Strict):
     summary: str
     sources: dict[str, str]
     tolerances: dict[str, Tolerance]
+    """By name."""
     cells: list[TransferCell]
+    """The figures."""
 
     @property
     def device(self) -> str:

@@ -59,8 +59,11 @@ class DriveSpec(Strict):
     it has goes to the host first (vLLM's secondary tiers)."""
 
     link: str = "nvme-pcie4"
+    """A shipped link, or a file."""
     bytes: PositiveBytes
+    """That it holds."""
     eviction_policy: EvictionName = "lru"
+    """As of the host."""
 
 
 class PausesSpec(Strict):

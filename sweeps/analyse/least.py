@@ -23,8 +23,11 @@ class Constraint(Strict):
     """What the mean of a metric has to keep."""
 
     metric: str
+    """Its path in the results."""
     at_most: float | None = None
+    """Its largest value."""
     at_least: float | None = None
+    """Its least value."""
 
     @checked
     def _one_of_two(self) -> None:

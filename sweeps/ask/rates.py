@@ -1,4 +1,4 @@
-"""How fast a batch runs on a device, by the closed forms of docs/step-time.md.
+"""How fast a batch runs on a device, by the closed forms of docs/memory-time.md.
 
 Times are those of `policies.memory.step`. They differ from a run's in one thing alone: requests
 here are all of one length, and a batch runs without arrivals. The efficiency of memory is

@@ -4,7 +4,7 @@ Every question is answered by serving the workload, by one policy, with memory t
 given bandwidth wherever KV lies: of a described device its peak times the share that is given, or
 the closed-form bound of sequential reads times `derate`. So simulated devices are taken at their
 best, and what scattered reads may cost is asked for by itself: `gather`, the bandwidth of scattered
-KV over that of contiguous KV in decode attention (1 / `indirection` of docs/step-time.md).
+KV over that of contiguous KV in decode attention (1 / `indirection` of docs/memory-time.md).
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def memory(
 ) -> None:
     """Write a memory: another at a rate or density.
 
-    Its times in ns stay those of the other; docs/memories.md says what else a file may change.
+    Its times in ns stay those of the other; docs/dram.md says what else a file may change.
     """
     from sweeps.ask.new_memory import new_memory
 

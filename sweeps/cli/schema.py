@@ -41,7 +41,7 @@ from sweeps.study.study_spec import StudySpec
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ALL = "bankwise"
 """Name of the schema that has every kind in it."""
-_SPECS: dict[str, type[BaseModel]] = {
+SPECS: dict[str, type[BaseModel]] = {
     "memory": MemorySpec, "accelerator": AcceleratorSpec, "kernels": KernelClass,
     "link": LinkSpec,
     "model": TransformerSpec,
@@ -49,7 +49,7 @@ _SPECS: dict[str, type[BaseModel]] = {
     "measurement": MeasurementSpec, "server": ServerSpec, "transfers": TransferSpec,
     "sweep": SweepSpec, "study": StudySpec,
 }  # fmt: skip
-DESCRIPTIONS = tuple(_SPECS)
+DESCRIPTIONS = tuple(SPECS)
 EVERY = (None, *DESCRIPTIONS)
 """That of all kinds, and each."""
 _OURS = ("hwmodel", "policies", "sweeps")
@@ -66,11 +66,11 @@ def schema(kind: str | None = None) -> JsonSchemaValue:
     """
     if kind is None:
         return _all()
-    if kind not in _SPECS:
+    if kind not in SPECS:
         raise DescriptionError(f"no kind {kind!r}; {nearest(kind, list(DESCRIPTIONS))}")
-    found = _of(_SPECS[kind], _Editor)
-    if "based_on" in _SPECS[kind].model_fields:
-        found = _or_based(found, _SPECS[kind])
+    found = _of(SPECS[kind], _Editor)
+    if "based_on" in SPECS[kind].model_fields:
+        found = _or_based(found, SPECS[kind])
     elif kind == "sweep":
         _describe_sweep(found)
     elif kind == "study":
@@ -140,7 +140,7 @@ class _Editor(GenerateJsonSchema):
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         found = super().model_schema(schema)
         cls: type[BaseModel] = schema["cls"]
-        told = _docstrings(cls)
+        told = told_of(cls)
         for name, item in found.get("properties", {}).items():
             found["properties"][name] = _property(item, told.get(name))
         return found
@@ -209,7 +209,7 @@ def _sourced(value: JsonSchemaValue) -> JsonSchemaValue:
 
 
 @cache
-def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+def told_of(model: type[BaseModel]) -> dict[str, str]:
     """Field -> the docstring under it, of the class and of those it is made from."""
     found: dict[str, str] = {}
     for cls in reversed(model.__mro__):

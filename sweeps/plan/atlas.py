@@ -49,11 +49,13 @@ class ExtentSpec(Described):
     it."""
 
     extent: PositiveBytes
+    """Bytes that lie together."""
     align: PositiveBytes = 1
     """Each extent begins at a multiple of so many bytes; its slot is rounded up to one."""
     measured: Annotated[Nanoseconds, Field(gt=0)] = 16_000.0
     """Simulated time that is counted; of the run in order, four times as much."""
     sequences: Count = 64
+    """That are read at once."""
     context: Count = 2048
     """Of the decode step whose throughput is stated: requests, and tokens of each."""
 

@@ -67,7 +67,9 @@ class Load(Strict):
     as many as an objective allows."""
 
     rate_per_s: Positive | None = None
+    """Requests a second."""
     relative: Positive | None = None
+    """Times the capacity."""
     of: Literal["best", "own"] = "best"
     """`best`: the best capacity along the compared axis; `own`: this point's. See `capacity`."""
     goodput: Slo | None = None
@@ -117,6 +119,7 @@ class Described(Strict):
     """Overrides of the device's descriptions, by dotted path or nested."""
     model: str
     model_set: dict[str, Any] = {}
+    """Overrides of the model."""
     replications: Count = 3
     seed: Annotated[int, Field(ge=0)] = 1
 
@@ -195,6 +198,7 @@ class ExperimentSpec(Described):
     workload: str
     """A shipped workload, a workload file, or a trace file (.csv, .csv.gz)."""
     workload_set: dict[str, Any] = {}
+    """Overrides of the workload."""
     arrivals: Arrivals | None = None
     """Instead of the workload's own."""
     serving: ServingSpec
@@ -211,6 +215,7 @@ class ExperimentSpec(Described):
     requests: Count
     """Requests that are measured, after `warmup_requests`."""
     warmup_requests: Annotated[int, Field(ge=0)] = 0
+    """Served first, and not counted."""
     logs: list[LogKind] = []
     """What each replication writes into the run directory beside its result: a row a request, a row
     a stretch of steps, a trace for ui.perfetto.dev."""

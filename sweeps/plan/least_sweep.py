@@ -17,6 +17,7 @@ class LeastConstraint(Constraint):
     """The axis, and what has to be met along it."""
 
     axis: str
+    """Whose least value is sought."""
 
 
 class LeastSpec(SweepSpec):

@@ -45,9 +45,13 @@ class Published(Strict):
     """Figures of the paper, shares."""
 
     static_utilization: Share
+    """Of KV memory."""
     s3_accuracy: Share
+    """Share of requests in the right class."""
     odma_utilization: Share
+    """Of KV memory."""
     odma_accuracy: Share
+    """Share of requests in the right bucket."""
     throughput_gain: float
     """Of odma over static reservation."""
 
@@ -91,6 +95,7 @@ class OdmaPaperSpec(Described):
     dataset: Dataset
     assumption: Assumption
     shapes: dict[str, Law]
+    """Forms of laws by name."""
     serving: ServingSpec
     """Engine, memory, and odma with the paper's options."""
     rivals: dict[str, PolicySpec]
@@ -99,6 +104,7 @@ class OdmaPaperSpec(Described):
     requests: Annotated[int, Field(ge=1)]
     """For each card, as is the warm-up."""
     warmup_requests: Annotated[int, Field(ge=0)] = 0
+    """Served first, and not counted."""
 
     @checked
     def _it_fits_together(self) -> None:

@@ -49,6 +49,7 @@ class VariantSpec(Strict):
     of: str | dict[str, dict[str, Any]] = {}
     """The one competitor that it changes; or competitor -> overrides for it alone, beside `set`."""
     role: Role
+    """What it is for."""
     why: str = ""
     """The reason, for what is disputed; `assumed` where there is no source."""
     parts: list[str] = []

@@ -54,6 +54,7 @@ class ParameterSpec(Strict):
     also: list[Number] = []
     """Numbers beside the range that are drawn by themselves, such as none at all."""
     choice: list[Any] = []
+    """One of these."""
     quantiles: list[Annotated[int, Field(ge=1, le=MOST_BUCKETS)]] = []
     """Fewest and most buckets. For `levels`: the count goes to `buckets` beside it."""
     balance: list[Balance] = []

@@ -122,6 +122,7 @@ class StudySpec(RunSpec):
     """By their names in sweeps, or as `{metric: cost, direction: minimize}`. More than one: the
     trials that no other beats in all of them are kept."""
     constraints: list[Constraint] = []
+    """What a trial has to keep."""
     memory: Literal["table", "sampled"] = "table"
     """What trials run on: the efficiency of each phase as simulation measured it for the base, and
     then for the best so far; or a simulation in every trial, where the space changes addresses or
@@ -131,6 +132,7 @@ class StudySpec(RunSpec):
     """Trials before those of the sampler, counted among the trials: the base, the numbers of ODMA's
     paper, and for each number of buckets the levels that leave least unused."""
     trials: Count = 64
+    """How many are tried."""
     batch: Count = 16
     """Trials that are asked for before any of them is told."""
     variants: Annotated[dict[str, VariantSpec], BeforeValidator(_named)] = {}

@@ -1,4 +1,4 @@
-"""Kernel: commands that come at intervals, as ZQ calibration does (docs/scheduling.md: commands at
+"""Kernel: commands that come at intervals, as ZQ calibration does (rules.md: commands at
 intervals). Each is urgent once it is due, and keeps others off the banks whose commands its rows
 make it wait for: of its rank, pseudo-channel or channel. Otherwise these would put it off."""
 

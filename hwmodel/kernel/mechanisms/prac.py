@@ -1,4 +1,4 @@
-"""Kernel: per-row activation counting (docs/rfm-power.md). Activations of each row are counted when
+"""Kernel: per-row activation counting (rules.md). Activations of each row are counted when
 it closes; a row that has too many makes its rank alert, which then backs off for RFMABs."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernel: refresh management (docs/rfm-power.md). Activations of each bank are counted, refreshes
+"""Kernel: refresh management (rules.md). Activations of each bank are counted, refreshes
 take some off, and RFMs are issued for what is left: in time for closed banks that have too many,
 before that where a set is idle."""
 

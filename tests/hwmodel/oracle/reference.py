@@ -1,6 +1,6 @@
 """The oracle: one DRAM channel, tick by tick, slow and obvious.
 
-Written from docs/controller.md and docs/scheduling.md and from nothing else, one short method a
+Written from tests/hwmodel/oracle/rules.md and from nothing else, one short method a
 paragraph of these pages (its heading stands at the head of the docstring), so that the two can be
 read side by side: here requests, candidates, choice and issue; legality and refresh in modules of
 their own. The kernel is held to it, command by command. Times are integer ticks.

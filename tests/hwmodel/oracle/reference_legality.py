@@ -1,4 +1,4 @@
-"""Of the oracle: when a command is legal (docs/controller.md: places, commands, legality)."""
+"""Of the oracle: when a command is legal (rules.md: places, commands, legality)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of the oracle: power-down and self-refresh (docs/rfm-power.md)."""
+"""Of the oracle: power-down and self-refresh (rules.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of the oracle: refresh (docs/scheduling.md: refresh)."""
+"""Of the oracle: refresh (rules.md: refresh)."""
 
 from __future__ import annotations
 

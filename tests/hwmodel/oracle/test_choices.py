@@ -1,6 +1,6 @@
 """The oracle where the controller has a choice: queues, forwarding, partial writes, pages, refresh.
 
-Ticks are worked out by hand from docs/scheduling.md and the toy memory's timings.
+Ticks are worked out by hand from rules.md and the toy memory's timings.
 """
 
 from __future__ import annotations

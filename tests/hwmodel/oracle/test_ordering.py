@@ -1,4 +1,4 @@
-"""Which order of requests to one burst holds, and which does not (docs/scheduling.md: ordering)."""
+"""Which order of requests to one burst holds, and which does not (rules.md: ordering)."""
 
 from __future__ import annotations
 

@@ -130,8 +130,8 @@ def test_the_type_a_format_computes_in(name: str, tflops: float) -> None:
 
 
 def documented(what: str) -> dict[str, list[str]]:
-    """Format -> its other columns, in the table of docs/formats.md that begins with `what`."""
-    page = Path(__file__).parents[3].joinpath("docs/formats.md").read_text(encoding="utf-8")
+    """Format -> its other columns, in the table of docs/models.md that begins with `what`."""
+    page = Path(__file__).parents[3].joinpath("docs/models.md").read_text(encoding="utf-8")
     lines = page[page.index(f"| {what} |") :].split("\n\n")[0].splitlines()[2:]
     rows = [[cell.split(", ") for cell in line.strip("| ").split(" | ")] for line in lines]
     return {name.strip("`"): rest for row in rows for name, *rest in zip(*row, strict=True)}

@@ -41,7 +41,7 @@ EXAMPLE: dict[str, Any] = {
     ],
     "tables": {"2": [[1, [1, 2]]]},
 }  # fmt: skip
-"""As in docs/vllm-schedules.md."""
+"""As in docs/engines.md."""
 
 
 @functools.cache
@@ -151,8 +151,8 @@ def test_the_example_agrees(tmp_path: Path) -> None:
     for name in ("cases.json", "cases.json.gz"):
         (case,) = read_cases(written(tmp_path, EXAMPLE, name=name))
         assert check(case).difference is None
-    documented = (Path(__file__).parents[3] / "docs" / "vllm-schedules.md").read_text()
-    assert str(EXAMPLE["steps"][1][-1]) in documented
+    page = (Path(__file__).parents[3] / "docs" / "engines.md").read_text(encoding="utf-8")
+    assert json.loads(page.partition("```json\n")[2].partition("```")[0]) == EXAMPLE
 
 
 @pytest.mark.parametrize(

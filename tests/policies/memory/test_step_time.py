@@ -1,4 +1,4 @@
-"""Is the time of a step what docs/step-time.md says, each loss charged once?"""
+"""Is the time of a step what docs/memory-time.md says, each loss charged once?"""
 
 from __future__ import annotations
 
