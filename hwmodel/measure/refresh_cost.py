@@ -123,7 +123,7 @@ def _cost(pattern: str, choice: Choice, run: OpenLoop, base: OpenLoop) -> Cost:
 
 def worst_case(memory: MemorySpec) -> float:
     """Closed form: share of a bank's activations that RFMs leave it, one after the other as fast as
-    tRC allows and refreshed as the controller says (docs/next-memory.md). Without refresh it is
+    tRC allows and refreshed as the controller says (docs/dram.md). Without refresh it is
     that of JEDEC, n tRC / (n tRC + tRFM) for n = RAAIMT x RAADEC."""
     limits = memory.refresh.management
     assert limits is not None

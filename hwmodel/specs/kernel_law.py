@@ -92,7 +92,7 @@ class KernelLaw(Strict):
     """Times its own time that decode attention takes beside a prompt's chunk."""
     spread_low: Annotated[float, Field(gt=0, le=1)]
     """Measured steps of this class are expected, 19 in 20, between `spread_low` and `spread_high`
-    times what this law says; docs/validation.md says how many do."""
+    times what this law says; docs/trust.md says how many do."""
     spread_high: Factor
     """See `spread_low`."""
 

@@ -1,5 +1,5 @@
 """Do other simulators read exported steps as we do? The long tests run where peers are built
-(docs/peers.md) and are skipped elsewhere."""
+(docs/trust.md) and are skipped elsewhere."""
 
 from __future__ import annotations
 
@@ -73,5 +73,5 @@ def test_without_a_peer_one_line_says_what_to_set(
     monkeypatch.delenv("BANKWISE_DRAMSIM3", raising=False)
     assert peers.main() == 2
     assert capsys.readouterr().err == (
-        "set BANKWISE_RAMULATOR and BANKWISE_DRAMSIM3; docs/peers.md says how\n"
+        "set BANKWISE_RAMULATOR and BANKWISE_DRAMSIM3; docs/trust.md says how\n"
     )
