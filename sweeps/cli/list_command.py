@@ -9,9 +9,8 @@ import typer
 from sweeps.cli.options import Json, Set, mistake, refuse
 
 KINDS = (
-    "devices", "models", "formats", "links", "kernels", "workloads", "allocators", "predictors",
-    "sweeps",
-    "measurements", "servers",
+    "devices", "memories", "models", "formats", "links", "kernels", "workloads", "allocators",
+    "predictors", "sweeps", "measurements", "servers",
 )  # fmt: skip
 """What is listed; sweeps with the studies among them."""
 

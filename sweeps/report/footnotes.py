@@ -3,6 +3,8 @@ where it is shown."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hwmodel.measure.student import LEVEL
 from sweeps.analyse.figures import ENERGY_CONFIDENCE, ENOUGH
 from sweeps.analyse.table import Table
@@ -28,7 +30,18 @@ def footnotes(table: Table, blocks: list[Block]) -> str:
         told.append(f"Winners are corrected for the number of groups, {many} (Holm's correction).")
     if any(each in shown for each in _JOULES):
         told += _energy(table)
-    return " ".join(told)
+    return " ".join([*told, *_without_use(table)])
+
+
+def _without_use(table: Table) -> Iterator[str]:
+    """What is described and has nothing to do, by who competes; it changes no figure."""
+    found: dict[str, list[str]] = {}
+    for row in (row for group in table.groups for row in group.rows):
+        for why in (each for raw in row.raw.values() for each in raw.get("without_use", ())):
+            names = found.setdefault(why, [])
+            names += [row.name] * (row.name not in names)
+    for why, names in found.items():
+        yield f"Without use for {', '.join(names)}: {why}."
 
 
 def _texts(blocks: list[Block]) -> list[str]:

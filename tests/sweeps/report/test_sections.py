@@ -45,6 +45,13 @@ def test_a_foot_explains_what_is_shown(shown: str, told: str, silent: str) -> No
     assert told in text and silent not in text and (told != "" or text == "")
 
 
+def test_a_foot_says_once_what_has_nothing_to_do_and_for_whom() -> None:
+    idle = {1: {"without_use": ["swap: never"]}, 2: {"without_use": ["swap: never"]}}
+    rows = [Row("a", "", {1: {}}, raw=idle), Row("b", "", {1: {}}, raw=idle), Row("c", "", {1: {}})]
+    table = Table("x", "", [Group("card", rows)], 1, 1, {"axes": {}, "rule": "best"}, {})
+    assert footnotes(table, []) == "Without use for a, b: swap: never."
+
+
 def served(used: float, batch: float) -> dict[str, Any]:
     slots = {"used": used, "holes": 1 - used}
     curves = {name: [0.1 * used, used] for name in ("utilization", "reserved", "running")}
