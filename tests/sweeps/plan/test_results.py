@@ -8,7 +8,8 @@ import pytest
 
 from hwmodel.description.library import names, results
 from sweeps.cli.catalogue import entries, names_of
-from sweeps.plan.sweep import FORMER, load_sweep
+from sweeps.plan.sweep import FORMER, load_sweep, planned_kind
+from sweeps.study.study_spec import load_study
 from tests.rotation import shared
 
 
@@ -31,5 +32,8 @@ def test_a_former_sweep_has_a_successor_that_ships() -> None:
 
 @pytest.mark.parametrize("file", shared(results(), 4), ids=lambda file: file.stem)
 def test_a_sweep_of_a_result_has_points_and_its_own_name(file: Path) -> None:
-    sweep = load_sweep(file)
-    assert sweep.points and sweep.spec.name == file.stem
+    if planned_kind(file) == "study":
+        assert load_study(file).spec.name == file.stem
+    else:
+        sweep = load_sweep(file)
+        assert sweep.points and sweep.spec.name == file.stem
