@@ -47,6 +47,9 @@ def dotted(path: KeyPath) -> str:
 
 def nearest_name(word: str, known: list[str]) -> str | None:
     """The one of `known` that is nearest to `word`, if any is near."""
+    plural = word.removesuffix("ys") + "ies"  # a plural spelled as others are is not the singular
+    if word.endswith("ys") and plural in known:
+        return plural
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     if close:
         return close[0]

@@ -22,7 +22,7 @@ import numpy as np
 from hwmodel.kernel.limits import Int
 from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
 from hwmodel.measure.grid import measured, served
-from hwmodel.measure.stream import TILE, bursts, kinds, random_starts, sequential_starts, slot_bytes
+from hwmodel.measure.stream import TILE, bursts, kinds, random_starts, sequential_starts
 from hwmodel.measure.through import Through, silent
 from hwmodel.specs.controller import MAX_QUEUE
 from hwmodel.specs.device import Device, load_device
@@ -227,13 +227,11 @@ def _measure(device: Device, cell: _Cell) -> tuple[float, float]:
     return result.gbps, result.row_hit_rate
 
 
-def _starts(
-    rng: np.random.Generator, count: int, extent: int | None, capacity: int, align: int = 1
-) -> Int:
+def _starts(rng: np.random.Generator, count: int, extent: int | None, capacity: int) -> Int:
     """Where `count` extents begin; None: consecutive tiles."""
     if extent is None:
         return sequential_starts(rng, count, capacity)
-    return random_starts(rng, count, slot_bytes(extent, align), capacity)
+    return random_starts(rng, count, extent, capacity)
 
 
 def _on_channel(
@@ -256,14 +254,13 @@ def read_extents(
     rng: np.random.Generator,
     measured_ns: float,
     read_share: float = 1.0,
-    align: int = 1,
 ) -> SystemResult:
     """Simulate a device's engines over `measured_ns` after `WARMUP_NS`: each walks extents of its
-    own of `extent` bytes, anywhere in slots of that size, rounded up to a multiple of `align`
-    bytes; None: consecutive tiles, which they take in turn."""
+    own of `extent` bytes, anywhere in slots of that size; None: consecutive tiles, which they take
+    in turn."""
     engines, each = device.dma.engines, extent or TILE
     count = _extents_each(device, each, WARMUP_NS + measured_ns) * engines
-    start = _starts(rng, count, extent, device.capacity_bytes, align)
+    start = _starts(rng, count, extent, device.capacity_bytes)
     size = np.full(count, each, np.int64)
     if extent is not None:  # an engine is found anywhere in its first extent
         burst = device.memory.organisation.burst_bytes

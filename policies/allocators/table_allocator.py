@@ -261,6 +261,8 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         return wanted + self._beside.fixed + self._kept_free > self._list.free
 
     def taken(self, requests: IntArray, rounds: int) -> int:
+        if rounds and self._unforked and self._forks_among(requests):
+            return self._wanted_before_forks(requests, rounds) * self.block
         return self._tables.wanted(self._all_rows(requests), rounds)[0] * self.block
 
     def advance(self, requests: IntArray, rounds: int) -> None:
@@ -311,12 +313,15 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
 
     def _headroom_before_forks(self, requests: IntArray, limit: int, free: int) -> int:
         """As `headroom` where some samples have no rows yet: blocks are counted, not looked at."""
-        asked = [(self._demands[r], int(self.stored[r])) for r in requests.tolist()]
-        held = int(self.reserved[requests].sum()) // self.block
         low, high = 0, limit
         while low < high:
             rounds = (low + high + 1) // 2
-            wanted = sum(self._places(d, stored + rounds * d.samples) for d, stored in asked)
-            fits = (wanted * self.groups - held) <= free
+            fits = self._wanted_before_forks(requests, rounds) <= free
             low, high = (rounds, high) if fits else (low, rounds - 1)
         return low
+
+    def _wanted_before_forks(self, requests: IntArray, rounds: int) -> int:
+        """Blocks that so many rounds take, those of copies included."""
+        asked = [(self._demands[r], int(self.stored[r])) for r in requests.tolist()]
+        wanted = sum(self._places(d, stored + rounds * d.samples) for d, stored in asked)
+        return wanted * self.groups - int(self.reserved[requests].sum()) // self.block

@@ -91,8 +91,10 @@ def _verdict(
     main, objective = group.main(), group.objective
     missing = [row.name for row in main if row not in rows]
     if not leads:
-        lead = rows[0].name if rows else ""
-        return Verdict(group.title, "alone", lead, objective=objective, missing=missing)
+        if not rows:
+            return Verdict(group.title, "alone", objective=objective, missing=missing)
+        rate = rows[0].mean(objective.metric) or 0.0
+        return Verdict(group.title, "alone", rows[0].name, rate, [], objective, missing=missing)
     best, *others = rows
     ahead = {name for name, lead in leads.items() if _is_ahead(lead, factor)}
     ties = [row for row in main if row in rows and row.name not in ahead]

@@ -19,8 +19,16 @@ _FOLDERS = {"devices": ("accelerators", "memories"), "sweeps": ("sweeps", "studi
 """Folders of the library of a kind that has several."""
 
 
+_OF_TESTS = ("smoke", "quick")
+"""A sweep and a study of the machinery: whether they run is all that they ask."""
+
+
 def names_of(kind: str) -> list[str]:
-    """What ships of a kind."""
+    """What ships of a kind for a user."""
+    return [name for name in _every(kind) if kind != "sweeps" or name not in _OF_TESTS]
+
+
+def _every(kind: str) -> list[str]:
     if kind == "allocators":
         from policies.allocators.registry import POLICIES  # heavy
 
@@ -31,7 +39,7 @@ def names_of(kind: str) -> list[str]:
 def entries(kind: str, chosen: list[str]) -> list[dict[str, Any]]:
     """Name, kind and summary of each that ships, or of the chosen ones; what of a sweep's or a
     study's question there is. Raises DescriptionError for a name that is none."""
-    known = names_of(kind)
+    known = _every(kind)
     for name in chosen:
         if name not in known:
             raise DescriptionError(f"no {name!r} among the {kind}; {nearest(name, known)}")
@@ -40,11 +48,11 @@ def entries(kind: str, chosen: list[str]) -> list[dict[str, Any]]:
 
         return [
             {"name": name, "kind": "allocator", "summary": POLICIES[name].reading}
-            for name in chosen or known
+            for name in chosen or names_of(kind)
         ]
     found = []
     for folder in _FOLDERS.get(kind, (kind,)):
-        for name in (each for each in names(folder) if each in (chosen or known)):
+        for name in (each for each in names(folder) if each in (chosen or names_of(kind))):
             data = load(find(folder, name)).data
             keys = ("name", "kind", "summary", "question", "stores")
             found.append({key: data[key] for key in keys if key in data})

@@ -25,8 +25,9 @@ def command(
     format: Annotated[
         str,
         typer.Option(
-            help="Of a trace of accesses: bankwise, ramulator, ramulator-vector, dramsim3, gem5. "
-            "perfetto: a timeline of steps and requests. parquet: a run's results."
+            help="Of a trace of accesses: bankwise, ramulator, dramsim3, gem5, ... (one that is "
+            "not there is answered with all). perfetto: a timeline of steps and requests. "
+            "parquet: a run's results."
         ),
     ] = "bankwise",
     point: Annotated[

@@ -93,9 +93,20 @@ def _run(arguments: list[str] | None) -> None:
             raise
         print(text, file=sys.stderr)
         sys.exit(AT_FAULT)
+    _say_unkept_kernels()
     if code == INTERRUPTED:
         print("stopped by Ctrl-C", file=sys.stderr)
     sys.exit(code or 0)
+
+
+def _say_unkept_kernels() -> None:
+    """One line where this command compiled kernels that the next one will have to compile again."""
+    jit = sys.modules.get("hwmodel.kernel.jit")
+    if jit is not None and not jit.KEPT:
+        told = (
+            "kernels are compiled anew each time: neither the cache of the user nor the directory"
+        )
+        print(f"{told} of temporary files can be written; set XDG_CACHE_HOME", file=sys.stderr)
 
 
 if __name__ == "__main__":

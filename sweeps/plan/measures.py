@@ -13,7 +13,6 @@ MEASURES: Registry[type[Described]] = Registry({
     "serving": "sweeps.plan.experiment:ExperimentSpec",
     "kv_read": "sweeps.plan.kv_read:KvReadSpec",
     "odma_paper": "sweeps.plan.odma_paper:OdmaPaperSpec",
-    "atlas": "sweeps.plan.atlas:ExtentSpec",
 })  # fmt: skip
 """By `measure`."""
 SERVING = "serving"

@@ -29,16 +29,34 @@ from sweeps.plan.rules import RULES, spec_of, sweep_specs
 from sweeps.plan.sweep_spec import Point, Sweep, SweepSpec
 from sweeps.plan.variant import OTHER_SUCCESSORS, SUCCESSORS
 
-FORMER = {
-    "hardware-mlu370-x4": "co-design",
-    "paged-mlu370-x4": "co-design",
-    "odma-mlu370-x4": "odma --set device=mlu370-x4",
-    "odma-a100-80gb": "odma --set device=a100-80gb",
-    "odma-mlu370-x4-hbm": "odma --set device=mlu370-x4 --set 'device_set={memory: hbm2e-3.2, dma:"
-    " {port_bandwidth: 64GB/s}}'",
-}
+_SUCCESSORS = {
+    "answer --set model=qwen3.5-9b": ("hybrid-answer",),
+    "break-even-mlu370-x4": ("break-even-kv-memory", "break-even-kv-mlu370-x4"),
+    "cluster": ("migration", "stages"),
+    "co-design": ("hardware-mlu370-x4", "kv-mlu370-x4", "next-memory", "paged-mlu370-x4"),
+    "fleet": ("kunserve",),
+    "kv-extent": (
+        "atlas", "atlas-devices", "atlas-odd", "atlas-pages", "descriptor-cost", "kv-camping",
+        "kv-dma", "kv-frames", "kv-gather", "kv-interleave", "kv-memory", "kv-share", "kv-streams",
+    ),
+    "library": ("models",),
+    "long-context": ("lending-moves",),
+    "odma --set device=a100-80gb": ("odma-a100-80gb",),
+    "odma --set device=mlu370-x4": ("odma-mlu370-x4",),
+    "odma --set device=mlu370-x4 --set 'device_set={memory: hbm2e-3.2, dma:"
+    " {port_bandwidth: 64GB/s}}'": ("odma-mlu370-x4-hbm",),
+    "odma-paper": ("odma-paper-paged",),
+    "offload": ("hcache", "restore"),
+    "pools": ("motion", "pools-map"),
+    "quickstart": ("headline",),
+    "quickstart --set workload=azure-conv": ("azure-conv",),
+    "sessions": ("pauses", "radix", "radix-cards"),
+    "speculation": ("hybrid-drafts", "speculation-answer"),
+}  # fmt: skip
+"""What asks the question of former sweeps and studies now."""
+FORMER = {former: now for now, each in _SUCCESSORS.items() for former in each}
 """Former sweeps and studies, and what to run instead. Those behind published figures are answered
-with their file."""
+with their file where it is there."""
 
 Given = str | Path | Mapping[str, Any]
 """A shipped name, a path, or what the YAML file would hold."""
@@ -122,7 +140,7 @@ def planned_kind(given: Given) -> str:
         if name in known:
             return known[name]
         if not ("/" in name or name.endswith((".yaml", ".yml"))):
-            if name in FORMER:
+            if name in FORMER and not elsewhere(name):
                 raise DescriptionError(f"{name}: now `bankwise run {FORMER[name]}`")
             hint = elsewhere(name) or nearest(name, list(known))
             raise DescriptionError(f"no shipped sweep or study {name!r}; {hint}")

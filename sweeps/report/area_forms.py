@@ -1,16 +1,15 @@
-"""Specifications of charts with two axes: lines, steps and points; heat."""
+"""Specifications of charts with two axes: lines, steps and points."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
 
-from sweeps.report.chart import Heat, Lines, Series
+from sweeps.report.chart import Lines, Series
 from sweeps.report.encoding import Spec, axis_of, colour_of, drawable, inline, tooltip
 from sweeps.report.labels import Side, sides
-from sweeps.report.palette import COLOURS, LOSS, colours
+from sweeps.report.palette import colours
 
 _DASHES = ([1, 0], [7, 3], [2, 3], [9, 3, 2, 3], [12, 4], [4, 2], [1, 3], [9, 2, 2, 2, 2, 2])
 _HIGH, _WIDE = 210, 560
@@ -124,68 +123,3 @@ def _series(domain: dict[str, str], lines: bool = True) -> Spec:
 
 def _legend(lines: bool) -> Spec:
     return {"offset": 26, "symbolOpacity": 1} | ({"symbolType": "stroke"} if lines else {})
-
-
-def heat(chart: Heat) -> Spec:
-    """Cells at whole places, so that the lines between them are places too."""
-    rows = [
-        (name, place, j, j + 1, i, i + 1, 100 * spot.value, 100 * spot.low, 100 * spot.high)
-        for i, (name, spots) in enumerate(chart.cells.items())
-        for j, (place, spot) in enumerate(zip(chart.columns_of, spots, strict=True))
-    ]
-    steps = [
-        {"line": name, "x": place, "y": i + end, "at": 2 * i + end}
-        for name, places in chart.lines.items()
-        for i, place in enumerate(places)
-        for end in (0, 1)
-    ]
-    names, places = list(chart.cells), list(chart.columns_of)
-    x = _places("left", places, chart.x) | {"axis": {**_middles(places), "orient": "top"}}
-    room = {"minExtent": 6.6 * max(map(len, names), default=0)}  # else a long name is cut
-    y = _places("top", names, None) | {"axis": {**_middles(names), **room}}
-    y["scale"]["reverse"] = True
-    middle = {"x": {**x, "field": "middle"}, "y": {**y, "field": "centre"}}
-    text = "datum.low < datum.high ? format(datum.low, '.0f') + '–' + format(datum.high, '.0f') :" \
-           " ''"  # fmt: skip
-    ink = {"condition": {"test": "datum.value > 75", "value": "#fff"}}
-    return {
-        "data": inline("name place left right top bottom value low high", rows, "name place"),
-        "transform": [{"calculate": "datum.left + 0.5", "as": "middle"},
-                      {"calculate": "datum.top + 0.5", "as": "centre"},
-                      {"calculate": text, "as": "ends"}],
-        "height": 34 * len(names),
-        "layer": [
-            {"mark": {"type": "rect", "color": COLOURS[0]},
-             "encoding": {"x": x, "x2": {"field": "right"}, "y": y, "y2": {"field": "bottom"},
-                          "opacity": {"field": "value", "type": "quantitative", "legend": None,
-                                      "scale": {"domain": [0, 100], "range": [0, 1]}},
-                          "tooltip": tooltip(("name", "row"), ("place", chart.x),
-                                           ("value", "as described"), ("low", "least"),
-                                           ("high", "most"))}},
-            {"mark": {"type": "text", "style": "label", "dy": -6}, "encoding": {
-                **middle, "text": {"field": "value", "type": "quantitative", "format": ".0f"},
-                "color": ink}},
-            {"mark": {"type": "text", "style": "label", "dy": 8, "fontSize": 9}, "encoding": {
-                **middle, "text": {"field": "ends"}, "color": ink}},
-            {"data": {"values": steps}, "mark": {"type": "line", "strokeWidth": 3,
-                                                 "color": LOSS},
-             "encoding": {"x": {**x, "field": "x"}, "y": {**y, "field": "y"},
-                          "order": {"field": "at", "type": "quantitative"},
-                          "strokeDash": {"field": "line", "type": "nominal", "sort": None}}},
-        ],
-    }  # fmt: skip
-
-
-def _places(field: str, names: list[str], title: str | None) -> Spec:
-    scale = {"domain": [0, len(names)], "nice": False, "zero": False}
-    return {"field": field, "type": "quantitative", "title": title, "scale": scale}
-
-
-def _middles(names: list[str]) -> Spec:
-    """An axis whose labels stand in the middle of places."""
-    return {
-        "values": [i + 0.5 for i in range(len(names))],
-        "labelExpr": f"({json.dumps(names)})[floor(datum.value)]",
-        "labelPadding": 6,
-        **dict.fromkeys(("grid", "ticks", "domain"), False),
-    }

@@ -77,8 +77,9 @@ def _row(each: CaseOutcome, place: dict[str, float] | None, names: list[str]) ->
     leads = {gap.other: gain(gap.total) for gap in verdict.gaps}
     gains = [f"{r.name} {gain(r.gains[verdict.leader])}"
              for r in each.references if verdict.leader in r.gains]  # fmt: skip
+    rate = verdict.objective.text(verdict.rate) if verdict.leader else NONE
     return [
-        verdict.title, *size, short(verdict) + free, verdict.objective.text(verdict.rate),
+        verdict.title, *size, short(verdict) + free, rate,
         *(leads.get(name, NONE) for name in names),
         ", ".join(verdict.decided_by) if verdict.outcome == "won" else NONE,
         "; ".join(gains) or NONE, ", ".join(each.hangs_on) or NONE,

@@ -235,37 +235,6 @@ class Spans(Drawn):
         return found
 
 
-class Spot(NamedTuple):
-    """A cell of a heat map: its colour's value, 0 to 1, and the ends of what it may be."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Heat(Drawn):
-    """A table of coloured cells, with lines that part columns, each at a place in every row."""
-
-    x: str
-    columns_of: list[str]
-    cells: dict[str, list[Spot]]
-    """Row -> a cell a column."""
-    lines: dict[str, list[int]]
-    """What a line is -> how many columns are left of it in each row."""
-    note: str = ""
-
-    def columns(self) -> list[str]:
-        return ["row", self.x, "value", "low", "high", *(f"left of: {name}" for name in self.lines)]
-
-    def rows(self) -> list[Cells]:
-        return [
-            [name, column, *spot, *(int(j < places[i]) for places in self.lines.values())]
-            for i, (name, spots) in enumerate(self.cells.items())
-            for j, (column, spot) in enumerate(zip(self.columns_of, spots, strict=True))
-        ]
-
-
 class Dot(NamedTuple):
     """A relative error (0.5: half as much again), what kind it is of, and how far it may be."""
 
@@ -294,7 +263,7 @@ class Points(Drawn):
         ]
 
 
-Chart = Bars | Lines | Heat | Spans | Points
+Chart = Bars | Lines | Spans | Points
 
 
 def cell(value: Any) -> str:

@@ -10,14 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sweeps.report.chart import Chart, Heat, Points, Spans
+from sweeps.report.chart import Chart, Points, Spans
 from sweeps.report.vega import DARK, LIGHT, Spec, legend_columns, spec
 
 VEGA_LITE = "6.4"
 _WIDTH, _WIDE = 680, 1080
 """Pixels of a chart, and of one with much along its axis."""
-_MANY = 10
-"""Columns of a heat map that need the wider."""
 _PAPER = ((LIGHT, "#ffffff"), (DARK, "#16181b"))
 """Theme and paper of a picture: light, dark."""
 _FONT = "DejaVu Sans, Verdana, sans-serif"
@@ -70,7 +68,6 @@ def still(charts: Sequence[Chart], compared: Sequence[str], dark: bool = False) 
 def _sized(chart: Chart, compared: Sequence[str]) -> Spec:
     rows = isinstance(chart, Spans) and not chart.y and not chart.led
     wide = rows or isinstance(chart, Points)
-    wide = wide or (isinstance(chart, Heat) and len(chart.columns_of) > _MANY)
     found = spec(chart, compared) | {"width": _WIDE if wide else _WIDTH}
     lines = textwrap.wrap(chart.title, _LETTERS)
     found["title"] = {"text": lines, "subtitle": textwrap.wrap(chart.note, _LETTERS + 10)}

@@ -10,7 +10,7 @@ from functools import cache, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from sweeps.report.chart import Chart, Heat, Lines, Spans, file_name
+from sweeps.report.chart import Chart, Lines, Spans, file_name
 from sweeps.report.drawing import script, svg
 from sweeps.report.palette import colours
 from sweeps.report.section import Block, Grid, Listing, Say, Section, is_chart
@@ -64,7 +64,7 @@ def _live(
     from markupsafe import Markup
 
     named = isinstance(chart, Lines) and any(one.names for one in chart.series)
-    whole = named or isinstance(chart, (Heat, Spans))
+    whole = named or isinstance(chart, Spans)
     specs.append(spec(chart, compared, live=True))
     file = file_name(*titles, chart.title)
     return Markup(rendered("chart.html", chart=chart, file=file, whole=whole))

@@ -14,7 +14,6 @@ from sweeps.run.store import RunDirectory
 
 PRESENTERS: Registry[type[Presenter]] = Registry({
     "odma_paper": "sweeps.report.odma_paper_page:OdmaPaperPage",
-    "atlas": "sweeps.report.atlas_page:AtlasPage",
     "effects": "sweeps.report.what_if_page:WhatIfPage",
     "crossing": "sweeps.report.crossing_page:CrossingPage",
     "least": "sweeps.report.least_page:LeastPage",

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sweeps.report.area_forms import heat, lines
-from sweeps.report.chart import Bars, Chart, Heat, Lines, Points, Spans
+from sweeps.report.area_forms import lines
+from sweeps.report.chart import Bars, Chart, Lines, Points, Spans
 from sweeps.report.encoding import Spec
 from sweeps.report.points_form import kinds, points
 from sweeps.report.row_forms import bars
@@ -28,8 +28,6 @@ def spec(chart: Chart, compared: Sequence[str] = (), live: bool = False) -> Spec
             found = bars(chart, compared)
         case Lines():
             found = lines(chart, compared, live)
-        case Heat():
-            found = heat(chart)
         case Spans():
             found = spans(chart, compared)
         case Points():
@@ -52,8 +50,6 @@ def _keys(chart: Chart) -> Iterable[str]:
             return [one.name for one in chart.series]
         case Bars():
             return chart.parts
-        case Heat():
-            return chart.lines
         case Spans():
             return () if chart.y else chart.kinds
         case Points():

@@ -42,8 +42,13 @@ def _why_none(found: Verdict) -> str:
 
 def short(found: Verdict) -> str:
     """The outcome in a few words."""
-    words = {"undecided": "undecided", "close": f"at most {share(WIDE)} apart"}
-    return words.get(found.outcome) or (f"{found.best} wins" if found.best else "no results")
+    words = {
+        "won": f"{found.leader} wins",
+        "close": f"at most {share(WIDE)} apart",
+        "undecided": "undecided",
+        "alone": f"only {found.leader}" if found.leader else "no results",
+    }
+    return words[found.outcome]
 
 
 def _alone(found: Verdict, compared: str) -> str:

@@ -24,7 +24,8 @@ AGAIN_S = 5.0
 
 class DryRun(NamedTuple):
     """results: points times their replications; timed: points that were timed; minutes: CPU time
-    of all, about, if they are like those; explained: whether the causes of the largest gap may be
+    of all, about, if they are like those, and of what this process did before them (imports, a
+    rehearsal), as a run does; explained: whether the causes of the largest gap may be
     simulated after them, which takes no more results than the run."""
 
     points: int
@@ -70,7 +71,7 @@ def dry_run(sweep: Sweep) -> DryRun:
         and spec.objective in (None, "throughput")
         and len(spec.competitors) > 1
     )
-    return DryRun(len(sweep.points), results, len(seconds), mean / 60, explained)
+    return DryRun(len(sweep.points), results, len(seconds), (start + mean) / 60, explained)
 
 
 def _cost(sweep: Sweep, point: Point, relative: int, results: int) -> float:

@@ -135,6 +135,7 @@ def test_missing_binary_and_misnamed_files_are_the_users_mistake(tmp_path: Path)
 
 def test_nearest_suggests_only_what_is_near() -> None:
     assert nearest("schedler", ["scheduler", "refresh"]) == "did you mean 'scheduler'?"
+    assert nearest("memorys", ["memory", "memories"]) == "did you mean 'memories'?"
     assert nearest("zzz", ["a", "b"]) == "known: a, b"
     many = [*(f"device-{number}" for number in range(40)), "zebra"]
     assert nearest("zzz", many).startswith("known: 41 names, such as zebra, device-")

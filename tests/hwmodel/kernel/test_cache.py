@@ -16,16 +16,26 @@ SHOWS = (
     "print(numba.config.CACHE_DIR, jit.KEPT, numba.config.CPU_NAME)"
 )
 
+READS_A_KERNEL = (
+    "from sweeps.cli.main import main; from hwmodel.kernel import jit; main(['--version'])"
+)
 
-def kept(**environment: str) -> list[str]:
-    """Directory of kernels, whether they are kept, and for which processor, in a new process."""
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Python with these arguments in a new process, which keeps kernels where it would by itself
+    in that environment."""
     left_out = ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "NUMBA_CPU_NAME")
     clean = {name: value for name, value in os.environ.items() if name not in left_out}
     done = subprocess.run(
-        [sys.executable, "-c", SHOWS], env=clean | environment, capture_output=True, text=True
+        [sys.executable, *arguments], env=clean | environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    return done
+
+
+def kept(**environment: str) -> list[str]:
+    """Directory of kernels, whether they are kept, and for which processor, in a new process."""
+    return run("-c", SHOWS, **environment).stdout.split()
 
 
 def test_kernels_are_kept_in_the_cache_of_the_user(tmp_path: Path) -> None:
@@ -47,6 +57,18 @@ def test_what_others_may_have_written_is_not_loaded(tmp_path: Path) -> None:
     (tmp_path / f"bankwise-{os.getuid()}").mkdir(mode=0o777)
     (tmp_path / f"bankwise-{os.getuid()}").chmod(0o777)
     assert kept(HOME="/proc/nobody", TMPDIR=str(tmp_path))[-2:] == ["False", "None"]
+
+
+def test_a_command_says_in_one_line_that_kernels_are_kept_nowhere(tmp_path: Path) -> None:
+    (tmp_path / f"bankwise-{os.getuid()}").mkdir(mode=0o777)
+    (tmp_path / f"bankwise-{os.getuid()}").chmod(0o777)
+    commands = ("-m", "sweeps.cli.main", "list", "links"), ("-c", READS_A_KERNEL)
+    told = [
+        run(*each, HOME="/proc/nobody", TMPDIR=str(tmp_path)).stderr.splitlines()
+        for each in commands
+    ]
+    assert told[0] == []
+    assert len(told[1]) == 1 and "XDG_CACHE_HOME" in told[1][0]
 
 
 def test_kernels_of_a_wheel_are_used_until_there_are_those_for_this_machine(

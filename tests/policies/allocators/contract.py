@@ -355,8 +355,7 @@ class Contract(RuleBasedStateMachine):
         for _ in range(room):
             assert _round(slow, order)
             reserved.append(slow.reserved_total)
-        alike = all(self.held[each].demand.samples == 1 for each in order)
-        if alike and self.allocator.layout.groups is None:  # of which a stretch of steps is made
+        if self.allocator.layout.groups is None:  # of which a stretch of steps is made
             taken = slow.reserved_total - self.allocator.reserved_total
             said = self.allocator.taken(requests, room)
             own = type(self.allocator).taken is not Allocator.taken

@@ -268,7 +268,8 @@ def test_winners_that_are_told_together_are_corrected() -> None:
 
 
 def test_nothing_to_compare() -> None:
-    assert judge(group(row("odma", 130))).outcome == "alone"
+    alone = judge(group(row("odma", 130)))
+    assert (alone.outcome, alone.leader, alone.rate) == ("alone", "odma", 130)
     assert judge(group()).outcome == "alone"
 
 

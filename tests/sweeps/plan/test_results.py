@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from hwmodel.description.library import names, results
-from sweeps.plan.sweep import load_sweep
+from sweeps.cli.catalogue import entries, names_of
+from sweeps.plan.sweep import FORMER, load_sweep, planned_kind
+from sweeps.study.study_spec import load_study
 from tests.rotation import shared
 
 
@@ -16,7 +18,22 @@ def test_what_ships_is_about_twenty_questions() -> None:
     assert not {file.stem for file in results()} & {*names("sweeps"), *names("studies")}
 
 
+def test_those_of_the_machinery_are_listed_where_they_are_named() -> None:
+    listed = {each["name"] for each in entries("sweeps", [])}
+    assert listed == {*names_of("sweeps")} and not listed & {"smoke", "quick"}
+    assert [each["name"] for each in entries("sweeps", ["smoke"])] == ["smoke"]
+
+
+def test_a_former_sweep_has_a_successor_that_ships() -> None:
+    known = {*names("sweeps"), *names("studies")}
+    assert not FORMER.keys() & known
+    assert {now.split()[0] for now in FORMER.values()} <= known
+
+
 @pytest.mark.parametrize("file", shared(results(), 4), ids=lambda file: file.stem)
 def test_a_sweep_of_a_result_has_points_and_its_own_name(file: Path) -> None:
-    sweep = load_sweep(file)
-    assert sweep.points and sweep.spec.name == file.stem
+    if planned_kind(file) == "study":
+        assert load_study(file).spec.name == file.stem
+    else:
+        sweep = load_sweep(file)
+        assert sweep.points and sweep.spec.name == file.stem

@@ -18,13 +18,11 @@ from sweeps.analyse.objective import KV_READ, OBJECTIVES, SERVED
 from sweeps.analyse.random_access import RandomAccess
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Group, Row, Table
-from sweeps.plan.atlas import Enough
 from sweeps.plan.crossing_findings import Crossed, Crossings, Search
 from sweeps.plan.paper_findings import DatasetResult, MapCell, Placement
 from sweeps.plan.parameter import Parameter
 from sweeps.plan.what_if import Changes
 from sweeps.report import (
-    atlas_page,
     crossing_sentences,
     explanation_page,
     paper_sentences,
@@ -371,16 +369,6 @@ def test_the_odma_papers_table() -> None:
         " alpaca (paper: 23 %) and +10.0 % (9.0 to 11.0) on nq (paper: 23 %).",
         "All figures together are met at 2 of 4 length shapes and limits.",
         "Over the assumptions the mean gain is 0 to 30 %: too wide to test the paper.",
-    ]
-
-
-def test_the_atlas() -> None:
-    found = [Enough("lpddr", 512, 4096), Enough("hbm", 1024, None)]
-    assert list(atlas_page.sentences(found)) == [
-        "As described, extents of 1 KiB keep the cost of layout at 5 % of throughput or less on 2"
-        " of 2 memories.",
-        "In the worst case, extents of 4 KiB keep the cost of layout at 5 % of throughput or less"
-        " on 1 of 2 memories.",
     ]
 
 

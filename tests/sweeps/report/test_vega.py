@@ -19,13 +19,11 @@ from sweeps.report.chart import (
     Bars,
     Chart,
     Dot,
-    Heat,
     Lines,
     Points,
     Series,
     Span,
     Spans,
-    Spot,
 )
 from sweeps.report.drawing import FORMS, VEGA_LITE, still, svg
 from sweeps.report.palette import COLOURS, colours
@@ -99,9 +97,6 @@ CHARTS: dict[str, Chart] = {
         Span("bf16", 0.1, 0.5, "static", lead=0.3), Span("bf16", 0.5, 1, "paged", lead=0.02),
         Span("int8", 0.1, 1, "paged", lead=0.7)], dict.fromkeys(["static", "paged", "odma"], ""),
         ties={"bf16": some(0.5, 0.1)}),
-    "heat": Heat("KV read, %", "extent", ["512 B", "4 KiB"], {
-        "hbm2": [Spot(0.2, 0.1, 0.3), Spot(0.9, 0.9, 0.9)],
-        "lpddr5": [Spot(0.7, 0.6, 0.8), Spot(0.95, 0.9, 1)]}, {"described": [1, 0]}),
 }  # fmt: skip
 
 
