@@ -1,4 +1,5 @@
-"""What the command line does, from Python: the same names, files and mistakes (`docs/python.md`).
+"""What the command line does, from Python: the same names, files and mistakes
+(`docs/reading-results.md`).
 
     import bankwise
 
@@ -111,7 +112,7 @@ def simulate(
     sweep: as for `run`, or the directory of a run, whose capacities are then known. point: its
     number, from 0; may be left out where there is one. Where the load is relative to a capacity,
     that is measured first. Returns a line of `results.jsonl`: `overrides`, `seed`, `rate_per_s`,
-    `metrics` and so on (docs/metrics.md). Raises DescriptionError.
+    `metrics` and so on (docs/reading-results.md). Raises DescriptionError.
     """
     from sweeps.run import one_point
 
@@ -227,7 +228,7 @@ def size(
 
 def plugin(file: str | Path) -> Plugin:
     """Load allocators, schedulers, predictors and routers of one's own, as `--plugin` does
-    (docs/plugins.md). Returns the file, its text and what it `defined`; a file that has
+    (docs/extend.md). Returns the file, its text and what it `defined`; a file that has
     changed replaces what it was. Raises DescriptionError."""
     from policies.serving.plugins import load_plugin
 
@@ -259,11 +260,11 @@ def replay(
 ) -> dict[str, Any]:  # fmt: skip
     """Simulate a trace of addresses on a device: the figures of `bankwise replay --json`.
 
-    trace: lines `R 0x1f40`, those of other simulators, or .npz (docs/export.md). channel: addresses
-    are those of one channel, and only that is simulated. commands: where every DRAM command is
-    written as CSV. at_once: leave out the times of the trace, if it has any. explain: add
-    `explanation`, why it is below the peak (docs/low-bandwidth.md). Raises DescriptionError for a
-    trace that cannot be read, or an address outside.
+    trace: lines `R 0x1f40`, those of other simulators, or .npz (docs/drive-a-memory.md). channel:
+    addresses are those of one channel, and only that is simulated. commands: where every DRAM
+    command is written as CSV. at_once: leave out the times of the trace, if it has any. explain:
+    add `explanation`, why it is below the peak (docs/drive-a-memory.md). Raises
+    DescriptionError for a trace that cannot be read, or an address outside.
     """
     from hwmodel.measure.replay import replay as play
     from hwmodel.specs.device import load_device
@@ -285,7 +286,7 @@ def open_device(
     keep_commands: bool = False, set: Set = None,
 ) -> Channels:  # fmt: skip
     """A device, or one channel of a memory, to be driven by calls: `submit`, `advance`,
-    `statistics` and so on (docs/channel-api.md).
+    `statistics` and so on (docs/drive-a-memory.md).
 
     device: a shipped name or a path; of a memory, one channel. channel: one channel of a device.
     outstanding: accesses under way at most (closed loop); None: each arrives at its tick.
@@ -306,7 +307,7 @@ def write_c_host(
     outstanding: int | None = None, set: Set = None,
 ) -> list[Path]:  # fmt: skip
     """What a C program needs to drive a device: `bankwise.h`, `bankwise.o`, `NAME.image`
-    (docs/channel-api.md). device, channel, outstanding: as for `open_device`.
+    (docs/drive-a-memory.md). device, channel, outstanding: as for `open_device`.
 
     Returns the three files. Raises as `open_device`, and OSError where they cannot be written.
     """

@@ -1,5 +1,5 @@
 """The experiments floor: sweeps, the result store, reports, the command line. From Python it is
-`bankwise` that one imports (`docs/python.md`)."""
+`bankwise` that one imports (`docs/reading-results.md`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-/* A memory that a C program drives: docs/channel-api.md. Written by bankwise.write_c_host, with
+/* A memory that a C program drives: docs/drive-a-memory.md. Written by bankwise.write_c_host, with
  * bankwise.o, which holds bankwise_run and wants neither Python nor Numba, and a memory's image.
  *
  *     cc host.c bankwise.o                     or    cc -shared -o libbankwise.so bankwise.o

@@ -44,7 +44,7 @@ class ArenaOptions(PolicyOptions):
     """Most stored tokens to copy for one admission; it waits where that does not suffice."""
     stagger: Annotated[int, Field(ge=0)] = 0
     """Slots of a reservation that stay empty behind its run, so that runs of equal size do not all
-    begin at multiples of a power of two, and meet in the same banks (docs/traffic.md)."""
+    begin at multiples of a power of two, and meet in the same banks (docs/memory-time.md)."""
 
     of_spaces: ClassVar[tuple[str, ...]] = ("space", "compaction", "compaction_tokens")
     """Options about the space that an arena without holes has no use for."""

@@ -2,7 +2,7 @@
 
 Every request has its own draw, made from the seed and its index alone, so that policies compared
 under one seed meet the same predictions. A predictor is added by one file and one line in
-`policies.predictors.predictors`, or by a plug-in (docs/plugins.md).
+`policies.predictors.predictors`, or by a plug-in (docs/extend.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The contract of a router, and what it sees of the cards behind it.
 
 A router is added by one file and one line in `policies.routers.routers`, or by a plug-in
-(docs/plugins.md).
+(docs/extend.md).
 """
 
 from __future__ import annotations

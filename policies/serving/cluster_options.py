@@ -46,7 +46,7 @@ class ClusterSpec(Strict):
     lending: LendingChoice = None
     """Cards keep parts of the KV of each other's requests. None: they do not."""
     controllers: ControllersByName = {}
-    """Other controllers by name, each with its options (docs/plugins.md)."""
+    """Other controllers by name, each with its options (docs/extend.md)."""
     placement: Annotated[
         str, AfterValidator(_known),
         Field(json_schema_extra=lambda schema: schema.update(enum=list(ROUTERS))),

@@ -49,7 +49,7 @@ class Premises:
 class Controller(Watcher):
     """Looks at a node every `options.every_s` seconds and decides, or plans first, where it can
     tell that there is nothing to decide. A controller is added by one file and one line in
-    `policies.serving.controllers`, or by a plug-in (docs/plugins.md).
+    `policies.serving.controllers`, or by a plug-in (docs/extend.md).
 
     Example: one that counts how often the line of a card is longer than ten requests.
 

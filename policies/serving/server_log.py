@@ -1,6 +1,6 @@
 """Logs of block tables: which physical blocks held which tokens, step by step, in a server.
 
-JSON lines (docs/block-tables.md), plain or gzip: a header, then an object for each request of each
+JSON lines (docs/calibrate.md), plain or gzip: a header, then an object for each request of each
 decode step. Lines of one step follow one another and have its `time_s`. Read a step at a time, so
 that memory does not grow with the log.
 

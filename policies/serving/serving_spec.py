@@ -90,7 +90,7 @@ class ServingSpec(Strict):
     tiers: TiersChoice = None
     """Memories below the device's, which keep KV that it loses (docs/offload.md). None: none."""
     connectors: ConnectorsByName = {}
-    """Other connectors by name, each with its options (docs/plugins.md)."""
+    """Other connectors by name, each with its options (docs/extend.md)."""
     pools: PoolsSpec | None = None
     """Replicas that prefill, and others that decode (docs/pools.md), of `cluster.cards` in all, or
     1. None: each does both."""

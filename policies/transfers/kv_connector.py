@@ -3,7 +3,7 @@ that it takes.
 
 As a `Connector` it answers the scheduler, request by request; as a `Component` it keeps the time of
 its transfers and makes steps wait. A connector is added by one file and one line in
-`policies.transfers.connectors`, or by a plug-in (docs/plugins.md).
+`policies.transfers.connectors`, or by a plug-in (docs/extend.md).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class KvConnector(Connector, Component):
     requests in line `passes_over`, `matched` and, once memory is reserved, `allocated`; `stalls`
     before a step, `passed` and `stepped` after it; `finished` and `forgotten` as requests end. Time
     goes on to `due_s` where nothing else happens sooner, so that it must say when its next transfer
-    arrives. docs/plugins.md has a whole one.
+    arrives. docs/extend.md has a whole one.
     """
 
     name: ClassVar[str]

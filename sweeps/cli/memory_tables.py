@@ -100,7 +100,8 @@ def ranges(name: str, overrides: list[str], patterns: Iterable[str]) -> dict[str
     variants = load_variants(name, overrides)
     if not device.plausible:
         raise DescriptionError(
-            f"{device.name} lists no plausible variants; docs/devices.md shows how to list them",
+            f"{device.name} lists no plausible variants; docs/your-device.md shows how to list"
+            " them",
             "--plausible",
         )
     every = {AS_DESCRIBED: device, **variants.devices}

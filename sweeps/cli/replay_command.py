@@ -16,10 +16,10 @@ def command(
         Path,
         typer.Argument(
             metavar="TRACE",
-            help="Lines `R 0x1f40`, or of Ramulator, DRAMsim3 or gem5 (docs/export.md), also gzip; "
-            "or .npz with address, write; they arrive at its times, if it has any. An access is a "
-            "burst, but for gem5's and those of an .npz with size. Or a server's block tables, "
-            "JSON lines (docs/block-tables.md)."
+            help="Lines `R 0x1f40`, or of Ramulator, DRAMsim3 or gem5 (docs/drive-a-memory.md), "
+            "also gzip; or .npz with address, write; they arrive at its times, if it has any. An "
+            "access is a burst, but for gem5's and those of an .npz with size. Or a server's block "
+            "tables, JSON lines (docs/calibrate.md)."
         ),
     ],
     channel: Annotated[
@@ -62,7 +62,7 @@ def command(
     """Simulate an address trace or a server's block tables.
 
     --explain takes causes of low bandwidth away, one after another, and simulates again
-    (docs/low-bandwidth.md). Of block tables each step's KV is read at its blocks' addresses, and
+    (docs/drive-a-memory.md). Of block tables each step's KV is read at its blocks' addresses, and
     again with each request in contiguous memory.
     """
     of_tables = {"--model": model, "--every": every, "--whole": whole}
@@ -80,7 +80,7 @@ def command(
         one_in = 1 if every is None else every
         print_steps(*replay_blocks(loaded, trace, model, one_in, whole or WHOLE), json)
         return
-    refuse("needs block tables (docs/block-tables.md)", of_tables)
+    refuse("needs block tables (docs/calibrate.md)", of_tables)
     from hwmodel.measure.replay import replay as play
     from sweeps.ask.low_bandwidth import explain as causes
     from sweeps.cli import low_bandwidth_table, timeline_file

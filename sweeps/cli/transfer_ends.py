@@ -130,7 +130,7 @@ def _tables(kinds: list[str], blocks: list[int], tokens: int, log: Path | None) 
 
 
 def _logged(path: Path, block: int, tokens: int) -> Any:
-    """The longest block table of a log (docs/block-tables.md)."""
+    """The longest block table of a log (docs/calibrate.md)."""
     log = BlockLog(path)
     if log.header.block_size != block:
         raise DescriptionError(

@@ -61,7 +61,7 @@ class Plan:
 def explain_run(path: Path, point: str, jobs: int, progress: Progress) -> Explained:
     """Explain the gaps of a run, of those that `point` names, and keep the explanations in it.
 
-    point: values of axes and competitors between commas; see `docs/reports.md`. Raises
+    point: values of axes and competitors between commas; see `docs/reading-results.md`. Raises
     DescriptionError where run or point are at fault, Stopped on Ctrl-C.
     """
     return _explained(_planned(path, lambda table, sweep: pairs_of(table, sweep, point)),

@@ -4,7 +4,6 @@ that, only faster? Is the one of the documentation an allocator?"""
 from __future__ import annotations
 
 import sys
-import textwrap
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -55,31 +54,30 @@ def test_without_the_capability_v0_recomputes_and_refuses_to_swap() -> None:
 
 @pytest.fixture
 def documented(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Allocator]:
-    """The class that docs/plugins.md shows, in a file of its own, registered."""
-    page = (Path(__file__).resolve().parents[3] / "docs/plugins.md").read_text()
-    first = page.index("    from typing import Annotated")
-    code = page[first : page.index("`policies/allocators/reservation.py`")]
-    (tmp_path / "doubling.py").write_text(textwrap.dedent(code))
+    """The class that docs/extend.md shows, in a file of its own, registered."""
+    page = (Path(__file__).resolve().parents[3] / "docs/extend.md").read_text()
+    blocks = [each.split("```")[0] for each in page.split("```python\n")[1:]]
+    (tmp_path / "room.py").write_text(next(each for each in blocks if "class Room" in each))
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "doubling", raising=False)
-    found: type[Allocator] = import_module("doubling").DoublingAllocator
-    monkeypatch.setitem(POLICIES, "doubling", found)
+    monkeypatch.delitem(sys.modules, "room", raising=False)
+    found: type[Allocator] = import_module("room").Room
+    monkeypatch.setitem(POLICIES, "room", found)
     return found
 
 
 def test_the_documented_allocator_keeps_the_contract(documented: type[Allocator]) -> None:
-    lives(documented.Options(name="doubling", first=8), examples=20)
+    lives(documented.Options(name="room", tokens=8), examples=20)
 
 
 def test_it_doubles_what_it_has(documented: type[Allocator]) -> None:
     metrics = small.run(
-        1024, small.mixed(60, rate=50_000.0), policy={"name": "doubling", "first": 4}
+        1024, small.mixed(60, rate=50_000.0), policy={"name": "room", "tokens": 4}
     ).metrics
     assert metrics["preemptions"] > 0 and metrics["finished"] == 60
 
 
 def test_a_notebook_runs_it_beside_the_others(documented: type[Allocator], tmp_path: Path) -> None:
-    settings = {"policy": ["paged", {"name": "doubling", "first": 64}], "requests": 20}
+    settings = {"policy": ["paged", {"name": "room", "tokens": 64}], "requests": 20}
     result = run("smoke", set=settings, out=tmp_path / "run", jobs=2)
     assert result.table()["replications"] == [2, 2]
 
@@ -89,5 +87,5 @@ def test_a_size_that_is_no_number_of_slots_is_named(
     documented: type[Allocator], monkeypatch: pytest.MonkeyPatch, size: Any
 ) -> None:
     monkeypatch.setattr(documented, "size", lambda self, request, demand: size)
-    with pytest.raises(DescriptionError, match=r"DoublingAllocator.size of request \d+: exp"):
-        small.run(1024, small.mixed(5), policy={"name": "doubling", "first": 4})
+    with pytest.raises(DescriptionError, match=r"Room.size of request \d+: exp"):
+        small.run(1024, small.mixed(5), policy={"name": "room", "tokens": 4})

@@ -11,25 +11,26 @@ import pytest
 from tests.sweeps.cli.test_command_line import bankwise
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-PAGE, MEMORIES = DOCS / "devices.md", DOCS / "memories.md"
+PAGE, MEMORIES = DOCS / "your-device.md", DOCS / "memories.md"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "orin.yaml").write_text(described())
+    (tmp_path / "orin.yaml").write_text(shown())
     return tmp_path
 
 
-def described(kind: str = "accelerator", page: Path = PAGE) -> str:
+def shown() -> str:
+    """The first description of an accelerator on its page."""
+    return PAGE.read_text().split("```yaml\n")[1].split("```")[0]
+
+
+def described(kind: str, page: Path) -> str:
     """The page's description of this kind."""
     lines = page.read_text().splitlines()
     first = lines.index(f"    kind: {kind}")
     last = next(i for i in range(first, len(lines)) if not lines[i].startswith("    "))
     return textwrap.dedent("\n".join(lines[first:last])) + "\n"
-
-
-def test_twenty_lines_are_enough() -> None:
-    assert len(described().splitlines()) <= 20
 
 
 def test_it_is_checked_and_its_assumptions_are_listed(folder: Path) -> None:
@@ -39,15 +40,9 @@ def test_it_is_checked_and_its_assumptions_are_listed(folder: Path) -> None:
     assert "assumed: dma.window = 32KiB  (as a100-80gb)" in done.stdout
 
 
-def test_its_bandwidth_is_what_the_page_says(folder: Path) -> None:
-    done = bankwise(
-        "memory", "orin.yaml", "--pattern", "sequential", "--pattern", "random_16KiB", "--json",
-        cwd=folder,
-    )  # fmt: skip
-    sequential, random = json.loads(done.stdout)
-    assert sequential["peak_gbps"] == pytest.approx(204.8)
-    told = f"{sequential['bandwidth_gbps']:.1f} GB/s sequential, {random['bandwidth_gbps']:.1f} in"
-    assert told in PAGE.read_text()
+def test_its_peak_is_what_the_page_says(folder: Path) -> None:
+    done = bankwise("memory", "orin.yaml", "--pattern", "sequential", "--json", cwd=folder)
+    assert json.loads(done.stdout)[0]["peak_gbps"] == pytest.approx(204.8)
 
 
 def test_quickstart_answers_for_it(folder: Path) -> None:
@@ -60,7 +55,7 @@ def test_quickstart_answers_for_it(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "\norin: " in done.stdout
     provenance = json.loads((folder / "run/provenance.json").read_text())
-    assert "dma.window" in provenance["assumed"]["jetson-agx-orin"]
+    assert "dma.window" in provenance["assumed"]["my-orin"]
 
 
 def test_the_memory_differs_from_its_base_as_the_page_says(tmp_path: Path) -> None:

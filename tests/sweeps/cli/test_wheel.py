@@ -81,7 +81,7 @@ def test_the_source_distribution_has_what_the_tests_need(tmp_path: Path) -> None
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
         inner = {name.split("/", 1)[1] for name in archive.getnames()}
     assert {"bankwise/__init__.py", "examples/what_if.py", "tests/test_examples.py"} <= inner
-    assert {"sweeps/py.typed", "docs/python.md", "yaml/sweeps/smoke.yaml"} <= inner
+    assert {"sweeps/py.typed", "docs/reading-results.md", "yaml/sweeps/smoke.yaml"} <= inner
     assert {"CONTRIBUTING.md", "research/README.md"} <= inner  # docs link to them
     assert {"CITATION.cff", "LICENSE", "README.md", "examples/notebooks/odma_map.ipynb"} <= inner
 
