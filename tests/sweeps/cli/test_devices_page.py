@@ -1,9 +1,8 @@
-"""Do the device and the memory that the documentation describes do what it says there?"""
+"""Does the device that the documentation describes do what it says there?"""
 
 from __future__ import annotations
 
 import json
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from tests.sweeps.cli.test_command_line import bankwise
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
-PAGE, MEMORIES = DOCS / "your-device.md", DOCS / "memories.md"
+PAGE = DOCS / "your-device.md"
 
 
 @pytest.fixture
@@ -23,14 +22,6 @@ def folder(tmp_path: Path) -> Path:
 def shown() -> str:
     """The first description of an accelerator on its page."""
     return PAGE.read_text().split("```yaml\n")[1].split("```")[0]
-
-
-def described(kind: str, page: Path) -> str:
-    """The page's description of this kind."""
-    lines = page.read_text().splitlines()
-    first = lines.index(f"    kind: {kind}")
-    last = next(i for i in range(first, len(lines)) if not lines[i].startswith("    "))
-    return textwrap.dedent("\n".join(lines[first:last])) + "\n"
 
 
 def test_it_is_checked_and_its_assumptions_are_listed(folder: Path) -> None:
@@ -56,11 +47,3 @@ def test_quickstart_answers_for_it(folder: Path) -> None:
     assert "\norin: " in done.stdout
     provenance = json.loads((folder / "run/provenance.json").read_text())
     assert "dma.window" in provenance["assumed"]["my-orin"]
-
-
-def test_the_memory_differs_from_its_base_as_the_page_says(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(described("memory", MEMORIES))
-    done = bankwise("check", "mine.yaml", "--assumed", cwd=tmp_path)
-    assert done.stdout.splitlines()[0] == "mine.yaml: memory, no mistakes"
-    assert "assumed: timing.nLECC = 1nCK  (link ECC on)" in done.stdout
-    assert "assumed: controller.scheduler = frfcfs" in done.stdout
