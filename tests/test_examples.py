@@ -20,6 +20,7 @@ PRINTED = {
     "which_allocator": (("rtx-4090", *FEW), r"^which-allocator: .*\nstatic .*\npaged .* tok/s"),
     "own_allocator": (FEW, r"paged: \d+ tok/s, \d+ preempted\nroom: \d+ tok/s, \d+ preempted"),
     "own_scheduler": (FEW, r"v1: p99 TTFT \d+ ms, .*\ncapped: p99 TTFT \d+ ms, TPOT [\d.]+ ms"),
+    "own_predictor": (FEW, r"1 times: \d+ tok/s, [\d.]+ at once\n2 times: .*\n4 times: .*\n"),
     "own_connector": (THIRTY, r"alone: .* 0 tok.*\nwith it: .* s, \d{4,} tokens"),
     "own_controller": (("requests=100", FEW[1]), r"alone: .* s, 0 r.*\nwith it: .* s, [1-9]\d* r"),
     "own_router": (THIRTY, r"round_robin: .*\ntwo_choices: p99 TPOT \d+ ms.*\nleast_requests"),

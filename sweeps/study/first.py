@@ -132,8 +132,11 @@ def _params(
         assert isinstance(policy, QuantileBuckets)
         levels = [float((lengths <= bound).mean()) for bound in policy.bounds_for(lengths)]
     params = space.params(lambda path: _value(study, overrides, wanted, path), levels)
-    if study.experiment({**made, **space.overrides(params)}) != wanted:
-        raise Outside("no point of the space is this experiment")
+    drawn = space.overrides(params)
+    if study.experiment({**made, **drawn}) != wanted:
+        values = {path: _value(study, overrides, wanted, path) for path in space.parameters}
+        at = [f"{path} is {v!r}" for path, v in values.items() if drawn.get(path, v) != v]
+        raise Outside("; ".join(["no point of the space is this experiment", *at]))
     return params
 
 
