@@ -139,13 +139,20 @@ class Trials:
         return next((row for row in self.contenders if row.name == name), None)
 
     def best_first(self) -> str | None:
-        """The best trial that needed no search, by its name in the finale; None without one."""
+        """The trial that needed no search and is the best in the finale, by its name there; None
+        without one."""
         names = {f"trial {r['trial']}": r["first"] for r in self.records if r.get("first")}
         if self.chosen in names:
             return f"{names[self.chosen]} ({self.chosen})"
         rows = [f"{name} ({trial})" for trial, name in names.items()]
-        found = next((name for name in rows if self.contender(name)), None)
-        return found or (BASE if BASE in names.values() else None)
+        there = [row for name in rows if (row := self.contender(name)) is not None]
+        there += [row for row in [self.contender(BASE)] if row and BASE in names.values()]
+        gains = [
+            (self.sign * gain.mean, row.name)
+            for row in there
+            if (gain := self.gain(row)) is not None
+        ]
+        return min(gains)[1] if gains else BASE if BASE in names.values() else None
 
     def gain(self, other: Row) -> Interval | None:
         """How much more the chosen trial has than another, paired by replication."""

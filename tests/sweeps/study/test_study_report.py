@@ -111,6 +111,7 @@ def test_a_worse_trial_and_a_ceiling_below_the_base(tmp_path: Path) -> None:
     [
         ({0: "base"}, {}, "base", 1),
         ({0: "base", 5: "paper"}, {"paper (trial 5)": 147.5}, "paper (trial 5)", 0),
+        ({0: "base", 5: "paper"}, {"paper (trial 5)": 100.0}, "base", 1),
         ({5: "paper"}, {"paper (trial 5)": 150.0}, "paper (trial 5)", -1),
         ({17: "paper"}, {}, "paper (trial 17)", None),
     ],
