@@ -26,7 +26,7 @@ test: $(DEV)
 
 # Every case: all combinations, longer streams, 1,000 examples of each property.
 test-long: $(DEV)
-	@echo "make test-long: about 25 minutes on two quiet cores"
+	@echo "make test-long: about 35 minutes on two quiet cores, 60 of CPU time (estimated from a case or two of each family)"
 	$(MAKE) --no-print-directory --jobs 2 warm-kernel lint warm
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q -rs -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
