@@ -24,8 +24,6 @@ from policies.serving.replica import Replica
 from policies.serving.simulation import LOOK, Simulation, Watcher
 from policies.serving.unit import Part
 from policies.transfers.kv_link import Job, Link
-from policies.transfers.tier_store import TierStore
-from policies.transfers.tiers import Tiers
 
 
 class Links:
@@ -203,12 +201,12 @@ def _of_memory(replica: Replica) -> Iterator[str]:
 
 def _of_tiers(replica: Replica) -> Iterator[str]:
     """No transfer is under way, and no block of a host or a drive is in use."""
-    for tiers in replica.components:
-        if isinstance(tiers, Tiers):
-            yield from _of_store(tiers.store)
+    for component in replica.components:
+        if hasattr(component, "store"):  # tiers, where they are there
+            yield from _of_store(component.store)
 
 
-def _of_store(store: TierStore) -> Iterator[str]:
+def _of_store(store: Any) -> Iterator[str]:
     there = {
         "loads": store.loads, "stores": store._stores, "missing": store._missing,
         "coming": store.coming,
