@@ -141,9 +141,9 @@ def entries_sheet(found: list[dict[str, Any]]) -> Section:
     """A line each: its summary, or the question of a sweep or a study."""
     rows = [[each["name"], each["kind"], each.get("question") or each["summary"]] for each in found]
     kinds = {each["kind"] for each in found}
-    columns = ["name", "kind", "what it asks"]
+    columns = ["name", "kind", "question"]
     if len(kinds) == 1:
-        columns, rows = ["name", "what it is"], [[name, text] for name, _, text in rows]
+        columns, rows = ["name", "summary"], [[name, text] for name, _, text in rows]
     return Section("What ships", [Grid("", columns, rows, text=True)])
 
 

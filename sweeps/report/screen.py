@@ -182,6 +182,8 @@ def show_replay(device: Device, found: dict[str, Any]) -> None:
         "energy nJ": _pairs(found["energy"]),
         "simulated in": f"{found['wall_s']:.3f} s on {found['threads']} thread(s)",
     }
+    if not found["write_latency_ns"]:
+        del lines["of writes ns"]
     for name, text in lines.items():
         print(f"{name:<13}{text}")
 

@@ -75,7 +75,7 @@ def sheet(tuned: Tuned) -> Section:
         Say(" ".join([_question(tuned), _answer(tuned)]), "lead"),
         Grid("", columns, rows),
         Say(_idle(tuned), "verdict"),
-        Grid("", ["", "to start it so"], [[name, line] for name, line in flags(tuned).items()],
+        Grid("", ["", "flags"], [[name, line] for name, line in flags(tuned).items()],
              text=True),
         Say(_notes(tuned)),
     ])  # fmt: skip
@@ -121,7 +121,7 @@ def _idle(tuned: Tuned) -> str:
     text = (
         f"Within {WIDE:.0%} either way, whichever is tried: {listed(idle)}."
         if idle
-        else (f"Each of the settings tried moves it by more than {WIDE:.0%}.")
+        else f"None of the settings is sure to stay within {WIDE:.0%} whichever value is tried."
     )
     if open_:
         text += f" Undecided in part: {listed(open_)}; more --replications would settle it."
