@@ -162,6 +162,12 @@ def _lives(options: PolicyOptions, steps: int = 400) -> str:
         before = _state(allocator)
         if allocator.reserve(request, demand, prompt):
             held[request] = demand
+            most = int(np.max(allocator.needs(np.array([prompt]), np.array([LIMITS.max_tokens]))))
+            if allocator.reserved[request] > most:
+                raise ContractBroken(
+                    f"reserve({request}) took {allocator.reserved[request]} slots; needs says at"
+                    f" most {most} for an answer of any length"
+                )
         elif _state(allocator) != before:
             raise ContractBroken(f"reserve({request}) returned False and changed something")
         for other in list(held):

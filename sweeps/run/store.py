@@ -191,10 +191,12 @@ def default_directory(name: str, resume: bool) -> Path:
 
 
 def last_run(given: Path) -> Path:
-    """A run directory, or the last `runs/<name>-<n>` of the name that is given instead. Raises
+    """A run directory, `<name>-<n>` of runs, or the last of the name that is given instead. Raises
     DescriptionError for a shipped name that was never run."""
     if given.exists():
         return given
+    if (whole := Path("runs") / given).is_dir():
+        return whole
     if (last := default_directory(str(given), resume=True)).exists():
         return last
     if str(given) in [*names("sweeps"), *names("studies")]:

@@ -23,6 +23,7 @@ from sweeps.run.store import (
     SUMMARY,
     RunDirectory,
     default_directory,
+    last_run,
     to_csv,
     write_atomically,
 )
@@ -213,3 +214,14 @@ def test_what_lies_under_keys_and_what_is_a_number() -> None:
     assert to_csv([]) == "\n"
     assert list(differences([1], [1, 2])) == [("", [1], [1, 2])]
     assert list(differences({"a": [{"b": 1}]}, {"a": [{"b": 2}]}, "top")) == [("top.a[0].b", 1, 2)]
+
+
+def test_a_run_is_found_by_its_name_or_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in (1, 2):
+        (tmp_path / f"runs/smoke-{number}").mkdir(parents=True)
+    assert last_run(Path("smoke")) == Path("runs/smoke-2")
+    assert last_run(Path("smoke-1")) == Path("runs/smoke-1")
+    assert last_run(Path("smoke-3")) == Path("smoke-3")
