@@ -16,7 +16,7 @@ from hwmodel.description.description import DescriptionError
 from policies.requests.request_log import RequestTimes, read_request_log
 from policies.serving.step_windows import of_requests, read_counters
 
-CAPTURE = Path(__file__).resolve().parents[3] / "capture"
+CAPTURE = Path(__file__).resolve().parents[3] / "examples/capture"
 VLLM = """(EngineCore) INFO 07-01 10:00:{0}0 [loggers.py:1] Engine 000: Avg prompt throughput: \
 {1} tokens/s, Avg generation throughput: {2} tokens/s, Running: {3} reqs, Waiting: 0 reqs, \
 GPU KV cache usage: {4}%, Prefix cache hit rate: 0.0%
