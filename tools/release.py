@@ -1,6 +1,6 @@
 """The release run: every figure that README and the pages quote, made at one commit.
 
-    python -m tools.release run [PART ...]    # what is not there yet; then docs/results.md
+    python -m tools.release run [PART ...]    # what is not there yet, or these anew
     python -m tools.release list              # parts, their question and what they took
 
 `tools/release.yaml` lists the parts. A part has commands of bankwise, which write into
@@ -13,7 +13,8 @@
 - `read` functions of `tools.release_readers`.
 
 An interrupted run goes on where it was; where the product has changed since its first part, it says
-so and stops. Values are taken anew each time, so that a further one needs no further run.
+so and stops. A part that is named is made anew, and the page, docs/results.md, says of which commit
+it is. Values are taken anew each time, so that a further one needs no further run.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ def git(*words: str) -> str:
     return done.stdout.strip()
 
 
-def release_commit() -> str:
+def release_commit(named: bool) -> str:
     """The commit that the parts are made at. Raises ReleaseError where the product changed since
-    the first of them."""
+    the first of them, unless parts are named."""
     kept, head = RUNS / "commit", git("rev-parse", "HEAD")
     if git("status", "--porcelain", "--", *PRODUCT):
         raise ReleaseError(f"uncommitted changes in {', '.join(PRODUCT)}")
@@ -69,7 +70,7 @@ def release_commit() -> str:
         RUNS.mkdir(parents=True, exist_ok=True)
         kept.write_text(head, encoding="utf-8")
     commit = kept.read_text(encoding="utf-8")
-    if changed := git("diff", "--name-only", commit, head, "--", *PRODUCT):
+    if not named and (changed := git("diff", "--name-only", commit, head, "--", *PRODUCT)):
         first = changed.splitlines()[0]
         raise ReleaseError(f"{first} has changed since {commit[:8]}; remove {RUNS} to begin anew")
     return commit
@@ -97,7 +98,8 @@ def run_part(name: str, part: Mapping[str, Any]) -> None:
     used = sum(getattr(after, each) - getattr(before, each) for each in ("ru_utime", "ru_stime"))
     used += time.process_time() - began
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"cpu_s": round(used, 1), "values": measured}, indent=1, ensure_ascii=False)
+    made = {"cpu_s": round(used, 1), "commit": git("rev-parse", "HEAD"), "values": measured}
+    text = json.dumps(made, indent=1, ensure_ascii=False)
     (folder / DONE).write_text(f"{text}\n", encoding="utf-8")
     print(f"{name}: {used / 60:.1f} CPU minutes", flush=True)
 
@@ -257,6 +259,8 @@ def results_page(commit: str) -> str:
         if part.get("commands"):
             shown = "; ".join(each.replace("{run}", "RUN") for each in part["commands"])
             lines += [f"`{shown}` ({made['cpu_s'] / 60:.1f} CPU minutes)", ""]
+        if (own := made.get("commit", commit)) != commit:
+            lines += [f"Made anew at commit `{own[:12]}`.", ""]
         lines += ["| key | value | low | high |", "|---|---:|---:|---:|"]
         values = values_of(part, RUNS / name)
         lines += [results_row(key, value) for key, value in values.items()]
@@ -276,7 +280,7 @@ def main(arguments: list[str]) -> int:
             try:
                 if unknown := set(names) - parts().keys():
                     raise ReleaseError(f"no part {', '.join(sorted(unknown))}")
-                commit = release_commit()
+                commit = release_commit(bool(names))
                 for name, part in parts().items():
                     if name in names:
                         (RUNS / name / DONE).unlink(missing_ok=True)

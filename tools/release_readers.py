@@ -147,7 +147,15 @@ def servers(_: Path) -> dict[str, Any]:
     return compared()
 
 
+def memory_map(folder: Path) -> dict[str, Any]:
+    """Prices of HBM at which another card serves more, and the picture."""
+    from tools.memory_map import taken
+
+    return taken(folder)
+
+
 READERS: dict[str, Read] = {
     "why": why, "next_question": next_question, "crossing_map": crossing_map, "devices": devices,
-    "crossings": crossings, "bursts": bursts, "measurements": measurements, "servers": servers,
+    "crossings": crossings, "bursts": bursts, "memory_map": memory_map,
+    "measurements": measurements, "servers": servers,
 }  # fmt: skip
