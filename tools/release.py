@@ -1,6 +1,7 @@
 """The release run: every figure that README and the pages quote, made at one commit.
 
     python -m tools.release run [PART ...]    # what is not there yet, or these anew
+    python -m tools.release take              # values of what is there, into docs/results.md
     python -m tools.release list              # parts, their question and what they took
 
 `tools/release.yaml` lists the parts. A part has commands of bankwise, which write into
@@ -139,7 +140,7 @@ def flat(values: Mapping[str, Any], above: str = "") -> Results:
     for key, value in values.items():
         if isinstance(value, dict):
             found |= flat(value, f"{above}{key}/")
-        else:
+        elif value not in (None, ""):
             found[f"{above}{key}"] = value
     return found
 
@@ -268,6 +269,13 @@ def results_page(commit: str) -> str:
     return "\n".join(lines)
 
 
+def write_page(commit: str) -> None:
+    """Write the results, and copy the pictures of the parts to the pages."""
+    (ROOT / RESULTS).write_text(results_page(commit), encoding="utf-8")
+    for picture in RUNS.glob("*/*.svg"):
+        shutil.copy(picture, ROOT / "docs" / picture.name)
+
+
 def main(arguments: list[str]) -> int:
     """Run the command; returns the exit status."""
     match arguments:
@@ -276,6 +284,8 @@ def main(arguments: list[str]) -> int:
                 file = RUNS / name / DONE
                 took = f"{json.loads(file.read_text())['cpu_s'] / 60:.1f}" if file.is_file() else ""
                 print(f"{name:16} {took:>6}  {part['question']}")
+        case ["take"]:
+            write_page((RUNS / "commit").read_text(encoding="utf-8"))
         case ["run", *names]:
             try:
                 if unknown := set(names) - parts().keys():
@@ -288,9 +298,7 @@ def main(arguments: list[str]) -> int:
                         if "commands" not in part:  # measurements of layout read what others made
                             (ROOT / RESULTS).write_text(results_page(commit), encoding="utf-8")
                         run_part(name, part)
-                (ROOT / RESULTS).write_text(results_page(commit), encoding="utf-8")
-                for picture in RUNS.glob("*/*.svg"):
-                    shutil.copy(picture, ROOT / "docs" / picture.name)
+                write_page(commit)
             except (ReleaseError, FigureError) as error:
                 print(error, file=sys.stderr)
                 return 2

@@ -111,7 +111,7 @@ def devices(folder: Path) -> dict[str, Any]:
         each["device"]: {
             "model": each["model"], "buckets": str(len(each["bounds"])),
             "first and last bound, tokens": f"{each['bounds'][0]:,} to {each['bounds'][-1]:,}",
-            "pool": f"{each['pool_share']:.0%}", "tokens/s": each["mean"],
+            "pool": f"{each['pool_share']:.0%}", "tokens a second": each["mean"],
             **{f"over {name}": of_gain(gap) for name, gap in each["over"].items()},
             "binds": each["binds"],
         }

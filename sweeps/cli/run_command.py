@@ -86,6 +86,9 @@ def command(
     Exit code 0: all done; 1: a point failed; 2: invalid input; 130: interrupted (--resume
     continues).
     """
+    import time
+
+    began_s = time.process_time()
     from sweeps.plan.sweep import planned_kind
     from sweeps.run.executor import worker_count
 
@@ -120,7 +123,7 @@ def command(
 
         if out is not None and not resume:
             RunDirectory(out).refuse_if_taken()
-        found = estimate(loaded)
+        found = estimate(loaded, began_s)
         why = "; explaining its largest gap takes at most as much again" if found.explained else ""
         print(f"{found.points} points, {found.results} results, {cpu_text(found.minutes)}, by"
               f" {found.timed} of them in one replication{why}")  # fmt: skip

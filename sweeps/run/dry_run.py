@@ -24,7 +24,7 @@ AGAIN_S = 5.0
 
 class DryRun(NamedTuple):
     """results: points times their replications; timed: points that were timed; minutes: CPU time
-    of all, about, if they are like those, and of what this process did before them (imports, a
+    of all, about, if they are like those, and of what the command did before them (imports, a
     rehearsal), as a run does; explained: whether the causes of the largest gap may be
     simulated after them, which takes no more results than the run."""
 
@@ -35,11 +35,14 @@ class DryRun(NamedTuple):
     explained: bool
 
 
-def dry_run(sweep: Sweep) -> DryRun:
-    """Points that are found on the way (break-evens, ties) are not counted, nor is a timed one
+def dry_run(sweep: Sweep, began_s: float | None = None) -> DryRun:
+    """What a run takes; began_s: the process's CPU time when its command began, now by default.
+
+    Points that are found on the way (break-evens, ties) are not counted, nor is a timed one
     that cannot be measured. The first is measured twice where it is short, as what a process does
     once is not part of every result. Raises DescriptionError where a run would, or none of these
     can be measured."""
+    began_s = time.process_time() if began_s is None else began_s
     resolve(sweep)
     known = rehearse(sweep.points, sweep.document.file, Progress())
     refuse_unknown(sweep.spec.metrics, known, sweep.document)
@@ -71,7 +74,9 @@ def dry_run(sweep: Sweep) -> DryRun:
         and spec.objective in (None, "throughput")
         and len(spec.competitors) > 1
     )
-    return DryRun(len(sweep.points), results, len(seconds), (start + mean) / 60, explained)
+    return DryRun(
+        len(sweep.points), results, len(seconds), (start - began_s + mean) / 60, explained
+    )
 
 
 def _cost(sweep: Sweep, point: Point, relative: int, results: int) -> float:
