@@ -72,11 +72,13 @@ def cells_of(run: RunDirectory) -> dict[tuple[str, int, int], Cell]:
 
 def picture(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """As Vega-Lite."""
+    prompts = list(dict.fromkeys(row["prompt"] for row in sorted(rows, key=lambda row: row["at"])))
     place = {"x": {"field": "batch", "type": "ordinal", "title": "clients"},
              "y": {"field": "model", "type": "nominal", "title": None, "sort": None}}  # fmt: skip
     colour = {
         "field": "price", "type": "quantitative", "title": "dollars a GB",
         "scale": {"type": "log", "domain": [25, MOST], "clamp": True, "scheme": "blues"},
+        "legend": {"values": [25, 50, 100, 200, 500]},
     }  # fmt: skip
     said = {"field": "text", "type": "nominal"}
     dark = {"condition": {"test": "datum.price > 150", "value": "white"}, "value": "black"}
@@ -88,7 +90,7 @@ def picture(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "width": 140, "height": 110,
     }  # fmt: skip
     facet = {
-        "column": {"field": "prompt", "type": "nominal", "title": None, "sort": None},
+        "column": {"field": "prompt", "type": "nominal", "title": None, "sort": prompts},
         "row": {"field": "against", "type": "nominal", "title": None, "sort": None},
     }
     title = "Dollars a GB of HBM above which this card serves more for its price (25 are assumed)"
@@ -117,7 +119,7 @@ def taken(folder: Path) -> dict[str, Any]:
             price = cell.break_even(name, cards)
             found.setdefault(told, []).append(price)
             rows.append({
-                "model": model, "prompt": f"prompts of {prompt:,}", "batch": clients,
+                "model": model, "at": prompt, "prompt": f"prompts of {prompt:,}", "batch": clients,
                 "against": told, "price": min(price, MOST),
                 "text": f"{price:,.0f}" if price < MOST else "never" if price > 1e6 else f">{MOST}",
             })  # fmt: skip
