@@ -10,6 +10,7 @@ import hashlib
 import re
 from contextlib import suppress
 from dataclasses import replace
+from datetime import date
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -107,9 +108,15 @@ def _scalar(node: yaml.ScalarNode, reader: _Reader, name: str, path: KeyPath) ->
         if text.lower() in _YAML11_BOOL:
             raise refuse(f"{text!r} is ambiguous; write true or false, or put quotes around it")
     try:
-        return reader.construct_object(node)
+        found = reader.construct_object(node)
     except (yaml.YAMLError, ValueError) as error:
         raise DescriptionError(str(error), name, line, dotted(path)) from None
+    if isinstance(found, date):
+        return text
+    if not isinstance(found, str | int | float | bool | None):
+        wanted = "expected text, a number, true, false or null"
+        raise DescriptionError(f"{wanted}; got {type(found).__name__}", name, line, dotted(path))
+    return found
 
 
 def _convert(node: yaml.Node, reader: _Reader, name: str, path: KeyPath, out: Document) -> Any:

@@ -393,10 +393,11 @@ def _given(document: Document, accelerator: AcceleratorSpec, overrides: list[Ove
 
 def _forget_published(document: Document) -> None:
     """What changes no result is in no hash."""
-    for key in ("bus", "on_chip"):
+    for key in ("bus", "known_as", "on_chip"):
         document.data.pop(key, None)
-    if "tables" not in document.data["kernels"]:
-        document.data["kernels"].pop("system", None)
+    kernels = document.data.get("kernels", {})
+    if "tables" not in kernels:
+        kernels.pop("system", None)
 
 
 def _overlaid(accelerator: Document) -> list[Override]:

@@ -23,4 +23,8 @@ def overrides(variant: Mapping[str, Any]) -> dict[str, Any]:
     """Dotted path -> value of a variant, whichever competitor it is for."""
     of = variant.get("of")
     own = [each for each in of.values() if isinstance(each, dict)] if isinstance(of, dict) else []
-    return {**(variant.get("set") or {}), **{k: v for each in own for k, v in each.items()}}
+    given = variant.get("set")
+    return {
+        **(given if isinstance(given, Mapping) else {}),
+        **{k: v for each in own for k, v in each.items()},
+    }

@@ -58,6 +58,8 @@ def test_a_good_document_reads_into_its_spec() -> None:
         (GOOD + "count: 010\n", "f.yaml:5: count: '010' would read as octal"),
         (GOOD + "count: 12:30\n", "f.yaml:5: count: '12:30' would read as base 60"),
         (GOOD + "count: yes\n", "f.yaml:5: count: 'yes' is ambiguous"),
+        (GOOD + "count: 2026-11-27\n", "f.yaml:5: count: Input should be a valid integer"),
+        (GOOD + "count: !!binary aGk=\n", "f.yaml:5: count: expected text, a number, true, false"),
         (GOOD + "count: '3'\n", "f.yaml:5: count: Input should be a valid integer; got '3'"),
         ("name: x\n", "f.yaml:1: inner: key 'inner' is missing"),
         ("name: [x\n", "f.yaml:2: not YAML"),

@@ -117,7 +117,7 @@ def conservation(many: int, seeds: list[int], log: Log) -> list[str]:
     return [
         CONSERVATION,
         "",
-        "Each pair that runs is audited (`bankwise.conservation.py`), and each of"
+        "Each pair that runs is audited (`bankwise/conservation.py`), and each of"
         f" {len(drawn)} triples (as of {commit()}), drawn with seeds"
         f" {' and '.join(map(str, seeds))} from those of which every two run: every request"
         " ends once, with all of its tokens; every transfer that is put on a link lands once or is"
