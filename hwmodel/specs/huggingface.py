@@ -64,6 +64,10 @@ _OTHER_LAYERS = re.compile(
 """Fields that give layers other KV or parameters, where a family does not take them."""
 
 
+MOST_LAYERS = 10_000
+"""More than any model has; lists of them are made."""
+
+
 class Imported(NamedTuple):
     """A description, and what became of each field of the config.json."""
 
@@ -129,8 +133,11 @@ def _base(
     hidden, heads = number("hidden_size", "hidden"), number("num_attention_heads", "heads")
     if not heads:
         raise config.error("num_attention_heads", "expected at least 1; got 0")
+    layers = number("num_hidden_layers", "layers")
+    if layers > MOST_LAYERS:
+        raise config.error("num_hidden_layers", f"expected at most {MOST_LAYERS:,}; got {layers}")
     return {
-        "layers": number("num_hidden_layers", "layers"),
+        "layers": layers,
         "hidden": hidden,
         "heads": heads,
         "kv_heads": number("num_key_value_heads", "kv_heads", heads),

@@ -182,6 +182,7 @@ LLAMA = CONFIGS["llama-2-7b"]
         ({**LLAMA, "model_type": "mamba"}, "model_type: 'mamba' is not imported; known: deepseek"),
         ({"architectures": ["X"]}, "model_type: 'None' is not imported; known: deepseek_v2,"),
         ([1], "expected a JSON object"),
+        ({**LLAMA, "num_hidden_layers": 1 << 40}, "num_hidden_layers: expected at most 10,000"),
         ({**LLAMA, "hidden_size": "4096"}, "hidden_size: expected a whole number; got '4096'"),
         ({**LLAMA, "num_attention_heads": 0}, "num_attention_heads: expected at least 1"),
         ({"model_type": "llama"}, "hidden_size: expected a whole number; got None"),
