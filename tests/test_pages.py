@@ -106,23 +106,25 @@ def parsed(words: list[str]) -> dict[str, Any]:
     return dict(context.params)
 
 
+def has_placeholders(words: list[str]) -> bool:
+    """Whether a command has a word that its reader replaces, or a plug-in that only he has."""
+    return "--plugin" in words or any(re.fullmatch(r"[A-Z_]{3,}(\.\w+)?|\.\.\.", w) for w in words)
+
+
 def of_the_reader(words: list[str]) -> bool:
-    """Whether a command names what only its reader has: a file, a plug-in, or a placeholder."""
+    """Whether a command names what only its reader has: a description of his own."""
     files = [file for word in words for file in re.findall(r"[\w./-]+\.(?:yaml|py)\b", word)]
-    return (
-        any(not (ROOT / file).is_file() for file in files)
-        or "--plugin" in words
-        or any(re.fullmatch(r"[A-Z_]{3,}(\.\w+)?|\.\.\.|my-[\w-]+", word) for word in words)
-    )
+    missing = any(not (ROOT / file).is_file() for file in files)
+    return missing or any(re.fullmatch(r"my-[\w-]+", word) for word in words)
 
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_command_of_a_page_is_understood(words: list[str]) -> None:
     words = words[: words.index("|")] if "|" in words else words
-    if of_the_reader(words):
-        return
+    if has_placeholders(words):
+        pytest.skip("a form to fill in")
     given = parsed(words)
-    if words[1] == "run":
+    if words[1] == "run" and not of_the_reader(words):
         name = given["name"]
         path = ROOT / name if "/" in str(name) else name
         load = {"sweep": load_sweep, "study": load_study}[planned_kind(path)]

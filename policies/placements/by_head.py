@@ -46,8 +46,7 @@ class ByHead(Placement):
     def __init__(self, options: Any, supplies: Mapping[str, Supply]) -> None:
         super().__init__(options, supplies)
         self._known("weights", options.weights)
-        if self._known("kv", options.kv) == MAIN:
-            raise DescriptionError("memories.kv: the first heads lie in main; expected another")
+        self._elsewhere("kv", options.kv, "the first heads lie")
 
     def held(self, what: What, space: Space) -> dict[str, float]:
         if what == "weights":

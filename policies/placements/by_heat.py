@@ -52,10 +52,7 @@ class ByHeat(Placement):
     def __init__(self, options: Any, supplies: Mapping[str, Supply]) -> None:
         super().__init__(options, supplies)
         self._known("kv", options.kv)
-        if self._known("experts", options.experts) == MAIN:
-            raise DescriptionError(
-                "memories.experts: the popular ones lie in main; expected another"
-            )
+        self._elsewhere("experts", options.experts, "the popular ones lie")
 
     def held(self, what: What, space: Space) -> dict[str, float]:
         if what == "kv":

@@ -157,6 +157,11 @@ class Placement(ABC):
             )
         return memory
 
+    def _elsewhere(self, key: str, memory: str, there: str) -> None:
+        """Raise DescriptionError unless a memory is another one than main, where `there` lies."""
+        if self._known(key, memory) == MAIN:
+            raise DescriptionError(f"memories.{key}: {there} in main; expected another")
+
 
 def whole(start: IntArray, size: IntArray) -> Extents:
     """All of these extents, where they are."""

@@ -15,7 +15,6 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from hwmodel.description.description import DescriptionError
 from policies.placements.placement import (
     MAIN,
     Batch,
@@ -52,8 +51,7 @@ class Recent(Placement):
     def __init__(self, options: Any, supplies: Mapping[str, Supply]) -> None:
         super().__init__(options, supplies)
         self._known("weights", options.weights)
-        if self._known("kv", options.kv) == MAIN:
-            raise DescriptionError("memories.kv: main has the last tokens; expected another")
+        self._elsewhere("kv", options.kv, "the last tokens lie")
 
     def held(self, what: What, space: Space) -> dict[str, float]:
         return {self.options.weights if what == "weights" else self.options.kv: 1.0}

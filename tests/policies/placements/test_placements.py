@@ -193,7 +193,7 @@ def test_what_a_model_lacks_is_said(
     ("options", "said"),
     [
         ({"name": "apart", "kv": "fra"}, "memories.kv: the device has no memory 'fra'; did you"),
-        ({"name": "recent", "kv": "main", "tokens": 8}, "main has the last tokens"),
+        ({"name": "recent", "kv": "main", "tokens": 8}, "the last tokens lie in main"),
         ({"name": "by_layer", "kv": "main"}, "the first layers lie in main"),
         ({"name": "by_head", "kv": "main"}, "the first heads lie in main"),
         ({"name": "by_request", "kv": "main"}, "the first slots lie in main"),
