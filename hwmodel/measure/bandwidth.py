@@ -148,16 +148,34 @@ def measure(device: Device, pattern: str) -> dict[str, Any]:
 
 def _measure(device: Device, name: str, pattern: Pattern) -> dict[str, Any]:
     span = Span(CHANNEL_BYTES, WARMUP_NS, DEVICE_NS)
-    return figures_of(device, name, pattern, span, _bound(device, pattern))
+    limits = _limits(device, pattern)
+    least = min(limits.values(), default=None)
+    found = figures_of(device, name, pattern, span, least)
+    return found | {"bound_by": [each for each, gbps in limits.items() if gbps == least]}
 
 
-def _bound(device: Device, pattern: Pattern) -> float | None:
-    """The closed form where one applies: sequential, or bursts of one activation each."""
-    name = pattern.bound
+def _limits(device: Device, pattern: Pattern) -> dict[str, float]:
+    """What allows how many GB/s at most, where a closed form says so: of the channels for
+    sequential reads, or bursts of one activation each; of the engines for scattered extents that
+    take them longer than the channels' peak."""
+    name, limits = pattern.bound, {}
     if pattern.extent is not None and not pattern.writes:
         bursts_each = pattern.extent / device.memory.organisation.burst_bytes
         name = next((form for form, n in BURSTS_PER_ROW.items() if n == bursts_each), None)
-    return None if name is None else read_bound(device.memory, name).gbps * device.channels
+    if name is not None:
+        bound = read_bound(device.memory, name)
+        limits = dict.fromkeys(bound.binding, bound.gbps * device.channels)
+    if device.accelerator is not None and pattern.extent is not None:
+        engines = _engines_gbps(device, pattern.extent)
+        if engines < device.peak_gbps:
+            limits["engines"] = engines
+    return limits
+
+
+def _engines_gbps(device: Device, extent: int) -> float:
+    """What all engines send at most: each spends its cost on an extent, then issues it."""
+    dma = device.dma
+    return dma.engines * extent / (dma.extent_cost + 1e9 * extent / dma.port_bandwidth)
 
 
 def figures_of(

@@ -139,7 +139,7 @@ def show_bandwidth(device: Device, found: list[dict[str, Any]]) -> None:
 
 def bandwidth_grid(found: list[dict[str, Any]]) -> Grid:
     """A row a pattern."""
-    columns = ["pattern", "GB/s", "of peak", "bound GB/s", "row hits", "pJ/bit", "requests"]
+    columns = ["pattern", "GB/s", "of peak", "bound GB/s", "bound by", "row hits", "pJ/bit", "requests"]
     rows = []
     for item in found:
         bound = item.get("bound_gbps")
@@ -149,6 +149,7 @@ def bandwidth_grid(found: list[dict[str, Any]]) -> Grid:
                 f"{item['bandwidth_gbps']:,.2f}",
                 f"{item['utilization']:.1%}",
                 "–" if bound is None else f"{bound:,.2f}",
+                _binding(item.get("bound_by", [])),
                 _hits(item),
                 f"{1000 * item['energy_nj'] / (8 * item['bytes']):.2f}" if item["bytes"] else "–",
                 f"{item['requests']:,}",
@@ -160,6 +161,11 @@ def bandwidth_grid(found: list[dict[str, Any]]) -> Grid:
         for row, gbps in zip(rows, delivered, strict=True):
             row.insert(2, f"{gbps:,.2f}")
     return Grid("", columns, rows)
+
+
+def _binding(limits: list[str]) -> str:
+    """The peak, where it binds, for then all else is as wide by design; else two limits at most."""
+    return "data bus" if "data bus" in limits else ", ".join(limits[:2]) or "–"
 
 
 def show_replay(device: Device, found: dict[str, Any]) -> None:
