@@ -139,7 +139,9 @@ def show_bandwidth(device: Device, found: list[dict[str, Any]]) -> None:
 
 def bandwidth_grid(found: list[dict[str, Any]]) -> Grid:
     """A row a pattern."""
-    columns = ["pattern", "GB/s", "of peak", "bound GB/s", "bound by", "row hits", "pJ/bit", "requests"]
+    columns = [
+        "pattern", "GB/s", "of peak", "bound GB/s", "bound by", "row hits", "pJ/bit", "requests"
+    ]  # fmt: skip
     rows = []
     for item in found:
         bound = item.get("bound_gbps")
