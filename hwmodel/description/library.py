@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from hwmodel.description.description import DescriptionError, nearest
@@ -13,6 +14,8 @@ FOLDERS = (
 _PACKAGED = Path(__file__).parents[1] / "library"
 LIBRARY = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "yaml"
 """The shipped descriptions: `hwmodel/library` in an installed wheel, `yaml/` in a clone."""
+_MOST = 5
+"""Names of a hint."""
 RESULTS = "docs/release"
 """In a clone: sweeps of published results, each by its file."""
 
@@ -41,8 +44,23 @@ def find(kind: str, name_or_path: str, relative_to: str | Path | None = None) ->
             return candidate
     if looks_like_path:
         raise DescriptionError("no such file", name_or_path)
-    hint = elsewhere(name_or_path) or nearest(name_or_path, names(kind))
+    hint = elsewhere(name_or_path) or _described(kind, name_or_path)
+    hint = hint or nearest(name_or_path, names(kind))
     raise DescriptionError(f"no shipped {_singular(kind)} {name_or_path!r}; {hint}")
+
+
+def _described(kind: str, word: str) -> str:
+    """Those whose summary has the word, which no name begins with: w4a16 says that it is AWQ's."""
+    if any(name.startswith(word) for name in names(kind)):
+        return ""
+    word = re.sub(r"(\d)-?(bits?)$", r"\1 bits", word.lower())
+    found = [
+        file.stem
+        for file in sorted((LIBRARY / kind).glob("*.yaml"))
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if line.startswith("summary:") and re.search(rf"\b{re.escape(word)}\b", line.lower())
+    ]
+    return f"so described: {', '.join(found[:_MOST])}" if found else ""
 
 
 def _is_file(path: Path) -> bool:

@@ -161,6 +161,7 @@ def test_formats_have_the_names_of_their_files() -> None:
         ("weights=q9_0", r"weights: no shipped format 'q9_0'; did you mean 'q8_0'"),
         ("weights=int8_token_head", r"weights: expected a format of weights, and this is one of"),
         ("kv=w4a16", r"kv: expected a format of kv, .*known: .*bf16, .*q8_0.*; got 'w4a16'"),
+        ("weights=awq", r"no shipped format 'awq'; so described: w4a16"),
         ("weights=llama-2-7b", r"no shipped format 'llama-2-7b'; it is a shipped model"),
     ],
 )
