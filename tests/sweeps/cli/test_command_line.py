@@ -361,7 +361,7 @@ def test_a_dry_run_passes_over_a_point_that_does_not_fit(tmp_path: Path) -> None
     sets = [word for axis in axes for word in ("--set", axis)]
     done = bankwise("run", RESULTS / "kv-share.yaml", "--dry-run", *sets, cwd=tmp_path)
     assert done.returncode == 0
-    assert "16 points, 32 results" in done.stdout and "by 1 of them" in done.stdout
+    assert "16 points, 32 results" in done.stdout and "by 2 of them" in done.stdout
 
 
 def test_a_dry_run_says_how_long_a_run_would_take_and_writes_nothing(tmp_path: Path) -> None:
