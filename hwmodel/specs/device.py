@@ -71,6 +71,8 @@ class Device:
     """Name -> what the device may be instead; no part of `config`."""
     memories: dict[str, Device] = field(default_factory=dict)
     """Memories beside its main one, each as if it were the main one."""
+    described_as: Device | None = None
+    """With all of these memories, where they are taken as one here."""
 
     @property
     def given(self) -> GivenMemory | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from hwmodel.description.description import DescriptionError
@@ -63,4 +64,15 @@ class CardMemories:
             each = held.get(name, 0.0) * space.slot_bytes
             found.append((int(left / each) if each else (1 << 62 if left >= 0 else 0), name))
         slots, memory = min(found)
-        return max(slots, 0), memory
+        slots = max(slots, 0)
+        return slots - slots % self._slots_of_a_page(space), memory
+
+    def _slots_of_a_page(self, space: Space) -> int:
+        """A multiple of so many slots has whole pages of every flash in each of the planes that the
+        KV consists of, so that all planes begin where a page does (assumed: a server that knows its
+        flash lays K and V out so)."""
+        if space.run_bytes is None:
+            return 1
+        flashes = (each.given.flash for each in self.devices.values() if each.given is not None)
+        pages = (flash.page for flash in flashes if flash is not None)
+        return math.lcm(*(page // math.gcd(page, space.run_bytes) for page in pages))

@@ -32,4 +32,4 @@ def as_one(device: Device) -> Device:
     given = GivenMemory.model_construct(bandwidth=whole, efficiency=1 / slowest / whole)
     update = {"memory": GIVEN, "given": given, "capacity": int(min(room))}
     accelerator = device.accelerator.model_copy(update=update)
-    return replace(device, described=None, accelerator=accelerator)
+    return replace(device, described=None, accelerator=accelerator, described_as=device)

@@ -4,7 +4,8 @@ Times are those of `policies.memory.step`. They differ from a run's in one thing
 here are all of one length, and a batch runs without arrivals. The efficiency of memory is
 
 - given, where the device's is;
-- simulated, in a short serving run with `sampled` memory: on demand, or if that has been kept;
+- simulated, in a short serving run with `sampled` memory: on demand, or if that has been kept; of
+  several memories that are taken as one, with all of them interleaved in proportion to bandwidth;
 - else an upper limit: the closed-form bound of sequential reads times `derate`.
 """
 
@@ -22,6 +23,7 @@ from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency, StepTimes
+from policies.placements.interleaved import InterleavedOptions
 from policies.requests.requests import Requests
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
@@ -56,12 +58,15 @@ def efficiency_of(
 ) -> tuple[Source, Efficiency]:  # fmt: skip
     """Shares of the peak that reach the engines, and where they come from. sizes: prompt and output
     tokens of a request; held: requests at once; simulate: as in `fit`."""
-    if device.given is None and simulate is not None:
+    own = device.described_as or device
+    if own.given is None and simulate is not None:
         from policies.memory.probe_cache import NotKept, kept, simulate_once  # compiles kernels
 
         try:
             run = simulate_once if simulate else kept
-            return "simulated", _simulated(device, model, spec, sizes, held, run)
+            found = _simulated(own, model, spec, sizes, held, run)
+            scale = own.peak_gbps / device.peak_gbps  # shares are of the main memory's peak
+            return "simulated", Efficiency(*(share * scale for share in found))
         except NotKept:
             pass
     source: Source = "bound" if device.given is None else "given"
@@ -104,7 +109,8 @@ def _simulated(
     prompt += max(output - SHORT_TOKENS, 0) // 2
     each = np.ones(held, np.int64)
     requests = Requests(np.zeros(held), each * prompt, each * min(output, SHORT_TOKENS))
-    short = spec.model_copy(update={"memory": SHORT})
+    memories = InterleavedOptions() if device.memories else None
+    short = spec.model_copy(update={"memory": SHORT, "memories": memories})
     found = serve(device, model, short, requests, seed=0, simulate=simulate)
     return Efficiency(**found.metrics["memory"]["efficiency"])
 

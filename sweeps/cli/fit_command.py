@@ -121,7 +121,7 @@ def command(
     if simulate:
         if not pair:
             raise mistake("needs a DEVICE and a MODEL", "--simulate")
-        devices[0].memory  # noqa: B018 - raises where it is given
+        (devices[0].described_as or devices[0]).memory  # noqa: B018 - raises where it is given
     found = [answer(d, m, question, simulate if pair else None) for d in devices for m in models]
     if pair:
         section = sheet(found[0])

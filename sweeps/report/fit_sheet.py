@@ -172,7 +172,8 @@ def _bandwidth(found: Fit) -> str:
     if found.part.state is not None:
         source = source.partition(";")[0]
     if several := found.device.memories:
-        source = f"main, {', '.join(several)}, interleaved in proportion to bandwidth, as one"
+        mixed = f"main, {', '.join(several)}, interleaved in proportion to bandwidth"
+        source = mixed + (", as one" if found.source == "given" else f"; {source}")
     return f"Memory: {got:,.0f} of {peak:,.0f} GB/s{kv} ({source}). "
 
 

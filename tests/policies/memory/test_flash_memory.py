@@ -16,17 +16,17 @@ from tests.policies.memory.test_placed_memory import SHAPE
 from tests.policies.small import FakeMemory, spec
 
 FLASH = (
-    "memory: given, capacity: 1GiB, given: {{bandwidth: 100GB/s, efficiency: 1.0, flash: {{"
+    "memory: given, capacity: {capacity}, given: {{bandwidth: 100GB/s, efficiency: 1.0, flash: {{"
     "page: {page}, planes: {planes}, read_latency: 10us, write_bandwidth: 10GB/s, endurance: 1000"
     "}}}}"
 )
 
 
-def device(page: str = "4KiB", planes: int = 1024) -> Device:
+def device(page: str = "4KiB", planes: int = 1024, capacity: str = "1GiB") -> Device:
     return load_device(
         "rtx-pro-6000",
         ["given={bandwidth: 100GB/s, efficiency: 1.0}", "capacity=1GiB",
-         f"memories.far={{{FLASH.format(page=page, planes=planes)}}}"],
+         f"memories.far={{{FLASH.format(page=page, planes=planes, capacity=capacity)}}}"],
     )  # fmt: skip
 
 
@@ -58,11 +58,12 @@ def test_planes_bound_the_rate() -> None:
     assert FlashMemory(slow, SHAPE, 1.0, 0).efficiency.weights == pytest.approx(0.25, rel=0.01)
 
 
-def metrics(page: str, policy: dict[str, Any]) -> dict[str, Any]:
+def metrics(page: str, policy: dict[str, Any], capacity: str = "1GiB") -> dict[str, Any]:
     many = 8
     stream = Requests(np.zeros(many), np.full(many, 500), np.full(many, 64))
     own = spec(memories={"kv": "far"}, policy=policy)
-    return serve(device(page, 4096), SHAPE, own, stream, seed=1, simulate=FakeMemory()).metrics
+    card = device(page, 4096, capacity)
+    return serve(card, SHAPE, own, stream, seed=1, simulate=FakeMemory()).metrics
 
 
 def test_runs_waste_less_of_large_pages_than_blocks() -> None:
@@ -76,6 +77,18 @@ def test_runs_waste_less_of_large_pages_than_blocks() -> None:
     assert share([8192 * place for place in places], [8192] * 64, reads) == 1.0
     small = metrics("4KiB", {"name": "paged"})["memory"]["memories"]["far"]
     assert small["page_use"]["attention"] == pytest.approx(1.0, rel=0.01)
+
+
+def test_keys_and_values_begin_where_a_page_does() -> None:
+    """In planes of 512 B a slot 128 KiB are 256 slots: half a page more is no use to blocks of as
+    many, and moves no values into the middle of a page."""
+    policy = {"name": "paged", "block": 256}
+    even, more = (
+        metrics("128KiB", policy, f"{slots * SHAPE.kv_token_bytes}B") for slots in (2048, 2176)
+    )
+    assert even["kv_capacity_tokens"] == more["kv_capacity_tokens"] == 2048
+    uses = [each["memory"]["memories"]["far"]["page_use"] for each in (even, more)]
+    assert uses[0] == uses[1]
 
 
 def test_how_soon_it_is_worn_out() -> None:

@@ -43,3 +43,19 @@ def test_fit_has_the_room_and_the_rate_of_both() -> None:
     assert isinstance(one, Fit) and isinstance(two, Fit)
     assert 1.05 < two.alone.tokens_per_s / one.alone.tokens_per_s < 1.25
     assert two.layout.slots > 1.2 * one.layout.slots
+
+
+@pytest.mark.parametrize("overlap", ["phase", "step", "none"])
+def test_the_short_run_of_fit_reads_both(overlap: str) -> None:
+    """Two memories alike give about twice what one gives, or as much where they take turns."""
+    far = "memory: lpddr5-6400-x16, channels: 24, interleave: 512B, capacity: 24GiB"
+    sets = ["derate=1", f"memories.far={{{far}}}", f"memories_overlap={overlap}"]
+    model, question = load_model("qwen3-0.6b"), Question(prompt=200, output=50)
+    one, two = (
+        fit(as_one(load_device("mlu370-x4", each)), model, question, True)
+        for each in (sets[:1], sets)
+    )
+    assert isinstance(one, Fit) and isinstance(two, Fit)
+    assert one.source == two.source == "simulated"
+    times = two.delivered_gbps / one.delivered_gbps
+    assert times == pytest.approx(1.0 if overlap == "none" else 2.0, rel=0.15)
