@@ -2,13 +2,14 @@
 
 A layer of a step, all its phases together, is simulated alone and beside the accesses of what
 moves: reads of KV on its way out, writes on its way in, at the addresses of its blocks, in the
-layout's order and at its rate. `full` does so in each step with a transfer; `sampled` with the
-start of a layer, now and then, and takes the mean.
+layout's order and at its rate; of a card with several memories what of both lies in one of them.
+`full` does so in each step with a transfer; `sampled` with the start of a layer, now and then, and
+takes the mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from policies.memory.interval import confidence_interval
 from policies.memory.probe import Probe
 from policies.memory.sampling import Clock
 from policies.memory.step_streams import StepStreams
+from policies.placements.placement import Extents, whole
 from policies.requests.requests import IntArray
 
 LONGEST = 6.0
@@ -47,24 +49,39 @@ class Moving(NamedTuple):
     last: int | None = None
 
 
-def accesses(layout: KvLayout, moving: Moving, most: int, piece: int) -> tuple[IntArray, IntArray]:
-    """(start, bytes) of what a transfer moves next, `most` bytes at least, in pieces of `piece`
-    bytes at most: layer by layer, or block by block where a block has all its layers together
-    (assumed). Behind its end comes its start again: the stream stands for all of a layer's time."""
-    each = [
-        layout.extents(moving.units, layer, half, moving.first, moving.last)
-        for layer in range(layout.layers)
-        for half in layout.passes
-    ]
-    start, size = (np.stack(column) for column in zip(*each, strict=True))
+Here = Callable[[IntArray, IntArray, int], Extents]
+"""What lies in one memory of runs (start, bytes) of the KV of a layer."""
+
+
+def runs(
+    layout: KvLayout, moving: Moving, here: Here | None = None
+) -> tuple[IntArray, IntArray, float]:
+    """(start, bytes) of all that a transfer moves in one memory, and which share of it that is:
+    layer by layer, or block by block where a block has all its layers together (assumed)."""
+    parts, all_bytes = [], 0
+    for layer in range(layout.layers):
+        for half in layout.passes:
+            start, size = layout.extents(moving.units, layer, half, moving.first, moving.last)
+            all_bytes += int(size.sum())
+            parts.append(whole(start, size) if here is None else here(start, size, layer))
+    start, size, source = (np.concatenate(column) for column in zip(*parts, strict=True))
     if layout.dims.index("unit") < layout.dims.index("layer"):
-        start, size = start.T, size.T
-    start, size = start.ravel(), size.ravel()
+        by_block = np.argsort(source, kind="stable")
+        start, size = start[by_block], size[by_block]
+    return start, size, float(size.sum()) / all_bytes
+
+
+def accesses(
+    start: IntArray, size: IntArray, done: float, most: int, piece: int
+) -> tuple[IntArray, IntArray]:
+    """(start, bytes) of what a transfer of these runs, of which a share is done, moves next, `most`
+    bytes at least, in pieces of `piece` bytes at most. Behind its end comes its start again: the
+    stream stands for all of a layer's time."""
     counts = -(-size // piece)
     offset = piece * (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
     start = np.repeat(start, counts) + offset
     size = np.minimum(np.repeat(size, counts) - offset, piece)
-    begin = int(np.searchsorted(np.cumsum(size), moving.done * size.sum(), "right"))
+    begin = int(np.searchsorted(np.cumsum(size), done * size.sum(), "right"))
     many = int(most * len(size) / size.sum()) + 1
     chosen = (begin + np.arange(many)) % len(size)
     return start[chosen], size[chosen]
@@ -77,16 +94,23 @@ class Found(NamedTuple):
     moved: float
 
 
+NOTHING = Found(0.0, 0.0)
+"""Where nothing of the step, or of what moves, lies in this memory."""
+
+
 def ratio(found: Sequence[Found]) -> float:
     """What was lost over what moved: those with more in motion count for more."""
     return sum(each.lost for each in found) / (sum(each.moved for each in found) or 1.0)
 
 
 class Contention:
-    """Of one card. streams: of the steps, phases together."""
+    """Of one memory of a card. streams: of the steps in it, phases together. here: what lies in it;
+    None: all of it."""
 
-    def __init__(self, probe: Probe, streams: StepStreams, spec: FidelitySpec) -> None:
-        self._probe, self._streams, self._spec = probe, streams, spec
+    def __init__(
+        self, probe: Probe, streams: StepStreams, spec: FidelitySpec, here: Here | None = None
+    ) -> None:
+        self._probe, self._streams, self._spec, self._here = probe, streams, spec, here
         self._clocks: dict[tuple[bool, ...], Clock] = {}
         self._found: dict[tuple[bool, ...], list[Found]] = {}
 
@@ -105,16 +129,22 @@ class Contention:
     def _simulated(
         self, step: Step, allocator: Allocator, moving: Sequence[Moving], at: int
     ) -> Found:
-        layout, device = allocator.layout, self._probe.device
+        device = self._probe.device
+        parts = [(each, *runs(allocator.layout, each, self._here)) for each in moving]
+        parts = [each for each in parts if each[-1]]
         # in simulated time, which is as much shorter
-        rates = [each.rate / 1e9 / device.derate for each in moving]
+        rates = [each.rate * share / 1e9 / device.derate for each, _, _, share in parts]
+        if not sum(rates):
+            return NOTHING
         fill = write_queue_bytes(device) * device.peak_gbps / sum(rates)
         least = FILLS * max(fill, device.dma.engines * device.dma.window)
         own = self._own(step, allocator, at, least)
+        if not len(own.size):
+            return NOTHING
         alone_ns, beside = issuing_ns(device, own), []
-        for gbps, each in zip(rates, moving, strict=True):
+        for gbps, (each, start, size, _) in zip(rates, parts, strict=True):
             most = int(gbps * alone_ns * LONGEST)
-            start, size = accesses(layout, each, most, device.dma.request)
+            start, size = accesses(start, size, each.done, most, device.dma.request)
             beside.append(Paced(start, size, np.full(len(start), each.write), gbps))
         both_ns = issuing_ns(device, own, beside)
         moved = both_ns * sum(rates) / float(own.size.sum() * (1 - WARM))

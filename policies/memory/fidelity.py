@@ -105,6 +105,9 @@ class Memory:
 
     rounds_to_probe = NO_PROBE
     """Steps that may be advanced together until a probe may be due."""
+    weights_apart = False
+    """Whether weights lie in other memories than KV, so that KV in motion takes nothing of what
+    their reads have."""
 
     def __init__(
         self,

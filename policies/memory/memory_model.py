@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
@@ -13,7 +14,7 @@ from policies.allocators.kv_frames import CardFrames
 from policies.allocators.kv_layout import SLOT_ALIGN_TOKENS, KvLayout, space_of
 from policies.engines.scheduled_step import Step
 from policies.memory import traffic
-from policies.memory.contention import Contention
+from policies.memory.contention import Contention, Here
 from policies.memory.fidelity import FidelitySpec, Memory, Simulate
 from policies.memory.flash_memory import FlashMemory
 from policies.memory.full import FullMemory
@@ -36,20 +37,21 @@ def memory_model(
     spec: FidelitySpec, device: Device, model: TransformerSpec, layout: KvLayout,
     seed: int | tuple[int, ...], simulate: Simulate | None = None, routing: Routing | None = None,
     allocator: Allocator | None = None, contends: bool = False, frames: CardFrames | None = None,
-    streams: StepStreams | None = None,
+    streams: StepStreams | None = None, here: Here | None = None,
 ) -> Memory:  # fmt: skip
     """The memory of a run, its weights measured if they are not given.
 
     simulate: instead of `policies.memory.probe_cache.simulate_once`. routing: of a model with
     experts. allocator: whose placements are simulated. contends: with what moves over links.
     frames: where a region at virtual addresses lies. streams: instead of all that a step moves.
+    here: what of KV in motion lies in it; None: all of it.
     """
     if device.given is not None and device.given.flash is not None and spec.fidelity == "analytic":
         return FlashMemory(device, model, spec.efficiency or device.given.efficiency, layout.base)
     if spec.fidelity != "analytic":
         return _simulated(
             spec, device, model, layout, seed, simulate, routing, allocator, contends, frames,
-            streams,
+            streams, here,
         )  # fmt: skip
     memory = _analytic(spec, device, model, layout, simulate, routing)
     if device.given is None:  # else nobody knows how its engines read
@@ -80,15 +82,16 @@ def placed_memory(
             )  # fmt: skip
             continue
         slots = int(layout.slots * held.get(name, 0.0)) // SLOT_ALIGN_TOKENS * SLOT_ALIGN_TOKENS
-        here = replace(
+        region = replace(
             layout, base=card.base("kv", name, space), slots=max(slots, SLOT_ALIGN_TOKENS)
         )
-        streams = None
-        if device.given is None:
-            streams = PlacedStreams(device, model, spec.weight_tile, routing, layout, card, name)
+        if device.given is not None:
+            parts[name] = memory_model(own, device, model, region, seed, simulate, routing)
+            continue
+        streams = PlacedStreams(device, model, spec.weight_tile, routing, layout, card, name)
         parts[name] = memory_model(
-            own, device, model, here, seed, simulate, routing, allocator, contends and name == MAIN,
-            streams=streams,
+            own, device, model, region, seed, simulate, routing, allocator,
+            contends and bool(held.get(name)), streams=streams, here=partial(streams.part, "kv"),
         )  # fmt: skip
     return PlacedMemory(parts, card, space, work)
 
@@ -130,7 +133,7 @@ def _simulated(
     spec: FidelitySpec, device: Device, model: TransformerSpec, layout: KvLayout,
     seed: int | tuple[int, ...], simulate: Simulate | None, routing: Routing | None,
     allocator: Allocator | None, contends: bool, frames: CardFrames | None,
-    own: StepStreams | None,
+    own: StepStreams | None, here: Here | None,
 ) -> Memory:  # fmt: skip
     """The memory that simulates steps, now and then or each."""
     refuse_given(spec, device)
@@ -152,7 +155,7 @@ def _simulated(
         memory = SampledMemory(efficiency, transfers, spec, probe, layout, streams, seed, share)
     memory.streams = CardStreams(streams, frames)
     if contends:
-        memory.contention = Contention(probe, streams, spec)
+        memory.contention = Contention(probe, streams, spec, here)
     return memory
 
 

@@ -8,7 +8,7 @@ move half of a phase's bytes in the same time give twice what one gives.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ class PlacedMemory(Memory):
         self._there: set[str] = set(_WHAT)
         """Phases that the last step had."""
         self._clear()
-        self.contention = parts[MAIN].contention
+        self.weights_apart = not _has(card, space, "weights") & _has(card, space, "kv")
         self.efficiency = self._joined(
             {name: each.efficiency for name, each in parts.items()}, None
         )  # fmt: skip
@@ -78,6 +78,18 @@ class PlacedMemory(Memory):
                 self._shares["prefill"] = read("kv", space, filling)
         self.efficiency = self._joined(found, step)
         return self.efficiency
+
+    def beside(self, step: Step, engine: Engine, moving: Sequence[Any]) -> float:
+        """In the memory in which a byte costs the most."""
+        costs = [
+            each.beside(step, engine, moving) for each in self._parts.values()
+            if each.contention is not None
+        ]  # fmt: skip
+        return max(costs, default=1.0)
+
+    def in_motion(self) -> dict[str, Any]:
+        found = [each.in_motion() for each in self._parts.values() if each.contention is not None]
+        return max(found, key=lambda each: each["in_motion"]["cost"], default={})
 
     def _clear(self) -> None:
         self._rounds = dict.fromkeys(_WHAT, 0)
@@ -166,8 +178,9 @@ class PlacedMemory(Memory):
         errors = [each.pop("throughput_ci95", 0.0) for each in reports.values()]
         whole: dict[str, Any] = {
             key: value for key, value in reports[MAIN].items()
-            if key not in ("phases", "simulated_share", "probes", "simulated_bytes", "probe_wall_s")
-        }  # fmt: skip
+            if key not in ("phases", "simulated_share", "probes", "simulated_bytes", "probe_wall_s",
+                           "in_motion")
+        } | self.in_motion()  # fmt: skip
         simulated = [each for each in reports.values() if "probes" in each]
         for key in ("probes", "simulated_bytes", "probe_wall_s", "simulated_share"):
             if simulated:
@@ -184,6 +197,11 @@ class PlacedMemory(Memory):
             "memories": reports,
             "read": self._read(),
         }
+
+
+def _has(card: CardMemories, space: Space, what: What) -> set[str]:
+    """The memories that have any of it."""
+    return {name for name, share in card.placement.held(what, space).items() if share}
 
 
 def _phases_of(step: Step) -> list[str]:

@@ -14,8 +14,9 @@ from policies.engines.scheduled_step import Step
 from policies.memory.routing import Routing
 from policies.memory.step_streams import StepStreams, StreamPhase
 from policies.memory.traffic import Extents
+from policies.placements import placement
 from policies.placements.card_memories import CardMemories
-from policies.placements.placement import What
+from policies.placements.placement import IntArray, What
 
 
 class PlacedStreams(StepStreams):
@@ -55,16 +56,20 @@ class PlacedStreams(StepStreams):
         return [self._mine(_what(phase), layer, extents) for extents in kernels]
 
     def _mine(self, what: What, layer: int, extents: Extents) -> Extents:
-        begin, base = self._bases[what]
         nth = self._kv.index(layer) if what == "kv" and layer in self._kv else layer
-        part = self._card.placement.part(
-            what, self._memory, extents.start - begin, extents.size, nth, self._space
-        )
+        part = self.part(what, extents.start, extents.size, nth)
         ahead = int(np.searchsorted(part.source, extents.ahead))
         return Extents(
-            part.start + base, part.size, extents.write[part.source], extents.owner[part.source],
-            ahead,
-        )  # fmt: skip
+            part.start, part.size, extents.write[part.source], extents.owner[part.source], ahead
+        )
+
+    def part(self, what: What, start: IntArray, size: IntArray, nth: int) -> placement.Extents:
+        """What lies in this memory, and where, of the runs of a layer: of KV, of the nth that has
+        any."""
+        begin, base = self._bases[what]
+        here = self._card.placement
+        part = here.part(what, self._memory, start - begin, size, nth, self._space)
+        return part._replace(start=part.start + base)
 
 
 def _what(phase: StreamPhase) -> What:

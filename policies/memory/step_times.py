@@ -56,6 +56,8 @@ class StepTimes(NamedTuple):
     """Part of `total_s`: passes of a drafter."""
     work: StepWork = NO_WORK
     """What they do."""
+    weights_apart: bool = False
+    """As of `Memory`."""
 
     def delayed(self, stall_s: FloatArray) -> StepTimes:
         """With steps that each wait so much longer, float64 (rounds,)."""
@@ -75,14 +77,18 @@ class StepTimes(NamedTuple):
     def contended(self, taken: float, bandwidth: float, cost: float = 1.0) -> FloatArray:
         """Seconds that each of the steps takes longer while copies move `taken` of the `bandwidth`
         bytes a second of its memory, float64 (rounds,): the part of a step that memory bounds has
-        the rest. cost: of one of their bytes over one of the step's. Raises DescriptionError where
-        nothing is left."""
+        the rest; where weights lie elsewhere, at most as long as KV is read and written. cost: of
+        one of their bytes over one of the step's. Raises DescriptionError where nothing is left."""
         taken *= cost
         if taken >= bandwidth:
             raise DescriptionError(
                 "KV in motion takes all that the card's DRAM gives; expected a slower link"
             )
-        return self.memory_s * taken / (bandwidth - taken)
+        memory_s = self.memory_s
+        if self.weights_apart:
+            kv_s = self.attention_s + self.chunk_memory_s + self.migration_s + self.copy_s
+            memory_s = np.minimum(memory_s, kv_s)
+        return memory_s * taken / (bandwidth - taken)
 
     def first(self, rounds: int) -> StepTimes:
         """The first `rounds` steps of these."""

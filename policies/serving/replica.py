@@ -280,6 +280,8 @@ class Replica:
         times = self._steps.times(step, rounds, efficiency)
         if not self.components:
             return times
+        if self.memory.weights_apart:
+            times = times._replace(weights_apart=True)
         moving = [
             each for component in self.components
             for each in component.moving(self.engine.allocator)

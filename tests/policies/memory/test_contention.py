@@ -14,8 +14,10 @@ from hwmodel.measure.paced import WARM, Paced, issuing_ns, write_queue_bytes
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
 from policies.allocators.kv_layout import KvLayout, Units
-from policies.memory.contention import Contention, Moving, accesses
+from policies.memory.contention import Contention, Moving, accesses, runs
 from policies.memory.fidelity import FidelitySpec
+from policies.placements.placement import none, whole
+from policies.placements.turn import Turn
 from tests.policies.serving.test_pools import pools
 from tests.policies.serving.test_sessions import talks
 from tests.policies.small import requests, run
@@ -52,17 +54,36 @@ def test_the_stream_is_the_transfer_s_bytes_each_once_in_the_layout_s_order(layo
     blocks = np.array([5, 2, 9])
     moving = Moving(1.0, True, Units(blocks * 16, np.full(3, 16), np.full(3, 16)), 0.0)
     whole = 48 * kv.token_bytes
-    start, size = accesses(kv, moving, whole - 1, 512)
+    *extents, share = runs(kv, moving)
+    assert share == 1.0
+    start, size = accesses(*extents, 0.0, whole - 1, 512)
     assert size.sum() == whole
-    extents = [kv.extents(moving.units, layer, half) for layer in range(3) for half in kv.passes]
-    asked = {at for e in extents for s, n in zip(*e, strict=True) for at in range(s, s + n, 64)}
+    each = [kv.extents(moving.units, layer, half) for layer in range(3) for half in kv.passes]
+    asked = {at for e in each for s, n in zip(*e, strict=True) for at in range(s, s + n, 64)}
     moved = {at for s, n in zip(start, size, strict=True) for at in range(s, s + n, 64)}
     assert moved == asked
     unit = (start - kv.base) // (16 * kv.token_bytes) if "block" in layout[:5] else None
     if unit is not None:  # whole blocks one after another
         assert unit.tolist() == np.repeat(blocks, 16 * kv.token_bytes // 512).tolist()
-    half = accesses(kv, moving._replace(done=0.5), whole - 1, 512)
+    half = accesses(*extents, 0.5, whole - 1, 512)
     assert (half[0] == np.roll(start, -(len(start) // 2))).all()
+
+
+@pytest.mark.parametrize("layout", ["layer_kv_token", "block_layer_kv_token"])
+def test_of_a_transfer_each_memory_has_what_lies_in_it(layout: str) -> None:
+    """Pages of 1 KiB, two in one memory and the next in the other, in the transfer's order."""
+    kv = KvLayout(0, 1024, 3, 2, 64, LAYOUTS[layout])
+    blocks = np.array([5, 2, 9])
+    moving = Moving(1.0, True, Units(blocks * 16, np.full(3, 16), np.full(3, 16)), 0.0)
+    turn, moved = Turn(np.array([0, 0, 1]), 2, 1 << 10), []
+    for own in (0, 1):
+        _, size, share = runs(kv, moving, lambda s, n, _, own=own: turn.part(s, n, own))
+        assert share == size.sum() / (48 * kv.token_bytes)
+        moved.append((int(size.sum()), share))
+    assert sum(size for size, _ in moved) == 48 * kv.token_bytes
+    assert sum(share for _, share in moved) == pytest.approx(1)
+    alone = runs(kv, moving, lambda s, n, layer: whole(s, n) if layer else none())
+    assert alone[2] == pytest.approx(2 / 3)
 
 
 def test_a_step_grows_with_the_rate_of_the_link_and_more_where_it_writes() -> None:

@@ -13,7 +13,9 @@ from hwmodel.specs.device import Device, load_device
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult, serve
 from tests.policies.serving.test_moving import SHAPE
+from tests.policies.serving.test_sessions import talks
 from tests.policies.small import FakeMemory, spec
+from tests.policies.transfers.test_tiers import tiers
 
 FAR = "memory: given, given: {bandwidth: 100GB/s, efficiency: 1.0}, capacity: 1GiB"
 
@@ -146,6 +148,34 @@ def test_simulated_where_it_lies() -> None:
     assert main["probes"] and other["probes"]
     kept = served(both, {"kv": "far"}, memory=memory).metrics["memory"]["memories"]
     assert kept["main"]["phases"]["attention"]["probes"] == 0
+
+
+TWIN = (
+    "memory: lpddr5-6400-x16, channels: 24, interleave: 512B, capacity: 24GiB,"
+    " controller: {refresh: per_bank, refresh_phase: staggered}"
+)
+"""As the main one of mlu370-x4."""
+
+
+def tiered(memories: Any) -> ServingResult:
+    """Beside loads and stores that are simulated, on a card with two memories alike."""
+    sets = ["derate=1", "channel_hash=none", f"memories.far={{{TWIN}}}"]
+    card = load_device("mlu370-x4", sets)
+    memory = {"fidelity": "sampled", "phases": "together", "max_probes": 2}
+    own = spec(
+        memories=memories, memory=memory, kv_tokens=1024,
+        tiers=tiers(contention="simulated"), policy={"name": "paged"},
+    )  # fmt: skip
+    return serve(card, SHAPE, own, talks(8, 4), seed=1)
+
+
+def test_links_contend_with_the_memory_that_has_the_kv() -> None:
+    one, other = tiered({"kv": "main"}), tiered({"weights": "far", "kv": "far"})
+    assert one.metrics["memory"]["in_motion"]["probes"] > 0
+    np.testing.assert_allclose(other.finish_s, one.finish_s, rtol=1e-9)
+    apart = tiered({"kv": "far"}).metrics
+    assert apart["memory"]["in_motion"]["probes"] > 0
+    assert apart["tiers"]["stalled_s"] < one.metrics["tiers"]["stalled_s"]
 
 
 @pytest.mark.parametrize("fidelity", ["sampled", "full"])

@@ -452,6 +452,8 @@ def test_steps_beside_a_copy_take_longer_by_what_it_takes_of_the_memory() -> Non
     one = np.array([0.01])
     times = StepTimes(0.004, np.array([0.005]), 0.0, 0.0, 0.001, one, np.zeros(1))
     assert times.contended(8e9, 2000e9)[0] == pytest.approx(0.009 * 8 / 1992)
+    apart = times._replace(weights_apart=True)  # read in another memory
+    assert apart.contended(8e9, 2000e9)[0] == pytest.approx(0.005 * 8 / 1992)
     with pytest.raises(DescriptionError, match="takes all that the card"):
         times.contended(8e9, 8e9)
 
