@@ -75,7 +75,7 @@ SITE ?= .venv/site
 
 docs: $(RUN)
 	$(BIN)/python -m pip install --quiet --editable ".[docs]"
-	$(BIN)/python -m mkdocs build --quiet --site-dir $(SITE)
+	$(BIN)/python -m mkdocs build --quiet --strict --site-dir $(SITE)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
