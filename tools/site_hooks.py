@@ -72,4 +72,3 @@ def target(name: str) -> str:
 def reports() -> list[Path]:
     """Reports of the release run on this machine."""
     return sorted((ROOT / "runs/release").glob("*/report.html"))
-
