@@ -64,9 +64,9 @@ def test_the_table_has_a_group_a_device_and_a_row_a_policy(tmp_path: Path) -> No
     assert (table.done, table.total) == (24, 24)
 
 
-@pytest.mark.parametrize(("requests", "warmup", "told"), [(60, 10, 0), (60, 9, 1), (69, None, 1)])
+@pytest.mark.parametrize(("requests", "warmup", "told"), [(60, 10, 0), (60, 9, 1), (69, 0, 1)])
 def test_a_run_that_is_short_beside_its_batch_says_so(
-    tmp_path: Path, requests: int, warmup: int | None, told: int
+    tmp_path: Path, requests: int, warmup: int, told: int
 ) -> None:
     base = CONFIG["base"] | {"requests": requests, "warmup_requests": warmup}
     found = read_report(made(tmp_path, config=CONFIG | {"base": base}, batch=10.0)).problems
