@@ -41,7 +41,7 @@ EXAMPLE: dict[str, Any] = {
     ],
     "tables": {"2": [[1, [1, 2]]]},
 }  # fmt: skip
-"""As in docs/engines.md."""
+"""As in tests/reference/README.md."""
 
 
 @functools.cache
@@ -151,7 +151,7 @@ def test_the_example_agrees(tmp_path: Path) -> None:
     for name in ("cases.json", "cases.json.gz"):
         (case,) = read_cases(written(tmp_path, EXAMPLE, name=name))
         assert check(case).difference is None
-    page = (Path(__file__).parents[3] / "docs" / "engines.md").read_text(encoding="utf-8")
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert json.loads(page.partition("```json\n")[2].partition("```")[0]) == EXAMPLE
 
 
