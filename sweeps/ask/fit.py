@@ -38,7 +38,8 @@ PROMPT, OUTPUT, LIMIT = 1000, 300, 1024
 """Tokens of a request, and the longest answer an operator allows, unless others are asked about:
 about azure-conv's means, 1,155 and 211, and just above its longest answer (assumed)."""
 NARROWER = ("int8", "w4a16")
-"""Formats of weights that are tried where a model does not fit; then more CARDS."""
+"""Formats of weights that are tried where a model does not fit; then more CARDS, then KV."""
+NARROWER_KV = "fp8"
 CARDS = (2, 4, 8)
 PART = 0.1
 """Share of a step above which what it rests on is named (assumed)."""
@@ -259,7 +260,8 @@ def linked(device: Device) -> bool:
 def _changes(
     device: Device, model: TransformerSpec, question: Question
 ) -> Iterator[dict[str, Any]]:
-    """What would make it fit: narrower weights, more cards, or both; one card without a link."""
+    """What would make it fit: narrower weights, more cards, or both; one card without a link; else
+    narrower KV, alone or with narrower weights."""
     alone = question.cards > 1 and not linked(device)
     cards = [1] if alone else [n for n in CARDS if n > question.cards]
     own = model.stored_as(question.weights, None)
@@ -269,7 +271,14 @@ def _changes(
         if model.stored_as(name, None).weight_bytes < own.weight_bytes
     ]
     more: list[dict[str, Any]] = [{"cards": n} for n in cards]
-    for change in [*narrower, *more, *({**a, **b} for b in more for a in narrower)]:
+    both = [{**a, **b} for b in more for a in narrower]
+    kv: list[dict[str, Any]] = []
+    if (
+        model.stored_as(None, NARROWER_KV).kv_token_bytes
+        < model.stored_as(None, question.kv).kv_token_bytes
+    ):
+        kv = [{**change, "kv": NARROWER_KV} for change in ({}, *narrower)]
+    for change in [*narrower, *more, *both, *kv]:
         try:
             _fit(device, model, question.model_copy(update=change), None)
         except DescriptionError:

@@ -10,7 +10,7 @@ from textwrap import shorten
 from typing import Any
 
 from policies.allocators.hybrid import Unified
-from sweeps.ask.fit import CARDS, NARROWER, Fit, Misfit, linked
+from sweeps.ask.fit import CARDS, NARROWER, NARROWER_KV, Fit, Misfit, linked
 from sweeps.ask.rates import Rate
 from sweeps.report.chart import Bars
 from sweeps.report.section import Block, Grid, Say, Section
@@ -72,7 +72,9 @@ def sheet(found: Fit | Misfit) -> Section:
         cards = f"up to {CARDS[-1]} cards"
         if not linked(device):
             cards = "one card" if asked.cards > 1 else "more cards (no link is described)"
-        change = f"Neither {' nor '.join(NARROWER)} weights nor {cards} would do."
+        change = (
+            f"Neither {' nor '.join(NARROWER)} weights nor {cards} nor {NARROWER_KV} KV would do."
+        )
         change = f"It fits with {change_text(found.change)}." if found.change else change
         return Section(title, [Say(f"{title}: does not fit, {found.why}. {change}", "verdict")])
     many = f"{found.held:,} requests of {asked.prompt:,} + {asked.output:,} tokens at once"
@@ -230,7 +232,8 @@ def matrix(found: Sequence[Fit | Misfit]) -> Section:
         f"{fitting} of {len(found)} pairs fit. Decode tokens/s of one request with weights in"
         f" {found[0].question.weights or 'their own format'}, an upper limit where memory is"
         " simulated; ~ rests on assumed numbers."
-        " 8 bit, 4 bit, 2x: fits with such weights (int8, w4a16), or so many cards. –: neither."
+        " 8 bit, 4 bit, 2x, fp8 KV: fits with such weights (int8, w4a16), so many cards, such KV."
+        " –: with none."
         " More of one: bankwise fit DEVICE, fit MODEL, fit DEVICE MODEL."
     )
     grid = Grid("", ["model", "GiB", *heads], list(rows.values()))
@@ -250,7 +253,7 @@ def _instead(found: Misfit, short: bool = False) -> str:
         return "–" if short else shorten(found.why, 50, placeholder=" ...")
     if not short:
         return f"fits with {change_text(found.change)}"
-    names = {"cards": lambda many: f"{many}x", "weights": _BITS.__getitem__}
+    names = {"cards": "{}x".format, "weights": _BITS.__getitem__, "kv": "{} KV".format}
     return " ".join(names[key](value) for key, value in found.change.items())
 
 

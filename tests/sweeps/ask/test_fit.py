@@ -99,6 +99,8 @@ def test_a_misfit_says_with_what_it_fits() -> None:
     lost = fit(small, load_model("llama-2-70b"), Question())
     assert isinstance(lost, Misfit) and lost.change is None
     assert "no link" in sheet(lost).blocks[0].text  # type: ignore[union-attr]
+    narrow = fit(small, load_model("qwen3-32b"), Question(weights="w4a16", prompt=7500, output=500))
+    assert isinstance(narrow, Misfit) and narrow.change == {"kv": "fp8"}
     for weights, change in ((None, {"weights": "w4a16", "cards": 1}), ("w4a16", {"cards": 1})):
         question = Question(cards=2, weights=weights)  # it has no link, but one card holds w4a16
         apart = fit(small, load_model("qwen3-30b-a3b"), question)
