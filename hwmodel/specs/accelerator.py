@@ -26,7 +26,7 @@ from hwmodel.description.written import Also, KeysOf
 from hwmodel.specs.by_size import SizedRate, by_size, rising
 from hwmodel.specs.controller import Controller
 from hwmodel.specs.dma import Dma
-from hwmodel.specs.further_memory import MAIN, Dollars, FurtherMemory, Watts
+from hwmodel.specs.further_memory import MAIN, Dollars, FurtherMemory, SquareMillimetres, Watts
 from hwmodel.specs.given_memory import GivenMemory, Share
 from hwmodel.specs.kernel_law import Kernels
 from hwmodel.specs.kv_order import LAYOUTS, KvOrder
@@ -168,6 +168,15 @@ class Draw(Strict):
     """Of a GB/s of the main memory's peak: 0.04 are 5 pJ a bit."""
 
 
+class Area(Strict):
+    """Square millimetres, of the die or of the package: whichever you are short of."""
+
+    card: SquareMillimetres
+    """Of all but its memories."""
+    channel: SquareMillimetres
+    """Of a channel of the main memory: its interface on the die, or its part of a stack."""
+
+
 class Host(Strict):
     """The link to host memory (swap)."""
 
@@ -302,6 +311,8 @@ class AcceleratorSpec(Strict):
     """What the card costs, as you are told; none ships for what is sold."""
     draw: Draw | None = None
     """What the card draws, as you are told; hypothetical devices have it."""
+    area: Area | None = None
+    """What the card takes of its die or package, as you are told; none ships."""
     power: Annotated[Milliwatts, Field(gt=0)] | None = None
     """The most that the whole board draws (TDP)."""
     work: Work = Work()

@@ -153,6 +153,18 @@ class Device:
         return whole
 
     @property
+    def area_mm2(self) -> float | None:
+        """Square millimetres of the card with all its memories; None where one is not given."""
+        if self.accelerator is None or (area := self.accelerator.area) is None:
+            return None
+        whole = area.card + area.channel * self.channels
+        for each in self.accelerator.memories.values():
+            if each.area_channel is None:
+                return None
+            whole += each.area_channel * each.channels
+        return whole
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the resolved descriptions."""
         return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()

@@ -34,6 +34,7 @@ _OF_THE_MAIN_ONE = (
 
 Dollars = Annotated[float, Field(ge=0, strict=False)]
 Watts = Dollars
+SquareMillimetres = Dollars
 
 
 class Crossing(Strict):
@@ -78,6 +79,8 @@ class FurtherMemory(Strict):
     """Dollars of a GB (10^9 bytes), where the accelerator has a `price`."""
     draw_gbps: Watts | None = None
     """Watts of a GB/s of its peak, where the accelerator has a `draw`."""
+    area_channel: SquareMillimetres | None = None
+    """Square millimetres of a channel, where the accelerator has an `area`."""
 
 
 def read_through(document: Document, name: str, spec: FurtherMemory) -> Document:

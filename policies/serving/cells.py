@@ -120,8 +120,8 @@ def energy_of(
 
 
 def for_price(device: Device, spec: ServingSpec, output_tokens_per_s: float) -> dict[str, float]:
-    """Output tokens a second for 1,000 dollars of cards, and for a watt, where their price and
-    draw are given."""
+    """Output tokens a second for 1,000 dollars of cards, for a watt and for a square millimetre,
+    and what a card has of these, where they are given."""
     if spec.other_devices:
         return {}
     cards = spec.tensor_parallel * spec.cluster.cards
@@ -131,9 +131,12 @@ def for_price(device: Device, spec: ServingSpec, output_tokens_per_s: float) -> 
             half.replicas * (half.tensor_parallel or spec.tensor_parallel) for half in halves
         )
     cards *= spec.cluster.stages
-    each, found = output_tokens_per_s / cards, {}
+    each = output_tokens_per_s / cards
+    found: dict[str, float] = {}
     if price_usd := device.price_usd:
-        found["tokens_per_s_per_kusd"] = 1000 * each / price_usd
+        found |= {"tokens_per_s_per_kusd": 1000 * each / price_usd, "card_usd": price_usd}
     if watts := device.draw_watts:
-        found["tokens_per_s_per_watt"] = each / watts
+        found |= {"tokens_per_s_per_watt": each / watts, "card_watts": watts}
+    if mm2 := device.area_mm2:
+        found |= {"tokens_per_s_per_mm2": each / mm2, "card_mm2": mm2}
     return found

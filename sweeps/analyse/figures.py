@@ -40,6 +40,7 @@ ENERGY, ENERGY_CONFIDENCE = "energy.mj_per_token", "energy.confidence"
 """Metrics: DRAM energy of an output token, and the worst confidence of a constant in it."""
 TOKENS_PER_JOULE = "tokens_per_joule.dram"
 PER_KUSD, PER_WATT = "tokens_per_s_per_kusd", "tokens_per_s_per_watt"
+PER_MM2 = "tokens_per_s_per_mm2"
 TOKENS_PER_JOULE_ENDS = "tokens_per_joule.dram_low", "tokens_per_joule.dram_high"
 """Metrics: output tokens for a joule of DRAM, and the ends of what its constants may make it."""
 PREEMPTIONS_EACH = "preemptions_per_request"
@@ -122,6 +123,7 @@ FIGURES = (
     Figure("tokens_per_joule.board", "tokens/J of the board at least", 2, terminal=False),
     Figure(PER_KUSD, "output tokens/s a thousand dollars", 1),
     Figure(PER_WATT, "tokens/J of the draw given", 2),
+    Figure(PER_MM2, "output tokens/s a mm²", 3),
     Figure("memory.writes_a_day", "times the flash is written a day", 2),
     Figure("memory.years", "years until it is worn out", 1),
 )  # fmt: skip

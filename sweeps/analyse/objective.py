@@ -17,6 +17,7 @@ from sweeps.analyse.figures import (
     GOODPUT,
     KV_RATE,
     PER_KUSD,
+    PER_MM2,
     PER_WATT,
     THROUGHPUT,
     Figure,
@@ -24,9 +25,9 @@ from sweeps.analyse.figures import (
 from sweeps.analyse.figures import TOKENS_PER_JOULE as JOULE
 from sweeps.analyse.statistics import log_ratios
 
-Need = Literal["below capacity", "goodput", "slo", "energy", "price", "draw"]
+Need = Literal["below capacity", "goodput", "slo", "energy", "price", "draw", "area"]
 """What a sweep must have: a load below capacity or `latency_at`, `load.goodput`, `slo`, memory that
-is described, a card whose price or draw is given."""
+is described, a card whose price, draw or area is given."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,11 @@ OBJECTIVES: dict[str, Objective] = {
     "per_joule": Objective(
         PER_WATT, "Tokens/J of the draw given", "tokens/J", "makes {} tokens a joule of its cards",
         3, needs=("draw",), best="makes the most of a joule",
+    ),
+    "per_mm2": Objective(
+        PER_MM2, "Output tokens/s a mm²", "tok/s a mm²",
+        "serves {} output tokens/s a mm² of its cards", 3,
+        needs=("area",), best="serves the most for its area",
     ),
 }  # fmt: skip
 """By the `objective` of a sweep."""

@@ -35,6 +35,11 @@ def lacking(name: str, needs: Sequence[Need], experiment: Described) -> str | No
                 f"{name} needs what {experiment.device} draws: device_set: {{draw: {{card: 500,"
                 " gbps: 0.04}}, in watts, and draw_gbps of each further memory"
             )
+        if need == "area" and device_of(experiment).area_mm2 is None:
+            return (
+                f"{name} needs the area of {experiment.device}: device_set: {{area: {{card: 600,"
+                " channel: 2}}, in mm2, and area_channel of each further memory"
+            )
         if need == "below capacity" and (why := _above(experiment)):
             return (
                 f"{name} grows with the run where the load is above capacity ({why}): expected"

@@ -232,6 +232,18 @@ def test_what_a_card_draws_with_all_its_memories() -> None:
     assert watts == pytest.approx(card.draw_watts)
 
 
+def test_the_area_of_a_card_with_all_its_memories() -> None:
+    card = load_device(
+        "hbm4-lpddr6", ["area={card: 600, channel: 1.5}", "memories.lpddr.area_channel=2"]
+    )
+    mm2 = 600 + 1.5 * card.channels + 2 * card.memories["lpddr"].channels
+    assert card.area_mm2 == pytest.approx(mm2)
+    assert load_device("hbm4-lpddr6", ["area={card: 600, channel: 1.5}"]).area_mm2 is None
+    found = served(card, {"kv": "lpddr"}).metrics
+    each = found["output_tokens_per_s"] / found["tokens_per_s_per_mm2"]
+    assert (each, found["card_mm2"]) == (pytest.approx(mm2), card.area_mm2)
+
+
 def test_the_price_of_pools_is_that_of_all_their_cards() -> None:
     card = load_device("mlu370-x4", ["price={card: 1000, gb: 0}"])
     pools = {"prefill": {}, "decode": {"replicas": 2}, "link": "mooncake-rdma-400"}

@@ -37,6 +37,7 @@ SMALL = ["requests=60", "replications=2"]
         (["objective=tokens_per_joule", "device=b200"], "needs a simulated memory"),
         (["objective=per_dollar"], "needs the price of mlu370-x4"),
         (["objective=per_joule"], "needs what mlu370-x4 draws"),
+        (["objective=per_mm2"], "needs the area of mlu370-x4"),
     ],
 )  # fmt: skip
 def test_mistakes_are_answered(overrides: list[str], message: str) -> None:
