@@ -76,13 +76,17 @@ Done = tuple[dict[str, Any], list[str], list["Section"]]
 
 
 def _causes(path: Path, point: str, _: str, jobs: int) -> Done:
+    from sweeps.report.conditions import conditions
+    from sweeps.report.contents import read_report
     from sweeps.report.explanation_page import sections
     from sweeps.run.explained_run import explain_run
     from sweeps.run.explanation import record
     from sweeps.run.progress import Progress
 
     done = explain_run(path, point, jobs, Progress())
-    return record(done.found, {"failures": done.failures}), done.failures, sections(done.found)
+    table = read_report(path).table
+    shown = sections(done.found, "" if table is None else conditions(table))
+    return record(done.found, {"failures": done.failures}), done.failures, shown
 
 
 def _next(path: Path, point: str, following: str, jobs: int) -> Done:

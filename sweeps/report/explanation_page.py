@@ -75,13 +75,14 @@ def chart(found: Explanation) -> Bars:
     )  # fmt: skip
 
 
-def sections(explanations: list[Explanation]) -> list[Section]:
-    """A section a pair."""
+def sections(explanations: list[Explanation], where: str = "") -> list[Section]:
+    """A section a pair. where: under which conditions, behind its first sentences, so that they
+    stand for themselves."""
     return [
         Section(
             f"Why: {found.group}, {found.winner} over {found.loser}",
             [
-                Say(sentence(found), "verdict"),
+                Say(f"{sentence(found)} {where}".rstrip(), "verdict"),
                 chart(found),
                 *grids(found),
                 Say(note(found)),

@@ -136,6 +136,7 @@ def test_a_gap_of_reservations_alone_is_found(tmp_path: Path) -> None:
     results = run / "explain/results.jsonl"
     before = results.read_bytes()
     again = bankwise("explain", "smoke", "--jobs", "1", cwd=tmp_path)
+    assert "Conditions: mlu370-x4, llama-2-7b" in " ".join(again.stdout.split())
     assert again.returncode == 0
     assert results.read_bytes() == before
     assert sentence(read(run)[0]) in " ".join(again.stdout.split())
