@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from hwmodel.description.description import DescriptionError, nearest
@@ -38,7 +39,8 @@ def _every(kind: str) -> list[str]:
 
 def entries(kind: str, chosen: list[str]) -> list[dict[str, Any]]:
     """Name, kind and summary of each that ships, or of the chosen ones; what of a sweep's or a
-    study's question there is. Raises DescriptionError for a name that is none."""
+    study's question there is, and how many timings of a memory have each confidence. Raises
+    DescriptionError for a name that is none."""
     known = _every(kind)
     for name in chosen:
         if name not in known:
@@ -56,6 +58,10 @@ def entries(kind: str, chosen: list[str]) -> list[dict[str, Any]]:
             data = load(find(folder, name)).data
             keys = ("name", "kind", "summary", "question", "stores")
             found.append({key: data[key] for key in keys if key in data})
+            if kind == "memories":
+                stated = load_device(name).confidence.items()
+                count = Counter(letter for path, letter in stated if path.startswith("timing."))
+                found[-1]["timings"] = dict(sorted(count.items()))
     return found
 
 
@@ -138,12 +144,19 @@ def show_names(every: dict[str, list[str]]) -> None:
 
 
 def entries_sheet(found: list[dict[str, Any]]) -> Section:
-    """A line each: its summary, or the question of a sweep or a study."""
+    """A line each: its summary, or the question of a sweep or a study; of a memory, how many of
+    its timings have two open sources (A), one (B), are derived (C) or assumed (D)."""
     rows = [[each["name"], each["kind"], each.get("question") or each["summary"]] for each in found]
     kinds = {each["kind"] for each in found}
     columns = ["name", "kind", "question"]
     if len(kinds) == 1:
         columns, rows = ["name", "summary"], [[name, text] for name, _, text in rows]
+    if kinds == {"memory"}:
+        columns = ["name", "timings by confidence", "summary"]
+        rows = [
+            [name, " ".join(f"{letter}:{count}" for letter, count in each["timings"].items()), text]
+            for each, (name, text) in zip(found, rows, strict=True)
+        ]
     return Section("What ships", [Grid("", columns, rows, text=True)])
 
 
