@@ -15,6 +15,7 @@ from sweeps.run import explanation, next_answer
 from sweeps.run.store import RunDirectory
 
 Read = Callable[[Path], dict[str, Any]]
+RECORDED = Path(__file__).resolve().parents[1] / "tests/reference"
 
 
 def of_logs(found: Interval) -> list[float]:
@@ -154,8 +155,48 @@ def memory_map(folder: Path) -> dict[str, Any]:
     return taken(folder)
 
 
+def schedules(folder: Path) -> dict[str, Any]:
+    """How many steps of the recorded schedules that ship the engines take alike, by server."""
+    from policies.engines.schedule_cases import read_cases
+    from policies.engines.schedule_check import check
+    from tests.policies.engines import test_sglang as sglang
+
+    vllm = [
+        check(case) for file in sorted(RECORDED.glob("vllm_*schedules*.json.gz"))
+        for case in read_cases(file)
+    ]  # fmt: skip
+    cases = sglang.cases()
+    return {
+        "vLLM": {
+            "schedules": len(vllm), "steps": sum(each.steps for each in vllm),
+            "alike": sum(each.agreeing for each in vllm),
+        },
+        "SGLang": {
+            "schedules": len(cases), "steps": sum(len(case["steps"]) for case in cases),
+            "schedules alike": sum(not sglang.difference(case) for case in cases),
+        },
+    }  # fmt: skip
+
+
+def speed(folder: Path) -> dict[str, Any]:
+    """Speed beside other simulators, as it was last measured where they are built."""
+    kept = Path(__file__).resolve().parents[1] / "docs/release"
+    memories = json.loads((kept / "speed.json").read_text(encoding="utf-8"))
+    serving = json.loads((kept / "serving-speed.json").read_text(encoding="utf-8"))
+    loads = sorted([*memories["loads"], *serving.pop("loads")])
+    return {
+        "machine": memories["machine"], "rounds": memories["rounds"],
+        "load": [loads[len(loads) // 2], loads[0], loads[-1]],
+        "memory": {
+            f"{pair}, {stream}": found for pair, streams in memories["pairs"].items()
+            for stream, found in streams.items()
+        },
+        "serving": {key: found for key, found in serving.items() if isinstance(found, dict)},
+    }  # fmt: skip
+
+
 READERS: dict[str, Read] = {
     "why": why, "next_question": next_question, "crossing_map": crossing_map, "devices": devices,
     "crossings": crossings, "bursts": bursts, "memory_map": memory_map,
-    "measurements": measurements, "servers": servers,
+    "measurements": measurements, "servers": servers, "schedules": schedules, "speed": speed,
 }  # fmt: skip
