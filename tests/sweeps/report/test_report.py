@@ -212,6 +212,7 @@ def test_every_figure_is_a_metric_of_a_real_run(tmp_path: Path) -> None:
         "goodput_per_s",
         "tokens_per_s_per_kusd",
         "tokens_per_s_per_watt",
+        "tokens_per_s_per_mm2",
     }  # no limit, no search
     assert sum(row.limits().values()) == pytest.approx(1)
 
