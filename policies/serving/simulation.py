@@ -28,7 +28,8 @@ DONE, RETURN, FAIL, LINK, SENT, LOOK, ARRIVE, BEGIN = range(8)
 """What happens, in the order in which it does at one time."""
 MOST_VAIN = 4096
 """Looks of controllers, one after the other, between which nothing runs, or times that a unit is
-asked at one moment and computes nothing (assumed): then nothing will."""
+asked and computes nothing, at one moment or while nothing else does either (assumed): then nothing
+will."""
 
 
 class Watcher:
@@ -86,6 +87,8 @@ class Simulation:
         self._coming = 0
         """Arrivals in the heap."""
         self._vain = 0
+        self._computed = 0
+        """How often a unit was asked for its next steps, and had some."""
         self._node_of = {id(unit): node for node in self.nodes for unit in node.units}
         self._held: list[Callable[[float], None]] = []
 
@@ -120,10 +123,16 @@ class Simulation:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether anything will happen but looks of controllers."""
-        units = (unit for node in self.nodes for unit in node.units)
-        runs = any(unit.ahead is not None or unit.next_s < math.inf for unit in units)
-        return runs or self._coming > 0 or any(event[1] != LOOK for event in self._events)
+        """Whether anything will happen but looks of controllers, and units that are asked again in
+        vain."""
+        units = [unit for node in self.nodes for unit in node.units]
+        vain = [each.asked > MOST_VAIN and each.idle_since == self._computed for each in units]
+        runs = any(
+            unit.ahead is not None or (unit.next_s < math.inf and not asked)
+            for unit, asked in zip(units, vain, strict=True)
+        )
+        own = {LOOK, BEGIN}
+        return runs or self._coming > 0 or any(event[1] not in own for event in self._events)
 
     # what requests do
 
@@ -239,10 +248,14 @@ class Simulation:
                 watcher.idle(node, unit)
             unit.vain = unit.vain + 1 if at_s == unit.idle_s else 0
             unit.idle_s = at_s
-            if unit.vain > MOST_VAIN:
+            if self._computed != unit.idle_since:
+                unit.asked, unit.idle_since = 0, self._computed
+            unit.asked += 1
+            if unit.vain > MOST_VAIN or (unit.asked > MOST_VAIN and not self._goes_on):
                 raise self._stuck()
             self.wake(unit)
             return
+        self._computed += 1
         self._plan_end(unit)
         for watcher in self.watchers:
             for part in unit.ahead.parts:

@@ -194,18 +194,21 @@ class Lender(Part, Component):
     @property
     def lendable(self) -> list[tuple[int, int]]:
         """(tokens, request) that others could keep, the longest first: whole blocks of requests
-        that decode, but for the last, and what the first in line will have beyond a step."""
+        that decode, but for the last, and what the first in line will have beyond a step, or
+        lacks."""
         found = []
-        engine = self.engine
+        engine, last = self.engine, max(self._near, 1)
         for request in engine.decoding().tolist():
             moving = sum(loan.moving for loan in self.loans.get(request, ()))
-            last = max(self._near, 1)
             whole = max(int(self.allocator.stored[request]) - last, 0) // self.block * self.block
             found.append((whole - moving, request))
         if engine.waiting and not engine.prefilling:
             head, alone = engine.waiting[0], self.allocator.reach - self.spare
             first = min(engine.budget, alone // self._layout.parts - self.block)
-            found.append((engine.total(head) - max(first, self._near), head))
+            # whole blocks are lent: all that it lacks, though a step then has less here
+            lacks = -(-self.lacking // self.block) * self.block
+            total = engine.total(head)
+            found.append((max(total - max(first, self._near), min(lacks, total - last)), head))
         able = [
             (tokens, request) for tokens, request in found
             if tokens > 0 and engine.samples[request] == 1 and not engine.in_transit(request)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from hwmodel.specs.attention import Window
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.mlp import ExpertsSpec
 from hwmodel.specs.state import StateLayers
+from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.registry import POLICIES
 from policies.requests.requests import Requests
 from policies.serving.recorder import Recorder
@@ -49,7 +51,7 @@ def stream() -> Requests:
 
 def few(given: Requests) -> Requests:
     """Half of them, where each step is simulated."""
-    return given.take(np.arange(COUNT // 2))
+    return given.take(np.arange(len(given) // 2))
 
 
 def prefixes(given: Requests) -> Requests:
@@ -336,21 +338,40 @@ def laid(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
+class Setting(NamedTuple):
+    """What features are served in."""
+
+    requests: Requests
+    device: str = "mlu370-x4"
+    model: TransformerSpec = SHAPE
+    tokens: int = 2048
+    """Slots of a card."""
+    changes: dict[str, Any] = {"engine": {"max_model_len": 1024, "too_long": "drop"}}
+    """Of the serving description; those of features come on top."""
+    seed: int = 1
+
+
 @functools.cache
-def card(tokens: int, model_bytes: int, token_bytes: int, memories: bool = False) -> Device:
+def card(
+    tokens: int, model_bytes: int, token_bytes: int, memories: bool = False, name: str = "mlu370-x4"
+) -> Device:
     """With room for so many tokens beside the weights, and with another memory as large."""
     capacity = (-(-model_bytes // (2 << 20)) << 21) + tokens * token_bytes
     described = f"memory: lpddr5-6400-x16, channels: 8, interleave: 512B, capacity: {capacity}B"
     more = [f"memories.far={{{described}}}"] * memories
-    return load_device("mlu370-x4", [f"capacity={capacity}B", "derate=1", *more])
+    return load_device(name, [f"capacity={capacity}B", "derate=1", *more])
 
 
-def run_of(names: tuple[str, ...], watchers: Iterable[Watcher] = ()) -> ServingResult:
+def run_of(
+    names: tuple[str, ...], watchers: Iterable[Watcher] = (), setting: Setting | None = None
+) -> ServingResult:
     """The run with these features, watched. Raises DescriptionError, or ValidationError, where they
     do not go together."""
     chosen = sorted((FEATURES[name] for name in names), key=lambda each: ORDER.get(each.stream, 1))
-    served, model, wanted = stream(), SHAPE, 2048
-    changes: dict[str, Any] = {"engine": {"max_model_len": 1024, "too_long": "drop"}}
+    setting = setting or Setting(stream())
+    served, model, wanted, changes = (
+        setting.requests, setting.model, setting.tokens, setting.changes
+    )  # fmt: skip
     for each in chosen:
         changes = laid(changes, each.changes)
         model = model.model_copy(update=each.model)
@@ -377,19 +398,19 @@ def run_of(names: tuple[str, ...], watchers: Iterable[Watcher] = ()) -> ServingR
     if {"dropping", "pools, decode TP2"} <= set(names):  # whose memory is to overflow
         changes = laid(changes, {"pools": {"prefill": {"tensor_parallel": 4}}})
         split *= 2
-    sizes = model.weight_bytes // split, SHAPE.kv_token_bytes // split
-    device = card(wanted, *sizes, "memories" in changes)
+    sizes = model.weight_bytes // split, setting.model.kv_token_bytes // split
+    device = card(wanted, *sizes, "memories" in changes, setting.device)
     found = serve(
         device,
         model,
         spec(**changes),
         served,
-        seed=1,
+        seed=setting.seed,
         recorder=recorder,
         simulate=FakeMemory(),
         watchers=watchers,
     )
-    assert recorder is None or recorder.events
+    assert recorder is None or recorder.events or not found.metrics["finished"]
     return found
 
 
@@ -402,13 +423,28 @@ class Audit(NamedTuple):
     lost_bytes: int = 0
 
 
-def audited(names: tuple[str, ...]) -> tuple[ServingResult, Audit]:
+def audited(names: tuple[str, ...], setting: Setting | None = None) -> tuple[ServingResult, Audit]:
     """The run with these features, and what is wrong with it. Raises as `run_of`."""
     auditor = Auditor()
     with watched_links() as links:
-        found = run_of(names, [auditor])
+        found = run_of(names, [auditor], setting)
         breaches = [*auditor.breaches(), *links.breaches()]
     return found, Audit(breaches, len(links.put), links.landed_bytes, links.lost_bytes)
+
+
+@contextmanager
+def patience(seconds: float = PATIENCE_S) -> Iterator[None]:
+    """Raises TimeoutError in what takes more of a core's time."""
+
+    def late(*_: Any) -> None:
+        raise TimeoutError(f"not served within {seconds} s")
+
+    signal.signal(signal.SIGVTALRM, late)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def reason(error: Exception) -> str:
@@ -418,12 +454,13 @@ def reason(error: Exception) -> str:
     return (said.partition("error, ")[2] or said).partition(" [type=")[0]
 
 
-def repeated(names: tuple[str, ...]) -> Audit | str:
+def repeated(names: tuple[str, ...], setting: Setting | None = None) -> Audit | str:
     """The audit of a run which is served twice, and has to be the same both times; or why these
     features do not go together."""
     try:
-        found, audit = audited(names)
-        if told(found) != told(run_of(names)):
+        with patience():
+            found, audit = audited(names, setting)
+        if told(found) != told(run_of(names, setting=setting)):
             audit.breaches.append("a second run with the same seed differs")
     except (DescriptionError, ValidationError) as error:
         return reason(error)
@@ -439,10 +476,6 @@ class Outcome(NamedTuple):
 
     how: str
     why: str = ""
-
-
-def _late(*_: Any) -> None:
-    raise TimeoutError(f"not served within {PATIENCE_S} s")
 
 
 def told(found: ServingResult) -> str:
@@ -471,16 +504,13 @@ def without(names: tuple[str, ...]) -> str:
 
 def outcome(names: tuple[str, ...]) -> Outcome:
     """Whether these features go together, lose nothing, and leave their traces."""
-    signal.signal(signal.SIGVTALRM, _late)
-    signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE_S)
     try:
-        found, audit = audited(names)
+        with patience():
+            found, audit = audited(names)
     except (DescriptionError, ValidationError) as error:
         return Outcome("refused", reason(error))
     except Exception as error:
         return Outcome("fails", f"{type(error).__name__}: {error}")
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     if audit.breaches:
         return Outcome("fails", audit.breaches[0])
     served = np.isfinite(found.finish_s).sum()

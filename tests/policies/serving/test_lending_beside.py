@@ -7,15 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hwmodel.description.description import DescriptionError
 from policies.engines.engine import Engine
 from policies.serving.serving import serve
 from policies.transfers.lender import Lender
 from policies.transfers.tier_store import TierStore
 from tests.policies.serving.features import EXPERTS, HYBRID
-from tests.policies.serving.test_lending import ENGINE, LENDING, SHAPE, Watched, card, some_long
+from tests.policies.serving.test_lending import (
+    ENGINE,
+    LENDING,
+    SHAPE,
+    Watched,
+    card,
+    found,
+    some_long,
+)
 from tests.policies.serving.test_migration_beside import HIDDEN, TIER
 from tests.policies.serving.test_moving import LINK
-from tests.policies.small import spec
+from tests.policies.small import WINDOWS, device, requests, spec
 from tests.rotation import shared
 
 COUNT = 60
@@ -101,3 +110,21 @@ def test_what_lies_on_several_cards_goes_to_no_tier(monkeypatch: pytest.MonkeyPa
     given = spec(cluster=LENDING, engine=ENGINE, tiers=TIER)
     serve(card(1536), SHAPE, given, some_long(COUNT), seed=1)
     assert set(asked) == {False, True}
+
+
+@pytest.mark.parametrize("prompt", [257, 264, 327])
+def test_two_that_fit_no_card_do_not_wait_for_each_other_for_ever(prompt: int) -> None:
+    """Blocks are lent whole: what the first of a line lacks, though its step then has less here."""
+    lending = {"cards": 2, "lending": LENDING["lending"]}
+    given = spec(cluster=lending, engine={"max_num_batched_tokens": 512, "max_model_len": 1024})
+    stream = requests([0.0, 0.0], prompt, 20)
+    metrics = serve(device(768), WINDOWS, given, stream, seed=1).metrics
+    assert metrics["finished"] == 2 and metrics["node"]["lending"]["lent_tokens"] >= 16
+
+
+def test_what_waits_for_a_controller_that_never_decides_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Lender, "lendable", [])
+    with pytest.raises(DescriptionError, match="2 requests have not ended and nothing will give"):
+        found(requests([0.0, 0.0], 2500, 20))

@@ -6,6 +6,7 @@ import pytest
 
 from tests.policies.serving.combinations_page import said, triples
 from tests.policies.serving.features import FEATURES, Audit, outcome, pairs, repeated
+from tests.policies.serving.generated import serving
 from tests.rotation import shared
 
 SAID = said()
@@ -77,4 +78,11 @@ def test_what_once_lost_something_loses_nothing(names: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("names", shared(triples(500, 1), every=100), ids=" + ".join)
 def test_a_triple_loses_nothing(names: tuple[str, ...]) -> None:
     audit = repeated(names)
+    assert isinstance(audit, str) or audit.breaches == []
+
+
+@pytest.mark.parametrize("number", shared(range(450), every=30))
+def test_a_generated_serving_loses_nothing(number: int) -> None:
+    """Of 450 some 300 are served, the others refused."""
+    audit = repeated(*serving(1, number))
     assert isinstance(audit, str) or audit.breaches == []
