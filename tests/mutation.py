@@ -3,7 +3,8 @@
     nice -n 10 .venv/bin/python tests/mutation.py --seed 1 --count 150 --out before.jsonl
     nice -n 10 .venv/bin/python tests/mutation.py --again before.jsonl --out after.jsonl
 
-Mutants (`mutants.py`) are drawn by a seed; `--again` draws those that survived an earlier run. Each
+Mutants (`mutants.py`) are drawn by a seed, `--count` of each; `--again` draws those that survived
+an earlier run. Each
 is a fork of one process that has imported all tests: the code of one function is replaced in
 memory, and the tests that execute its lines run, the quick ones first, until one fails.
 """
@@ -11,6 +12,7 @@ memory, and the tests that execute its lines run, the quick ones first, until on
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import pickle
@@ -34,6 +36,8 @@ TESTS = (
     "policies/serving",
     "sweeps/analyse", "sweeps/run", "sweeps/report/test_comparison.py",
     "sweeps/report/test_report.py", "sweeps/report/test_sentences.py",
+    "sweeps/report/test_explanation.py", "sweeps/plan/test_objective.py",
+    "sweeps/cli/test_export.py",
 )  # fmt: skip
 SLOWEST_S, SPENT_S = 5.0, 15.0
 """CPU seconds: of the slowest test that is asked, and of all tests that are asked of a mutant."""
@@ -62,9 +66,9 @@ def passes(items: list[pytest.Item], at: int) -> bool:
 class Sampler:
     """A pytest plugin that runs mutants instead of the tests."""
 
-    def __init__(self, mutants: list[Mutant], count: int, out: Path) -> None:
-        self.mutants, self.count, self.out = mutants, count, out
-        self.files = {str(ROOT / mutant["path"]) for mutant in mutants}
+    def __init__(self, samples: list[list[Mutant]], count: int, out: Path) -> None:
+        self.samples, self.count, self.out = samples, count, out
+        self.files = {str(ROOT / mutant["path"]) for mutants in samples for mutant in mutants}
 
     def pytest_configure(self) -> None:
         from hypothesis import Phase, settings  # pytest rewrites its assertions first
@@ -111,53 +115,69 @@ class Sampler:
         return "survived"
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        known, done = in_a_fork(lambda: self.baseline(session.items)), []
-        texts = [item.path.read_text() for item in session.items]
-        for mutant in self.mutants:
-            if len(done) == self.count:
-                break
-            name = mutant["owner"].partition("=")[2] or "\0"
-            text = (ROOT / mutant["path"]).read_text().splitlines()
-            first, last = mutant["lines"]
-            lines = {
-                (str(ROOT / mutant["path"]), at) for at, line in enumerate(text, start=1)
-                if first <= at <= last or name in line
-            }  # fmt: skip
-            asked, costs = [], []
-            for cost_s, at, executed in known:
-                if (lines & executed or name in texts[at]) and sum(costs) < SPENT_S:
-                    asked.append(session.items[at])
-                    costs.append(cost_s)
-            found = in_a_fork(lambda m=mutant, a=asked, c=costs: self.verdict(m, a, c))
-            if found != "invalid":
-                done.append(
-                    {**mutant, "verdict": found or "killed by its end", "asked": len(asked)}
-                )
-                self.out.write_text("".join(json.dumps(each) + "\n" for each in done))
-        killed = sum(each["verdict"] != "survived" for each in done)
+        known = in_a_fork(lambda: self.baseline(session.items))
+        done: list[Mutant] = []
+        for mutants in self.samples:
+            before = len(done)
+            for mutant in mutants:
+                if len(done) - before == self.count:
+                    break
+                if found := self.tried(mutant, session.items, known):
+                    done.append(found)
+                    self.out.write_text("".join(json.dumps(each) + "\n" for each in done))
+            here = done[before:]
+            killed = sum(each["verdict"] != "survived" for each in here)
+            print(f"\n{killed} of {len(here)} killed")
         used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         minutes = sum(each.ru_utime + each.ru_stime for each in used) / 60
-        print(f"\n{killed} of {len(done)} killed; {minutes:.0f} CPU minutes, {len(known)} tests")
+        print(f"\n{minutes:.0f} CPU minutes, {len(known)} tests")
         return True
+
+    def tried(
+        self, mutant: Mutant, items: list[pytest.Item],
+        known: list[tuple[float, int, set[tuple[str, int]]]],
+    ) -> Mutant | None:  # fmt: skip
+        """The mutant with its verdict; None where it is no program."""
+        name = mutant["owner"].partition("=")[2] or "\0"
+        text = (ROOT / mutant["path"]).read_text().splitlines()
+        first, last = mutant["lines"]
+        lines = {
+            (str(ROOT / mutant["path"]), at) for at, line in enumerate(text, start=1)
+            if first <= at <= last or name in line
+        }  # fmt: skip
+        asked, costs = [], []
+        for cost_s, at, executed in known:
+            if (lines & executed or name in self.text_of(items[at])) and sum(costs) < SPENT_S:
+                asked.append(items[at])
+                costs.append(cost_s)
+        found = in_a_fork(lambda: self.verdict(mutant, asked, costs))
+        if found == "invalid":
+            return None
+        return {**mutant, "verdict": found or "killed by its end", "asked": len(asked)}
+
+    @staticmethod
+    @functools.cache
+    def text_of(item: pytest.Item) -> str:
+        return item.path.read_text()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, action="append", help="repeatable")
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--again", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     if given.again:
         records = map(json.loads, given.again.read_text().splitlines())
-        mutants = [each for each in records if each["verdict"] == "survived"]
+        samples = [[each for each in records if each["verdict"] == "survived"]]
     else:
-        mutants = drawn(ROOMS, given.seed)
+        samples = [drawn(ROOMS, seed) for seed in given.seed or [1]]
     sys.path.insert(0, str(ROOT))
     flags = ["-q", "-s", "-m", "not long", "-p", "no:cacheprovider", "-p", "no:xdist"]
     with tempfile.TemporaryDirectory() as base:
         where = [f"--basetemp={base}/t", *(str(ROOT / "tests" / each) for each in TESTS)]
-        sampler = Sampler(mutants, given.count, given.out)
+        sampler = Sampler(samples, given.count, given.out)
         sys.exit(pytest.main([*flags, *where], plugins=[sampler]))
 
 

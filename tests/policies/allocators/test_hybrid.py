@@ -92,6 +92,7 @@ def test_two_pools_strand_least_at_the_even_ratio() -> None:
         for ratio in (even / 2, even, even * 2)
     }
     assert min(stranded, key=stranded.__getitem__) == even
+    assert TwoPools(qwen, drafts=2).even(lengths) == pytest.approx(4 * even)  # a slot and 3 rows
     assert stranded[even] < 2 * (qwen.state_bytes() + 3000 * qwen.kv_token_bytes)
 
 

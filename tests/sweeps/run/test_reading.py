@@ -15,6 +15,7 @@ from sweeps.report.markdown import markdown
 from sweeps.report.page import page
 from sweeps.run.reading import SWEEP, read_run
 from sweeps.run.store import CONFIG, PROVENANCE, RESULTS, RunDirectory
+from sweeps.run.sweep_run import summarise
 from tests.sweeps.made import CONFIG as MADE
 from tests.sweeps.made import PROVENANCE as PROVENANCE_OF
 from tests.sweeps.made import made
@@ -34,6 +35,10 @@ def test_a_whole_run_has_no_problem(tmp_path: Path) -> None:
     parts = read_run(RunDirectory(made(tmp_path)), {"sweep": SWEEP})
     assert (parts.config, parts.provenance, parts.problems) == (MADE, PROVENANCE_OF, [])
     assert [each["point"] for each in parts.records] == POINTS
+    assert read_report(tmp_path).table.state == "24 results"
+    rows = summarise(parts.records[:4])
+    assert [row["replications"] for row in rows] == [3, 1]
+    assert rows[0]["output_tokens_per_s_half"] > 0 and rows[1]["output_tokens_per_s_half"] is None
 
 
 def test_a_damaged_line_is_named_and_the_rest_is_there(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hwmodel.description.description import DescriptionError
 from sweeps.plan.experiment import Task, run_task
 from sweeps.plan.sweep import load_sweep
 from sweeps.run.progress import Progress
-from sweeps.run.store import RunDirectory
+from sweeps.run.store import CALIBRATION, RunDirectory
 from sweeps.run.sweep_run import run_sweep
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -146,10 +146,14 @@ def test_resume_computes_only_the_rest(tmp_path: Path, monkeypatch: pytest.Monke
     before = (out / "results.jsonl").read_text()
     lines = before.splitlines(keepends=True)
     (out / "results.jsonl").write_text("".join([lines[0], lines[2]]))
+    measured = json.loads((out / CALIBRATION).read_text())
+    (out / CALIBRATION).write_text(json.dumps({key: 2 * each for key, each in measured.items()}))
     done = run_sweep(load_sweep("smoke"), out, True, 1, QUIET)
     assert (done.reused, len(done.records)) == (2, 4)
     after = (out / "results.jsonl").read_text().splitlines(keepends=True)
     assert (after[0], after[2]) == (lines[0], lines[2])
+    rates = [json.loads(line)["rate_per_s"] for line in after]
+    assert rates[1] == 2 * rates[0]  # of capacities that were kept, not of what is measured anew
     monkeypatch.setattr("sweeps.run.sweep_run.measure", None)
     run_sweep(load_sweep("smoke"), out, True, 1, QUIET)
 
