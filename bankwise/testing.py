@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from bankwise.conservation import Auditor, watched_links
+from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
@@ -30,6 +31,7 @@ from policies.predictors.prediction import Prediction
 from policies.predictors.predictor import PredictorSpec, predict
 from policies.predictors.predictors import PREDICTORS
 from policies.requests.requests import Requests
+from policies.serving.plugin_faults import loaded, with_file, within
 from policies.serving.plugins import load_plugin
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
@@ -59,20 +61,32 @@ class ContractBroken(AssertionError):
     """What a plug-in does not keep, in one sentence."""
 
 
-def check(file: str | Path, options: Mapping[str, Mapping[str, Any]] | None = None) -> list[str]:
+def check(
+    file: str | Path, options: Mapping[str, Mapping[str, Any]] | None = None, seconds: float = 60.0
+) -> list[str]:
     """Load a plug-in file and check all that it defines.
 
     Args:
         file: the Python file, as for `--plugin`.
         options: name of what it defines -> the options to check it with; its defaults where none.
+        seconds: what each may take; one that loops for ever is named with its line.
 
     Returns a line for each thing checked. Raises ContractBroken, and DescriptionError where the
-    file, its options or what a method returns is at fault.
+    file, its options or what a method returns is at fault; each names the file.
     """
     said = []
     for kind, name in load_plugin(file).defined:
-        own = dict((options or {}).get(name, {}))
-        said.append(f"{kind} {name}: {check_named(kind, name, own)}")
+        own, who = dict((options or {}).get(name, {})), f"{kind} {name}"
+        try:
+            with within(seconds, who):
+                said.append(f"{who}: {check_named(kind, name, own)}")
+        except DescriptionError as error:
+            raise DescriptionError(with_file(str(error))) from error
+        except ContractBroken as error:
+            raise ContractBroken(f"{file}: {who}: {error}") from None
+        except Exception as error:
+            told = f"a serving ends with {type(error).__name__}: {error}"
+            raise ContractBroken(f"{file}: {who}: {told}{loaded()}") from error
     return said
 
 
@@ -120,7 +134,8 @@ def _served(part: Mapping[str, Any]) -> str:
         if first != again:
             key = next(key for key in first if first[key] != again.get(key))
             raise ContractBroken(
-                f"two runs of one seed differ: {key}; is there a draw without a seed?"
+                f"two runs of one seed differ: {key}; is there a draw without a seed, or what "
+                "outlasts a run?"
             )
     return f"{COUNT} requests served four times, alike and conserved"
 

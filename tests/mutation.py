@@ -97,7 +97,7 @@ class Sampler:
             sys.settrace(trace)
             fine = passes(items, at)
             sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(None)
             signal.setitimer(signal.ITIMER_PROF, 0)
             found += [(time.process_time() - begun, at, set(lines))] if fine else []
         return sorted(found, key=lambda each: each[0])
@@ -145,7 +145,8 @@ class Sampler:
             (str(ROOT / mutant["path"]), at) for at, line in enumerate(text, start=1)
             if first <= at <= last or name in line
         }  # fmt: skip
-        asked, costs = [], []
+        asked: list[pytest.Item] = []
+        costs: list[float] = []
         for cost_s, at, executed in known:
             if (lines & executed or name in self.text_of(items[at])) and sum(costs) < SPENT_S:
                 asked.append(items[at])

@@ -87,7 +87,7 @@ LONG_ALONE = frozenset({
     "sweeps/run/test_dask_cluster.py::test_a_task_whose_worker_is_killed_is_done_by_another",
     "sweeps/run/test_fleet_run.py::test_two_workers_one_of_which_is_killed_come_to_what_one_does",
     "sweeps/run/test_goodput.py::test_each_point_is_offered_its_own_and_resuming_keeps_it",
-    "sweeps/run/test_run.py::test_ctrl_c_keeps_what_was_finished_and_says_so",
+    "sweeps/run/test_run.py::test_a_signal_keeps_what_was_finished_and_says_so",
     "sweeps/study/test_co_design.py::test_a_short_window_keeps_half_of_a_batch_and_an_interruption_changes_nothing",
     "sweeps/study/test_study.py::test_kill_9_loses_and_repeats_nothing",
     "sweeps/study/test_study.py::test_workers_do_not_change_trials",

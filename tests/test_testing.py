@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -78,6 +81,38 @@ BROKEN = {
         "        return SimpleNamespace(length=output_tokens * 0.0 + output_tokens.mean())\n",
         "a prediction changes with the requests that come after it",
     ),
+    "lengths that are changed": (
+        "from policies.predictors.predictor import PredictorSpec\nfrom typing import Literal\n"
+        "class P(PredictorSpec):\n    kind: Literal['bad'] = 'bad'\n"
+        "    def predictions(self, output_tokens, stream):\n        output_tokens[:] = 1\n",
+        r"bad.py:6: predictor bad: predictions raised ValueError: assignment destination is read",
+    ),
+    "what outlasts a run": (
+        f"{ROUTER}    name, seen = 'bad', []\n    def choose(self, request, count, tokens):\n"
+        "        self.seen.append(request)\n        return len(self.seen) % 7 % len(count)\n",
+        "or what outlasts a run",
+    ),
+    "a way out": (
+        f"{ROUTER}    name = 'bad'\n    def choose(self, request, count, tokens):\n"
+        "        raise SystemExit(3)\n",
+        "bad.py:6: placement bad: choose raised SystemExit: 3",
+    ),
+    "no such card": (
+        f"{ROUTER}    name = 'bad'\n    def choose(self, request, count, tokens):\n"
+        "        return 99\n",
+        r"placement bad: expected a card from 0 to 2; got 99 \(.*bad.py\)",
+    ),
+    "what never ends": (
+        f"{ROUTER}    name = 'bad'\n    def choose(self, request, count, tokens):\n"
+        "        while True:\n            pass\n",
+        "bad.py:[67]: placement bad is not done after 1 s",
+    ),
+    "replicas that are taken away": (
+        "from policies.serving.node_controller import Controller\nclass C(Controller):\n"
+        "    name = 'bad'\n    def report(self):\n        return {}\n"
+        "    def decide(self, at_s):\n        self.node.replicas.clear()\n",
+        "bad.py: controller bad: a serving ends with ValueError",
+    ),
 }
 
 
@@ -85,8 +120,28 @@ BROKEN = {
 def test_what_is_broken_is_named(name: str, tmp_path: Path) -> None:
     text, said = BROKEN[name]
     (tmp_path / "bad.py").write_text(text)
-    with pytest.raises((ContractBroken, DescriptionError), match=said):
-        check(tmp_path / "bad.py")
+    with pytest.raises((ContractBroken, DescriptionError), match=said) as error:
+        check(tmp_path / "bad.py", seconds=1 if "never" in name else 60)
+    assert "bad.py" in str(error.value)
+
+
+def test_a_run_that_never_ends_is_stopped_and_its_line_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(
+        f"{ROUTER}    name = 'bad'\n    def choose(self, request, count, tokens):\n"
+        "        open('begun', 'w')\n        while True:\n            pass\n"
+    )
+    words = ["--plugin", "bad.py", "--set", "serving.cluster={cards: 2, placement: bad}"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweeps.cli.main", "run", "smoke", *words], cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while not (tmp_path / "begun").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate()
+    assert process.returncode == 143
+    assert re.search(r"^stopped by SIGTERM; it was at bad.py:[678]; nothing was", said, re.M), said
 
 
 def installed(folder: Path, module: str, text: str) -> dict[str, str]:

@@ -63,7 +63,9 @@ def predict(spec: PredictorSpec, output_tokens: IntArray, seed: int) -> Predicti
     """
     key = tuple(b"policies.predictor")
     stream = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
-    found = spec.predictions(output_tokens, stream)
+    given = output_tokens.view()
+    given.flags.writeable = False  # a predictor of one's own may not change what is served
+    found = spec.predictions(given, stream)
     try:
         length: Any = np.asarray(getattr(found, "length", None), np.float64)
     except (TypeError, ValueError):

@@ -104,9 +104,18 @@ OF_SCHEDULERS: Mapping[str, Expected] = {
 OF_ROUTERS: Mapping[str, Expected] = {"choose": _SLOTS}
 """Of methods of routers; that the card is there is checked where it is used."""
 _NUMBER = Expected("a number, or inf", lambda value: _is_number(value) and value == value)
+
+
+def _matches(value: Any) -> bool:
+    if value is None:
+        return True
+    ends = isinstance(value, Match) and _is_whole(value.start) and _is_whole(value.end)
+    return bool(ends and 0 <= value.start <= value.end)
+
+
 _REQUESTS = Expected("a list of requests", lambda value: _all(value, _is_whole))
 OF_CONNECTORS: Mapping[str, Expected] = {
-    "matched": Expected("a Match or None", lambda value: value is None or isinstance(value, Match)),
+    "matched": Expected("a Match of whole tokens, 0 <= start <= end, or None", _matches),
     "finished": Expected("an Ending", lambda value: isinstance(value, Ending)),
     "released": Expected("pairs of a request and its Ending", lambda value: _all(value, _ends)),
     **dict.fromkeys(("passes_over", "goes_on"), _TRUTH),
@@ -160,7 +169,7 @@ def _guarded(
             value = method(*args, **kwargs)
         except DescriptionError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             said = f"{label} raised {type(error).__name__}: {error}"
             raise DescriptionError(said, file, line_of(error, file)) from error
         if expected is None or expected.holds(value):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
-from sweeps.cli.options import AT_FAULT, INTERRUPTED, failure, usage
+from sweeps.cli.options import AT_FAULT, INTERRUPTED, TERMINATED, failure, usage
 from sweeps.cli.verbs import Verbs
 
 app = typer.Typer(
@@ -64,7 +68,8 @@ def main(arguments: list[str] | None = None) -> Any:
         pipe = _Pipe(out.fileno(), "w", closefd=False)
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(pipe), out.encoding, out.errors)
     try:
-        _run(arguments)
+        with _terminable() as stopped:
+            _run(arguments, stopped)
     finally:
         sys.stdout.flush()
         if pipe is not None and pipe.failed is not None:
@@ -72,8 +77,29 @@ def main(arguments: list[str] | None = None) -> Any:
             sys.exit(AT_FAULT)
 
 
-def _run(arguments: list[str] | None) -> None:
-    """The command; leaves by SystemExit."""
+@contextmanager
+def _terminable() -> Iterator[list[str]]:
+    """SIGTERM is as Ctrl-C: what was finished is kept, and said. Gives the names of signals that
+    came."""
+    came: list[str] = []
+
+    def terminate(number: int, frame: Any) -> None:
+        came.append("SIGTERM")
+        if callable(interrupt := signal.getsignal(signal.SIGINT)):
+            interrupt(signal.SIGINT, frame)
+        raise KeyboardInterrupt  # Ctrl-C is ignored, as by what a shell runs in the background
+
+    ours = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, terminate) if ours else None
+    try:
+        yield came
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _run(arguments: list[str] | None, stopped: list[str]) -> None:
+    """The command; leaves by SystemExit. stopped: signals that came, but for Ctrl-C."""
     alone = not (sys.argv[1:] if arguments is None else arguments)
     try:
         code = app(args=arguments, prog_name="bankwise", standalone_mode=False)
@@ -86,8 +112,10 @@ def _run(arguments: list[str] | None) -> None:
                 from sweeps.cli.this_machine import suggestions
 
                 told += suggestions()
-            print("stopped by Ctrl-C; " * (code == INTERRUPTED) + told, file=sys.stderr)
-            sys.exit(code)
+            if code == INTERRUPTED:
+                told = f"stopped by {stopped[0] if stopped else 'Ctrl-C'}; {told}"
+            print(told, file=sys.stderr)
+            sys.exit(TERMINATED if stopped else code)
         text = failure(error)
         if text is None:
             raise
@@ -95,8 +123,8 @@ def _run(arguments: list[str] | None) -> None:
         sys.exit(AT_FAULT)
     _say_unkept_kernels()
     if code == INTERRUPTED:
-        print("stopped by Ctrl-C", file=sys.stderr)
-    sys.exit(code or 0)
+        print(f"stopped by {stopped[0] if stopped else 'Ctrl-C'}", file=sys.stderr)
+    sys.exit(TERMINATED if stopped else code or 0)
 
 
 def _say_unkept_kernels() -> None:

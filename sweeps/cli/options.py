@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-DONE, FOUND, AT_FAULT, INTERRUPTED = 0, 1, 2, 130
-"""Exit codes: done; violations or failures were found; the input is at fault; Ctrl-C."""
+DONE, FOUND, AT_FAULT, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+"""Exit codes: done; violations or failures were found; the input is at fault; Ctrl-C; SIGTERM."""
 
 RUNS = "A run directory, or NAME for the last runs/NAME-N."
 

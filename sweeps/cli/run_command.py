@@ -83,8 +83,8 @@ def command(
     references; of several devices it searches each, with a model that fits, and ends in one table.
     A trial that fails is reported and the study continues.
 
-    Exit code 0: all done; 1: a point failed; 2: invalid input; 130: interrupted (--resume
-    continues).
+    Exit code 0: all done; 1: a point failed; 2: invalid input; 130: interrupted, by SIGTERM 143
+    (--resume continues).
     """
     import time
 

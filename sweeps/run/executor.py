@@ -156,6 +156,7 @@ def _serve(
     for plugin in plugins:  # one that is forked has them
         register(plugin.file, plugin.text)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for end in inherited:
         end.close()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

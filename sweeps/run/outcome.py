@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
+from policies.serving.plugin_faults import at_work, loaded, with_file
 from sweeps.plan.experiment import ResultRefused
 
 Work = Callable[[Any], Any]
@@ -40,7 +41,7 @@ def attempt(work: Work, index: int, task: Any) -> Outcome:
         with _interrupt_kept():
             value = work(task)
     except DescriptionError as error:
-        return Outcome(index, error=str(error), at_fault=True)
+        return Outcome(index, error=with_file(str(error)), at_fault=True)
     except ResultRefused as error:
         return Outcome(index, error=str(error))
     except MemoryError:
@@ -48,29 +49,31 @@ def attempt(work: Work, index: int, task: Any) -> Outcome:
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{os.path.basename(place.filename)}:{place.lineno}"
-        return Outcome(index, error=f"{type(error).__name__}: {error} (at {where})")
+        return Outcome(index, error=f"{type(error).__name__}: {error} (at {where}){loaded()}")
     return Outcome(index, value, wall_s=time.perf_counter() - start)
 
 
 @contextmanager
 def _interrupt_kept() -> Iterator[None]:
-    """Ctrl-C is raised at the end if something on the way has swallowed it: what comes while the
-    compiler calls back into Python is printed and forgotten there."""
+    """Ctrl-C is raised, with the line of a plug-in that it met; and again at the end if something
+    on the way has swallowed it: what comes while the compiler calls back into Python is printed and
+    forgotten there."""
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    pressed = False
+    pressed: KeyboardInterrupt | None = None
 
     def note(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
-        pressed = True
-        raise KeyboardInterrupt
+        place = at_work(frame)
+        pressed = KeyboardInterrupt(f"it was at {place}") if place else KeyboardInterrupt()
+        raise pressed
 
     signal.signal(signal.SIGINT, note)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        if pressed:
-            raise KeyboardInterrupt
+        if pressed is not None:
+            raise pressed

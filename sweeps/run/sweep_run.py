@@ -52,11 +52,13 @@ class Interrupted(Exception):
 
     exit_code = 130
 
-    def __init__(self, run: Run, total: int) -> None:
+    def __init__(self, run: Run, total: int, at: str = "") -> None:
+        """at: what was interrupted, where that is known."""
         kept = f"{len(run.records)} of {total} results are kept in {run.directory.path}"
         nothing = "nothing was finished, nothing was written"
         again = "the same command with --resume continues"
-        super().__init__(f"{kept}; {again}" if run.records else nothing)
+        told = [at] if at else []
+        super().__init__("; ".join([*told, *([kept, again] if run.records else [nothing])]))
         self.run, self.total = run, total
 
 
@@ -126,10 +128,10 @@ def _refuse_others(sweep: Sweep, run: Run) -> None:
 def _interruptible(run: Run) -> Iterator[None]:
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         if run.directory.exists:  # the disk knows best: a result may just have been written
             run.records = run.directory.records()
-        raise Interrupted(run, run.total) from None
+        raise Interrupted(run, run.total, *error.args) from None
     finally:
         run.directory.release()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -25,6 +26,9 @@ def work(task: Any) -> Any:
             os.kill(os.getpid(), signal.SIGKILL)
         case "pid":
             return os.getpid()
+        case "large":  # in a worker that may have no more than it has
+            resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, resource.RLIM_INFINITY))
+            return len(bytearray(4 << 30))
         case "slow":
             time.sleep(60)
     return task * 2
@@ -65,6 +69,12 @@ def test_a_killed_worker_costs_one_task() -> None:
     found = {o.index: o for o in execute(work, [1, "killed", 2, 3, 4, 5], 2)}
     assert found[1].error is not None and "signal 9" in found[1].error
     assert [found[i].value for i in (0, 2, 3, 4, 5)] == [2, 4, 6, 8, 10]
+
+
+def test_a_worker_out_of_memory_says_so_and_the_others_go_on() -> None:
+    found = {o.index: o for o in execute(work, [1, "large", 2, 3], 2)}
+    assert found[1].error == "out of memory" and not found[1].lost
+    assert [found[i].value for i in (0, 2, 3)] == [2, 4, 6]
 
 
 def test_a_worker_killed_while_idle_costs_none() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -123,21 +124,41 @@ def wait_for_the_end_of_all(process: subprocess.Popen[str]) -> None:
 
 
 @each_number_of_jobs
-def test_ctrl_c_keeps_what_was_finished_and_says_so(jobs: str, whole: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "name", "code"),
+    [(signal.SIGINT, "Ctrl-C", 130), (signal.SIGTERM, "SIGTERM", 143)],
+    ids=("SIGINT", "SIGTERM"),
+)
+def test_a_signal_keeps_what_was_finished_and_says_so(
+    number: int, name: str, code: int, jobs: str, whole: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "run"
     process = start(out, "--jobs", jobs)
     wait_for_results(process, out, 3)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: parent and workers alike
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does: parent and workers alike
+    else:
+        process.send_signal(number)
     _, said = process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == code
     assert "Traceback" not in said
     kept = len(results(out))
     expected = (
-        f"stopped by Ctrl-C; {kept} of {2 * EACH} results are kept in {out}; the same command with"
+        f"stopped by {name}; {kept} of {2 * EACH} results are kept in {out}; the same command with"
     )
     assert f"{expected} --resume continues" in said
     run_sweep(load_sweep("smoke", MANY), out, True, 2, QUIET)
     same(out, whole)
+
+
+def test_a_clock_that_jumps_changes_nothing(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes back by an hour whenever it is asked."""
+    hours = itertools.count()
+    monkeypatch.setattr(time, "time", lambda: 2e9 - 3600 * next(hours))
+    run_sweep(load_sweep("smoke", MANY), tmp_path / "run", False, 1, QUIET)
+    same(tmp_path / "run", whole)
 
 
 def test_resume_computes_only_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
