@@ -170,7 +170,9 @@ class Mine(Controller):
     ("method", "said"),
     [
         ("matched(self, request, demand, cached, total):\n        return 3",
-         "own.py: connector mine: matched returned 3; expected a Match or None"),
+         "own.py: connector mine: matched returned 3; expected a Match of whole tokens"),
+        ("matched(self, request, demand, cached, total):\n        return Match(-5, float('nan'))",
+         "own.py: connector mine: matched returned Match("),
         ("matched(self, request, demand, cached, total):\n        return 1 // 0",
          "own.py:13: connector mine: matched raised ZeroDivisionError"),
         ("finished(self, request, demand, tokens):\n        pass\n    matched = lambda *_: None",
