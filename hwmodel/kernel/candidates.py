@@ -10,6 +10,7 @@ a time. A loop over a mask takes its lowest bit and clears it: `mask &= mask - 1
 
 from __future__ import annotations
 
+from hwmodel.kernel.bank_place import rank_of
 from hwmodel.kernel.channel_state import Q_BANK, Q_FLAGS, Q_KIND, Q_SEQ
 from hwmodel.kernel.hooks import offer
 from hwmodel.kernel.jit import called, inlined
@@ -69,7 +70,7 @@ def _column_candidate(
     if memory.check_dq == 1:
         tick = dq_free(memory, state, pc, kind, tick)
     if memory.sync == 1:
-        until = state.sync_until[memory.rank_of[bank]]
+        until = state.sync_until[rank_of(memory, bank)]
         if tick > until:
             command = CAS
             tick = max(
@@ -140,7 +141,7 @@ def _columns_of_rank(
     if memory.check_dq == 1 and tick > at:  # free beats were looked for from `at` on
         at = dq_free(memory, state, pc, kind, tick)
         tick, bank, age = first_ready(state.ready[command], ages, start, mask, at)
-    if memory.sync == 1 and tick > state.sync_until[memory.rank_of[bank]]:
+    if memory.sync == 1 and tick > state.sync_until[rank_of(memory, bank)]:
         return _each_column(memory, state, pc, slots, ages, mask, order, pair_open, best)
     if pair_open and not fits(memory, state, command, pc, tick):
         return best

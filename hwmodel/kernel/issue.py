@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hwmodel.kernel.bank_place import pc_of, rank_of
 from hwmodel.kernel.channel_state import (
     EXACT_LATENCIES,
     OCTAVE_BITS,
@@ -132,7 +133,7 @@ def book_data(
             done = (end + state.response) & (completions.shape[1] - 1)  # a ring, 2 ** n ticks
             completions[state.slot[slot, Q_TAG], done] += memory.burst_bytes
     if memory.sync == 1:
-        rank = memory.rank_of[bank]
+        rank = rank_of(memory, bank)
         state.sync_until[rank] = max(state.sync_until[rank], tick + memory.hold[1 + kind])
     if memory.check_dq == 1:
         take_dq(memory, state, pc, kind, tick)
@@ -194,10 +195,10 @@ def _apply_to_rank(
 ) -> None:
     """What PREA, CAS, refreshes and commands of mechanisms change; of the latter `slot` is -1 -
     their set."""
-    rank = memory.rank_of[bank]
+    rank = rank_of(memory, bank)
     if command == PREA:
         for other in range(bank, bank + memory.banks_per_rank):
-            close_row(memory, state, memory.pc_of[bank], other)
+            close_row(memory, state, pc_of(memory, bank), other)
     elif command == CAS:
         state.sync_until[rank] = max(state.sync_until[rank], tick + memory.hold[0])
     else:
@@ -216,7 +217,7 @@ def apply(
 ) -> None:
     """Issue a command of class `order` now and change the state of banks, queues and refresh."""
     tick = state.now
-    pc = memory.pc_of[bank]
+    pc = pc_of(memory, bank)
     state.choice_kept[pc] = 0
     delay(memory, state, command, bank, tick)
     state.bus_free[memory.bus[pc, command]] = tick + memory.slots[command]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from hwmodel.kernel.bank_place import pc_of
 from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import CLASS_BITS, PRE, PREA, REFAB, REFPB, Record
 from hwmodel.kernel.limits import FOREVER
@@ -59,7 +60,7 @@ def banks_of_rank(memory: Record) -> int:
 def rank_mask(memory: Record, rank: int) -> int:
     """All banks of a rank, a bit mask of its pseudo-channel."""
     first = rank * memory.banks_per_rank
-    return banks_of_rank(memory) << (first - memory.pc_of[first] * memory.banks_per_pc)
+    return banks_of_rank(memory) << (first - pc_of(memory, first) * memory.banks_per_pc)
 
 
 @inlined
@@ -69,7 +70,7 @@ def step_for_set(
     """(tick, command, bank) of the next step of a command to a set of banks: the PRE of one that is
     open, or the command itself, which waits for what a REFPB waits for, and for rows of its own.
     tick FOREVER while a request holds a bank of it."""
-    now, pc = state.now, memory.pc_of[rank * memory.banks_per_rank]
+    now, pc = state.now, pc_of(memory, rank * memory.banks_per_rank)
     pair = state.pair_bank[pc]
     base = bank_of(memory, False, rank, which, 0)
     best, best_bank, at = FOREVER, base, now
@@ -110,7 +111,7 @@ def step_for_rank(
     """(tick, command, bank) of the next step of a command to a rank: the PREA of one with an open
     bank, where `closes` is 1, or the command itself, which waits for what the lane `waits_as` waits
     for, and for rows of its own. tick FOREVER while a request holds a bank of it."""
-    now, pc = state.now, memory.pc_of[rank * memory.banks_per_rank]
+    now, pc = state.now, pc_of(memory, rank * memory.banks_per_rank)
     pair = state.pair_bank[pc]
     base = rank * memory.banks_per_rank
     if closes == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hwmodel.kernel.bank_place import rank_of
 from hwmodel.kernel.channel_state import Q_BANK, Q_FLAGS, Q_NEXT, Q_ROW
 from hwmodel.kernel.hooks import closed, opened
 from hwmodel.kernel.jit import inlined
@@ -23,7 +24,7 @@ def open_row(memory: Record, state: Record, pc: int, bank: int, row: int) -> Non
     state.hit_cap_reached[pc] &= ~bit
     state.bank_commands[bank, 0] += 1
     opened(memory, state, bank)
-    rank = memory.rank_of[bank]
+    rank = rank_of(memory, bank)
     if state.rank_open[rank] == 0:
         state.active_since[rank] = state.now
     state.rank_open[rank] += 1
@@ -47,7 +48,7 @@ def close_row(memory: Record, state: Record, pc: int, bank: int) -> None:
         state.hit[queue, bank] = -1
         state.hit_banks[pc, queue] &= ~bit
         state.in_order[pc, queue] &= ~bit
-    rank = memory.rank_of[bank]
+    rank = rank_of(memory, bank)
     state.rank_open[rank] -= 1
     if state.rank_open[rank] == 0:
         state.active_ticks[rank] += state.now - state.active_since[rank]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hwmodel.kernel.bank_place import pc_of
 from hwmodel.kernel.channel_state import (
     INBOX,
     Q_BANK,
@@ -259,14 +260,20 @@ def place_of(memory: Record, state: Record, burst: int) -> tuple[int, int, int]:
 
 
 @inlined
+def _writes_wait(memory: Record, state: Record, pc: int) -> bool:
+    """Whether a write of a pseudo-channel may wait."""
+    return memory.shared_queue == 1 or state.waiting[pc, 1] + state.active_count[pc] > 0
+
+
+@inlined
 def _stays(memory: Record, state: Record, asked: int) -> bool:
     """Whether the head finds no room and no write to answer it, as far as is known without its
     place."""
     if memory.one_queue == 0 or asked == PARTIAL_WRITE:
         return False
     if asked == READ:
-        writes = state.waiting[0, 1] + state.active_count[0]
-        return state.waiting[0, 0] >= memory.queue[0] and (memory.forwarding == 0 or writes == 0)
+        writes = memory.forwarding == 1 and _writes_wait(memory, state, 0)
+        return state.waiting[0, 0] >= memory.queue[0] and not writes
     return state.waiting[0, 1] + state.reserved[0] >= memory.queue[1]
 
 
@@ -321,9 +328,10 @@ def enter(memory: Record, state: Record, completions: Int) -> None:
     """Let arrived requests into the queues, in order, while there is room."""
     if memory.late_entry == 1 and state.left_at == state.now:
         return
-    while state.stalled == 0 and state.head != state.tail:
+    now, tail = state.now, state.tail
+    while state.stalled == 0 and state.head != tail:
         place = state.head & (INBOX - 1)
-        if state.inbox[RUN_TICK, place] > state.now:
+        if state.inbox[RUN_TICK, place] > now:
             return
         if memory.sleeps == 1:
             wake(memory, state, state.inbox[RUN_TICK, place])
@@ -333,11 +341,12 @@ def enter(memory: Record, state: Record, completions: Int) -> None:
             return
         bank, row, column = place_of(memory, state, state.inbox[RUN_FIRST, place] + state.offset)
         completion = state.inbox[RUN_ROW, place]
-        pc = memory.pc_of[bank]
+        pc = pc_of(memory, bank)
         answered = asked != READ  # a posted write is done for its engine when it is taken
         if (
             asked == READ
             and memory.forwarding == 1
+            and _writes_wait(memory, state, pc)
             and state.writes[write_key(bank, row, column)] > 0
             and _waiting_write(memory, state, bank, row, column)
         ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hwmodel.kernel.bank_place import pc_of
 from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import ACT2, Record
 from hwmodel.kernel.lanes import lowest_bit, postpone, postpone_all, postpone_four, postpone_half
@@ -18,7 +19,7 @@ def floor(memory: Record, state: Record, pc: int, command: int) -> int:
 def ready(memory: Record, state: Record, bank: int, command: int) -> int:
     """Earliest tick of `command` to `bank` (of a rank command: any bank of the rank) by its rows
     alone."""
-    return max(state.ready[command, bank], state.floor[memory.pc_of[bank], command])
+    return max(state.ready[command, bank], state.floor[pc_of(memory, bank), command])
 
 
 @inlined
@@ -27,15 +28,13 @@ def delay_banks(
 ) -> None:
     """Book the first `rules` rows of `command` to `bank` that some banks of a pseudo-channel alone
     feel."""
-    alone = memory.n_self_rules[command]
-    for r in range(alone):
-        then, at = memory.bank_rules[command, r, 1], tick + memory.bank_rules[command, r, 2]
-        state.ready[then, bank] = max(state.ready[then, bank], at)
-    start = memory.pc_of[bank] * memory.banks_per_pc
-    for r in range(alone, rules):
+    start = pc_of(memory, bank) * memory.banks_per_pc
+    for r in range(rules):
         scope, then = memory.bank_rules[command, r, 0], memory.bank_rules[command, r, 1]
         at = tick + memory.bank_rules[command, r, 2]
-        if memory.fours[scope] == 1:  # a bank group, mostly
+        if scope == 0:  # the bank alone
+            state.ready[then, bank] = max(state.ready[then, bank], at)
+        elif memory.fours[scope] == 1:  # a bank group, mostly
             postpone_four(state.ready[then], bank & -4, at)
         else:
             postpone(state.ready[then], start, memory.reach[scope, bank], at)
@@ -44,7 +43,7 @@ def delay_banks(
 @inlined
 def delay_windows(memory: Record, state: Record, command: int, bank: int, tick: int) -> None:
     """Book `command` in the activation windows that count it."""
-    pc = memory.pc_of[bank]
+    pc = pc_of(memory, bank)
     for w in range(memory.windows):
         if (memory.window[w, 2] >> command) & 1 == 0:
             continue
@@ -70,7 +69,7 @@ def delay_windows(memory: Record, state: Record, command: int, bank: int, tick: 
 @inlined
 def delay(memory: Record, state: Record, command: int, bank: int, tick: int) -> None:
     """Book the rows and windows of `command` to `bank`."""
-    pc = memory.pc_of[bank]
+    pc = pc_of(memory, bank)
     if memory.half[command] == 1:
         postpone_half(state.floor[pc], memory.pc_delay[command], tick)
     else:

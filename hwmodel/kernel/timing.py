@@ -129,7 +129,6 @@ CONSTANTS = in_lines(
         ("channel_delay", np.int64, (len(COMMANDS), LANES)),
         ("half", np.int64, (len(COMMANDS),)),  # 1: `pc_delay` has no row in the upper half
         ("n_bank_rules", np.int64, (len(COMMANDS),)),
-        ("n_self_rules", np.int64, (len(COMMANDS),)),  # the first: those that the bank alone feels
         ("n_own_rules", np.int64, (len(COMMANDS),)),  # without those of `other_` scopes
         # of a scope (level, or MAX_LEVELS + level for `other_`), the banks, a bit mask
         ("reach", np.int64, (2 * MAX_LEVELS, MAX_BANKS)),
@@ -427,7 +426,6 @@ def _lower_rows(memory: MemorySpec, levels: list[str], r: np.void) -> None:
                 at = r["n_bank_rules"][issued]
                 r["bank_rules"][issued, at] = scope + level, then, table[level, issued, then]
                 r["n_bank_rules"][issued] += 1
-                r["n_self_rules"][issued] += scope == level == 0
         if scope == 0:
             r["n_own_rules"] = r["n_bank_rules"]
 
