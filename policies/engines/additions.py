@@ -62,6 +62,8 @@ class Addition:
     """Tokens of other replicas that pass through the same experts: decoded, and of chunks."""
     copies: tuple[Migration, ...] = ()
     """KV copied within the memory."""
+    aged: int = 0
+    """Tokens whose KV changes from one of the card's memories to another."""
     transfers: Transfers | None = None
     """KV copied to and from elsewhere, for which the step waits."""
     moves: bool = False
@@ -125,6 +127,17 @@ class Transfers(Addition):
     def cut(self, cut: Cut) -> Transfers | None:
         """They go with the first tokens."""
         return None if cut.low else self
+
+
+@dataclass(frozen=True, slots=True)
+class Aged(Addition):
+    """What a placement moves as requests grow."""
+
+    aged: int
+
+    def cut(self, cut: Cut) -> Aged:
+        """Spread evenly (assumed)."""
+        return Aged(cut.spread(self.aged))
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,6 +149,11 @@ class Step(NamedTuple):
         return sum(copy.tokens for copy in self.copies) if self.additions else 0
 
     @property
+    def aged(self) -> int:
+        """See `Addition`."""
+        return self._sum("aged") if self.additions else 0
+
+    @property
     def transfers(self) -> Transfers | None:
         """See `Addition`; one feature at most makes them."""
         found = [each.transfers for each in self.additions if each.transfers is not None]

@@ -125,6 +125,10 @@ class Memory:
         """`policies.memory.mapped.CardStreams`: what its card's steps move, and where it lies."""
         self._steps = 0
 
+    def adds(self, step: Step, engine: Engine) -> Step:
+        """A step that begins, with what moves between the memories of a card."""
+        return step
+
     def beside(self, step: Step, engine: Engine, moving: Sequence[Any]) -> float:
         """What a byte of transfers (`contention.Moving`) costs a step, over one of its own."""
         if self.contention is None or not moving:

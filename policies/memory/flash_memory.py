@@ -52,8 +52,10 @@ class FlashMemory(Memory):
         self._pages: Counter[str] = Counter()
         self._wanted: Counter[str] = Counter()
         self._written = self._seconds = 0.0
+        self._aged = 0
 
     def observe(self, step: Step, engine: Engine) -> Efficiency:
+        self._aged = step.aged
         allocator, found = engine.allocator, {}
         if len(step.decode) and self._steps >= self._due["attention"]:
             extents = traffic.attention(allocator, step.decode, self._layer, self._reading)
@@ -113,6 +115,8 @@ class FlashMemory(Memory):
                 share = self._placement.read("kv", self._space).get(self._memory, 0.0)
             for phase in times.work.phases.values():
                 self._written += share * float(total(phase.bytes.get("kv_written", 0), rounds))
+            if self._space is not None:  # counted as they were made, though written only now
+                self._written -= rounds * self._aged * self._space.slot_bytes
             self._seconds += float(times.total_s.sum())
 
     def mark(self) -> None:

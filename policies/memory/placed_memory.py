@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from policies.engines.additions import Aged
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import Memory
@@ -52,6 +53,10 @@ class PlacedMemory(Memory):
         """Of the bytes of each phase, in each memory, in the last step."""
         self._there: set[str] = set(_WHAT)
         """Phases that the last step had."""
+        self._alike = MOST_ROUNDS
+        """Steps from the last one on in which as many tokens change their memory."""
+        self._aged = 0
+        """Tokens that do so in each."""
         self._clear()
         self.weights_apart = not _has(card, space, "weights") & _has(card, space, "kv")
         self.efficiency = self._joined(
@@ -62,11 +67,26 @@ class PlacedMemory(Memory):
     def rounds_to_probe(self) -> int:  # type: ignore[override]
         least = min(each.rounds_to_probe for each in self._parts.values())
         changes = self._card.placement.grows or self._card.overlap == "step"
-        return min(least, MOST_ROUNDS) if changes else least
+        return min(least, MOST_ROUNDS, self._alike) if changes else least
+
+    def adds(self, step: Step, engine: Engine) -> Step:
+        placement, stored = self._card.placement, engine.allocator.stored[step.decode]
+        if not placement.moves:
+            return step
+        each = int(placement.moved(stored, stored + 1).sum())
+        spans = (1 << n for n in range(MOST_ROUNDS.bit_length()))
+        self._alike = max(n for n in spans if placement.moved(stored, stored + n).sum() == n * each)
+        aged = round(each * step.output / max(len(step.decode), 1))  # of samples and drafts, too
+        for chunk in step.chunks:
+            start = np.array([chunk.start])
+            aged += int(placement.moved(start, start + chunk.tokens).sum())
+        return step.added(Aged(aged)) if aged else step
 
     def observe(self, step: Step, engine: Engine) -> Efficiency:
         found = {name: each.observe(step, engine) for name, each in self._parts.items()}
-        self._there = set(_phases_of(step))
+        self._there, self._aged = set(_phases_of(step)), step.aged
+        if self._aged:
+            self._shares["migration"] = self._of_copies(step)
         if self._card.placement.grows:
             read, space = self._card.placement.read, self._space
             decoding = _batch(engine, step.decode, step.routed)
@@ -91,7 +111,20 @@ class PlacedMemory(Memory):
         found = [each.in_motion() for each in self._parts.values() if each.contention is not None]
         return max(found, key=lambda each: each["in_motion"]["cost"], default={})
 
+    def _of_copies(self, step: Step) -> dict[str, float]:
+        """Shares of what is read and written as KV is copied: what ages, and the rest, which stays
+        in its memory."""
+        rest = step.copied + sum(each.tokens for each in step.migrations)
+        within, across = self._card.placement.read("kv", self._space), self._card.placement.carried
+        return {
+            name: (rest * within.get(name, 0.0) + step.aged * across.get(name, 0.0))
+            / (rest + step.aged)
+            for name in self._parts
+        }
+
     def _clear(self) -> None:
+        self._moved = 0
+        """Tokens that changed their memory."""
         self._rounds = dict.fromkeys(_WHAT, 0)
         """Steps that had each phase, and the sums of its shares in them."""
         self._sums = {phase: dict.fromkeys(self._parts, 0.0) for phase in _WHAT}
@@ -145,6 +178,7 @@ class PlacedMemory(Memory):
 
     def passed(self, rounds: int, times: StepTimes | None = None) -> None:
         self._steps += rounds
+        self._moved += rounds * self._aged
         for phase in self._there:
             self._rounds[phase] += rounds
             for name, share in self._shares[phase].items():
@@ -190,13 +224,19 @@ class PlacedMemory(Memory):
         for key, worst in (("writes_a_day", max), ("years", min)):
             if worn := [each[key] for each in reports.values() if each.get(key)]:
                 whole[key] = worst(worn)
-        return whole | {
-            "efficiency": {
-                name: share for name, share in self.efficiency._asdict().items() if share < HIDDEN
-            },
-            "memories": reports,
-            "read": self._read(),
-        }
+        return (
+            whole
+            | {
+                "efficiency": {
+                    name: share
+                    for name, share in self.efficiency._asdict().items()
+                    if share < HIDDEN
+                },
+                "memories": reports,
+                "read": self._read(),
+            }
+            | ({"moved_tokens": self._moved} if self._card.placement.moves else {})
+        )
 
 
 def _has(card: CardMemories, space: Space, what: What) -> set[str]:
@@ -205,7 +245,8 @@ def _has(card: CardMemories, space: Space, what: What) -> set[str]:
 
 
 def _phases_of(step: Step) -> list[str]:
-    has = {"attention": len(step.decode), "prefill": step.chunks, "migration": step.migrations}
+    has = {"attention": len(step.decode), "prefill": step.chunks,
+           "migration": step.migrations or step.aged}  # fmt: skip
     return ["weights", *(phase for phase, there in has.items() if there)]
 
 

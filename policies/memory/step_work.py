@@ -7,8 +7,9 @@ Phases: `weights`, the matrix products of all tokens, which read the weights onc
 those that any of the tokens passes through, in the mean; `policies.memory.routing`). `attention` of
 the decoding requests: their KV read, their new tokens and drafts written. `prefill`, the attention
 of prompt chunks: the KV of what was stored before read, their own written. `migration` and `copy`
-(on write): every moved token read and written. `swap`: KV to or from the host. `draft`: the passes
-of a drafter. Collectives go over the links between cards.
+(on write, or from one of the card's memories to another): every moved token read and written.
+`swap`: KV to or from the host. `draft`: the passes of a drafter. Collectives go over the links
+between cards.
 
 Layers with a state read and write it once a sequence and step, and once a chunk; with drafts the
 state behind each row is written, and where the one that holds is found by a copy (SGLang), it is

@@ -99,7 +99,7 @@ class StepWorkModel:
         if step.migrations and self._copies:
             phases["migration"] = self._migration(step)
         if step.additions:
-            if self._copies and (copied := step.copied):
+            if self._copies and (copied := step.copied + step.aged):
                 phases["copy"] = self._moved(copied)
             if (transfers := step.transfers) is not None:
                 size = self.transferred(transfers.moved)

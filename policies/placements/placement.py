@@ -145,6 +145,20 @@ class Placement(ABC):
         """What lies in a memory of these extents, which are offsets into all the weights, or into
         all the KV as if it lay in one memory; those of KV are of one layer."""
 
+    @property
+    def moves(self) -> bool:
+        """Whether tokens change their memory as requests grow."""
+        return bool(self.carried)
+
+    @property
+    def carried(self) -> dict[str, float]:
+        """Of the bytes that a token is then read and written by, the share in each memory."""
+        return {}
+
+    def moved(self, before: IntArray, after: IntArray) -> IntArray:
+        """Tokens that do so as requests grow from so many to so many, int64 (n,) each."""
+        return np.zeros_like(before)
+
     def layers(self, memory: str, space: Space) -> range:
         """The layers of which a memory has KV."""
         return range(space.layers) if self.held("kv", space).get(memory) else range(0)

@@ -5,6 +5,11 @@ what leaves the cache lies in the other memory already, so that nothing is moved
 the last tokens in the main memory and those before them in the other. The main memory keeps room
 for as many sequences as may run at once. The second write of a token is not counted: it is one
 beside the thousands that its step reads.
+
+With `moves` a new token's KV goes to the main memory alone, and is read there and written in the
+other one as it leaves the last `tokens`: one token of each request a step, after the step's other
+phases (assumed). Of a prompt's chunk what is older than that is written where it belongs at once.
+The room that the last tokens leave in the other memory is not given to others (assumed).
 """
 
 from __future__ import annotations
@@ -40,6 +45,8 @@ class RecentOptions(PlacementOptions):
     """The memory that has all KV."""
     tokens: Annotated[int, Field(ge=1)]
     """Of each request that the main memory has as well."""
+    moves: bool = False
+    """Whether a token is moved as it leaves them, not written to both as it is made."""
 
 
 class Recent(Placement):
@@ -67,6 +74,15 @@ class Recent(Placement):
         tokens = batch.tokens
         near = float(np.minimum(tokens, self.options.tokens).sum() / max(int(tokens.sum()), 1))
         return {MAIN: near, self.options.kv: 1.0 - near}
+
+    @property
+    def carried(self) -> dict[str, float]:
+        return {MAIN: 0.5, self.options.kv: 0.5} if self.options.moves else {}
+
+    def moved(self, before: IntArray, after: IntArray) -> IntArray:
+        """Those that were among the last tokens, and are no more."""
+        last = self.options.tokens
+        return np.maximum(np.minimum(before, after - last), 0) - np.maximum(before - last, 0)
 
     def part(
         self, what: What, memory: str, start: IntArray, size: IntArray, layer: int, space: Space

@@ -192,7 +192,7 @@ class Replica:
         step = self._schedule()
         if step.empty and (engine.stuck or not engine.busy):
             return None
-        return step, engine.fitting(step)
+        return self.memory.adds(step, engine), engine.fitting(step)
 
     def end(self, step: Step, fitting: int, times: StepTimes, end_s: float) -> list[int]:
         """Steps like this are done, the last at `end_s`: the requests that ended with them."""

@@ -69,6 +69,36 @@ def test_a_known_share_in_the_main_memory() -> None:
     assert found["efficiency"]["attention"] == pytest.approx(1 / (3 * (1 - last)), rel=0.02)
 
 
+@pytest.mark.parametrize(("budget", "together"), [(8192, True), (8192, False), (320, True)])
+def test_what_leaves_the_last_tokens_is_moved_once(budget: int, together: bool) -> None:
+    """Of a prompt in one chunk only what decoding pushes out; in chunks of 320 also what the next
+    chunk does. In prompts of 512 with 63 tokens stored behind them, all but the last 272."""
+    recent = {"name": "recent", "kv": "far", "tokens": 272, "moves": True}
+    engine = {"name": "v1", "max_num_batched_tokens": budget, "max_num_seqs": 16}
+    changes = {"engine": engine, "advance_together": together}
+    found = served(device(), recent, **changes).metrics
+    moved = found["memory"]["moved_tokens"]
+    assert moved == 8 * 63 if budget > 512 else 8 * 63 < moved <= 8 * (512 + 63 - 272)
+    copies_s = found["phase_share"]["copy"] * found["steps"] * found["step_s"]
+    assert copies_s == pytest.approx(moved * SHAPE.kv_token_bytes / 100e9, rel=0.01)
+    still = served(device(), recent | {"moves": False}, **changes).metrics
+    assert "moved_tokens" not in still["memory"]
+    assert still["memory"]["read"]["attention"] == pytest.approx(
+        found["memory"]["read"]["attention"], rel=0.01
+    )
+
+
+def test_what_is_moved_is_read_and_written_in_both_memories() -> None:
+    """Half of the bytes in each, whichever is slower decides, or one after the other."""
+    recent = {"name": "recent", "kv": "far", "tokens": 272, "moves": True}
+    for overlap, seconds in (("phase", 1 / 100e9), ("none", 1 / 100e9 + 1 / 300e9)):
+        found = served(device(overlap), recent).metrics
+        assert found["memory"]["read"]["migration"] == {"main": 0.5, "far": 0.5}
+        copies_s = found["phase_share"]["copy"] * found["steps"] * found["step_s"]
+        size = found["memory"]["moved_tokens"] * SHAPE.kv_token_bytes
+        assert copies_s == pytest.approx(size * seconds, rel=0.01)
+
+
 def test_the_slowest_memory_of_a_whole_step_decides() -> None:
     """Weights in the main memory are hidden behind KV in a slow one, or the other way round."""
     alone = served(device("step"), {"kv": "far"}).metrics

@@ -212,3 +212,19 @@ def test_layers_have_to_lie_together() -> None:
     mixed = SPACE._replace(layers_first=False)
     with pytest.raises(DescriptionError, match="begins with layer"):
         own.layers("far", mixed)
+
+
+@given(
+    last=st.integers(1, 300), grown=st.lists(st.integers(1, 200), min_size=1, max_size=40)
+)  # fmt: skip
+def test_every_token_is_among_the_last_or_was_moved_or_never_among_them(
+    last: int, grown: list[int]
+) -> None:
+    """However a request grows: what lies in the other memory came there once."""
+    recent = placed({"name": "recent", "kv": "far", "tokens": last, "moves": True})
+    stored = np.cumsum([0, *grown])
+    moved = recent.moved(stored[:-1], stored[1:])
+    at_once = np.maximum(stored[1:] - last - stored[:-1], 0)
+    assert (moved >= 0).all() and (moved <= last).all()
+    assert moved.sum() + at_once.sum() == max(stored[-1] - last, 0)
+    assert not placed({"name": "recent", "kv": "far", "tokens": last}).moves
