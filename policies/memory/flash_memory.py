@@ -47,7 +47,9 @@ class FlashMemory(Memory):
         self._read_share = even * min(1.0, self._flash.array_rate / peak)
         """Of the peak, where all of every page is wanted."""
         self._write_share = min(1.0, self._flash.write_bandwidth / peak)
-        super().__init__(Efficiency(*[self._read_share] * len(Efficiency._fields)))
+        self._copies = 2 / (1 / self._read_share + 1 / self._write_share)
+        read = self._read_share
+        super().__init__(Efficiency(read, read, read, self._copies))
         self._due: Counter[str] = Counter()
         self._pages: Counter[str] = Counter()
         self._wanted: Counter[str] = Counter()
@@ -56,15 +58,16 @@ class FlashMemory(Memory):
 
     def observe(self, step: Step, engine: Engine) -> Efficiency:
         self._aged = step.aged
-        allocator, found = engine.allocator, {}
+        allocator = engine.allocator
+        # what ages is written here alone, what is copied here is read and written
+        found = {"migration": self._write_share if step.aged else self._copies}
         if len(step.decode) and self._steps >= self._due["attention"]:
             extents = traffic.attention(allocator, step.decode, self._layer, self._reading)
             found["attention"] = self._share("attention", extents)
         if step.chunks and self._steps >= self._due["prefill"]:
             extents = traffic.prefill(allocator, step.chunks, self._layer, self._reading)
             found["prefill"] = self._share("prefill", extents)
-        if found:
-            self.efficiency = self.efficiency._replace(**found)
+        self.efficiency = self.efficiency._replace(**found)
         return self.efficiency
 
     @property

@@ -53,15 +53,31 @@ def test_writes_have_a_rate_of_their_own() -> None:
     assert share([0, 4096], [4096, 4096], [False, True]) == pytest.approx(2 / 11)
 
 
+def test_what_is_copied_within_it_is_read_and_written_and_what_ages_is_written() -> None:
+    memory = FlashMemory(device().memories["far"], SHAPE, 1.0, 0)
+    assert memory.efficiency.migration == pytest.approx(2 / 11)
+    recent = {"name": "recent", "kv": "far", "tokens": 100, "moves": True}
+    found = metrics("4KiB", {"name": "paged"}, memories=recent)
+    copies_s = found["phase_share"]["copy"] * found["steps"] * found["step_s"]
+    size = found["memory"]["moved_tokens"] * SHAPE.kv_token_bytes
+    assert size >= 8 * 63 * SHAPE.kv_token_bytes
+    assert copies_s == pytest.approx(size / 10e9, rel=0.01)
+    written = 8 * (500 + 63) * SHAPE.kv_token_bytes  # each token once, the last ones as well
+    days = found["memory"]["writes_a_day"] * found["steps"] * found["step_s"] / 86400
+    assert days * (1 << 30) == pytest.approx(written, rel=0.01)
+
+
 def test_planes_bound_the_rate() -> None:
     slow = device(planes=61).memories["far"]  # 61 x 4 KiB in 10 us: 25 GB/s
     assert FlashMemory(slow, SHAPE, 1.0, 0).efficiency.weights == pytest.approx(0.25, rel=0.01)
 
 
-def metrics(page: str, policy: dict[str, Any], capacity: str = "1GiB") -> dict[str, Any]:
+def metrics(
+    page: str, policy: dict[str, Any], capacity: str = "1GiB", memories: Any = None
+) -> dict[str, Any]:
     many = 8
     stream = Requests(np.zeros(many), np.full(many, 500), np.full(many, 64))
-    own = spec(memories={"kv": "far"}, policy=policy)
+    own = spec(memories=memories or {"kv": "far"}, policy=policy)
     card = device(page, 4096, capacity)
     return serve(card, SHAPE, own, stream, seed=1, simulate=FakeMemory()).metrics
 
