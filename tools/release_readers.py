@@ -195,8 +195,15 @@ def speed(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def h3(_: Path) -> dict[str, Any]:
+    """H3's three ratios."""
+    from tools.h3 import ratios
+
+    return ratios()
+
+
 READERS: dict[str, Read] = {
     "why": why, "next_question": next_question, "crossing_map": crossing_map, "devices": devices,
-    "crossings": crossings, "bursts": bursts, "memory_map": memory_map,
+    "crossings": crossings, "bursts": bursts, "memory_map": memory_map, "h3": h3,
     "measurements": measurements, "servers": servers, "schedules": schedules, "speed": speed,
 }  # fmt: skip
