@@ -1,8 +1,8 @@
 """LPDDR or HBM, or both, by model, context and batch: the picture of docs/two-memories.md.
 
 Of each model, context and number of clients: the price of HBM, in dollars a GB, above which the
-card without it, or with half of it and LPDDR, serves more for its price, and who serves the most
-for a watt. All else costs what the description says.
+card without it (LPDDR alone, or GDDR and flash), or with half of it and LPDDR, serves more for its
+price, and who serves the most for a watt. All else costs what the description says.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from hwmodel.specs.device import load_device
 from sweeps.plan.experiment import assignments
 from sweeps.run.store import CONFIG, RunDirectory
 
-HBM, LPDDR, BOTH = "HBM", "LPDDR", "both"
+HBM, LPDDR, BOTH, FLASH = "HBM", "LPDDR", "both", "GDDR and flash"
+OTHERS = {LPDDR: "LPDDR alone", BOTH: "both", FLASH: FLASH}
+"""Who is held against HBM alone, and what the picture calls it."""
 PROMPT, CLIENTS = "workload_set.lengths.constant.prompt_tokens", "arrivals.clients"
 MOST = 500
 """Dollars beyond which the picture does not tell prices apart."""
@@ -45,12 +47,12 @@ class Cell(NamedTuple):
 def cards_of(config: dict[str, Any]) -> dict[str, Card]:
     """The cards of the run."""
     found = {}
-    for name in (HBM, LPDDR, BOTH):
-        sets = {} if name == BOTH else config["variants"][name]["set"]["device_set"]
-        with_gb = {}
+    for name in (HBM, *OTHERS):
+        sets = {} if name == BOTH else config["variants"][name]["set"]
+        card, with_gb = sets.get("device", config["base"]["device"]), {}
         for gb in (0, 1):
-            priced = [] if name == LPDDR else [f"price.gb={gb}"]
-            device = load_device(config["base"]["device"], [*assignments(sets), *priced])
+            priced = [f"price.gb={gb}"] if name in (HBM, BOTH) else []
+            device = load_device(card, [*assignments(sets.get("device_set", {})), *priced])
             assert device.price_usd is not None
             with_gb[gb] = device.price_usd
         found[name] = Card(with_gb[0], with_gb[1] - with_gb[0])
@@ -115,7 +117,7 @@ def taken(folder: Path) -> dict[str, Any]:
     values: dict[str, dict[str, list[float]]] = {}
     for (model, prompt, clients), cell in cells.items():
         found = values.setdefault(model, {})
-        for name, told in ((LPDDR, "LPDDR alone"), (BOTH, "both")):
+        for name, told in OTHERS.items():
             price = cell.break_even(name, cards)
             found.setdefault(told, []).append(price)
             rows.append({
@@ -130,7 +132,7 @@ def taken(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
     winners = Counter(max(cell.per_watt, key=cell.per_watt.__getitem__) for cell in cells.values())
     dollars = Counter(
-        "HBM" if min(cell.break_even(name, cards) for name in (LPDDR, BOTH)) > 25 else "another"
+        "HBM" if min(cell.break_even(name, cards) for name in OTHERS) > 25 else "another"
         for cell in cells.values()
     )
     svg = vl_convert.vegalite_to_svg(picture(rows))
