@@ -204,6 +204,9 @@ def main(rounds: int = 5) -> None:
                 say = lambda text, key=f"{name}, {stream}": print(f"{key}: {text}", flush=True)  # noqa: E731
                 found["pairs"].setdefault(name, {})[stream] = compared(pair, stream, rounds, say)
                 found["loads"].append(os.getloadavg()[0])
+    if found["pairs"].keys() != PAIRS.keys():
+        print(f"{OUT.name} is kept: it is of all peers")
+        return
     OUT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
