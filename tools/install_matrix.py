@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,8 @@ FIRST = "memory mlu370-x4 --pattern sequential"
 """Compiles a kernel, or finds it in the wheel."""
 ASKED = ("fit rtx-4090 llama-3.1-8b", FIRST, "run smoke", "report smoke")
 ELSEWHERE = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64", "manylinux2014_aarch64")
+X86 = platform.machine() == "x86_64"
+"""Kernels for a wheel are for processors of this kind."""
 KEPT = ("PATH", "LANG", "PIP_INDEX_URL")
 """Variables of the environment that reach what is tried."""
 
@@ -110,8 +113,9 @@ def try_plain(version: str, python: str, wheel: Path, home: Path, kernels: Path)
     say(f"{version}: installed from {wheel.name}: {size_mb(home / 'venv'):.0f} MB")
     for asked in ASKED:
         say(f"{version}: bankwise {asked}: {call([command, *asked.split()], home)}")
-    took = call([command, "new", "kernels", "--portable", str(kernels)], home)
-    say(f"{version}: kernels compiled for the wheel: {took}")
+    if X86:
+        took = call([command, "new", "kernels", "--portable", str(kernels)], home)
+        say(f"{version}: kernels compiled for the wheel: {took}")
 
 
 def try_with_kernels(version: str, wheel: Path, home: Path) -> None:
@@ -154,9 +158,10 @@ def tried(work: Path, keep: Path | None) -> bool:
             say(f"{version}: FAILS: {error}")
             failed = True
     platforms = [word for each in ELSEWHERE for word in ("--platform", each)]
-    resolve(wheel, "aarch64", *platforms)
-    if not there:
-        return False
+    if X86:
+        resolve(wheel, "aarch64", *platforms)
+    if not (there and X86):
+        return bool(there) and not failed
     full = built(sdist, work / "full", kernels)
     say(f"{full.name} with kernels of {', '.join(there)}: {size_mb(full):.1f} MB")
     try:
