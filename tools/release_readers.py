@@ -186,6 +186,7 @@ def speed(folder: Path) -> dict[str, Any]:
     loads = sorted([*memories["loads"], *serving.pop("loads")])
     return {
         "machine": memories["machine"], "rounds": memories["rounds"],
+        "rounds of serving": serving["rounds"],
         "load": [loads[len(loads) // 2], loads[0], loads[-1]],
         "memory": {
             f"{pair}, {stream}": found for pair, streams in memories["pairs"].items()
