@@ -56,7 +56,7 @@ def test_an_interval_that_says_nothing_is_not_written(
 
 def test_which_digits_and_scale_has_each_figure() -> None:
     written = {each.metric: each.text(0.123456) for each in FIGURES}
-    assert len(written) == len(FIGURES) == 28
+    assert len(written) == len(FIGURES) == 29
     percent = [name for name, text in written.items() if text == "12.3"]
     assert percent == [
         "slo.attainment", "kv_slots.binding.used", "kv_slots.binding.holes",
@@ -67,13 +67,13 @@ def test_which_digits_and_scale_has_each_figure() -> None:
     assert ms == ["tpot_s.mean", "at_share.tpot_s.mean"]
     assert [name for name, text in written.items() if text == "0"] == ["preemptions", "migrations"]
     assert [name for name, text in written.items() if text == "0.123"] == [
-        "goodput_per_s", "at_share.goodput_per_s"
+        "goodput_per_s", "at_share.goodput_per_s", "tokens_per_s_per_mm2"
     ]  # fmt: skip
     assert [name for name, text in written.items() if text == "0.1"] == [
         "output_tokens_per_s", "batch", "kv_gbps", "tokens_per_s_per_kusd", "memory.years"
     ]  # fmt: skip
     assert sum(text == "0.12" for text in written.values()) == 9
-    assert sum(each.terminal for each in FIGURES) == 16
+    assert sum(each.terminal for each in FIGURES) == 17
     assert (OVERLOADED, len(GROWING)) == (0.1, 3)
 
 
