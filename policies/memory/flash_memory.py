@@ -105,10 +105,11 @@ class FlashMemory(Memory):
         """Different pages that extents have bytes in."""
         if not len(start):
             return 0
-        first, last = start // self._flash.page, (start + size - 1) // self._flash.page
-        counts = last - first + 1
-        nth = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        return len(np.unique(np.repeat(first, counts) + nth))
+        order = np.argsort(start, kind="stable")
+        first = start[order] // self._flash.page
+        reach = np.maximum.accumulate((start + size - 1)[order] // self._flash.page)
+        before = np.concatenate(([-1], reach[:-1]))
+        return int((reach - np.maximum(first - 1, before)).clip(0).sum())
 
     def passed(self, rounds: int, times: StepTimes | None = None) -> None:
         self._steps += rounds
