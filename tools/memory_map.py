@@ -135,9 +135,13 @@ def taken(folder: Path) -> dict[str, Any]:
         "HBM" if min(cell.break_even(name, cards) for name in OTHERS) > 25 else "another"
         for cell in cells.values()
     )
+    worn = [
+        record["metrics"]["memory"]["years"] for record in run.records()
+        if record["overrides"]["serving.memories"] == FLASH
+    ]  # fmt: skip
     svg = vl_convert.vegalite_to_svg(picture(rows))
     (folder / "two-memories.svg").write_text(svg, encoding="utf-8")
     return {
         "cells": len(cells), "per watt": dict(winners), "per dollar": dict(dollars),
-        "break-even": table,
+        "break-even": table, "years of flash": {"least": min(worn), "most": max(worn)},
     }  # fmt: skip
