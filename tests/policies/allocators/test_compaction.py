@@ -43,6 +43,7 @@ def test_nothing_moves_beyond_the_limit_or_past_what_is_fixed() -> None:
     arena, runs = crowded(0, 2, 4)
     before = arena.holes
     assert compact(arena, 30, runs, limit=49) is None
+    assert compact(crowded(0, 2, 4)[0], 20, runs, limit=20)  # two windows, the other one costs 30
     fixed = Runs(runs.start[1:], runs.size[1:], runs.tokens[1:])  # the run at 10 cannot move
     assert compact(arena, 30, fixed) is None
     assert arena.holes == before

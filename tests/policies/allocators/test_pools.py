@@ -67,6 +67,9 @@ def test_pools_share_slots_or_blocks_evenly(split: str, blocks: tuple[int, ...])
 def test_the_smallest_covering_block_is_taken_or_a_larger_one() -> None:
     pools = PartitionedPools(120, 20, (10, 50))
     assert pools.size(7) == 10 and pools.size(11) == 50 and pools.size(51) == 0
+    first = pools.place(7, larger=True)  # the smallest that is ready
+    assert first == Place(0, 10)
+    pools.give_back(first)
     for _ in range(5):
         assert pools.place(7)
     assert pools.place(7) is None

@@ -281,6 +281,8 @@ def test_the_replications_that_would_resolve_a_gap_are_estimated() -> None:
     # of a ratio of 1 the deviation 0.05 is to be bounded by ln 1.05: 0.0538 of six, 0.0462 of seven
     close = judge(group(row("odma", 100.01, wobble=0.05), row("paged", 100)))
     assert (close.outcome, close.needed) == ("undecided", 7)
+    # mean 0.217, deviation 0.126: 0.313 of three, t(3) = 3.18 makes it 0.200 of four
+    assert needed(interval([0.1, 0.2, 0.35])) == 4
     assert needed(interval([0.0, 3.0, -3.0])) is None and MOST == 200
     twice = judge(group(row("a", 100), row("b", 100), row("c", 100.01, wobble=0.05)))
     assert twice.ties == ["a", "b", "c"] and twice.needed is not None  # two of them are the same

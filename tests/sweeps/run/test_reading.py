@@ -35,7 +35,11 @@ def test_a_whole_run_has_no_problem(tmp_path: Path) -> None:
     parts = read_run(RunDirectory(made(tmp_path)), {"sweep": SWEEP})
     assert (parts.config, parts.provenance, parts.problems) == (MADE, PROVENANCE_OF, [])
     assert [each["point"] for each in parts.records] == POINTS
-    assert read_report(tmp_path).table.state == "24 results"
+    table = read_report(tmp_path).table
+    assert table.state == "24 results"
+    assert table.origin()["commit"] == "abc (with changes that are not committed)"
+    table.provenance["dirty"] = False
+    assert table.origin()["commit"] == "abc"
     rows = summarise(parts.records[:4])
     assert [row["replications"] for row in rows] == [3, 1]
     assert rows[0]["output_tokens_per_s_half"] > 0 and rows[1]["output_tokens_per_s_half"] is None

@@ -215,22 +215,27 @@ def test_a_description_that_changed_since_is_noticed(tmp_path: Path) -> None:
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.parametrize("at_fault", [False, True])
 def test_a_failing_point_says_why_and_the_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    at_fault: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from sweeps.run import sweep_run as module
 
     def fails_once(task: Any) -> Any:
         if task.replication == 2 and task.experiment.serving.policy.name == "paged":
-            raise ZeroDivisionError("by hand")
+            raise DescriptionError("by hand") if at_fault else ZeroDivisionError("by hand")
         return original(task)
 
     original = module.measure
     monkeypatch.setattr(module, "measure", fails_once)
     done = run_sweep(load_sweep("smoke"), tmp_path, False, 1, QUIET)
-    assert (len(done.records), len(done.failures), done.at_fault) == (3, 1, False)
+    assert (len(done.records), len(done.failures), done.at_fault) == (3, 1, at_fault)
     said = capsys.readouterr().err
-    assert "failed: paged, replication 2: ZeroDivisionError: by hand" in said
+    why = "by hand" if at_fault else "ZeroDivisionError: by hand"
+    assert f"failed: paged, replication 2: {why}" in said
     monkeypatch.setattr(module, "measure", original)
     done = run_sweep(load_sweep("smoke"), tmp_path, True, 1, QUIET)
     assert (done.reused, len(done.records), done.failures) == (3, 4, [])
