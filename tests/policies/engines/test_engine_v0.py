@@ -12,32 +12,20 @@ from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
-from policies.allocators.registry import POLICIES
 from policies.engines.engine_requests import Offered
 from policies.engines.engine_v0 import EngineV0, EngineV0Spec
 from policies.engines.scheduled_step import Step
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency, StepTimes
 from policies.predictors.prediction import LognormalPredictions
-from policies.predictors.predictor import predict
 from policies.requests.requests import IntArray, Requests
-from policies.serving.building import admissible, build_replica
-from policies.serving.metrics import Metrics
 from policies.serving.serving import serve
-from policies.serving.serving_spec import model_of_a_card
 from policies.transfers.kv_connector import Site
 from policies.transfers.swap_space import SwapSpace
-from tests.policies.allocators.contract import cases
-from tests.policies.small import MODEL, device, mixed, requests, run, serve_alone, spec
-from tests.rotation import rotated, spread
+from tests.policies.small import MODEL, device, mixed, requests, run, spec
 
 V0 = {"name": "v0", "max_model_len": 1024}
 ALIKE = {"watermark": 0.0, "cached_recompute": False, "free_list": "lifo"}
-CASES = {name: each for name, each in cases() if getattr(each, "prefixes", "") != "copy"}
-"""All but those that v0 refuses."""
-MANNERS: dict[str, dict[str, Any]] = {
-    "recompute": {}, "swap": {"preemption": "swap"}, "chunked": {"chunked_prefill": True}
-}  # fmt: skip
 
 
 class Scene:
@@ -291,45 +279,6 @@ def test_blocks_of_a_cut_prefill_that_were_never_filled_are_not_found() -> None:
     assert engine._findable(0, 31) == 30
 
 
-@pytest.mark.parametrize(
-    ("policy", "name", "chunked"), rotated(POLICIES, ["v0", "v1"], [False, True])
-)
-def test_memory_is_empty_in_the_end(policy: str, name: str, chunked: bool) -> None:
-    lengths = mixed(150)
-    draw = np.random.default_rng(5)
-    prefix = draw.integers(-1, 3, len(lengths))
-    stream = Requests(
-        lengths.arrival_s, lengths.prompt_tokens, lengths.output_tokens, prefix,
-        np.where(prefix >= 0, np.minimum(lengths.prompt_tokens, 70), 0),
-        draw.choice([1, 1, 2, 3], len(lengths)),
-    )  # fmt: skip
-    own: dict[str, Any] = {"chunked_prefill": chunked} if name == "v0" else {}
-    if name == "v1" and chunked:
-        own = {"admit_on": "chunk", "max_num_batched_tokens": 128}
-    served = spec(
-        policy={"name": policy}, engine={**V0, "max_num_seqs": 24, "name": name, **own},
-        predictor={"kind": "lognormal", "sigma": 0.6},
-    )  # fmt: skip
-    replica = build_replica(
-        device(4096), model_of_a_card(served, MODEL), served, stream,
-        predict(served.predictor, stream.output_tokens, 1),
-        Metrics(stream, stream.output_tokens, 0), 1,
-    )  # fmt: skip
-    engine, allocator = replica.engine, replica.engine.allocator
-    empty = allocator.free_slots
-    able = admissible(served, allocator, stream, stream.output_tokens)
-    replica.arrive(able.tolist(), stream.arrival_s[able].tolist())
-    serve_alone(replica)
-    assert allocator.free_slots == empty and allocator.reserved_total == 0
-    assert not allocator.resident.any() and not allocator.stored.any()
-    assert replica.metrics.sums.output_tokens == (stream.output_tokens * stream.samples).sum()
-    assert isinstance(engine, EngineV0) == (name == "v0")
-    if isinstance(engine, EngineV0):
-        assert not engine.swapped
-        (space,) = [each for each in replica.components if isinstance(each, SwapSpace)]
-        assert space.free_bytes == 4 << 30
-
-
 def test_swapping_takes_the_time_of_the_link_to_the_host() -> None:
     slow, fast = (
         serve(
@@ -344,23 +293,6 @@ def test_swapping_takes_the_time_of_the_link_to_the_host() -> None:
     assert seconds == pytest.approx(64 * MODEL.kv_token_bytes * (1e-6 - 1e-9))
     share = slow["phase_share"]["swap"] * slow["steps"] * slow["step_s"]
     assert share == pytest.approx(64 * MODEL.kv_token_bytes * 1e-6)
-
-
-@pytest.mark.parametrize(("policy", "manner"), spread(CASES, MANNERS, every=6))
-def test_everybody_is_served_by_every_policy(policy: str, manner: str) -> None:
-    if policy.startswith("vattention") and manner == "swap":
-        manner = "recompute"  # it cannot swap, and says so
-    stream = mixed(120)
-    changes = {
-        "policy": CASES[policy], "engine": {**V0, **MANNERS[manner]},
-        "predictor": {"kind": "lognormal", "sigma": 0.5},
-    }  # fmt: skip
-    result = run(4096, stream, **changes)
-    assert result.metrics["finished"] == len(stream)
-    assert (result.finish_s >= result.first_token_s).all()
-    assert sum(result.metrics["phase_share"].values()) == pytest.approx(1)
-    slow = run(4096, stream, **changes, advance_together=False)
-    assert (slow.finish_s == result.finish_s).all()
 
 
 def test_paged_is_by_default_what_it_was() -> None:

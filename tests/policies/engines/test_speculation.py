@@ -75,15 +75,6 @@ def test_the_same_drafts_hold_under_every_policy() -> None:
     assert len(accepted) == 1
 
 
-@pytest.mark.parametrize("name", ["paged", "static", "odma", "ideal", "s3", "oracle"])
-@pytest.mark.parametrize("late", [False, True])
-def test_all_requests_end_where_memory_is_short(name: str, late: bool) -> None:
-    engine = {"max_model_len": 1024, "async_scheduling": late}
-    found = served(2048, speculation=EAGLE, policy={"name": name}, engine=engine)
-    assert found["finished"] == 120
-    assert found["preemptions"] or name not in ("paged", "ideal")
-
-
 def test_drafts_that_never_hold_cost_time_and_change_no_token() -> None:
     never = served(speculation={**LOOKUP, "acceptance": [0.0, 0.0, 0.0]})
     without = served()

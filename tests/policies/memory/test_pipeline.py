@@ -184,19 +184,6 @@ def test_stages_of_pools_move_their_layers_at_once() -> None:
     assert halves["bytes"] == pytest.approx(whole["bytes"] / 2)
 
 
-@pytest.mark.parametrize("options", [{}, {"balance": "cost"}, {"drains": True}])
-def test_everybody_is_served_once_over_stages(options: dict[str, Any]) -> None:
-    found = run(4096, FEW, cluster={"stages": 2, "pipeline": options}).metrics
-    assert found["finished"] == len(FEW) and found["pipeline"]["stages"] == 2
-    assert 0 <= found["pipeline"]["idle_share"] < 1
-    assert sum(found["phase_share"].values()) == pytest.approx(1, abs=0.02)
-
-
-def test_stages_beside_replicas_and_tensor_parallel_serve_everybody() -> None:
-    found = run(4096, FEW, cluster={"cards": 2, "stages": 2}, tensor_parallel=2).metrics
-    assert found["finished"] == len(FEW) and len(found["node"]["cards"]) == 2
-
-
 @pytest.mark.parametrize(
     "options",
     [

@@ -1,5 +1,6 @@
 """Servings drawn at random, each of two or three features (`tests.policies.serving.features`) on a
-random card, model and stream of requests: does each lose nothing, and is it the same twice?
+random card, model and stream of requests: does each lose nothing, and is it the same twice, and
+on one replica to the digit where steps are advanced one by one?
 
     python -m tests.policies.serving.generated --count 300 --seed 1
 
@@ -29,6 +30,7 @@ from tests.policies.serving.features import (
     Setting,
     laid,
     repeated,
+    run_of,
 )
 
 DEVICES = (
@@ -36,6 +38,8 @@ DEVICES = (
     "h200", "jetson-agx-orin", "m4-max", "mi300x", "mlu370-x4", "oaken-lpddr", "mtia-2i",
     "spyre", "tpu-v5e",
 )  # fmt: skip
+STRETCHED = {"KV by request"}
+"""Where the memory that a step waits for changes within a stretch, which is as its first step."""
 LATENT = LatentAttention(
     q_lora_rank=32, kv_lora_rank=48, qk_nope_head_dim=16, qk_rope_head_dim=16, v_head_dim=16
 )
@@ -133,6 +137,20 @@ def _changes(rng: random.Random, kinds: set[str], longest: int) -> dict[str, Any
     return changes
 
 
+def audit(drawn: Serving) -> Audit | str:
+    """As `repeated`; also that equal steps counted together are the single steps."""
+    found = repeated(*drawn)
+    if isinstance(found, str) or STRETCHED & set(drawn.names):
+        return found
+    together = run_of(drawn.names, setting=drawn.setting)
+    if not {"node", "pools"} & set(together.metrics):
+        changes = laid(drawn.setting.changes, {"advance_together": False})
+        alone = run_of(drawn.names, setting=drawn.setting._replace(changes=changes))
+        if not np.array_equal(alone.finish_s, together.finish_s, equal_nan=True):
+            found.breaches.append("steps advanced one by one differ")
+    return found
+
+
 def main() -> None:
     """Serve so many, and print what is wrong."""
     parser = argparse.ArgumentParser(description=main.__doc__)
@@ -143,7 +161,7 @@ def main() -> None:
     transfers = breaches = 0
     for number in range(asked.count):
         drawn = serving(asked.seed, number)
-        found = repeated(*drawn)
+        found = audit(drawn)
         if isinstance(found, Audit):
             transfers += found.transfers
             breaches += bool(found.breaches)

@@ -7,22 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.predictors.predictor import predict
 from policies.requests.requests import Requests
-from policies.serving.building import build_replica
 from policies.serving.cluster import Manager
 from policies.serving.cluster_options import ClusterSpec
-from policies.serving.metrics import Metrics
-from policies.serving.node import Node, mean_of
-from policies.serving.simulation import Simulation
-from policies.serving.source import Source
-from tests.policies.allocators.contract import cases
-from tests.policies.small import EXPERTS, MODEL, FakeMemory, device, mixed, requests, run, spec
-from tests.rotation import LONG, shared
+from policies.serving.node import mean_of
+from tests.policies.small import EXPERTS, FakeMemory, mixed, requests, run, spec
 
-CASES = cases()
 STREAM = mixed(240)
-FEW = STREAM if LONG else STREAM[:120]
 ODMA = {"name": "odma", "refresh": 40, "window": 80}
 
 
@@ -71,22 +62,6 @@ def test_who_has_ended_presses_no_more_and_not_before() -> None:
 def test_one_card_is_no_node() -> None:
     alone, one = run(2048, STREAM), run(2048, STREAM, cluster={"cards": 1, "placement": "pressure"})
     assert one.metrics == alone.metrics and "node" not in one.metrics
-
-
-@pytest.mark.parametrize("options", shared((c[1] for c in CASES), 2, 4), ids=[c[0] for c in CASES])
-def test_everybody_is_served_once_by_every_policy(options: Any) -> None:
-    changes = {
-        **node(3, placement="pressure"), "policy": options,
-        "predictor": {"kind": "lognormal", "sigma": 0.5},
-    }  # fmt: skip
-    result = run(4096, FEW, **changes)
-    metrics = result.metrics
-    assert metrics["finished"] == sum(c["requests"] for c in metrics["node"]["cards"]) == len(FEW)
-    made = sum(card["output_tokens"] for card in metrics["node"]["cards"])
-    assert made == FEW.output_tokens.sum()
-    assert (result.first_token_s > FEW.arrival_s).all()
-    assert sum(metrics["phase_share"].values()) == pytest.approx(1)
-    assert run(4096, FEW, **changes).metrics == metrics
 
 
 def test_cards_with_the_same_requests_are_so_many_times_one_card() -> None:
@@ -168,27 +143,6 @@ def test_the_warm_up_is_the_nodes() -> None:
     metrics = run(4096, STREAM, **node(3), warmup_requests=100).metrics
     assert metrics["finished"] == 240
     assert metrics["output_tokens_per_s"] > 0
-
-
-@pytest.mark.parametrize("options", shared((c[1] for c in CASES), 3, 4), ids=[c[0] for c in CASES])
-def test_memory_of_all_cards_is_empty_in_the_end(options: Any) -> None:
-    served = spec(
-        policy=options, predictor={"kind": "lognormal", "sigma": 0.6}, **node(3)
-    )  # fmt: skip
-    predicted = predict(served.predictor, FEW.output_tokens, 1)
-    metrics = Metrics(FEW, FEW.output_tokens, 0)
-    manager = Manager(served.cluster, FEW, predicted.length)
-    cards = Node(
-        manager,
-        lambda card, _: build_replica(device(4096), MODEL, served, FEW, predicted, metrics, card),
-    )
-    allocators = [replica.engine.allocator for replica in cards.own]
-    empty = [allocator.free_slots for allocator in allocators]
-    Simulation([cards], Source(FEW, np.arange(len(FEW)), FEW.arrival_s), metrics).run()
-    assert [allocator.free_slots for allocator in allocators] == empty
-    assert not any(allocator.reserved_total for allocator in allocators)
-    assert not any(allocator.resident.any() for allocator in allocators)
-    assert metrics.ended == len(FEW) and (manager.card_of >= 0).all()
 
 
 def test_a_card_that_is_done_is_idle_until_the_last_one_is() -> None:

@@ -9,14 +9,12 @@ import pytest
 
 from hwmodel.specs.mlp import CardExperts
 from hwmodel.specs.transformer import shard
-from policies.allocators.registry import POLICIES
 from policies.engines.additions import Elsewhere
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.routing import Routing
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
-from tests.policies.small import EXPERTS, FakeMemory, device, mixed, requests, run
-from tests.rotation import rotated
+from tests.policies.small import EXPERTS, device, mixed, requests, run
 
 EXCHANGES = ("all_reduce", "all_to_all")
 
@@ -134,17 +132,3 @@ def test_single_steps_end_as_those_advanced_together() -> None:
     assert together.finish_s == pytest.approx(single.finish_s, rel=1e-9)
     node = together.metrics["node"]["cards"]
     assert [each["requests"] for each in node] == [14, 13, 13]
-
-
-@pytest.mark.parametrize(("policy", "fidelity"), rotated(
-    sorted(POLICIES), ["analytic", "sampled", "full"],
-))  # fmt: skip
-def test_every_policy_and_fidelity(policy: str, fidelity: str) -> None:
-    turn = sorted(POLICIES).index(policy)
-    found = run(
-        4096, mixed(9), policy={"name": policy}, memory={"fidelity": fidelity},
-        engine={"name": ("v1", "v0")[turn % 2], "max_model_len": 1024}, simulate=FakeMemory(),
-        **common(2, EXCHANGES[turn // 2 % 2]),
-    ).metrics  # fmt: skip
-    assert found["finished"] == 9 and found["phase_share"]["all_reduce"] > 0
-    assert sum(found["phase_share"].values()) == pytest.approx(1, abs=1e-6)

@@ -10,10 +10,9 @@ import pytest
 from policies.engines.connected import Connected
 from policies.serving.plugins import load_plugin
 from tests.policies.serving import features
-from tests.policies.serving.features import LINK, TIERS, Feature, always, audited, figure, prefixes
+from tests.policies.serving.features import TIERS, Feature, always, audited, figure, prefixes
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
-POOLED = {"pools": {"prefill": {}, "decode": {}, "link": LINK}}
 OWN = {
     "own connector": Feature(
         "own connector",

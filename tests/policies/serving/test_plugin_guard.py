@@ -141,7 +141,6 @@ def test_thrashing_that_goes_on_is_let_be(monkeypatch: pytest.MonkeyPatch) -> No
     assert own["preemptions"] > 100 and own["finished"] == 200
 
 
-LINK = "mooncake-rdma-400"
 CONNECTOR = """
 from policies.engines.connector import Ending, Match
 from policies.transfers.kv_connector import ConnectorOptions, KvConnector

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
 
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
-from tests.policies.allocators.contract import cases
 from tests.policies.small import MODEL, mixed, requests, run
-from tests.rotation import LONG, shared
-
-CASES = cases()
 
 
 def sampled(stream: Requests, samples: int) -> Requests:
@@ -58,17 +53,6 @@ def test_copies_on_write_are_simulated_at_their_own_places(fidelity: str) -> Non
 
 def test_a_whole_prompt_is_not_copied() -> None:
     assert run(1024, sampled(requests([0.0], 32, 3), 4)).metrics["copied_tokens"] == 0
-
-
-@pytest.mark.parametrize("options", shared((c[1] for c in CASES), 1, 4), ids=[c[0] for c in CASES])
-def test_samples_are_served_by_every_policy(options: Any) -> None:
-    stream = sampled(mixed(120 if LONG else 80), 3)
-    changes = {"policy": options, "engine": {"max_model_len": 1024}}
-    result = run(8192, stream, **changes)
-    made = result.metrics["makespan_output_tokens_per_s"] * result.metrics["makespan_s"]
-    assert made == pytest.approx(3 * stream.output_tokens.sum())
-    slow = run(8192, stream, **changes, advance_together=False)
-    assert (slow.finish_s == result.finish_s).all()
 
 
 def test_a_system_prompt_is_stored_once_and_computed_once() -> None:

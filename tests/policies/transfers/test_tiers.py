@@ -21,7 +21,7 @@ from policies.transfers.tiers import Tiers
 from policies.transfers.transfer import Server, transfer
 from tests.policies.serving.test_sessions import talks
 from tests.policies.small import MODEL, run
-from tests.rotation import LONG, spread
+from tests.rotation import LONG
 
 LINK = "pcie5-h100-batched"
 ENGINE = {"name": "v1", "max_model_len": 1024}
@@ -270,33 +270,7 @@ def test_a_request_whose_card_fails_finds_its_prompt_at_the_host_and_goes_on(
     assert lone.metrics["prefill_tokens"] == 160 + 160 + again
 
 
-WAYS = {
-    "whole": tiers(),
-    "sooner": tiers(load="sooner"),
-    "layers": tiers(layerwise=True),
-    "outputs": tiers({"offload_prompt_only": False}),
-    "drive": tiers({"cpu_bytes_to_use": "256KiB"}, ssd={"bytes": "64MiB"}),
-    "arc": tiers({"block_size": 64, "eviction_policy": "arc", "cpu_bytes_to_use": "128KiB"}),
-}
-LATE = [{}, {"async_scheduling": True}, LENGTH]
-
-
 POLICIES = [{"name": "paged"}, {"name": "radix", "page": 8}]
-
-
-@pytest.mark.parametrize(("way", "policy", "late"), spread(WAYS, POLICIES, LATE, every=3))
-def test_every_request_ends_and_steps_advanced_together_are_as_one_by_one(
-    way: str, policy: dict[str, Any], late: dict[str, Any]
-) -> None:
-    stream, options = talks(40, 10), {"policy": policy, "slots": 1024, "engine": ENGINE | late}
-    found = served(stream, tiers=WAYS[way], **options)
-    assert found.metrics["finished"] == len(stream)
-    slow = served(stream, tiers=WAYS[way], **options, advance_together=False)
-    assert (slow.finish_s == found.finish_s).all()
-    load = found.metrics["tiers"]["load"]
-    assert load["transfers"] > 0
-    without = served(stream, **options).metrics
-    assert found.metrics["prefill_tokens"] < without["prefill_tokens"]
 
 
 def test_steps_beside_a_transfer_are_slower_by_its_share_of_the_dram() -> None:
