@@ -15,13 +15,15 @@
 
 An interrupted run goes on where it was; where the product has changed since its first part, it says
 so and stops. A part that is named is made anew, and the page, docs/results.md, says of which commit
-it is. Values are taken anew each time, so that a further one needs no further run.
+it is, and keeps the others as they stand. Values are taken anew each time, so that a further one
+needs no further run.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shlex
 import shutil
@@ -44,6 +46,7 @@ PARTS = ROOT / "tools/release.yaml"
 RUNS = ROOT / "runs/release"
 PRODUCT = ("hwmodel", "policies", "sweeps", "yaml", "docs/release")
 DONE = "done.json"
+_MADE = "Made anew at commit `{}`."
 
 
 class ReleaseError(Exception):
@@ -240,33 +243,56 @@ def _rounded(found: Interval) -> Value:
 
 
 def results_page(commit: str) -> str:
-    """The page of the parts that are done."""
+    """The page of the parts that are done here, and of the others as it has them."""
     found = {name: RUNS / name / DONE for name in parts()}
     there = {
         name: json.loads(file.read_text(encoding="utf-8"))
         for name, file in found.items() if file.is_file()
     }  # fmt: skip
-    minutes = sum(each["cpu_s"] for each in there.values()) / 60
-    lines = [
-        "# Results of the release run", "",
+    kept = _kept(commit)
+    sections = [
+        _section(name, there[name], commit) if name in there else kept[name]
+        for name in found
+        if name in there or name in kept
+    ]
+    took = re.findall(r" \(([\d.]+) CPU minutes\)$", "\n".join(sections), re.MULTILINE)
+    head = (
+        "# Results of the release run\n\n"
         "Every figure that README and the pages quote, made by `make release-run` at commit"
-        f" `{commit[:12]}` in {minutes:.0f} CPU minutes. A text names a value by its part and key."
-        " Ratios are ratios: 1.87 is +87 %. The last two columns are the ends of an interval of"
-        " 95 % over replications; a value without them is of one run, or a count.", "",
-    ]  # fmt: skip
-    for name, made in there.items():
-        part = parts()[name]
-        lines += [f"## {name}", "", part["question"], ""]
-        if part.get("commands"):
-            shown = "; ".join(each.replace("{run}", "RUN") for each in part["commands"])
-            lines += [f"`{shown}` ({made['cpu_s'] / 60:.1f} CPU minutes)", ""]
-        if (own := made.get("commit", commit)) != commit:
-            lines += [f"Made anew at commit `{own[:12]}`.", ""]
-        lines += ["| key | value | low | high |", "|---|---:|---:|---:|"]
-        values = values_of(part, RUNS / name)
-        lines += [results_row(key, value) for key, value in values.items()]
-        lines += [""]
-    return "\n".join(lines)
+        f" `{commit[:12]}` in {sum(map(float, took)):.0f} CPU minutes. A text names a value by its"
+        " part and key. Ratios are ratios: 1.87 is +87 %. The last two columns are the ends of an"
+        " interval of 95 % over replications; a value without them is of one run, or a count.\n"
+    )
+    return "\n".join([head, *sections])
+
+
+def _section(name: str, made: Mapping[str, Any], commit: str) -> str:
+    """Of a part that is done here."""
+    part = parts()[name]
+    lines = [f"## {name}", "", part["question"], ""]
+    typed = "; ".join(each.replace("{run}", "RUN") for each in part.get("commands", ()))
+    by = f"`{typed}`" if typed else "Read by `tools.release_readers`"
+    lines += [f"{by} ({made['cpu_s'] / 60:.1f} CPU minutes)", ""]
+    if (own := made.get("commit", commit)) != commit:
+        lines += [_MADE.format(own[:12]), ""]
+    lines += ["| key | value | low | high |", "|---|---:|---:|---:|"]
+    values = values_of(part, RUNS / name)
+    lines += [results_row(key, value) for key, value in values.items()]
+    return "\n".join([*lines, ""])
+
+
+def _kept(commit: str) -> dict[str, str]:
+    """The sections that the page has, by part; where it is of another commit, they say so."""
+    page = (ROOT / RESULTS).read_text(encoding="utf-8") if (ROOT / RESULTS).is_file() else ""
+    head, *sections = re.split(r"^(?=## )", page, flags=re.MULTILINE)
+    former = re.search(r"at commit `(\w+)`", head)
+    found = {}
+    for text in sections:
+        own = former[1] if former and "Made anew at" not in text else commit[:12]
+        said = f"{_MADE.format(own)}\n\n" * (own != commit[:12])
+        told = text.replace("| key |", f"{said}| key |", 1).rstrip()
+        found[text.split("\n")[0][3:]] = f"{told}\n"
+    return found
 
 
 def write_page(commit: str) -> None:

@@ -90,6 +90,16 @@ def test_a_part_is_kept_with_what_it_took_and_shown_with_its_command(
     monkeypatch.setattr(release, "parts", lambda: {"made": part, "later": part})
     made(tmp_path / "made")
     (tmp_path / "made" / release.DONE).write_text(json.dumps({"cpu_s": 90, "values": {}}))
+    monkeypatch.setattr(release, "ROOT", tmp_path)
     page = release.results_page("f" * 40)
     assert "## made\n\nWhich?\n\n`bankwise run quickstart` (1.5 CPU minutes)" in page
     assert "| `cells` | 21 |  |  |" in page and "## later" not in page
+    # a part that is not done here stays as the page has it, and says of which commit it is
+    (tmp_path / "docs").mkdir()
+    former = page.replace("## made", "## later").replace("f" * 12, "e" * 12)
+    (tmp_path / release.RESULTS).write_text(former)
+    for _ in range(2):  # the same again
+        release.write_page("f" * 40)
+        both = (tmp_path / release.RESULTS).read_text()
+        assert both.startswith(page.replace("in 2 CPU", "in 3 CPU"))
+        assert both.split("## later")[1].count("Made anew at commit `eeeeeeeeeeee`.") == 1
