@@ -27,7 +27,8 @@ def study(found: StudyGain) -> Iterator[str]:
     base = found.gains.get(BASE)
     count = counted(found.replications, "replication")
     head = f"{found.chosen} {found.says} on {count} not used in the search"
-    yield f"{head}, {_against(base, 'the base')}." if base else f"{head}."
+    breaks = f", which breaks {listed(found.broken)}" if found.broken else ""
+    yield f"{head}, {_against(base, 'the base')}{breaks}." if base else f"{head}."
     if found.first not in (None, BASE):
         added = "nothing" if found.added is None else _against(found.added, "it")
         yield f"Best trial without a search: {found.first}; the search adds {added}."

@@ -12,6 +12,7 @@ import numpy as np
 from hwmodel.description.units import number
 from hwmodel.description.yaml_writer import to_yaml_flow
 from sweeps.analyse.figures import FIGURES, THROUGHPUT
+from sweeps.analyse.least import Constraint
 from sweeps.analyse.objective import OBJECTIVES, Objective, objective_of
 from sweeps.analyse.rows import Record
 from sweeps.analyse.statistics import Interval, interval, relative_gap
@@ -51,6 +52,7 @@ class Trials:
     """Whose settings the chosen one has."""
     rival: str | None = None
     """As which rival, where that is not the trial's own; of a study of fleets."""
+    constraints: list[Constraint] = field(default_factory=list)
     limit: dict[str, Any] | None = None
     """What known lengths would leave unused at least, and what the chosen trial and the base do."""
 
@@ -127,6 +129,15 @@ class Trials:
         theirs = [None if base is None else base.mean(metric) for metric in metrics]
         pairs = zip(metrics, theirs, strict=True)
         return [(words(metric), best.mean(metric), other) for metric, other in pairs]
+
+    def broken_by(self, contender: Row | None) -> tuple[str, ...]:
+        """The constraints that a contender breaks in the finale, by their names."""
+        if contender is None:
+            return ()
+        means = [(each, contender.mean(each.metric)) for each in self.constraints]
+        return tuple(
+            each.name for each, mean in means if mean is not None and each.violation(mean) > 0
+        )
 
     def first(self, record: Record) -> float:
         """A trial's value of the first objective."""
@@ -286,6 +297,11 @@ def read_trials(directory: RunDirectory, run: RunParts) -> Trials:
         sorted(run.records, key=lambda record: record["trial"]), objectives,
         list(config.get("ceilings") or ()), config["space"],
     )  # fmt: skip
+    try:
+        wanted = config.get("constraints") or ()
+        found.constraints = [Constraint.model_validate(each) for each in wanted]
+    except (TypeError, ValueError):
+        run.problems.append("config.yaml: constraints cannot be read")
     _add_finale(found, directory, run.problems)
     found.limit = directory.read_json(LIMIT)
     return found
@@ -342,6 +358,8 @@ class StudyGain:
     """The best of the trials that needed no search; None where there are none."""
     added: Interval | None = None
     """What the chosen trial has more than that; None where it is that, or unknown."""
+    broken: tuple[str, ...] = ()
+    """The constraints that the base breaks, by their names."""
 
 
 def study_gain(trials: Trials) -> StudyGain:
@@ -354,5 +372,5 @@ def study_gain(trials: Trials) -> StudyGain:
     first = trials.best_first()
     return StudyGain(
         trials.chosen, trials.words, mean, trials.says(mean), count, gains, closed, first,
-        gains.get(first or ""),
+        gains.get(first or ""), trials.broken_by(trials.contender(BASE)),
     )  # fmt: skip

@@ -324,6 +324,8 @@ def test_a_study() -> None:
         "It has +30 % (95 % CI 29 to 31) against static.",
         "The search closes 75 % (95 % CI 74 to 76) of the gap from base to oracle.",
     ]
+    told = next(study_sentences.study(replace(found, broken=("card_usd <= 9000",))))
+    assert told.endswith(" against the base, not significant, which breaks card_usd <= 9000.")
     assert study_sentences.no_trial(3, 1) == "None of 3 trials meets the constraints; 1 failed."
     assert study_sentences.best_so_far(3, "serves 147 tok/s") == (
         "Best so far: trial 3 serves 147 tok/s in the search, biased up by noise."
