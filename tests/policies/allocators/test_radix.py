@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.allocators.allocator import Demand, Limits
@@ -11,6 +16,8 @@ from policies.allocators.free_lists.staged import Staged
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.radix import RadixAllocator, RadixOptions
 from policies.predictors.predictor import Prediction
+from tests.policies.allocators.contract import state
+from tests.rotation import LONG
 
 SOME = Demand(4, 0, Prediction(20.0))
 
@@ -46,6 +53,9 @@ def test_a_decode_step_deals_neighbouring_pages_to_different_requests() -> None:
     assert allocator.reserve(2, SOME._replace(prompt=8), 8)  # the prompt keeps its run, no output
     assert places(allocator, 2) == [8, 10, 0, 1, 2, 3, 9, 11]
     assert allocator.extent_count(np.array([2])) == 5
+    ended(allocator, 2)
+    told = allocator.report()  # of 16 pages of prompts seven runs, four of one page
+    assert told["prompt_extent_tokens"] == 16 / 7 and told["prompt_single_page_share"] == 4 / 16
 
 
 def test_larger_pages_are_used_again_first() -> None:
@@ -172,6 +182,118 @@ def test_all_that_is_free_is_sorted_when_a_step_needs_more_than_is_at_hand() -> 
     allocator.release(0)
     assert allocator.reserve(2, SOME._replace(prompt=6), 6)  # 8 to 11 are at hand
     assert places(allocator, 2) == [0, 1, 2, 3, 8, 9]
+
+
+class Unsettled:
+    """Random lives of requests, of which nothing asks where their pages are."""
+
+    def __init__(self, data: st.DataObject, page: int) -> None:
+        self.data, self.allocator = data, radix(64, page=page)
+        self.lives: dict[int, Demand] = {}
+        self.chunks: set[int] = set()
+        """Requests that this step has prefilled: each once."""
+        self.number = 0
+
+    def some(self) -> np.ndarray:
+        """Requests that decode."""
+        decode = [r for r, d in self.lives.items() if self.allocator.stored[r] >= d.prompt]
+        return np.array(self.data.draw(st.permutations(decode)), np.int64)
+
+    def single(self) -> np.ndarray:
+        """Those of one sample: only under engine `sglang` are pages chosen later, and samples are
+        requests there."""
+        return np.array([r for r in self.some().tolist() if self.lives[r].samples == 1], np.int64)
+
+    def act(self) -> None:
+        allocator, draw = self.allocator, self.data.draw
+        action = draw(st.sampled_from(["admit"] * 2 + ["grow", "later", "later", "end", "settle"]))
+        one = draw(st.sampled_from(sorted(self.lives))) if self.lives else -1
+        if action == "admit" and self.number < 8:
+            samples, prompt = draw(st.sampled_from([1, 1, 3])), draw(st.integers(6, 12))
+            demand = turn(prompt, -1, 6)._replace(samples=samples)
+            tokens = draw(st.integers(6, prompt))
+            if allocator.reserve(self.number, demand, tokens):
+                self.lives[self.number] = demand
+                self.chunks.add(self.number)
+            self.number += 1
+        elif action == "grow" and self.lives and one not in self.chunks:
+            allocator.grow(one, draw(st.integers(1, 3)))
+            self.chunks.add(one)
+        elif action == "later" and allocator.headroom(some := self.single(), 1):
+            allocator.advance_later(some)
+            self.chunks.clear()
+        elif action == "end" and self.lives:
+            ended(allocator, one)
+            del self.lives[one]
+        elif action == "settle":
+            allocator.settle_step()
+            self.chunks.clear()
+
+    def check(self) -> None:
+        """Whatever is asked next has the answer, and the effect, that it has once the pages which
+        were promised are chosen; and what decodes later takes what it takes at once."""
+        some, rounds = self.some(), self.data.draw(st.integers(1, 5))
+        single = self.single()
+        none = np.zeros(len(single), np.int64)
+        told: list[Callable[[RadixAllocator], Any]] = [
+            lambda each: each.headroom(some, 20),
+            lambda each: each.growing(some),
+            lambda each: each.taken(some, each.headroom(some, rounds)),
+            lambda each: each.extent_count(np.array(list(self.lives), np.int64)),
+            lambda each: [places(each, request) for request in self.lives],
+            lambda each: each.advance(some, each.headroom(some, rounds)),
+            lambda each: each.store_ahead(single, none + 1, none + 2, none),
+            lambda each: [each.release_known(request, 0) for request in self.lives],
+            lambda each: together(each, list(self.lives)),
+            lambda each: [each.grow(r, d.samples) for r, d in self.lives.items() if d.samples > 1],
+        ]
+        for tell in told:
+            lazy, settled = copy.deepcopy(self.allocator), copy.deepcopy(self.allocator)
+            settled.settle_step()
+            assert tell(lazy) == tell(settled)
+            assert state(lazy) == state(settled)
+            counts(settled)
+            assert rest(lazy) == rest(settled)
+        later, now = copy.deepcopy(self.allocator), copy.deepcopy(self.allocator)
+        if now.headroom(single, 1):
+            later.advance_later(single)
+            now.advance(single, 1)
+            assert later.free_slots == now.free_slots and state(later) == state(now)
+            assert rest(later) == rest(now)
+
+
+def together(allocator: RadixAllocator, requests: list[int]) -> None:
+    allocator.release_together(True)
+    for request in requests:
+        ended(allocator, request)
+    allocator.release_together(False)
+
+
+def rest(allocator: RadixAllocator) -> list[int]:
+    """All pages that are left, in the order in which they are handed out."""
+    free = allocator.free_slots
+    assert not free or allocator.reserve(8, turn(free, 8), free)
+    return places(allocator, 8) if free else []
+
+
+def counts(allocator: RadixAllocator) -> None:
+    """Pages are counted once, however many name them."""
+    residents = np.flatnonzero(allocator.resident).tolist()
+    named = {page for request in residents for page in places(allocator, request)}
+    assert allocator.reserved_total == len(named) * allocator.block
+    assert allocator.free_slots == allocator.reach - allocator.reserved_total
+
+
+@pytest.mark.parametrize("page", [1, 4])
+@settings(max_examples=400 if LONG else 25, deadline=None)
+@given(data=st.data())
+def test_pages_that_are_promised_count_as_those_that_are_chosen(
+    page: int, data: st.DataObject
+) -> None:
+    lives = Unsettled(data, page)
+    for _ in range(data.draw(st.integers(1, 12))):
+        lives.act()
+    lives.check()
 
 
 @given(data=st.data(), blocks=st.sampled_from([1, 5, 40]))
