@@ -54,6 +54,27 @@ def test_what_a_window_gave_up_is_found_until_it_is_handed_out() -> None:
     assert allocator.cached(1, 23, demand(24, 0, 24)) == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        ({"window_rules": "0.23"}, ["window", "unused"]),
+        ({"window_rules": "0.33"}, ["unused", "unused"]),
+        ({"free_list": "split"}, ["window", "full"]),  # what was freed last is in front
+    ],
+)
+def test_which_blocks_of_who_has_left_are_next(options: dict[str, Any], first: list[str]) -> None:
+    """Those that nothing can find again: of windows only, of all layers, or none before others."""
+    allocator = allocator_of(64 * BLOCK, None, WINDOW, **options)
+    assert allocator.reserve(0, demand(25), 25)  # the seventh block is not full
+    full, window = (int(allocator.layer_units(0, group).start[-1]) for group in (0, 1))
+    unused = int(max(allocator.units(0).start)) + BLOCK
+    allocator.release(0)
+    assert allocator.reserve(1, demand(BLOCK), BLOCK)
+    taken = [int(allocator.layer_units(1, group).start[0]) for group in (0, 1)]
+    known = {"full": [full], "window": [window], "unused": [unused, unused + BLOCK]}
+    assert taken == [known[name].pop(0) for name in first]
+
+
 @pytest.mark.parametrize("hit", [True, False])
 def test_without_caching_nothing_is_found(hit: bool) -> None:
     allocator = allocator_of(400, None, WINDOW, prefix_caching=hit, cached_recompute=hit)

@@ -140,6 +140,9 @@ def test_a_shard_has_scales_of_its_own() -> None:
     assert half.kv_layer_bytes == round(2 * (4 * (64 + 12.8) + 12))
     # a bias of 16 bits for each of 4 x 128 channels and 256 tokens
     assert apart(GROUPED.stored_as(None, "tender")) == Apart(0.0, 0, 128, 0, 4, False)
+    # and of one head of 64: four bits, which take a byte
+    narrow = GROUPED.model_copy(update={"kv_heads": 1, "head_dim": 64})
+    assert apart(narrow.stored_as(None, "tender")) == Apart(0.0, 0, 64, 0, 1, False)
 
 
 @pytest.mark.parametrize("kv", ["oaken", "oaken_behind", "atom"])

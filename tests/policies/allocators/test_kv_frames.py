@@ -128,8 +128,10 @@ def test_blocks_that_requests_share_are_adopted_once() -> None:
     assert group.units(1).start.tolist() == ((held[1] + 8) * 16).tolist()
     assert group.grow(1, 30) and group.release(0) and group.release(1)
     assert group.free_slots == group.slots and group.reserved_total == 0
-    beyond = held[0] + WHOLE.slots // 16
-    assert not group.adopt(2, demand(50), beyond, 50) and not group.resident[2]
+    last = WHOLE.slots // 16 - 1
+    assert not group.adopt(2, demand(50), np.array([0, 1, 2, last + 1]), 50)
+    assert not group.resident[2] and group.free_slots == group.slots
+    assert group.adopt(2, demand(50), np.array([0, 1, 2, last]), 50)
 
 
 def test_what_free_blocks_held_is_not_found_after_a_drop() -> None:
