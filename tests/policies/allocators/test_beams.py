@@ -7,6 +7,7 @@ count of who names each block.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,52 @@ def test_beams_that_were_swapped_out_come_back_as_they_were() -> None:
     assert allocator.reserved_total == (5 + 4) * 16 and allocator.reserved[0] == 9 * 16
     allocator.advance(everyone, 1)
     assert [copy.tokens for copy in allocator.copies()] == [4, 4]
+
+
+def grows(allocator: PagedAllocator) -> None:
+    assert allocator.grow(0, 40)
+
+
+def advances(allocator: PagedAllocator) -> None:
+    allocator.advance(np.array([0]), 40)
+
+
+def comes_back(allocator: PagedAllocator) -> None:
+    assert allocator.swap_in(0)
+
+
+@pytest.mark.parametrize(
+    ("many", "forked", "away", "takes", "blocks"),
+    [
+        (1, False, False, grows, 2),
+        (1, False, False, advances, 2),
+        (1, False, True, comes_back, 3),
+        (2, False, False, advances, 4),
+        (2, False, True, comes_back, 5),
+        (2, True, False, advances, 1 + 4),
+        (2, True, True, comes_back, 3),
+    ],
+)
+def test_what_was_in_a_block_is_not_found_once_it_is_handed_out(
+    many: int, forked: bool, away: bool, takes: Callable[[PagedAllocator], None], blocks: int
+) -> None:
+    """A request, or beams of it, take blocks when all that are free have a prefix that is known."""
+    allocator = paged(slots=24 * 16, watermark=0)
+    assert allocator.reserve(0, beams(16, many), 16)
+    allocator.advance(np.array([0]), 20)  # two blocks, or two of each beam
+    if forked:
+        allocator.fork(0, on(1, 1))
+    if away:
+        allocator.swap_out(0)
+    known = beams(96, 1, prefix_id=0, prefix_tokens=96)
+    assert allocator.reserve(1, known, 96) and allocator.release(1)
+    assert allocator.reserve(2, beams(16, 1), allocator.free_slots - 96)
+    later = known._replace(prompt=100)
+    assert allocator.cached(3, 99, later) == 96
+    before = allocator.free_slots
+    takes(allocator)
+    assert allocator.free_slots == before - blocks * 16
+    assert allocator.cached(3, 99, later) == 96 - blocks * 16
 
 
 @pytest.mark.parametrize(
