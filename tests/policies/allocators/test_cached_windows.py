@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policies.allocators.allocator import Allocator, Demand, Limits
 from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import build
+from policies.allocators.sliding_windows import SlidingWindows
 from policies.predictors.prediction import Prediction
 
 BLOCK, WINDOW = 4, 10
@@ -143,6 +146,28 @@ def test_what_is_found_is_what_was_written(kept: tuple[int | None, ...], free_li
     for each in list(running):
         allocator.release(each)
     assert allocator.free_slots == empty and allocator.reserved_total == 0
+
+
+@given(data=st.data(), block=st.sampled_from([1, 2, 4]), less=st.integers(0, 2))
+def test_the_longest_prefix_has_every_token_that_the_next_one_attends_to(
+    data: st.DataObject, block: int, less: int
+) -> None:
+    kept = data.draw(st.lists(st.sampled_from([None, 2, 5, 6, 9]), min_size=1, max_size=3))
+    layout = KvLayout(0, 400, 1, 1, 16, groups=groups_of(*kept))
+    windows = SlidingWindows(layout, 1, LIMITS, block, "0.33")
+    row = st.lists(st.integers(0, 9).map(bool), min_size=12, max_size=12)  # most are there
+    alive = np.array([data.draw(row) for _ in kept])
+
+    def serves(blocks: int) -> bool:
+        """Whether all are there that tokens from `less` blocks before the end on attend to."""
+        firsts = [0 if window is None else (blocks - less) * block - window + 1 for window in kept]
+        return all(
+            alive[group, token // block]
+            for group, first in enumerate(firsts) for token in range(max(first, 0), blocks * block)
+        )  # fmt: skip
+
+    longest = next(blocks for blocks in range(12, -1, -1) if serves(blocks))
+    assert windows.longest(alive, less) == max(longest - less, 0)
 
 
 def test_a_longer_window_decides_what_is_found() -> None:
