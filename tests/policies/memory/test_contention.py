@@ -14,8 +14,9 @@ from hwmodel.measure.paced import WARM, Paced, issuing_ns, write_queue_bytes
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
 from policies.allocators.kv_layout import KvLayout, Units
-from policies.memory.contention import Contention, Moving, accesses, runs
+from policies.memory.contention import Contention, Found, Moving, accesses, runs
 from policies.memory.fidelity import FidelitySpec
+from policies.memory.interval import confidence_interval
 from policies.placements.placement import none, whole
 from policies.placements.turn import Turn
 from tests.policies.serving.test_pools import pools
@@ -136,6 +137,31 @@ def test_what_is_simulated_is_longer_than_the_write_queues_hide() -> None:
     cost = found.cost(step, allocator, [Moving(100e9, True, units, 0.3)], 0)
     assert cost > 0.5
     assert found.report() == {"cost": cost, "ci95": None, "probes": 1}
+
+
+def report(probes: list[Found]) -> dict[str, Any]:
+    """Of a step of each kind of which so much was found."""
+    spec = FidelitySpec.model_validate(TOGETHER | {"fidelity": "full"})
+    found = Contention(cast(Any, None), cast(Any, None), spec)
+    left = iter(probes)
+    found._simulated = lambda *_: next(left)  # type: ignore[method-assign]
+    step = cast(Any, SimpleNamespace(chunks=[], tokens=4))
+    for at, each in enumerate(probes):
+        assert found.cost(step, cast(Any, None), [], at) == pytest.approx(each.lost / each.moved)
+    return found.report()
+
+
+def test_the_cost_of_many_probes_is_a_ratio_with_its_interval() -> None:
+    probes = [Found(0.2, 0.4), Found(0.1, 0.4), Found(0.4, 0.4)]
+    even = report(probes)
+    mean, half = confidence_interval([each.lost / each.moved for each in probes])
+    assert even == {"cost": pytest.approx(mean), "ci95": pytest.approx(half), "probes": 3}
+    # whatever it is counted in; those that are on one line have no doubt
+    uneven = [Found(0.2, 0.4), Found(0.3, 0.9), Found(0.1, 0.1)]
+    tenth = report([Found(each.lost / 10, each.moved / 10) for each in uneven])
+    assert tenth == pytest.approx(report(uneven))
+    sure = report([Found(0.3 * moved, moved) for moved in (0.1, 0.4, 0.8)])
+    assert sure["cost"] == pytest.approx(0.3) and sure["ci95"] == pytest.approx(0, abs=1e-12)
 
 
 def test_where_nothing_moves_simulated_contention_changes_nothing() -> None:

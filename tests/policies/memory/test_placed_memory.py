@@ -10,6 +10,13 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device, load_device
+from policies.allocators.kv_layout import KvLayout, space_of
+from policies.memory.fidelity import Memory
+from policies.memory.placed_memory import PlacedMemory
+from policies.memory.placed_streams import PlacedStreams
+from policies.memory.step_times import Efficiency
+from policies.memory.step_work import NO_WORK
+from policies.placements.card_memories import CardMemories
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult, serve
 from tests.policies.serving.test_moving import SHAPE
@@ -97,6 +104,44 @@ def test_what_is_moved_is_read_and_written_in_both_memories() -> None:
         copies_s = found["phase_share"]["copy"] * found["steps"] * found["step_s"]
         size = found["memory"]["moved_tokens"] * SHAPE.kv_token_bytes
         assert copies_s == pytest.approx(size * seconds, rel=0.01)
+
+
+LAYOUT = KvLayout(1 << 21, 1024, SHAPE.layers, SHAPE.kv_heads, 64)
+PLACED: list[dict[str, Any]] = [
+    {"kv": "far"}, {"weights": "far"}, {"weights": "far", "kv": "far"}, {"name": "interleaved"},
+    {"name": "by_layer", "kv": "far"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("memories", PLACED)
+def test_layers_that_move_something_in_a_memory_are_those_that_lie_there(
+    memories: dict[str, Any],
+) -> None:
+    placed = spec(memories=memories).memories
+    assert placed is not None
+    far = "memory: lpddr5-6400-x16, channels: 4, interleave: 512B, capacity: 4GiB"
+    both = load_device("mlu370-x4", ["derate=1", f"memories.far={{{far}}}"])
+    card, space = CardMemories(both, placed), space_of(SHAPE, LAYOUT, None)
+    every = set(range(SHAPE.layers))
+    for name, one in card.devices.items():
+        streams = PlacedStreams(one, SHAPE, 1 << 20, None, LAYOUT, card, name)
+        here = set(card.placement.layers(name, space))
+        weights = bool(card.placement.held("weights", space).get(name))
+        for phase in ("attention", "prefill", "together"):
+            moving = {layer for kind in streams.kinds(phase, LAYOUT) for layer in kind}  # type: ignore[arg-type]
+            assert moving == (every if weights and phase == "together" else here)
+
+
+def test_the_energy_of_a_byte_is_that_of_its_parts_where_they_lie() -> None:
+    placed = spec(memories={"name": "interleaved", "by": {"main": 3, "far": 1}}).memories
+    assert placed is not None
+    own = {"main": {"weights": {"read": 4.0}, "attention": {"read": 2.0, "activation": 1.0}},
+           "far": {"weights": {"read": 8.0}, "attention": {}}}  # fmt: skip
+    parts: dict[str, Any] = {name: Memory(Efficiency(), each) for name, each in own.items()}
+    space = space_of(SHAPE, LAYOUT, None)
+    memory = PlacedMemory(parts, CardMemories(device(), placed), space, lambda step: NO_WORK)
+    # of attention nothing is known in one of them
+    assert memory.transfers() == {"weights": {"read": pytest.approx(0.75 * 4 + 0.25 * 8)}}
 
 
 def test_the_slowest_memory_of_a_whole_step_decides() -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hwmodel.specs.state import StateLayers
 from hwmodel.specs.transformer import TransformerSpec, load_model
@@ -16,7 +18,7 @@ from policies.memory.fidelity import Memory
 from policies.memory.step import StepModel
 from policies.memory.step_streams import StepStreams
 from policies.memory.step_times import Efficiency
-from policies.memory.step_work import mean_stage
+from policies.memory.step_work import Growing, mean_stage
 from policies.memory.step_work_model import StepWorkModel
 from policies.serving import building
 from policies.serving.serving import serve
@@ -161,6 +163,28 @@ def test_rounds_are_single_steps_and_the_first_of_many_are_the_same() -> None:
     for rounds in (1, 3):
         assert many.first(rounds).moved == sum(each.moved for each in singly[:rounds])
     assert many.first(1) == singly[0]
+
+
+@given(st.data())
+def test_amounts_that_grow_are_those_of_each_step(data: st.DataObject) -> None:
+    amount = st.integers(-1000, 1000)
+    one, other = (Growing(data.draw(amount), data.draw(amount), 4) for _ in range(2))
+    assert one.total == one.each.sum()
+    assert one.each.tolist() == [one.first + one.growth * step for step in range(4)]
+    whole, part = data.draw(amount), data.draw(st.floats(-3, 3))
+    steps = np.array([data.draw(amount) for _ in range(4)])
+    pairs: list[tuple[Any, Any]] = [
+        (one + other, one.each + other.each), (one + whole, one.each + whole),
+        (whole + one, one.each + whole), (one + steps, one.each + steps),
+        (steps + one, one.each + steps), (one - whole, one.each - whole),
+        (one - steps, one.each - steps), (one * whole, one.each * whole),
+        (part * one, one.each * part), (one * steps, one.each * steps),
+        (one / (1 + part**2), one.each / (1 + part**2)),
+        (one / (1 + steps**2), one.each / (1 + steps**2)),
+    ]  # fmt: skip
+    for found, expected in pairs:
+        each = found.each if isinstance(found, Growing) else found
+        np.testing.assert_allclose(each, expected, rtol=1e-12)
 
 
 def test_the_mean_stage_of_stages_does_its_share() -> None:
