@@ -5,13 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.specs.transformer import load_model
 from policies.allocators.registry import POLICIES
+from policies.memory.step_streams import PHASES
+from sweeps.plan.sweep_spec import Point
+from sweeps.run.one_point import point_of
+from sweeps.run.trace_export import _phases, _span
 from tests.rotation import shared
 from tests.sweeps.cli.test_memory_commands import bankwise, found
 from tests.sweeps.cli.test_mistakes import mistakes
@@ -177,6 +183,37 @@ def test_a_run_directory_offers_what_its_run_offered(tmp_path: Path) -> None:
 def test_mistakes(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     lines = mistakes(tmp_path, "export", *ONE, "--out", "t", *arguments)
     assert message in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [("0", [0]), ("8", [8]), ("2:5", [2, 3, 4]), ("6:", [6, 7, 8]), (":3", None), ("9", None),
+     ("5:5", None), ("2:10", None), ("all", range(9)), ("-1", None)],
+)  # fmt: skip
+def test_what_a_span_means(text: str, steps: list[int] | None) -> None:
+    """Of nine steps."""
+    if steps is not None:
+        assert list(_span(text, "--steps", 9)) == list(steps)
+        return
+    with pytest.raises(DescriptionError, match="expected"):
+        _span(text, "--steps", 9)
+
+
+def test_all_phases_or_one() -> None:
+    assert _phases("all") == PHASES and all(_phases(name) == (name,) for name in PHASES)
+
+
+@pytest.mark.parametrize("many", [2, 12, 13, 40])
+def test_a_point_is_asked_for_where_there_are_several(many: int) -> None:
+    points = [Point(at, {"requests": at + 500}, "", cast(Any, None)) for at in range(many)]
+    sweep = cast(Any, SimpleNamespace(points=points))
+    assert point_of(sweep, many - 1) is points[-1]
+    for wrong in (None, many, -1):
+        with pytest.raises(DescriptionError) as error:
+            point_of(sweep, wrong)
+        told = str(error.value)
+        assert all(f"{at} is {at + 500}" in told for at in range(min(many, 12)))
+        assert told.endswith(f"and so on to {many - 1}") == (many > 12)
 
 
 def test_only_sweeps_that_serve_have_steps(tmp_path: Path) -> None:

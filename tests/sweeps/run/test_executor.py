@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from sweeps.run.executor import execute
+from sweeps.run.executor import execute, worker_count
 
 
 def work(task: Any) -> Any:
@@ -47,6 +47,16 @@ def test_a_failure_says_why_and_the_others_go_on(jobs: int) -> None:
     assert (found[1].error, found[1].at_fault) == ("a.yaml:3: too small", True)
     assert found[3].error is not None and not found[3].at_fault
     assert found[3].error.startswith("ZeroDivisionError: by hand (at test_executor.py:")
+
+
+def test_a_worker_for_each_core_unless_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert worker_count(3) == 3
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 4, 5}, raising=False)
+    assert worker_count(None) == 3
+    monkeypatch.delattr(os, "sched_getaffinity")
+    for known, expected in ((6, 6), (None, 1)):
+        monkeypatch.setattr(os, "cpu_count", lambda known=known: known)
+        assert worker_count(None) == expected
 
 
 @pytest.mark.parametrize("fails", [True, False])

@@ -41,6 +41,11 @@ def test_a_row_has_what_made_a_result_and_its_numbers(tmp_path: Path) -> None:
     assert not any(isinstance(value, (list, dict)) for value in first.values())
 
 
+def test_a_column_is_of_numbers_or_of_texts() -> None:
+    assert parquet._of_one_type([8, None, 0.5]) == [8, None, 0.5]
+    assert parquet._of_one_type([8, None, "all"]) == ["8", None, "all"]
+
+
 def test_results_are_read_back_with_units(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow.parquet", reason="pyarrow, the extra data, is missing")
     made(tmp_path / "run")

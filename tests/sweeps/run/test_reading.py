@@ -13,7 +13,8 @@ from sweeps.cli.reporting import report
 from sweeps.report.contents import read_report
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
-from sweeps.run.reading import SWEEP, read_run
+from sweeps.run.findings import Findings, as_data, find
+from sweeps.run.reading import SWEEP, read_run, read_sweep
 from sweeps.run.store import CONFIG, PROVENANCE, RESULTS, RunDirectory
 from sweeps.run.sweep_run import summarise
 from tests.sweeps.made import CONFIG as MADE
@@ -43,6 +44,18 @@ def test_a_whole_run_has_no_problem(tmp_path: Path) -> None:
     rows = summarise(parts.records[:4])
     assert [row["replications"] for row in rows] == [3, 1]
     assert rows[0]["output_tokens_per_s_half"] > 0 and rows[1]["output_tokens_per_s_half"] is None
+
+
+def test_findings_as_data_name_what_they_are_of(tmp_path: Path) -> None:
+    table = read_sweep(RunDirectory(made(tmp_path)))
+    found = as_data(find(table))
+    assert json.loads(json.dumps(found)) == found
+    assert [each["title"] for each in found["verdicts"]] == [g.title for g in table.groups]
+    group = table.groups[0]
+    own = [table, {"group": group}, (group.rows[0], group.objective)]
+    data = as_data(Findings(table, [], [], own))
+    titles = [group.rows[0].title, group.objective.metric]
+    assert data["own"] == [table.name, {"group": group.title}, titles]
 
 
 def test_a_damaged_line_is_named_and_the_rest_is_there(tmp_path: Path) -> None:

@@ -241,6 +241,18 @@ def test_a_failing_point_says_why_and_the_others_go_on(
     assert (done.reused, len(done.records), done.failures) == (3, 4, [])
 
 
+def test_what_leads_is_told_as_soon_as_each_point_has_a_result(tmp_path: Path) -> None:
+    class Told(Progress):
+        def say(self, text: str) -> None:
+            lines = (tmp_path / "results.jsonl").read_text().splitlines()
+            told.append((text, {record["replication"] for record in map(json.loads, lines)}))
+
+    told: list[tuple[str, set[int]]] = []
+    done = run_sweep(load_sweep("smoke"), tmp_path, False, 1, Told(terminal=False))
+    (there,) = (there for text, there in told if text.startswith("one replication of"))
+    assert there == {1} < {record["replication"] for record in done.records}
+
+
 def test_provenance_says_where_results_come_from(whole: Path) -> None:
     known = json.loads((whole / "provenance.json").read_text())
     assert set(known["inputs"]) == {"sweep", "devices", "models", "formats", "workloads"}
