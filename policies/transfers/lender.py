@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,22 +26,7 @@ from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 from policies.transfers.hosting import require_blocks
-
-
-@dataclass(eq=False)
-class Loan:
-    """Room for tokens of a request on another card, `filled` from its start. `moving`: tokens that
-    the home holds and copies there."""
-
-    lender: int
-    room: int = 0
-    filled: int = 0
-    moving: int = 0
-
-    @property
-    def open(self) -> int:
-        """Tokens that it takes of those computed next."""
-        return self.room - self.filled - self.moving
+from policies.transfers.loans import Loan, Loans
 
 
 class Lender(Part, Component):
@@ -68,7 +52,7 @@ class Lender(Part, Component):
         """Slots of a token that can lie elsewhere: one in each group without a window."""
         self._near = 0 if groups is None else max(groups.near, default=0)
         """The last tokens of a request, which stay at home: those of the longest window."""
-        self.loans: dict[int, list[Loan]] = {}
+        self.loans = Loans()
         """Of requests at home here."""
         self.lent: set[int] = set()
         """Requests of others with room here."""
@@ -114,14 +98,12 @@ class Lender(Part, Component):
 
     def keeps_at(self, card: int) -> bool:
         """Whether a card keeps something for requests here."""
-        return any(loan.lender == card for loans in self.loans.values() for loan in loans)
+        return bool(self.loans.at(card))
 
     def fails(self, card: int) -> None:
         """What a card kept for requests here is lost: they give all back, and begin again."""
         engine = self.engine
-        for request, loans in list(self.loans.items()):
-            if not any(loan.lender == card for loan in loans):
-                continue
+        for request in self.loans.at(card):
             if request in engine.running and request not in engine.ending:
                 engine.begin_again(request)
             else:
@@ -166,7 +148,7 @@ class Lender(Part, Component):
             head = engine.waiting[0]
             tokens = engine.total(head) - self.room(head)
             wanted = tokens - self._fitting(tokens, free - self.spare)
-        return max(wanted - self._to_move, 0)
+        return max(wanted - self.loans.moving, 0)
 
     def _fitting(self, tokens: int, slots: int) -> int:
         """How many of so many tokens of a request have room here in so many slots."""
@@ -199,9 +181,8 @@ class Lender(Part, Component):
         found = []
         engine, last = self.engine, max(self._near, 1)
         for request in engine.decoding().tolist():
-            moving = sum(loan.moving for loan in self.loans.get(request, ()))
             whole = max(int(self.allocator.stored[request]) - last, 0) // self.block * self.block
-            found.append((whole - moving, request))
+            found.append((whole - self.loans.moving_of(request), request))
         if engine.waiting and not engine.prefilling:
             head, alone = engine.waiting[0], self.allocator.reach - self.spare
             first = min(engine.budget, alone // self._layout.parts - self.block)
@@ -220,13 +201,8 @@ class Lender(Part, Component):
         has none."""
         if not self._cards[lender].lend(request, tokens):
             return False
-        loans = self.loans.setdefault(request, [])
-        loan = next((each for each in loans if each.lender == lender), None)
-        if loan is None:
-            loans.append(loan := Loan(lender))
-        loan.room += tokens
-        if request in self.engine.running:
-            loan.moving += tokens
+        moving = tokens if request in self.engine.running else 0
+        self.loans.extend(request, lender, tokens, moving)
         self.totals["loans"] += 1
         self.totals["lent_tokens"] += tokens
         return True
@@ -250,7 +226,7 @@ class Lender(Part, Component):
 
     @property
     def changing(self) -> bool:
-        return self._to_move > 0
+        return self.loans.moving > 0
 
     def begins(self) -> None:
         self._shares, self._fresh, self._asking, self._sent = {}, 0, 0, []
@@ -316,7 +292,7 @@ class Lender(Part, Component):
         """(tokens copied beside a step, seconds of the link for them and for those computed): as
         many as it has time for, or as the options say."""
         fresh_s = self._work.copy_s(self._fresh)
-        pending = self._to_move - self._landing
+        pending = self.loans.moving - self._landing
         if not pending:
             return 0, fresh_s
         most = self._step_tokens
@@ -341,15 +317,12 @@ class Lender(Part, Component):
         total["sent_tokens"] += self._fresh
         total["moved_tokens"] += self._leaving
         self._landing += self._leaving
-        for request, loan in [(r, loan) for r, loans in self.loans.items() for loan in loans]:
-            if landed := min(self._landing, loan.moving) // self.block * self.block:
-                self._landing -= landed
-                loan.moving -= landed
-                loan.filled += landed
-                self.allocator.drop_first(request, landed)
-                self._charge(loan.lender, landed * self._written_s)
-                self.engine.changes += 1
-        self._landing = min(self._landing, self._to_move)
+        for request, loan, landed in self.loans.land(self._landing, self.block):
+            self._landing -= landed
+            self.allocator.drop_first(request, landed)
+            self._charge(loan.lender, landed * self._written_s)
+            self.engine.changes += 1
+        self._landing = min(self._landing, self.loans.moving)
 
     def _charge(self, lender: int, seconds: float) -> None:
         """A lender worked so long, for which steps of its own wait."""
@@ -358,17 +331,12 @@ class Lender(Part, Component):
             other.owed_s += seconds
             self.totals["charged_s"] += seconds
 
-    @property
-    def _to_move(self) -> int:
-        """Tokens that wait to be copied to lenders, or are on their way."""
-        return sum(loan.moving for loans in self.loans.values() for loan in loans)
-
     def away(self, request: int) -> int:
-        return sum(loan.filled for loan in self.loans.get(request, ()))
+        return self.loans.filled_of(request)
 
     def room(self, request: int) -> int:
         """Tokens of a request for which there is room on other cards."""
-        return sum(loan.room for loan in self.loans.get(request, ()))
+        return self.loans.room_of(request)
 
     def admitted(self, request: int) -> None:
         self._give_rooms_back(request)
@@ -402,12 +370,7 @@ class Lender(Part, Component):
         is no room at home. found: tokens before them that may lie in what is free."""
         layout = self._layout
         room = self.allocator.free_slots - self.spare - int(layout.slots_of(found))
-        left = tokens - max(min(tokens, room // layout.parts), 0)
-        away: list[int] = []
-        for loan in self.loans[request]:
-            away.append(min(loan.open, left))
-            left -= away[-1]
-        return away
+        return self.loans.deal(request, tokens - max(min(tokens, room // layout.parts), 0))
 
     def _send(self, request: int, away: list[int]) -> None:
         """So many tokens of a request are computed, and kept by each of its lenders."""

@@ -27,7 +27,8 @@ from policies.serving.lending import Grant, Holder, lending_plan
 from policies.serving.node_controller import Controller
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
-from policies.transfers.lender import Lender, Loan
+from policies.transfers.lender import Lender
+from policies.transfers.loans import Loan, Loans
 from tests.policies.serving.features import TWO_WINDOWS, WINDOWS
 from tests.policies.serving.test_moving import LINK, SHAPE, card
 from tests.policies.small import LATENT, FakeMemory, device, mixed, requests, spec
@@ -305,7 +306,7 @@ def test_attention_on_a_card_alone_is_that_of_a_step() -> None:
 def stepping(tokens: int | None, bandwidth: str) -> tuple[float, float]:
     """(seconds of a step, KV bytes that it copies) of a lone request that moves away."""
     engine = Lender.__new__(Lender)
-    engine.loans, engine._landing, engine._fresh = {0: [Loan(1, 512, 0, 512)]}, 0, 0
+    engine._landing, engine._fresh, engine.loans = 0, 0, Loans({0: [Loan(1, 512, 0, 512)]})
     engine._step_tokens = tokens
     engine._work = work(f"paths=[{{post: 0ns, bandwidth: {bandwidth}}}]", "latency=0ns")
     copied, copy_s = engine._copies(0.01, 0.0)
