@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from policies.allocators.allocator import Allocator, Demand, Limits
 from policies.allocators.kv_groups import KvGroups
@@ -148,26 +147,32 @@ def test_what_is_found_is_what_was_written(kept: tuple[int | None, ...], free_li
     assert allocator.free_slots == empty and allocator.reserved_total == 0
 
 
-@given(data=st.data(), block=st.sampled_from([1, 2, 4]), less=st.integers(0, 2))
+@pytest.mark.parametrize("less", [0, 2])
+@pytest.mark.parametrize("block", [1, 2, 4])
+@pytest.mark.parametrize("window", [2, 5, 6, 9])
 def test_the_longest_prefix_has_every_token_that_the_next_one_attends_to(
-    data: st.DataObject, block: int, less: int
+    window: int, block: int, less: int
 ) -> None:
-    kept = data.draw(st.lists(st.sampled_from([None, 2, 5, 6, 9]), min_size=1, max_size=3))
-    layout = KvLayout(0, 400, 1, 1, 16, groups=groups_of(*kept))
-    windows = SlidingWindows(layout, 1, LIMITS, block, "0.33")
-    row = st.lists(st.integers(0, 9).map(bool), min_size=12, max_size=12)  # most are there
-    alive = np.array([data.draw(row) for _ in kept])
+    """Of a group with the window, alone and beside one with all, wherever a block of each is lost,
+    or none."""
+    places, kept = 8, (window, None)
 
-    def serves(blocks: int) -> bool:
+    def serves(alive: Any, blocks: int) -> bool:
         """Whether all are there that tokens from `less` blocks before the end on attend to."""
-        firsts = [0 if window is None else (blocks - less) * block - window + 1 for window in kept]
+        firsts = (max((blocks - less) * block - window + 1, 0), 0)
         return all(
-            alive[group, token // block]
-            for group, first in enumerate(firsts) for token in range(max(first, 0), blocks * block)
-        )  # fmt: skip
+            row[token // block]
+            for row, first in zip(alive, firsts, strict=False)
+            for token in range(first, blocks * block)
+        )
 
-    longest = next(blocks for blocks in range(12, -1, -1) if serves(blocks))
-    assert windows.longest(alive, less) == max(longest - less, 0)
+    for groups in (1, 2):
+        layout = KvLayout(0, 400, 1, 1, 16, groups=groups_of(*kept[:groups]))
+        windows = SlidingWindows(layout, 1, LIMITS, block, "0.33")
+        for lost in product(range(places + 1), repeat=groups):
+            alive = np.array([np.arange(places) != one for one in lost])
+            longest = max(blocks for blocks in range(places + 1) if serves(alive, blocks))
+            assert windows.longest(alive, less) == max(longest - less, 0)
 
 
 def test_a_longer_window_decides_what_is_found() -> None:

@@ -66,6 +66,10 @@ def test_a_policy_declares_as_it_is(name: str) -> None:
     kind = policy_class(options)
     assert kind.searched.keys() <= kind.Options.model_fields.keys()
     assert kind.published.keys() <= kind.Options.model_fields.keys()
+    for key, range_ in kind.searched.items():
+        default = kind.Options.model_fields[key].default
+        if isinstance(range_, Range) and isinstance(default, int | float):
+            assert range_.least <= default <= range_.most, key
     assert {*kind.references.rivals, *kind.references.ceilings} <= POLICIES.keys() - {name}
     assert ("recompute" in kind.losses) == issubclass(kind, OnDemand)
     assert ("held" in kind.losses) == issubclass(kind, Contiguous)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.stats import t
 
 from sweeps.analyse.best import MOST, NEGLIGIBLE, judge_all, needed, pairs_of
 from sweeps.analyse.facts import Verdict
@@ -284,8 +286,27 @@ def test_the_replications_that_would_resolve_a_gap_are_estimated() -> None:
     # mean 0.217, deviation 0.126: 0.313 of three, t(3) = 3.18 makes it 0.200 of four
     assert needed(interval([0.1, 0.2, 0.35])) == 4
     assert needed(interval([0.0, 3.0, -3.0])) is None and MOST == 200
+    # of a mean of 0.1 and a deviation that grows, up to MOST and then none
+    wider = [needed(interval([0.1 - s, 0.1, 0.1 + s])) for s in np.arange(0.70, 0.73, 0.0005)]
+    assert max(each for each in wider if each) == MOST and wider[-1] is None
     twice = judge(group(row("a", 100), row("b", 100), row("c", 100.01, wobble=0.05)))
     assert twice.ties == ["a", "b", "c"] and twice.needed is not None  # two of them are the same
+
+
+@pytest.mark.parametrize("tests", [1, 4])
+@pytest.mark.parametrize(
+    "logs", [[0.1, 0.2], [0.1, 0.2, 0.35], [0.01, 0.09, -0.06, 0.02], [0.0, 0.05, -0.05]]
+)
+def test_what_is_needed_is_the_least_count_that_tells(logs: list[float], tests: int) -> None:
+    """By SciPy's quantile, with Bonferroni's level of so many tests."""
+    deviation, mean = np.std(logs, ddof=1), abs(np.mean(logs))
+    tells = []
+    for count in range(len(logs) + 1, MOST + 1):
+        half = t.ppf(1 - 0.025 / tests, count - 1) * deviation / np.sqrt(count)
+        if half < mean or mean + half <= np.log(1.05):
+            tells.append(count)
+    assert needed(interval(logs), tests) == min(tells, default=None)
+    assert needed(interval(logs[:1]), tests) is None
 
 
 def test_every_pair_is_of_one_family_the_better_first() -> None:
