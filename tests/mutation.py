@@ -110,6 +110,7 @@ class Sampler:
         if "probe_cache" in mutant["path"]:
             os.environ["BANKWISE_PROBE_CACHE"] = tempfile.mkdtemp()
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        signal.alarm(600)  # what waits for ever takes no CPU time
         for at, cost_s in enumerate(costs):
             signal.setitimer(signal.ITIMER_PROF, 5 + 4 * cost_s)
             if not passes(items, at):

@@ -11,6 +11,7 @@ import pytest
 
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
+from policies.allocators.score import Guess, Outcome, Score
 from policies.requests.requests import Requests, load_trace
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
@@ -112,3 +113,25 @@ def test_the_figures_over_time_are_those_of_the_whole() -> None:
         assert np.mean([row[figure] for row in rows]) == pytest.approx(whole[figure])
     tokens = metrics["makespan_output_tokens_per_s"] * metrics["makespan_s"]
     assert sum(row["output_tokens"] for row in rows) == pytest.approx(tokens)
+
+
+def test_a_row_has_what_its_period_came_to() -> None:
+    """A thousand requests of 0 to 999 tokens, that were all thought to have up to 500."""
+    score = Score()
+    guess = Guess((500,), predicted=0, raw_slots=600, asked=500, slots=750, large=False)
+    full = [score.end(guess, Outcome(n, n, n, n + 1, 1000, n % 2)) for n in range(1000)]
+    assert full == [False] * 999 + [True]
+    score.close((400, 800))
+    score.clock(2.5)
+    score.clock(3.5)
+    figures = score.figures()
+    (row,) = figures.pop("over_time")
+    assert row["lengths"] == [100, 250, 500, 749, 899] and row["bounds"] == [400, 800]
+    assert (row["until_s"], row["output_tokens"]) == (2.5, 999 * 500)
+    assert row["utilization"] == 500.5 / 1000
+    assert figures == {
+        "bucket_accuracy": 0.501, "coverage_raw": 0.601, "coverage_final": 0.751,
+        "large_share": 0.0, "larger_share": 1.0, "migration_rate": pytest.approx(0.249),
+        "moves_per_request": 0.5,
+    }  # fmt: skip
+    assert figures.items() <= row.items()

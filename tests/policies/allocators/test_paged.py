@@ -93,6 +93,8 @@ def test_the_watermark_binds_admission_alone() -> None:
     assert allocator.reach == allocator.largest_hole == 95 * 16
     assert allocator.fits(95 * 16) and not allocator.fits(95 * 16 + 1)
     assert not allocator.reserve(0, SOME, 96 * 16)
+    # without a prefix in common that is seen at once
+    assert allocator.refuses(0, SOME, 95 * 16 + 1) and not allocator.refuses(0, SOME, 95 * 16)
     assert allocator.reserve(0, SOME, 95 * 16)
     assert not allocator.reserve(1, SOME, 1)
     assert allocator.grow(0, 5 * 16) and not allocator.grow(0, 1)
