@@ -135,3 +135,7 @@ def test_a_row_has_what_its_period_came_to() -> None:
         "moves_per_request": 0.5,
     }  # fmt: skip
     assert figures.items() <= row.items()
+    for _ in range(1000):
+        score.end(guess, Outcome(7, 7, 7, 8, 1000, 0))
+    score.close((400, 800))
+    assert score.figures()["over_time"][1]["lengths"] == [7] * 5
