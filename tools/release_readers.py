@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,8 @@ def measurements(_: Path) -> dict[str, Any]:
     for name in validation.sources():
         try:
             found[name] = validation.compared(validation.loaded(name))
-        except Skipped:
+        except Skipped as why:
+            print(f"{name} is left out: {why}", file=sys.stderr)
             found[name] = []
     return validation.figures(found)
 
