@@ -68,6 +68,9 @@ BASES = {
     "states",
     ("scheduler", "v1"): "the default engine, and the one whose schedules are held against those "
     "of the real vLLM (`schedule_check`)",
+    ("placement", "apart"): "the default one: `memories: {kv: lpddr}` means it without its name",
+    ("placement", "interleaved"): "what `fit` and `size` take a device with several memories for "
+    "(`sweeps/ask/rates`), which is part of their answer",
 }
 """What cannot go, and why."""
 WITH = {
@@ -77,7 +80,7 @@ WITH = {
 NEEDS = {
     ("scheduler", "sglang"): ["policy=radix"],
     ("predictor", "confusion"): ["serving.predictor.table=bert-lmsys-4"],
-    ("source", "clients"): ["arrivals={process: closed, clients: 4}"],
+    ("source", "clients"): ["arrivals={process: closed, clients: 4}", "load=null"],
     **{("placement", name): ["device=hbm4-lpddr6"] for name in ("apart", "interleaved")},
     **{
         ("placement", f"by_{of}"): ["device=hbm4-lpddr6", "serving.memories.kv=lpddr"]
@@ -171,7 +174,8 @@ for file in given["files"]:
     bankwise.load(file)
 rate = "load={rate_per_s: 20}"  # none is measured first
 for settings in given["served"]:
-    few = ["requests=8", "warmup_requests=2", "serving.memory={efficiency: 0.9}", rate]
+    few = ["requests=8", "warmup_requests=2", "serving.memory={efficiency: 0.9}"]
+    few += [rate] * ("load=null" not in settings)
     found = bankwise.simulate("smoke", set=["policy=paged", *few, *settings])
     assert found["metrics"]["finished"] == 10, settings
 print("served", len(given["served"]))
