@@ -9,9 +9,10 @@ from sweeps.analyse.table import Table
 
 ENOUGH = 7
 """Requests of a run, warm-up and all, for each that runs at once: by Little's law how many times as
-long the run is as a request stays. Measured (llama-3.1-8b, sharegpt, paged, all there from the
-start, a100-80gb and mlu370-x4, beside 3,000 requests): with half of them as warm-up rates are 29 %
-low to 28 % high at 4 to 5, within 3 % at 7; without warm-up 22 % low at 3, 4 to 9 at 6 to 7."""
+long the run is as a request stays (assumed). In `tests/sweeps/yaml/run-length.yaml`, beside 3,000
+requests, rates are 15 to 22 % low at 3, 4 to 9 % at 6 to 7 without a warm-up; where half of them
+are the warm-up, 29 % low to 28 % high at 4 to 5, 13 % low to 4 % high at 7, within 8 % from
+11 on."""
 
 
 def too_short(table: Table) -> list[str]:
