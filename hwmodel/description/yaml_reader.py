@@ -29,6 +29,7 @@ from hwmodel.description.description import (
     key_path,
     nearest,
 )
+from hwmodel.description.files import read_text
 
 _LIBYAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _WITHOUT_PLACE = ["assumed", "computed"]
@@ -250,7 +251,7 @@ def load(path: str | Path) -> Document:
     YAML)."""
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
     except FileNotFoundError:
         raise DescriptionError("no such file", file) from None
     except IsADirectoryError:

@@ -11,11 +11,13 @@ does not have stay empty. Lines that begin with # are remarks.
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from hwmodel.description.description import DescriptionError, nearest
+from hwmodel.description.files import read_text
 from hwmodel.specs.kernel_table import KINDS, Columns, KernelTables
 
 TEXT = ("format", "kv", "state")
@@ -26,9 +28,8 @@ def read_csv(file: Path) -> KernelTables:
     """The tables of a file. Raises DescriptionError, with the line, where a kind or a column is not
     known, or a number is missing or is none."""
     rows: dict[str, dict[str, list[Any]]] = {}
-    with open(file, newline="") as text:
-        lines = ((n, line) for n, line in enumerate(text, 1) if not line.startswith("#"))
-        first, header, table = _table(file, lines)
+    lines = enumerate(io.StringIO(read_text(file)), 1)
+    first, header, table = _table(file, (one for one in lines if not one[1].startswith("#")))
     known = {"kind", "us", *(name for kind in KINDS.values() for name in kind.exact + kind.axes)}
     for name in header:
         if name not in known:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.description.files import by_contents
 from hwmodel.specs.kernel_table import KernelTables
 from hwmodel.specs.kernel_table_csv import read_csv
 from hwmodel.specs.kernel_table_package import read_package
@@ -16,7 +16,7 @@ def is_file(name: str) -> bool:
     return name.endswith(".csv") or "/" in name
 
 
-@lru_cache(maxsize=8)
+@by_contents
 def kernel_tables(name: str, system: str | None) -> KernelTables:
     """The tables of this name on this card. Raises DescriptionError where there are none."""
     if not is_file(name):

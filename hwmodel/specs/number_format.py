@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -19,6 +18,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from hwmodel.description.description import DescriptionError, Document, Strict, checked
+from hwmodel.description.files import by_contents
 from hwmodel.description.library import find, names
 from hwmodel.description.yaml_reader import load
 from hwmodel.specs.kv_format import KvStructure, Quantising
@@ -174,7 +174,7 @@ def _whole(bits: int) -> int:
     return -(-bits // 8) * 8
 
 
-@lru_cache(maxsize=256)
+@by_contents
 def number_format(name_or_path: str) -> NumberFormat:
     """A shipped format by name, or a YAML file. Raises DescriptionError."""
     document = load(find("formats", name_or_path))

@@ -117,6 +117,17 @@ class KvLayout:
         """Groups of layers; a short request has as many slots a token."""
         return 1 if self.groups is None else len(self.groups.kept)
 
+    @property
+    def tokens(self) -> int:
+        """Tokens that it holds in all layers: of requests as long as the shortest window at most.
+        vLLM's "GPU KV cache size"."""
+        return self.slots // self.parts
+
+    @property
+    def whole_token_bytes(self) -> int:
+        """What such a token takes; groups may be padded."""
+        return self.parts * self.token_bytes
+
     def slots_of(self, tokens: Any) -> Any:
         """Slots that requests of so many tokens need: an int, or int64 (n,)."""
         return tokens if self.groups is None else self.groups.slots_of(tokens)

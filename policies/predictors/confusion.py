@@ -20,7 +20,6 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -30,6 +29,7 @@ from pydantic import Field
 
 import yaml
 from hwmodel.description.description import DescriptionError, Strict, checked
+from hwmodel.description.files import by_contents, read_text
 from hwmodel.description.library import find
 from hwmodel.description.packed import open_text
 from hwmodel.description.yaml_reader import load
@@ -123,7 +123,7 @@ def trained_file(path: str) -> Iterator[Any]:
     """What `bankwise new predictor` wrote. Raises DescriptionError for a file that it did not,
     also where the reader finds that."""
     try:
-        yield json.loads(Path(path).read_text(encoding="utf-8"))
+        yield json.loads(read_text(path))
     except OSError as error:
         raise DescriptionError(f"cannot be read: {error.strerror}", path) from None
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
@@ -131,7 +131,7 @@ def trained_file(path: str) -> Iterator[Any]:
         raise DescriptionError(why, path) from None
 
 
-@lru_cache
+@by_contents
 def load_table(name_or_path: str) -> ConfusionTable:
     """A shipped table by name, one's own by path, or that of a trained model (.json).
 

@@ -5,7 +5,6 @@ A workload says nothing about the load: the experiment gives the count of reques
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,6 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import DescriptionError, Document, KeyPath, Strict, checked
+from hwmodel.description.files import sha256_of
 from hwmodel.description.library import find
 from hwmodel.description.written import NAME_TOO
 from hwmodel.description.yaml_reader import load
@@ -234,7 +234,7 @@ def _find_file(document: Document, place: KeyPath) -> Path | None:
 
 
 def _note_digest(document: Document, place: KeyPath, file: Path) -> None:
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    digest = sha256_of(file)
     document.put((*place, "sha256"), digest, document.mark(place))
 
 
@@ -271,4 +271,4 @@ def _trace_document(name_or_path: str, relative_to: str | Path | None) -> Docume
         "lengths": {"trace": str(trace.path)},
         "arrivals": {"process": times},
     }
-    return Document(data, str(path), digest=hashlib.sha256(path.read_bytes()).hexdigest())
+    return Document(data, str(path), digest=sha256_of(path))

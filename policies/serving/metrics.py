@@ -163,7 +163,7 @@ class Metrics:
             ),
             **step_figures(after),
             **acceptance(self.sums),
-            "kv_capacity_tokens": layout.slots // layout.parts,
+            "kv_capacity_tokens": layout.tokens,
             "quantiles": requests.quantiles(self.warmup),
             "over_time": {"warm_s": self.begin[0], **self.timeline.figures(layout.slots)},
         }  # fmt: skip

@@ -222,8 +222,8 @@ def _fit(device: Device, model: TransformerSpec, question: Question, simulate: b
         held = Unified(part).held(layout.bytes, most).requests
     if not held:
         raise DescriptionError(
-            f"the weights leave {layout.slots:,} tokens of KV; a request has {longest:,}"
-            + (" and states" if part.state is not None else "")
+            f"the weights leave {layout.tokens_in(layout.slots):,} tokens of KV;"
+            f" a request has {longest:,}" + (" and states" if part.state is not None else "")
         )
     sizes = question.prompt, question.output
     source, efficiency = efficiency_of(device, model, spec, sizes, held, simulate)

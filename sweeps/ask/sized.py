@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError, Document, dotted, nearest
+from hwmodel.description.files import steady
 from hwmodel.description.library import names
 from hwmodel.description.yaml_reader import parse_assignment
 from hwmodel.specs.device import Device, load_device
@@ -141,6 +142,7 @@ class PoolSized(NamedTuple):
         return {name: each for name, each in named.items() if each is not None}
 
 
+@steady
 def sized(asked: SizeQuestion, workers: int, confirm: bool = False) -> Sized:
     """Which devices meet the load, and what of one would. confirm: with a sweep at the load that
     was found. Raises DescriptionError, CapacityFailed."""

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import DescriptionError, Document, Strict, checked
+from hwmodel.description.files import by_contents
 from hwmodel.description.library import find
 from hwmodel.description.yaml_reader import load, override
 from hwmodel.description.yaml_writer import plain, to_yaml_flow
@@ -347,17 +348,17 @@ def workload_of(experiment: ExperimentSpec) -> WorkloadSpec:
     return workload
 
 
-_device = lru_cache(maxsize=None)(load_device)
-_model = lru_cache(maxsize=None)(load_model)
+_device = by_contents(load_device)
+_model = by_contents(load_model)
 
 
-@cache
+@by_contents
 def _kernel(device: str, overrides: tuple[str, ...]) -> str | None:
     described = _device(device, overrides)
     return None if described.given is not None else kernel_of(described.memory)
 
 
-@cache
+@by_contents
 def _workload(name_or_path: str, overrides: tuple[str, ...]) -> WorkloadSpec:
     document = workload_document(name_or_path)
     for assignment in overrides:

@@ -41,8 +41,9 @@ def record(found: Fit | Misfit, policies: bool = False) -> dict[str, Any]:
     return {
         **names, **tokens, "weights": found.model.weights, "kv": found.model.kv,
         "cards": asked.cards, "capacity_bytes": found.device.capacity_bytes,
-        "memory_bytes": found.memory(), "kv_bytes_a_token": found.layout.token_bytes,
-        "kv_tokens": found.layout.slots, "requests_at_once": found.held,
+        "memory_bytes": found.memory(), "kv_bytes_a_token": found.layout.whole_token_bytes,
+        "kv_tokens": found.layout.tokens, "kv_slots": found.layout.slots,
+        "requests_at_once": found.held,
         "efficiency": {"from": found.source, **found.efficiency._asdict()},
         "delivered_gbps": found.delivered_gbps,
         "rates": {
@@ -80,7 +81,7 @@ def sheet(found: Fit | Misfit) -> Section:
     many = f"{found.held:,} requests of {asked.prompt:,} + {asked.output:,} tokens at once"
     cap = " (max_num_seqs)" * (found.held == 256)
     states = " or states" * (model.state is not None)
-    text = f"{title}: fits, with {found.layout.slots:,} tokens of KV{states}: {many}{cap}."
+    text = f"{title}: fits, with {found.layout.tokens:,} tokens of KV{states}: {many}{cap}."
     held = found.policies().items()
     policies = [[name, f"{slots:,}", f"{count:,}"] for name, (slots, count) in held]
     rates = [
@@ -109,7 +110,7 @@ def _policies_note(found: Fit) -> str:
         return (
             "Policies: memory empty, lengths predicted exactly, answers of up to"
             f" {found.question.limit:,} tokens allowed, classes of s3 and odma as before any"
-            " answer was seen."
+            f" answer was seen.{_groups(found)}"
         )
     pages, states = Unified(found.part), found.part.state_bytes()
     return (
@@ -119,13 +120,27 @@ def _policies_note(found: Fit) -> str:
     )
 
 
+def _groups(found: Fit) -> str:
+    """What a slot is where layers are in groups."""
+    layout, layers = found.layout, found.part.kv_layers
+    if layout.groups is None:
+        return ""
+    padded = layout.parts * layout.layers - layers
+    return (
+        f" A slot of paged holds a token in {layout.layers} of {layers} layers; there are"
+        f" {layout.slots:,}. A token has one in each of {layout.parts} groups of layers"
+        + (f", in which {padded} places are padding" if padded else "")
+        + ", until it is behind a layer's window."
+    )
+
+
 def _memory(found: Fit) -> Grid:
     names = {"weights": f"weights, {found.model.weights}", "KV": f"KV, {found.model.kv}"}
-    rows = []
+    rows, layout = [], found.layout
     for name, size in found.memory().items():
         share = size / found.device.capacity_bytes
         bar = "█" * round(_BAR * share)
-        each = f"{found.layout.slots:,} tokens of {found.layout.token_bytes / 1024:,.4g} KiB"
+        each = f"{layout.tokens:,} tokens of {layout.whole_token_bytes / 1024:,.4g} KiB"
         rows.append([names.get(name, name), f"{size / GIB:,.2f}", f"{share:.0%}",
                      bar.ljust(_BAR) + (f" {each}" if name == "KV" else "")])  # fmt: skip
     return Grid("Memory of a card", ["", "GiB", "share", ""], rows)
@@ -202,7 +217,7 @@ def listing(found: Sequence[Fit | Misfit], over: str) -> Section:
             rows.append([*start, *"–" * 5, _instead(each)])
             continue
         rows.append([
-            *start, f"{each.layout.slots:,}", f"{each.held:,}",
+            *start, f"{each.layout.tokens:,}", f"{each.held:,}",
             _rate(each, "decode", each.alone.tokens_per_s),
             _rate(each, "decode", each.full.tokens_per_s),
             _rate(each, "prefill", each.prefill.tokens_per_s), each.full.bound,

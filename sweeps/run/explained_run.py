@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.description.description import DescriptionError, nearest
+from hwmodel.description.files import steady
 from hwmodel.description.yaml_writer import plain
 from sweeps.analyse.figures import THROUGHPUT
 from sweeps.analyse.gap import pairs as common
@@ -58,6 +59,7 @@ class Plan:
     """Everything that is simulated."""
 
 
+@steady
 def explain_run(path: Path, point: str, jobs: int, progress: Progress) -> Explained:
     """Explain the gaps of a run, of those that `point` names, and keep the explanations in it.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError, Mark
+from hwmodel.description.files import steady
 from hwmodel.description.yaml_writer import plain
 from sweeps.analyse.figures import CAPACITY, THROUGHPUT
 from sweeps.analyse.statistics import Interval, interval
@@ -54,6 +55,7 @@ class Answers:
     failures: list[str] = field(default_factory=list)
 
 
+@steady
 def ask_next(
     path: Path, point: str, questions: list[str], jobs: int, progress: Progress
 ) -> Answers:

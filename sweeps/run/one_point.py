@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.description.files import steady
 from sweeps.analyse.label import named
 from sweeps.analyse.rows import Record
 from sweeps.plan.experiment import Described, Task, measure, seed_of
@@ -17,6 +18,7 @@ from sweeps.run.provenance import refuse_changes, resolve
 from sweeps.run.store import CALIBRATION, CONFIG, RunDirectory
 
 
+@steady
 def simulate(
     given: Given, overrides: Iterable[str] = (), point: int | None = None, replication: int = 1,
     jobs: int = 1,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hwmodel.description.description import DescriptionError, Document, KeyPath, nearest
+from hwmodel.description.files import steady
 from hwmodel.kernel.jit import KEPT
 from sweeps.analyse.label import named
 from sweeps.analyse.rows import Record, differences, flat, is_number
@@ -62,6 +63,7 @@ class Interrupted(Exception):
         self.run, self.total = run, total
 
 
+@steady
 def run_sweep(
     sweep: Sweep, out: Path | None, resume: bool, jobs: int, progress: Progress,
     cluster: str | None = None,

@@ -110,7 +110,7 @@ def _model(base: Any, device: str) -> list[str]:
                 continue
             asked = question_of({"weights": weights, "limit": limit})
             found = fit(card, shape, asked)
-            if not isinstance(found, Misfit) and found.layout.slots >= FEWEST * limit:
+            if not isinstance(found, Misfit) and found.layout.tokens >= FEWEST * limit:
                 own = [] if name == base.model else [f"model={name}"]
                 return own + ([f"serving.weights={weights}"] if weights else [])
     raise DescriptionError(f"none of {base.model}, {', '.join(MODELS)} fits", device)

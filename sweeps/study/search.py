@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hwmodel.description.description import DescriptionError, KeyPath
+from hwmodel.description.files import steady
 from hwmodel.description.yaml_writer import to_yaml
 from sweeps.analyse.least import Constraint
 from sweeps.analyse.objective import Objective
@@ -61,6 +62,7 @@ EVEN = {"weights": 0.5, "attention": 0.5, "prefill": 0.5, "migration": 0.5}
 """Efficiencies to try out metrics with."""
 
 
+@steady
 def run_study(
     study: Study, out: Path | None, resume: bool, workers: Workers, progress: Progress
 ) -> StudyRun:

@@ -57,9 +57,22 @@ def test_one_request_alone_takes_as_long_as_in_a_run(
 ) -> None:
     answer = found(device, model, asked)
     run = served(answer, 1)
-    assert answer.layout.slots == run["kv_capacity_tokens"]
+    assert answer.layout.tokens == run["kv_capacity_tokens"]
     assert answer.alone.seconds == pytest.approx(run["tpot_s"]["mean"], rel=1e-6)
     assert answer.prefill.seconds == pytest.approx(run["ttft_s"]["mean"], rel=1e-6)
+
+
+@pytest.mark.parametrize("model", ["gemma-3-12b", "gemma-3-27b", "gpt-oss-20b", "llama-3.1-8b"])
+def test_tokens_of_kv_are_in_all_layers_and_as_many_as_a_run_has(model: str) -> None:
+    answer = found("h100-sxm", model)
+    said = record(answer)
+    assert said["kv_tokens"] == served(answer, 1)["kv_capacity_tokens"]
+    assert said["kv_bytes_a_token"] >= answer.part.kv_token_bytes
+    left = said["memory_bytes"]["KV"] - said["kv_tokens"] * said["kv_bytes_a_token"]
+    assert 0 <= left < said["kv_bytes_a_token"]
+    (row,) = listing([answer], "models").blocks[0].rows  # type: ignore[union-attr]
+    shown = f"{said['kv_tokens']:,}"
+    assert shown in row and shown in str(sheet(answer).blocks)
 
 
 def test_memory_holds_as_many_as_run_at_once() -> None:
