@@ -70,7 +70,7 @@ BASES = {
     "of the real vLLM (`schedule_check`)",
     ("placement", "apart"): "the default one: `memories: {kv: lpddr}` means it without its name",
     ("placement", "interleaved"): "what `fit` and `size` take a device with several memories for "
-    "(`sweeps/ask/rates`), which is part of their answer",
+    "(`policies/serving/rates`), which is part of their answer",
 }
 """What cannot go, and why."""
 WITH = {

@@ -27,9 +27,10 @@ from hwmodel.description.units import Nanoseconds
 from hwmodel.description.yaml_reader import load
 from hwmodel.specs.kernel_tables import is_file, kernel_tables
 
-Rate = Annotated[float, Field(gt=0, le=1.25)]
-"""A share of what the device is simulated, or given, to read. Above 1 where the loss that a device
-assumes for all requesters (`derate`) is more than these kernels have."""
+Rate = Annotated[float, Field(gt=0, le=1)]
+"""A share of what the device is simulated, or given, to read or compute. Never above 1: kernels
+that read faster than what a device loses for all requesters (`derate`) refute that loss, so that it
+is the device that changes."""
 Factor = Annotated[float, Field(ge=1)]
 Count = Annotated[float, Field(ge=0)]
 

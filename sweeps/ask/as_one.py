@@ -10,7 +10,7 @@ from hwmodel.specs.accelerator import GIVEN, GivenMemory
 from hwmodel.specs.device import Device
 from policies.placements.card_memories import CardMemories
 from policies.placements.interleaved import InterleavedOptions
-from sweeps.ask.rates import closed_form_share
+from policies.serving.rates import closed_form_share
 
 
 def as_one(device: Device) -> Device:

@@ -25,11 +25,11 @@ from policies.requests.request_log import RequestTimes, read_request_log
 from policies.requests.trace_formats import read_text
 from policies.serving.building import kv_region
 from policies.serving.measured_server import Server, ServerSpec
+from policies.serving.rates import closed_form_share
 from policies.serving.serving_spec import model_of_a_card
 from policies.serving.step_windows import Window, of_requests, read_counters
 from sweeps.analyse.statistics import Interval
 from sweeps.ask.calibration_fit import NUMBERS, Calibration, StepFit, Untold, fitted, with_numbers
-from sweeps.ask.rates import closed_form_share
 
 PART = 0.5
 """Share of the log, the first in time, that is fitted; the rest validates."""

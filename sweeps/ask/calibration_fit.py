@@ -31,10 +31,10 @@ from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.requests.requests import FloatArray
 from policies.serving.building import kv_region
+from policies.serving.rates import closed_form_share
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.serving.step_windows import Window
 from sweeps.analyse.statistics import Interval
-from sweeps.ask.rates import closed_form_share
 
 SLACK = 0.03
 """Relative error beyond which a stretch counts as an outlier rather than squared (assumed)."""

@@ -30,8 +30,8 @@ from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.predictors.prediction import Prediction
 from policies.serving.building import activation_bytes, kv_region
+from policies.serving.rates import Rate, Source, decode_rate, efficiency_of, prefill_rate
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
-from sweeps.ask.rates import Rate, Source, decode_rate, efficiency_of, prefill_rate
 
 Count = Annotated[int, Field(ge=1)]
 PROMPT, OUTPUT, LIMIT = 1000, 300, 1024

@@ -16,6 +16,7 @@ from hwmodel.description.yaml_writer import to_yaml_flow
 from hwmodel.specs.accelerator import GIVEN
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.memory_spec import MemorySpec
+from sweeps.plan.software import programs_of
 
 ASKED = {
     "memory": "memory kind (lpddr5x, hbm2e, ...), a shipped memory, or given",
@@ -29,13 +30,6 @@ RATES = (0.75, 1.25)
 kept, those in clocks are its grade's."""
 EFFICIENCY = 0.8
 """Of a memory that is not simulated (assumed: the shipped ones have 0.8 to 0.85)."""
-_CHOSEN = {
-    ("compute", "fp16"): "the 16-bit peak that was given",
-    ("compute", "bf16"): "the 16-bit peak that was given",
-    ("dma", "port_bandwidth"): "twice an engine's share of the peak",
-    ("host", "bandwidth"): "half of PCIe 4.0 x16", ("link", "latency"): "as mlu370-x4",
-}  # fmt: skip
-"""Why, where a value is neither typed nor borrowed."""
 KINDS = (
     "ddr3", "ddr4", "ddr5", "lpddr3", "lpddr4", "lpddr4x", "lpddr5", "lpddr5x", "lpddr6", "gddr5",
     "gddr5x", "gddr6", "gddr6x", "gddr7", "hbm", "hbm2", "hbm2e", "hbm3", "hbm3e", "hbm4", "hbm4e",
@@ -44,6 +38,31 @@ KINDS = (
 """Memories that are sold; one that does not ship is described by its bandwidth."""
 SLOWEST, FASTEST = 100.0, 64_000.0
 """MT/s of a pin that are believed (assumed: GDDR7 is specified up to 48,000)."""
+BASE = "a100-80gb"
+"""Whose requesters a new device has where `--like` names none, whatever its memory."""
+SOFTWARE = {
+    "kernels": {"class": "accelerator"},
+    "compute": {"prefill_efficiency": 0.5, "decode_efficiency": 0.5, "overlap": "max"},
+}  # fmt: skip
+"""What programs reach on a device whose kernels nobody has measured (assumed, as of mlu370-x4). It
+is never borrowed: two memories under one new card would otherwise be compared by the programs of
+two other cards."""
+_EFFICIENCIES = ("prefill_efficiency", "decode_efficiency", "overlap")
+LPDDR_DERATE = 0.9
+"""The median of streams over what is simulated on four LPDDR machines; others lose nothing."""
+PIECE_BYTES = 512
+"""Of consecutive addresses in a pseudo-channel (assumed, as of a100-80gb and mlu370-x4)."""
+_CHOSEN = {
+    ("compute", "fp16"): "the 16-bit peak that was given",
+    ("compute", "bf16"): "the 16-bit peak that was given",
+    ("dma", "port_bandwidth"): "twice an engine's share of the peak",
+    ("host", "bandwidth"): "half of PCIe 4.0 x16", ("link", "latency"): "as mlu370-x4",
+    ("derate", ""): "by the kind of memory (docs/memory-time.md)",
+    ("interleave", ""): "512 B a pseudo-channel",
+    ("kernels", "class"): "nobody has measured the kernels of a new device",
+    **{("compute", key): "as mlu370-x4" for key in SOFTWARE["compute"]},
+}  # fmt: skip
+"""Why, where a value is neither typed nor borrowed."""
 PROGRAMMED = "mlu370-x4"
 """A card whose cores set up each copy of their DMA engines."""
 _RATE = re.compile(r"^(\d+(?:\.\d+)?)\s*(MT/s|GT/s|Gb/s|Gbps)?$")
@@ -74,9 +93,7 @@ def new_device(
     mts = data_rate(rate)
     described, note = _memory(memory, mts, width, int(parse_quantity(capacity, "size")))
     peak = mts * width / 8000
-    # a GPU on LPDDR, or on HBM
-    nearest_base = "jetson-agx-orin" if re.match("(lp)?ddr", memory.lower()) else "a100-80gb"
-    base = load(find("accelerators", like or nearest_base))
+    base = load(find("accelerators", like or BASE))
     complete(base)
     stated: dict[str, Any] = {"compute": {"fp16": sixteen, "bf16": sixteen, **flops}}
     if simulated := "memory: given" not in described:
@@ -84,6 +101,7 @@ def new_device(
         stated["dma"] = {"engines": engines, "port_bandwidth": port}
     stated |= {"link": {"bandwidth": link, "latency": "10us"}} if link else {}
     merged = _merged(base, stated | {"host": {"bandwidth": "16GB/s"}}, simulated)
+    merged |= _software(merged) | (_way(described, memory) if simulated else {})
     typed = {("compute", key) for key in flops} | {("dma", "engines"), ("link", "bandwidth")}
     summary = f"{name}, {capacity} of {memory} on {width} bits, {peak:,.4g} GB/s"
     lines = [
@@ -95,7 +113,34 @@ def new_device(
     ]  # fmt: skip
     device = written(file, lines)
     return Written(file, device, [note, *_checked(device, mts, width),
+                                  software_note(device),
                                   *_influential(merged, base.data["name"])])  # fmt: skip
+
+
+def _software(merged: dict[str, Any]) -> dict[str, Any]:
+    """The groups in which SOFTWARE stands instead of what the base has."""
+    compute = {**merged["compute"], **SOFTWARE["compute"]}
+    return {"compute": compute, "kernels": SOFTWARE["kernels"]}
+
+
+def _way(described: list[str], memory: str) -> dict[str, Any]:
+    """What lies between DRAM and requesters, by the kind of memory, not by the base; described: the
+    lines that name the memory."""
+    shipped = load_device(described[0].removeprefix("memory: ")).memory
+    piece = f"{PIECE_BYTES * shipped.organisation.pseudochannels}B"
+    loss = LPDDR_DERATE if memory.lower().startswith("lpddr") else 1.0
+    return {"interleave": piece, "derate": loss}
+
+
+def software_note(device: Device) -> str:
+    """Whose kernels a device runs, what is lost on the way, and the shares of its peak FLOPs."""
+    said = programs_of(device)
+    lost = "" if device.given is not None else f"derate {said['derate']:g}, "
+    efficiencies = ", ".join(f"{key} {said[key]:g}" for key in _EFFICIENCIES)
+    return (
+        f"kernels of class {said['class']} ({said['program']}): weights {said['weights']:g}, kv"
+        f" {said['kv']:g} of what is read; {lost}{efficiencies}"
+    )
 
 
 def file_for(name: str, out: str | Path) -> Path:
@@ -263,7 +308,8 @@ def _lines(merged: dict[str, Any], typed: set[tuple[str, str]], note: str) -> It
     """A line a value, with its source."""
     for group, value in merged.items():
         if not isinstance(value, dict):
-            yield f"{group}: {{value: {to_yaml_flow(value)}, source: assumed, note: {note}}}"
+            why = _CHOSEN.get((group, ""), note)
+            yield f"{group}: {{value: {to_yaml_flow(value)}, source: assumed, note: {why}}}"
             continue
         yield f"{group}:"
         for key, each in value.items():

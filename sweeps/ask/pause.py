@@ -9,6 +9,7 @@ from hwmodel.specs.kv_order import LAYOUTS, Dims
 from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.step import StepModel
+from policies.serving.rates import closed_form, require_room
 from policies.transfers.pausing import (
     Batch,
     Pause,
@@ -20,7 +21,6 @@ from policies.transfers.pausing import (
 )
 from policies.transfers.pieces import pages
 from policies.transfers.transfer import Server, transfer
-from sweeps.ask.rates import closed_form, require_room
 
 BLOCKS = [2**n for n in range(11)]
 """Blocks of a copy that may hide behind a step."""

@@ -10,10 +10,10 @@ from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
+from policies.serving.rates import closed_form, require_room
 from policies.transfers.pieces import KNOWN_LAYOUTS, pages
 from policies.transfers.restoring import Restored, fetch, hcache, recompute
 from policies.transfers.transfer import Server
-from sweeps.ask.rates import closed_form, require_room
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.requests.slo import Slo
 from policies.requests.workload import WorkloadSpec
+from policies.serving.rates import closed_form_share
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
-from sweeps.ask.rates import closed_form_share
 from sweeps.plan.bisection import NoRate
 from sweeps.plan.experiment import ExperimentSpec, Load, Task, run_task
 from sweeps.run.goodput import largest_rate

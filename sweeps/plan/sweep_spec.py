@@ -236,13 +236,22 @@ class SweepSpec(RunSpec):
             name: {"device": d.name, "peak_gbps": d.peak_gbps, "capacity_bytes": d.capacity_bytes}
             for name, d in devices.items()
         }
-        return {"hardware": hardware} if hardware else {}
+        return ({"hardware": hardware} if hardware else {}) | _software(points)
 
     def asked(
         self, records: Iterable[Record], replications: int, document: Document
     ) -> list[Layer]:
         """What the results that are there ask for next."""
         return []
+
+
+def _software(points: Sequence[Point]) -> dict[str, Any]:
+    """What of the difference between the devices is software, where they differ in class."""
+    from sweeps.plan.software import called, software_of  # compiles steps
+
+    named = [(called(p.overrides, p.experiment), p.experiment) for p in points]
+    found = software_of(named)
+    return {"software": found} if found else {}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 from sweeps.analyse.facts import Verdict
 from sweeps.analyse.objective import figures_of
 from sweeps.analyse.table import Group, Table
-from sweeps.report import next_page
+from sweeps.report import next_page, software_sheet
 from sweeps.report.chart import Chart
 from sweeps.report.conditions import conditions
 from sweeps.report.footnotes import footnotes
@@ -67,7 +67,8 @@ class Report:
         inputs = configuration(self.table, self._presenter.inputs(self.table),
                                self._presenter.points)  # fmt: skip
         rest = [replace(each, folded=True) for each in [inputs, *origin(self.table)]]
-        blocks: list[Block] = [*self.answer, *first, *self._others(), *results]
+        software = software_sheet.sections(self.table)
+        blocks: list[Block] = [*self.answer, *first, *self._others(), *results, *software]
         every = [*blocks, *self._foot(blocks), *rest]
         return Section(self.table.name, every, compared=compared(self.table))
 

@@ -10,8 +10,10 @@ from textwrap import shorten
 from typing import Any
 
 from policies.allocators.hybrid import Unified
+from policies.serving.rates import Rate
 from sweeps.ask.fit import CARDS, NARROWER, NARROWER_KV, Fit, Misfit, linked
-from sweeps.ask.rates import Rate
+from sweeps.ask.new_device import software_note
+from sweeps.plan.software import programs_of
 from sweeps.report.chart import Bars
 from sweeps.report.section import Block, Grid, Say, Section
 
@@ -50,7 +52,7 @@ def record(found: Fit | Misfit, policies: bool = False) -> dict[str, Any]:
             name: {**r._asdict(), "bound": r.bound, "interval_s": list(found.interval_s(r))}
             for name, r in rates.items()
         },
-        "assumed": found.assumed(),
+        "programs": programs_of(found.device), "assumed": found.assumed(),
     } | ({"policies": _policies(found)} if policies else {})  # fmt: skip
 
 
@@ -166,9 +168,11 @@ def _kernels(found: Fit) -> str:
     if law.tables is not None:
         left = ", ".join(each.replace("_", " ") for each in sorted(found.beyond)) or "nothing"
         tables = f"Kernels as measured ({law.tables}); by the law of the class: {left}. "
+    said = software_note(found.device)
     return tables + (
-        f"Times in brackets: where 19 in 20 steps of {law.program} on cards of class {law.of} are"
-        f" expected, {known} ({law.spread_low:g} to {law.spread_high:g} times)."
+        f"{said[0].upper()}{said[1:]}. Times in brackets: where 19 in 20 steps of {law.program}"
+        f" on cards of class {law.of} are expected, {known} ({law.spread_low:g} to"
+        f" {law.spread_high:g} times)."
     )
 
 

@@ -199,13 +199,13 @@ def test_how_long_can_sequences_of_a_measured_step_become(
 def test_a_set_up_may_be_another_device_and_what_reaches_its_engines_counts(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(
-        FILE.replace("clock.tCK: 0.9ns", "device: jetson-agx-orin").replace(
+        FILE.replace("clock.tCK: 0.9ns", "device: oaken-lpddr").replace(
             "source: s,", "source: s, setup: fast,"
         )
     )
     (found,) = compare(load_measurements(str(file)))
     assert found.derate == 0.9
-    assert 0.8 * 204.8 < found.model < 0.9 * 204.8
+    assert 0.8 * 1092.3 < found.model < 0.9 * 1092.3
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,11 @@ import pytest
 import bankwise as api
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
+from hwmodel.specs.transformer import load_model
+from sweeps.ask.fit import Fit, Question, fit
 from sweeps.cli import new_command
+from sweeps.plan.software import programs_of
+from sweeps.report.fit_sheet import record
 from tests.sweeps.cli.test_command_line import bankwise
 from tests.sweeps.cli.test_mistakes import mistakes
 
@@ -32,6 +36,7 @@ def test_a_card_is_written_checked_and_usable(tmp_path: Path) -> None:
     for text in (
         "wrote nx.yaml", "peak 102.4 GB/s; 6,400 MT/s x 128 bits is 102.4 (+0.00%)",
         "capacity 16 GiB; 8 channels x 2 GiB hold 16 (+0.0%)", "  bankwise nx.yaml",
+        "kernels of class accelerator (vllm)", "derate 0.9, prefill_efficiency 0.5",
     ):  # fmt: skip
         assert text in done.stdout
     device = load_device(str(tmp_path / "nx.yaml"))
@@ -60,6 +65,24 @@ def test_the_nearest_memory_runs_at_the_rate(
     assert done.device.peak_gbps == pytest.approx(peak, rel=1e-5)
     assert float(done.device.memory.clock.tCK) == pytest.approx(tck, rel=1e-4)
     assert done.device.memory.organisation.ranks == ranks
+
+
+@pytest.mark.parametrize("like", ["a100-80gb", "jetson-agx-orin", "strix-halo", "mlu370-x4"])
+def test_a_card_described_twice_gives_one_answer(tmp_path: Path, like: str) -> None:
+    given: dict[str, Any] = {
+        "memory": "lpddr5x", "rate": "9600MT/s", "width": 512, "capacity": "64GiB", "engines": 40,
+        "flops": {"fp16": "100TFLOPS"},
+    }  # fmt: skip
+    model = load_model("llama-3.1-8b")
+    first, other = (
+        fit(api.new_device(name, **given, like=base, out=tmp_path).device, model, Question())
+        for name, base in (("first", None), ("other", like))
+    )
+    assert isinstance(first, Fit) and isinstance(other, Fit)
+    assert (first.alone, first.full, first.prefill) == (other.alone, other.full, other.prefill)
+    said = programs_of(other.device)
+    assert (said["class"], said["derate"], said["prefill_efficiency"]) == ("accelerator", 0.9, 0.5)
+    assert record(other)["programs"] == said
 
 
 @pytest.mark.parametrize(
