@@ -40,7 +40,7 @@ SLOWEST, FASTEST = 100.0, 64_000.0
 """MT/s of a pin that are believed (assumed: GDDR7 is specified up to 48,000)."""
 BASE = "a100-80gb"
 """Whose requesters a new device has where `--like` names none, whatever its memory."""
-SOFTWARE = {
+SOFTWARE: dict[str, dict[str, Any]] = {
     "kernels": {"class": "accelerator"},
     "compute": {"prefill_efficiency": 0.5, "decode_efficiency": 0.5, "overlap": "max"},
 }  # fmt: skip

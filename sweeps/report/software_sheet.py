@@ -18,7 +18,8 @@ def sections(table: Table) -> Iterator[Block]:
     devices: list[dict[str, Any]] = table.provenance.get("software") or []
     if not devices:
         return
-    rows, own = [], set()
+    rows: list[list[str]] = []
+    own: set[int] = set()
     for device in devices:
         for name, rates in device["by_class"].items():
             own |= {len(rows)} if name == device["class"] else set()
