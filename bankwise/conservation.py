@@ -152,7 +152,7 @@ def _of_requests(simulation: Simulation, ends: Counter[int]) -> Iterator[str]:
     often = [request for request, times in ends.items() if times > 1]
     if often:
         yield f"requests {often} ended more than once"
-    owed = int(metrics.requests.outputs[ended].sum())
+    owed = int(metrics.requests.output[ended].sum())
     if metrics.sums.output_tokens != owed:
         yield f"{metrics.sums.output_tokens} tokens were output; the requests have {owed}"
 

@@ -25,11 +25,11 @@ class Room(ReservingAllocator):
         super().__init__(layout, requests, limits, options, Arena(0, layout.slots, "first"))
 
     def size(self, request: int, demand: Demand) -> int:
-        return int(self.needs(demand.prompt, demand.generated, demand.samples))
+        return int(self.needs(demand.prompt, demand.generated))
 
-    def needs(self, prompt: Any, output: Any, samples: Any = 1) -> Any:
+    def needs(self, prompt: Any, output: Any) -> Any:
         room = np.maximum(self.options.tokens, 2 * output)
-        return prompt + samples * np.minimum(room, self.limits.max_tokens)
+        return prompt + np.minimum(room, self.limits.max_tokens)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class A(ReservingAllocator):
         super().__init__(layout, requests, limits, options, Arena(0, layout.slots, "first"))
     def size(self, request, demand):
         return int(self.needs(demand.prompt, demand.generated))
-    def needs(self, prompt, output, samples=1):
+    def needs(self, prompt, output):
         return prompt + 2 * output + 40
 """
 BROKEN = {

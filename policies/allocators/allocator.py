@@ -46,12 +46,6 @@ class PolicyOptions(Strict):
         return "full"
 
     @property
-    def samples(self) -> Literal["together", "as_engine", "apart"]:
-        """What several samples of a prompt are to engine v1: one request that forks, or a request
-        each, or what they are in the vLLM version that the engine is `like`."""
-        return "together"
-
-    @property
     def copies_prefixes(self) -> bool:
         """Whether tokens that an admitted request begins with are copied from another's."""
         return False
@@ -141,8 +135,6 @@ class Demand(NamedTuple):
     """Requests with the same one have a common prefix; -1: none."""
     prefix_tokens: int = 0
     """Length of the common prefix."""
-    samples: int = 1
-    """Outputs drawn in parallel from the one prompt."""
     output: int = 0
     """The true output length, for ceilings only: no policy may read it."""
     parent: int = -1
@@ -154,18 +146,11 @@ class Demand(NamedTuple):
     above: tuple[tuple[int, int], ...] = ()
     """What the common prefix itself begins with: (prefix id, tokens up to its end), longer and
     longer."""
-    beams: bool = False
-    """Whether its samples are beams of a search, of which some are forked as others give way."""
-
-    @property
-    def prompt_again(self) -> int:
-        """Tokens that its further beams store of the prompt where each has a row of its own."""
-        return self.beams * (self.samples - 1) * self.prompt
 
 
 class Allocator(ABC):
     """Base of all allocators. Per-request state, int64 (requests,): `stored` tokens and `reserved`
-    slots, of all samples together and including shared ones, and `width`, the samples.
+    slots, including shared ones.
 
     A request is resident between a successful `reserve` and `release`. Operations on others raise
     KeyError. Stored tokens never need more than the reserved slots (`KvLayout.slots_of`); a shared
@@ -173,7 +158,7 @@ class Allocator(ABC):
     """
 
     Options: ClassVar[type[PolicyOptions]]
-    by_request: ClassVar[tuple[str, ...]] = ("stored", "reserved", "width")
+    by_request: ClassVar[tuple[str, ...]] = ("stored", "reserved")
     """Arrays that `share` may share."""
     reading: ClassVar[str] = ""
     """What its authors would defend as their policy, where the defaults are that, with its
@@ -200,7 +185,6 @@ class Allocator(ABC):
         self.stored = np.zeros(requests, np.int64)
         self.reserved = np.zeros(requests, np.int64)
         self.resident = np.zeros(requests, np.bool_)
-        self.width = np.ones(requests, np.int64)
         self._pinned: set[int] = set()
         self.reserved_total = 0
         """Slots reserved by all residents; shared ones count once, both places of a migration."""
@@ -247,20 +231,16 @@ class Allocator(ABC):
         return "last"
 
     @abstractmethod
-    def needs(
-        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
-    ) -> IntArray:
+    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
         """Most slots that requests of these lengths may ask for; above `reach` they can never be
         served."""
 
     @abstractmethod
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         """Admit a request and store its first `tokens`, including those that are cached. False
-        (nothing changes) if there is no room.
-
-        The tokens of a request with several samples are its prompt, then one of each sample, then
-        the next of each. Where KV comes from elsewhere, its tokens count as stored from here on:
-        they have slots, and whoever brings them calls `pin` until they are there.
+        (nothing changes) if there is no room. Where KV comes from elsewhere, its tokens count as
+        stored from here on: they have slots, and whoever brings them calls `pin` until they are
+        there.
         """
 
     def receive(self, request: int, demand: Demand, tokens: int) -> bool:
@@ -306,7 +286,7 @@ class Allocator(ABC):
         """Where tokens [first, end) of a request lie in the layers of a group, in pieces that begin
         at multiples of `transfer_block` tokens, and at each unit of the request; int64 (n,) each.
         Pieces of a run lie one behind the other. `first` is no less than `first_kept`, and `end` no
-        more than `stored`. Of several samples: the prompt, and the first one's outputs.
+        more than `stored`.
 
         `start` is exact where a unit's tokens follow one another (`KvLayout.dims`: token behind
         unit); in other layouts it says which of the unit's slots they are, and
@@ -333,10 +313,10 @@ class Allocator(ABC):
 
     @abstractmethod
     def headroom(self, requests: IntArray, limit: int) -> int:
-        """How many rounds, up to `limit`, all of `requests` can grow by one token per sample."""
+        """How many rounds, up to `limit`, all of `requests` can grow by a token."""
 
     def growing(self, requests: IntArray) -> int:
-        """How many of the first of `requests` can together grow by one token per sample."""
+        """How many of the first of `requests` can together grow by a token."""
         low, high = 0, len(requests)
         while low < high:
             middle = (low + high + 1) // 2
@@ -353,13 +333,13 @@ class Allocator(ABC):
 
     @abstractmethod
     def advance(self, requests: IntArray, rounds: int) -> None:
-        """`rounds` times: `grow(request, width)` for each of `requests` in order. Needs the
+        """`rounds` times: `grow(request, 1)` for each of `requests` in order. Needs the
         headroom."""
 
     def taken(self, requests: IntArray, rounds: int) -> int:
         """Slots that `advance` of so many rounds takes, by which a controller sees how full a card
         is between two events. As it is, those that tokens lack: the least."""
-        stored = self.stored[requests] + rounds * self.width[requests]
+        stored = self.stored[requests] + rounds
         lacking = self.layout.slots_of(stored) - self.reserved[requests]
         return int(np.maximum(lacking, 0).sum())
 
@@ -376,9 +356,8 @@ class Allocator(ABC):
         if not 0 <= request < len(self.resident) or not self.resident[request]:
             raise KeyError(f"request {request} holds no memory")
 
-    def _admit(self, request: int, reserved: int, tokens: int, samples: int = 1) -> None:
+    def _admit(self, request: int, reserved: int, tokens: int) -> None:
         self.resident[request] = True
-        self.width[request] = samples
         self.reserved[request] = reserved
         self.stored[request] = tokens
         self.reserved_total += reserved

@@ -37,6 +37,8 @@ class BlockOptions(Protocol):
     @property
     def prefix_caching(self) -> bool: ...
     @property
+    def shared_samples(self) -> bool | None: ...
+    @property
     def window_rules(self) -> WindowRules: ...
 
 
@@ -134,6 +136,8 @@ class SharingAllocator(BlockAllocator, Caches, Reports):
         """A request that is released for good."""
         self._demands: dict[int, Demand] = {}
         self._asked_tokens = self._hit_tokens = 0
+        shares = options.shared_samples
+        self._samples_share = options.prefix_caching if shares is None else shares
         self._behind = limits.lookahead.drafter
         """Tokens behind those stored that have slots too."""
 
@@ -198,11 +202,13 @@ class SharingAllocator(BlockAllocator, Caches, Reports):
         """The path through the tree of the first `full` blocks of a request. A block belongs to the
         part that its last token is of; the last part is what no other request that runs has."""
         parts: list[Part] = []
-        if demand is not None and self.options.prefix_caching:
-            ends = [(("prefix", key), tokens) for key, tokens in demand.above]
-            if demand.prefix_id >= 0:
+        if demand is not None and (self.options.prefix_caching or self._samples_share):
+            ends = []
+            if self.options.prefix_caching:
+                ends += [(("prefix", key), tokens) for key, tokens in demand.above]
+            if self.options.prefix_caching and demand.prefix_id >= 0:
                 ends.append((("prefix", demand.prefix_id), demand.prefix_tokens))
-            if demand.parent >= 0:
+            if demand.parent >= 0 and self._samples_share:
                 ends.append((("prompt", demand.parent), demand.prompt))
             known = self.limits.lookahead.hit == "next_known"
             for key, tokens in ends:

@@ -92,30 +92,21 @@ class Swaps(ABC):
         if there is none. Raises KeyError for a request that is not swapped out."""
 
 
-class CopiesOnWrite(ABC):
-    """Shares blocks among the samples of a request and copies those that are written."""
+class CopiesKv(ABC):
+    """Copies KV within the memory, for which a step waits."""
 
     @abstractmethod
     def copies(self) -> list[Migration]:
         """Copies since the last call; their targets are reserved already."""
 
 
-class Forks(CopiesOnWrite):
-    """Has a place for each beam of a request, which goes on from another one's as beam search
-    chooses."""
-
-    shares: ClassVar[bool] = True
-    """Whether beams hold together what they have in common; else each has all in a row of its
-    own."""
+class Forks(CopiesKv):
+    """Lets a request go on from what another one has stored, as beam search chooses."""
 
     @abstractmethod
-    def needs_of_beams(self, prompt: IntArray, output: IntArray, beams: IntArray) -> IntArray:
-        """As `Allocator.needs`, of requests with so many beams."""
-
-    @abstractmethod
-    def fork(self, request: int, parents: IntArray) -> None:
-        """Each beam of a resident goes on from what `parents`, int64 (beams,), has stored: one that
-        goes on is its own. What nobody goes on from is given up. Raises KeyError."""
+    def fork(self, request: int, source: int) -> None:
+        """All that a resident has stored is from now on what another resident has stored of as many
+        tokens, which is no less. Raises KeyError."""
 
 
 class Drafts(ABC):
@@ -206,7 +197,7 @@ class Caches(Remembers):
         return True
 
 
-class MovesBlocks(Allocator, Caches, CopiesOnWrite):
+class MovesBlocks(Allocator, Caches, CopiesKv):
     """Gives up, takes over and exchanges single blocks of `block` tokens: what a controller needs
     that moves KV between cards, and an engine whose card has lost its memory."""
 
@@ -242,7 +233,7 @@ class MovesBlocks(Allocator, Caches, CopiesOnWrite):
     @abstractmethod
     def bar(self, blocks: IntArray) -> int | None:
         """These, int64 (n,), and no others, are not handed out from now on. What lies in them is
-        copied to free blocks (`CopiesOnWrite.copies`), and is not found again: tokens copied; None
+        copied to free blocks (`CopiesKv.copies`), and is not found again: tokens copied; None
         (nothing changes): no room."""
 
 

@@ -32,7 +32,7 @@ class IdealOptions(PolicyOptions):
         return "ring"
 
 
-def stored_at_the_end(prompt: Any, output: Any, samples: Any) -> Any:
-    """Tokens that a request has stored at its end, an int or int64 (n,); the KV of each sample's
-    last token is never stored."""
-    return prompt + samples * (output - 1)
+def stored_at_the_end(prompt: Any, output: Any) -> Any:
+    """Tokens that a request has stored at its end, an int or int64 (n,); the KV of the last token
+    is never stored."""
+    return prompt + output - 1

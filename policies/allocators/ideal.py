@@ -17,7 +17,7 @@ from policies.allocators.declaration import CHOICES, References
 from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
 from policies.allocators.losses import GROWING
 from policies.allocators.state_places import behind
-from policies.requests.requests import IntArray, Samples
+from policies.requests.requests import IntArray
 
 
 class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
@@ -28,7 +28,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
     losses = GROWING
     searched = {"reserve": CHOICES, "admit_on": CHOICES}
     references = References()
-    by_request = ("stored", "width")  # where a request lies is told by what all others here hold
+    by_request = ("stored",)  # where a request lies is told by what all others here hold
     holds_states = True
     options: IdealOptions
 
@@ -52,8 +52,8 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
     def preempts(self) -> Literal["last", "itself"]:
         return "itself" if self._ahead else "last"
 
-    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
-        needed: IntArray = self._slots(stored_at_the_end(prompt, output, samples))
+    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
+        needed: IntArray = self._slots(stored_at_the_end(prompt, output))
         return needed
 
     def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
@@ -61,9 +61,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
 
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
         if demand is not None and self._waits:
-            tokens = max(
-                tokens, int(stored_at_the_end(demand.prompt, demand.output, demand.samples))
-            )
+            tokens = max(tokens, stored_at_the_end(demand.prompt, demand.output))
         return int(self._slots(tokens)) <= self.free_slots
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
@@ -71,9 +69,8 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
             raise ValueError(f"request {request} already holds memory")
         if not self.fits(tokens, request, demand):
             return False
-        whole = stored_at_the_end(demand.prompt, demand.output, demand.samples)
-        self._whole[request] = self._slots(whole)
-        self._enter(request, tokens, demand.samples)
+        self._whole[request] = self._slots(stored_at_the_end(demand.prompt, demand.output))
+        self._enter(request, tokens)
         return True
 
     def grow(self, request: int, tokens: int) -> bool:
@@ -96,19 +93,18 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
     def headroom(self, requests: IntArray, limit: int) -> int:
         if self._ahead:
             held = self.layout.tokens_in(self.reserved[requests] - self._states)
-            room = (held - self.stored[requests]) // self.width[requests]
+            room = held - self.stored[requests]
             return min(limit, int(room.min(initial=limit)))
         if self.layout.groups is not None:
             return self._headroom_in_windows(requests, limit)
-        each = int(self.width[requests].sum())
-        return min(limit, self.free_slots // each) if each else limit
+        return min(limit, self.free_slots // len(requests)) if len(requests) else limit
 
     def taken(self, requests: IntArray, rounds: int) -> int:
-        stored = self.stored[requests] + rounds * self.width[requests]
+        stored = self.stored[requests] + rounds
         return int(np.maximum(self._slots(stored) - self.reserved[requests], 0).sum())
 
     def advance(self, requests: IntArray, rounds: int) -> None:
-        self._store(requests, rounds * self.width[requests])
+        self._store(requests, np.full(len(requests), rounds))
 
     def grown(self, requests: IntArray, rounds: int) -> IntArray:
         if self._ahead:
@@ -117,7 +113,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
             back = self.stored[requests] - np.arange(rounds - 1, -1, -1)[:, None]
             now: IntArray = self.reserved[requests].sum() - self._slots(back).sum(axis=1)
             return now
-        return int(self.width[requests].sum()) * np.arange(rounds - 1, -1, -1)
+        return len(requests) * np.arange(rounds - 1, -1, -1)
 
     def release(self, request: int) -> int:
         self._require(request)
@@ -142,7 +138,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
         if max(slots, self._whole[request] * self._waits) > self.free_slots:
             return False
         self._away.remove(request)
-        self._enter(request, tokens, int(self.width[request]))
+        self._enter(request, tokens)
         return True
 
     def extent_count(self, requests: IntArray) -> int:
@@ -169,9 +165,9 @@ class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
         """Slots that a request of so many tokens holds: an int, or int64 (n,)."""
         return self.layout.slots_of(tokens) + self._states
 
-    def _enter(self, request: int, tokens: int, samples: int) -> None:
+    def _enter(self, request: int, tokens: int) -> None:
         """Admit a request, whose first tokens have room."""
-        self._admit(request, int(self._slots(tokens)), tokens, samples)
+        self._admit(request, int(self._slots(tokens)), tokens)
         if self._ahead:
             self._fill(request)
 

@@ -26,7 +26,7 @@ class MovableTables(WindowTables, MovesBlocks):
         self._demands[request] = self._demands[request]._replace(
             prefix_id=-1, prefix_tokens=0, session=-1, parent=-1, above=()
         )
-        row, many = int(self._first_row[request]), tokens // self.block
+        row, many = int(self._row[request]), tokens // self.block
         if not many:
             return
         for group in range(self.groups):
@@ -41,7 +41,7 @@ class MovableTables(WindowTables, MovesBlocks):
         self.stored[request] -= tokens
 
     def keep(self, request: int, demand: Demand, tokens: int) -> bool:
-        places = self._places(demand, tokens + self._room_behind(tokens))
+        places = self._places(tokens + self._room_behind(tokens))
         wanted = places * (self.groups - len(self._windows.near))
         wanted += self._beside.wanted(-1, tokens)
         if wanted + self._kept_free > self._list.free:
@@ -59,7 +59,7 @@ class MovableTables(WindowTables, MovesBlocks):
         self._admitted(request, demand, 0)
         row = self._tables.add(request)
         self._set_row(request, row)
-        self._admit(request, 0, 0, demand.samples)
+        self._admit(request, 0, 0)
         self._tables.uses[blocks] += 1
         self._hold(request, blocks[np.newaxis])
         self._tables.tokens[row] = self.stored[request] = tokens
@@ -96,14 +96,13 @@ class MovableTables(WindowTables, MovesBlocks):
         copied: dict[int, Migration] = {}
         size = self.block
         for group in range(self.groups):
-            gone = self._windows.gone_of(request, group)
-            for row in self._rows(request):
-                start, tokens, _ = self._row_units(row, gone, group)
-                table = start // size
-                for at in np.flatnonzero(names[table] != table).tolist():
-                    source, target = int(start[at]), int(names[table[at]]) * size
-                    copied[source] = Migration(request, source, target, int(tokens[at]), size)
-                self._tables.replace(row, gone, names[table], group)
+            gone, row = self._windows.gone_of(request, group), int(self._row[request])
+            start, tokens, _ = self._row_units(row, gone, group)
+            table = start // size
+            for at in np.flatnonzero(names[table] != table).tolist():
+                source, target = int(start[at]), int(names[table[at]]) * size
+                copied[source] = Migration(request, source, target, int(tokens[at]), size)
+            self._tables.replace(row, gone, names[table], group)
         for old, new in self._beside.renamed(request, names):
             copied[old * size] = Migration(request, old * size, new * size, size, size)
         return copied

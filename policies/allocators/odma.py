@@ -28,7 +28,7 @@ from policies.allocators.reservation import ContiguousAllocator
 from policies.allocators.score import Guess, Outcome, Score
 from policies.allocators.slabs import BORROW
 from policies.predictors.prediction import Predictive, entropy
-from policies.requests.requests import IntArray, Samples
+from policies.requests.requests import IntArray
 
 LARGE_SHARE = 0.25
 """Share of the slots for large reservations where buckets have pools of their own (assumed)."""
@@ -136,12 +136,11 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         """When a pending refresh takes effect."""
         return self.buckets.due_s
 
-    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
+    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
         longest = np.full(len(prompt), self.limits.max_model_len, np.int64)
         if self.options.large == "prompt_plus_max_tokens":
             longest = np.minimum(longest, prompt + self.limits.max_tokens)
-        slots = prompt + samples * (longest - prompt)
-        needed: IntArray = self._slots(-(-slots // self.options.align) * self.options.align)
+        needed: IntArray = self._slots(-(-longest // self.options.align) * self.options.align)
         return needed
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
@@ -232,12 +231,11 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         self._keep_up()
 
     def finished(self, request: int, prompt: int, output: int) -> None:
-        samples = int(self.width[request])
         length = output if self.options.bucket_on == "output" else prompt + output
-        needed = prompt + samples * (output - 1)  # the last token's KV is never stored
-        whole = self.layout.slots_of(prompt + samples * output)
+        needed = prompt + output - 1  # the last token's KV is never stored
+        whole = self.layout.slots_of(prompt + output)
         held, moves = int(self._held[request]), int(self._moves[request])
-        outcome = Outcome(length, needed, samples * output, int(whole), held, moves)
+        outcome = Outcome(length, needed, output, int(whole), held, moves)
         row = self._score.end(self._guesses.pop(request), outcome)
         del self._wanted[request]
         self.buckets.observe(length)
@@ -262,8 +260,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         longest = self.limits.max_model_len
         if self.options.large == "prompt_plus_max_tokens":
             longest = min(longest, demand.prompt + self.limits.max_tokens)
-        slots = demand.prompt + demand.samples * (longest - demand.prompt)
-        return int(self._slots(align_up(slots, self.options.align)))
+        return int(self._slots(align_up(longest, self.options.align)))
 
     def _slots_in(self, demand: Demand, bucket: int) -> int:
         """Slots that a request needs in a bucket, or in the large pool where no bucket serves."""
@@ -273,7 +270,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         output = self.buckets.bounds[bucket]
         if self.options.bucket_on == "total":
             output -= demand.prompt
-        slots = align_up(demand.prompt + demand.samples * output, self.options.align)
+        slots = align_up(demand.prompt + output, self.options.align)
         return min(int(self._slots(slots)), large)
 
     def _uncertainty(self, predicted: Predictive, bounds: list[int]) -> float:
@@ -308,7 +305,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
             wanted = self._wanted[request] = self._want(demand)
         held, large = self._pools.size(wanted.slots), self.options.buckets
         # a request that already filled its bucket is large, as is one that its pool can never hold
-        needed = demand.prompt + demand.samples * (demand.generated + 1)
+        needed = demand.prompt + demand.generated + 1
         outgrown = demand.generated > 0 and self._holds(held) < needed
         if wanted.unsure or outgrown or not held or wanted.bucket == large:
             return _Decision(wanted.raw, large, self._large(demand))
@@ -336,7 +333,7 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
             return None
         place = self._pools.place_large(large)
         if place is None and self.options.large_full == "next_larger":
-            needed = self._slots(self.stored[request] + self.width[request])
+            needed = self._slots(self.stored[request] + 1)
             choices = (self._slots_in(demand, bucket) for bucket in range(self.options.buckets))
             tried = (self._pools.place(slots) for slots in choices if slots >= needed)
             place = next((each for each in tried if each), None)

@@ -6,15 +6,14 @@ runs.
 from __future__ import annotations
 
 from policies.allocators.allocator import Demand
-from policies.allocators.beam_rows import BeamRows
 from policies.allocators.ceiling_options import OracleOptions, stored_at_the_end
 from policies.allocators.declaration import References
 from policies.allocators.losses import RUNS, WAITING
 from policies.allocators.reservation import RunAllocator
-from policies.requests.requests import IntArray, Samples
+from policies.requests.requests import IntArray
 
 
-class OracleAllocator(RunAllocator, BeamRows):
+class OracleAllocator(RunAllocator):
     """Exact reservations in one arena."""
 
     Options = OracleOptions
@@ -24,10 +23,9 @@ class OracleAllocator(RunAllocator, BeamRows):
     references = References(ceilings=("ideal",))
     options: OracleOptions
 
-    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
-        needed: IntArray = self._slots(stored_at_the_end(prompt, output, samples))
+    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
+        needed: IntArray = self._slots(stored_at_the_end(prompt, output))
         return needed
 
     def size(self, request: int, demand: Demand) -> int:
-        whole = stored_at_the_end(demand.prompt, demand.output, demand.samples)
-        return int(self._slots(whole + demand.prompt_again))
+        return int(self._slots(stored_at_the_end(demand.prompt, demand.output)))

@@ -14,12 +14,12 @@ from typing import Literal
 import numpy as np
 
 from policies.allocators.allocator import Demand, Limits, PolicyOptions
-from policies.allocators.beam_rows import BeamRows
 from policies.allocators.buddy import Buddy, power_of_two
 from policies.allocators.declaration import CHOICES, References
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.losses import RESERVING
-from policies.requests.requests import IntArray, Samples
+from policies.allocators.reservation import ReservingAllocator
+from policies.requests.requests import IntArray
 
 
 class OrcaOptions(PolicyOptions):
@@ -36,7 +36,7 @@ class OrcaOptions(PolicyOptions):
         return self.prefixes == "copy"
 
 
-class OrcaAllocator(BeamRows):
+class OrcaAllocator(ReservingAllocator):
     """A block of the buddy system for each request."""
 
     Options = OrcaOptions
@@ -59,25 +59,18 @@ class OrcaAllocator(BeamRows):
     def reach(self) -> int:
         return self._space.largest_block
 
-    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
-        return self._blocks(prompt, output, np.broadcast_to(samples, len(prompt)), 0 * prompt)
-
-    def needs_of_beams(self, prompt: IntArray, output: IntArray, beams: IntArray) -> IntArray:
-        return self._blocks(prompt, output, beams, (beams - 1) * prompt)
-
-    def size(self, request: int, demand: Demand) -> int:
-        return self._block(demand.prompt, demand.output, demand.samples, demand.prompt_again)
-
-    def _blocks(self, *lengths: IntArray) -> IntArray:
-        """As `_block`, int64 (n,) each."""
-        each = zip(*(column.tolist() for column in lengths), strict=True)
+    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
+        each = zip(prompt.tolist(), output.tolist(), strict=True)
         return np.array([self._block(*one) for one in each], np.int64)
 
-    def _block(self, prompt: int, output: int, samples: int, prompt_again: int) -> int:
+    def size(self, request: int, demand: Demand) -> int:
+        return self._block(demand.prompt, demand.output)
+
+    def _block(self, prompt: int, output: int) -> int:
         """Slots of the block for a request."""
         longest = self.limits.max_model_len - prompt
         if self.options.variant == "pow2":
             longest = min(longest, power_of_two(output))
         elif self.options.variant == "oracle":
             longest = min(longest, output)
-        return power_of_two(prompt + prompt_again + samples * longest + self.slack)
+        return power_of_two(prompt + longest + self.slack)

@@ -17,13 +17,13 @@ from pydantic import Field, model_validator
 
 from hwmodel.specs.accelerator import Paging
 from policies.allocators.allocator import PolicyOptions
-from policies.allocators.beam_tables import BeamTables
 from policies.allocators.block_allocator import refuse_prefixes
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_lists.free_list_registry import DEFAULT_FREE_LIST, FreeListName
 from policies.allocators.kv_groups import WindowKv
 from policies.allocators.losses import GROWING
 from policies.allocators.sliding_windows import WindowRules
+from policies.allocators.table_allocator import TableAllocator
 
 
 class PagedOptions(PolicyOptions):
@@ -52,6 +52,9 @@ class PagedOptions(PolicyOptions):
     prefix_caching: bool = True
     """Requests with the same system prompt hold its full blocks together, and turns of a session
     find those of the turns before."""
+    shared_samples: bool | None = None
+    """Samples of one prompt hold its full blocks together. None: where prefix caching is on, by
+    which vLLM v1 finds them. vLLM v0 forked them without it."""
     window_rules: WindowRules = "0.33"
     """vLLM version whose rules hold for sliding windows (`policies.allocators.sliding_windows`)."""
     states: Literal["unified", "two_pools", "compact"] | None = None
@@ -98,17 +101,12 @@ class PagedOptions(PolicyOptions):
         return self.state_caching == "align"
 
     @property
-    def samples(self) -> Literal["together", "as_engine", "apart"]:
-        # without prefix caching, requests of their own could not hold their prompt together
-        return "as_engine" if self.prefix_caching else "apart"
-
-    @property
     def kv_of_windows(self) -> WindowKv:
         return "blocks"
 
 
-class PagedAllocator(BeamTables):
-    """Paged allocation, as `TableAllocator` and `BeamTables` do it; see the module."""
+class PagedAllocator(TableAllocator):
+    """Paged allocation, as `TableAllocator` does it; see the module."""
 
     Options: ClassVar[type[PolicyOptions]] = PagedOptions
     reading = (
@@ -123,7 +121,7 @@ class PagedAllocator(BeamTables):
     searched = {
         "block": Range(1, 2048), "free_list": CHOICES, "watermark": Range(0, 1),
         "idle_watermark": CHOICES, "null_block": CHOICES, "cached_recompute": CHOICES,
-        "prefix_caching": CHOICES, "window_rules": CHOICES, "indirection": Range(1, 10),
-        "state_ratio": Range(0, 100),
+        "prefix_caching": CHOICES, "shared_samples": CHOICES, "window_rules": CHOICES,
+        "indirection": Range(1, 10), "state_ratio": Range(0, 100),
     }  # fmt: skip
     references = References(("static",), ceilings=("ideal",))

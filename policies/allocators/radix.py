@@ -12,8 +12,7 @@ free as it has tokens; with larger pages as its prefills have, and one more for 
 A request that is preempted (SGLang: retracted) frees what it generated, under v0 and v1 as the
 first leaf to be evicted. What a step computes is found from the next step on. Assumed: waiting
 requests do not refresh what they would find, but under engine `sglang`, which has SGLang's
-scheduler. Samples within a request (engine v0) share its prompt's full pages, and their outputs are
-not kept.
+scheduler.
 """
 
 from __future__ import annotations
@@ -25,9 +24,15 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from hwmodel.specs.kv_order import LAYOUTS
-from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
+from policies.allocators.allocator import (
+    Allocator,
+    Capability,
+    Demand,
+    Limits,
+    PolicyOptions,
+)
 from policies.allocators.block_allocator import refuse_prefixes
-from policies.allocators.capabilities import Batches
+from policies.allocators.capabilities import Batches, Forks
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_lists.free_list import FreeList
 from policies.allocators.free_lists.free_list_registry import free_list
@@ -59,6 +64,7 @@ class RadixOptions(PolicyOptions):
     idle_watermark: ClassVar[bool] = True
     null_block: ClassVar[bool] = False
     cached_recompute: ClassVar[bool] = True
+    shared_samples: ClassVar[bool | None] = None
     window_rules: ClassVar[WindowRules] = "0.33"
     kv_layout = LAYOUTS["layer_kv_token"]  # `MHATokenToKVPool`
 
@@ -70,10 +76,6 @@ class RadixOptions(PolicyOptions):
     def beside_states(self, model: str, block: int | None) -> RadixOptions:
         refuse_prefixes(self, model)
         return self.model_copy(update={"prefix_caching": False})
-
-    @property
-    def samples(self) -> Literal["together", "as_engine", "apart"]:
-        return "apart"  # SGLang has nothing else
 
 
 class RadixAllocator(TableAllocator, Batches):
@@ -121,13 +123,17 @@ class RadixAllocator(TableAllocator, Batches):
     def discards(self) -> bool:
         return False  # the tree keeps what a prefill stored
 
+    def able(self, capability: type[Capability]) -> Capability | None:
+        """See `Allocator.able`; nodes of the tree are not forked."""
+        return None if capability is Forks else super().able(capability)
+
     def grow(self, request: int, tokens: int) -> bool:
         self._require(request)
         demand, before = self._demands[request], int(self.stored[request])
-        if demand.samples > 1 or before >= demand.prompt + demand.generated:
+        if before >= demand.prompt + demand.generated:
             self.settle_step()
             return super().grow(request, tokens)
-        slots = self._places(demand, before + tokens) * self.block - int(self.reserved[request])
+        slots = self._places(before + tokens) * self.block - int(self.reserved[request])
         if slots > self.free_slots:
             return False
         self._list.promise(slots // self.block)
@@ -156,13 +162,13 @@ class RadixAllocator(TableAllocator, Batches):
     def _settle_decodes(self) -> None:
         requests, self._decoding = self._decoding, NO_PAGES
         if len(requests):
-            rows = self._all_rows(requests)
+            rows = self._rows(requests)
             self._list.promise(-self._tables.wanted(rows, 1)[0])
             self._list.prepare(len(rows))
             super().advance(requests, 1)
 
     def _settle_prefills(self, promised: list[tuple[int, int, int]]) -> None:
-        rows = self._first_row[[request for request, _, _ in promised]]
+        rows = self._row[[request for request, _, _ in promised]]
         ends = np.array([before + tokens for _, before, tokens in promised])
         wanted = -(-ends // self.block) - self._tables.count[rows]
         self._list.promise(-int(wanted.sum()))
@@ -199,15 +205,12 @@ class RadixAllocator(TableAllocator, Batches):
 
     def advance_later(self, requests: IntArray) -> None:
         self.settle_step()
-        self._list.promise(self._tables.wanted(self._all_rows(requests), 1)[0])
+        self._list.promise(self._tables.wanted(self._rows(requests), 1)[0])
         self._decoding = requests
 
     def advance(self, requests: IntArray, rounds: int) -> None:
         self.settle_step()
-        if rounds and self._unforked and self._forks_among(requests):
-            super().advance(requests, 1)
-            rounds -= 1
-        rows = self._all_rows(requests)
+        rows = self._rows(requests)
         if self._list.ample(self._tables.wanted(rows, rounds)[0], len(rows)):
             super().advance(requests, rounds)
             return
@@ -236,11 +239,10 @@ class RadixAllocator(TableAllocator, Batches):
         if self._promised or (self._decoding == request).any():
             self.settle_step()
         demand, node = self._demands[request], self._nodes.pop(request, self._tree.root)
-        first, *others = self._rows(request)
-        known = int(self._tables.tokens[first]) - int(self.stored[request]) + tokens
-        known = min(known, demand.prompt) if others else known
+        row = int(self._row[request])
+        known = int(self._tables.tokens[row]) - int(self.stored[request]) + tokens
         full = known // self.block if self.options.prefix_caching else 0
-        held, key = self._tables.blocks(first), text_of(request, demand)
+        held, key = self._tables.blocks(row), text_of(request, demand)
         last = [node, *self._tree.descend(key, full, node)][-1]
         there = held[node.end : last.end]
         if full > last.end:
@@ -249,16 +251,11 @@ class RadixAllocator(TableAllocator, Batches):
         self._left[request] = last
         self._list.push(np.concatenate((there, held[last.end :])))
         self._count_extents(held[: demand.prompt // self.block])
-        for row in others:
-            self._list.push(self._tables.blocks(row)[demand.prompt // self.block :])
-        for row in (first, *others):
-            self._tables.remove(row)
+        self._tables.remove(row)
         self.reserved_total -= self._beside.leave_states(request) * self.block
         shared = node.end - self._list.leave(self._tree.unlock(node))
         self.reserved_total += shared * self.block  # `_dismiss` takes all of it off
         self._set_row(request, -1)
-        self._samples.pop(request, None)
-        self._unforked.discard(request)
         return self._dismiss(request)
 
     def finished(self, request: int, prompt: int, output: int) -> None:
@@ -292,25 +289,24 @@ class RadixAllocator(TableAllocator, Batches):
     def _hold(self, request: int, found: IntArray) -> None:
         key, cached = text_of(request, self._demands[request]), found[0]
         self._lock(request, self._tree.descend(key, len(cached)))
-        row = int(self._first_row[request])
+        row = int(self._row[request])
         self._tables.append(row, cached)
         self._tables.tokens[row] = self.stored[request] = len(cached) * self.block
         self.reserved[request] = len(cached) * self.block
 
     def _publish(self, request: int, demand: Demand, before: int) -> None:
         """Put what was prefilled behind the first `before` tokens into the tree."""
-        prefill = demand.prompt + (demand.generated if demand.samples == 1 else 0)
+        prefill = demand.prompt + demand.generated
         if before >= prefill or not self.options.prefix_caching:
             return
-        rows, node = self._rows(request), self._nodes.get(request, self._tree.root)
-        held = self._tables.blocks(rows[0])
-        full = min(int(self._tables.tokens[rows[0]]), prefill) // self.block
+        row, node = int(self._row[request]), self._nodes.get(request, self._tree.root)
+        held = self._tables.blocks(row)
+        full = min(int(self._tables.tokens[row]), prefill) // self.block
         key = text_of(request, demand)
         known = self._tree.find(key, full, node)
         if len(known):
             own = held[node.end : node.end + len(known)].copy()
-            for row in rows:
-                self._tables.replace(row, node.end, known)
+            self._tables.replace(row, node.end, known)
             self._lock(request, self._tree.descend(key, full, node))
             self._list.push(own)
             self.reserved_total -= len(own) * self.block

@@ -19,8 +19,6 @@ class Run(NamedTuple):
     def holds(self, request: int, demand: Demand) -> int:
         """How many tokens here are the first ones of a request."""
         own, tokens = self.demand, self.tokens
-        if own.samples > 1:  # outputs of several samples are no sequence
-            tokens = min(tokens, own.prompt)
         same = own.session == demand.session >= 0
         return tokens if same or self.request == request else min(tokens, in_common(own, demand))
 

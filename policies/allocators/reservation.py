@@ -17,6 +17,7 @@ from policies.allocators.capabilities import (
     Caches,
     Contiguous,
     Drafts,
+    Forks,
     KeepsStates,
     Migration,
     Swaps,
@@ -38,7 +39,7 @@ class _Away(NamedTuple):
     stored: int
 
 
-class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsStates):
+class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsStates, Forks):
     """An allocator whose reservation is one run of slots, `start[request]`; a policy calls
     `_occupy` and `_vacate`. `_demands`: the demand of each resident at its admission."""
 
@@ -54,8 +55,6 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsSta
         """Slots at the end of each reservation that no token may take, but drafts and states."""
         self._demands: dict[int, Demand] = {}
         self._away: dict[int, _Away] = {}
-        self._wide = False
-        """Whether a request of several samples was ever admitted."""
         self._moved: dict[int, int] = {}
         """Where the runs lay that compaction has moved since the last `moves`."""
         self._fresh: set[int] = set()
@@ -64,6 +63,8 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsSta
         self._remains = Remains(flat) if options.copies_prefixes else None
         self._copied: dict[int, Migration] = {}
         """What requests that were admitted since then begin with."""
+        self._forks: list[Migration] = []
+        """Copies of one request's run to another's since the last `copies`."""
         self._filling: set[int] = set()
         """Requests that store a part of their prompts in this step."""
 
@@ -94,18 +95,14 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsSta
         return fitting
 
     def headroom(self, requests: IntArray, limit: int) -> int:
-        if self.layout.groups is None and not self._wide:
+        if self.layout.groups is None:
             most = limit + self.slack
             return least_room(self.reserved, self.stored, requests, most) - self.slack
         free = self._holds(self.reserved[requests]) - self.stored[requests]
-        room = free // self.width[requests] if self._wide else free
-        return int(np.minimum.reduce(room, initial=limit))
+        return int(np.minimum.reduce(free, initial=limit))
 
     def advance(self, requests: IntArray, rounds: int) -> None:
-        if self._wide:
-            self.stored[requests] += rounds * self.width[requests]
-        else:
-            add_to(self.stored, requests, rounds)
+        add_to(self.stored, requests, rounds)
 
     def extent_count(self, requests: IntArray) -> int:
         return len(requests) * self.layout.parts
@@ -143,8 +140,7 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsSta
         self._require(request)
         demand, stored = self._demands[request], int(self.stored[request])
         if stored >= demand.prompt:  # the last token that was generated is not stored yet
-            generated = (stored - demand.prompt) // demand.samples + 1
-            demand = demand._replace(generated=generated)
+            demand = demand._replace(generated=stored - demand.prompt + 1)
         self._away[request] = _Away(demand, stored)
         self.release(request)
         return stored
@@ -194,6 +190,18 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsSta
     def _run(self, request: int) -> Run:
         columns = (self.start, self.reserved, self.stored)
         return Run(request, self._demands[request], *(int(each[request]) for each in columns))
+
+    def fork(self, request: int, source: int) -> None:
+        """See `Forks.fork`: the whole of it is copied, as nothing can be shared."""
+        self._require(request)
+        self._require(source)
+        start, tokens = int(self.start[source]), int(self.stored[request])
+        target, room = int(self.start[request]), int(self.reserved[request])
+        self._forks.append(Migration(request, start, target, tokens, room))
+
+    def copies(self) -> list[Migration]:
+        made, self._forks = self._forks, []
+        return made
 
     def moves(self) -> list[Migration]:
         copies = list(self._copied.values())
@@ -252,13 +260,12 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsSta
         self.start[request] = start
         self._fresh.add(request)
         self._demands[request] = demand
-        self._wide |= demand.samples > 1
         if self._remains is not None:
             copy = self._source(request, tokens - 1, demand)
             self._remains.overwrite(start, slots)
             if copy.tokens and not (self._remains.flat and copy.source == start):
                 self._copied[request] = copy._replace(target=start)
-        self._admit(request, slots, tokens, demand.samples)
+        self._admit(request, slots, tokens)
 
     def _vacate(self, request: int) -> int:
         if self._remains is not None:
@@ -271,8 +278,8 @@ class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsSta
 
 
 class ReservingAllocator(ContiguousAllocator):
-    """Runs of `size(request, demand)` slots or more out of one space, with room for all samples.
-    `reserve` raises DescriptionError where that is no whole number."""
+    """Runs of `size(request, demand)` slots or more out of one space. `reserve` raises
+    DescriptionError where that is no whole number."""
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: Any, space: Space

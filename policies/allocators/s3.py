@@ -27,7 +27,7 @@ from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.losses import PREDICTION, RESERVING, RUNS
 from policies.allocators.reservation import RunAllocator
-from policies.requests.requests import IntArray, Samples
+from policies.requests.requests import IntArray
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -105,14 +105,14 @@ class S3Allocator(RunAllocator, Classifies, Remembers, Reports):
         """Longest output of each class, ascending, in tokens."""
         return self._bounds
 
-    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
+    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
         longest = np.minimum(self.limits.max_tokens, self.limits.max_model_len - prompt)
-        needed: IntArray = self._slots(prompt + samples * longest)
+        needed: IntArray = self._slots(prompt + longest)
         return needed
 
     def size(self, request: int, demand: Demand) -> int:
         room = self._output_room(request, demand)
-        return int(self._slots(demand.prompt + demand.samples * room))
+        return int(self._slots(demand.prompt + room))
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         room = self._output_room(request, demand)
@@ -131,7 +131,7 @@ class S3Allocator(RunAllocator, Classifies, Remembers, Reports):
 
     def finished(self, request: int, prompt: int, output: int) -> None:
         admission = self._admissions.pop(request)
-        needed = prompt + int(self.width[request]) * (output - 1)
+        needed = prompt + output - 1
         self._room[request] = 0
         self._counts["ended"] += 1
         self._counts["exact"] += bisect_left(admission.bounds, output) == admission.predicted

@@ -25,7 +25,6 @@ window, and in each other the last ceil((W - 1) / block) of them, or all where t
 shorter. Blocks that a window gives up stay cached until they are handed out again. Compared with
 the real scheduler: tests/reference/vllm_cached_window_schedules.json.gz.
 
-Samples of one prompt move on together, with the shortest (assumed: vLLM makes a request of each).
 Under v0, which had no groups, the same (assumed); the trees of 0.11 and 0.19 are those of 0.23
 (assumed).
 """
@@ -105,11 +104,11 @@ class SlidingWindows:
         """Places of a request that a group has given up."""
         return int(self.gone[group, request]) if self.near else 0
 
-    def most(self, group: int, places: Any, samples: Any = 1) -> Any:
+    def most(self, group: int, places: Any) -> Any:
         """Blocks that so many places of a request hold at a time in a group, at most; as admission
         counts them."""
         cap = self._caps[group]
-        return places if cap is None else np.minimum(places, samples * cap)
+        return places if cap is None else np.minimum(places, cap)
 
     def longest(self, alive: NDArray[np.bool_], less: int) -> int:
         """Blocks of the longest prefix that serves all groups, less so many at its end.

@@ -11,12 +11,11 @@ from typing import Literal
 import numpy as np
 
 from policies.allocators.allocator import Demand
-from policies.allocators.beam_rows import BeamRows
 from policies.allocators.compaction import RunOptions
 from policies.allocators.declaration import CHOICES, References
 from policies.allocators.losses import RESERVING, RUNS
 from policies.allocators.reservation import RunAllocator
-from policies.requests.requests import IntArray, Samples
+from policies.requests.requests import IntArray
 
 
 class StaticOptions(RunOptions):
@@ -27,7 +26,7 @@ class StaticOptions(RunOptions):
     """What the worst case is."""
 
 
-class StaticAllocator(RunAllocator, BeamRows):
+class StaticAllocator(RunAllocator):
     """Worst-case reservations in one arena."""
 
     Options = StaticOptions
@@ -40,16 +39,15 @@ class StaticAllocator(RunAllocator, BeamRows):
     references = References(("paged",), ceilings=("oracle", "ideal"))
     options: StaticOptions
 
-    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
+    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
         longest = np.full(len(prompt), self.limits.max_model_len, np.int64)
         if self.options.reserve == "prompt_plus_max_tokens":
             longest = np.minimum(longest, prompt + self.limits.max_tokens)
-        needed: IntArray = self._slots(prompt + samples * (longest - prompt))
+        needed: IntArray = self._slots(longest)
         return needed
 
     def size(self, request: int, demand: Demand) -> int:
         longest = self.limits.max_model_len
         if self.options.reserve == "prompt_plus_max_tokens":
             longest = min(longest, demand.prompt + self.limits.max_tokens)
-        whole = demand.prompt + demand.samples * (longest - demand.prompt)
-        return int(self._slots(whole + demand.prompt_again))
+        return int(self._slots(longest))

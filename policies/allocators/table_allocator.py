@@ -2,26 +2,23 @@
 
 A model whose layers all keep everything has one group of them, one with sliding windows several
 (`policies.allocators.sliding_windows`), each with a block table of its own over the one pool.
-Samples of one prompt: `policies.allocators.sample_tables`. States and a drafter's KV:
-`policies.allocators.beside_blocks`.
+States and a drafter's KV: `policies.allocators.beside_blocks`.
 """
 
 from __future__ import annotations
-
-from typing import Literal
 
 import numpy as np
 
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.block_allocator import BlockOptions
-from policies.allocators.capabilities import Drafts, KeepsStates, Swaps
+from policies.allocators.capabilities import Drafts, Forks, KeepsStates, Migration, Swaps
 from policies.allocators.kv_layout import ByteRuns, KvLayout
 from policies.allocators.movable_tables import MovableTables
-from policies.allocators.sample_tables import NO_BLOCKS
+from policies.allocators.row_tables import NO_BLOCKS
 from policies.requests.requests import IntArray
 
 
-class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
+class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates, Forks):
     """Blocks as tokens are stored; of a model with windows those that it still attends to."""
 
     def __init__(
@@ -34,17 +31,14 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
     def state_block(self) -> int:
         return self.block if self._state_caches else 0
 
-    def needs(
-        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
-    ) -> IntArray:
+    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
         most = prompt + output - 1
         if ahead := self.limits.lookahead.slots:
             most = np.maximum(np.minimum(most + ahead, self.limits.max_model_len), most)
-        last: IntArray = -(-most // self.block)
-        places = last + (samples - 1) * (last - prompt // self.block)
+        places: IntArray = -(-most // self.block)
         blocks: IntArray = self._beside.most(most)
         for group in range(self.groups):
-            blocks = blocks + self._windows.most(group, places, samples)
+            blocks = blocks + self._windows.most(group, places)
         return blocks * self.block
 
     def state_runs(self, request: int, copy: int, nth: int, size: int) -> ByteRuns:
@@ -60,11 +54,10 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
 
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
         """See `OnDemand.fits`; with its `demand`, blocks that it shares count as found."""
-        found, places, samples = self._none_found, -(-tokens // self.block), 1
+        found, places = self._none_found, self._places(tokens)
         if demand is not None:
-            found, places = self._found(request, tokens - 1, demand), self._places(demand, tokens)
-            request, samples = -1, demand.samples
-        each = [self._windows.most(group, places, samples) for group in range(self.groups)]
+            found, request = self._found(request, tokens - 1, demand), -1
+        each = [self._windows.most(group, places) for group in range(self.groups)]
         return self._has_room(each, found, self._beside.wanted(request, tokens))
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
@@ -72,15 +65,13 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
             raise ValueError(f"request {request} already holds memory")
         found, end = self._found(request, tokens - 1, demand), tokens + self._room_behind(tokens)
         # what lies before a window is given up after it was stored, so that all places count
-        each = [self._places(demand, end)] * self.groups
+        each = [self._places(end)] * self.groups
         if not self._has_room(each, found, self._beside.wanted(-1, end)):
             return False
         count = found.shape[1]
         self._admitted(request, demand, count)
         self._set_row(request, self._tables.add(request))
-        if demand.samples > 1:
-            self._unforked.add(request)
-        self._admit(request, 0, 0, demand.samples)
+        self._admit(request, 0, 0)
         self._windows.enter(request, count * self.block)
         if count:
             self._hold(request, found)
@@ -91,29 +82,23 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         return self.grow(request, tokens - count * self.block)
 
     def grow(self, request: int, tokens: int) -> bool:
-        """Store `tokens` more: those of the prompt first, then outputs, dealt to the samples in
-        turn. False if there is no room: nothing changes, but that windows have given up their old
-        blocks."""
+        """Store `tokens` more. False if there is no room: nothing changes, but that windows
+        have given up their old blocks."""
         self._require(request)
         demand, before = self._demands[request], int(self.stored[request])
         stored = before + tokens
         end = stored + self._room_behind(stored)
         if self._windows.near:
             self._give_up(request)
-        wanted = max(self._places(demand, end) - self._places_held(request), 0)
+        row = int(self._row[request])
+        wanted = max(self._places(end) - int(self._tables.count[row]), 0)
         wanted *= len(self._windows.of(request)) if self._windows.near else self.groups
         own = self._beside.wanted(request, end)
         if wanted + own > self._list.free:
             return False
-        lengths, rows = self._lengths(demand, stored), self._rows(request)
         if self._windows.near:
-            self._windows.last[request] = lengths[-1] - int(self._tables.tokens[rows[-1]])
-        if len(lengths) > 1 and request in self._unforked:
-            self._extend(rows[0], demand.prompt)
-            self._fork(request, before >= demand.prompt)
-            rows = self._rows(request)
-        for row, length in zip(rows, lengths, strict=False):
-            self._extend(row, length)
+            self._windows.last[request] = stored - int(self._tables.tokens[row])
+        self._extend(row, stored)
         self.reserved[request] += wanted * self.block
         self.reserved_total += (wanted + self._beside.extend(request, own)) * self.block
         self.stored[request] = stored
@@ -125,7 +110,7 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
     def store_ahead(
         self, requests: IntArray, kept: IntArray, beyond: IntArray, unseen: IntArray
     ) -> int:
-        """See `Drafts.store_ahead`; each of one sample. A block that is there already is not taken
+        """See `Drafts.store_ahead`. A block that is there already is not taken
         again, so that the slots of rejected drafts are the next ones' (vLLM: `allocate_slots`).
         With windows one after another, since each may give blocks up before the next one takes."""
         together = len(requests) if not self._windows.near else 1
@@ -141,7 +126,7 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
 
     def _store_ahead(self, requests: IntArray, kept: IntArray, beyond: IntArray) -> int:
         """As `store_ahead`, of all together."""
-        rows = self._first_row[requests]
+        rows = self._row[requests]
         ends = self._tables.tokens[rows] + kept + beyond
         wanted = np.maximum(-(-ends // self.block) - self._tables.count[rows], 0) * self.groups
         own = np.zeros(len(rows), np.int64)
@@ -168,29 +153,18 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
     def release_known(self, request: int, tokens: int) -> int:
         self._require(request)
         demand, unknown = self._demands[request], int(self.stored[request]) - tokens
-        first, *others = self._rows(request)
-        common = demand.prompt // self.block
-        for row in others:
-            hashed = self._hashed(row, demand, unknown)
-            for group in range(self.groups):
-                gone = self._windows.gone_of(request, group)
-                self._free_row(row, group, max(gone, common), hashed)
-            self._tables.remove(row)
+        row = int(self._row[request])
         self.reserved_total -= self._beside.leave_states(request) * self.block
-        hashed = self._hashed(first, demand, unknown)
+        hashed = self._hashed(row, demand, unknown)
         for group in range(self.groups):
             gone = self._windows.gone_of(request, group)
             if self._keeps(demand):
-                # one sample's outputs are not another's: what several find again is the prompt
-                end = min(hashed, common) if others else hashed
-                self._keep(request, group, gone, end, hashed)
-            self._free_row(first, group, gone, hashed)
+                self._keep(request, group, gone, hashed, hashed)
+            self._free_row(row, group, gone, hashed)
         self._reused.pop(request, None)
         self.reserved_total -= self._beside.leave_drafter(request) * self.block
-        self._tables.remove(first)
+        self._tables.remove(row)
         self._set_row(request, -1)
-        self._samples.pop(request, None)
-        self._unforked.discard(request)
         return self._dismiss(request)
 
     def finished(self, request: int, prompt: int, output: int) -> None:
@@ -219,7 +193,7 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         """As `reserve`, of a request whose KV comes with it: of each group what the next token
         attends to has a block, and nothing that is found here counts."""
         end = tokens + self._room_behind(tokens)
-        places, own = self._places(demand, end), self._beside.wanted(-1, end)
+        places, own = self._places(end), self._beside.wanted(-1, end)
         gone = [int(self._windows.left(group, tokens, 0)) for group in range(self.groups)]
         wanted = self.groups * places - sum(gone)
         if wanted + self._beside.fixed + own + self._kept_free > self._list.free:
@@ -227,7 +201,7 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         self._admitted(request, demand, 0)
         row = self._tables.add(request)
         self._set_row(request, row)
-        self._admit(request, wanted * self.block, tokens, demand.samples)
+        self._admit(request, wanted * self.block, tokens)
         self._windows.enter(request, tokens)
         blocks = np.zeros((self.groups, places), np.int64)
         for group, first in enumerate(gone):
@@ -239,40 +213,53 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         self.reserved_total += self._beside.extend(request, own) * self.block
         return True
 
+    def fork(self, request: int, source: int) -> None:
+        """See `Forks.fork`. Full blocks are held together; what lies in the last one, if that is
+        not full, is copied to the last block of `request` (Kwon et al. 2023, section 4.4)."""
+        self._require(request)
+        self._require(source)
+        tables, tokens = self._tables, int(self.stored[request])
+        own, other = int(self._row[request]), int(self._row[source])
+        full, part = divmod(tokens, self.block)
+        left, shared = tables.blocks(own)[:full].copy(), tables.blocks(other)[:full].copy()
+        alike = left == shared
+        left, held = left[~alike], shared[~alike]
+        self._others[held] += 1
+        self._shares = True
+        self._free(left, 0)
+        self.reserved_total -= len(left) * self.block  # `_free` has added those that stay
+        tables.replace(own, 0, shared)
+        if part:
+            places = tables.blocks(other)[full], tables.blocks(own)[full]
+            start, target = (int(place) * self.block for place in places)
+            self._copies.append(Migration(request, start, target, part, self.block))
+            self._copied_tokens += part
+
     def headroom(self, requests: IntArray, limit: int) -> int:
         if self._windows.near:
             return self._headroom_in_windows(requests, limit)
-        free = self._free_to_grow(requests)
-        if self._unforked and self._forks_among(requests):
-            return self._headroom_before_forks(requests, limit, free)
-        return self._tables.rounds(self._all_rows(requests), free, limit)
+        return self._tables.rounds(self._rows(requests), self._list.free, limit)
 
     def growing(self, requests: IntArray) -> int:
-        if self._windows.near or self._samples or self._unforked:
+        if self._windows.near:
             return super().growing(requests)
-        return self._tables.growing(self._first_row[requests], self._list.free)
+        return self._tables.growing(self._row[requests], self._list.free)
 
     def refuses(self, request: int, demand: Demand, tokens: int) -> bool:
         shares = demand.prefix_id >= 0 or demand.parent >= 0 or demand.session >= 0
         if shares or demand.above or self._windows.near or self._state_caches:
             return False  # it needs fewer where others have stored what it finds
         # blocks of its own that it finds again are free ones, which it takes like any other
-        wanted = self.groups * self._places(demand, tokens) + self._beside.wanted(-1, tokens)
+        wanted = self.groups * self._places(tokens) + self._beside.wanted(-1, tokens)
         return wanted + self._beside.fixed + self._kept_free > self._list.free
 
     def taken(self, requests: IntArray, rounds: int) -> int:
-        if rounds and self._unforked and self._forks_among(requests):
-            return self._wanted_before_forks(requests, rounds) * self.block
-        return self._tables.wanted(self._all_rows(requests), rounds)[0] * self.block
+        return self._tables.wanted(self._rows(requests), rounds)[0] * self.block
 
     def advance(self, requests: IntArray, rounds: int) -> None:
         if self._windows.near:
             return self._advance_in_windows(requests, rounds)
-        if rounds and self._unforked and self._forks_among(requests):
-            for request in requests.tolist():
-                self.grow(request, self._demands[request].samples)
-            rounds -= 1
-        rows = self._all_rows(requests)
+        rows = self._rows(requests)
         wanted, most = self._tables.wanted(rows, rounds)
         before = self.stored[requests] if self._state_caches else None
         blocks = self._list.pop_apart(wanted) if wanted else NO_BLOCKS
@@ -285,7 +272,7 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
     def grown(self, requests: IntArray, rounds: int) -> IntArray:
         if self._windows.near:
             return self._grown_in_windows(requests, rounds)
-        return self.block * self._tables.grown(self._all_rows(requests), rounds)
+        return self.block * self._tables.grown(self._rows(requests), rounds)
 
     def _has_room(self, places: list[int], found: IntArray, own: int) -> bool:
         """Whether a request can be admitted that needs so many places in each group and `own`
@@ -306,22 +293,3 @@ class TableAllocator(MovableTables, Swaps, Drafts, KeepsStates):
         return sum(
             int(self._list.is_free(found[group, first:]).sum()) for group, first in enumerate(gone)
         )
-
-    def _free_to_grow(self, requests: IntArray) -> int:
-        """Free blocks that are there for the next tokens of `requests`."""
-        return self._list.free
-
-    def _headroom_before_forks(self, requests: IntArray, limit: int, free: int) -> int:
-        """As `headroom` where some samples have no rows yet: blocks are counted, not looked at."""
-        low, high = 0, limit
-        while low < high:
-            rounds = (low + high + 1) // 2
-            fits = self._wanted_before_forks(requests, rounds) <= free
-            low, high = (rounds, high) if fits else (low, rounds - 1)
-        return low
-
-    def _wanted_before_forks(self, requests: IntArray, rounds: int) -> int:
-        """Blocks that so many rounds take, those of copies included."""
-        asked = [(self._demands[r], int(self.stored[r])) for r in requests.tolist()]
-        wanted = sum(self._places(d, stored + rounds * d.samples) for d, stored in asked)
-        return wanted * self.groups - int(self.reserved[requests].sum()) // self.block

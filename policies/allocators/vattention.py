@@ -35,7 +35,7 @@ from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
 from policies.allocators.losses import GROWING
 from policies.allocators.state_places import cut
-from policies.requests.requests import FloatArray, IntArray, Samples
+from policies.requests.requests import FloatArray, IntArray
 
 SLICED: Dims = ("kv", "unit", "token", "layer", "head")
 """Two tensors, with all layers of a token side by side."""
@@ -125,8 +125,8 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
         self._runs = np.zeros(requests, np.int64)
         self._virtual = np.zeros(groups, np.int64)
         """Where each group that is mapped lies: its id times `_span`, and its number there."""
-        self._away: dict[int, tuple[int, int]] = {}
-        """Tokens and samples of requests that are swapped out."""
+        self._away: dict[int, int] = {}
+        """Tokens of requests that are swapped out."""
         self._asked = False
         """Whether a request had a prefix in common with others."""
         self._fixed = -(-limits.states // self.block) * limits.kept_states
@@ -140,8 +140,8 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
     def transfer_block(self) -> int:
         return self.block
 
-    def needs(self, prompt: IntArray, output: IntArray, samples: Samples = 1) -> IntArray:
-        most = prompt + samples * (output - 1)
+    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
+        most = prompt + output - 1
         if ahead := self.limits.lookahead.slots:
             most = np.maximum(np.minimum(most + ahead, self.limits.max_model_len), most)
         needed: IntArray = self._in_use(most) * self.block
@@ -157,23 +157,23 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
             return False
         self._id[request] = self._fitting_id(self._in_use(tokens))
         self._asked |= demand.prefix_id >= 0 or demand.session >= 0
-        self._admit(request, 0, 0, demand.samples)
+        self._admit(request, 0, 0)
         return self.grow(request, tokens)
 
     def swap_out(self, request: int) -> int:
         self._require(request)
         stored = int(self.stored[request])
-        self._away[request] = stored, int(self.width[request])
+        self._away[request] = stored
         self.release(request)
         return stored
 
     def swap_in(self, request: int) -> bool:
-        tokens, samples = self._away[request]
+        tokens = self._away[request]
         if not self.fits(tokens):
             return False
         del self._away[request]
         self._id[request] = self._fitting_id(self._in_use(tokens))
-        self._admit(request, 0, 0, samples)
+        self._admit(request, 0, 0)
         return self.grow(request, tokens)
 
     def grow(self, request: int, tokens: int) -> bool:
@@ -240,10 +240,10 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
     def advance(self, requests: IntArray, rounds: int) -> None:
         who, _, _ = self._growth(requests, rounds)
         self._behind += sum(self._take(request) for request in who.tolist())
-        self.stored[requests] += rounds * self.width[requests]
+        self.stored[requests] += rounds
 
     def grown(self, requests: IntArray, rounds: int) -> IntArray:
-        left = np.arange(rounds - 1, -1, -1)[:, None] * self.width[requests]
+        left = np.arange(rounds - 1, -1, -1)[:, None]
         held = self._in_use(self.stored[requests] - left) * self.block
         fewer: IntArray = (self.reserved[requests] - held).sum(axis=1)
         return fewer
@@ -303,8 +303,8 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
         return self._fixed + -(-tokens // self.block)
 
     def _lacking(self, requests: IntArray, rounds: int) -> IntArray:
-        """Groups that each of `requests` lacks to store `rounds` tokens more a sample."""
-        stored = self.stored[requests] + rounds * self.width[requests]
+        """Groups that each of `requests` lacks to store `rounds` tokens more."""
+        stored = self.stored[requests] + rounds
         lacking: IntArray = self._in_use(stored) - self.reserved[requests] // self.block
         return np.maximum(lacking, 0)
 
@@ -317,7 +317,7 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
         who = requests[place]
         behind = self.reserved[who] - self._fixed * self.block
         first = behind + nth * self.block  # token that the group is needed for
-        when = (first - self.stored[who]) // self.width[who]
+        when = first - self.stored[who]
         order = np.lexsort((nth, place, when))
         return who[order], when[order], nth[order]
 

@@ -10,14 +10,14 @@ from policies.allocators.allocator import Demand
 from policies.allocators.block_allocator import Part
 from policies.allocators.free_lists.free_list import FreeList
 from policies.allocators.free_lists.free_list_registry import free_list
-from policies.allocators.sample_tables import SampleTables
+from policies.allocators.row_tables import RowTables
 from policies.allocators.sliding_windows import kept_of
 from policies.requests.requests import IntArray
 
 _NONE: IntArray = np.zeros(0, np.int64)
 
 
-class WindowTables(SampleTables):
+class WindowTables(RowTables):
     """Trees of full blocks, one of each group; rows whose windowed groups move on
     (`policies.allocators.sliding_windows`)."""
 
@@ -29,7 +29,7 @@ class WindowTables(SampleTables):
             return self._none_found
         less = int(demand is not None and self.limits.lookahead.hit == "less_one")
         if less and demand is not None:
-            limit = max(limit, demand.prompt + demand.samples * demand.generated - 1)
+            limit = max(limit, demand.prompt + demand.generated - 1)
         parts = self._parts(request, demand, limit // self.block)
         if self._uniform:
             blocks = self._unbroken(parts)
@@ -50,8 +50,10 @@ class WindowTables(SampleTables):
 
     def _nothing_of(self, request: int, demand: Demand | None) -> bool:
         """Whether nothing was ever kept that a request could find."""
+        if demand is not None and self._samples_share and demand.parent >= 0:
+            return False
         if demand is not None and self.options.prefix_caching:
-            if demand.prefix_id >= 0 or demand.parent >= 0 or demand.above:
+            if demand.prefix_id >= 0 or demand.above:
                 return False
             if demand.session >= 0:
                 return self._has_nothing(("session", demand.session))
@@ -115,7 +117,7 @@ class WindowTables(SampleTables):
 
     def _hold(self, request: int, found: IntArray) -> None:
         """These blocks, which hold their content already, are the request's first ones."""
-        row, places = int(self._first_row[request]), found.shape[1]
+        row, places = int(self._row[request]), found.shape[1]
         self._tables.append(row, found.ravel())
         self._tables.tokens[row] = self.stored[request] = places * self.block
         for group, blocks in enumerate(found):
@@ -145,14 +147,14 @@ class WindowTables(SampleTables):
             return
         part = self._parts(request, self._demands[request], hashed)[-1]
         start = max(start, part.start, self._reused.get(request, 0))
-        held = self._tables.blocks(int(self._first_row[request]), group)
+        held = self._tables.blocks(int(self._row[request]), group)
         self._caches[group].keep(part.key, held[start:end], start)
 
     def _publish(self, request: int, demand: Demand, before: int) -> None:
         """Others may find full blocks of a prompt from now on, which held `before` tokens."""
         if before >= (demand.prompt if demand.parent >= 0 else demand.prefix_tokens):
             return
-        row = int(self._first_row[request])
+        row = int(self._row[request])
         full = int(self._tables.tokens[row]) // self.block
         for part in self._parts(request, demand, full)[:-1]:
             if (first := max(before // self.block, part.start)) < part.end:
@@ -170,30 +172,25 @@ class WindowTables(SampleTables):
     def _give_up(self, request: int, more: int = 0) -> None:
         """Free the blocks of windowed groups that lie before the window of the next token, with so
         many `more` stored."""
-        demand, rows, windows = self._demands[request], self._rows(request), self._windows
-        common, tables = demand.prompt // self.block, self._tables
-        stored, last = int(tables.tokens[rows[-1]]) + more, int(windows.last[request])
+        demand, row, windows = self._demands[request], int(self._row[request]), self._windows
+        stored, last = int(self._tables.tokens[row]) + more, int(windows.last[request])
         for group in windows.near:
             before = windows.gone_of(request, group)
             gone = int(windows.left(group, stored, last))
             if gone <= before:
                 continue
             hashed = self._findable(demand, gone * self.block)
-            self._keep(request, group, before, min(hashed, common) if rows[1:] else hashed, hashed)
-            freed = 0
-            for row in rows:
-                start = before if row == rows[0] else max(before, common)
-                held = tables.blocks(row, group)
-                self._free(held[start:gone], max(hashed - start, 0))
-                freed += max(gone - start, 0)
-                held[start:gone] = 0
+            self._keep(request, group, before, hashed, hashed)
+            held = self._tables.blocks(row, group)
+            self._free(held[before:gone], max(hashed - before, 0))
+            held[before:gone] = 0
             windows.gone[group, request] = gone
-            self.reserved[request] -= freed * self.block
-            self.reserved_total -= freed * self.block
+            self.reserved[request] -= (gone - before) * self.block
+            self.reserved_total -= (gone - before) * self.block
 
     def _headroom_in_windows(self, requests: IntArray, limit: int) -> int:
         """See `Allocator.headroom`: round by round."""
-        if self._others.any() or self._samples or self._unforked:
+        if self._others.any():
             return min(limit, self._one_round(requests))
         windows, free, stored = self._windows, self._list.free, self.stored[requests]
         gone = {group: windows.gone[group, requests] for group in windows.near}
@@ -210,23 +207,18 @@ class WindowTables(SampleTables):
         return limit
 
     def _one_round(self, requests: IntArray) -> int:
-        """1 if all of `requests` can grow by a token of each sample, else 0, where some hold blocks
-        together."""
+        """1 if all of `requests` can grow by a token, else 0, where some hold blocks together."""
         free, released, windows = self._list.free, dict[int, int](), self._windows
         for request in requests.tolist():
-            demand, rows = self._demands[request], self._rows(request)
-            stored, common = int(self.stored[request]), demand.prompt // self.block
-            length, last = int(self._tables.tokens[rows[-1]]), int(windows.last[request])
+            row, stored = int(self._row[request]), int(self.stored[request])
+            length, last = int(self._tables.tokens[row]), int(windows.last[request])
             for group in windows.near:
                 left, gone = int(windows.left(group, length, last)), windows.gone_of(request, group)
-                for row in rows:
-                    start = gone if row == rows[0] else max(gone, common)
-                    for block in self._tables.blocks(row, group)[start:left].tolist():
-                        released[block] = released.get(block, 0) + 1
-                        free += released[block] > self._others[block]
-            end = stored + demand.samples
-            places = self._places(demand, end + self._room_behind(end))
-            free -= max(places - self._places_held(request), 0) * self.groups
+                for block in self._tables.blocks(row, group)[gone:left].tolist():
+                    released[block] = released.get(block, 0) + 1
+                    free += released[block] > self._others[block]
+            places = self._places(stored + 1 + self._room_behind(stored + 1))
+            free -= max(places - int(self._tables.count[row]), 0) * self.groups
             if free < 0:
                 return 0
         return 1
@@ -235,10 +227,6 @@ class WindowTables(SampleTables):
         """See `Allocator.advance`: those whose blocks change one by one."""
         windows = self._windows
         for _ in range(rounds):
-            if self._unforked or self._samples:
-                for request in requests.tolist():
-                    self.grow(request, int(self.width[request]))
-                continue
             stored, last = self.stored[requests], windows.last[requests]
             moving = stored % self.block == 0
             for group in windows.near:
@@ -247,14 +235,14 @@ class WindowTables(SampleTables):
                 self.grow(request, 1)
             still = requests[~moving]
             self.stored[still] += 1
-            self._tables.tokens[self._first_row[still]] += 1
+            self._tables.tokens[self._row[still]] += 1
             windows.last[requests] = 1
 
     def _grown_in_windows(self, requests: IntArray, rounds: int) -> IntArray:
-        back = self._shortest(requests) - np.arange(rounds - 1, -1, -1)[:, None]
-        held = self.groups * self._apart(requests, -(-back // self.block))
+        back = self.stored[requests] - np.arange(rounds - 1, -1, -1)[:, None]
+        held = self.groups * -(-back // self.block)
         for group in self._windows.near:
-            held = held - self._apart(requests, self._windows.left(group, back - 1, 1))
+            held = held - self._windows.left(group, back - 1, 1)
         total: IntArray = held.sum(axis=1)
         return self.block * (total[-1:] - total)
 

@@ -10,19 +10,12 @@ from policies.requests.requests import IntArray
 
 
 class Cut(NamedTuple):
-    """Tokens `low` to `high` of the `whole` of a step: one of each of the requests that decode, of
-    which there are `decoding`, then those of chunks."""
+    """Tokens `low` to `high` of the `whole` of a step: one of each of the requests that decode,
+    then those of chunks."""
 
     low: int
     high: int
     whole: int
-    decoding: int
-
-    def decoded(self, amount: int) -> int:
-        """Of an amount that is spread evenly over the requests that decode."""
-        many = max(self.decoding, 1)
-        low, high = min(self.low, self.decoding), min(self.high, self.decoding)
-        return amount * high // many - amount * low // many
 
     def spread(self, amount: int) -> int:
         """Of an amount that is spread evenly over all tokens."""
@@ -33,21 +26,15 @@ class Addition:
     """What a feature adds to a step: as it is, nothing. A feature overrides what it adds; a step
     has the sums of all its additions.
 
-    Example: a feature that makes each step of three tokens wait for one copy on write.
+    Example: a feature that makes each step wait for one copy of three tokens.
 
-        >>> class Copied(Addition):
+        >>> class Shifted(Addition):
         ...     copies = (Migration(0, 0, 3, 3, 3),)
         ...     moves = True
     """
 
     __slots__ = ()
 
-    further: int = 0
-    """Tokens that requests decode beyond one each."""
-    common: int = 0
-    """Tokens of the step's context that those also attend to."""
-    apart: int = 0
-    """Of these, tokens that lie for each of those anew, and are read for each."""
     rows: IntArray | None = None
     """Rows that each decoding request computes, int64 (n,); None: one of each token."""
     drafts: int = 0
@@ -71,7 +58,7 @@ class Addition:
 
     def ordered(self, order: IntArray, lengths: IntArray | None) -> Addition:
         """To the step of the decoding requests at these places, int64 (m,), which have so many
-        tokens stored; sums over samples and copies stay."""
+        tokens stored; copies stay."""
         return self
 
     def cut(self, cut: Cut) -> Addition | None:
@@ -80,26 +67,13 @@ class Addition:
 
 
 @dataclass(frozen=True, slots=True)
-class Samples(Addition):
-    """Several answers to one prompt: `common`, their prompts."""
-
-    further: int
-    common: int = 0
-    apart: int = 0
-
-    def cut(self, cut: Cut) -> Samples:
-        """Spread evenly (assumed)."""
-        return Samples(*map(cut.decoded, (self.further, self.common, self.apart)))
-
-
-@dataclass(frozen=True, slots=True)
-class CopiedOnWrite(Addition):
-    """Blocks that several had, of which one of them writes into a copy."""
+class Copied(Addition):
+    """KV copied within the memory, from place to place."""
 
     copies: tuple[Migration, ...]
     moves = True
 
-    def cut(self, cut: Cut) -> CopiedOnWrite | None:
+    def cut(self, cut: Cut) -> Copied | None:
         """They go with the first tokens."""
         return None if cut.low else self
 
@@ -142,7 +116,7 @@ class Aged(Addition):
 
 @dataclass(frozen=True, slots=True)
 class Overrun(Addition):
-    """Tokens of samples that have ended, which asynchronous scheduling sees a step later."""
+    """Tokens of requests that have ended, which asynchronous scheduling sees a step later."""
 
     overrun: int
 

@@ -80,7 +80,7 @@ class Admission(Connected):
     def _admit_from_line(self, chunks: list[Chunk], budget: int) -> str:
         """As `_admit`, but for requests that hold memory."""
         admitted: list[int] = []
-        sequences = self._sequences(self.running)
+        sequences = len(self.running)
         limit = "offered_load"
         while self.waiting:
             limit = "batching"
@@ -93,7 +93,7 @@ class Admission(Connected):
                     self._overtaken = self._overtaken + 1 if place else 0
                     admitted.append(request)
                     chunks.append(chunk)
-                    sequences += chunk.samples
+                    sequences += 1
                     budget -= self.chunk_rows(chunk)
                     break
                 if request in self.loading:  # it has left the line
@@ -108,12 +108,11 @@ class Admission(Connected):
 
     def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
         """Admit a request if possible: (its step limit, its first chunk or None)."""
-        samples = self.samples.item(request)
         if self.ending:
             own = self._sessions[request]
             if own >= 0 and (self._sessions[self.ending] == own).any():
                 return "batching", None  # the answer is known a step before its memory is free
-        if sequences + samples > self._cap:
+        if sequences >= self._cap:
             return "sequence_cap", None
         if not budget or self._partial:
             return "token_budget", None
@@ -137,7 +136,7 @@ class Admission(Connected):
             self._allocated(request, demand, cached, total, None)
         self._cached_tokens += cached
         self._partial = cached + tokens < total
-        return "offered_load", Chunk(request, cached, tokens, not self._partial, samples)
+        return "offered_load", Chunk(request, cached, tokens, not self._partial)
 
     def _admitted(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
         """`_reserve`, or with room elsewhere."""

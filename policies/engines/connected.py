@@ -233,8 +233,7 @@ class Connected(EngineRequests):
             return "offered_load", None
         self._cached_tokens += match.end
         self._partial = match.end + tokens < total
-        samples = int(self.samples[request])
-        return "offered_load", Chunk(request, match.end, tokens, not self._partial, samples)
+        return "offered_load", Chunk(request, match.end, tokens, not self._partial)
 
     def _allocated(
         self, request: int, demand: Demand, cached: int, total: int,
@@ -249,7 +248,7 @@ class Connected(EngineRequests):
         its prefill, which stays the last."""
         while self._decodes:
             request = self._decodes[0]
-            if self._sequences(self.running) + int(self.samples[request]) > self._cap:
+            if len(self.running) >= self._cap:
                 break
             self._decodes.popleft()
             del self.loading[request]
@@ -261,7 +260,7 @@ class Connected(EngineRequests):
         """Requests whose KV has come, or will not, compute on; the budget that is left."""
         while self._back and budget and not self._partial:
             request = self._back[0]
-            if self._sequences(self.running) + self.samples.item(request) > self._cap:
+            if len(self.running) >= self._cap:
                 break
             match = self.loading[request].match
             if again := self._compute_again(request, chunks, budget):
@@ -281,8 +280,7 @@ class Connected(EngineRequests):
             budget -= tokens
             self._cached_tokens += match.end
             self._partial = start + tokens < total
-            samples = int(self.samples[request])
-            chunks.append(Chunk(request, start, tokens, not self._partial, samples))
+            chunks.append(Chunk(request, start, tokens, not self._partial))
             self._enter(request)
         return budget
 

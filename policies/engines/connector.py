@@ -41,7 +41,7 @@ class Match:
     """Whether the request waits until all of it is there; or runs at once, and its layers wait."""
     computed: bool = False
     """Whether the output token that follows from them is known, too: then the request decodes once
-    they are there. `end` is one token a sample less than it has."""
+    they are there. `end` is one token less than it has."""
 
 
 class Ending(Enum):
@@ -71,7 +71,6 @@ class Scheduler(Protocol):
     """Output tokens that each request must still produce."""
     output: IntArray
     prompt: IntArray
-    samples: IntArray
     loading: dict[int, Loading]
 
     @property

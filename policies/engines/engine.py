@@ -1,7 +1,5 @@
 """What the engines share: a scheduler of running and waiting requests, called once a step. A
-request with several samples is one request throughout: its prompt is prefilled once,
-and each of its decode steps makes a token of every sample.
-"""
+request is one sequence: several answers to a prompt are as many requests (`Requests.apart`)."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Batches, Migration
 from policies.allocators.columns import count_down, least_of, sum_of
-from policies.engines.additions import CopiedOnWrite, Samples, Transfers
+from policies.engines.additions import Copied, Transfers
 from policies.engines.admission import Admission
 from policies.engines.engine_progress import Progress
 from policies.engines.engine_requests import Offered
@@ -190,13 +188,14 @@ class Engine(Admission):
 
     def rows_of(self, step: Step) -> IntArray:
         """Rows that each decoding request computes, int64 (n,)."""
-        rows = self.samples if self.drafts is None else self.drafts.rows
-        return rows[step.decode]
+        if self.drafts is None:
+            return np.ones(len(step.decode), np.int64)
+        return self.drafts.rows[step.decode]
 
     def _rows(self, decode: IntArray) -> int:
         """Tokens of the budget that these take to decode."""
         if self.drafts is None:
-            return self._sequences(decode)
+            return len(decode)
         return int(self.drafts.rows[decode].sum())
 
     def _release(self, request: int) -> int:
@@ -307,7 +306,7 @@ class Engine(Admission):
         if self._contiguous is not None and (moves := self._contiguous.moves()):
             migrations = [*migrations, *moves]
         self.changes += len(chunks) + len(migrations) + preempted + (transfers is not None)
-        context = sum_of(self.allocator.stored, decode) - self._sequences(decode)
+        context = sum_of(self.allocator.stored, decode) - len(decode)
         lengths = self.allocator.stored[decode] - 1 if self._uneven else None
         step = Step(
             decode, context, chunks, migrations, preempted, limit, self._cached_tokens, lengths,
@@ -315,13 +314,10 @@ class Engine(Admission):
         )  # fmt: skip
         if self.drafts is not None:
             step = self.drafts.verify(step)
-        if not self.several:
+        if self._copying is None or step.empty or not (copies := self._copying.copies()):
             return step
-        others = self.samples[decode] - 1
-        step = step.added(Samples(int(others.sum()), int(others @ self.prompt[decode])))
-        if self._copying is None or not (copies := self._copying.copies()):
-            return step
-        return step.added(CopiedOnWrite(tuple(copies)))
+        self.changes += 1
+        return step.added(Copied(tuple(copies)))
 
     def _token_budget(self) -> int:
         """Tokens a step may compute."""

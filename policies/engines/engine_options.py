@@ -80,11 +80,6 @@ class EngineOptions(Strict):
         """How KV of preempted requests is copied to the memory of the host. None: it is not."""
         return None
 
-    def samples_apart(self, policy: str) -> bool:
-        """Whether each sample of a request is a request of its own to the scheduler, where the
-        policy says so of samples (`PolicyOptions.samples`)."""
-        return policy == "apart"
-
     @property
     def ahead(self) -> int:
         """See `Limits.ahead`."""

@@ -14,7 +14,7 @@ from policies.allocators.capabilities import (
     Caches,
     Classifies,
     Contiguous,
-    CopiesOnWrite,
+    CopiesKv,
     KeepsStates,
     Migrates,
     OnDemand,
@@ -39,8 +39,7 @@ class Offered(NamedTuple):
 
 
 class EngineRequests(ABC):
-    """Base of all engines. `left[i]`: output tokens that each sample of request i must still
-    produce."""
+    """Base of all engines. `left[i]`: output tokens that request i must still produce."""
 
     Options: ClassVar[type[EngineOptions]]
     """Its options, whose `name` is that of the scheduler."""
@@ -50,7 +49,7 @@ class EngineRequests(ABC):
         """All requests of the run, their output tokens, and what is predicted of these."""
         requests = self.requests
         self.spec, self.allocator = spec, allocator
-        self.prompt, self.samples = requests.prompt_tokens, requests.samples
+        self.prompt = requests.prompt_tokens
         self.left = self.output.copy()
         self.waiting: deque[int] = deque()
         self.running: IntArray = np.zeros(0, np.int64)
@@ -60,7 +59,6 @@ class EngineRequests(ABC):
         self.changes = 0
         """Counts admissions, ends, preemptions and migrations: as long as it stays, the same
         requests run in the same places."""
-        self.several = bool((requests.samples > 1).any())
         self.reserved_ever = np.zeros(len(requests), np.int64)
         """Slots of the last residence of each request, including places it migrated from."""
         self.run_tokens: FloatArray = np.full(len(requests), np.nan)
@@ -83,7 +81,7 @@ class EngineRequests(ABC):
         self._migrating = allocator.able(Migrates)
         self._caching = allocator.able(Caches)
         self._batching = allocator.able(Batches)
-        self._copying = allocator.able(CopiesOnWrite)
+        self._copying = allocator.able(CopiesKv)
         self._remembering = allocator.able(Remembers)
         self._contiguous = allocator.able(Contiguous)
         self._classifying = allocator.able(Classifies)
@@ -133,11 +131,7 @@ class EngineRequests(ABC):
     def total(self, request: int) -> int:
         """Tokens to prefill: the prompt and what was generated before a preemption."""
         generated = self.output.item(request) - self.left.item(request)
-        return int(self.prompt.item(request) + self.samples.item(request) * generated)
-
-    def _sequences(self, requests: IntArray) -> int:
-        """Samples of `requests` together."""
-        return int(self.samples[requests].sum()) if self.several else len(requests)
+        return int(self.prompt.item(request) + generated)
 
     def _stored(self, request: int) -> int:
         """Tokens that a request stores, here and elsewhere."""
@@ -157,8 +151,6 @@ class EngineRequests(ABC):
         own, output = self.requests, self.output.item(request)
         return Demand(
             self.prompt.item(request), output - self.left.item(request), self._predicted[request],
-            own.prefix_id.item(request), own.prefix_tokens.item(request),
-            self.samples.item(request), output, own.parent.item(request),
-            own.context.item(request), own.prefixes(request)[:-1],
-            own.forks.item(request) > 0,
+            own.prefix_id.item(request), own.prefix_tokens.item(request), output,
+            own.parent.item(request), own.context.item(request), own.prefixes(request)[:-1],
         )  # fmt: skip

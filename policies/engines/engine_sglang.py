@@ -62,9 +62,6 @@ class EngineSglangSpec(EngineOptions):
     """Output that a request asks for: the most that any may have (assumed: as most do that people
     chat with), or its own length."""
 
-    def samples_apart(self, policy: str) -> bool:
-        return True  # SGLang has nothing else
-
     def token_budget(self, longest: int) -> int:
         return max(self.chunked_prefill_size, self.sequence_cap)
 

@@ -48,6 +48,7 @@ PAGED_V0 = {
     "free_list": "lifo",
     "cached_recompute": False,
     "prefix_caching": False,
+    "shared_samples": True,
 }
 """Default options of `paged` under this engine (block_manager_v1.py; prefix caching was off)."""
 
@@ -60,11 +61,11 @@ class EngineV0Spec(EngineOptions):
     """Tokens a step may compute. None: max(max_model_len, 2048), or 512 with chunked prefill."""
     chunked_prefill: bool = False
     """Prefill in chunks together with decoding."""
-    preemption: Literal["auto", "recompute", "swap", "least"] = "auto"
-    """`auto`: requests with one sample are recomputed, others swapped if the policy can. `least`:
-    what wastes least (InferCept, arXiv 2402.01869): swapped where the copy hides behind the step,
-    else the lesser of recomputing and a copy that the step waits for. One comes back a step, or as
-    many as hide."""
+    preemption: Literal["recompute", "swap", "least"] = "recompute"
+    """Of a request without room, which is one sequence: vLLM 0.6 recomputed those. `least`: what
+    wastes least (InferCept, arXiv 2402.01869): swapped where the copy hides behind the step, else
+    the lesser of recomputing and a copy that the step waits for. One comes back a step, or as many
+    as hide."""
     contention: bool | None = None
     """With `least`: whether copies that hide behind a step take their bytes from the bandwidth of
     the card's DRAM meanwhile. None: they do."""
@@ -105,9 +106,6 @@ class EngineV0Spec(EngineOptions):
             return None
         contends = self.contention is not False
         return Swapping(self.preemption, self.swap_space, self.swap_dram, contends, self.swap_link)
-
-    def samples_apart(self, policy: str) -> bool:
-        return False  # a sequence group is scheduled, swapped and preempted as one
 
     def token_budget(self, longest: int) -> int:
         default = CHUNKED_BUDGET if self.chunked_prefill else max(longest, LEAST_BUDGET)
@@ -226,7 +224,6 @@ class EngineV0(Engine):
     def _first_chunk(self, rest: int, budget: int) -> int:
         if self.spec.chunked_prefill:
             return min(rest, budget)
-        # only requests with several samples, which vLLM would swap, can exceed a whole step
         return rest if rest <= budget or budget == self.budget else 0
 
     def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
@@ -262,9 +259,8 @@ class EngineV0(Engine):
         tokens = min(total - start, budget)
         self._computed_tokens += tokens
         self._partial = self._computed_tokens < total
-        samples = int(self.samples[request])
         start = min(start, int(self.allocator.stored[request]))  # the rest may lie elsewhere
-        chunks.append(Chunk(request, start, tokens, not self._partial, samples))
+        chunks.append(Chunk(request, start, tokens, not self._partial))
         return tokens
 
     def _has_batch(self, begun: bool) -> bool:
@@ -304,10 +300,10 @@ class EngineV0(Engine):
     def _swap_in(self, budget: int) -> IntArray:
         """Requests whose KV comes back, in order, and that decode in this step."""
         back: list[int] = []
-        room = min(budget, self.spec.sequence_cap - self._sequences(self.running))
+        room = min(budget, self.spec.sequence_cap - len(self.running))
         while self.swapped:
             request = self.swapped[0]
-            room -= int(self.samples[request])
+            room -= 1
             if room < 0:
                 break
             while not (came := self._returns(request, budget)):
@@ -327,8 +323,8 @@ class EngineV0(Engine):
         return returned
 
     def _returns(self, request: int, budget: int) -> bool:
-        """Reserve the slots of a swapped-out request and of the next token of each sample, or of
-        what it verifies."""
+        """Reserve the slots of a swapped-out request and of its next token, or of what it
+        verifies."""
         allocator, alone = self.allocator, np.array([request], np.int64)
         keeper = self._keeper[request]
         if not keeper.swap_in(request):

@@ -123,7 +123,7 @@ class EngineV1(Engine):
         self._under_way = decode
         if not self.ending:
             return step
-        return step.added(Overrun(self._sequences(decode[self.left[decode] == 0])))
+        return step.added(Overrun(int((self.left[decode] == 0).sum())))
 
     def prefill_budget(self, left: int) -> int:
         """Tokens that the step being scheduled may prefill, of at most `left` of its budget: all.
@@ -180,7 +180,7 @@ class EngineV1(Engine):
             if self._again and (again := self._compute_again(request, chunks, budget)):
                 budget, self._partial = budget - again, False
                 continue
-            wanted = int(self.samples[request])
+            wanted = 1
             if request in self._filling:
                 begins[request] = int(self.allocator.stored[request])
                 rest = self.total(request) - self._stored(request)
@@ -214,8 +214,7 @@ class EngineV1(Engine):
         for request in [each for each in tokens if each in self._filling]:
             count = tokens.pop(request)
             last = self._stored(request) == self.total(request)
-            samples = int(self.samples[request])
-            chunks.append(Chunk(request, begins[request], count, last, samples))
+            chunks.append(Chunk(request, begins[request], count, last))
             if last:
                 self._filling.remove(request)
         return np.array(list(tokens), np.int64), migrations, min(budget, room)
@@ -281,7 +280,7 @@ class EngineV1(Engine):
             self._preempt(request)
             return 0
         self._partial = tokens < rest
-        chunks.append(Chunk(request, start, tokens, not self._partial, int(self.samples[request])))
+        chunks.append(Chunk(request, start, tokens, not self._partial))
         return tokens
 
     def retire(self) -> None:
@@ -331,7 +330,7 @@ class EngineV1(Engine):
         if request not in self._under_way:
             return 0
         # the last token of a decode under way is the output of a step not yet seen
-        return int(self.samples[request] if drafts is None else drafts.under_way[request])
+        return 1 if drafts is None else int(drafts.under_way[request])
 
     def _reserve_loaded(self, request: int, demand: Demand, total: int, stored: int) -> bool:
         growing = self._on_demand
@@ -360,7 +359,7 @@ class EngineV1(Engine):
             del self._again[request]
             self._computed(request)
         self._partial = True
-        chunks.append(Chunk(request, start, tokens, False, int(self.samples[request])))
+        chunks.append(Chunk(request, start, tokens, False))
         return tokens
 
     def _preempt(self, request: int) -> None:

@@ -65,9 +65,6 @@ class EngineV1Spec(EngineOptions):
         assert self.max_num_batched_tokens is not None  # given, or resolved by `on_device`
         return self.max_num_batched_tokens
 
-    def samples_apart(self, policy: str) -> bool:
-        return self.like is not None if policy == "as_engine" else policy == "apart"
-
     @property
     def ahead(self) -> int:
         return int(self.async_scheduling)

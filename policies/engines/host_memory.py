@@ -28,8 +28,8 @@ class HostMemory(Strict):
 class Swapping(NamedTuple):
     """How a scheduler wants KV of preempted requests to be swapped."""
 
-    choice: Literal["auto", "swap", "least"]
-    """Of requests with several samples, of all, or where that wastes less than to compute again."""
+    choice: Literal["swap", "least"]
+    """Of all requests, or where that wastes less than to compute again."""
     space_bytes: int
     """For each card."""
     dram: HostMemory | None = None

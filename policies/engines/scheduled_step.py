@@ -19,9 +19,7 @@ class Chunk(NamedTuple):
     start: int
     tokens: int
     last: bool
-    """Whether it ends the prefill; then each sample makes an output token."""
-    samples: int = 1
-    """Samples of the request."""
+    """Whether it ends the prefill; then it makes an output token."""
 
 
 class Step(NamedTuple):
@@ -52,22 +50,12 @@ class Step(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Tokens decoded: one of each sample."""
-        return len(self.decode) + self._sum("further") if self.additions else len(self.decode)
+        """Tokens decoded."""
+        return len(self.decode)
 
     def _sum(self, name: str) -> int:
         """What all additions have of it."""
         return sum([getattr(each, name) for each in self.additions])
-
-    @property
-    def common(self) -> int:
-        """See `Addition`."""
-        return self._sum("common") if self.additions else 0
-
-    @property
-    def apart(self) -> int:
-        """See `Addition`."""
-        return self._sum("apart") if self.additions else 0
 
     @property
     def rows(self) -> IntArray | None:
@@ -103,8 +91,8 @@ class Step(NamedTuple):
         return self.tokens + self.drafts
 
     def ordered(self, order: IntArray) -> Step:
-        """The same of its decoding requests at these places, int64 (m,), with their drafts; sums
-        over samples and copies stay."""
+        """The same of its decoding requests at these places, int64 (m,), with their drafts;
+        copies stay."""
         lengths = None if self.lengths is None else self.lengths[order]
         additions = tuple([each.ordered(order, lengths) for each in self.additions])
         return self._replace(decode=self.decode[order], lengths=lengths, additions=additions)

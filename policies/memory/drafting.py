@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
-from policies.engines.additions import Elsewhere, Samples
+from policies.engines.additions import Elsewhere
 from policies.engines.scheduled_step import Step
 from policies.engines.speculation import SpeculationSpec
 from policies.memory.pipeline import PipelineSteps
@@ -78,14 +80,12 @@ class DraftingSteps:
         assert rounds == 1
         times = self.steps.times(step, 1, efficiency)
         passed = [self._drafter.times(step.still, 1, efficiency)]
-        lasts = [chunk.start + chunk.tokens for chunk in step.chunks if chunk.last]
-        context = step.context + len(step.decode) + sum(lasts)
-        if self._passes > 1 and (len(step.decode) or lasts):
+        lasts = [chunk for chunk in step.chunks if chunk.last]
+        drafting = np.append(step.decode, np.array([last.request for last in lasts], np.int64))
+        context = step.context + len(step.decode) + sum(last.start + last.tokens for last in lasts)
+        if self._passes > 1 and len(drafting):
             there = Elsewhere((step.elsewhere[0] // (1 + self._passes), 0))  # a token of each, too
-            further = Step(
-                step.decode, context, [], [], 0, step.limit,
-                additions=(Samples(len(lasts)), there),
-            )  # fmt: skip
+            further = Step(drafting, context, [], [], 0, step.limit, additions=(there,))
             passed.append(self._drafter.times(further, self._passes - 1, efficiency))
         draft_s = sum(float(each.total_s.sum()) for each in passed)
         draft_s -= sum(len(each.total_s) for each in passed) * self._launch_s

@@ -125,7 +125,7 @@ def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
             chunks.append(chunk._replace(start=chunk.start + first, tokens=last - first, last=ends))
         at += chunk.tokens
     begin, end = min(low, many), min(high, many)
-    cut = Cut(low, high, max(at, 1), many)
+    cut = Cut(low, high, max(at, 1))
     step = step.ordered(np.arange(begin, end))
     additions = [each.cut(cut) for each in step.additions]
     return step._replace(

@@ -17,10 +17,9 @@ read and written once more. States move with a request that is migrated.
 
 Where query heads that share a KV head read it each for itself (`work.grouped: false`), reads come
 so many times over (`kv_again`). Latent attention reads its latents once and, where a phase has it
-unabsorbed, makes K and V of all that was stored from them, in FLOPs. Samples of a request attend to
-their common prompt together: its KV is read once, its FLOPs are those of each (assumed: batched
-over a shared prefix). Where the cores quantise KV, loading and storing its numbers are operations
-(assumed: in the kernel of attention).
+unabsorbed, makes K and V of all that was stored from them, in FLOPs. Blocks that several requests
+hold together are read for each. Where the cores quantise KV, loading and storing its numbers are
+operations (assumed: in the kernel of attention).
 
 Whole experts on each card (`CardExperts`): in every layer the others wait for the card with the
 most bytes of experts, or with the most FLOPs (`Routing.most`).

@@ -160,9 +160,7 @@ class StepWorkModel:
                 scored = indexed
                 if step.rows is not None:
                     pairs, scored = self._sparse.verified(step.lengths, step.rows)
-        attended = (context + (step.common + decode + pairs)) * self._attention_flops
-        if apart := step.apart:
-            context = context + apart
+        attended = (context + (decode + pairs)) * self._attention_flops
         if self._index_flops:
             attended = attended + scored * self._index_flops
         flops: dict[Rate, Any] = {"attend": attended}
@@ -198,7 +196,7 @@ class StepWorkModel:
             pairs, stored, written = (sum(column) for column in zip(*spans, strict=True))
         else:
             every = stored = written = 0
-            for _, start, tokens, _, _ in chunks:
+            for _, start, tokens, _ in chunks:
                 every += tokens * start + tokens * (tokens + 1) // 2
                 stored += start
                 written += tokens

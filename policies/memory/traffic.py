@@ -83,12 +83,12 @@ def attention(
     of the tokens before and the new ones' K written, then the same of V. Where tokens are chosen,
     their index comes first, for all requests, and then the K and V of those chosen.
 
-    reading: as its `repeats` and its parts are. rows: where drafts are verified; None: one of each
-    sample.
+    reading: as its `repeats` and its parts are. rows: where drafts are verified; None: one of
+    each.
     """
     group, _ = allocator.layout.place(layer)
     units = [allocator.layer_units(request, group) for request in requests.tolist()]
-    new, layout = allocator.width[requests], allocator.layout
+    new, layout = np.ones(len(requests), np.int64), allocator.layout
     last = allocator.stored[requests]
     if rows is not None:
         new = rows.written
@@ -117,7 +117,6 @@ def decode(
 ) -> Extents:
     """`attention` of sequences that lie in `units`, whose last `new` tokens, int64 (sequences,),
     are those of the step."""
-    # with the copies that samples have of their prompt's last block
     stored = np.array([each.tokens.sum() for each in units], np.int64)
     return _passes(layout, units, stored - new, stored, layer, reading)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,8 +14,6 @@ from policies.requests.trace_formats import read_trace
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-Samples = IntArray | Literal[1]
-"""Of each request; 1: of all."""
 
 MAX_TOKENS = 10**9
 """Longest length taken: far above any context window, and sums of many stay inside int64."""
@@ -30,7 +28,8 @@ class Requests:
     prefix_id: int64 (n,), requests of one id share a prefix; -1 (None: all): none.
     prefix_tokens: int64 (n,), first tokens of the prompt that are those of the id; of two requests
     the smaller number is what they share. 0 where the id is -1 (None: all).
-    samples: int64 (n,), outputs drawn at once from one prompt, 1 to MAX_TOKENS (None: 1 each).
+    samples: int64 (n,), outputs drawn at once from one prompt, 1 to MAX_TOKENS (None: 1 each); they
+    are served as requests of their own (`apart`).
     think_s: float64 (n,), of a closed loop: the request is sent so many seconds after an answer, as
     answers come, or after that of its session's last turn; nan: at `arrival_s`, as all are where it
     is None.

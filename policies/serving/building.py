@@ -12,14 +12,12 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Limits
-from policies.allocators.capabilities import Forks
 from policies.allocators.hybrid import Compact, TwoPools
 from policies.allocators.kv_frames import Placed, in_frames
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import POLICIES, build
 from policies.allocators.state_places import StatePool
-from policies.engines.beams import Beams, Law
 from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_requests import Offered
 from policies.engines.schedulers import SCHEDULERS
@@ -37,6 +35,7 @@ from policies.placements.card_memories import CardMemories
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
+from policies.serving.beams import Beams, Law
 from policies.serving.combinations import Facts, conflicts
 from policies.serving.components import build_components
 from policies.serving.metrics import Metrics
@@ -205,12 +204,12 @@ def build_replica(
         if (drafter := _drafter(spec, stages[-1])) is not None:
             passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
             steps = DraftingSteps(model, passes, speculation.tokens, device)
-    if requests.forks.any():
-        Beams(engine, Law(requests, engine.output, _of_run(seed)))
     moves = None if spec.moves is None else Moves(spec.moves, local, allocator)
     cards = spec.tensor_parallel * len(stages)  # stages move their layers at once
     site = Site(device, local, allocator, each[0], cards, lambda: memory.efficiency, len(stages))
     components = build_components(spec, site, engine, port)
+    if requests.forks.any():
+        components.append(Beams(engine, Law(requests, engine.output, _of_run(seed))))
     return Replica(
         engine, steps, memory, metrics, spec.advance_together, watches, moves, components
     )
@@ -311,15 +310,11 @@ def admissible(
 
     Raises DescriptionError for the others, unless they are to be dropped.
     """
-    prompt, samples, limits = requests.prompt_tokens, requests.samples, allocator.limits
-    wanted = allocator.needs(prompt, output, samples)
-    beams, forks = requests.forks > 0, allocator.able(Forks)
-    if beams.any() and forks is not None:
-        wanted = np.where(beams, forks.needs_of_beams(prompt, output, samples), wanted)
+    prompt, limits = requests.prompt_tokens, allocator.limits
+    wanted = allocator.needs(prompt, output)
     long = prompt + output > limits.max_model_len
-    wide = samples > spec.engine.sequence_cap
     reach = allocator.reach if reach is None else reach
-    bad = long | wide | (wanted > reach)
+    bad = long | (wanted > reach)
     if bad.any() and spec.engine.too_long == "error":
         worst = int(np.flatnonzero(bad)[0])
         size = f"request {worst} ({prompt[worst]} prompt + {output[worst]} output tokens)"
@@ -328,8 +323,6 @@ def admissible(
         )
         if long[worst]:
             why = f"longer than max_model_len, {limits.max_model_len} tokens"
-        elif wide[worst]:
-            why = f"{samples[worst]} samples are more than max_num_seqs, {spec.engine.sequence_cap}"
         else:
             why = (
                 f"policy {spec.policy.name} may need {wanted[worst]} token slots for it, and can "

@@ -65,7 +65,7 @@ def merged_cells(
     outputs = spec.engine.cut(requests.output_tokens)
     cells = [result.cell for result in results if result.cell is not None]
     rows = [rows_of(spec, requests, cell) for cell in range(len(cells))]
-    samples = samples_of(spec.on_device(device, model), model, requests)
+    samples = samples_of(requests)
     first_sample = None
     if samples is not None:
         rows = [np.flatnonzero(np.isin(samples, mine)) for mine in rows]

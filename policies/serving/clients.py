@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.source import Source
@@ -19,17 +20,25 @@ class Clients(Source):
 
     def __init__(self, requests: Requests, admitted: IntArray, ready_s: FloatArray) -> None:
         self.count = len(admitted)
-        self._think_s = requests.think_s
-        clients = int(np.isnan(requests.think_s).sum())
-        before = requests.take(admitted).turn_before
+        self._think_s, self._parent = requests.think_s, requests.parent
+        first = first_of_prompt(requests)
+        clients = int((np.isnan(requests.think_s) & first).sum())
+        self._samples: dict[int, list[int]] = {}
+        """By their parent, the samples of a prompt: they are sent together."""
+        for request in admitted[requests.parent[admitted] >= 0].tolist():
+            self._samples.setdefault(int(requests.parent[request]), []).append(request)
+        self._unanswered = {parent: len(each) for parent, each in self._samples.items()}
+        sent = admitted[first[admitted]]
+        before = requests.take(sent).turn_before
         later = before >= 0
-        pairs = zip(admitted[before[later]].tolist(), admitted[later].tolist(), strict=True)
-        self._following, firsts = dict(pairs), admitted[~later]
+        pairs = zip(sent[before[later]].tolist(), sent[later].tolist(), strict=True)
+        self._following, firsts = dict(pairs), sent[~later]
         self._to_send = deque(firsts[clients:].tolist())
-        begins_s = requests.arrival_s[firsts[:clients]]
+        begins = [each for head in firsts[:clients].tolist() for each in self._all_of(head)]
+        begins_s = requests.arrival_s[begins]
         self._sessions = bool((requests.session >= 0).any())
         self._last_s = float(begins_s.max(initial=0.0))
-        self._announce(firsts[:clients], begins_s)
+        self._announce(np.array(begins, np.int64), begins_s)
 
     @classmethod
     def sends(cls, requests: Requests) -> bool:
@@ -48,9 +57,27 @@ class Clients(Source):
 
     def after(self, ended: list[int], now_s: float) -> Iterator[tuple[int, float]]:
         for done in ended:
+            if (parent := int(self._parent[done])) >= 0:
+                self._unanswered[parent] -= 1
+                if self._unanswered[parent]:
+                    continue  # the client waits for all answers
             request = self._following.get(done, -1)
             if request < 0:
                 if not self._to_send:
                     continue
                 request = self._to_send.popleft()
-            yield request, now_s + float(self._think_s[request])
+            for each in self._all_of(request):
+                yield each, now_s + float(self._think_s[each])
+
+    def _all_of(self, request: int) -> list[int]:
+        """All samples of the prompt that a request is the first of."""
+        return self._samples.get(int(self._parent[request]), [request])
+
+
+def first_of_prompt(requests: Requests) -> NDArray[np.bool_]:
+    """Whether each request is the only one of its prompt, or the first of its samples, which lie
+    side by side; bool (n,)."""
+    parent = requests.parent
+    first = np.ones(len(parent), np.bool_)
+    first[1:] = (parent[1:] < 0) | (parent[1:] != parent[:-1])
+    return first

@@ -24,7 +24,7 @@ class Manager:
 
     def __init__(self, spec: RouterOptions, requests: Requests, predicted: FloatArray) -> None:
         self.spec = spec
-        self._tokens = requests.prompt_tokens + requests.samples * predicted
+        self._tokens = requests.prompt_tokens + predicted
         self.card_of: IntArray = np.full(len(requests), -1, np.int64)
         self.count: IntArray = np.zeros(spec.cards, np.int64)
         """Requests on each card, waiting or running."""
@@ -41,6 +41,8 @@ class Manager:
         self.requests = requests
         self._router = ROUTERS[spec.placement](spec)
         self._router.manager = self
+        self._beams: dict[int, int] = {}
+        """The card of the beams of each prompt, which are forked from each other."""
         self._leaving: list[tuple[float, int]] = []  # ends of steps that may still be under way
 
     def place(self, request: int, now_s: float) -> int:
@@ -57,11 +59,20 @@ class Manager:
                 f"{len(cards) - 1}; got {card!r}"
             )
         card = int(cards[card])
+        if self.requests.forks[request]:
+            card = self._of_beams(request, card)
         self.kv_slots[card] += self.requests.prompt_tokens[request]
         self.card_of[request] = card
         self.count[card] += 1
         self.tokens[card] += self._tokens[request]
         return card
+
+    def _of_beams(self, request: int, card: int) -> int:
+        """The card of the other beams of its prompt, if it serves; else the one that was chosen."""
+        parent = int(self.requests.parent[request])
+        if self._beams.get(parent) not in self.cards:
+            self._beams[parent] = card
+        return self._beams[parent]
 
     def move(self, request: int, card: int) -> None:
         """A request goes on there."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from policies.allocators.capabilities import Maps, Swaps
+from policies.allocators.capabilities import Maps
 from policies.engines.engine import Engine
-from policies.engines.host_memory import Swapping
 from policies.engines.scheduled_step import Step
 from policies.memory.component import Component
 from policies.memory.step_times import Efficiency, StepTimes
@@ -42,7 +41,7 @@ def build_components(
     """All that the description asks for, in the order in which connectors, which join the engine,
     are asked, and in which steps are made longer. port: of a replica of a pool."""
     made: list[Component] = []
-    if (swapping := _swapping(spec, engine)) is not None:
+    if (swapping := spec.engine.swapping) is not None:
         made.append(_connected(engine, SwapSpace(swapping, site)))
     if port is not None:
         port.joins(engine, site.steps, site.model, spec.tensor_parallel)
@@ -60,13 +59,3 @@ def build_components(
 def _connected(engine: Engine, made: Made) -> Made:
     engine.connect(made)
     return made
-
-
-def _swapping(spec: ServingSpec, engine: Engine) -> Swapping | None:
-    """How the engine swaps, where it does. `auto`: requests with several samples, where the policy
-    can."""
-    swapping = spec.engine.swapping
-    if swapping is not None and swapping.choice == "auto":
-        able = engine.allocator.able(Swaps) is not None
-        return swapping if able and engine.several else None
-    return swapping

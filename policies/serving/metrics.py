@@ -49,7 +49,7 @@ class Metrics:
         """When the warm-up ended, and what had been done by then."""
         self.close: tuple[float, int] = (0.0, 0)
         """When the steady part ends, and the output tokens made by then."""
-        self._slots = SlotUse(requests, output_tokens, first_sample is not None)
+        self._slots = SlotUse(requests, output_tokens)
 
     def merge(self, parts: Sequence[tuple[Metrics, IntArray]]) -> None:
         """Make this, which has collected nothing, what parts have that served the requests of these
@@ -89,7 +89,7 @@ class Metrics:
         begun, made = 0, step.output
         for chunk in step.chunks:
             if chunk.last:
-                begun += chunk.samples
+                begun += 1
         self.produced(made * rounds + begun)
         self._sums.add(step, times, allocator.layout)
         if self._rows.add(times, begin_s, (
@@ -158,7 +158,7 @@ class Metrics:
         return {
             **requests.figures(*self.steady(), self.warmup),
             **slot_figures(
-                after, engines, layout, self.prompt + requests.outputs, self.counted(engines),
+                after, engines, layout, self.prompt + requests.output, self.counted(engines),
                 requests.whole,
             ),
             **step_figures(after),

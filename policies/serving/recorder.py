@@ -32,7 +32,7 @@ class Recorder:
     replica come in order; those of others may lie before them."""
 
     def serving(self, requests: Requests) -> None:
-        """These are served instead of those it was made for: each sample a request of its own."""
+        """These are served in the place of those it was made for: a request for each sample."""
 
     def step(
         self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator,
@@ -223,7 +223,7 @@ class RequestLog(Recorder):
 
     COLUMNS = (
         "request", "arrival_s", "admitted_s", "first_token_s", "end_s", "prompt_tokens",
-        "output_tokens", "prefix_id", "prefix_tokens", "samples", "admissions", "recomputed",
+        "output_tokens", "prefix_id", "prefix_tokens", "parent", "admissions", "recomputed",
         "swapped", "migrations", "migrated_tokens", "reserved", "moved", "replica",
     )  # fmt: skip
 
@@ -268,7 +268,7 @@ class RequestLog(Recorder):
             stream.output_tokens,
             stream.prefix_id,
             stream.prefix_tokens,
-            stream.samples,
+            stream.parent,
         )
         self._rows.add(
             [

@@ -14,7 +14,7 @@ from policies.serving.ratios import mean, rate
 
 class RequestTimes:
     """Seconds, float64 (requests,), nan where a thing has not happened. `first_sample`, int64:
-    where samples are requests of their own, the first one of each request that figures are of."""
+    where prompts have several samples, the first one of each request that figures are of."""
 
     def __init__(
         self, requests: Requests, output_tokens: IntArray, first_sample: IntArray | None
@@ -24,12 +24,10 @@ class RequestTimes:
         self.first_s: FloatArray = np.full(len(requests), np.nan)
         self.end_s: FloatArray = np.full(len(requests), np.nan)
         self.output = output_tokens
-        self.outputs = output_tokens * requests.samples
-        """Output tokens of all samples of each request."""
         self._first_sample = first_sample
 
     def whole(self, combine: np.ufunc, values: Any) -> Any:
-        """Values of samples that are requests of their own, combined for each request."""
+        """Values of samples, combined for each request that figures are of."""
         if self._first_sample is None:
             return values
         return combine.reduceat(values, self._first_sample)
@@ -70,7 +68,7 @@ class RequestTimes:
             "finished": finished,
             "output_tokens_per_s": rate(made, steady_s),
             "makespan_output_tokens_per_s": rate(
-                int(self.outputs[np.isfinite(self.end_s)].sum()), makespan
+                int(self.output[np.isfinite(self.end_s)].sum()), makespan
             ),
             "makespan_s": makespan,
             "steady_s": steady_s,

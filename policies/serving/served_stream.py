@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.specs.transformer import TransformerSpec
 from policies.predictors.inference import Inference, infer
 from policies.predictors.prediction import Predictions, RepeatedPredictions
 from policies.predictors.predictor import predict
@@ -16,7 +15,7 @@ from policies.serving.serving_spec import ServingSpec
 
 
 class Stream(NamedTuple):
-    """A request stream as engines get it, and as it came where each sample is a request."""
+    """A request stream as engines get it, a request a sequence, and as it came."""
 
     requests: Requests
     outputs: IntArray
@@ -27,7 +26,7 @@ class Stream(NamedTuple):
     warmup: int
     """How many at the start do not count."""
     first_sample: IntArray | None
-    """Where samples are requests of their own, the first one of each that came."""
+    """Where some have several samples, the first one of each that came."""
     came: Requests
     came_warmup: int
     inference: Inference | None
@@ -55,17 +54,19 @@ class Stream(NamedTuple):
             )
 
 
-def stream_of(
-    spec: ServingSpec, model: TransformerSpec, requests: Requests, seed: int, warmup: int
-) -> Stream:
+def stream_of(spec: ServingSpec, requests: Requests, seed: int, warmup: int) -> Stream:
     """The stream with its predictions. Raises DescriptionError for what cannot be served so."""
     outputs = spec.engine.cut(requests.output_tokens)
     cost = spec.predictor.inference if spec.predicts else None
-    rows = samples_of(spec, model, requests)
-    if requests.closed and (cost is not None or rows is not None):
+    rows = samples_of(requests)
+    if requests.closed and cost is not None:
         raise DescriptionError(
-            "closed arrivals and sessions need a free predictor, or a policy that asks none, and "
-            "samples that are not requests of their own"
+            "closed arrivals and sessions need a free predictor, or a policy that asks none"
+        )
+    if rows is not None and (requests.session >= 0).any():
+        raise DescriptionError(
+            "workload.samples, beams: not modelled with sessions, whose next turn goes on from one "
+            "answer; expected one answer a turn, or requests without sessions"
         )
     if ((requests.context >= 0) & (outputs < requests.output_tokens)).any():
         longest = int(requests.output_tokens.max())
@@ -86,12 +87,10 @@ def stream_of(
     )  # fmt: skip
 
 
-def samples_of(
-    spec: ServingSpec, model: TransformerSpec, requests: Requests
-) -> IntArray | None:  # fmt: skip
-    """Where samples are requests of their own, which request each is one of, int64 (m,), ascending;
-    None: they are not."""
-    if not (spec.samples_apart(model) and (requests.samples > 1).any()):
+def samples_of(requests: Requests) -> IntArray | None:
+    """Of the requests that are served, each a sequence, which of those that came each is a sample
+    of, int64 (m,), ascending; None: each came with one."""
+    if not (requests.samples > 1).any():
         return None
     return np.repeat(np.arange(len(requests)), requests.samples)
 

@@ -90,7 +90,7 @@ def _serve(
     recorder: Recorder | None, profile: Requests | None, watchers: Iterable[Watcher],
 ) -> ServingResult:  # fmt: skip
     spec = spec.on_device(device, model)
-    stream = stream_of(spec, model, requests, seed, warmup_requests)
+    stream = stream_of(spec, requests, seed, warmup_requests)
     if recorder is not None and stream.first_sample is not None:
         recorder.serving(stream.requests)
     metrics = Metrics(stream.requests, stream.outputs, stream.warmup, stream.first_sample)

@@ -300,17 +300,6 @@ class ServingSpec(Strict):
         """Of a sequence in a step."""
         return 0 if self.speculation is None else self.speculation.tokens
 
-    def samples_apart(self, model: TransformerSpec) -> bool:
-        """Whether each sample is a request of its own: as the policy has it, or the engine, and
-        where the samples of one do not store and step alike, since they hold other drafts, choose
-        other tokens, or have windows, states or lent KV of their own (vLLM v1: always)."""
-        differ = (
-            self.speculation is not None or self.cluster.lending is not None
-            or model.state is not None or self.attention.served(model).window is not None
-            or self.attention.sparse(model, 0) is not None
-        )  # fmt: skip
-        return differ or self.engine.samples_apart(self.policy.samples)
-
 
 def model_of_a_card(spec: ServingSpec, model: TransformerSpec) -> TransformerSpec:
     """The shard of the model on each card of a replica, in the formats it is served in, with the

@@ -29,15 +29,14 @@ class Known(NamedTuple):
 
 
 class SlotUse:
-    """Of a run. samples_apart: whether samples are requests of their own."""
+    """Of a run."""
 
-    def __init__(self, requests: Requests, output_tokens: IntArray, samples_apart: bool) -> None:
-        self._needed = requests.prompt_tokens + requests.samples * (output_tokens - 1)
+    def __init__(self, requests: Requests, output_tokens: IntArray) -> None:
+        self._needed = requests.prompt_tokens + output_tokens - 1
         """Tokens that each request has stored at its end."""
         self._filled: tuple[IntArray | None, int, int] = (None, 0, 0)
         """The requests that ran last, what was reserved then, and `_unneeded` of it."""
-        self._shares = bool((requests.prefix_id >= 0).any() or (requests.samples > 1).any())
-        self._shares |= samples_apart
+        self._shares = bool((requests.prefix_id >= 0).any() or (requests.parent >= 0).any())
         self._grows: dict[type, bool] = {}
         """Whether an allocator of a type reserves as tokens are stored."""
 
@@ -94,7 +93,7 @@ def slot_figures(
     done: NDArray[np.bool_], whole: Callable[[np.ufunc, Any], Any],
 ) -> dict[str, Any]:  # fmt: skip
     """How KV memory was used after the warm-up. held_tokens: of each request at its end; `done`:
-    those that count; whole: combines samples that are requests of their own."""
+    those that count; whole: combines the samples of a prompt."""
     reserved = whole(np.add, np.sum([engine.reserved_ever for engine in engines], axis=0))
     held = np.minimum(whole(np.add, layout.slots_of(held_tokens)), reserved)
     runs = [engine.run_tokens for engine in engines]

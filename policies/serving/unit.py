@@ -56,7 +56,7 @@ class Stretch(NamedTuple):
             rounds = int(np.searchsorted(self.begins_s, before_s))
         made = 0
         for _, step, _, _ in self.parts:
-            first = sum(chunk.samples for chunk in step.chunks if chunk.last)
+            first = sum(chunk.last for chunk in step.chunks)
             made += rounds * step.output + (first if rounds else 0)
         return made
 

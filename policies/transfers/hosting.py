@@ -15,8 +15,7 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
-from policies.allocators.capabilities import CopiesOnWrite, MovesBlocks
-from policies.engines.additions import CopiedOnWrite
+from policies.allocators.capabilities import CopiesKv, MovesBlocks
 from policies.engines.engine import Engine
 from policies.engines.part import NONE, Part
 from policies.engines.scheduled_step import Step
@@ -58,7 +57,7 @@ class Hosting(Part, Component):
         self.slower: list[float] = []
         """Shares by which steps beside copies take longer."""
         allocator = self.allocator
-        self._copying = allocator.able(CopiesOnWrite)
+        self._copying = allocator.able(CopiesKv)
         self._blocks = allocator.able(MovesBlocks)
         self._copies: list[tuple[float, float, int]] = []  # (bytes a second, until when, whose)
         self._due: list[tuple[float, int, bool]] = []  # a heap: (when, request, whether it runs)
@@ -159,7 +158,7 @@ class Hosting(Part, Component):
             return allocator.grow(request, tokens - int(allocator.stored[request]))
         demand = self.engine.demand(request)
         adopted = False
-        if self._blocks is not None and len(blocks) and demand.samples == 1:
+        if self._blocks is not None and len(blocks):
             adopted = self._blocks.adopt(request, demand, blocks, tokens)
         if not adopted and not allocator.receive(request, demand, tokens):
             return False
@@ -254,12 +253,6 @@ class Hosting(Part, Component):
         for request in list(self.coming):
             self.cancel(request)
         return True
-
-    def scheduled(self, step: Step) -> Step:
-        if step.empty or self._copying is None or not (copied := self._copying.copies()):
-            return step
-        self.engine.changes += 1
-        return step.added(CopiedOnWrite((*step.copies, *copied)))
 
     def preempted(self, request: int) -> None:
         self.lost_memory[request] += 1

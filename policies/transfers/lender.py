@@ -192,7 +192,7 @@ class Lender(Part, Component):
             found.append((max(total - max(first, self._near), min(lacks, total - last)), head))
         able = [
             (tokens, request) for tokens, request in found
-            if tokens > 0 and engine.samples[request] == 1 and not engine.in_transit(request)
+            if tokens > 0 and not engine.in_transit(request)
         ]  # fmt: skip
         return sorted(able, reverse=True)
 

@@ -255,7 +255,7 @@ class ReceivingPort(Port):
     def matched(self, request: int, demand: Demand, cached: int, total: int) -> Match | None:
         if request not in self.remote:
             return None
-        end = total - int(self.engine.samples[request])
+        end = total - 1
         return Match(self.engine.cached(request, end - 1), end, computed=True)
 
     def allocated(

@@ -92,8 +92,7 @@ class SwapSpace(KvConnector):
 
     def swap_out(self, request: int) -> bool:
         tokens = self._allocator.tokens_to_copy(request)
-        alone = self.options.choice == "auto" and self.engine.samples[request] == 1
-        if alone or not self._wastes_less(tokens) or self._bytes([tokens]) > self.free_bytes:
+        if not self._wastes_less(tokens) or self._bytes([tokens]) > self.free_bytes:
             return False
         self._there[request] = tokens
         self.free_bytes -= self._bytes([tokens])
@@ -116,7 +115,7 @@ class SwapSpace(KvConnector):
         tokens, moved = self._there[request], sum(self._moved)
         if self.weighs is not None and moved and moved + tokens > self._hidden:
             return False  # one comes back a step, or as many as hide
-        wanted = tokens + int(self.engine.samples[request])
+        wanted = tokens + 1
         demand, growing = self.engine.demand(request), self._growing
         if growing is not None and not growing.fits(wanted, request, demand):
             return False

@@ -370,11 +370,8 @@ class Tiers(KvConnector):
         return 0 if prompts else self.block
 
     def _keys_of(self, request: int, demand: Demand, tokens: int) -> list[BlockKey]:
-        """Keys of the full blocks of the first `tokens` of a request, in the first group of layers;
-        of one with several samples, of its prompt only, behind which tokens of all of them lie in
-        turn."""
-        if demand.samples > 1:
-            tokens = min(tokens, demand.prompt)
+        """Keys of the full blocks of the first `tokens` of a request, in the first group of
+        layers."""
         count = tokens // self.block
         known = self._keys.get(request, [])
         if len(known) < count:

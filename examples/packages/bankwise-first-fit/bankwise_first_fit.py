@@ -26,8 +26,8 @@ class FirstFit(ReservingAllocator):
         super().__init__(layout, requests, limits, options, Arena(0, layout.slots, "first"))
 
     def size(self, request: int, demand: Demand) -> int:
-        return int(self.needs(demand.prompt, demand.generated, demand.samples))
+        return int(self.needs(demand.prompt, demand.generated))
 
-    def needs(self, prompt: Any, output: Any, samples: Any = 1) -> Any:
+    def needs(self, prompt: Any, output: Any) -> Any:
         room = np.maximum(np.int64(self.options.times * prompt) - prompt, 2 * output)
-        return prompt + samples * np.minimum(np.maximum(room, 1), self.limits.max_tokens)
+        return prompt + np.minimum(np.maximum(room, 1), self.limits.max_tokens)

@@ -16,7 +16,8 @@ from policies.allocators.capabilities import (
     Caches,
     Classifies,
     Contiguous,
-    CopiesOnWrite,
+    CopiesKv,
+    Forks,
     Learns,
     Migrates,
     OnDemand,
@@ -95,33 +96,37 @@ def cached(allocator: Allocator, request: int, limit: int, demand: Demand) -> in
 
 @dataclass
 class Life:
-    """A request as its user sees it; `output` tokens come of each of its samples."""
+    """A request as its user sees it."""
 
     demand: Demand
     held: int = 0
     """Tokens stored, or when swapped out or gone, the tokens to store again."""
     places: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     """Slots of the stored tokens."""
+    forked: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Names of the tokens that it has of another one, from the first on."""
 
     @property
     def most(self) -> int:
-        """Tokens stored at its end: the last one of each sample never is."""
-        return self.demand.prompt + self.demand.samples * (self.demand.output - 1)
+        """Tokens stored at its end: the last one never is."""
+        return self.demand.prompt + self.demand.output - 1
 
     def tokens(self, request: int, count: int) -> np.ndarray:
-        """Names of the first `count` tokens: shared ones below -1, own ones by the request. Outputs
-        of several samples are all alike, since an allocator may lay them out as it likes."""
+        """Names of the first `count` tokens: shared ones below -1, own ones by the request."""
         own = request if self.demand.session < 0 else self.demand.session
         names = own * 10_000 + np.arange(count)
         shared = min(self.demand.prefix_tokens, count)
         names[:shared] = -2 - self.demand.prefix_id * 1000 - np.arange(shared)
-        if self.demand.samples > 1:
-            names[self.demand.prompt :] = request * 10_000 + 9999
+        if self.demand.parent >= 0:
+            prompt = min(self.demand.prompt, count)
+            names[:prompt] = -9_000_000 - self.demand.parent * 1000 - np.arange(prompt)
+        forked = self.forked[:count]
+        names[: len(forked)] = forked
         return names
 
 
 def _round(allocator: Allocator, order: list[int]) -> bool:
-    """Grow each by a token of each sample, in order; whether all could. Allocators that prepare a
+    """Grow each by a token, in order; whether all could. Allocators that prepare a
     step as a whole are given it whole."""
     requests = np.array(order, np.int64)
     if isinstance(allocator, Batches) and allocator.headroom(requests, 1):
@@ -130,7 +135,7 @@ def _round(allocator: Allocator, order: list[int]) -> bool:
     fitting = allocator.growing(requests)
     assert fitting == 0 or allocator.headroom(requests[:fitting], 1)
     assert fitting == len(order) or not allocator.headroom(requests[: fitting + 1], 1)
-    grown = [allocator.grow(request, int(allocator.width[request])) for request in order]
+    grown = [allocator.grow(request, 1) for request in order]
     return all(grown)
 
 
@@ -169,7 +174,7 @@ class Contract(RuleBasedStateMachine):
         # of two pages with the same text, of which one may be half full, a tree keeps one
         if not isinstance(self.allocator, IdealAllocator | Batches):
             assert np.isin(kept, life.places).all(), "what was stored stays where it is"
-        copies = self.allocator.copies() if isinstance(self.allocator, CopiesOnWrite) else []
+        copies = self.allocator.copies() if isinstance(self.allocator, CopiesKv) else []
         for made in copies:
             target = made.target + np.arange(made.tokens)
             self.content[target] = self.content[made.source : made.source + made.tokens]
@@ -233,17 +238,16 @@ class Contract(RuleBasedStateMachine):
     @rule(
         prompt=st.integers(1, 120), output=st.integers(1, 128), guess=st.floats(0.1, 2),
         sigma=st.sampled_from([0.0, 0.3, 2.0]), chunk=CHUNKS,
-        samples=st.sampled_from([1, 1, 1, 2, 3]), prefix=st.sampled_from([-1, -1, 0, 0, 1]),
-        talks=st.booleans(),
+        prefix=st.sampled_from([-1, -1, 0, 0, 1]), talks=st.booleans(),
     )  # fmt: skip
     def reserve(
-        self, prompt: int, output: int, guess: float, sigma: float, chunk: float, samples: int,
-        prefix: int, talks: bool,
+        self, prompt: int, output: int, guess: float, sigma: float, chunk: float, prefix: int,
+        talks: bool,
     ) -> None:  # fmt: skip
         prediction = Prediction(max(output * guess, 1.0), sigma)
         shared = min(PREFIXES[prefix], prompt)
-        session = self.next if talks and samples == 1 else -1
-        demand = Demand(prompt, 0, prediction, prefix, shared, samples, output, session=session)
+        session = self.next if talks else -1
+        demand = Demand(prompt, 0, prediction, prefix, shared, output, session=session)
         self.admit(self.next, Life(demand), prompt, chunk)
         self.next += 1
 
@@ -267,12 +271,15 @@ class Contract(RuleBasedStateMachine):
     @precondition(lambda self: self.next + 12 <= REQUESTS)
     @rule(
         prompt=st.integers(10, 120), output=st.integers(2, 128), prefix=st.sampled_from([-1, 0]),
-        guess=st.sampled_from([0.3, 1.0]), count=st.integers(2, 12),
+        guess=st.sampled_from([0.3, 1.0]), count=st.integers(2, 12), samples=st.booleans(),
     )  # fmt: skip
-    def crowd(self, prompt: int, output: int, prefix: int, guess: float, count: int) -> None:
-        """Many arrive at once, until one is refused."""
-        shared = min(PREFIXES[prefix], prompt)
-        demand = Demand(prompt, 0, Prediction(output * guess), prefix, shared, 1, output)
+    def crowd(
+        self, prompt: int, output: int, prefix: int, guess: float, count: int, samples: bool
+    ) -> None:  # fmt: skip
+        """Many arrive at once, perhaps as samples of one prompt, until one is refused."""
+        prefix = -1 if samples else prefix
+        shared, parent = min(PREFIXES[prefix], prompt), self.next if samples else -1
+        demand = Demand(prompt, 0, Prediction(output * guess), prefix, shared, output, parent)
         for _ in range(count):
             self.next += 1
             if not self.admit(self.next - 1, Life(demand), prompt, 1.0):
@@ -285,10 +292,10 @@ class Contract(RuleBasedStateMachine):
         request = data.draw(st.sampled_from(sorted(self.gone)))
         life = self.gone[request]
         demand, total = life.demand, life.held
-        generated = max(total - demand.prompt, 0) // demand.samples
+        generated = max(total - demand.prompt, 0)
         prediction = Prediction(float(demand.output), sigma)
         again = demand._replace(generated=generated, prediction=prediction)
-        if self.admit(request, Life(again), total, chunk):
+        if self.admit(request, Life(again, forked=life.forked), total, chunk):
             del self.gone[request]
 
     @precondition(lambda self: self.held)
@@ -313,10 +320,10 @@ class Contract(RuleBasedStateMachine):
         request = data.draw(st.sampled_from(sorted(self.held)))
         life, alone = self.held[request], np.array([request])
         if life.held >= life.demand.prompt:
-            left = max(life.most - life.held, 0) // life.demand.samples
+            left = max(life.most - life.held, 0)
             rounds = self.allocator.headroom(alone, left)
             self.allocator.advance(alone, rounds)
-            self.store(request, rounds * life.demand.samples)
+            self.store(request, rounds)
         if self.allocator.headroom(alone, 1):
             return
         before = state(self.allocator)
@@ -332,6 +339,27 @@ class Contract(RuleBasedStateMachine):
         life.places = target
         self.leaving.append((moved.source, moved.left))
         assert self.allocator.headroom(alone, 1)
+
+    @precondition(lambda self: len(self.held) > 1 and self.allocator.able(Forks) is not None)
+    @rule(data=st.data())
+    def fork(self, data: st.DataObject) -> None:
+        """A sample goes on from another one's tokens."""
+        pairs = [
+            (one, other) for one, mine in self.held.items() for other, theirs in self.held.items()
+            if one != other and mine.demand.parent == theirs.demand.parent >= 0
+            and mine.demand.prompt <= mine.held <= theirs.held
+        ]  # fmt: skip
+        if not pairs:
+            return
+        request, source = data.draw(st.sampled_from(pairs))
+        life, free = self.held[request], self.allocator.free_slots
+        self.allocator.fork(request, source)
+        assert self.allocator.free_slots >= free
+        for made in self.allocator.copies():
+            target = made.target + np.arange(made.tokens)
+            self.content[target] = self.content[made.source : made.source + made.tokens]
+        life.forked = self.held[source].tokens(source, life.held)
+        life.places = self.slots(request)
 
     @precondition(lambda self: self.leaving)
     @rule()
@@ -369,7 +397,7 @@ class Contract(RuleBasedStateMachine):
         if room < rounds:
             assert not _round(slow, order)
         for request in order:
-            self.store(request, room * self.held[request].demand.samples)
+            self.store(request, room)
 
     @precondition(lambda self: len(self.held) > 1)
     @rule(data=st.data(), ended=st.booleans())
@@ -378,7 +406,7 @@ class Contract(RuleBasedStateMachine):
         reserved = int(self.allocator.reserved[request])
         assert self.allocator.release(request) == reserved
         life = self.held.pop(request)
-        prompt, samples = life.demand.prompt, life.demand.samples
+        prompt = life.demand.prompt
         if ended:
             if isinstance(self.allocator, Remembers):
                 self.allocator.finished(request, prompt, life.demand.output)
@@ -386,8 +414,7 @@ class Contract(RuleBasedStateMachine):
                 self.between.append(life)
         elif life.held < life.most:
             # tokens that were to be computed next are computed with the others
-            produced = (life.held - prompt) // samples + 1
-            life.held = prompt + samples * produced if life.held >= prompt else prompt
+            life.held = life.held + 1 if life.held >= prompt else prompt
             self.gone[request] = life
 
     @precondition(lambda self: len(self.held) > 1 and isinstance(self.allocator, Swaps))
@@ -421,19 +448,19 @@ class Contract(RuleBasedStateMachine):
     @invariant()
     def bytes_are_conserved(self) -> None:
         """Every token has its slot; a slot has one owner, or holds a token of all of them."""
-        owners = np.zeros(LAYOUT.slots, np.int64)
+        owners, stored = np.zeros((2, LAYOUT.slots), np.int64)
         for request, life in self.held.items():
             units = self.allocator.units(request)
-            copies = int(units.tokens.sum()) - life.held
-            assert life.held == self.allocator.stored[request]
-            assert copies == 0 or (copies > 0 and life.demand.samples > 1)
+            assert life.held == self.allocator.stored[request] == units.tokens.sum()
             assert (units.tokens <= units.size).all() and units.start.min() >= 0
             assert (units.start + units.size).max() <= LAYOUT.slots
             assert units.size.sum() == self.allocator.reserved[request]
             held = _spread(units.start, units.size)
             assert len(np.unique(held)) == len(held), "a request holds a slot twice"
             owners[held] += 1
-        assert (self.content[owners > 1] < -1).all(), "a slot has two owners and is no shared one"
+            stored[_spread(units.start, units.tokens)] += 1
+        both = owners > 1
+        assert (stored[both] == owners[both]).all(), "a slot of two owners holds no token of both"
         for start, size in self.leaving:
             assert not owners[start : start + size].any(), "a place is lost before it is copied"
             owners[start : start + size] = 1
@@ -446,20 +473,12 @@ class Contract(RuleBasedStateMachine):
             return
         for request, life in self.held.items():
             places = self.slots(request)
-            if life.demand.samples == 1:
-                assert (self.content[places] == life.tokens(request, life.held)).all()
-                continue
-            prompt = min(life.demand.prompt, life.held)
-            assert (self.content[places[:prompt]] == life.tokens(request, prompt)).all()
-            behind = self.content[places[prompt:]]
-            assert ((behind // 10_000 == request) | (behind < -1)).all()
+            assert (self.content[places] == life.tokens(request, life.held)).all()
 
     @invariant()
     def resident_are_held(self) -> None:
         assert np.flatnonzero(self.allocator.resident).tolist() == sorted(self.held)
         assert 0 <= self.allocator.fragmentation <= 1
-        for request, life in self.held.items():
-            assert self.allocator.width[request] == life.demand.samples
 
     @invariant()
     def runs_are_counted(self) -> None:

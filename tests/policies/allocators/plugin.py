@@ -6,7 +6,7 @@ each request. It shares nothing and remembers nothing.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -43,10 +43,8 @@ class PluginAllocator(Allocator, OnDemand):
     def reach(self) -> int:
         return self.blocks * self.block
 
-    def needs(
-        self, prompt: IntArray, output: IntArray, samples: IntArray | Literal[1] = 1
-    ) -> IntArray:
-        blocks: IntArray = -(-(prompt + samples * (output - 1)) // self.block)
+    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
+        blocks: IntArray = -(-(prompt + output - 1) // self.block)
         return blocks * self.block
 
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
@@ -58,7 +56,7 @@ class PluginAllocator(Allocator, OnDemand):
         if not self.fits(tokens):
             return False
         self.held[request] = []
-        self._admit(request, 0, 0, demand.samples)
+        self._admit(request, 0, 0)
         return self.grow(request, tokens)
 
     def grow(self, request: int, tokens: int) -> bool:
@@ -83,7 +81,7 @@ class PluginAllocator(Allocator, OnDemand):
         low, high = 0, limit
         while low < high:
             middle = (low + high + 1) // 2
-            each = (self.wanted(r, middle * int(self.width[r])) for r in requests.tolist())
+            each = (self.wanted(r, middle) for r in requests.tolist())
             if sum(max(wanted, 0) for wanted in each) <= len(self.free):
                 low = middle
             else:
@@ -93,14 +91,14 @@ class PluginAllocator(Allocator, OnDemand):
     def advance(self, requests: IntArray, rounds: int) -> None:
         for _ in range(rounds):
             for request in requests.tolist():
-                self.grow(request, int(self.width[request]))
+                self.grow(request, 1)
 
     def grown(self, requests: IntArray, rounds: int) -> IntArray:
         fewer = np.zeros(rounds, np.int64)
         for request in requests.tolist():
-            each, now = int(self.width[request]), len(self.held[request])
+            now = len(self.held[request])
             for at in range(rounds):
-                stored = int(self.stored[request]) - (rounds - 1 - at) * each
+                stored = int(self.stored[request]) - (rounds - 1 - at)
                 fewer[at] += (now - -(-stored // self.block)) * self.block
         return fewer
 

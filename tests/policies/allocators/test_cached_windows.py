@@ -187,52 +187,6 @@ def test_a_longer_window_decides_what_is_found() -> None:
     assert [int((table == 0).sum()) for table in tables] == [0, 13, 10]
 
 
-@pytest.mark.parametrize("kept", [(WINDOW, None), (None, 22, WINDOW)])
-def test_samples_hold_their_prompt_together_in_every_group(kept: tuple[int | None, ...]) -> None:
-    """Each sample finds its tokens in what its windows see, whatever the others do meanwhile."""
-    allocator = allocator_of(400 * len(kept), *kept)
-    empty, written = allocator.free_slots, {}  # type: ignore[var-annotated]
-    asks = demand(30)._replace(samples=3)
-    assert allocator.reserve(0, asks, 30)
-    for step in range(45):
-        before = int(allocator.stored[0])
-        assert allocator.headroom(np.array([0]), 1) == 1
-        if step % 2:
-            allocator.advance(np.array([0]), 1)
-        else:
-            assert allocator.grow(0, 3)
-        copies = {made.target: made.source for made in allocator.copies()}
-        assert len(copies) == (len(kept) * 2 if step == 0 else 0)
-        length = 30 + (before - 30) // 3 + 1
-        for group, window in enumerate(kept):
-            units = allocator.layer_units(0, group)
-            places, many = -(-length // BLOCK), 30 // BLOCK
-            rows = [range(places)]
-            rows += [[*range(many), *range(at, at + places - many)]
-                     for at in (places, 2 * places - many)]  # fmt: skip
-            for sample, row in enumerate(rows):
-                starts = units.start[list(row)]
-                slots = (starts[:, None] + np.arange(BLOCK)).reshape(-1)[:length].tolist()
-                fresh = 30 if step == 0 else length - 1
-                if step == 0 and sample == 0:
-                    written.update({slots[token]: ("prompt", token) for token in range(30)})
-                for slot in slots if step == 0 else ():
-                    start = slot - slot % BLOCK
-                    if start in copies:
-                        written.setdefault(slot, written.get(copies[start] + slot % BLOCK))
-                for token in range(fresh, length):
-                    written[slots[token]] = (sample, token)
-                first = 0 if window is None else max(length - window, 0)
-                for token in range(first, length):
-                    owner = "prompt" if token < 30 else sample
-                    assert written[slots[token]] == (owner, token), (step, group, sample, token)
-        held = allocator.units(0)
-        assert len(set(held.start.tolist())) * BLOCK == allocator.reserved_total
-        assert allocator.reserved_total + allocator.free_slots == empty
-    allocator.release(0)
-    assert allocator.free_slots == empty and allocator.reserved_total == 0
-
-
 def test_rows_of_drafts_look_at_a_window_each() -> None:
     groups = groups_of(None, WINDOW)
     lengths, rows = np.array([0, 3, 8, 9, 30]), np.array([4, 1, 5, 3, 6])

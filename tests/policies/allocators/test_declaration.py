@@ -51,7 +51,7 @@ class GuessingAllocator(StaticAllocator):
         if demand.generated:
             return worst
         length = int(demand.prediction.length * (1 + self.options.margin)) + 1
-        return min(int(self._slots(demand.prompt + demand.samples * length)), worst)
+        return min(int(self._slots(demand.prompt + length)), worst)
 
 
 class DeclaredAllocator(GuessingAllocator):

@@ -184,15 +184,15 @@ def _merged(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_copies_on_write_move_the_live_bytes(name: str) -> None:
+def test_copies_of_a_fork_move_the_live_bytes(name: str) -> None:
     layout = KvLayout(0, 1024, 2, 4, 256, LAYOUTS[name])
     options = POLICIES["paged"].Options.model_validate({"name": "paged"})
-    allocator = POLICIES["paged"](layout, 1, Limits(64, 512), options)
-    demand = Demand(20, 0, Prediction(9.0), samples=3, output=9)
-    assert allocator.reserve(0, demand, 20)
-    allocator.advance(np.array([0]), 1)
+    allocator: Any = POLICIES["paged"](layout, 2, Limits(64, 512), options)
+    for request in range(2):
+        assert allocator.reserve(request, Demand(20, 0, Prediction(9.0), output=9), 20)
+    allocator.fork(0, 1)
     moves = allocator.copies()
-    assert [move.tokens for move in moves] == [4, 4]
+    assert [move.tokens for move in moves] == [4]
     copied = traffic.migration(allocator, [], 1, 1 << 20, moves)
     assert copied.size[copied.write].sum() == copied.size[~copied.write].sum()
-    assert copied.size[copied.write].sum() == 2 * layout.half_bytes * 8
+    assert copied.size[copied.write].sum() == 2 * layout.half_bytes * 4

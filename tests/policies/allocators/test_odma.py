@@ -328,20 +328,6 @@ def test_requests_of_one_bucket_have_one_tag() -> None:
     assert allocator.tag(0, Demand(10, 0, Prediction(50))) == 4  # it is a large one now
 
 
-def test_samples_have_a_bound_each_behind_their_prompt() -> None:
-    several = Demand(50, 0, Prediction(90), samples=3)
-    allocator = odma()
-    assert allocator.reserve(0, several, 50)
-    assert allocator.reserved[0] == 50 + 3 * 100
-    assert allocator.needs(np.array([50]), np.array([90]), np.array([3])).tolist() == [50 + 3 * 400]
-    allocator.release(0)
-    allocator.finished(0, 50, 100)
-    assert allocator.report()["coverage_final"] == 1
-    totals = odma(bucket_on="total")  # 250 for each, with the one prompt
-    assert totals.reserve(0, several, 50)
-    assert totals.reserved[0] == 50 + 3 * 200
-
-
 def test_a_swapped_request_comes_back_with_what_it_had() -> None:
     allocator = odma()
     reserved(allocator, 0, 10, Prediction(50))

@@ -31,21 +31,19 @@ def orca(variant: str) -> OrcaAllocator:
 
 
 @pytest.mark.parametrize(
-    ("variant", "samples", "slots"),
+    ("variant", "slots"),
     [
-        ("max", 1, 2048),
-        ("pow2", 1, 256),  # 100 + 32, the paper's example, and then the buddy system's rounding
-        ("oracle", 1, 128),  # 100 + 25
-        ("pow2", 5, 512),  # 100 + 5 x 32
-        ("oracle", 5, 256),  # 100 + 5 x 25
+        ("max", 2048),
+        ("pow2", 256),  # 100 + 32, the paper's example, and then the buddy system's rounding
+        ("oracle", 128),  # 100 + 25
     ],
 )
-def test_reserves_what_the_paper_says(variant: str, samples: int, slots: int) -> None:
+def test_reserves_what_the_paper_says(variant: str, slots: int) -> None:
     allocator = orca(variant)
-    demand = Demand(100, 0, Prediction(1.0), samples=samples, output=25)
+    demand = Demand(100, 0, Prediction(1.0), output=25)
     assert allocator.reserve(0, demand, 100)
     assert allocator.reserved[0] == slots
-    needed = allocator.needs(np.array([100]), np.array([25]), np.array([samples]))
+    needed = allocator.needs(np.array([100]), np.array([25]))
     assert needed.tolist() == [slots]
 
 

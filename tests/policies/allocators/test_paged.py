@@ -110,8 +110,8 @@ def test_a_block_is_reserved_whole(block: int) -> None:
     assert allocator.reserved[0] == -(-100 // block) * block
 
 
-def chat(prompt: int, prefix: int, prefix_id: int = 7, samples: int = 1) -> Demand:
-    return Demand(prompt, 0, Prediction(20.0), prefix_id, prefix, samples)
+def chat(prompt: int, prefix: int, prefix_id: int = 7) -> Demand:
+    return Demand(prompt, 0, Prediction(20.0), prefix_id, prefix)
 
 
 def test_a_system_prompt_is_held_once() -> None:
@@ -177,53 +177,16 @@ def test_a_lost_head_is_computed_again_and_the_rest_is_found() -> None:
     assert allocator.cached(3, 63, chat(64, 48)) == 16
 
 
-def test_samples_hold_the_prompt_once_and_copy_its_last_block_when_they_write() -> None:
+def test_the_last_token_needs_no_room() -> None:
     allocator = paged(16)
-    everyone = np.array([0])
-    assert allocator.reserve(0, chat(40, 0, -1, samples=3), 40)
-    assert allocator.reserved[0] == 48 and allocator.width[0] == 3
-    assert allocator.headroom(everyone, 99) == 8 + 11 // 3 * 16  # 2 copies, 11 blocks for three
-    allocator.advance(everyone, 1)
-    assert allocator.stored[0] == 43
-    copies = allocator.copies()
-    assert [(c.source, c.target, c.tokens) for c in copies] == [(32, 48, 8), (32, 64, 8)]
-    assert allocator.copies() == [] and allocator.report()["copied_tokens"] == 16
-    assert allocator.reserved[0] == allocator.reserved_total == 5 * 16
-    assert places(allocator, 0) == [0, 1, 2, 3, 4]
-    assert allocator.units(0).tokens.tolist() == [16, 16, 9, 9, 9]
-    assert allocator.headroom(everyone, 99) == 7 + 11 // 3 * 16
-    allocator.advance(everyone, 8)
-    assert allocator.stored[0] == 40 + 3 * 9 and allocator.reserved[0] == 8 * 16
-    assert allocator.release(0) == 128 and allocator.free_slots == 256
-    assert allocator.cached(0, 66) == 32  # outputs of one sample are of no use to the others
-
-
-def test_a_prompt_of_full_blocks_needs_no_copies() -> None:
-    allocator = paged(16)
-    assert allocator.reserve(0, chat(32, 0, -1, samples=4), 32)
-    allocator.advance(np.array([0]), 1)
-    assert allocator.copies() == [] and allocator.reserved[0] == 6 * 16
-
-
-def test_copies_are_refused_where_there_is_no_room() -> None:
-    allocator = paged(4)
-    assert allocator.reserve(0, chat(40, 0, -1, samples=3), 40)
-    assert allocator.headroom(np.array([0]), 5) == 0
-    assert not allocator.grow(0, 3)
-    assert (allocator.stored[0], allocator.reserved[0], allocator.copies()) == (40, 48, [])
-
-
-def test_needs_covers_all_samples() -> None:
-    allocator = paged(16)
-    needs = allocator.needs(np.array([40, 40]), np.array([10, 10]), np.array([1, 3]))
-    assert needs.tolist() == [64, 8 * 16]
+    assert allocator.needs(np.array([40]), np.array([10])).tolist() == [64]
     assert allocator.needs(np.array([40]), np.array([9])).tolist() == [48]
 
 
 def test_what_was_swapped_out_comes_back_whole() -> None:
     allocator = paged(8)
-    assert allocator.reserve(0, chat(40, 0, -1, samples=2), 40)
-    allocator.advance(np.array([0]), 3)
+    assert allocator.reserve(0, chat(40, 0, -1), 40)
+    allocator.advance(np.array([0]), 6)
     assert allocator.swap_out(0) == 46
     assert allocator.free_slots == 128 and allocator.cached(0, 45) == 0
     assert allocator.reserve(1, SOME, 100)
@@ -232,7 +195,7 @@ def test_what_was_swapped_out_comes_back_whole() -> None:
     assert allocator.swap_in(0)
     with pytest.raises(KeyError):
         allocator.swap_in(0)
-    assert (allocator.stored[0], allocator.reserved[0]) == (46, 64)
+    assert (allocator.stored[0], allocator.reserved[0]) == (46, 48)
 
 
 class Life:
@@ -245,20 +208,10 @@ class Life:
         shared = self.demand.prefix_id >= 0 and token < self.demand.prefix_tokens
         return (-self.demand.prefix_id if shared else ("prompt", self.request)), token
 
-    def sample(self, number: int, first: int) -> list[tuple[Any, int]]:
-        prompt, samples = self.demand.prompt, self.demand.samples
-        outputs = max(self.stored - prompt, 0)
-        made = len(range(number, outputs, samples))
-        tokens = [self.prompt(token) for token in range(first, min(self.stored, prompt))]
-        return tokens + [(("output", self.request, number), token) for token in range(made)]
-
-    def contents(self, block: int) -> list[tuple[Any, int]]:
-        found = self.sample(0, 0)
-        if self.stored > self.demand.prompt:
-            whole = self.demand.prompt // block * block
-            for number in range(1, self.demand.samples):
-                found += self.sample(number, whole)
-        return found
+    def contents(self) -> list[tuple[Any, int]]:
+        tokens = [self.prompt(token) for token in range(min(self.stored, self.demand.prompt))]
+        made = range(max(self.stored - self.demand.prompt, 0))
+        return tokens + [(("output", self.request), token) for token in made]
 
 
 class Memory:
@@ -279,7 +232,7 @@ class Memory:
         for copy in self.allocator.copies():
             for token in range(copy.tokens):
                 self.slots[copy.target + token] = self.slots[copy.source + token]
-        wanted = life.contents(self.allocator.block)
+        wanted = life.contents()
         for slot, content in zip(self.places(life), wanted, strict=True):
             if content not in before:
                 self.slots[slot] = content
@@ -287,7 +240,7 @@ class Memory:
     def check(self) -> None:
         holders: dict[int, int] = {}
         for life in self.lives.values():
-            wanted = life.contents(self.allocator.block)
+            wanted = life.contents()
             assert [self.slots[slot] for slot in self.places(life)] == wanted
             units = self.allocator.units(life.request)
             assert units.size.sum() == self.allocator.reserved[life.request]
@@ -321,8 +274,7 @@ def test_nobody_finds_what_others_wrote(
         if action == "admit" and number < 60:
             prefix = data.draw(st.sampled_from([(-1, 0), (1, 24), (2, 40)]))
             prompt = data.draw(st.integers(max(prefix[1], 1), 60))
-            samples = data.draw(st.sampled_from([1, 1, 2, 3]))
-            admit(memory, Life(number, chat(prompt, prefix[1], prefix[0], samples)), prompt)
+            admit(memory, Life(number, chat(prompt, prefix[1], prefix[0])), prompt)
             number += 1
         elif action == "back" and gone:
             life, total = gone.pop(data.draw(st.sampled_from(sorted(gone))))
@@ -333,8 +285,8 @@ def test_nobody_finds_what_others_wrote(
             rounds = allocator.headroom(requests, data.draw(st.integers(1, 20)))
             allocator.advance(requests, rounds)
             for request in some if rounds else ():
-                before = set(lives[request].contents(block))
-                lives[request].stored += rounds * lives[request].demand.samples
+                before = set(lives[request].contents())
+                lives[request].stored += rounds
                 memory.write(lives[request], before)
         elif action == "release" and lives:
             life = lives.pop(data.draw(st.sampled_from(sorted(lives))))
@@ -356,7 +308,7 @@ def admit(memory: Memory, life: Life, tokens: int) -> None:
         assert not allocator.resident[life.request] and allocator.free_slots == free
         return
     life.stored = cached
-    before = set(life.contents(allocator.block)) if cached else set()
+    before = set(life.contents()) if cached else set()
     life.stored = tokens
     memory.lives[life.request] = life
     memory.write(life, before)

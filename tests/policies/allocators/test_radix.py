@@ -199,18 +199,13 @@ class Unsettled:
         decode = [r for r, d in self.lives.items() if self.allocator.stored[r] >= d.prompt]
         return np.array(self.data.draw(st.permutations(decode)), np.int64)
 
-    def single(self) -> np.ndarray:
-        """Those of one sample: only under engine `sglang` are pages chosen later, and samples are
-        requests there."""
-        return np.array([r for r in self.some().tolist() if self.lives[r].samples == 1], np.int64)
-
     def act(self) -> None:
         allocator, draw = self.allocator, self.data.draw
         action = draw(st.sampled_from(["admit"] * 2 + ["grow", "later", "later", "end", "settle"]))
         one = draw(st.sampled_from(sorted(self.lives))) if self.lives else -1
         if action == "admit" and self.number < 8:
-            samples, prompt = draw(st.sampled_from([1, 1, 3])), draw(st.integers(6, 12))
-            demand = turn(prompt, -1, 6)._replace(samples=samples)
+            prompt = draw(st.integers(6, 12))
+            demand = turn(prompt, -1, 6)
             tokens = draw(st.integers(6, prompt))
             if allocator.reserve(self.number, demand, tokens):
                 self.lives[self.number] = demand
@@ -219,7 +214,7 @@ class Unsettled:
         elif action == "grow" and self.lives and one not in self.chunks:
             allocator.grow(one, draw(st.integers(1, 3)))
             self.chunks.add(one)
-        elif action == "later" and allocator.headroom(some := self.single(), 1):
+        elif action == "later" and allocator.headroom(some := self.some(), 1):
             allocator.advance_later(some)
             self.chunks.clear()
         elif action == "end" and self.lives:
@@ -233,8 +228,7 @@ class Unsettled:
         """Whatever is asked next has the answer, and the effect, that it has once the pages which
         were promised are chosen; and what decodes later takes what it takes at once."""
         some, rounds = self.some(), self.data.draw(st.integers(1, 5))
-        single = self.single()
-        none = np.zeros(len(single), np.int64)
+        none = np.zeros(len(some), np.int64)
         told: list[Callable[[RadixAllocator], Any]] = [
             lambda each: each.headroom(some, 20),
             lambda each: each.growing(some),
@@ -242,10 +236,9 @@ class Unsettled:
             lambda each: each.extent_count(np.array(list(self.lives), np.int64)),
             lambda each: [places(each, request) for request in self.lives],
             lambda each: each.advance(some, each.headroom(some, rounds)),
-            lambda each: each.store_ahead(single, none + 1, none + 2, none),
+            lambda each: each.store_ahead(some, none + 1, none + 2, none),
             lambda each: [each.release_known(request, 0) for request in self.lives],
             lambda each: together(each, list(self.lives)),
-            lambda each: [each.grow(r, d.samples) for r, d in self.lives.items() if d.samples > 1],
         ]
         for tell in told:
             lazy, settled = copy.deepcopy(self.allocator), copy.deepcopy(self.allocator)
@@ -255,9 +248,9 @@ class Unsettled:
             counts(settled)
             assert rest(lazy) == rest(settled)
         later, now = copy.deepcopy(self.allocator), copy.deepcopy(self.allocator)
-        if now.headroom(single, 1):
-            later.advance_later(single)
-            now.advance(single, 1)
+        if now.headroom(some, 1):
+            later.advance_later(some)
+            now.advance(some, 1)
             assert later.free_slots == now.free_slots and state(later) == state(now)
             assert rest(later) == rest(now)
 

@@ -37,10 +37,8 @@ def test_how_many_tokens_of_a_run_does_another_begin_with(
     assert run(tokens=5, **known).holds(9, asked) == min(held, 5)
 
 
-def test_does_a_request_find_its_own_and_of_several_samples_the_prompt() -> None:
+def test_does_a_request_find_its_own() -> None:
     assert run().holds(0, Demand(20, 9, GUESS)) == 30
-    assert run(samples=2).holds(0, Demand(20, 9, GUESS, samples=2)) == 20
-    assert run(samples=2, tokens=15).holds(0, Demand(20, 9, GUESS, samples=2)) == 15
 
 
 def test_how_much_of_a_tree_of_prefixes_is_in_common() -> None:

@@ -1,4 +1,4 @@
-"""Do the policies that reserve one run of a known size reserve that size, samples and all?"""
+"""Do the policies that reserve one run of a known size reserve that size?"""
 
 from __future__ import annotations
 
@@ -23,22 +23,18 @@ def build(name: str, **options: Any) -> Allocator:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "slots", "of_three"),
+    ("name", "options", "slots"),
     [
-        ("static", {}, 300, 700),
-        ("static", {"reserve": "max_model_len"}, 500, 1300),
-        ("oracle", {}, 149, 247),
-        ("s3", {}, 160, 280),  # ten classes of 20: 50 is in the third
+        ("static", {}, 300),
+        ("static", {"reserve": "max_model_len"}, 500),
+        ("oracle", {}, 149),
+        ("s3", {}, 160),  # ten classes of 20: 50 is in the third
     ],
 )
-def test_reserves_its_size_and_room_for_all_samples(
-    name: str, options: dict[str, Any], slots: int, of_three: int
-) -> None:
+def test_reserves_its_size(name: str, options: dict[str, Any], slots: int) -> None:
     allocator = build(name, **options)
     assert allocator.reserve(0, SOME, 100) and allocator.reserved[0] == slots
-    assert allocator.reserve(1, SOME._replace(samples=3), 100)
-    assert allocator.reserved[1] == of_three
-    assert allocator.headroom(np.array([0, 1]), 1000) == min(slots - 100, (of_three - 100) // 3)
+    assert allocator.headroom(np.array([0]), 1000) == slots - 100
 
 
 @pytest.mark.parametrize("name", ["static", "s3", "oracle", "odma"])
@@ -68,10 +64,10 @@ def test_a_buddy_has_no_stagger() -> None:
 @pytest.mark.parametrize("name", ["static", "orca", "s3", "oracle"])
 def test_nothing_is_needed_beyond_what_can_be_asked_for(name: str) -> None:
     allocator = build(name)
-    lengths = np.array([1, 100, 300, 499]), np.array([200, 50, 200, 1]), np.array([1, 1, 2, 3])
+    lengths = np.array([1, 100, 300, 499]), np.array([200, 50, 200, 1])
     needs = allocator.needs(*lengths)
-    for request, (prompt, output, samples) in enumerate(zip(*map(np.ndarray.tolist, lengths))):  # noqa: B905
-        demand = Demand(prompt, 0, Prediction(1e6), samples=samples, output=output)
+    for request, (prompt, output) in enumerate(zip(*map(np.ndarray.tolist, lengths))):  # noqa: B905
+        demand = Demand(prompt, 0, Prediction(1e6), output=output)
         assert allocator.reserve(request, demand, prompt)
         assert allocator.reserved[request] <= needs[request]
         allocator.release(request)

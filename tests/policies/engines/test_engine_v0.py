@@ -158,15 +158,6 @@ def test_swapping_keeps_what_was_computed() -> None:
     assert scene.engine.left[1] == 20 - 3
 
 
-def test_auto_swaps_several_samples_and_recomputes_one() -> None:
-    several = Scene(128, [(15, 40), (15, 40)], samples=2)
-    alone = Scene(64, [(31, 40), (31, 40)])
-    for scene in (several, alone):
-        while not (step := scene.step()).preempted:
-            pass
-        assert (step.swapped > 0) == (scene is several)
-
-
 def test_a_full_swap_space_recomputes() -> None:
     # 32 tokens of 256 bytes each would have to be kept
     for space, swapped in (("8192B", 32), ("8191B", 0)):
@@ -297,8 +288,9 @@ def test_swapping_takes_the_time_of_the_link_to_the_host() -> None:
 
 def test_paged_is_by_default_what_it_was() -> None:
     assert spec(engine=V0).policy == PagedOptions(
-        watermark=0.01, free_list="lifo", cached_recompute=False, prefix_caching=False
-    )
+        watermark=0.01, free_list="lifo", cached_recompute=False, prefix_caching=False,
+        shared_samples=True,
+    )  # fmt: skip
     kept = spec(engine=V0, policy={"name": "paged", "watermark": 0.3}).policy
     assert isinstance(kept, PagedOptions) and kept.watermark == 0.3
     assert spec(engine={"name": "v1"}).policy == PagedOptions()
@@ -343,7 +335,7 @@ def test_swapping_needs_a_link_to_the_host() -> None:
     with pytest.raises(DescriptionError, match=r"has no host.bandwidth, which swapping needs"):
         swaps = spec(engine={**V0, "preemption": "swap"})
         serve(bare, MODEL, swaps, requests([0.0], 10, 2), seed=1)
-    recomputed = spec(engine=V0)  # nobody has several samples
+    recomputed = spec(engine=V0)
     assert serve(bare, MODEL, recomputed, requests([0.0], 10, 2), seed=1).metrics["finished"] == 1
 
 

@@ -143,7 +143,7 @@ def test_passes_of_a_drafter_follow_prompts_that_end_and_requests_that_decode() 
     (first, once), (further, rounds) = asked
     assert (first, once, rounds) == (step, 1, 2)
     assert (further.context, further.tokens, further.chunks) == (302 + 50, 3, [])
-    assert further.decode.tolist() == [0, 1]
+    assert further.decode.tolist() == [0, 1, 2]
     drafts = [steps.times(each, times, Efficiency()) for each, times in asked]
     launch_s = card.accelerator.kernels.host * 1e-9  # type: ignore[union-attr]
     seconds = sum(each.total_s.sum() for each in drafts) - 3 * launch_s  # one is the step's
@@ -249,7 +249,7 @@ def test_a_step_of_sglang_has_room_for_all_of_its_drafts() -> None:
     assert found["finished"] == 8 and found["preemptions"] > 0
 
 
-def test_samples_of_one_request_hold_no_drafts_in_common() -> None:
+def test_samples_of_a_prompt_draft_each_for_itself() -> None:
     several = dataclasses.replace(mixed(4), samples=np.full(4, 2))
     for changes in ({"policy": {"name": "static"}}, {"engine": {"like": "0.33"}}):
         apart = run(4096, several, speculation=EAGLE, **changes).metrics

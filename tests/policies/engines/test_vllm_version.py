@@ -115,19 +115,20 @@ def test_a_request_alone_may_take_what_the_watermark_spares() -> None:
     assert result.metrics["finished"] == 2 and result.finish_s[0] < result.first_token_s[1]
 
 
-def test_samples_without_prefix_caching_are_requests_of_their_own() -> None:
+def test_samples_are_requests_that_find_their_prompt_where_it_is_cached() -> None:
     stream = Requests(
         np.array([0.0, 0.1]), np.array([64, 40]), np.array([8, 8]), samples=np.array([3, 1])
     )
     plain = {"name": "paged", "prefix_caching": False, "cached_recompute": False}
-    forked, apart, found = (
+    default, apart, found = (
         run(1024, stream, **changes).metrics
         for changes in ({}, {"policy": plain}, {"engine": {"like": "0.33", "max_num_seqs": 16}})
     )
-    assert forked["prefill_tokens"] == 64 + 40 and apart["prefill_tokens"] == 3 * 64 + 40
+    assert apart["prefill_tokens"] == 3 * 64 + 40
     # three of four blocks of the prompt are found: its last token is always computed
-    assert (found["prefill_tokens"], found["cached_tokens"]) == (64 + 2 * 16 + 40, 2 * 48)
-    for figures in (apart, found):
+    for figures in (default, found):
+        assert (figures["prefill_tokens"], figures["cached_tokens"]) == (64 + 2 * 16 + 40, 2 * 48)
+    for figures in (default, apart, found):
         assert (figures["requests"], figures["finished"], figures["dropped"]) == (2, 2, 0)
         tokens = figures["makespan_output_tokens_per_s"] * figures["makespan_s"]
         assert tokens == pytest.approx(4 * 8)

@@ -252,6 +252,6 @@ def test_what_is_not_modelled_is_refused() -> None:
     with pytest.raises(DescriptionError, match="sliding-window layers of 40 tokens"):
         kv_layout(load_device("a100-80gb"), WINDOWS)
     several = mixed(5)
-    several.samples[:] = 2  # each is a request of its own
+    several.samples[:] = 2
     assert run(3008, several, shape=WINDOWS).metrics["finished"] == 5
     assert kv_groups(MODEL, "ring") is None

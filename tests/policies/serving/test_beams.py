@@ -10,19 +10,15 @@ import pytest
 
 from bankwise.conservation import Auditor
 from hwmodel.description.description import DescriptionError
-from policies.engines.beams import Law
-from policies.engines.scheduled_step import Step
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.requests.workload import WorkloadSpec
-from policies.serving.node import Node
+from policies.serving.beams import Law
 from policies.serving.serving import ServingResult, serve
-from policies.serving.simulation import Watcher
-from policies.serving.unit import Part
 from tests.policies.small import MODEL, device, mixed, requests, run, spec
 
 ABLE = ({"name": "paged"}, {"name": "static"}, {"name": "orca", "variant": "oracle"},
-        {"name": "oracle"})  # fmt: skip
+        {"name": "oracle"}, {"name": "odma"}, {"name": "s3"})  # fmt: skip
 
 
 def searching(stream: Requests, beams: int, forks: float = 0.2) -> Requests:
@@ -35,9 +31,23 @@ def sampled(stream: Requests, samples: int) -> Requests:
 
 
 def law(beams: int, forks: float, output: int = 4000) -> np.ndarray:
-    stream = searching(requests([0.0], 20, output), beams, forks)
+    stream = searching(requests([0.0], 20, output), beams, forks).apart()
     drawn = Law(stream, stream.output_tokens, 7)
-    return np.array([drawn.parents(0, made) for made in range(1, output + 1)])
+    return np.array(
+        [[drawn.source(beam, made) for beam in range(beams)] for made in range(1, output + 1)]
+    )
+
+
+def test_each_prompt_has_beams_of_its_own() -> None:
+    stream = dataclasses.replace(
+        requests([0.0, 0.0, 0.0], 20, 50), samples=np.array([2, 1, 3]),
+        forks=np.array([0.5, 0.0, 0.5]),
+    ).apart()  # fmt: skip
+    drawn = Law(stream, stream.output_tokens, 7)
+    assert [drawn.group(request) for request in range(6)] == [0, 0, 2, 3, 3, 3]
+    for made in range(1, 51):
+        sources = [drawn.source(request, made) for request in range(6)]
+        assert {*sources[:2]} <= {0, 1} and {*sources[3:]} <= {3, 4, 5}
 
 
 @pytest.mark.parametrize(("beams", "forks"), [(2, 0.05), (4, 0.2), (6, 0.5)])
@@ -57,15 +67,16 @@ def test_beams_all_give_way_and_one_goes_on() -> None:
 
 
 def test_two_beams_by_hand() -> None:
-    # a prompt of 16 and 20 tokens each: of the second on one beam is a fork of the other. Both have
-    # a block alone while it is written, whose last tokens are copied in each step but where it is
-    # full, and behind it; KV of the last token is never stored.
-    metrics = run(1024, searching(requests([0.0], 16, 20), 2, 1.0)).metrics
-    parts = [stored % 16 for stored in range(1, 19)]
-    assert metrics["copied_tokens"] == sum(parts)
-    saved = sum(1 if stored <= 16 else 2 for stored in range(1, 19))
-    whole = sum(4 if stored <= 16 else 6 for stored in range(1, 19))
-    assert metrics["policy"]["beam_blocks_saved_share"] == pytest.approx(saved / whole)
+    # a prompt of 17 and 20 tokens each: of the second on one beam is a fork of the other. They find
+    # a block of the prompt together; what is written into the last block is copied in each step but
+    # where it is full, and KV of the last token is never stored.
+    metrics = run(1024, searching(requests([0.0], 17, 20), 2, 1.0)).metrics
+    stored = [17 + made for made in range(19)]  # as each step begins
+    assert metrics["copied_tokens"] == sum(tokens % 16 for tokens in stored)
+    # a full block more is held together, once a step has forked
+    held = [2 * -(-tokens // 16) for tokens in stored]
+    saved = [1, *((tokens - 1) // 16 for tokens in stored[1:])]
+    assert metrics["beams"]["blocks_saved_share"] == pytest.approx(sum(saved) / sum(held))
 
 
 @pytest.mark.parametrize("engine", ["v1", "v0"])
@@ -88,7 +99,7 @@ def audited(stream: Requests, tokens: int, **changes: Any) -> tuple[ServingResul
     return serve(device(tokens), MODEL, served, stream, seed=1, watchers=[audit]), audit
 
 
-def test_compaction_leaves_rows_of_beams_where_they_are() -> None:
+def test_compaction_moves_runs_of_beams() -> None:
     stream = mixed(60)
     some = np.where(np.arange(60) % 2, 0.2, 0.0)
     stream = dataclasses.replace(searching(stream, 3), forks=some, samples=1 + 2 * (some > 0))
@@ -97,61 +108,34 @@ def test_compaction_leaves_rows_of_beams_where_they_are() -> None:
     assert result.metrics["migrated_tokens"] > 0 and list(audit.breaches()) == []
 
 
+@pytest.mark.parametrize("router", ["round_robin", "least_requests"])
+def test_beams_of_a_prompt_are_on_one_card(router: str) -> None:
+    cluster = {"cards": 3, "placement": router}
+    one, three = (
+        run(4096, searching(mixed(30), 4, 0.5), **more).metrics
+        for more in ({}, {"cluster": cluster})
+    )
+    assert three["finished"] == 30
+    assert three["copied_tokens"] == pytest.approx(one["copied_tokens"], rel=0.3)
+    assert min(card["requests"] for card in three["node"]["cards"]) > 0
+
+
 def test_more_forks_share_more_and_serve_more() -> None:
     found = [run(2048, searching(mixed(80), 4, forks)).metrics for forks in (0.02, 0.1, 0.5)]
-    saved = [each["policy"]["beam_blocks_saved_share"] for each in found]
+    saved = [each["beams"]["blocks_saved_share"] for each in found]
     assert saved == sorted(saved) and saved[0] > 0.2 and saved[-1] < 0.75
     rates = [each["makespan_output_tokens_per_s"] for each in found]
     assert rates[0] < rates[1]
 
 
-class Steps(Watcher):
-    """The decode steps of a run, one by one, and the tokens of KV that each reads."""
-
-    def __init__(self) -> None:
-        self.steps: list[Step] = []
-        self.read: list[float] = []
-
-    def done(self, node: Node, part: Part, begin_s: float, ended: list[int]) -> None:
-        if len(part.step.decode):
-            self.steps.append(part.step)
-            read = part.times.work.phases["attention"].bytes["kv_read"]
-            self.read.append(float(read) / MODEL.kv_token_bytes)
-
-
-def test_rows_that_share_nothing_read_the_prompt_for_each_beam() -> None:
-    seen = {}
-    for policy in ("oracle", "paged"):
-        served = spec(policy={"name": policy}, advance_together=False)
-        stream = searching(requests([0.0], 100, 3), 4)
-        serve(device(4096), MODEL, served, stream, seed=1, watchers=[watch := Steps()])
-        seen[policy] = watch
-    found = {name: [(s.context, s.common, s.apart) for s in w.steps] for name, w in seen.items()}
-    assert found["oracle"] == [(100, 300, 300), (104, 300, 300)]
-    assert found["paged"] == [(100, 300, 0), (104, 300, 0)]
-    assert (seen["oracle"].read, seen["paged"].read) == ([400, 404], [100, 104])
-
-
-def test_swapped_beams_are_copied_by_the_blocks_that_they_have_together() -> None:
-    engine = {"name": "v0", "max_model_len": 1024}
-    both = [
-        run(2048, make(mixed(80), 4), engine=engine).metrics
-        for make in (lambda stream, many: searching(stream, many, 0.5), sampled)
-    ]
-    each = [metrics["swapped_tokens"] / max(metrics["preemptions"], 1) for metrics in both]
-    assert 0 < each[0] < each[1]
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"policy": {"name": "odma"}}, "maps or counts a request as one"),
-        ({"policy": {"name": "vattention", "frame": "4KiB"}}, "no row for each beam"),
-        ({"policy": {"name": "radix"}}, "does beam search above its engine"),
-        ({"engine": {"like": "0.33"}}, "does beam search above its engine"),
-        ({"engine": {"name": "sglang"}}, "a beam goes on from another one's KV"),
+        ({"policy": {"name": "vattention", "frame": "4KiB"}}, "with policy vattention"),
+        ({"policy": {"name": "radix"}}, "not modelled with policy radix"),
+        ({"policy": {"name": "ideal"}}, "not modelled with policy ideal"),
         ({"engine": {"async_scheduling": True}}, "which beams go on is known when a step is over"),
-        ({"speculation": {"method": "ngram", "tokens": 1, "acceptance": [0.7]}}, "without drafts"),
+        ({"speculation": {"method": "ngram", "tokens": 1, "acceptance": [0.7]}}, "drafts"),
     ],
 )  # fmt: skip
 def test_who_cannot_serve_beams_says_why(changes: dict[str, Any], reason: str) -> None:

@@ -79,7 +79,7 @@ def test_cells_served_elsewhere_are_those_served_here() -> None:
     assert np.array_equal(there.finish_s, here.finish_s)
 
 
-def test_samples_that_are_requests_of_their_own_are_served_in_cells() -> None:
+def test_samples_are_served_in_cells() -> None:
     """A sample of a cell is that of the cell served alone; and a request with all of its samples
     counts once."""
     stream = dataclasses.replace(

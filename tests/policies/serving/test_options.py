@@ -377,6 +377,7 @@ def test_no_option_is_left_out() -> None:
     elsewhere |= {"cluster.dropping", "cluster.migration"}  # test_moving.py
     elsewhere |= {"cluster.lending", "cluster.cells"}  # test_lending.py, test_fleet.py
     elsewhere |= {"policy.paged.states", "policy.paged.state_ratio"}  # test_states.py
+    elsewhere |= {"policy.paged.shared_samples"}  # allocators/test_forks.py
     # test_state_caching.py, test_plugins.py, test_sessions.py
     elsewhere |= {"policy.paged.state_caching", "cluster.controllers", "policy.orca.prefixes"}
     known, elsewhere = known | {"attention"}, elsewhere | {"attention"}  # memory/test_sparse.py

@@ -22,7 +22,7 @@ class Room(ReservingAllocator):
         name: Literal["room"] = "room"
     def __init__(self, layout, requests, limits, options):
         super().__init__(layout, requests, limits, options, Arena(0, layout.slots, "first"))
-    def needs(self, prompt, output, samples=1):
+    def needs(self, prompt, output):
         return prompt + 0 * output
     def size(self, request, demand):
         return demand.prompt + 8
@@ -71,7 +71,7 @@ def refused(text: str, **changes: Any) -> str:
          "own.py: policy room: size returned -3; expected"),
         ("size(self, request, demand):\n        return 1 // 0",
          "own.py:18: policy room: size raised ZeroDivisionError: integer division or modulo by"),
-        ("needs(self, prompt, output, samples=1):\n        return prompt * float('nan')",
+        ("needs(self, prompt, output):\n        return prompt * float('nan')",
          "own.py: policy room: needs returned an array of float64 that begins with nan; expected "
          "whole numbers, 0 or more"),
         ("grow(self, request, tokens):\n        pass",

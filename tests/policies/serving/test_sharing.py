@@ -9,7 +9,7 @@ import pytest
 
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
-from tests.policies.small import MODEL, mixed, requests, run
+from tests.policies.small import mixed, requests, run
 
 
 def sampled(stream: Requests, samples: int) -> Requests:
@@ -27,32 +27,23 @@ def behind(stream: Requests, tokens: int, prompts: int = 1) -> Requests:
 
 
 def test_two_samples_by_hand() -> None:
-    # a prompt of 20 in 2 blocks of 16; the second, of 4 tokens, is copied for the second sample
+    # a prompt of 20 in 2 blocks of 16: the second sample finds the first block, computes the rest
     metrics = run(1024, sampled(requests([0.0], 20, 3), 2)).metrics
-    assert metrics["steps"] == 3
-    assert metrics["prefill_tokens"] == 20
-    assert metrics["copied_tokens"] == 4
+    assert (metrics["requests"], metrics["finished"], metrics["steps"]) == (1, 1, 3)
+    assert (metrics["prefill_tokens"], metrics["cached_tokens"]) == (20 + 4, 16)
     assert metrics["makespan_output_tokens_per_s"] * metrics["makespan_s"] == pytest.approx(6)
-    # steps 2 and 3 decode a token of each sample: batch counts sequences
-    shares = metrics["phase_share"]
-    assert shares["copy"] > 0
-    seconds = shares["copy"] * metrics["steps"] * metrics["step_s"]
-    assert seconds == pytest.approx(2 * 4 * MODEL.kv_token_bytes / 307.2e9)
 
 
-@pytest.mark.parametrize("fidelity", ["sampled", "full"])
-def test_copies_on_write_are_simulated_at_their_own_places(fidelity: str) -> None:
-    metrics = run(1024, sampled(requests([0.0], 20, 3), 2), memory={"fidelity": fidelity}).metrics
-    found = metrics["memory"]["phases"]["migration"]
-    assert found["probes"] == 1
-    seconds = metrics["phase_share"]["copy"] * metrics["steps"] * metrics["step_s"]
-    moved = 2 * 4 * MODEL.kv_token_bytes / 307.2e9
-    assert seconds == pytest.approx(moved / found["efficiency"])
-    assert found["efficiency"] < 0.1  # 4 tokens of K and of V are all that one engine copies
-
-
-def test_a_whole_prompt_is_not_copied() -> None:
-    assert run(1024, sampled(requests([0.0], 32, 3), 4)).metrics["copied_tokens"] == 0
+def test_a_client_waits_for_all_answers_to_its_prompt() -> None:
+    """Two clients, six prompts, two samples: at most four run, and each prompt has one latency."""
+    think_s = np.where(np.arange(6) < 2, np.nan, 0.5)
+    stream = dataclasses.replace(mixed(6), arrival_s=np.zeros(6), think_s=think_s)
+    found = run(4096, sampled(stream, 2))
+    assert found.metrics["finished"] == 6 and len(found.finish_s) == 6
+    order = np.argsort(found.arrival_s)
+    ends = np.sort(found.finish_s)
+    for at, request in enumerate(order[2:]):
+        assert found.arrival_s[request] == pytest.approx(ends[at] + 0.5)
 
 
 def test_a_system_prompt_is_stored_once_and_computed_once() -> None:

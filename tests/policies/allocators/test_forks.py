@@ -1,0 +1,128 @@
+"""Does a fork hold together what it has in common with its source, and copy the rest? What random
+forks do to every slot is asked of all policies by `contract`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from policies.allocators.allocator import Allocator, Demand, Limits
+from policies.allocators.capabilities import Forks
+from policies.allocators.kv_layout import KvLayout
+from policies.allocators.paged import PagedAllocator, PagedOptions
+from policies.allocators.registry import POLICIES
+from policies.predictors.prediction import Prediction
+
+BOTH = np.array([0, 1])
+
+
+def sample(prompt: int, **changes: Any) -> Demand:
+    return Demand(prompt, 0, Prediction(20.0), output=20, parent=0)._replace(**changes)
+
+
+def paged(slots: int = 16 * 16, **options: Any) -> PagedAllocator:
+    layout = KvLayout(0, slots, 1, 1, 16)
+    given = PagedOptions.model_validate({"block": 16, **options})
+    return PagedAllocator(layout, 60, Limits(64, 128), given)
+
+
+def test_full_blocks_are_held_together_and_the_last_one_is_copied() -> None:
+    allocator = paged()
+    for request in BOTH:
+        assert allocator.reserve(request, sample(16), 16)
+    assert allocator.reserved_total == 2 * 16  # the last token of a prompt is always computed
+    allocator.advance(BOTH, 20)  # two blocks more each, the last with four tokens
+    assert allocator.reserved_total == 6 * 16
+    allocator.fork(0, 1)
+    (copy,) = allocator.copies()
+    last = [int(allocator.units(request).start[-1]) for request in BOTH]
+    assert (copy.source, copy.target, copy.tokens) == (last[1], last[0], 4)
+    assert allocator.units(0).start[:2].tolist() == allocator.units(1).start[:2].tolist()
+    assert allocator.reserved_total == 4 * 16 and allocator.reserved.tolist()[:2] == [48, 48]
+    allocator.fork(0, 1)  # nothing but the copy is left to do
+    assert allocator.reserved_total == 4 * 16 and allocator.report()["copied_tokens"] == 8
+    assert allocator.release(1) == 48 and allocator.reserved_total == 3 * 16
+    assert allocator.release(0) == 48 and allocator.free_slots == allocator.reach
+
+
+def test_a_full_block_is_never_copied() -> None:
+    allocator = paged()
+    for request in BOTH:
+        assert allocator.reserve(request, sample(16), 16)
+    allocator.advance(BOTH, 16)
+    allocator.fork(1, 0)
+    assert allocator.copies() == [] and allocator.reserved_total == 2 * 16
+
+
+def test_samples_hold_their_prompt_together_without_prefix_caching_under_v0() -> None:
+    held = []
+    for options in ({"prefix_caching": False}, {"prefix_caching": False, "shared_samples": True}):
+        allocator = paged(**options)
+        for request in BOTH:
+            assert allocator.reserve(request, sample(40), 40)
+        held.append(allocator.reserved_total // 16)
+    assert held == [6, 4]
+
+
+def grows(allocator: PagedAllocator) -> None:
+    assert allocator.grow(0, 40)
+
+
+def advances(allocator: PagedAllocator) -> None:
+    allocator.advance(np.array([0]), 40)
+
+
+def comes_back(allocator: PagedAllocator) -> None:
+    assert allocator.swap_in(0)
+
+
+@pytest.mark.parametrize(
+    ("away", "takes", "blocks"), [(False, grows, 2), (False, advances, 2), (True, comes_back, 3)]
+)
+def test_what_was_in_a_block_is_not_found_once_it_is_handed_out(
+    away: bool, takes: Callable[[PagedAllocator], None], blocks: int
+) -> None:
+    """A request takes blocks when all that are free have a prefix that is known."""
+    allocator, alone = paged(slots=24 * 16, watermark=0), sample(16, parent=-1)
+    assert allocator.reserve(0, alone, 16)
+    allocator.advance(np.array([0]), 20)
+    if away:
+        allocator.swap_out(0)
+    known = alone._replace(prompt=96, prefix_id=0, prefix_tokens=96)
+    assert allocator.reserve(1, known, 96) and allocator.release(1)
+    assert allocator.reserve(2, alone, allocator.free_slots - 96)
+    later = known._replace(prompt=100)
+    assert allocator.cached(3, 99, later) == 96
+    before = allocator.free_slots
+    takes(allocator)
+    assert allocator.free_slots == before - blocks * 16
+    assert allocator.cached(3, 99, later) == 96 - blocks * 16
+
+
+@pytest.mark.parametrize("name", ["static", "orca", "oracle", "s3", "odma"])
+def test_a_run_is_copied_whole(name: str) -> None:
+    layout = KvLayout(0, 4096, 1, 1, 16)
+    allocator: Any = POLICIES[name](layout, 4, Limits(64, 256), POLICIES[name].Options())
+    for request in BOTH:
+        assert allocator.reserve(request, sample(100), 100)
+    allocator.advance(BOTH, 5)
+    allocator.fork(1, 0)
+    (copy,) = allocator.copies()
+    starts = allocator.start[:2].tolist()
+    assert (copy.source, copy.target, copy.tokens) == (*starts, 105)
+
+
+def test_who_can_fork() -> None:
+    def forks(kind: type[Allocator]) -> bool:
+        layout = KvLayout(0, 4096, 2, 2, 64)
+        options = kind.Options()
+        if hasattr(options, "frame"):
+            options = options.model_copy(update={"frame": 4096})
+        return kind(layout, 4, Limits(64, 256), options).able(Forks) is not None
+
+    assert {name for name, kind in POLICIES.items() if not forks(kind)} == {
+        "ideal", "radix", "vattention",
+    }  # fmt: skip
