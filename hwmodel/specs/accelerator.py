@@ -65,7 +65,9 @@ def _none(value: object) -> object:
 class Work(Strict):
     """How attention is spread over the cores, an engine each."""
 
-    spread: Literal["slice", "sequence", "split", "head", "head_major"] = "slice"
+    spread: Literal[
+        "slice", "sequence", "split", "head", "head_major", "head_slice", "head_turn"
+    ] = "slice"
     """What an engine gets of a batch: an equal slice of all bytes, whole sequences, extents in
     turn, or single KV heads of a sequence, sequence by sequence or head by head; see
     `policies.memory.traffic`."""

@@ -25,6 +25,12 @@ LAYOUTS: dict[str, Dims] = {
     "layer_token_kv": ("layer", "unit", "token", "kv", "head"),
     "block_layer_kv_token": ("unit", "layer", "kv", "token", "head"),
     "block_layer_kv_head": ("unit", "layer", "kv", "head", "token"),
+    "LBNHC": ("layer", "unit", "token", "head", "kv"),
+    "LBHNC": ("layer", "unit", "head", "token", "kv"),
+    "LHBNC": ("layer", "head", "unit", "token", "kv"),
+    "BLHNC": ("unit", "layer", "head", "token", "kv"),
+    "BLNHC": ("unit", "layer", "token", "head", "kv"),
+    "BHLNC": ("unit", "head", "layer", "token", "kv"),
 }
 """Layouts with a name:
 
@@ -36,7 +42,13 @@ LAYOUTS: dict[str, Dims] = {
 - `layer_kv_head_block`: heads outermost of all, each with blocks of its own;
 - `layer_token_kv`: K and V of each token packed together;
 - `block_layer_kv_token`, `block_layer_kv_head`: all layers of a block together, as systems that
-  move whole blocks between memories have it; with reservations: request-major.
+  move whole blocks between memories have it; with reservations: request-major;
+- `LBNHC` (vLLM's default), `LBHNC`, `LHBNC`, `BLHNC`, `BLNHC`, `BHLNC`: vLLM's own names (its RFC
+  42082, merged in pull request 51718), of layer, block, token N, head and content, which is K and V
+  of a head packed together. What `like` says of versions up to 0.33 keeps the order of 0.11.
+
+`kv_pad` beside an order is bytes behind each row, which is what a token has in the dimensions after
+`token`: of all heads where heads come after it, of one head otherwise.
 """
 
 

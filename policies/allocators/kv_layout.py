@@ -80,6 +80,9 @@ class KvLayout:
     """What the format has beside the numbers of each head."""
     sparse: Sparse | None = None
     """What decoding reads of each request, where it does not read all."""
+    pad_bytes: int = 0
+    """Behind each row, what a token has in the dimensions after `token`; a run of whole rows is
+    read and written with its pads."""
 
     @property
     def half_bytes(self) -> int:
@@ -90,7 +93,14 @@ class KvLayout:
     def token_bytes(self) -> int:
         """K and V of one slot, with room for what varies."""
         beside = 0 if self.apart is None else self.apart.token_bytes(self.kv_heads)
-        return self.halves * self.layers * (self.half_bytes + beside) + self.index_bytes
+        pads = self._rows * self.pad_bytes
+        return self.halves * self.layers * (self.half_bytes + beside) + self.index_bytes + pads
+
+    @property
+    def _rows(self) -> int:
+        """Rows of a slot: one for each index of the dimensions before the tokens."""
+        sizes = {"layer": self.layers, "kv": self.halves, "head": self.kv_heads, "unit": 1}
+        return math.prod(sizes[dim] for dim in self.dims[: self.dims.index("token")])
 
     @property
     def index_bytes(self) -> int:
@@ -109,7 +119,14 @@ class KvLayout:
             return None
         base, each = self.base + self.bytes - self.slots * self.index_bytes, self.sparse.index_bytes
         return replace(
-            self, base=base, kv_heads=1, head_bytes=each, halves=1, apart=None, sparse=None
+            self,
+            base=base,
+            kv_heads=1,
+            head_bytes=each,
+            halves=1,
+            apart=None,
+            sparse=None,
+            pad_bytes=0,
         )
 
     @property
@@ -233,7 +250,7 @@ class _Walk:
         unit, token = dims.index("unit"), dims.index("token")
         self._outer, self._inner = dims[:unit], dims[unit + 1 : token]
         self._last = dims[token + 1 :]
-        self.token_bytes = self._count(self._last) * layout.head_bytes
+        self.token_bytes = self._count(self._last) * layout.head_bytes + layout.pad_bytes
         """Of one token, all that comes after it in the order."""
         self.slot_bytes = self._count(self._inner) * self.token_bytes
         """Of one slot in a plane."""
@@ -323,12 +340,12 @@ def kv_layout(
     device: Device, model: TransformerSpec, gpu_memory_utilization: float = 0.9,
     dims: Dims = LAYOUTS["layer_kv_token"], kept_bytes: int = 0, tokens: int | None = None,
     groups: KvGroups | None = None, sparse: Sparse | None = None, beside_bytes: int = 0,
-    card: CardMemories | None = None, sequences: int = 1,
+    card: CardMemories | None = None, sequences: int = 1, pad_bytes: int = 0,
 ) -> KvLayout:  # fmt: skip
     """The KV region of a device that holds a model: its share of the capacity less the weights and
     `kept_bytes`, for others; or room for so many `tokens`. groups: of a model with windows. sparse:
     what decoding reads. beside_bytes: of a token, which lie above all slots. card: where several
-    memories have parts of it; sequences: that then run at once.
+    memories have parts of it; sequences: that then run at once. pad_bytes: behind each row.
 
     Raises DescriptionError if the weights leave no room for `SLOT_ALIGN_TOKENS` tokens, or the
     device has none for `tokens`, or the model has windows and no groups.
@@ -344,9 +361,12 @@ def kv_layout(
     base = -(-model.weight_bytes // KV_ALIGN_BYTES) * KV_ALIGN_BYTES
     budget = int(device.capacity_bytes * gpu_memory_utilization) - kept_bytes
     halves, beside = model.attention.halves, apart(model)
+    if pad_bytes and (beside is not None or card is not None):
+        raise DescriptionError("kv_pad: not with a KV format that has entries beside its numbers,"
+                               " nor with several memories")  # fmt: skip
     one = KvLayout(
         base, 1, layers, model.kv_heads, model.kv_head_bytes, dims, halves, groups, beside,
-        sparse,
+        sparse, pad_bytes,
     )  # fmt: skip
     slot_bytes = (
         one.token_bytes + beside_bytes + one.layers * (0 if sparse is None else sparse.padding)

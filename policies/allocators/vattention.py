@@ -92,7 +92,7 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: VattentionOptions
     ) -> None:
-        if layout.dims != LAYOUTS["layer_kv_token"]:
+        if layout.dims != LAYOUTS["layer_kv_token"] or layout.pad_bytes:
             raise DescriptionError(
                 "kv_layout: policy vattention has tensors of its own; expected layer_kv_token"
             )

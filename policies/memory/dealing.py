@@ -36,8 +36,11 @@ def deal(extents: Extents, engines: int, spread: Spread, align: int) -> Descript
     if extents.ahead:
         kernels = slice(extents.ahead), slice(extents.ahead, None)
         return joined([deal(extents.of(each), engines, spread, align) for each in kernels])
-    if spread == "slice":
+    if spread in ("slice", "head_slice"):
         return _slices(extents, engines, align)
+    if spread == "head_turn":
+        heads = [extents.of(extents.owner == head) for head in np.unique(extents.owner)]
+        return joined([_slices(each, engines, align) for each in heads])
     if spread == "split":
         engine = np.arange(len(extents.start)) % engines
     else:

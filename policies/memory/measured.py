@@ -28,6 +28,7 @@ from hwmodel.measure.pattern import Pattern, bandwidth, channel_latency, device_
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import load_model
 from policies.memory.attention_read import AttentionRead, attention_rate
+from policies.memory.layout_read import LayoutRead, layout_gbps
 from policies.memory.measured_cells import (
     UNITS,
     Compared,
@@ -57,6 +58,7 @@ class Cell(MeasuredCell):
     decode: Decode | None = None
     prefill: Prefill | None = None
     attention: AttentionRead | None = None
+    kv_order: LayoutRead | None = None
     layout: Recorded | None = None
     setup: str | None = None
     """One of the file by name."""
@@ -72,8 +74,9 @@ class Cell(MeasuredCell):
     @property
     def divided(self) -> bool:
         against = self.attention is not None and self.attention.against is not None
+        ordered = self.kv_order is not None and self.kv_order.against is not None
         recorded = self.layout is not None and self.stated.unit == "x"
-        return super().divided or against or recorded
+        return super().divided or against or ordered or recorded
 
     @checked
     def _one_kind(self) -> None:
@@ -236,6 +239,8 @@ def _compare(
     if cell.attention is not None:
         of_peak = None if cell.divided else cell.stated.value / device.peak_gbps
         return Compared(cell, attention_rate(device, cell.attention), tolerance, of_peak)
+    if cell.kv_order is not None:
+        return Compared(cell, layout_gbps(device, cell.kv_order), tolerance)
     derate = device.derate if cell.bandwidth is not None and cell.over is None else 1.0
     return Compared(cell, _simulated(spec, described, cell) * derate, tolerance, derate=derate)
 

@@ -27,6 +27,7 @@ UNITS = {
     "decode": ("ms", "GB/s"),
     "prefill": ("ms",),
     "attention": ("GB/s", "x"),
+    "kv_order": ("GB/s", "x"),
     "layout": ("s", "x"),
 }
 """Kind of a cell -> the units it may have; % of the device's peak, x the other set-up's, of

@@ -24,7 +24,7 @@ from policies.allocators.kv_sparse import Sparse
 from policies.engines.scheduled_step import Chunk
 from policies.requests.requests import IntArray
 
-Spread = Literal["slice", "sequence", "split", "head", "head_major"]
+Spread = Literal["slice", "sequence", "split", "head", "head_major", "head_slice", "head_turn"]
 
 
 class Reading(NamedTuple):
@@ -37,7 +37,7 @@ class Reading(NamedTuple):
     @property
     def by_head(self) -> bool:
         """Whether each KV head is a part of its own."""
-        return self.spread in ("head", "head_major")
+        return self.spread.startswith("head")
 
 
 def reading(device: Device, model: TransformerSpec) -> Reading:
@@ -255,10 +255,11 @@ def _extents(
     sequence, turn = group // len(order), group % len(order)
     parts_each = int(owner.max()) + 1
     extents = Extents(runs.start, runs.size, write[turn] == 1, sequence * parts_each + owner[turn])
-    if reading.spread != "head_major":
+    if reading.spread not in ("head_major", "head_slice", "head_turn"):
         return extents
     place = owner[turn] * len(units) + sequence
-    return extents._replace(owner=place).of(np.argsort(place, kind="stable"))
+    part = owner[turn] if reading.spread == "head_turn" else place
+    return extents._replace(owner=part).of(np.argsort(place, kind="stable"))
 
 
 def _pieces_of(

@@ -113,7 +113,7 @@ def _region(
     return kv_layout(
         device, local, spec.gpu_memory_utilization, order, kept, spec.kv_tokens, groups,
         spec.attention.sparse(local, seed), beside_bytes, _memories(device, spec),
-        spec.engine.sequence_cap,
+        spec.engine.sequence_cap, spec.kv_pad,
     )  # fmt: skip
 
 

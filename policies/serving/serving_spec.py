@@ -55,6 +55,9 @@ class ServingSpec(Strict):
     kv_layout: KvOrder | None = None
     """None: the one that the policy's authors describe, else that of the card's software
     (`paging.kv_layout` of the accelerator), or between unlike pools heads together in a block."""
+    kv_pad: Bytes = 0
+    """Bytes behind each row of the KV layout, what a token has in the dimensions after `token`, so
+    that rows a power of two apart walk over all channels (docs/layout.md)."""
     attention: AttentionSpec = DENSE
     """What decoding reads of the KV, and what of it is kept."""
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9

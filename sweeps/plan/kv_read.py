@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.description.units import Bytes
 from hwmodel.specs.device import Device
 from hwmodel.specs.kv_order import LAYOUTS, KvOrder
 from hwmodel.specs.transformer import TransformerSpec
@@ -40,6 +41,8 @@ class KvReadSpec(Described):
 
     batch: BatchSpec = BatchSpec()
     kv_layout: KvOrder = LAYOUTS["layer_kv_token"]
+    """As of serving."""
+    kv_pad: Bytes = 0
     """As of serving."""
     memory: FidelitySpec = FidelitySpec()
     """Of the weights' stream."""
@@ -83,7 +86,10 @@ def read_kv(task: Task) -> dict[str, Any]:
             "serving only"
         )
     sparse = attention.sparse(model, seed_of(spec, task.replication))
-    layout = kv_layout(device, model, spec.gpu_memory_utilization, spec.kv_layout, sparse=sparse)
+    layout = kv_layout(
+        device, model, spec.gpu_memory_utilization, spec.kv_layout, sparse=sparse,
+        pad_bytes=spec.kv_pad,
+    )  # fmt: skip
     limits = Limits(spec.batch.context, max(model.max_position, 2 * spec.batch.context))
     kind = POLICIES[spec.batch.policy.name]
     allocator = kind(layout, spec.batch.requests(), limits, spec.batch.policy)
