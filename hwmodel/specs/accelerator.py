@@ -41,8 +41,8 @@ GIVEN = "given"
 _SIMULATED = ("channels", "interleave", "dma")
 """Keys that a simulated memory needs."""
 _SIMULATED_TOO = (
-    "memory_set", "channel_hash", "controller", "address_map", "derate", "dies", "inbox",
-    "translation", "memory_side_cache", "request_interval",
+    "memory_set", "channel_hash", "channel_map", "controller", "address_map", "derate", "dies",
+    "inbox", "translation", "memory_side_cache", "request_interval",
 )  # fmt: skip
 """Keys that it may have besides."""
 
@@ -276,6 +276,9 @@ class AcceleratorSpec(Strict):
     channel_hash: Literal["none", "rotate", "xor"] = "none"
     """`rotate`: channel = (block + row of blocks) mod N; `xor` (N a power of two): block ^ row
     of blocks."""
+    channel_map: Literal["known", "borrowed", "drawn"] | None = None
+    """Where interleave and hash are from: published or measured of this device, those of another
+    one, or chosen here, as nothing is public. None: it is not said. Stated, never borrowed."""
     controller: Annotated[dict[str, Any], KeysOf(Controller)] = {}
     """Overrides of the memory's controller."""
     address_map: list[str] | None = None

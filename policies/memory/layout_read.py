@@ -22,7 +22,7 @@ from hwmodel.kernel.memory import Descriptors
 from hwmodel.specs.device import Device
 from hwmodel.specs.kv_order import LAYOUTS, Dims, KvOrder
 from policies.allocators.kv_layout import KvLayout, Units
-from policies.memory.dealing import deal
+from policies.memory.dealing import deal, joined
 from policies.memory.probe_cache import simulate_once
 from policies.memory.traffic import Reading, Spread, cut_into, decode
 
@@ -71,9 +71,10 @@ class LayoutRead(Strict):
     """Tokens of a shuffled block; 0: all tokens in one run."""
     walk: Walk = "decode"
     """Whether all heads are read at once, or one after another."""
-    drift: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Share of an engine's own work within which it begins at a place of its own, drawn; 0: all
-    begin where their work does."""
+    drift: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """Share of its part, of a head where these come in turn, within which an engine is at a place
+    of its own, drawn: cores begin when they are launched, and walk at their own pace. 0: all begin
+    where their part does, in lockstep."""
     against: KvOrder | None = None
     """Such an order without a pad, of whose rate the figure is a share, in x."""
 
@@ -103,10 +104,15 @@ def channels_engaged(device: Device, read: LayoutRead) -> int:
 def descriptors(device: Device, read: LayoutRead) -> Descriptors:
     """What the engines of a device read, in their order."""
     layout, units = _laid_out(device, read)
-    spread = WALKS[read.walk]
+    spread, rng = WALKS[read.walk], np.random.default_rng(SEED)
     extents = decode(layout, [units], np.zeros(1, np.int64), 0, Reading(spread))
-    dealt = deal(extents, device.dma.engines, spread, device.dma.request)
-    return dealt if not read.drift else _apart(dealt, device.dma.request, read.drift)
+    turns = np.unique(extents.owner) if spread == "head_turn" else [None]
+    parts = []
+    for head in turns:
+        each = extents if head is None else extents.of(extents.owner == head)
+        dealt = deal(each, device.dma.engines, "slice", device.dma.request)
+        parts.append(_apart(dealt, device.dma.request, read.drift, rng) if read.drift else dealt)
+    return joined(parts)
 
 
 def _laid_out(device: Device, read: LayoutRead) -> tuple[KvLayout, Units]:
@@ -127,16 +133,16 @@ def _laid_out(device: Device, read: LayoutRead) -> tuple[KvLayout, Units]:
     return layout, Units(start.astype(np.int64), size, size)
 
 
-def _apart(dealt: Descriptors, piece: int, drift: float) -> Descriptors:
+def _apart(dealt: Descriptors, piece: int, drift: float, rng: np.random.Generator) -> Descriptors:
     """Descriptors cut into requests, of which each engine begins somewhere in the first `drift` of
     its own, and ends with what came before."""
     offset, size = cut_into(dealt.size, piece)
     row = np.repeat(np.arange(len(dealt.size)), -(-dealt.size // piece))
     start = dealt.start[row] + offset
     engine, write = dealt.engine[row], dealt.write[row]
-    rng, order = np.random.default_rng(SEED), []
+    order = []
     for each in np.unique(engine):
-        mine = np.flatnonzero(engine == each)
-        order.append(np.roll(mine, -int(rng.integers(0, int(drift * len(mine)) + 1))))
+        own = np.flatnonzero(engine == each)
+        order.append(np.roll(own, -int(rng.integers(0, int(drift * len(own)) + 1))))
     at = np.concatenate(order)
     return Descriptors(engine[at], start[at], size[at], write[at])
