@@ -69,8 +69,11 @@ class Work(Strict):
         "slice", "sequence", "split", "head", "head_major", "head_slice", "head_turn"
     ] = "slice"
     """What an engine gets of a batch: an equal slice of all bytes, whole sequences, extents in
-    turn, or single KV heads of a sequence, sequence by sequence or head by head; see
-    `policies.memory.traffic`."""
+    turn, or single KV heads of a sequence, sequence by sequence or head by head; or an equal slice
+    of all heads, or of one head after another; see `policies.memory.dealing`."""
+    drift: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of its own bytes within which each engine is at a place of its own: cores are launched
+    one by one and walk at their own pace. 0: all walk in lockstep."""
     grouped: bool = True
     """Query heads that share a KV head are served by one read of it; else each reads it again."""
 

@@ -89,10 +89,9 @@ def read_share(
     if device.given is not None:
         return device.given.efficiency
     assert device.accelerator is not None
-    dma, spread = device.accelerator.dma, device.accelerator.work.spread
-    stream = deal(
-        layer_read(half_bytes, sequences, tokens, block), dma.engines, spread, dma.request
-    )
+    dma, work = device.accelerator.dma, device.accelerator.work
+    extents = layer_read(half_bytes, sequences, tokens, block)
+    stream = deal(extents, dma.engines, work.spread, dma.request, work.drift)
     warmup_ns, measure_ns = window
     found = simulate_once(device, stream, warmup_ns=warmup_ns, measure_ns=measure_ns)
     return float(found.gbps / device.peak_gbps * device.derate)

@@ -15,6 +15,11 @@ dealt to engines is `spread` (assumed: kernels differ):
   numbered: (row blocks, batch, heads) with the first index fastest, where it does not split the KV
   (Dao-AILab/flash-attention 01afd16, csrc/flash_attn/src/flash_fwd_launch_template.h).
 
+- `head_slice`: in the order of `head_major`, cut into equal consecutive slices, so that all heads
+  are read at once: a kernel that splits the tokens of each head.
+- `head_turn`: the first head of all sequences cut into such slices for all engines, then the
+  second: a kernel with more blocks a head than there are cores, as of a prompt's chunk.
+
 Weights are dealt in tiles in turn, whatever `spread` is: the tiles of a matrix product go round the
 cores, and a core does not own a slice of the layer.
 """
@@ -29,18 +34,31 @@ from hwmodel.kernel.memory import Descriptors
 from policies.memory.traffic import Extents, Spread, cut_into
 from policies.requests.requests import FloatArray, IntArray
 
+DRIFT_SEED = 20261128
+"""Of the places where engines are that do not walk in step: the same in every comparison."""
 
-def deal(extents: Extents, engines: int, spread: Spread, align: int) -> Descriptors:
-    """Descriptors of `extents` spread over `engines`; slices are cut at multiples of `align`
-    bytes."""
+
+def deal(
+    extents: Extents, engines: int, spread: Spread, align: int, drift: float = 0.0
+) -> Descriptors:
+    """Descriptors of `extents` spread over `engines`; slices are cut at multiples of `align` bytes.
+
+    drift: the share of its own bytes, of a kernel or of a head where these come in turn, within
+    which each engine is at a place of its own, drawn; 0: all begin together and stay in step."""
     if extents.ahead:
         kernels = slice(extents.ahead), slice(extents.ahead, None)
-        return joined([deal(extents.of(each), engines, spread, align) for each in kernels])
-    if spread in ("slice", "head_slice"):
-        return _slices(extents, engines, align)
+        return joined([deal(extents.of(each), engines, spread, align, drift) for each in kernels])
     if spread == "head_turn":
         heads = [extents.of(extents.owner == head) for head in np.unique(extents.owner)]
-        return joined([_slices(each, engines, align) for each in heads])
+        return joined([deal(each, engines, "slice", align, drift) for each in heads])
+    dealt = _dealt(extents, engines, spread, align)
+    return _apart(dealt, align, drift) if drift and len(dealt.size) else dealt
+
+
+def _dealt(extents: Extents, engines: int, spread: Spread, align: int) -> Descriptors:
+    """As `deal`, of one kernel, in step."""
+    if spread in ("slice", "head_slice"):
+        return _slices(extents, engines, align)
     if spread == "split":
         engine = np.arange(len(extents.start)) % engines
     else:
@@ -131,6 +149,25 @@ def _slices(extents: Extents, engines: int, align: int) -> Descriptors:
     offset = edges[:-1] - (ends[index] - extents.size[index])
     engine = np.searchsorted(cuts, edges[:-1], side="right")
     return Descriptors(engine, extents.start[index] + offset, np.diff(edges), extents.write[index])
+
+
+def _apart(dealt: Descriptors, align: int, drift: float) -> Descriptors:
+    """The descriptors of each engine, begun at a multiple of `align` bytes of one of them and ended
+    with what came before: a walk that is looked at when it is already under way."""
+    rng, parts = np.random.default_rng(DRIFT_SEED), []
+    for engine in np.unique(dealt.engine):
+        own = np.flatnonzero(dealt.engine == engine)
+        ends = np.cumsum(dealt.size[own])
+        place = int(rng.random() * drift * ends[-1])
+        first = int(np.searchsorted(ends, place, side="right"))
+        row = own[first]
+        inside = (place - int(ends[first]) + int(dealt.size[row])) // align * align
+        row_of = np.concatenate((own[first:], own[:first], [row] * (inside > 0))).astype(np.int64)
+        start, size = dealt.start[row_of], dealt.size[row_of]
+        if inside:
+            start[0], size[0], size[-1] = start[0] + inside, size[0] - inside, inside
+        parts.append(Descriptors(dealt.engine[row_of], start, size, dealt.write[row_of]))
+    return Descriptors(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def _least_loaded(extents: Extents, engines: int) -> IntArray:

@@ -1,16 +1,16 @@
 """What the order of KV costs where it is read: one layer of one sequence, by the shape of its KV,
 its order, how a kernel walks through it, and a pad behind each row.
 
-A kernel has a part of its grid for each KV head. Where all heads are resident at once, as of decode
-whose tokens are split, their reads together cover what lies between two rows of one head
-(`head_slice`). Where there are more blocks than cores, as of a prompt's chunk, the cores walk
-through one head after another (`head_turn`), and what a row of another head would have used is
-idle. So FlashAttention's and llama.cpp's grids are numbered: blocks of a head first.
+A kernel has blocks of its grid for each KV head, and numbers them head by head (FlashAttention's
+and llama.cpp's do). Where all of them are resident at once, as of decode whose tokens are split,
+the heads' reads together cover what lies between two rows of one head. Where a head has more blocks
+than there are cores, as of a prompt's chunk, the cores are on one head or two at a time
+(`heads_at_once`), and the channels that hold the rows of the others idle.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -22,13 +22,11 @@ from hwmodel.kernel.memory import Descriptors
 from hwmodel.specs.device import Device
 from hwmodel.specs.kv_order import LAYOUTS, Dims, KvOrder
 from policies.allocators.kv_layout import KvLayout, Units
-from policies.memory.dealing import deal, joined
+from policies.memory.dealing import deal
 from policies.memory.probe_cache import simulate_once
-from policies.memory.traffic import Reading, Spread, cut_into, decode
+from policies.memory.traffic import Reading, cut_into, decode
 
 Count = Annotated[int, Field(ge=1)]
-Walk = Literal["decode", "prefill"]
-WALKS: dict[Walk, Spread] = {"decode": "head_slice", "prefill": "head_turn"}
 BLOCK = 16
 """Tokens of a block: vLLM's."""
 LEAST_TOKENS, READ_NS, MOST_BYTES = 512, 20e3, 24 << 20
@@ -69,12 +67,12 @@ class LayoutRead(Strict):
     """Behind each row, as `serving.kv_pad`."""
     block: Annotated[int, Field(ge=0)] = 0
     """Tokens of a shuffled block; 0: all tokens in one run."""
-    walk: Walk = "decode"
-    """Whether all heads are read at once, or one after another."""
+    heads_at_once: Count | None = None
+    """Of which blocks are resident at once; the others come after them. None: all, as of decode."""
     drift: Annotated[float, Field(ge=0, le=1)] = 1.0
-    """Share of its part, of a head where these come in turn, within which an engine is at a place
-    of its own, drawn: cores begin when they are launched, and walk at their own pace. 0: all begin
-    where their part does, in lockstep."""
+    """Share of its part within which an engine is at a place of its own, drawn: cores begin when
+    they are launched, and walk at their own pace. 0: all begin where their part does, in lockstep.
+    """
     against: KvOrder | None = None
     """Such an order without a pad, of whose rate the figure is a share, in x."""
 
@@ -102,24 +100,20 @@ def channels_engaged(device: Device, read: LayoutRead) -> int:
 
 
 def descriptors(device: Device, read: LayoutRead) -> Descriptors:
-    """What the engines of a device read, in their order."""
+    """What the engines of a device read, in their order: equal slices of the heads that are read at
+    once, head by head."""
     layout, units = _laid_out(device, read)
-    spread, rng = WALKS[read.walk], np.random.default_rng(SEED)
-    extents = decode(layout, [units], np.zeros(1, np.int64), 0, Reading(spread))
-    turns = np.unique(extents.owner) if spread == "head_turn" else [None]
-    parts = []
-    for head in turns:
-        each = extents if head is None else extents.of(extents.owner == head)
-        dealt = deal(each, device.dma.engines, "slice", device.dma.request)
-        parts.append(_apart(dealt, device.dma.request, read.drift, rng) if read.drift else dealt)
-    return joined(parts)
+    extents = decode(layout, [units], np.zeros(1, np.int64), 0, Reading("head_slice"))
+    if read.heads_at_once is not None:  # those after them come alike
+        extents = extents.of(extents.owner < read.heads_at_once)
+    return deal(extents, device.dma.engines, "head_slice", device.dma.request, read.drift)
 
 
 def _laid_out(device: Device, read: LayoutRead) -> tuple[KvLayout, Units]:
     """One layer, and where a sequence's tokens lie in it."""
     device.memory  # noqa: B018 - raises where it is given
     head_bytes = read.head_dim * NUMBER_BYTES
-    row = 2 * read.kv_heads * head_bytes
+    row = 2 * min(read.heads_at_once or read.kv_heads, read.kv_heads) * head_bytes
     most = min(device.peak_gbps * READ_NS, MOST_BYTES)
     tokens = max(int(most) // row // BLOCK * BLOCK, LEAST_TOKENS)
     dims: Dims = read.order
@@ -131,18 +125,3 @@ def _laid_out(device: Device, read: LayoutRead) -> tuple[KvLayout, Units]:
     start = np.random.default_rng(SEED).permutation(many) * read.block
     size = np.full(many, read.block, np.int64)
     return layout, Units(start.astype(np.int64), size, size)
-
-
-def _apart(dealt: Descriptors, piece: int, drift: float, rng: np.random.Generator) -> Descriptors:
-    """Descriptors cut into requests, of which each engine begins somewhere in the first `drift` of
-    its own, and ends with what came before."""
-    offset, size = cut_into(dealt.size, piece)
-    row = np.repeat(np.arange(len(dealt.size)), -(-dealt.size // piece))
-    start = dealt.start[row] + offset
-    engine, write = dealt.engine[row], dealt.write[row]
-    order = []
-    for each in np.unique(engine):
-        own = np.flatnonzero(engine == each)
-        order.append(np.roll(own, -int(rng.integers(0, int(drift * len(own)) + 1))))
-    at = np.concatenate(order)
-    return Descriptors(engine[at], start[at], size[at], write[at])

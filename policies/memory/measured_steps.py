@@ -154,5 +154,5 @@ def _attention(device: Device, model: TransformerSpec, item: Decode, runtime: Ru
     dma = device.accelerator.dma
     reading = traffic.reading(device, model)
     extents = traffic.attention(allocator, placed, 0, reading)
-    stream = dealing.deal(extents, dma.engines, reading.spread, dma.request)
+    stream = dealing.deal(extents, dma.engines, reading.spread, dma.request, reading.drift)
     return simulate_once(device, stream).gbps / device.peak_gbps * device.derate

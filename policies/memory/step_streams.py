@@ -106,8 +106,9 @@ class StepStreams:
     ) -> Descriptors:
         """What a phase moves in one layer of the model, one kernel after the other."""
         engines, align, spread = self._dma.engines, self._dma.request, self.spread(phase)
+        drift = self.reading.drift if phase in ("attention", "prefill") else 0.0
         kernels = [
-            dealing.deal(extents, engines, spread, align)
+            dealing.deal(extents, engines, spread, align, drift)
             for extents in self._kernels(step, allocator, phase, layer, draw)
         ]
         if not kernels:

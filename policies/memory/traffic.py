@@ -33,6 +33,8 @@ class Reading(NamedTuple):
     spread: Spread = "slice"
     repeats: int = 1
     """How often K and V are read."""
+    drift: float = 0.0
+    """As of `policies.memory.dealing.deal`."""
 
     @property
     def by_head(self) -> bool:
@@ -44,7 +46,8 @@ def reading(device: Device, model: TransformerSpec) -> Reading:
     """As the device's description has it."""
     assert device.accelerator is not None
     work = device.accelerator.work
-    return Reading(work.spread, 1 if work.grouped else model.heads // model.kv_heads)
+    repeats = 1 if work.grouped else model.heads // model.kv_heads
+    return Reading(work.spread, repeats, work.drift)
 
 
 _PLAIN = Reading()

@@ -99,7 +99,7 @@ def read_kv(task: Task) -> dict[str, Any]:
     reading = traffic.reading(device, model)
     extents = traffic.attention(allocator, batch, int(rng.integers(model.layers)), reading)
     dma = device.dma
-    stream = dealing.deal(extents, dma.engines, reading.spread, dma.request)
+    stream = dealing.deal(extents, dma.engines, reading.spread, dma.request, reading.drift)
     found = mapped(simulate_once, device, allocator)(device, stream)
     efficiency = found.gbps / device.peak_gbps
     read = ~extents.write
