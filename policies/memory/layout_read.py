@@ -78,11 +78,11 @@ class LayoutRead(Strict):
 
 
 def layout_gbps(device: Device, read: LayoutRead) -> float:
-    """GB/s that reach such a kernel (times `derate`), or the share in x of another order's. Raises
-    DescriptionError where the memory is given."""
+    """GB/s of what such a kernel asks for that reach it (times `derate`), or the share in x of
+    another order's. Raises DescriptionError where the memory is given."""
     stream = descriptors(device, read)
-    found = simulate_once(device, stream)
-    own = float(found.gbps) * device.derate
+    found = simulate_once(device, stream)  # rows that straddle bursts move more than is asked for
+    own = float(stream.size.sum() / found.elapsed_ns) * device.derate
     if read.against is None:
         return own
     other = read.model_copy(update={"order": read.against, "against": None, "pad": 0})

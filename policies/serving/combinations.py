@@ -212,10 +212,6 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "cluster.dropping", "expert_parallel",
         why="cards keep different experts, so that none has a copy to drop",
     ),
-    excludes(
-        "kv_pad", "tiers", "pools", "connectors", "moves", *_MOVES,
-        why="what moves KV counts rows without a pad",
-    ),
     requires(
         "tiers.pauses", "turns of sessions",
         why="a request that no turn follows has nothing to keep until then",

@@ -142,6 +142,17 @@ class ServingSpec(Strict):
         return self
 
     @model_validator(mode="after")
+    def _padded_rows_stay(self) -> ServingSpec:
+        moves = (self.tiers, self.pools, self.moves, self.connectors, self.cluster.migration,
+                 self.cluster.lending, self.cluster.dropping, self.cluster.controllers)  # fmt: skip
+        if self.kv_pad and any(moves):
+            raise ValueError(
+                "kv_pad: what moves KV counts rows without a pad; expected neither tiers, pools,"
+                " connectors, moves nor controllers of a cluster"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _faults_of_what_is_there(self) -> ServingSpec:
         for each in self.faults:
             if each.side is not None and self.pools is None:

@@ -38,6 +38,15 @@ def command(
         bool,
         typer.Option("--latency", help="Instead: read latency against bandwidth over loads."),
     ] = False,
+    layouts: Annotated[
+        bool,
+        typer.Option(
+            "--layouts", help="Instead: what the order of KV costs, by its shape and the map."
+        ),
+    ] = False,
+    pad: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="With --layouts: behind each row; 16B.")
+    ] = None,
     extent: Annotated[
         list[str] | None,
         typer.Option(
@@ -89,10 +98,12 @@ def command(
 
     kinds = {
         "--pattern": bool(pattern), "--racm": racm, "--refresh": refresh, "--latency": latency,
+        "--layouts": layouts,
     }  # fmt: skip
     asked = {
         "--plausible": plausible, "--align": align, "--quick": quick, "--extent": extent,
         "--writes": writes, "--threshold": threshold, "--html": html, "--chart": chart,
+        "--pad": pad,
     }  # fmt: skip
     tables.check_options(
         [option for option, on in kinds.items() if on],
@@ -108,6 +119,9 @@ def command(
     if latency:
         one = tables.one_extent(extents, "--latency")
         _latency(device, overrides or [], one, share, html, chart, json)
+        return
+    if layouts:
+        _layouts(device, overrides or [], pad, json)
         return
     loaded = load_device(device, overrides or [])
     if refresh:
@@ -125,6 +139,18 @@ def command(
             loaded, pattern or (), sizes, share or 0.0, Progress().through("patterns"), grid
         )
         print_json(found) if json else show_bandwidth(loaded, found)
+
+
+def _layouts(device: str, overrides: list[str], pad: str | None, json: bool) -> None:
+    from sweeps.ask.kv_layouts import kv_layouts
+    from sweeps.cli.layout_table import record, sheet
+    from sweeps.cli.memory_tables import size_bytes
+    from sweeps.report.screen import print_json, print_section
+    from sweeps.run.progress import Progress
+
+    behind = 16 if pad is None else size_bytes(pad, "--pad")
+    found = kv_layouts(device, overrides, behind, Progress().through("layouts"))
+    print_json(record(found)) if json else print_section(sheet(found))
 
 
 def _latency(

@@ -27,7 +27,7 @@ _WITH = {
     "--plausible": (_PATTERNS,), "--align": (_PATTERNS,), "--quick": ("--racm",),
     "--extent": (_PATTERNS, "--racm", "--latency"),
     "--writes": (_PATTERNS, "--latency"), "--threshold": ("--racm",),
-    "--html": ("--racm", "--latency"), "--chart": ("--latency",),
+    "--html": ("--racm", "--latency"), "--chart": ("--latency",), "--pad": ("--layouts",),
 }  # fmt: skip
 """Option -> what it goes with."""
 
@@ -91,6 +91,14 @@ def grid_bytes(align: str | None) -> int:
     except ValueError as error:
         raise DescriptionError(str(error), "--align") from None
     return int(grid)
+
+
+def size_bytes(text: str, option: str) -> int:
+    """Bytes of a size. Raises DescriptionError, with the option."""
+    try:
+        return int(parse_quantity(text, "size"))
+    except ValueError as error:
+        raise DescriptionError(str(error), option) from None
 
 
 def ranges(name: str, overrides: list[str], patterns: Iterable[str]) -> dict[str, Any]:

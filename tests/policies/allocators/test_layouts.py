@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,8 @@ def test_touching_runs_are_one() -> None:
         "layer_token_kv": 32,  # the V of a token lies between
         "block_layer_kv_token": 2,
         "block_layer_kv_head": 2,
+        # the V of each head of a token lies between
+        **dict.fromkeys(("LBNHC", "LBHNC", "LHBNC", "BLHNC", "BLNHC", "BHLNC"), 96),
     }
 
 
@@ -143,18 +146,21 @@ def streams(
     policy=st.sampled_from(sorted({*POLICIES} - {"vattention"})),  # has one layout
     model=st.sampled_from(sorted(MODELS)),
     name=st.sampled_from(sorted(LAYOUTS)),
-    spread=st.sampled_from(["slice", "sequence", "split", "head", "head_major"]),
+    spread=st.sampled_from(
+        ["slice", "sequence", "split", "head", "head_major", "head_slice", "head_turn"]
+    ),
+    drift=st.sampled_from([0.0, 0.3, 1.0]),
     reads=st.sampled_from([1, 7]),
     seed=st.integers(0, 99),
 )
 def test_bytes_are_conserved(
-    policy: str, model: str, name: str, spread: Any, reads: int, seed: int
+    policy: str, model: str, name: str, spread: Any, drift: float, reads: int, seed: int
 ) -> None:
     shape = MODELS[model]
     allocator, extents, batch, layer = streams(
         policy, shape, LAYOUTS[name], seed, traffic.Reading(spread, reads)
     )
-    dealt = dealing.deal(extents, 32, spread, 512)
+    dealt = dealing.deal(extents, 32, spread, 512, drift)
     layout = allocator.layout
     half = layout.half_bytes
     # K and V of 150 tokens read, of one written, by each of 3 sequences
@@ -181,6 +187,32 @@ def _merged(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarra
     first = np.concatenate(([True], starts[1:] > ends[:-1]))
     last = np.concatenate((first[1:], [True]))
     return starts[first], ends[last]
+
+
+@pytest.mark.parametrize("pad", [0, 16, 256])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_rows_lie_a_pad_apart_and_nothing_overlaps(name: str, pad: int) -> None:
+    tokens, heads, head_bytes, layers = 64, 4, 256, 3
+    dims = LAYOUTS[name]
+    layout = KvLayout(0, tokens, layers, heads, head_bytes, dims, pad_bytes=pad)
+    # by hand: what a token has after `token` is a row
+    after = {"head": heads, "kv": 2, "layer": layers}
+    row = head_bytes * math.prod(after[dim] for dim in dims[dims.index("token") + 1 :])
+    assert layout.token_bytes == 2 * layers * heads * head_bytes * (row + pad) // row
+    units = Units(np.arange(0, tokens, 16), np.full(4, 16), np.full(4, 16))
+    held = []
+    for layer in range(layers):
+        for half in (0, 1):
+            for head in range(heads):
+                runs = layout.extents(units, layer, half, head=head)
+                if not pad or row > head_bytes:  # a run of whole rows has its pads
+                    assert runs.size.sum() == tokens * head_bytes
+                held += zip(runs.start.tolist(), (runs.start + runs.size).tolist(), strict=True)
+    starts, ends = (np.array(column) for column in zip(*sorted(held), strict=True))
+    assert (starts[1:] >= ends[:-1]).all() and starts[0] >= 0 and ends[-1] <= layout.bytes
+    if dims[-1] == "head":
+        apart = np.diff(layout.extents(units, 0, 0, head=0).start)
+        assert apart.min() == (row + pad if "kv" in dims[: dims.index("token")] else apart.min())
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

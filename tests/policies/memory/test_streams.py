@@ -28,7 +28,9 @@ from tests.policies.small import LATENT, MODEL, mixed, run
 from tests.rotation import rotated
 
 ENGINES = 7
-SPREADS: tuple[traffic.Spread, ...] = ("slice", "sequence", "split", "head", "head_major")
+SPREADS: tuple[traffic.Spread, ...] = (
+    "slice", "sequence", "split", "head", "head_major", "head_slice", "head_turn",
+)  # fmt: skip
 ORDERS = list(LAYOUTS.values())
 
 
@@ -106,7 +108,9 @@ def _inside(
         first = np.flatnonzero(np.concatenate(([True], start[1:] > end[:-1])))
         start, end = start[first], end[np.concatenate((first[1:] - 1, [len(end) - 1]))]
         own = extents.owner // parts == place
-        if reading.spread == "head_major":
+        if reading.spread == "head_turn":  # parts are heads of all sequences
+            continue
+        if reading.spread in ("head_major", "head_slice"):
             own = extents.owner % len(requests) == place
         at = np.searchsorted(start, extents.start[own], side="right") - 1
         assert (at >= 0).all()

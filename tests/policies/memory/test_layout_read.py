@@ -1,0 +1,86 @@
+"""What does the order of KV cost where it is read, and what does a pad give back?"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.library import names
+from hwmodel.specs.device import load_device
+from hwmodel.specs.kv_order import LAYOUTS
+from policies.memory.layout_read import (
+    GEOMETRIES,
+    LayoutRead,
+    channels_engaged,
+    descriptors,
+    layout_gbps,
+)
+
+TOKENS, HEADS = LAYOUTS["layer_kv_token"], LAYOUTS["layer_kv_head_block"]
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_channels_are_those_of_the_published_predictor(geometry: tuple[int, int]) -> None:
+    card = load_device("strix-halo")
+    heads, dim = geometry
+    engaged = channels_engaged(card, LayoutRead(kv_heads=heads, head_dim=dim))
+    spacing = heads * dim * 2
+    pieces = -(-dim * 2 // 256)  # neighbours that a row has itself
+    assert engaged == min(16 // math.gcd(spacing // 256, 16) * pieces, 16)
+    assert channels_engaged(card, LayoutRead(kv_heads=heads, head_dim=dim, order=HEADS)) == 16
+    padded = LayoutRead(kv_heads=heads, head_dim=dim, pad="16B")
+    assert channels_engaged(card, padded) == 16
+    hashed = load_device("strix-halo", ["channel_hash=rotate"])
+    spread = channels_engaged(hashed, LayoutRead(kv_heads=heads, head_dim=dim))
+    assert spread == (8 if spacing == 8192 else 16)  # it turns once in 4 KiB
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("at_once", [None, 1, 2])
+def test_every_byte_of_the_heads_is_read_once(at_once: int | None, drift: float) -> None:
+    card = load_device("strix-halo")
+    read = LayoutRead(kv_heads=4, heads_at_once=at_once, drift=drift)
+    found = descriptors(card, read)
+    order = np.argsort(found.start)
+    ends = (found.start + found.size)[order]
+    assert (found.start[order][1:] >= ends[:-1]).all()
+    tokens = int(found.size.sum()) // (2 * 256 * (at_once or 4))
+    assert tokens * 2 * 256 * (at_once or 4) == found.size.sum()
+    loads = np.bincount(found.engine, found.size)
+    assert loads.max() - loads.min() <= 256 * 2
+    lockstep = descriptors(card, read.model_copy(update={"drift": 0.0}))
+    assert sorted(zip(*np.unique(found.engine, return_counts=True), strict=True))  # all have some
+    assert np.array_equal(loads, np.bincount(lockstep.engine, lockstep.size))
+
+
+def test_the_order_costs_where_a_kernel_is_on_one_head_and_no_hash_spreads_it() -> None:
+    card = load_device("strix-halo")
+    one = LayoutRead(kv_heads=4, heads_at_once=1, against=HEADS)
+    assert layout_gbps(card, one) < 0.3  # 4 of 16 channels
+    assert layout_gbps(card, one.model_copy(update={"pad": 16})) > 0.75
+    assert layout_gbps(card, one.model_copy(update={"heads_at_once": None})) > 0.85
+    hashed = load_device("strix-halo", ["channel_hash=rotate"])
+    assert layout_gbps(hashed, one) > 2 * layout_gbps(card, one)
+
+
+def test_a_given_memory_has_no_layout() -> None:
+    with pytest.raises(DescriptionError, match="given"):
+        layout_gbps(load_device("rtx-4090"), LayoutRead(kv_heads=4))
+
+
+def test_every_lpddr_device_says_whether_its_map_is_known() -> None:
+    unsaid, known = [], []
+    for name in names("accelerators"):
+        card = load_device(name)
+        if card.described is None or not card.described.name.startswith("lpddr"):
+            continue
+        assert card.accelerator is not None
+        how = card.accelerator.channel_map
+        unsaid += [name] * (how is None)
+        if how == "known":
+            known.append(name)
+            assert not {"interleave", "channel_hash"} & card.assumed.keys()
+    assert (unsaid, known) == ([], ["strix-halo"])
