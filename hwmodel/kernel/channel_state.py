@@ -189,10 +189,12 @@ NO_LOG = np.zeros((0, 5), np.int64)
 
 
 def idle_channels(
-    memory: MemorySpec, constants: NDArray[np.void], channels: int, response_ticks: int = 0
-) -> NDArray[np.void]:
+    memory: MemorySpec, constants: NDArray[np.void], channels: int, response_ticks: int = 0,
+    passed_ticks: int = 0,
+) -> NDArray[np.void]:  # fmt: skip
     """`channels` idle channels at tick 0 as CHANNEL records; refreshes phased as the controller
-    says."""
+    says. passed_ticks: for how long what comes at intervals has come already, in time, as it does
+    where banks are always busy (rules.md: what has passed)."""
     c = constants[0]
     on = [each for each in MECHANISMS.values() if c[each.on]]
     tables = [each.table for each in on if each.table is not None]
@@ -223,9 +225,29 @@ def idle_channels(
     state["next_due"] = (
         FOREVER if c["refresh"] == REFRESH_NONE else state["phase"] + interval // sets
     )
+    if passed_ticks:
+        for each in on:
+            for name, value in (each.passed(c, passed_ticks) if each.passed else {}).items():
+                state[name] = value
+        _refreshed_before(state, c, passed_ticks)
     if on:
         state["next_due"] = 0  # they say when they are to be asked again
     return state
+
+
+def _refreshed_before(state: NDArray[np.void], c: np.void, passed: int) -> None:
+    """Those refreshes were issued that were urgent by then, and what is due comes as much
+    sooner."""
+    if c["refresh"] == REFRESH_NONE:
+        return
+    interval, sets, ranks = (int(c[n]) for n in ("refresh_interval", "refresh_sets", "ranks"))
+    urgent = passed - int(c["patience"]) - state["phase"]
+    issued = np.maximum(((urgent + 1) * sets - 1) // interval, 0)
+    state["phase"] -= passed
+    state["refresh_due"] = issued
+    state["refresh_issued"][:, :ranks] = issued[:, None]
+    state["refresh_done"][:, :ranks] = (1 << (issued % sets))[:, None] - 1
+    state["next_due"] = np.maximum(state["phase"] + (issued + 1) * interval // sets, 0)
 
 
 def _behind(states: NDArray[np.void]) -> NDArray[np.uint8]:

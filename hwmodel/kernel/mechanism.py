@@ -33,6 +33,8 @@ class Mechanism:
         state: scalars and arrays of CHANNEL, shape, () for a scalar.
         first: gives the values of state that do not begin with 0, by name, for a memory's
             CONSTANTS.
+        passed: gives those of them that differ where as many ticks have passed, for a memory's
+            CONSTANTS and the ticks (rules.md: what has passed).
         table: its large table, as `Table` says; it lies behind the states.
         opened(memory, state, bank): a row of a bank was opened, now.
         closed(memory, state, bank, row): a row of a bank was closed, now.
@@ -53,6 +55,7 @@ class Mechanism:
     arrays: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     state: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     first: Callable[[np.void], Mapping[str, Any]] | None = None
+    passed: Callable[[np.void, int], Mapping[str, Any]] | None = None
     table: Table | None = None
     opened: Hook | None = None
     closed: Hook | None = None

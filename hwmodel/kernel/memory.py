@@ -28,6 +28,7 @@ from hwmodel.kernel.shapes import lowered
 from hwmodel.kernel.sources.engines import ENGINE, FRACTION, SYSTEM, run_engines
 from hwmodel.kernel.timing import lower, named_counts
 from hwmodel.kernel.translation import translated
+from hwmodel.kernel.unmet import unmet
 from hwmodel.specs.device import Device
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
 
@@ -68,6 +69,8 @@ class SystemResult:
     """Time with a bank open, summed over the ranks of every pseudo-channel of every channel."""
     asleep: dict[str, float]
     """Time in power-down and self-refresh, as `hwmodel.kernel.power.asleep_ns` states it."""
+    unmet: str = ""
+    """What would come at this rate, and did not come in so short a time; empty: nothing."""
 
     @property
     def row_hit_rate(self) -> float:
@@ -187,16 +190,19 @@ def simulate_system(
     warmup_ns: float = 0.0,
     measure_ns: float = math.inf,
     frames: Frames | None = None,
+    passed_ns: float = 0.0,
 ) -> SystemResult:
     """Simulate `descriptors` on all channels; bandwidth over a window after a discarded warm-up.
 
     The window is `measure_ns` of device time from `warmup_ns` on, or ends with the last data beat.
-    Both are rounded up to whole rounds. frames: where an allocator maps frames itself. Raises
-    ValueError for extents outside the memory or unknown engines.
+    Both are rounded up to whole rounds. frames: where an allocator maps frames itself. passed_ns:
+    for how long what comes at intervals has come already (`idle_channels`). Raises ValueError for
+    extents outside the memory or unknown engines.
     """
     tick_ns = device.memory.tick_clock.ns_of_ticks(1)
     last = FOREVER if math.isinf(measure_ns) else math.ceil((warmup_ns + measure_ns) / tick_ns)
-    run = prepare(device, descriptors, math.ceil(warmup_ns / tick_ns), frames)
+    passed = round(passed_ns / tick_ns)
+    run = prepare(device, descriptors, math.ceil(warmup_ns / tick_ns), frames, passed)
     _run(run, last)
     return _result(device.memory, int(descriptors.size.sum()), run, tick_ns)
 
@@ -239,15 +245,16 @@ class Prepared(NamedTuple):
 
 
 def prepare(
-    device: Device, descriptors: Descriptors, warm: int, frames: Frames | None = None
-) -> Prepared:
+    device: Device, descriptors: Descriptors, warm: int, frames: Frames | None = None,
+    passed: int = 0,
+) -> Prepared:  # fmt: skip
     """Idle channels and engines that have `descriptors` to move; bytes are noted from tick `warm`
-    on. Raises ValueError as `simulate_system` does."""
+    on; passed: ticks, as in `idle_channels`. Raises ValueError as `simulate_system` does."""
     _check(device, descriptors)
     a = device.accelerator
     assert a is not None
     constants = lowered(device.memory)
-    states = idle_channels(device.memory, constants, a.channels, response_ticks(device))
+    states = idle_channels(device.memory, constants, a.channels, response_ticks(device), passed)
     states["stream_closed"] = 1
     engine, start, size, write, wait = _stream(device, descriptors, frames)
     engines = np.zeros(a.dma.engines, ENGINE)
@@ -317,4 +324,5 @@ def _result(memory: MemorySpec, total: int, run: Prepared, tick_ns: float) -> Sy
         simulated_ns=last * tick_ns,
         active_ns=int(active.sum()) * tick_ns,
         asleep=asleep_ns(states, tick_ns),
+        unmet=unmet(memory, run.constants, states, last),
     )

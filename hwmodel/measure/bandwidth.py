@@ -21,8 +21,9 @@ from hwmodel.measure.bounds import BURSTS_PER_ROW, read_bound
 from hwmodel.measure.energy import energy_figures, energy_parts
 from hwmodel.measure.grid import measured, served
 from hwmodel.measure.open_loop import Int, called, stated
+from hwmodel.measure.recurring import window_ns
 from hwmodel.measure.replay import figures
-from hwmodel.measure.stream import TILE, bursts, random_starts, slot_bytes
+from hwmodel.measure.stream import ENGINE_TILE, bursts, random_starts, slot_bytes
 from hwmodel.measure.through import Through, silent
 from hwmodel.specs.device import Device
 
@@ -71,13 +72,13 @@ class Pattern:
     @property
     def together(self) -> int:
         if self.extent is None:
-            return TILE // self._tile
+            return ENGINE_TILE // self._tile
         return 1
 
     @property
     def _tile(self) -> int:
         """Of a sequential run, what is read or written at once."""
-        return 1024 if self.writes else TILE
+        return 1024 if self.writes else ENGINE_TILE
 
     def size_of(self, device: Device) -> int:
         if device.accelerator is None:
@@ -156,8 +157,8 @@ def _measure(device: Device, name: str, pattern: Pattern) -> dict[str, Any]:
 
 def _limits(device: Device, pattern: Pattern) -> dict[str, float]:
     """What allows how many GB/s at most, where a closed form says so: of the channels for
-    sequential reads, or bursts of one activation each; of the engines for scattered extents that
-    take them longer than the channels' peak."""
+    sequential reads, or bursts of one activation each; of the engines where extents take them
+    longer than the channels' peak."""
     name, limits = pattern.bound, {}
     if pattern.extent is not None and not pattern.writes:
         bursts_each = pattern.extent / device.memory.organisation.burst_bytes
@@ -165,8 +166,8 @@ def _limits(device: Device, pattern: Pattern) -> dict[str, float]:
     if name is not None:
         bound = read_bound(device.memory, name)
         limits = dict.fromkeys(bound.binding, bound.gbps * device.channels)
-    if device.accelerator is not None and pattern.extent is not None:
-        engines = _engines_gbps(device, pattern.extent)
+    if device.accelerator is not None:
+        engines = _engines_gbps(device, pattern.size_of(device))
         if engines < device.peak_gbps:
             limits["engines"] = engines
     return limits
@@ -189,7 +190,8 @@ def figures_of(
         kind = np.repeat(written, size // burst).astype(np.int64)
         run = served(device.memory, bursts(start, size, burst), kind)
         return figures(device, run, 1, name, bound_gbps)
-    enough = int(device.peak_gbps * (span.device_ns + span.warmup_ns) * 1.2)  # at full speed
+    lasts_ns = window_ns(device.memory, span.device_ns) + span.warmup_ns
+    enough = int(device.peak_gbps * lasts_ns * 1.2)  # at full speed
     start, written = stream.extents(enough, device)
     engine = np.arange(len(start), dtype=np.int64) // stream.together % device.dma.engines
     extents = Descriptors(engine, start, np.full(len(start), size, np.int64), written)
@@ -201,10 +203,11 @@ def _system_figures(
 ) -> dict[str, Any]:
     """The figures of an accelerator's engines and channels over a window."""
     begun = time.perf_counter()
-    result = simulate_system(
-        device, descriptors, warmup_ns=span.warmup_ns, measure_ns=span.device_ns
-    )
+    measure_ns = window_ns(device.memory, span.device_ns)
+    result = simulate_system(device, descriptors, warmup_ns=span.warmup_ns, measure_ns=measure_ns)
     wall = time.perf_counter() - begun
+    if result.unmet:
+        raise DescriptionError(f"{device.name}: {result.unmet}; a pattern is not measured so long")
     memory = device.memory
     commands = stated(memory, result.commands)
     parts = energy_parts(
@@ -214,6 +217,7 @@ def _system_figures(
     return {
         "device": device.name, "pattern": pattern, "channels": device.channels,
         "requests": result.bursts, "bytes": result.bytes_measured,
+        "asked_bytes": result.bytes_measured,
         "cycles": round(result.elapsed_ns / float(memory.clock.tCK)),
         "tck_ns": float(memory.clock.tCK), "bandwidth_gbps": result.gbps,
         "delivered_gbps": result.gbps * device.derate, "peak_gbps": device.peak_gbps,

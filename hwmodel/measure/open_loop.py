@@ -89,6 +89,8 @@ class OpenLoop:
     """At most; 0: as many as the machine has cores. Then: how many there are."""
     wall_s: float = 0.0
     """Time of simulation."""
+    passed_ticks: int = 0
+    """For how long what comes at intervals has come already (`idle_channels`)."""
     _constants: NDArray[np.void] = field(init=False)
     _stopped: bool = field(init=False, default=False)
     """Whether the simulation was interrupted."""
@@ -97,7 +99,9 @@ class OpenLoop:
 
     def __post_init__(self) -> None:
         self._constants = lowered(self.memory)
-        self.states = idle_channels(self.memory, self._constants, self.channels)
+        self.states = idle_channels(
+            self.memory, self._constants, self.channels, passed_ticks=self.passed_ticks
+        )
         self._lines = NO_LOG if self.log is None else np.empty((LOG_LINES, 5), np.int64)
         most = self.threads or os.cpu_count() or 1
         self.threads = 1 if self.log is not None else min(most, self.channels)
@@ -182,6 +186,13 @@ class OpenLoop:
     def checks(self) -> int:
         """Requests for check bytes of in-line ECC among those taken."""
         return self.total("checks")
+
+    @property
+    def asked_bytes(self) -> int:
+        """Of the accesses served, whole bursts; without check bytes, and the reads before partial
+        writes."""
+        accesses = self.total("requests") + self.total("forwarded") - self.checks
+        return accesses * self.memory.organisation.burst_bytes
 
     @property
     def end_tick(self) -> int:

@@ -19,10 +19,19 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.limits import Int
 from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
 from hwmodel.measure.grid import measured, served
-from hwmodel.measure.stream import TILE, bursts, kinds, random_starts, sequential_starts
+from hwmodel.measure.recurring import window_ns
+from hwmodel.measure.stream import (
+    ENGINE_TILE,
+    TILE,
+    bursts,
+    kinds,
+    random_starts,
+    sequential_starts,
+)
 from hwmodel.measure.through import Through, silent
 from hwmodel.specs.controller import MAX_QUEUE
 from hwmodel.specs.device import Device, load_device
@@ -227,10 +236,12 @@ def _measure(device: Device, cell: _Cell) -> tuple[float, float]:
     return result.gbps, result.row_hit_rate
 
 
-def _starts(rng: np.random.Generator, count: int, extent: int | None, capacity: int) -> Int:
+def _starts(
+    rng: np.random.Generator, count: int, extent: int | None, capacity: int, tile: int = TILE
+) -> Int:
     """Where `count` extents begin; None: consecutive tiles."""
     if extent is None:
-        return sequential_starts(rng, count, capacity)
+        return sequential_starts(rng, count, capacity, tile)
     return random_starts(rng, count, extent, capacity)
 
 
@@ -245,7 +256,7 @@ def _on_channel(
     of_burst = np.arange(0, each, burst) // TILE
     loop = served(memory, bursts(start, each, burst), written[:, of_burst].ravel().astype(np.int64))
     elapsed_ns = memory.tick_clock.ns_of_ticks(loop.end_tick)
-    return loop.total("bytes") / elapsed_ns, loop.row_hit_rate
+    return loop.asked_bytes / elapsed_ns, loop.row_hit_rate
 
 
 def read_extents(
@@ -258,9 +269,10 @@ def read_extents(
     """Simulate a device's engines over `measured_ns` after `WARMUP_NS`: each walks extents of its
     own of `extent` bytes, anywhere in slots of that size; None: consecutive tiles, which they take
     in turn."""
-    engines, each = device.dma.engines, extent or TILE
-    count = _extents_each(device, each, WARMUP_NS + measured_ns) * engines
-    start = _starts(rng, count, extent, device.capacity_bytes)
+    engines, each = device.dma.engines, extent or ENGINE_TILE
+    time_ns = WARMUP_NS + window_ns(device.memory, measured_ns)
+    count = _extents_each(device, each, time_ns) * engines
+    start = _starts(rng, count, extent, device.capacity_bytes, ENGINE_TILE)
     size = np.full(count, each, np.int64)
     if extent is not None:  # an engine is found anywhere in its first extent
         burst = device.memory.organisation.burst_bytes
@@ -269,12 +281,15 @@ def read_extents(
         size[:engines] -= done
     engine = np.arange(count, dtype=np.int64) % engines
     written = kinds(rng, count, read_share)
-    return simulate_system(
+    result = simulate_system(
         device,
         Descriptors(engine, start, size, written),
         warmup_ns=WARMUP_NS,
-        measure_ns=measured_ns,
+        measure_ns=window_ns(device.memory, measured_ns),
     )
+    if result.unmet:
+        raise DescriptionError(f"{device.name}: {result.unmet}; a measurement is not so long")
+    return result
 
 
 def _extents_each(device: Device, extent: int, time_ns: float) -> int:

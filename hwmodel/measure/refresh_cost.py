@@ -114,7 +114,7 @@ def _cost(pattern: str, choice: Choice, run: OpenLoop, base: OpenLoop) -> Cost:
     return Cost(
         pattern,
         choice,
-        run.total("bytes") / memory.tick_clock.ns_of_ticks(end),
+        run.asked_bytes / memory.tick_clock.ns_of_ticks(end),
         base.end_tick / end,
         refreshes * lasts / (units * end),
         (reopened - before) / refreshes if refreshes else 0.0,

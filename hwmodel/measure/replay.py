@@ -2,8 +2,10 @@
 accesses in the order of the trace, each from its time on where the trace has times, as fast as its
 queues allow.
 
-`requests` are the accesses of the trace; `bytes` those moved on DQ, which leaves out reads that
-were forwarded from a waiting write and includes the reads made for partial writes.
+`requests` are the accesses of the trace, and with in-line ECC those for check bytes; `bytes` those
+moved on DQ, which leaves out reads that were forwarded from a waiting write and includes check
+bytes and the reads made for partial writes. `bandwidth_gbps` and `utilization` are of what was
+asked for (`asked_bytes`), `moved_gbps` of what was moved.
 """
 
 from __future__ import annotations
@@ -106,16 +108,14 @@ def figures(
     memory: MemorySpec = device.memory
     clock = memory.tick_clock
     elapsed_ns = clock.ns_of_ticks(run.end_tick)
-    moved = run.total("bytes")
+    moved, asked = run.total("bytes"), run.asked_bytes
     peak = memory.peak_gbps * channels
-    gbps = moved / elapsed_ns if elapsed_ns else 0.0
+    gbps = asked / elapsed_ns if elapsed_ns else 0.0
     forwarded = run.total("forwarded")
     least, binding = _least(run)
     checked: dict[str, Any] = {}
     if run.checks:
-        data = run.total("requests") + forwarded - run.checks
         checked["check_requests"] = run.checks
-        checked["data_gbps"] = data * memory.organisation.burst_bytes / elapsed_ns
     parts = energy_parts(memory, run.commands, elapsed_ns, run.active_ns, channels, run.asleep)
     return {
         "device": device.name,
@@ -123,12 +123,14 @@ def figures(
         "channels": channels,
         "requests": run.total("requests") + forwarded,
         "bytes": moved,
+        "asked_bytes": asked,
         "forwarded_requests": forwarded,
         "forwarded_bytes": forwarded * memory.organisation.burst_bytes,
         "rmw_reads": run.total("rmw_reads"),
         "cycles": run.end_tick / clock.ticks_per_ck if clock.ticks_per_ck > 1 else run.end_tick,
         "tck_ns": float(memory.clock.tCK),
         "bandwidth_gbps": gbps,
+        "moved_gbps": moved / elapsed_ns if elapsed_ns else 0.0,
         "peak_gbps": peak,
         "utilization": gbps / peak,
         "bound_gbps": bound_gbps,

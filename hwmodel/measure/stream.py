@@ -9,8 +9,10 @@ from hwmodel.specs.memory_spec import MemorySpec
 
 Int = NDArray[np.int64]
 TILE = 4096
-"""Bytes of a sequential stream that are read or written together, and that one DMA engine takes
-at once."""
+"""Bytes of a sequential stream of a channel that are read or written together."""
+ENGINE_TILE = 16 << 10
+"""Bytes of a sequential stream that one DMA engine takes at once, as it takes weights
+(assumed)."""
 _BLOCK = 4
 
 
@@ -35,11 +37,11 @@ def slot_bytes(extent: int, align: int) -> int:
     return -(-extent // align) * align
 
 
-def sequential_starts(rng: np.random.Generator, count: int, capacity: int) -> Int:
+def sequential_starts(rng: np.random.Generator, count: int, capacity: int, tile: int = TILE) -> Int:
     """Start addresses, shape (count,), of consecutive tiles from a random one on, round the
     end."""
-    tiles = capacity // TILE
-    return (rng.integers(0, tiles) + np.arange(count, dtype=np.int64)) % tiles * TILE
+    tiles = capacity // tile
+    return (rng.integers(0, tiles) + np.arange(count, dtype=np.int64)) % tiles * tile
 
 
 def bursts(start: Int, extent: int, burst: int) -> Int:

@@ -20,6 +20,7 @@ from pydantic import Field
 
 from hwmodel.description.description import Strict, checked
 from hwmodel.description.units import Nanoseconds, PositiveBytes
+from hwmodel.measure.stream import ENGINE_TILE
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
 from policies.memory.step_energy import Transfer
@@ -60,16 +61,17 @@ class FidelitySpec(Strict):
     """Whether weights, prefill and attention of a layer follow one another, or are moved at the
     same time and contend for the DRAM: simulated together in `full`, of one measured efficiency in
     `sampled`; `analytic` has no contention. Either way a bound (assumed; docs/memory-time.md)."""
-    weight_tile: PositiveBytes = 16 << 10
+    weight_tile: PositiveBytes = ENGINE_TILE
     """Weights are dealt to engines in turn in tiles of this size (assumed)."""
     probe_bytes: PositiveBytes = 6 << 20
     """A probe measures as long as the peak takes for this much, so that it costs the same on every
-    device (assumed); a layer that is no longer than that and the warm-up is simulated whole."""
+    device (assumed), or longer, to whole intervals of refresh where one more or less would matter;
+    a layer that is no longer than that and the warm-up is simulated whole."""
     warmup: Nanoseconds | None = None
-    """Device time that a probe discards. None: as much as it measures (assumed; a third of it left
-    windows 0.9 % too slow on a100-80gb)."""
+    """Device time that a probe discards. None: as much as `measure` or `probe_bytes` say (assumed;
+    a third of it left windows 0.9 % too slow on a100-80gb)."""
     measure: Nanoseconds | None = None
-    """Device time that a probe measures. None: as `probe_bytes` says."""
+    """Least device time that a probe measures. None: as `probe_bytes` says."""
     calibrate: PositiveBytes = 16 << 20
     """Most bytes of a layer that some probes simulate whole in addition to their window
     (assumed; whole layers can take seconds)."""

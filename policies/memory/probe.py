@@ -12,6 +12,7 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.memory import Descriptors
+from hwmodel.measure.recurring import passes, window_ns
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_layout import KvLayout
@@ -68,14 +69,19 @@ class Probe:
         self._simulate = simulate
         self._dma = device.accelerator.dma
         self._derate = device.derate
-        self._measure_ns = spec.measure or spec.probe_bytes / device.peak_gbps
+        least_ns = spec.measure or spec.probe_bytes / device.peak_gbps
+        self._measure_ns = window_ns(device.memory, least_ns)
         self._warmup_ns = self._measure_ns if spec.warmup is None else spec.warmup
+        self.lengthened = self._measure_ns > least_ns
+        """Whether windows are longer than they would be without what comes in them."""
+        self._turn = 0
+        """Streams simulated so far: each meets refreshes at another time of its own."""
         self.engines = self._dma.engines
         self.piece_bytes = self._dma.window
         self.simulated_bytes = 0
         self.wall_s = 0.0
         peak = device.peak_gbps
-        self._calibrate_bytes = spec.calibrate
+        self._calibrate_bytes = spec.calibrate * self._measure_ns / least_ns
         self._window_bytes = (self._measure_ns + self._warmup_ns) * peak
 
     def measure(
@@ -110,9 +116,7 @@ class Probe:
             parts.append(self.deal(layer((first + len(parts)) % layers), spread))
             least += int(self._loads(parts[-1])[busy].min())
         stream = dealing.window(dealing.joined(parts), self.engines, 0.0, each, self._dma.request)
-        result = self._simulate(
-            self.device, stream, warmup_ns=self._warmup_ns, measure_ns=self._measure_ns
-        )
+        result = self._simulated(stream, self._warmup_ns, self._measure_ns, times=1)[0]
         self.simulated_bytes += int(result.bytes_measured)
         self.wall_s += time.perf_counter() - begun
         reckoned_ns = self._reckoned_ns(loads, result.gbps)
@@ -150,28 +154,51 @@ class Probe:
         return (float(loads.sum()) / max(rate, LEAST) + lead_ns) / self._derate
 
     def _exact(self, dealt: Descriptors) -> Probed:
-        share, result = self.whole([dealt])
+        share, result = self.whole([dealt], times=None)
         at_peak_ns = float(dealt.size.sum()) / self.device.peak_gbps
         return Probed(at_peak_ns, at_peak_ns / share, result, exact=True)
 
     def whole(
-        self, layers: Iterable[Descriptors], stand_for: Iterable[int] | None = None
-    ) -> tuple[float, Any]:
+        self, layers: Iterable[Descriptors], stand_for: Iterable[int] | None = None,
+        times: int | None = 1,
+    ) -> tuple[float, Any]:  # fmt: skip
         """(share of the peak that reaches the engines, the last result) of layers that are each
         simulated from the first request to the last data beat, one after the other; None where they
-        move nothing. stand_for: for how many layers each stands; None: for as many as any other."""
+        move nothing. stand_for: for how many layers each stands; None: for as many as any other.
+        times: how often each is simulated, as in `passes`; its time is the mean."""
         begun = time.perf_counter()
         moved, elapsed_ns, result = 0, 0.0, None
         for layer, many in zip(layers, stand_for or repeat(1), strict=False):
             if not len(layer.size):  # it lies in another memory
                 continue
-            result = self._simulate(self.device, layer, warmup_ns=0.0, measure_ns=math.inf)
+            results = self._simulated(layer, 0.0, math.inf, times)
+            result = results[-1]
             moved += many * int(result.total_bytes)
-            elapsed_ns += many * result.elapsed_ns
-            self.simulated_bytes += int(result.total_bytes)
+            elapsed_ns += many * math.fsum(each.elapsed_ns for each in results) / len(results)
+            self.simulated_bytes += sum(int(each.total_bytes) for each in results)
         self.wall_s += time.perf_counter() - begun
         share = moved / max(elapsed_ns, 1e-9) / self.device.peak_gbps * self._derate
         return min(max(share, LEAST), 1.0), result
+
+    def _simulated(
+        self, stream: Descriptors, warmup_ns: float, measure_ns: float, times: int | None
+    ) -> list[Any]:
+        """The simulator's results at other times since the last refresh. Raises DescriptionError
+        where something comes so seldom that it would be missed."""
+        moving_ns = float(stream.size.sum()) / self.device.peak_gbps
+        results = []
+        for passed_ns in passes(self.memory, min(measure_ns, moving_ns), self._turn, times):
+            result = self._simulate(
+                self.device, stream, warmup_ns=warmup_ns, measure_ns=measure_ns, passed_ns=passed_ns
+            )
+            if result.unmet:
+                raise DescriptionError(
+                    f"{self.device.name}: {result.unmet}, and a probe does not last so long; "
+                    "expected memory.measure to be longer"
+                )
+            results.append(result)
+        self._turn += 1
+        return results
 
     def deal(self, extents: Extents | Descriptors, spread: Spread) -> Descriptors:
         """A layer's extents as the device's engines get them, unless they are dealt already."""
@@ -242,7 +269,7 @@ def weights_stream(
     key = (device.digest, edges, spec.weight_tile, simulate, *routed)
     if key not in _known:
         probe = Probe(device, spec, simulate)
-        share, result = probe.whole(
+        streams = (
             probe.deal(
                 traffic.weights(
                     model,
@@ -254,6 +281,7 @@ def weights_stream(
             )
             for layer in layers
         )
+        share, result = probe.whole(streams, times=None)
         _known[key] = Measured(share, transfer(device.memory, [result]))
     return _known[key]
 

@@ -33,17 +33,17 @@ _FIELDS = {field.name for field in fields(SystemResult)}
 
 def simulate_once(
     device: Device, descriptors: Descriptors, *, warmup_ns: float = 0.0,
-    measure_ns: float = math.inf, frames: Frames | None = None,
+    measure_ns: float = math.inf, frames: Frames | None = None, passed_ns: float = 0.0,
 ) -> SystemResult:  # fmt: skip
     """As `hwmodel.kernel.memory.simulate_system`, computed unless its result is known."""
     simulate = partial(
         simulate_system, device, descriptors, warmup_ns=warmup_ns, measure_ns=measure_ns,
-        frames=frames,
+        frames=frames, passed_ns=passed_ns,
     )  # fmt: skip
     folder = _folder(os.environ.get(PLACE))
     if folder is None:
         return simulate()
-    key = _key(device, descriptors, warmup_ns, measure_ns, frames)
+    key = _key(device, descriptors, warmup_ns, measure_ns, frames, passed_ns)
     file = folder / key[:2] / f"{key[2:]}.json"
     result = _read(file)
     if result is None:
@@ -58,11 +58,11 @@ class NotKept(Exception):
 
 def kept(
     device: Device, descriptors: Descriptors, *, warmup_ns: float = 0.0,
-    measure_ns: float = math.inf, frames: Frames | None = None,
+    measure_ns: float = math.inf, frames: Frames | None = None, passed_ns: float = 0.0,
 ) -> SystemResult:  # fmt: skip
     """What `simulate_once` would find without simulating. Raises NotKept."""
     folder = _folder(os.environ.get(PLACE))
-    key = _key(device, descriptors, warmup_ns, measure_ns, frames)
+    key = _key(device, descriptors, warmup_ns, measure_ns, frames, passed_ns)
     result = None if folder is None else _read(folder / key[:2] / f"{key[2:]}.json")
     if result is None:
         raise NotKept
@@ -75,8 +75,10 @@ def _key(
     warmup_ns: float,
     measure_ns: float,
     frames: Frames | None,
+    passed_ns: float,
 ) -> str:
-    digest = hashlib.sha256(f"{device.digest} {warmup_ns!r} {measure_ns!r}".encode())
+    window = f"{device.digest} {warmup_ns!r} {measure_ns!r} {passed_ns!r}"
+    digest = hashlib.sha256(window.encode())
     if frames is not None:
         digest.update(f"{frames.base} {frames.size} ".encode() + frames.virtual.tobytes())
     for column in descriptors:

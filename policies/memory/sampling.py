@@ -33,6 +33,10 @@ RECENT = 4
 """Probes of a phase that are averaged (assumed), so that no outlier stands alone."""
 FIRST, EVERY = 4, 32
 """The first FIRST of every EVERY windows also measure a whole layer (assumed)."""
+WIDE = 0.03
+"""Relative half-width, common to all windows from what they leave out, above which every further
+window measures a whole layer too, and a phase is probed on, where windows were made longer for what
+comes in them (assumed)."""
 ANOTHER = 3.0
 """Placement statistics that changed by more than this (to four times or a quarter) are probed
 however recent the last probe is (assumed)."""
@@ -181,8 +185,13 @@ class SampledMemory(SimulatedMemory):
             return False, self._spec.max_probes
         mean, half = self._measured(phase)
         wide = half is not None and half > self._spec.precision * mean
+        wide = wide or self._leaves_out(phase)
         more = AGAIN if self._error(phase) > self._spec.again / 2 else 1
         return wide, self._spec.max_probes * more
+
+    def _leaves_out(self, phase: str) -> bool:
+        """Whether windows that had to be longer still leave out too much."""
+        return self._probe.lengthened and self._common[phase] > WIDE
 
     def _measured(self, phase: str) -> tuple[float, float | None]:
         """Mean efficiency of the probes that count, and the half-width of its interval as they
@@ -208,7 +217,8 @@ class SampledMemory(SimulatedMemory):
     def _take(self, phase: StreamPhase, layer: Layer, placed: tuple[float, ...] = ()) -> bool:
         """Probe it; False where all that the step moves lies in another memory."""
         results, beside, place = self._results[phase], self._beside[phase], self._placed[phase]
-        calibrate, spread = self._windows[phase] % EVERY < FIRST, self._streams.spread(phase)
+        calibrate = self._windows[phase] % EVERY < FIRST or self._leaves_out(phase)
+        spread = self._streams.spread(phase)
         every, shares = self._drawn(phase, layer)
         probed = self._probe.measure(
             lambda nth: layer(every[nth]), len(every), spread, self._rng, calibrate, shares

@@ -153,7 +153,7 @@ def bandwidth_grid(found: list[dict[str, Any]]) -> Grid:
                 "–" if bound is None else f"{bound:,.2f}",
                 _binding(item.get("bound_by", [])),
                 _hits(item),
-                f"{1000 * item['energy_nj'] / (8 * item['bytes']):.2f}" if item["bytes"] else "–",
+                _pj_per_bit(item),
                 f"{item['requests']:,}",
             ]
         )
@@ -163,6 +163,12 @@ def bandwidth_grid(found: list[dict[str, Any]]) -> Grid:
         for row, gbps in zip(rows, delivered, strict=True):
             row.insert(2, f"{gbps:,.2f}")
     return Grid("", columns, rows)
+
+
+def _pj_per_bit(item: dict[str, Any]) -> str:
+    """Of what was asked for."""
+    asked = item["asked_bytes"]
+    return f"{1000 * item['energy_nj'] / (8 * asked):.2f}" if asked else "–"
 
 
 def _binding(limits: list[str]) -> str:
@@ -180,6 +186,8 @@ def show_replay(device: Device, found: dict[str, Any]) -> None:
         "cycles": f"{found['cycles']:,} of {found['tck_ns']} ns",
         "bandwidth": f"{found['bandwidth_gbps']:,.2f} GB/s, {found['utilization']:.1%} of "
         f"{found['peak_gbps']:,.1f} GB/s" + (f" (bound {bound:,.2f})" if bound else ""),
+        "moved": f"{found['moved_gbps']:,.2f} GB/s, with check bytes and the reads before partial "
+        "writes, without what was forwarded",
         "rows": f"{found['row_hits']:,} hits, {found['row_misses']:,} misses, "
         f"{found['row_conflicts']:,} conflicts",
         "commands": _pairs(found["commands"]),
@@ -190,6 +198,8 @@ def show_replay(device: Device, found: dict[str, Any]) -> None:
         "energy nJ": _pairs(found["energy"]),
         "simulated in": f"{found['wall_s']:.3f} s on {found['threads']} thread(s)",
     }
+    if found["bytes"] == found["asked_bytes"]:
+        del lines["moved"]
     if not found["write_latency_ns"]:
         del lines["of writes ns"]
     for name, text in lines.items():

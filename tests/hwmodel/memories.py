@@ -49,6 +49,8 @@ class Case:
     """(arrival tick, address, kind)."""
     channel: int
     channels: int
+    passed: int = 0
+    """Ticks for which what comes at intervals has come already."""
 
 
 @functools.cache
@@ -555,4 +557,10 @@ def cases(draw: st.DrawFn, most: int = 150) -> Case:
     memory = draw(memories())
     channels = draw(st.integers(1, 4))
     channel = draw(st.integers(0, channels - 1))
-    return Case(memory, draw(streams(memory, most)), channel, channels)
+    passed = draw(st.sampled_from([0, 1])) and draw(st.integers(1, 3 * _longest_interval(memory)))
+    return Case(memory, draw(streams(memory, most)), channel, channels, passed)
+
+
+def _longest_interval(memory: MemorySpec) -> int:
+    """Ticks."""
+    return max(memory.refresh_ticks(), *memory.periodic.values(), 1)

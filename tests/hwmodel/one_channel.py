@@ -40,11 +40,13 @@ def simulate_channel(
     channel: int = 0,
     channels: int = 1,
     log: bool = True,
+    passed: int = 0,
 ) -> ChannelResult:
     """Simulate channel `channel` of `channels` alone on (arrival tick, local address, kind), each
     (n,); a kind is READ, WRITE or PARTIAL_WRITE, or whether the request is a write."""
     parts: list[CommandLog] = []
-    run = OpenLoop(memory, channels, (lambda _, part: parts.append(part)) if log else None)
+    sink = (lambda _, part: parts.append(part)) if log else None
+    run = OpenLoop(memory, channels, sink, passed_ticks=passed)
     run.feed(channel, np.asarray(address, np.int64), kind.astype(np.int64), arrival_tick)
     run.finish(channel)
     whole = [np.concatenate(columns) for columns in zip(*parts, strict=True)] or [

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import PERIODIC, URGENT_REFRESH, Record
 from hwmodel.kernel.limits import MAX_PERIODIC, MAX_RANKS
@@ -81,6 +83,9 @@ MECHANISM = Mechanism(
     },
     state={"periodic_due": (MAX_RANKS, MAX_PERIODIC)},  # tick of each
     first=lambda c: {"periodic_due": c["periodic_every"]},
+    passed=lambda c, ticks: {
+        "periodic_due": c["periodic_every"] - ticks % np.maximum(c["periodic_every"], 1)
+    },
     due=_due,
     offer=_offer,
     done=_done,

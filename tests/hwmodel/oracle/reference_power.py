@@ -11,8 +11,8 @@ from tests.hwmodel.oracle.reference_state import Issued
 class Power(Refresh):
     """A channel that powers down, or refreshes itself, when nothing waits."""
 
-    def __init__(self, memory: MemorySpec, channel: int, channels: int) -> None:
-        super().__init__(memory, channel, channels)
+    def __init__(self, memory: MemorySpec, channel: int, channels: int, passed: int = 0) -> None:
+        super().__init__(memory, channel, channels, passed)
         self.over, self.served, self.told = 0, 0, 0
         self.log: list[Issued] = []
         self.asleep = {rank: [0] * 6 for rank in self.ranks}

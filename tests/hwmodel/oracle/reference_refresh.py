@@ -13,10 +13,12 @@ URGENT, POSTPONED = 2, 6
 
 
 class Refresh(Legality):
-    """A channel whose ranks are refreshed; `channel` of `channels` sets the phase."""
+    """A channel whose ranks are refreshed; `channel` of `channels` sets the phase. passed: ticks
+    (rules.md: what has passed)."""
 
-    def __init__(self, memory: MemorySpec, channel: int, channels: int) -> None:
+    def __init__(self, memory: MemorySpec, channel: int, channels: int, passed: int = 0) -> None:
         super().__init__(memory)
+        self.passed = passed
         self.units = [RefreshUnit(place) for place in self.ranks]
         self.sets = memory.refresh_sets()
         self.interval, self.divided = memory.refresh_ticks(), memory.refreshes_per_round
@@ -34,14 +36,17 @@ class Refresh(Legality):
         self.of_channel = {k for k, s in rows.items() if s & {"channel", "other_pseudochannel"}}
         self.of_pc = {k for k, s in rows.items() if s & {"pseudochannel", "other_rank"}}
         for unit in self.units:
-            unit.periodic = dict(self.every)
+            unit.periodic = {kind: every - passed % every for kind, every in self.every.items()}
+            while self.controller.refresh != "none" and self.urgent_from(unit) <= 0:
+                unit.issued += 1
+            unit.done = set(range(unit.issued % self.divided))
 
     def due(self, k: int) -> int:
         """Refresh. The tick at which the k-th refresh (k >= 1) of every rank is due."""
         interval, sets = self.interval, self.divided
         staggered = self.controller.refresh_phase == "staggered"
         phase = self.channel * interval // (self.channels * sets) if staggered else 0
-        return phase + k * interval // sets
+        return phase + k * interval // sets - self.passed
 
     def owed(self, unit: RefreshUnit) -> bool:
         """Refresh. Whether a refresh has fallen due and was not issued yet."""

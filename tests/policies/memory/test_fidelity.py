@@ -105,7 +105,9 @@ class Asked(FakeMemory):
         super().__init__()
         self.windows: set[tuple[float, float]] = set()
 
-    def __call__(self, device: Any, d: Any, *, warmup_ns: float, measure_ns: float) -> Any:
+    def __call__(
+        self, device: Any, d: Any, *, warmup_ns: float, measure_ns: float, **more: Any
+    ) -> Any:
         self.windows.add((warmup_ns, measure_ns))
         return super().__call__(device, d, warmup_ns=warmup_ns, measure_ns=measure_ns)
 

@@ -27,13 +27,18 @@ class Steady:
         self.asked: list[tuple[Descriptors, float, float]] = []
 
     def __call__(
-        self, device: Any, stream: Descriptors, *, warmup_ns: float, measure_ns: float
-    ) -> Any:
+        self, device: Any, stream: Descriptors, *, warmup_ns: float, measure_ns: float,
+        passed_ns: float = 0.0,
+    ) -> Any:  # fmt: skip
         self.asked.append((stream, warmup_ns, measure_ns))
         total = int(stream.size.sum())
         elapsed_ns = 4 * total / device.peak_gbps
         return SimpleNamespace(
-            gbps=GBPS, bytes_measured=1000, total_bytes=total, elapsed_ns=elapsed_ns
+            gbps=GBPS,
+            bytes_measured=1000,
+            total_bytes=total,
+            elapsed_ns=elapsed_ns,
+            unmet="",
         )
 
 

@@ -30,7 +30,7 @@ def test_a_byte_costs_what_its_simulation_spent_on_it() -> None:
 
 
 def test_a_token_pays_for_bytes_refresh_and_standby() -> None:
-    card = device(4096)
+    card = device(4096, "controller.refresh=per_bank")
     e, o = card.memory.energy, card.memory.organisation
     each = {"activation": 0.0, "read": 0.02, "write": 0.0}  # nJ a byte
     found = serving_energy(

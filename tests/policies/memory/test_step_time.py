@@ -28,7 +28,9 @@ ACTIVATIONS = 2 * MODEL.layers * (8 * MODEL.hidden + _ROTATED + 3 * MODEL.interm
 class Even(FakeMemory):
     """Gives SHARE of the peak whatever is asked."""
 
-    def __call__(self, device: Device, d: Any, *, warmup_ns: float, measure_ns: float) -> Any:
+    def __call__(
+        self, device: Device, d: Any, *, warmup_ns: float, measure_ns: float, **more: Any
+    ) -> Any:
         found = super().__call__(device, d, warmup_ns=warmup_ns, measure_ns=measure_ns)
         found.gbps = SHARE * device.peak_gbps
         if math.isinf(measure_ns):

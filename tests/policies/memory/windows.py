@@ -1,0 +1,204 @@
+"""Do short probes find what long ones do? Every accelerator whose memory is simulated, each refresh
+mode, cold and hot, with RFMs and alerts where its memory has them.
+
+    python -m tests.policies.memory.windows [--only DEVICE ...] [--former] [--csv FILE]
+
+Two streams of each: layers of three windows, and of three refresh intervals at least, and layers of
+a quarter of the window, which are simulated whole; both of 16 KiB extents at random places. The
+probes are those of a run by default, with the whole layers that correct them, taken until their
+interval is as narrow as a run wants it. They are held against whole layers, the short ones at many
+times evenly apart. `--former`: the probes of 0.3.0 beside them, whose refreshes began an interval
+after their first request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.description.library import names
+from hwmodel.kernel.memory import simulate_system
+from hwmodel.measure.recurring import passes
+from hwmodel.specs.device import Device, load_device
+from policies.memory import probe as probes
+from policies.memory.fidelity import FidelitySpec
+from policies.memory.interval import confidence_interval
+from policies.memory.sampling import EVERY, FIRST, WIDE
+from policies.memory.traffic import Extents
+
+EXTENT, LAYERS, SEED = 16 << 10, 3, 20261128
+LEAST, MOST = 4, 32
+"""Probes of a cell."""
+INTERVALS, WHOLE, TIMES = 3, 3, 24
+"""Refresh intervals that a long layer lasts at the peak, how many are simulated whole, and
+simulations of a short layer."""
+ALL_BANK, PER_BANK = "controller.refresh=all_bank", "controller.refresh=per_bank"
+MODES: dict[str, list[str]] = {
+    "per bank": [PER_BANK],
+    "per bank, hot": [PER_BANK, "temperature=95"],
+    "all banks": [ALL_BANK],
+    "all banks, hot": [ALL_BANK, "temperature=95"],
+    "all banks, postponed": [ALL_BANK, "controller.refresh_postpone=8"],
+    "all banks, RFM": [ALL_BANK, "controller.refresh_management=rfm"],
+    "all banks, PRAC": [ALL_BANK, "controller.row_counting=prac"],
+}
+PRAC = "grace-cpu", ["memory=ddr5-4800-x32-prac"]
+"""No shipped accelerator counts rows; this one with a memory that does."""
+
+
+class Cell(NamedTuple):
+    """Shares of the peak of one stream of a device in one mode."""
+
+    device: str
+    mode: str
+    stream: str
+    long: float
+    short: float
+    half: float
+    """Of the 95 % interval of `short`."""
+    probes: int
+    former: float | None
+
+    @property
+    def off(self) -> float:
+        return self.short / self.long - 1
+
+    @property
+    def covers(self) -> bool:
+        return abs(self.short - self.long) <= self.half
+
+
+def simulated() -> list[str]:
+    """Accelerators whose memory is simulated."""
+    return [each for each in names("accelerators") if load_device(each).given is None]
+
+
+def variants(device: str) -> Iterator[tuple[str, list[str], Device]]:
+    """(mode, settings, device) of each mode that the memory has."""
+    for mode, settings in MODES.items():
+        try:
+            yield mode, settings, load_device(device, settings)
+        except DescriptionError:
+            continue
+    if device == PRAC[0]:
+        mode = "all banks, PRAC"
+        yield mode, [*PRAC[1], *MODES[mode]], load_device(device, [*PRAC[1], *MODES[mode]])
+
+
+def layers(device: Device, size: float) -> list[Extents]:
+    """Layers of about `size` bytes, in extents at random places."""
+    rng, count = np.random.default_rng(SEED), max(1, round(size / EXTENT))
+    found = []
+    for _ in range(LAYERS):
+        start = rng.integers(0, device.capacity_bytes // EXTENT, count) * EXTENT
+        each = np.full(count, EXTENT, np.int64)
+        found.append(Extents(start, each, np.zeros(count, bool), np.arange(count) % 64))
+    return found
+
+
+def probed(device: Device, spec: FidelitySpec, layers: list[Extents], least: int, most: int) -> Any:
+    """(mean share, half-width of its interval, probes): `most` at most, until it is narrow."""
+    probe, rng, shares = probes.Probe(device, spec, simulate_system), np.random.default_rng(1), []
+    beside: list[probes.Beside] = []
+    common, elapsed = 0.0, 1.0
+    while len(shares) < most:
+        calibrate = len(shares) % EVERY < FIRST or common / elapsed > WIDE
+        found = probe.measure(layers.__getitem__, len(layers), "slice", rng, calibrate)
+        if found.beside is not None:
+            beside.append(found.beside)
+        lost, common = (0.0, 0.0) if found.exact else probes.lost_ns(beside, found.at_peak_ns)
+        elapsed = found.elapsed_ns + lost
+        shares.append(found.at_peak_ns / elapsed)
+        mean, half = confidence_interval(shares)
+        narrow = half is not None and half <= spec.precision * mean and common / elapsed <= WIDE
+        if len(shares) >= least and narrow:
+            break
+    return mean, math.hypot(half or 0.0, common / elapsed * mean), len(shares)
+
+
+def former(device: Device, spec: FidelitySpec, layers: list[Extents], count: int) -> float:
+    """As many probes as before refreshes were met at their rate."""
+    with (
+        mock.patch.object(probes, "window_ns", lambda _, least_ns: least_ns),
+        mock.patch.object(probes, "passes", lambda *_: [0.0]),
+    ):
+        return float(probed(device, spec, layers, count, count)[0])
+
+
+def cells(name: str, mode: str, device: Device, beside: bool) -> Iterator[Cell]:
+    """Of a long layer and of a short one."""
+    spec = FidelitySpec(fidelity="sampled")
+    window, memory = float(spec.probe_bytes), device.memory
+    interval_ns = memory.tick_clock.ns_of_ticks(memory.refresh_ticks())
+    long = layers(device, 3 * max(window, INTERVALS / 3 * interval_ns * device.peak_gbps))
+    for stream, those, times in (
+        ("window", long, 1), ("whole layer", layers(device, window / 4), TIMES),
+    ):  # fmt: skip
+        found = probed(device, spec, those, LEAST, MOST)
+        was = former(device, spec, those, found[2]) if beside else None
+        yield Cell(name, mode, stream, whole(device, those[:WHOLE], times), *found, was)
+
+
+def whole(device: Device, layers: list[Extents], times: int) -> float:
+    """The mean share of layers, each simulated so often since its last refresh."""
+    probe, ns, moved = probes.Probe(device, FidelitySpec(), simulate_system), 0.0, 0
+    for turn, layer in enumerate(layers):
+        dealt = probe.deal(layer, "slice")
+        at_peak_ns = float(dealt.size.sum()) / device.peak_gbps
+        for passed_ns in passes(device.memory, at_peak_ns, turn, times):
+            ns += simulate_system(device, dealt, passed_ns=passed_ns).elapsed_ns
+            moved += int(dealt.size.sum())
+    return moved / ns / device.peak_gbps * device.derate
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", default=None)
+    parser.add_argument("--modes", nargs="+", default=None)
+    parser.add_argument("--former", action="store_true")
+    parser.add_argument("--csv", type=Path)
+    given = parser.parse_args()
+    found = []
+    print(f"{'device':20} {'mode':22} {'stream':12}  long   short  ±      off    former off")
+    for name in given.only or simulated():
+        for mode, _, device in variants(name):
+            if given.modes and mode not in given.modes:
+                continue
+            for cell in cells(name, mode, device, given.former):
+                found.append(cell)
+                was = "" if cell.former is None else f"{cell.former / cell.long - 1:+7.1%}"
+                print(
+                    f"{name:20} {mode:22} {cell.stream:12} {cell.long:6.3f} {cell.short:6.3f} "
+                    f"{cell.half / cell.short:5.1%} {cell.off:+7.1%}{'' if cell.covers else '*'} "
+                    f" {was}",
+                    flush=True,
+                )
+    off = [abs(cell.off) for cell in found]
+    print(
+        f"{len(found)} cells; within 2 %: {sum(each <= 0.02 for each in off)}; farthest "
+        f"{max(off):.1%}; interval of 3 % at most: "
+        f"{sum(cell.half <= 0.03 * cell.short for cell in found)}; covered (no *): "
+        f"{sum(cell.covers for cell in found)}"
+    )
+    if given.former:
+        was = [abs(cell.former / cell.long - 1) for cell in found if cell.former is not None]
+        print(f"before: within 2 %: {sum(each <= 0.02 for each in was)}; farthest {max(was):.1%}")
+    if given.csv:
+        with given.csv.open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file)
+            rows.writerow([*Cell._fields, "off"])
+            rows.writerows([*cell, cell.off] for cell in found)
+    sys.exit(math.isnan(max(off)))
+
+
+if __name__ == "__main__":
+    main()
