@@ -179,8 +179,8 @@ class Connected(EngineRequests):
         # sessions whose last turn holds its memory for a step more
         ending = set(self._sessions[self.ending].tolist()) - {-1} if self.ending else set()
         for place, request in enumerate(line, first):
-            if int(self._sessions[request]) in ending:
-                continue
+            if int(self._sessions[request]) in ending or request in self.held:
+                continue  # what is held is of when it was here before
             asked = request, self.demand(request), self.total(request)
             if not any(connector.passes_over(*asked) for connector in self.connectors):
                 yield place

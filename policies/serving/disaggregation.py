@@ -122,6 +122,8 @@ class Disaggregation(Watcher):
 
     def enter(self, request: int, at_s: float) -> None:
         """A request comes, or comes again with its tokens; it waits while a side is away."""
+        if (before := self._trips.pop(request, None)) is not None:
+            self._port(PREFILL, before.source).comes_again(request)
         if not all(len(node.manager.cards) for node in self.nodes):
             self.simulation.hold(lambda now_s: self.enter(request, now_s))
             return

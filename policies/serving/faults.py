@@ -70,6 +70,7 @@ class Faults(Watcher):
             node.lost_s += simulation.stop(unit, at_s, replica)
             for watcher in simulation.watchers:
                 watcher.lost(node, card, at_s)
+            simulation.failed(replica.at_work)
         for card in cards:
             node.manager.serves(card, False)
             node.failed_s[card] = at_s

@@ -99,6 +99,11 @@ class Metrics:
         )):  # fmt: skip
             self._sum_up()
 
+    @property
+    def made(self) -> int:
+        """Output tokens of all steps so far."""
+        return self._sums.output_tokens
+
     def produced(self, output_tokens: int) -> None:
         """Steps made so many."""
         self._sums.output_tokens += output_tokens

@@ -100,6 +100,11 @@ class Replica:
         return bool(self.engine.waits or self._to_come)
 
     @property
+    def at_work(self) -> bool:
+        """Whether requests are there, running or not."""
+        return self.engine.busy or self.waits
+
+    @property
     def waiting(self) -> list[int]:
         """These, in order."""
         return [*self.engine.waiting, *(request for _, request in sorted(self._to_come))]

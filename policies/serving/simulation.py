@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
+from policies.engines.engine_progress import MOST_FUTILE
 from policies.serving.metrics import Metrics
 from policies.serving.node import Node
 from policies.serving.recorder import Recorder
@@ -91,6 +92,8 @@ class Simulation:
         """How often a unit was asked for its next steps, and had some."""
         self._node_of = {id(unit): node for node in self.nodes for unit in node.units}
         self._held: list[Callable[[float], None]] = []
+        self._futile = self._made_then = 0
+        """Failures that ended work since an output token was made, and how many were then."""
 
     def at(self, at_s: float, kind: int, act: Callable[[float], None], rank: int = 0) -> None:
         """Call `act(at_s)` then."""
@@ -184,6 +187,20 @@ class Simulation:
         held, self._held = self._held, []
         for act in held:
             act(at_s)
+
+    def failed(self, at_work: bool) -> None:
+        """A card has failed, which had requests or not. Raises DescriptionError where so many did
+        one after the other that nothing will be made between any two of them."""
+        if (made := self.metrics.made) > self._made_then:
+            self._futile, self._made_then = 0, made
+        self._futile += at_work or bool(self._held)
+        if self._futile > MOST_FUTILE:
+            left = self.source.count - self.metrics.ended
+            raise DescriptionError(
+                f"{left} requests have not ended, and replicas failed {MOST_FUTILE} times without "
+                "an output token between: they are up for less than a step or a prefill takes "
+                "(faults.mean_up_s)"
+            )
 
     # what units do
 

@@ -107,6 +107,9 @@ class Port(Connector, Component):
         """All of its KV has moved."""
         raise NotImplementedError
 
+    def comes_again(self, request: int) -> None:
+        """Its KV is lost at the other side, and it will be computed again, here or elsewhere."""
+
     def came(self, at_s: float, request: int) -> None:
         """All of a request's KV has moved at `at_s`."""
         self._came.append((at_s, request))
@@ -221,6 +224,15 @@ class SendingPort(Port):
             self._gone.append((request, Ending.FREE))
         else:
             self._left.add(request)
+
+    def comes_again(self, request: int) -> None:
+        # What is left of a request is one number for all replicas: those that still have to learn
+        # that it ended here would take it for one that runs.
+        if any(request == other for _, other in self._came):
+            self._came = [each for each in self._came if each[1] != request]
+            self.landed(request)
+        if request in self.engine.ending:
+            self.engine.retire()
 
     @property
     def _pending(self) -> bool:

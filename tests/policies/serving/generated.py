@@ -53,13 +53,15 @@ class Serving(NamedTuple):
     setting: Setting
 
 
-def serving(seed: int, number: int) -> Serving:
-    """The so many-th of a seed."""
+def serving(seed: int, number: int, faults: bool = False) -> Serving:
+    """The so many-th of a seed. faults: with faults that return, whatever else is drawn."""
     rng = random.Random(f"{seed} {number}")
     names: list[str] = []
     for _ in range(rng.choice((2, 3))):
         kinds = {FEATURES[name].kind for name in names}
         names.append(rng.choice([each for each in FEATURES if FEATURES[each].kind not in kinds]))
+    if faults:
+        names = [name for name in names if FEATURES[name].kind != "faults"]
     kinds = {FEATURES[name].kind for name in names}
     longest = rng.choice((512, 1024, 2048))
     setting = Setting(
@@ -70,6 +72,9 @@ def serving(seed: int, number: int) -> Serving:
         _changes(rng, kinds, longest),
         rng.randrange(1000),
     )
+    if faults:
+        changes = laid(setting.changes, {"faults": _returning(rng, kinds)})
+        setting = setting._replace(changes=changes)
     return Serving(tuple(names), setting)
 
 
@@ -85,6 +90,17 @@ def _requests(rng: random.Random, longest: int) -> Requests:
         np.clip(prompts, 1, longest * 5 // 4).astype(np.int64),  # of which the longest are dropped
         np.clip(outputs, 1, longest // 2).astype(np.int64),
     )
+
+
+def _once(rng: random.Random, kinds: set[str]) -> list[dict[str, Any]]:
+    return [{"replica": 0, "at_s": 10 ** rng.uniform(-4, -1), "down_s": 10 ** rng.uniform(-4, -1)}]
+
+
+def _returning(rng: random.Random, kinds: set[str]) -> list[dict[str, Any]]:
+    """Each card by itself, from once in a run to every few steps; hosts too, where there are."""
+    law = {"mean_up_s": 10 ** rng.uniform(-2.5, -0.5), "down_s": 10 ** rng.uniform(-4, -1)}
+    hosts = [{**law, "of": "host"}] * ("tiers" in kinds and rng.random() < 0.5)
+    return [law, *hosts]
 
 
 def _model(rng: random.Random, plain: bool) -> TransformerSpec:
@@ -122,9 +138,7 @@ def _changes(rng: random.Random, kinds: set[str], longest: int) -> dict[str, Any
         "stages": {"cluster": {"stages": rng.choice((1, 1, 2))}},
         "router": {"cluster": {"cards": rng.choice((1, 2, 3))}},
         "format": {"kv": rng.choice(("fp16", "fp8", "int8"))},
-        "faults": {"faults": [
-            {"replica": 0, "at_s": 10 ** rng.uniform(-4, -1), "down_s": 10 ** rng.uniform(-4, -1)}
-        ]},
+        "faults": {"faults": rng.choice((_once, _returning))(rng, kinds)},
         "predictor": {"predictor": rng.choice((
             {"kind": "oracle"}, {"kind": "lognormal", "sigma": rng.uniform(0, 2)},
         ))},
@@ -156,11 +170,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", action="store_true", help="all with faults that return")
     asked = parser.parse_args()
     refused: Counter[str] = Counter()
     transfers = breaches = 0
     for number in range(asked.count):
-        drawn = serving(asked.seed, number)
+        drawn = serving(asked.seed, number, asked.faults)
         found = audit(drawn)
         if isinstance(found, Audit):
             transfers += found.transfers
