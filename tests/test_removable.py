@@ -118,7 +118,7 @@ def entries(kind: str) -> dict[str, str]:
 
 FEATURES = [(kind, name) for kind in REGISTRIES for name in entries(kind)]
 QUICK = {
-    "allocator": "s3", "predictor": "trained", "router": "prefix_aware", "scheduler": "v0",
+    "allocator": "s3", "predictor": "trained", "router": "prefix", "scheduler": "v0",
     "connector": "tiers", "controller": "migration", "free list": "runs", "source": "clients",
 }  # fmt: skip
 """One of each kind, which the quick suite takes away together; the long one takes each alone."""

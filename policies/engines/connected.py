@@ -121,6 +121,10 @@ class Connected(EngineRequests):
     # what a scheduler implements
 
     @abstractmethod
+    def retire(self) -> None:
+        """Take back the memory of the requests that have ended."""
+
+    @abstractmethod
     def _preempt(self, request: int) -> None:
         """Take back the memory of a request, which waits from now on."""
 

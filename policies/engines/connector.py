@@ -72,6 +72,8 @@ class Scheduler(Protocol):
     output: IntArray
     prompt: IntArray
     loading: dict[int, Loading]
+    ending: list[int]
+    """Requests whose last token is known, and whose memory is not free yet."""
 
     @property
     def requests(self) -> Requests:
@@ -94,6 +96,9 @@ class Scheduler(Protocol):
 
     def wake(self) -> None:
         """Something has changed for requests in line that could not be admitted."""
+
+    def retire(self) -> None:
+        """Take back the memory of the requests that are `ending`."""
 
     def whole(self, request: int) -> bool:
         """Whether all of a request that has its memory lies here, and stays."""

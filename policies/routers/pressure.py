@@ -21,6 +21,7 @@ class Pressure(Router):
 
     name = "pressure"
     predicts = True
+    options = ("compute_weight",)
 
     def choose(self, request: int, count: IntArray, tokens: FloatArray) -> int:
         weight = self.spec.compute_weight

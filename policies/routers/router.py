@@ -28,6 +28,18 @@ class RouterOptions(Protocol):
     def compute_weight(self) -> float:
         """Weight of requests, from 0 to 1, beside tokens."""
 
+    @property
+    def cache_threshold(self) -> float:
+        """Share of a prompt, from 0 to 1, that a match has to exceed."""
+
+    @property
+    def balance_abs_threshold(self) -> int:
+        """Requests that the fullest card may have more than the emptiest."""
+
+    @property
+    def balance_rel_threshold(self) -> float:
+        """Times that it may have as many."""
+
 
 class ClusterView(Protocol):
     """What is known of the cards when a request arrives."""
@@ -59,6 +71,9 @@ class Router(ABC):
     """As `cluster.placement` names it."""
     predicts: ClassVar[bool] = False
     """Whether it reads predicted lengths, so that a request waits for its prediction first."""
+    options: ClassVar[tuple[str, ...]] = ()
+    """Keys of `cluster` that it reads; those that no router of a run reads are named in its
+    metrics."""
     reports: ClassVar[bool] = False
     """Whether it reads `ClusterView.kv_slots`, so that cards have to report."""
     manager: ClusterView

@@ -18,8 +18,17 @@ from policies.serving.controllers import (
 )
 from policies.serving.moving_options import ControllerOptions
 
+FORMER = {
+    "prefix_aware": "prefix",
+    "sticky": "session (or prefix with cache_threshold 0 and balance_abs_threshold 1000000, which"
+    " follows system prompts as well)",
+}  # fmt: skip
+"""Routers of earlier versions, and what stands for them."""
+
 
 def _known(value: str) -> str:
+    if value not in ROUTERS and value in FORMER:
+        raise ValueError(f"{value} is now {FORMER[value]}")
     if value not in ROUTERS:
         raise ValueError(f"unknown placement; {nearest(value, list(ROUTERS))}")
     return value
@@ -52,11 +61,19 @@ class ClusterSpec(Strict):
         Field(json_schema_extra=lambda schema: schema.update(enum=list(ROUTERS))),
     ] = next(iter(ROUTERS))  # fmt: skip
     """The router, which says where a request goes: in turn, to the card with the fewest requests,
-    to that under the least pressure, to that which was given its prefix or session last, where it
-    is not too full or always (`sticky`), to that whose KV holds most of it, weighed with load
-    (`kv_aware`), or whose KV holds least; the first of equals."""
+    to that under the least pressure, to that of its session, to that which was given most of its
+    prompt before (`prefix`), to that whose KV holds most of it, weighed with load (`kv_aware`), or
+    whose KV holds least; the first of equals."""
     compute_weight: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Weight of compute pressure; the rest is that of memory (assumed)."""
+    """Of `pressure`: weight of compute pressure; the rest is that of memory (assumed)."""
+    cache_threshold: Annotated[float, Field(ge=0, le=1)] = 0.3
+    """Of `prefix`: a request goes to the card that was given more than this share of its prompt
+    before; where none was, to the one that was given the fewest tokens. The three are SGLang's."""
+    balance_abs_threshold: Annotated[int, Field(ge=0)] = 64
+    """Of `prefix`: requests that the fullest card may have more than the emptiest. Where it has
+    more, and `balance_rel_threshold` times as many, a request goes to the emptiest."""
+    balance_rel_threshold: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.5
+    """See `balance_abs_threshold`."""
     bounds: Literal["shared", "own"] = "shared"
     """Bucket bounds of one window over the whole node, in step on all cards, or of each card's own
     requests."""
@@ -77,6 +94,11 @@ class ClusterSpec(Strict):
                 f"cells: {self.cells} cells of {self.cards} cards; expected a divisor"
                 " that leaves each cell 2 cards or more"
             )
+
+    def behind(self, cards: int, placement: str) -> ClusterSpec:
+        """What the router of so many of the cards is told."""
+        update = {"cards": cards, "placement": placement, "cells": 1}
+        return self.model_copy(update=update)
 
     @property
     def of_a_cell(self) -> ClusterSpec:

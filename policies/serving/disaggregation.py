@@ -26,7 +26,6 @@ from policies.requests.requests import IntArray, Requests
 from policies.serving.building import admissible
 from policies.serving.cells import Cell
 from policies.serving.cluster import Manager
-from policies.serving.cluster_options import ClusterSpec
 from policies.serving.faults import faults_of
 from policies.serving.metrics import Metrics
 from policies.serving.node import Node
@@ -113,7 +112,7 @@ class Disaggregation(Watcher):
             half.replicas,
         )  # fmt: skip
         first = spec.pools.prefill.replicas if name == DECODE else 0
-        cluster = ClusterSpec(cards=half.replicas, placement=spec.router_of(half))
+        cluster = spec.cluster.behind(half.replicas, spec.router_of(half))
         manager = Manager(cluster, self._requests, stream.predicted.length)
         node = Node(manager, builder.card, name=name, first=first)
         return Pool(builder, metrics, node)

@@ -92,8 +92,8 @@ class Dropping(Controller):
         self._pulling: dict[Group, float] = {}
         """When the layers of a group are back."""
         self._exchanges: list[tuple[float, int]] = []
-        self._flights: list[tuple[float, int, Group, int]] = []
-        """Of requests that go to cards by themselves: when all is there, who, from which, where."""
+        self._flights: dict[int, tuple[float, Group, int]] = {}
+        """Of requests that go to cards by themselves: when all is there, from which, where."""
         self._drops = self._restores = self._again = self._broken = 0
         self._dropped = self._looks = 0
         self._vacated = self._moved = self._stayed = 0
@@ -283,10 +283,11 @@ class Dropping(Controller):
         layers = {card: self._moves(group, (card,)) for card in group}
         there = [kept[each[0]] for each in found if each[0] in kept]
         self._hand_over(old, there, line, lambda request: int(card_of[request]), layers, begins)
-        self._flights = [each for each in self._flights if each[0] > at_s]
-        for card in group:
-            coming = self.engine(card).coming_at
-            self._flights += [(end_s, request, group, card) for request, end_s in coming.items()]
+        flights = self._flights.items()
+        self._flights = {request: each for request, each in flights if each[0] > at_s}
+        for card in group:  # what was on its way to the group is sent on by it
+            for request, end_s in self.engine(card).coming_at.items():
+                self._flights[request] = end_s, group, card
         self._restores += 1
 
     def lost(self, node: Node, card: int, at_s: float) -> None:
@@ -295,9 +296,10 @@ class Dropping(Controller):
         group = next(each for each in self._groups if card in each)
         if len(group) > 1:
             self._break(group, card, at_s)
-        for end_s, request, senders, target in self._flights:
+        for request, (end_s, senders, target) in [*self._flights.items()]:
             taking = self.engine(target)
             if end_s > at_s and card in senders and target != card and request in taking.stopped:
+                del self._flights[request]
                 taking.leaves(request, at_s)
                 self.simulation.move(node, request, card)
                 self.replica(card).arrive([request], [at_s])

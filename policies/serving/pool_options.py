@@ -48,8 +48,7 @@ class PoolSpec(Strict):
 
 class PoolsSpec(Strict):
     """Prefill and decode apart (DistServe, Splitwise): prompts are computed in one pool, their KV
-    moves, and the other pool decodes. Requests go to the replica with the fewest; later turns of a
-    session to that of the last turn (assumed, as of routers that know what is cached)."""
+    moves, and the other pool decodes."""
 
     renamed = {"fails": "serving.faults"}
 

@@ -194,11 +194,11 @@ FEATURES: dict[str, Feature] = {
     "stages": Feature("stages", {"cluster": {"stages": 2}}, figure("pipeline", "stages")),
     **{
         name: _router(name)
-        for name in ("round_robin", "least_requests", "pressure", "prefix_aware", "sticky",
+        for name in ("round_robin", "least_requests", "pressure", "prefix", "session",
                      "least_kv", "kv_aware")
     },
     "faults": Feature(
-        "faults", {"faults": [{"replica": 0, "at_s": 0.004, "down_s": 0.002}]},
+        "faults", {"faults": [{"mean_up_s": 0.09, "down_s": 0.002}]},
         lambda m: figure("node", "failures")(m) + figure("pools", "failures", "replicas")(m),
     ),
     "tier": Feature("tiers", {"tiers": TIERS}, figure("tiers", "store", "transfers")),

@@ -187,7 +187,7 @@ def test_a_prefix_goes_where_it_went_before() -> None:
     """Seven prefixes on three cards: fewer tokens are prefilled than with turns."""
     aware, turns = (
         run(8192, SHARED, **fleet(3, placement)).metrics["prefill_tokens"]
-        for placement in ("prefix_aware", "round_robin")
+        for placement in ("prefix", "round_robin")
     )
     assert turns - aware > 7 * 256
 

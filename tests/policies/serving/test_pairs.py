@@ -14,7 +14,7 @@ SAID = said()
 EACH_ONCE = set(zip(FEATURES, [*FEATURES][-7:] + [*FEATURES][:-7], strict=True))
 """Each feature with one or two others, those that stand seven places from it."""
 TRIPLES = [
-    ("prefixes", "tier", "TP2", "sticky"), ("prefixes", "drive", "TP2", "kv_aware"),
+    ("prefixes", "tier", "TP2", "session"), ("prefixes", "drive", "TP2", "kv_aware"),
     ("pools", "drafts", "tier"), ("states", "tier"), ("windows", "tier", "TP2"),
     ("pools", "least_requests", "prefixes"), ("pools, decode TP2", "prefixes", "drive"),
     ("engine sglang", "sessions", "tier", "least_requests"),

@@ -269,7 +269,7 @@ def test_a_card_of_a_fleet_that_fails_keeps_what_is_below_it(engine: str, way: s
     failures = {"mean_up_s": 0.03, "down_s": 0.005}
     seen = Seen(
         talks(40, 10), 1024, tiers=tiers(way), engine=ENGINES[engine], policy=policy_of(engine),
-        cluster={"cards": 2, "placement": "sticky"}, faults=[failures],
+        cluster={"cards": 2, "placement": "session"}, faults=[failures],
     )  # fmt: skip
     assert seen.result.metrics["node"]["failures"] > 2
     assert len(seen.replicas) == 2  # emptied in place

@@ -377,7 +377,7 @@ axes:
   serving:
   - {tiers: {host: {link: pcie4-a30-batched, cpu_bytes_to_use: 1GB}}}
   - {pools: {prefill: {}, decode: {}, link: mooncake-rdma-400}}
-  - {cluster: {cards: 2, placement: sticky}, faults: [{replica: 0, at_s: 2, down_s: 1}]}
+  - {cluster: {cards: 2, placement: session}, faults: [{replica: 0, at_s: 2, down_s: 1}]}
   - {tensor_parallel: 2, speculation: {method: ngram, tokens: 2, acceptance: [0.7, 0.4]}}
 compare: serving.policy
 """
