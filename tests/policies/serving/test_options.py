@@ -376,6 +376,8 @@ def test_no_option_is_left_out() -> None:
     elsewhere |= {"cluster.stages", "cluster.pipeline"}  # memory/test_pipeline.py
     elsewhere |= {"cluster.dropping", "cluster.migration"}  # test_moving.py
     elsewhere |= {"cluster.lending", "cluster.cells"}  # test_lending.py, test_fleet.py
+    thresholds = ("cache_threshold", "balance_abs_threshold", "balance_rel_threshold")
+    elsewhere |= {f"cluster.{name}" for name in thresholds}  # test_routers.py
     elsewhere |= {"policy.paged.states", "policy.paged.state_ratio"}  # test_states.py
     elsewhere |= {"policy.paged.shared_samples"}  # allocators/test_forks.py
     # test_state_caching.py, test_plugins.py, test_sessions.py
