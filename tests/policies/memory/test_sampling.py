@@ -30,7 +30,7 @@ T2 = 4.302653
 class Scripted:
     """A probe that finds these shares of the peak one after the other."""
 
-    piece_bytes, wall_s = 1024, 0.5
+    piece_bytes, wall_s, lengthened = 1024, 0.5, False
 
     def __init__(self, shares: list[float], **found: Any) -> None:
         self.device = device(4096)
@@ -127,6 +127,17 @@ def test_are_the_first_four_of_every_32_windows_calibrated() -> None:
     whole = Scripted([0.5] * 6)
     attention(memory(whole), *[10] * 6)
     assert whole.asked == [True] * 6
+
+
+def test_are_windows_that_had_to_be_longer_calibrated_while_they_leave_out_too_much() -> None:
+    for lengthened in (False, True):
+        probe = Scripted([0.5] * 8, exact=False)
+        probe.lengthened = lengthened
+        sampled = memory(probe)
+        attention(sampled, *[10] * 6)
+        sampled._common["attention"] = 0.04
+        attention(sampled, 10)
+        assert probe.asked[4:] == [False, False, lengthened]
 
 
 def test_does_the_report_count_what_came_after_the_warm_up() -> None:
