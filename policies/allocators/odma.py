@@ -75,8 +75,8 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
         "constant": Range(0, 10), "window": Range(1, 1 << 20), "refresh": Range(0, 1 << 20),
         "refreshes": Range(1, 1 << 20), "refresh_delay": Range(0, 3600), "first_bounds": CHOICES,
         "align": Range(1, 4096), "bucket_on": CHOICES, "large": CHOICES, "borrow": Range(1, 64),
-        "pool_share": Range(0, 1), "pool_split": CHOICES, "repartition": CHOICES,
-        "bucket_full": CHOICES, "large_full": CHOICES,
+        "pool_share": Range(0, 1), "pool_overflow": CHOICES, "pool_split": CHOICES,
+        "repartition": CHOICES, "bucket_full": CHOICES, "large_full": CHOICES,
     }  # fmt: skip
     references = References(("static", "paged"), ceilings=("oracle", "ideal"))
     options: OdmaOptions
@@ -323,8 +323,8 @@ class OdmaAllocator(ContiguousAllocator, Migrates, Classifies, Learns, Reports):
 
     def _pools_make_room(self, decision: _Decision) -> bool:
         """Compact the arena of an admission; whether it has a place now."""
-        arena = self._pools.arena(large=decision.bucket == self.options.buckets)
-        return arena is not None and self._make_room(arena, decision.slots)
+        arenas = self._pools.arenas(large=decision.bucket == self.options.buckets)
+        return any(self._make_room(arena, decision.slots) for arena in arenas)
 
     def _larger(self, request: int) -> Place | None:
         """The larger place of a request that has outgrown its own; None if there is none."""
@@ -360,9 +360,11 @@ def _pools(slots: int, options: OdmaOptions, sizes: Sequence[int]) -> Pools:
         return PartitionedPools(
             slots, kept, sizes, split=options.pool_split or "slots",
             repartition=options.repartition or "on_refresh", align=options.align, fit=options.fit,
+            overflow=options.pool_overflow,
         )  # fmt: skip
     ordinary = (slots - kept) // options.align * options.align
     kind: SpaceKind = "slabs" if options.space == "slabs" else "arena"
     return SharedPools(
-        ordinary, slots - ordinary if kept else 0, options.fit, kind, options.borrow or BORROW
-    )
+        ordinary, slots - ordinary if kept else 0, options.fit, kind, options.borrow or BORROW,
+        overflow=options.pool_overflow,
+    )  # fmt: skip

@@ -22,7 +22,7 @@ class OdmaOptions(ArenaOptions):
     """Options of `odma`; the paper's values where it gives one."""
 
     renamed = {"pool": "space"}
-    of_spaces = (*ArenaOptions.of_spaces, "borrow", "pool_split", "pool_share", "repartition")
+    of_spaces = (*ArenaOptions.of_spaces, "borrow", "pool_split", "pool_share", "pool_overflow", "repartition")
     name: Literal["odma"] = "odma"
     buckets: Annotated[int, Field(ge=1, le=64)] = 4
     """How many bounds there are (the paper: 4)."""
@@ -72,6 +72,10 @@ class OdmaOptions(ArenaOptions):
     pool_share: Annotated[float, Field(ge=0, lt=1)] | None = None
     """Share of the slots kept for large reservations (assumed). None: they share the space, or
     have 0.25 when partitioned."""
+    pool_overflow: bool = False
+    """Whether a large reservation for which the pool has no room lies where buckets lie: in their
+    common space, which also takes one that is larger than the pool, or when partitioned in a free
+    block that covers it. Else it waits (assumed)."""
     pool_split: Split | None = None
     """What pools have equally much of at first. None: slots (assumed)."""
     repartition: Repartition | None = None

@@ -49,8 +49,9 @@ class Pools(Protocol):
     def place_large(self, slots: int) -> Place | None:
         """A large reservation. None (nothing changes) if there is no room."""
 
-    def arena(self, large: bool) -> Arena | None:
-        """The space of bucket reservations, or of large ones, where runs of any size lie."""
+    def arenas(self, large: bool) -> list[Arena]:
+        """The spaces that a bucket reservation, or a large one, may lie in, in the order in which
+        they are tried, as far as runs of any size lie there."""
 
     def give_back(self, place: Place) -> None:
         """Free a place."""
@@ -61,13 +62,18 @@ class Pools(Protocol):
 
 class SharedPools:
     """One contiguous space of `slots` for all buckets, and one of `kept` slots behind it for large
-    reservations; they share where nothing is kept."""
+    reservations; they share where nothing is kept. overflow: a large one for which its own space
+    has no room lies in the common one."""
 
     def __init__(
-        self, slots: int, kept: int, fit: Fit, kind: SpaceKind = "arena", borrow: float = BORROW
-    ) -> None:
+        self, slots: int, kept: int, fit: Fit, kind: SpaceKind = "arena", borrow: float = BORROW,
+        *, overflow: bool = False,
+    ) -> None:  # fmt: skip
         self._all = space(kind, 0, slots, fit, borrow)
         self._large = Arena(slots, kept, fit) if kept else self._all
+        self._spaces_of_large = [self._large]
+        if overflow and kept:
+            self._spaces_of_large.append(self._all)
 
     @property
     def free(self) -> int:
@@ -83,7 +89,7 @@ class SharedPools:
 
     @property
     def reach(self) -> int:
-        return self._large.size
+        return max(space.size for space in self._spaces_of_large)
 
     def size(self, slots: int) -> int:
         return slots if slots <= self._all.size else 0
@@ -92,11 +98,12 @@ class SharedPools:
         return self._all.place(slots)
 
     def place_large(self, slots: int) -> Place | None:
-        return self._large.place(slots)
+        places = (space.place(slots) for space in self._spaces_of_large)
+        return next((place for place in places if place is not None), None)
 
-    def arena(self, large: bool) -> Arena | None:
-        space = self._large if large else self._all
-        return space if isinstance(space, Arena) else None
+    def arenas(self, large: bool) -> list[Arena]:
+        spaces = self._spaces_of_large if large else [self._all]
+        return [space for space in spaces if isinstance(space, Arena)]
 
     def give_back(self, place: Place) -> None:
         (self._large if place.start >= self._large.start else self._all).give_back(*place)
@@ -177,14 +184,17 @@ class PartitionedPools:
 
     split: pools have equally many slots at first, or equally many blocks, or slots by what equally
     many requests hold that stay as long as their block is (its square); they keep their slots when
-    sizes change. repartition: when they are cut anew after that. All assumed.
+    sizes change. repartition: when they are cut anew after that. overflow: a large reservation for
+    which there is no room takes a free block that covers it. All assumed.
     """
 
     def __init__(
         self, slots: int, kept: int, sizes: Sequence[int], *, split: Split = "slots",
         repartition: Repartition = "on_refresh", align: int = 1, fit: Fit = "first",
+        overflow: bool = False,
     ) -> None:  # fmt: skip
         self.repartition = repartition
+        self.overflow = overflow
         power = ("slots", "blocks", "demand").index(split)
         weights = [size**power for size in sizes]
         self._pools: list[BlockPool] = []
@@ -213,7 +223,7 @@ class PartitionedPools:
 
     @property
     def reach(self) -> int:
-        return self._large.size
+        return self._large.size  # blocks may be smaller after the next change of the bounds
 
     def size(self, slots: int) -> int:
         return min((pool.block for pool in self._fitting(slots)), default=0)
@@ -227,10 +237,11 @@ class PartitionedPools:
         return min(ready, key=lambda pool: pool.block).take() if ready else None
 
     def place_large(self, slots: int) -> Place | None:
-        return self._large.place(slots)
+        place = self._large.place(slots)
+        return self.place(slots, larger=True) if place is None and self.overflow else place
 
-    def arena(self, large: bool) -> Arena | None:
-        return None
+    def arenas(self, large: bool) -> list[Arena]:
+        return []
 
     def give_back(self, place: Place) -> None:
         if place.start >= self._large.start:

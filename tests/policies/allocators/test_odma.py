@@ -228,6 +228,34 @@ def test_the_pool_share_moves_room_from_short_ones_to_large_ones(
     assert fill(allocator, 100, 50, 100) == short  # 150 slots each
 
 
+@pytest.mark.parametrize("compaction", ["none", "copied"])
+def test_large_ones_beyond_their_pool_lie_in_the_common_space_where_it_overflows(
+    compaction: str,
+) -> None:
+    # 4096 slots, 401 a large one: two in a pool of 820 and eight in the 3276 before it
+    allocator = odma(pool_share=0.2, pool_overflow=True, compaction=compaction)
+    assert fill(allocator, 0, 1, 500) == 10
+    short = [odma(pool_share=0.2, pool_overflow=flows) for flows in (False, True)]
+    assert [fill(each, 0, 50, 100) for each in short] == [21, 21]  # the pool is for large ones
+
+
+@pytest.mark.parametrize(("overflow", "reach"), [(False, 40), (True, 4056)])
+def test_a_pool_that_holds_no_large_one_serves_none_unless_it_overflows(
+    overflow: bool, reach: int
+) -> None:
+    allocator = odma(pool_share=0.01, pool_overflow=overflow)
+    assert allocator.reach == reach
+    assert allocator.reserve(0, Demand(10, 0, Prediction(500)), 10) is overflow
+
+
+def test_an_overflow_of_partitioned_pools_takes_a_block_that_covers_it() -> None:
+    # a pool of one large one, and blocks of which those of the longest cover it
+    options = {"space": "partitioned", "pool_share": 0.11, "bounds": [100, 200, 300, 450],
+               "bucket_on": "total"}  # fmt: skip
+    fits = [fill(odma(pool_overflow=flows, **options), 0, 1, 500) for flows in (False, True)]
+    assert fits == [1, 3]  # 911 slots a pool: two blocks of 450
+
+
 @pytest.mark.parametrize(("bucket_full", "fits", "larger"), [("wait", 2, 0), ("next_larger", 5, 3)])
 def test_a_full_bucket_waits_or_takes_a_larger_block(
     bucket_full: str, fits: int, larger: int
@@ -391,6 +419,7 @@ def test_options_that_contradict_are_refused(changes: dict[str, Any], message: s
         {"repartition": "on_refresh", "bucket_full": "next_larger", "large_full": "next_larger"},
         {"repartition": "on_refresh", "pool_split": "blocks", "bucket_on": "total"},
         {"repartition": "on_refresh", "refresh_delay": 5.0, "large": "max_model_len"},
+        {"repartition": "on_refresh", "pool_overflow": True, "large_full": "next_larger"},
     ],
 )
 def test_pools_that_change_often_keep_the_contract(changes: dict[str, Any]) -> None:
@@ -404,6 +433,7 @@ def test_slabs_keep_the_contract_while_bounds_change(borrow: float) -> None:
 
 
 @pytest.mark.parametrize("large_full", ["preempt", "next_larger"])
-def test_bounds_that_change_often_keep_the_contract(large_full: str) -> None:
+@pytest.mark.parametrize("overflow", [False, True])
+def test_bounds_that_change_often_keep_the_contract(large_full: str, overflow: bool) -> None:
     options = {"refresh": 3, "window": 5, "align": 1, "pool_share": 0.3, "large_full": large_full}
-    keep_contract(OdmaOptions(**options))
+    keep_contract(OdmaOptions(pool_overflow=overflow, **options))
