@@ -32,14 +32,15 @@ if TYPE_CHECKING:
     from sweeps.plan.sweep import Given
     from sweeps.plan.sweep_spec import Sweep
     from sweeps.report.frame import Frame
+    from sweeps.study.study_objective import StudyObjective
     from sweeps.study.study_spec import Study
 
 Set = Mapping[str, Any] | Iterable[str] | None
 
 __all__ = [
     "Channels", "DescriptionError", "audit", "compare", "explain", "fit", "load", "memory",
-    "new_device", "open_device", "plugin", "replay", "report", "run", "simulate", "size",
-    "write_c_host",
+    "new_device", "objective", "open_device", "plugin", "replay", "report", "run", "simulate",
+    "size", "write_c_host",
 ]  # fmt: skip
 _ELSEWHERE = {
     "Channels": "hwmodel.measure.channels", "DescriptionError": "hwmodel.description.description",
@@ -102,6 +103,16 @@ def run(
             raise DescriptionError("goes with studies; this is a sweep", option)
     done = run_sweep(sweep, _path(out), resume, workers, Progress(), cluster)
     return Result(done.directory.path, done.failures, done.at_fault)
+
+
+def objective(study: Given, *, set: Set = None) -> StudyObjective:
+    """A study's trial as a function for `optuna.study.Study.optimize`: it draws from the study's
+    space and returns what it serves (`examples/own_study.py`). Its `directions` are those of
+    `optuna.create_study`. Raises DescriptionError."""
+    from sweeps.study.study_objective import StudyObjective
+    from sweeps.study.study_spec import load_study
+
+    return StudyObjective(load_study(study, _assignments(set)))
 
 
 def simulate(

@@ -24,6 +24,7 @@ PRINTED = {
     "own_connector": (THIRTY, r"alone: .* 0 tok.*\nwith it: .* s, \d{4,} tokens"),
     "own_controller": (("requests=100", FEW[1]), r"alone: .* s, 0 r.*\nwith it: .* s, [1-9]\d* r"),
     "own_router": (THIRTY, r"round_robin: .*\ntwo_choices: p99 TPOT \d+ ms.*\nleast_requests"),
+    "own_study": (FEW, r"^trial \d: \[[\d.]+\] with \{'serving.policy.block': \d+"),
     "what_if": ((*FEW, "serving.memory.max_probes=1"), r"as described .* \+0\.0%\n.*\nHBM2E .*\+"),
     "event_loop": ((), r" 1 cores +\d.* GB/s, +\d.* ns a read\n 4 cores .*\n16 cores .*read\n"),
     "jitted_host": ((), r"^\d+\.\d ns a hop\n$"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,8 +27,14 @@ if TYPE_CHECKING:
     from sweeps.plan.sweep_spec import Sweep
     from sweeps.study.study_run import Workers
 
-    How = tuple[Workers, tuple[int | None, str | None], bool]
-    """Who works, trials and sampler where they are given, and whether to go on."""
+    How = tuple[Workers, tuple[int | None, str | None], bool, str | None]
+    """Who works, trials and sampler where they are given, whether to go on, and the storage that
+    trials are copied to."""
+
+_FEW_DEVICES = 4
+"""Up to so many nothing is timed before they begin (assumed)."""
+_SHORT = 60
+"""Characters of an assignment that is said where a device begins."""
 
 
 def command(
@@ -74,6 +81,12 @@ def command(
     sampler: Annotated[
         str | None, typer.Option("--sampler", help="Of a study: tpe, or random as a baseline.")
     ] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Of a study: copy its trials to this Optuna storage, when done."
+        ),
+    ] = None,
     overrides: Set = None,
     plugin: Plugin = None,
 ) -> None:
@@ -98,7 +111,7 @@ def command(
         from sweeps.cli.reporting import report
         from sweeps.study.study_run import Workers
 
-        how = Workers(workers, cluster), (trials, sampler), resume
+        how = Workers(workers, cluster), (trials, sampler), resume, storage
         own = own_devices(name, overrides or [], how[1])
         where = _named(devices) if devices else own
         if dry_run:
@@ -108,7 +121,8 @@ def command(
         else:
             wrote(report([_study(name, overrides or [], out, how)]), False)
         return
-    refuse("goes with studies; this is a sweep", {"--trials": trials, "--sampler": sampler})
+    searched = {"--trials": trials, "--sampler": sampler, "--storage": storage}
+    refuse("goes with studies; this is a sweep", searched)
     from sweeps.plan.narrowed import load_narrowed
     from sweeps.plan.young_sessions import young_sessions
 
@@ -203,39 +217,75 @@ def _axis(devices: list[str]) -> list[str]:
     return [f"axes.device=[{', '.join(devices)}]"]
 
 
-def _study(name: str, overrides: list[str], out: Path | None, how: How) -> Path:
-    """Search, or go on; returns the run directory."""
+def _study(name: str, overrides: list[str], out: Path | None, how: How, within: str = "") -> Path:
+    """Search, or go on, and copy the trials where that is wanted, under the directory's name behind
+    what it is `within`; returns the run directory."""
     from sweeps.run.progress import Progress
+    from sweeps.run.store import default_directory
     from sweeps.study.search import run_study
+    from sweeps.study.storage_copy import copy_journal, refuse_storage
     from sweeps.study.study_spec import load_study
 
-    workers, asked, resume = how
+    workers, asked, resume, storage = how
     loaded = load_study(name, overrides, *asked)
-    return run_study(loaded, out, resume, workers, Progress()).directory.path
+    path = out or default_directory(loaded.spec.name, resume)
+    if storage is not None:
+        refuse_storage(storage, within + path.name, resume)
+    done = run_study(loaded, path, resume, workers, Progress()).directory.path
+    if storage is not None:
+        count = copy_journal(done, loaded.spec.name, storage, within + path.name)
+        print(f"copied {count} trials to {storage}, study {within + path.name}", file=sys.stderr)
+    return done
 
 
 def _study_cost(
     name: str, devices: list[str], overrides: list[str], asked: tuple[int | None, str | None]
 ) -> None:
-    """Say what a study takes, on each device where some are named."""
+    """Say what a study takes; of several devices all together."""
     from sweeps.report.formats import counted, cpu_text
     from sweeps.study.by_device import assignments
     from sweeps.study.study_cost import study_cost
     from sweeps.study.study_spec import load_study
 
-    for device in devices or [""]:
-        made = assignments(name, device, overrides) if device else []
-        found = study_cost(load_study(name, [*made, *overrides], *asked))
-        print(f"{device}: " * bool(device) + f"{found.trials} trials of"
-              f" {counted(found.each, 'replication')}, a finale of {found.finale} results,"
-              f" {cpu_text(found.minutes)}, if trials are like the base")  # fmt: skip
+    if len(devices) > 1:
+        print(_devices_cost(name, devices, overrides, asked))
+        return
+    made = assignments(name, devices[0], overrides) if devices else []
+    found = study_cost(load_study(name, [*made, *overrides], *asked))
+    where = f"{devices[0]}: " if devices else ""
+    print(
+        f"{where}{found.trials} trials of {counted(found.each, 'replication')}, a finale of"
+        f" {found.finale} results, {cpu_text(found.minutes)}, if trials are like the base"
+    )
+
+
+def _devices_cost(
+    name: str, devices: list[str], overrides: list[str], asked: tuple[int | None, str | None]
+) -> str:
+    """What a study on these devices takes in all, and on which it does not run."""
+    from sweeps.report.formats import cpu_text
+    from sweeps.study.by_device import assignments
+    from sweeps.study.study_cost import devices_cost
+    from sweeps.study.study_spec import Study, load_study
+
+    def made(device: str) -> Study:
+        return load_study(name, [*assignments(name, device, overrides), *overrides], *asked)
+
+    found = devices_cost((device, partial(made, device)) for device in devices)
+    lines = [f"left out: {device}: {why.removeprefix(f'{device}: ')}"
+             for device, why in found.refused.items()]  # fmt: skip
+    fitting = len(devices) - len(found.refused)
+    lines.append(f"{fitting} devices, {cpu_text(found.minutes)} in all, by {found.timed} of them"
+                 " that were timed on a trial's first rung")  # fmt: skip
+    return "\n".join(lines)
 
 
 def _on_devices(
     name: str, devices: list[str], overrides: list[str], out: Path | None, how: How
 ) -> None:
-    """A study on one device after the other, each in a directory of its own; then one table. A
-    device that it does not fit is left out, and said."""
+    """A study on one device after the other, each in a directory of its own and begun with what won
+    on the most similar one before it; then one table. A device that it does not fit is left out,
+    and said."""
     import json
 
     from hwmodel.description.description import DescriptionError
@@ -245,18 +295,26 @@ def _on_devices(
     from sweeps.report.device_sheet import sheet
     from sweeps.report.screen import print_section
     from sweeps.run.store import default_directory, write_atomically
-    from sweeps.study.by_device import assignments, read_device
+    from sweeps.study.by_device import Winner, assignments, read_device, started, winner
     from sweeps.study.study_run import StudyFailed
+    from sweeps.study.study_spec import load_study
 
     stem = Path(name).stem
     folder = out or default_directory(f"{stem}-devices", how[2])
-    found, refused = [], dict[str, str]()
-    for device in devices:
+    if len(devices) > _FEW_DEVICES:
+        print(_devices_cost(name, devices, overrides, how[1]), file=sys.stderr)
+    found, refused, winners = [], dict[str, str](), list[Winner]()
+    for nth, device in enumerate(devices, 1):
         try:
-            sets = [*assignments(name, device, overrides), *overrides]
-            print(f"{device}: {', '.join(sets[1:]) or 'as described'}", file=sys.stderr)
+            sets = assignments(name, device, overrides)
             path = folder / Path(device).stem
-            found.append(read_device(_study(name, sets, path, how)))
+            begun = started(winners, load_study(name, [*sets, *overrides], *how[1]), path)
+            said = [text for text in sets[1:] if len(text) < _SHORT]
+            at = f"[{nth}/{len(devices)}] " if len(devices) > 1 else ""
+            print(f"{at}{device}: {', '.join(said) or 'as described'}", file=sys.stderr)
+            done = _study(name, [*sets, *overrides, *begun], path, how, f"{folder.name}/")
+            found.append(read_device(done))
+            winners += [won] if (won := winner(found[-1], done)) else []
             write([read_report(path).section], path / "report.html", path / "report.md")
         except (DescriptionError, StudyFailed) as error:
             text = failure(error) or str(error)

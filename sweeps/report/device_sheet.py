@@ -9,17 +9,18 @@ from sweeps.report.chart import Axis, Bar, Bars, Span, Spans
 from sweeps.report.formats import counted, gain
 from sweeps.report.palette import COLOURS
 from sweeps.report.section import Block, Grid, Say, Section
-from sweeps.study.by_device import RIVALS, DeviceFound
+from sweeps.study.by_device import RIVALS, DeviceFound, counts
+from sweeps.study.first import PAPER
 
 NONE = "–"
 _HEADS = [
     "device", "model", "bounds, tokens", "buckets", "pool %", "tokens/s",
-    *(f"over {name}" for name in RIVALS), "found by", "what mattered", "scattered blocks cost %",
-    "quantiles", "limit",
+    *(f"over {name}" for name in RIVALS), "proposed by", "a pool", "own quantiles",
+    "what mattered", "scattered blocks cost %", "quantiles", "limit",
 ]  # fmt: skip
-_WIDE = frozenset(range(len(_HEADS) - 4, len(_HEADS)))
-_MATTERED = 2
-"""Settings that a row names."""
+_WIDE = frozenset(range(len(_HEADS) - 7, len(_HEADS)))
+_FAMILIES = ("a pool", "own quantiles")
+"""Families that have a column."""
 
 
 def sheet(name: str, found: list[DeviceFound], refused: dict[str, str]) -> Section:
@@ -30,8 +31,9 @@ def sheet(name: str, found: list[DeviceFound], refused: dict[str, str]) -> Secti
             ", ".join(map(str, each.bounds or ())) or NONE,
             str(len(each.bounds)) if each.bounds else NONE,
             NONE if each.pool_share is None else f"{100 * each.pool_share:g}",
-            f"{each.mean:,.4g}", *(_gain(each.over[rival]) for rival in RIVALS), _found_by(each),
-            _mattered(each), NONE if each.scattered is None else f"{100 * each.scattered:.0f}",
+            f"{each.mean:,.4g}", *(_gain(each.over.get(rival)) for rival in RIVALS),
+            _proposed(each), *(_family(each, name) for name in _FAMILIES), _mattered(each),
+            NONE if each.scattered is None else f"{100 * each.scattered:.0f}",
             ", ".join(f"{level:.2f}" for level in each.levels or ()) or NONE, each.binds,
         ]
         for each in found
@@ -42,39 +44,63 @@ def sheet(name: str, found: list[DeviceFound], refused: dict[str, str]) -> Secti
         blocks += pictures(found)
         blocks.append(Grid("", _HEADS, rows, wide=_WIDE))
         blocks.append(Say(
-            "over: output tokens/s of the best trial over the paper's numbers, odma-best and paged,"
-            " on replications that the search never saw (95 % intervals). found by: the search, or"
-            " a trial that needed none. what mattered: the settings in which the best tenth of the"
-            " trials differs most from all (PED-ANOVA), with their shares. scattered blocks cost:"
+            "over: output tokens/s of the best trial over the paper's numbers, odma-best and the"
+            " others, on replications that the search never saw (95 % intervals). proposed by:"
+            " arithmetic before the search, its space-filling draws, or TPE. a pool, own quantiles:"
+            " the best such trial over the best without. what mattered: settings of the best that"
+            " change something when they alone are set back to the base's. scattered blocks cost:"
             " bandwidth of reads of blocks of 16 tokens anywhere, against one run. quantiles: the"
             " shares of lengths that the bounds hold. limit: what binds the best most of the time."
         ))  # fmt: skip
-    if any(each.fidelity != "sampled" for each in found):
+    if not all(each.simulated for each in found):
         blocks.append(Say("*: only a bandwidth is given; memory is analytic, so that where KV lies"
-                          " costs nothing."))  # fmt: skip
+                          " costs nothing. It is counted apart."))  # fmt: skip
     blocks += [Say(f"left out: {why}") for why in refused.values()]
     return Section(f"{name}, device by device", blocks)
 
 
 def sentence(found: list[DeviceFound]) -> str:
-    """On how many devices the search, the safety pool and paging were of use."""
-    devices = len(found)
-    added = sum(each.first is None or bool(each.added and each.added.low > 0) for each in found)
-    over = {
-        rival: [gap for each in found if (gap := each.over[rival]) is not None] for rival in RIVALS
-    }
-    paper, paged = over[RIVALS[0]], over["paged"]
-    pooled = [each.device for each in found if each.pool_share]
-    ahead = sum(gap.high < 0 for gap in paged)
-    behind = sum(gap.low > 0 for gap in paged)
-    told = [
-        f"the search adds something significant to what needed none on {added}",
-        f"the best keeps a safety pool apart on {len(pooled)}",
-        f"it serves significantly more than the paper's numbers on"
-        f" {sum(gap.low > 0 for gap in paper)}",
-        f"paged serves significantly more than the best on {ahead}, less on {behind}",
+    """On how many devices the search, the safety pool and each rival were of use, in both
+    directions; of those whose memory is given apart."""
+    told = []
+    for simulated in (True, False):
+        some = [each for each in found if each.simulated is simulated]
+        if some:
+            where = "whose memory is simulated" if simulated else "of which a bandwidth is given"
+            told.append(f"Of {counted(len(some), 'device')} {where}: {_counts(some)}.")
+    return " ".join([*told, "Counts are of differences that are significant over these devices"
+                     " together (Holm) and above 1 %."])  # fmt: skip
+
+
+def _counts(found: list[DeviceFound]) -> str:
+    told = []
+    for name, words in (
+        ("paged", "paged"), ("static", "static reservation"), (PAPER, "the paper's numbers"),
+        ("odma-best", "odma-best as it ships"),
+    ):  # fmt: skip
+        over = counts((each.device, each.over.get(name)) for each in found)
+        if over.devices:
+            told.append(f"the best serves more than {words} on {over.more} and less on {over.less}")
+    pool = counts((each.device, _gap(each, "a pool")) for each in found)
+    if pool.devices:
+        told.append(f"a pool helps on {pool.more} and costs on {pool.less}")
+    kept = sum(bool(each.pool_share) for each in found)
+    search = sum(each.phase in ("random", "tpe") for each in found)
+    told += [
+        f"the best keeps a pool on {kept}",
+        f"the search proposed the best on {search}, arithmetic on {len(found) - search}",
     ]
-    return f"Of {counted(devices, 'device')}: {'; '.join(told)}."
+    return "; ".join(told)
+
+
+def _gap(each: DeviceFound, family: str) -> Interval | None:
+    """The best of a family over the best outside of it."""
+    gap = each.families.get(family, {}).get("gain")
+    return Interval(**gap) if gap else None
+
+
+def _family(each: DeviceFound, name: str) -> str:
+    return _gain(_gap(each, name))
 
 
 def pictures(found: list[DeviceFound]) -> list[Block]:
@@ -111,24 +137,17 @@ def pictures(found: list[DeviceFound]) -> list[Block]:
 
 
 def _mattered(each: DeviceFound) -> str:
-    """The settings of most importance."""
-    named = [
-        f"{name.removeprefix('serving.policy.')} {100 * share:.0f} %"
-        for name, share in [*each.mattered.items()][:_MATTERED]
-    ]
-    return ", ".join(named) or NONE
+    """What the settings of the best change when they are set back."""
+    return ", ".join(f"{name} {gain(gap)}" for name, gap in each.mattered.items()) or NONE
 
 
 def _gain(found: Interval | None) -> str:
     return NONE if found is None else gain(found)
 
 
-def _found_by(each: DeviceFound) -> str:
-    """Whether the search was of use."""
-    if each.first is None:
-        return "search"
-    if each.added is None:
-        return each.first
-    if each.added.low > 0:
-        return f"search, {gain(each.added)} over {each.first}"
-    return f"no better than {each.first}"
+def _proposed(each: DeviceFound) -> str:
+    """Who proposed the best, and what that adds to what needed no search."""
+    phase = {"first": "arithmetic", "random": "random draws", "tpe": "TPE"}.get(each.phase or "")
+    if each.phase == "first" or each.first is None or each.added is None:
+        return f"{phase or NONE}: {each.first}" if each.phase == "first" else phase or NONE
+    return f"{phase or NONE}, {gain(each.added)} over {each.first}"

@@ -10,6 +10,8 @@ from sweeps.report.study_sections import settings_rows, study_blocks
 from sweeps.run.findings import Findings
 from sweeps.run.reading import RunParts
 from sweeps.run.store import RunDirectory
+from sweeps.study.family_findings import alone_signs
+from sweeps.study.first import LEVELS
 from sweeps.study.fleet_size import CARDS
 from sweeps.study.study_findings import StudyFindings, find_study
 
@@ -28,19 +30,29 @@ class StudyPage(Presenter):
         own = found.own
         if own.best is None:
             return [sentences.no_trial(len(own.trials.records), own.failed)]
-        rows = [row for row in settings_rows(own) if row[1] != row[2] and row[0] != CARDS]
+        rows = [
+            row
+            for row in settings_rows(own)
+            if row[1] != row[2] and row[0] != CARDS and not (own.trials.limit and row[0] == LEVELS)
+        ]
         told = [sentences.settings(f"Trial {own.trial}", rows)]
-        if own.trials.limit and "chosen_bounds" in own.trials.limit:
+        if own.trials.limit and "chosen" in own.trials.limit:
             told.insert(0, sentences.buckets(own.trials.limit))
         if len(own.trials.objectives) > 1:
             told.append(sentences.objectives(own.by_objective))
+        if own.constrained and own.cheapest is None:
+            told.append(sentences.constrained(own.constrained))
         trial, value = own.best
         if own.gain is None:
             return [sentences.best_so_far(trial, own.trials.says(value)), *told]
         if own.cheapest is not None:  # settings are told of the trial, not of another rival
             cheapest = sentences.cheapest(own.cheapest)
             return cheapest if own.rival is not None else [*cheapest, *told]
-        return [*sentences.study(own.gain), *told]
+        winner = own.trials.winner() or {}
+        by = sentences.proposed(own.phase, winner.get("first"), own.trial, len(own.trials.records))
+        told += sentences.families(own.families)
+        told += sentences.alone(own.alone, alone_signs(own.alone))
+        return [*sentences.study(own.gain, by), *told, sentences.states(own.states)]
 
     def grids(self, found: Findings[StudyFindings]) -> list[Grid]:
         return []

@@ -14,6 +14,7 @@ from sweeps.report.chart import Axis, Bar, Bars, Chart, Lines, Series
 from sweeps.report.formats import share
 from sweeps.report.group_sections import drawn, every_pair, grid
 from sweeps.report.section import Block, Grid, Section
+from sweeps.report.study_answer import answer_blocks
 from sweeps.run.findings import Findings
 from sweeps.study.study_findings import StudyFindings
 from sweeps.study.trials import (
@@ -36,7 +37,8 @@ _ENOUGH = 5
 def study_blocks(found: Findings[StudyFindings]) -> list[Block]:
     """The sections of a study: its finale, its best settings, its search."""
     trials, groups = found.own.trials, found.table.groups
-    blocks: list[Block] = [
+    blocks: list[Block] = list(answer_blocks(found.own))
+    blocks += [
         Section(group.title, [grid(found, group), *drawn(found, group), *every_pair(found, group)])
         for group in groups
     ]
@@ -58,11 +60,17 @@ def settings_rows(found: StudyFindings) -> list[list[str]]:
 
 
 def _unused(limit: dict[str, Any]) -> Grid:
-    """What buckets leave unused over time: at least, with all lengths known, and as found."""
+    """What buckets leave unused over time: at least, with all lengths known, and as found; each
+    with its own bounds."""
     words = {"least": "least, all lengths known", "chosen": "chosen trial", BASE: BASE}
-    rows = [[text, share(limit["unused"][key], 1)] for key, text in words.items()]
-    bounds = ", ".join(map(str, limit["bounds"]))
-    return Grid("", [f"{len(limit['bounds'])} buckets ({bounds} tokens)", "unused"], rows)
+    rows = [
+        [
+            text, ", ".join(map(str, dict.fromkeys(limit[key]["bounds"]))), limit[key]["of"],
+            share(limit[key]["unused"], 1),
+        ]
+        for key, text in words.items() if key in limit
+    ]  # fmt: skip
+    return Grid("", ["", "bounds, tokens", "of", "unused"], rows)
 
 
 def _written(value: object) -> str:
@@ -181,16 +189,19 @@ def _trials(trials: Trials) -> Section:
     wanted = [str(o.get("metric")) for o in trials.objectives]
     objectives = [words(metric) for metric in wanted]
     shown = [figure for figure in FIGURES if figure.metric not in wanted]
-    columns = ["trial", "first", *objectives, "constraints", *(f.heading for f in shown), *names]
+    columns = ["trial", "proposed by", "state", "on the first rung", *objectives, "constraints",
+               *(f.heading for f in shown), *names]  # fmt: skip
     rows = []
     for record in trials.records:
         values = trials.values(record)
-        cells = ["failed"] * len(objectives) if values is None else [f"{v:,.4g}" for v in values]
+        cells = ["–"] * len(objectives) if values is None else [f"{v:,.4g}" for v in values]
         metrics = record.get("metrics") or {}
         told = [f.text(metrics.get(f.metric)) for f in shown]
         params = [_written(record["params"].get(name)) for name in names]
-        kept = "broken" if broken(record) else "kept"
-        rows.append(
-            [str(record["trial"]), record.get("first") or "–", *cells, kept, *told, *params]
-        )
+        state, kept = record.get("state", "complete"), "broken" if broken(record) else "kept"
+        phase = record.get("first") or record.get("phase") or "–"
+        short = (record.get("short") or {}).get(wanted[0])
+        rung = "–" if short is None else f"{short:,.4g}"
+        head = [str(record["trial"]), phase, state, rung]
+        rows.append([*head, *cells, kept, *told, *params])
     return Section(f"All {len(rows)} trials", [Grid("", columns, rows)], folded=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sweeps.analyse.statistics import Interval
 from sweeps.report.formats import between, counted, gain, listed, percent, share
+from sweeps.study.family_findings import FamilyFound, SettingAlone
 from sweeps.study.study_findings import Cheapest
 from sweeps.study.trials import BASE, StudyGain
 
@@ -21,24 +22,92 @@ def best_so_far(trial: int, says: str) -> str:
     return f"Best so far: trial {trial} {says} in the search, biased up by noise."
 
 
-def study(found: StudyGain) -> Iterator[str]:
-    """What the chosen trial gained over the base and the best trial that needed no search, and how
-    much of the gap to a ceiling it closes."""
-    base = found.gains.get(BASE)
+def study(found: StudyGain, by: str) -> Iterator[str]:
+    """What the chosen trial serves, and the strongest that it was compared with; who proposed it,
+    and what it gained over the others; how much of the gap to a ceiling it closes."""
     count = counted(found.replications, "replication")
     head = f"{found.chosen} {found.says} on {count} not used in the search"
-    breaks = f", which breaks {listed(found.broken)}" if found.broken else ""
-    yield f"{head}, {_against(base, 'the base')}{breaks}." if base else f"{head}."
-    if found.first not in (None, BASE):
-        added = "nothing" if found.added is None else _against(found.added, "it")
-        yield f"Best trial without a search: {found.first}; the search adds {added}."
-    told = {BASE, found.first, *found.closed}
-    rest = [_against(each, name) for name, each in found.gains.items() if name not in told]
+    if found.strongest is not None:
+        rival = _against(found.gains[found.strongest], found.strongest)
+        yield f"{head}, {rival}, the strongest of those that beat it."
+    else:
+        yield f"{head}; nothing that it was compared with serves significantly more."
+    yield f"It was proposed by {by}."
+    breaks = f" (it breaks {listed(found.broken)})" if found.broken else ""
+    rest = [
+        _against(each, f"the base{breaks}" if name == BASE else name)
+        for name, each in found.gains.items()
+        if name not in (found.strongest, *found.closed)
+    ]
     if rest:
         yield f"It has {listed(rest)}."
+    if found.first is not None and found.added is None and found.first != BASE:
+        yield "No trial of the search is better than what needed none."
     for name, part in found.closed.items():
         if part is not None and (part.low, part.high) != (0.0, 0.0):
-            yield f"The search closes {percent(part, named=True)} of the gap from base to {name}."
+            yield f"It closes {percent(part, named=True)} of the gap from base to {name}."
+
+
+_MANY = 8
+"""Bounds that a sentence lists."""
+PHASES = {
+    "first": "arithmetic before the search", "random": "the space-filling draws", "tpe": "TPE",
+}  # fmt: skip
+"""Who proposes trials."""
+
+
+def proposed(phase: str | None, first: str | None, trial: int | None, count: int) -> str:
+    """Who proposed a trial, and when."""
+    own = f" ({first})" if first else ""
+    return f"{PHASES.get(phase or '', 'the search')}{own}, as trial {trial} of 0 to {count - 1}"
+
+
+def families(found: Sequence[FamilyFound]) -> Iterator[str]:
+    """What the best of each family has over the best outside of it."""
+    told = [
+        f"the best of {each.name} ({each.best}) has {_against(each.gain, str(each.against))}"
+        for each in found
+        if each.gain is not None
+    ]
+    if told:
+        yield f"By family: {'; '.join(told)}."
+    missing = [each.name for each in found if each.whole == 0]
+    if missing:
+        yield f"Of {listed(missing)} no trial was served in full."
+
+
+def alone(found: Sequence[SettingAlone], signs: Mapping[int, int]) -> Iterator[str]:
+    """Which settings of the best matter, set back to the base's one at a time, and which do not
+    show. signs: of each place, 1 or -1 where it is significant."""
+    back = [(each, signs[i]) for i, each in enumerate(found) if each.back]
+    told = [
+        f"{each.path.rpartition('.')[2]} {each.label} {gain(each.gain)}"
+        for each, sign in sorted(back, key=lambda pair: pair[0].gain.mean) if sign
+    ]  # fmt: skip
+    if told:
+        yield f"Set back to the base's alone: {listed(told)}."
+    rest = [each.path.rpartition(".")[2] for each, sign in back if not sign]
+    if rest:
+        yield f"What {listed(rest)} bring alone does not show."
+
+
+def states(found: Mapping[str, int]) -> str:
+    """How many trials were served in full, and what became of the others."""
+    words = {
+        "complete": "served in full", "pruned": "left out by a rung", "infeasible": "infeasible",
+        "failed": "failed",
+    }  # fmt: skip
+    told = [f"{found[state]} {text}" for state, text in words.items() if found.get(state)]
+    return f"Of {counted(sum(found.values()), 'trial')}: {listed(told)}."
+
+
+def constrained(found: Sequence[tuple[str, float | None, float | None]]) -> str:
+    """What is constrained, of the best and of the base."""
+    told = [
+        f"{name}: {_four(ours)}" + (f" (base: {_four(theirs)})" * (theirs is not None))
+        for name, ours, theirs in found
+    ]
+    return f"Constrained, {listed(told)}."
 
 
 def cheapest(found: Cheapest) -> list[str]:
@@ -66,13 +135,21 @@ def settings(trial: str, rows: Sequence[Sequence[str]]) -> str:
 
 def buckets(limit: dict[str, Any]) -> str:
     """Where the chosen trial's buckets end, and what they leave unused."""
-    bounds = listed(f"{bound:,}" for bound in limit["chosen_bounds"])
-    unused = limit["unused"]
+    chosen = limit["chosen"]
+    bounds = _ends([f"{bound:,}" for bound in dict.fromkeys(chosen["bounds"])])
+    levels = _ends([f"{level:.2f}" for level in dict.fromkeys(chosen["levels"])])
+    of = "prompt and output" if chosen["of"] == "total" else "output"
+    base = f" (base: {share(limit[BASE]['unused'], 1)})" if BASE in limit else ""
     return (
-        f"Its {counted(len(limit['chosen_bounds']), 'bucket')} end at {bounds} tokens and leave"
-        f" {share(unused['chosen'], 1)} of what is reserved for answers unused (base:"
-        f" {share(unused[BASE], 1)})."
+        f"Its {counted(len(chosen['bounds']), 'bucket')} end at {bounds} tokens of {of}, the"
+        f" quantiles {levels}, and leave {share(chosen['unused'], 1)} of what is reserved"
+        f" unused{base}."
     )
+
+
+def _ends(numbers: list[str]) -> str:
+    """All of a few; the first and the last of many, which a table has."""
+    return listed(numbers) if len(numbers) <= _MANY else f"{numbers[0]} to {numbers[-1]}"
 
 
 def objectives(found: Sequence[tuple[str, float | None, float | None]]) -> str:

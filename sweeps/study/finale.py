@@ -9,23 +9,26 @@ does not bias the gain.
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hwmodel.description.yaml_writer import plain
-from policies.allocators.capabilities import QuantileBuckets
-from policies.allocators.partition import Partition, best_partition, unused_share
 from sweeps.analyse.rows import flat
 from sweeps.plan.experiment import Task
 from sweeps.run.store import write_atomically
 from sweeps.run.sweep_run import apart
 from sweeps.study.contenders import Contender, Finale, Metrics
-from sweeps.study.first import LEVELS, PAPER, known_lengths
+from sweeps.study.families import families_of
+from sweeps.study.first import PAPER
 from sweeps.study.journal import RESULT
+from sweeps.study.limit import write_limit
+from sweeps.study.profile import write_profile
 from sweeps.study.sampler import broken, ranking
-from sweeps.study.space import Overrides
 from sweeps.study.study_run import StudyFailed, StudyRun
 from sweeps.study.study_spec import BASE, Study
-from sweeps.study.trials import FINALE, LIMIT
+from sweeps.study.trials import FINALE
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 
 def run_finale(run: StudyRun) -> Finale | None:
@@ -52,25 +55,46 @@ def run_finale(run: StudyRun) -> Finale | None:
         serve_all(run, tried, choosing, "choice")
     chosen = _best(run.study, tried, choosing)
     others = [Contender(point.control, point.overrides) for point in run.study.points]
+    others += _family_bests(run, ranked, chosen)
     simple = [each for each, t in zip(tried, top, strict=True) if t in firsts]
     if simple and (best := _best(run.study, simple, choosing)) is not chosen:
         name = run.study.first[top[tried.index(best)].number].name
-        if name != BASE:  # which is there already
-            others.append(Contender(f"{name} ({best.name})", best.overrides))
+        if name != BASE and best.trial not in [each.trial for each in others]:
+            others.append(Contender(f"{name} ({best.name})", best.overrides, trial=best.trial))
     published = PAPER in [each.name for each in run.study.first]
-    if published and not any(each.name.startswith(PAPER) for each in others):
+    if published:
         number = [each.name for each in run.study.first].index(PAPER)
-        if chosen.trial != number and (trial := told.get(number)) is not None:
-            others.append(
-                Contender(f"{PAPER} (trial {number})", trial.user_attrs[RESULT]["overrides"])
-            )
-    known = limit(run.study, chosen.overrides)
-    if known is not None:
-        write_atomically(run.directory.path / LIMIT, json.dumps(_record(known), indent=2) + "\n")
+        there = [chosen.trial, *(each.trial for each in others)]
+        if number not in there and (trial := told.get(number)) is not None:
+            others.append(_of_trial(trial, PAPER))
+    write_limit(run, chosen.overrides)
     serve_all(run, [chosen, *others], judging, "finale")
     found = Finale(chosen, others, tried, choosing, judging)
     write_finale(run, found)
+    write_profile(run, chosen, judging)
     return found
+
+
+def _of_trial(trial: FrozenTrial, name: str) -> Contender:
+    overrides = trial.user_attrs[RESULT]["overrides"]
+    return Contender(f"{name} (trial {trial.number})", overrides, trial=trial.number)
+
+
+def _family_bests(run: StudyRun, ranked: list[FrozenTrial], chosen: Contender) -> list[Contender]:
+    """The best trial of each family that the chosen one is not of, and of what is in none of a
+    family that it is of, each once."""
+    families, first = run.study.spec.families, run.study.first
+    of = {t.number: families_of(families, t.params) for t in ranked}
+    found: dict[int, Contender] = {}
+    for family in families:
+        inside = chosen.trial is not None and family in of[chosen.trial]
+        mine = [t for t in ranked if (family in of[t.number]) is not inside]
+        if mine and (number := mine[0].number) != chosen.trial:
+            names = [name for name in of[number] if inside or name == family]
+            own = first[number].name if number < len(first) else "/".join(names[:1])
+            if own != BASE:
+                found.setdefault(number, _of_trial(mine[0], own or f"not {family}"))
+    return [*found.values()]
 
 
 def _best(study: Study, tried: list[Contender], choosing: range) -> Contender:
@@ -119,46 +143,6 @@ def kept(metrics: dict[str, Any]) -> Metrics:
 
 def _name(contender: Contender, replication: int) -> str:
     return f"finale, {contender.name}, replication {replication}"
-
-
-class Limit(NamedTuple):
-    """Were every length known: the bounds that leave the least share of what is reserved for output
-    unused, and the shares that the quantiles of the chosen trial and of the base leave. `bounds`:
-    those of the chosen trial, in tokens; `levels`: the shares of lengths that they hold."""
-
-    best: Partition
-    chosen: float
-    base: float
-    bounds: list[int]
-    levels: list[float]
-
-
-def limit(study: Study, overrides: Overrides) -> Limit | None:
-    """The least share for as many buckets as these overrides have, and theirs and the base's; None
-    where the buckets' quantiles are not searched."""
-    ours, base = study.experiment(overrides).serving.policy, study.base.serving.policy
-    if LEVELS not in study.spec.space or not isinstance(ours, QuantileBuckets):
-        return None
-    lengths = known_lengths(study)
-    best = best_partition(lengths, ours.buckets, ours.align)
-    left = [
-        unused_share(lengths, policy.bounds_for(lengths), int(lengths.max()))
-        for policy in (ours, base)
-        if isinstance(policy, QuantileBuckets)
-    ]
-    bounds = [int(each) for each in ours.bounds_for(lengths)]
-    levels = [float((lengths <= bound).mean()) for bound in bounds]
-    return Limit(best, left[0], left[-1], bounds, levels)
-
-
-def _record(known: Limit) -> dict[str, Any]:
-    return {
-        "bounds": list(known.best.bounds),
-        "levels": list(known.best.levels),
-        "chosen_bounds": known.bounds,
-        "chosen_levels": known.levels,
-        "unused": {"least": known.best.unused, "chosen": known.chosen, "base": known.base},
-    }
 
 
 def write_finale(run: StudyRun, finale: Finale) -> None:

@@ -19,6 +19,10 @@ _POLICY = "serving.policy"
 LEVELS = f"{_POLICY}.levels"
 PAPER = "paper"
 """Name of the trial with the numbers that the policy's paper has."""
+_FEW = 4
+"""Numbers of buckets that are all tried by arithmetic."""
+Lengths = dict[str, IntArray]
+"""`output`, and `total` with the prompt: int64 (n,), tokens."""
 
 
 class Study(Protocol):
@@ -57,19 +61,24 @@ def first_trials(study: Study) -> list[FirstTrial]:
             place = ("fleet", "rivals", rival)
             raise study.document.error(f"as it is set, it is no trial: {error}", place) from None
         found.append(FirstTrial(rival, params))
-    lengths: IntArray | None = None
+    buckets = isinstance(study.base.serving.policy, QuantileBuckets)
+    asked = bool(study.spec.first or study.spec.known)
+    lengths = known_lengths(study) if buckets and asked else None
     for i, kind in enumerate(study.spec.first):
-        buckets = isinstance(study.base.serving.policy, QuantileBuckets)
-        if buckets and lengths is None:
-            lengths = known_lengths(study)
         try:
             points = [(n, _params(study, o, lengths)) for n, o in _points(study, kind)]
         except Outside as error:
             raise study.document.error(f"{kind}: {error}", ("first", i)) from None
-        for name, params in points:
-            if params not in [each.params for each in found]:
-                found.append(FirstTrial(name, params, kind == "least_unused"))
-    return found
+        found += [FirstTrial(name, params, kind == "least_unused") for name, params in points]
+    for name, overrides in study.spec.known.items():
+        try:
+            wanted = study.space.meant(study.space.nearest(overrides))
+            params = _nearest(study, wanted, lengths, study.space)
+        except Outside as error:
+            raise study.document.error(str(error), ("known", name)) from None
+        found.append(FirstTrial(name, params))
+    once = {repr(sorted(each.params.items())): each for each in reversed(found)}
+    return [each for each in found if each is once[repr(sorted(each.params.items()))]]
 
 
 def _points(study: Study, kind: First) -> Iterator[tuple[str, Overrides]]:
@@ -93,11 +102,20 @@ def _points(study: Study, kind: First) -> Iterator[tuple[str, Overrides]]:
         parameter = study.spec.space.get(LEVELS)
         if parameter is None or not parameter.quantiles:
             raise Outside(f"expected {LEVELS} with quantiles in the space")
-        fewest, most = parameter.quantiles
-        for count in range(fewest, most + 1):
+        for count in counts_of(*parameter.quantiles):
             changes = {"buckets": count, "levels": [], "balance": "least_unused"}
             name = f"least unused, {count} buckets"
             yield name, {f"{_POLICY}.{key}": value for key, value in changes.items()}
+
+
+def counts_of(fewest: int, most: int) -> list[int]:
+    """All numbers of buckets where they are few, else the fewest, doubled, and the most."""
+    if most - fewest < _FEW:
+        return list(range(fewest, most + 1))
+    counts = [fewest]
+    while counts[-1] * 2 < most:
+        counts.append(counts[-1] * 2)
+    return [*counts, most]
 
 
 def _tuned(study: Study) -> Iterator[tuple[str, Overrides]]:
@@ -121,23 +139,37 @@ def _tuned(study: Study) -> Iterator[tuple[str, Overrides]]:
 
 
 def _params(
-    study: Study, overrides: Overrides, lengths: IntArray | None, space: Space | None = None
+    study: Study, overrides: Overrides, lengths: Lengths | None, space: Space | None = None
 ) -> dict[str, Any]:
     """Of the study's space, or of one around what the overrides make."""
     made, space = ({}, study.space) if space is None else (overrides, space)
     wanted = study.experiment(overrides)
-    levels: list[float] = []
-    if lengths is not None:
-        policy = wanted.serving.policy
-        assert isinstance(policy, QuantileBuckets)
-        levels = [float((lengths <= bound).mean()) for bound in policy.bounds_for(lengths)]
-    params = space.params(lambda path: _value(study, overrides, wanted, path), levels)
+    params = _nearest(study, overrides, lengths, space)
     drawn = space.overrides(params)
     if study.experiment({**made, **drawn}) != wanted:
         values = {path: _value(study, overrides, wanted, path) for path in space.parameters}
         at = [f"{path} is {v!r}" for path, v in values.items() if drawn.get(path, v) != v]
         raise Outside("; ".join(["no point of the space is this experiment", *at]))
     return params
+
+
+def _nearest(
+    study: Study, overrides: Overrides, lengths: Lengths | None, space: Space
+) -> dict[str, Any]:
+    """The point of a space that is nearest to these overrides. Raises Outside."""
+    wanted = study.experiment(overrides)
+    levels: list[float] = []
+    if lengths is not None:
+        policy = wanted.serving.policy
+        assert isinstance(policy, QuantileBuckets)
+        among = bounded(policy, lengths)
+        levels = [float((among <= bound).mean()) for bound in policy.bounds_for(among)]
+    return space.params(lambda path: _value(study, overrides, wanted, path), levels)
+
+
+def bounded(policy: Any, lengths: Lengths) -> IntArray:
+    """The lengths that a policy's buckets bound."""
+    return lengths[getattr(policy, "bucket_on", "output")]
 
 
 def _value(study: Study, overrides: Overrides, experiment: ExperimentSpec, path: str) -> Any:
@@ -152,14 +184,16 @@ def _value(study: Study, overrides: Overrides, experiment: ExperimentSpec, path:
     return found
 
 
-def known_lengths(study: Study) -> IntArray:
-    """Output tokens of the requests that trials were measured on, as the engine cuts them; int64
-    (n,)."""
+def known_lengths(study: Study) -> Lengths:
+    """Tokens of the requests that trials were measured on, as the engine cuts them."""
     experiment = study.base
     workload = workload_of(experiment.model_copy(update={"arrivals": ALL_AT_ONCE}))
     most = experiment.serving.engine.max_tokens or np.iinfo(np.int64).max
     served = [
-        requests_of(experiment, replication, None, workload).output_tokens
+        requests_of(experiment, replication, None, workload)
         for replication in range(1, experiment.replications + 1)
     ]
-    return np.minimum(np.concatenate([s[experiment.warmup_requests :] for s in served]), most)
+    counted = slice(experiment.warmup_requests, None)
+    prompt = np.concatenate([each.prompt_tokens[counted] for each in served])
+    output = np.minimum(np.concatenate([each.output_tokens[counted] for each in served]), most)
+    return {"output": output, "total": prompt + output}

@@ -22,6 +22,12 @@ Direction = Literal["maximize", "minimize"]
 JOURNAL = "journal.log"
 RESULT = "result"
 """Attribute of a trial: everything that is known of it, as `results.jsonl` has it."""
+_CONSTRAINTS = "constraints"
+_STATES = {
+    "complete": "COMPLETE", "pruned": "PRUNED", "infeasible": "PRUNED", "failed": "FAIL",
+}  # fmt: skip
+"""Ours -> Optuna's, whose samplers learn from what is pruned: the infeasible have constraints
+above zero besides."""
 
 
 class Journal:
@@ -59,23 +65,22 @@ class Journal:
 
     def tell(
         self, number: int, result: dict[str, Any], values: Sequence[float] | None,
-        violations: Mapping[str, float],
+        rung: float | None = None,
     ) -> None:  # fmt: skip
-        """A trial is finished. Without `values` it failed, or where something is violated, has
-        none: Optuna calls that pruned, and its samplers learn from the violation."""
+        """A trial is finished, in the `state` of its result: complete, with its values; pruned,
+        where a rung left it out, with its value on the first `rung` as an intermediate one;
+        infeasible, with what it violates; or failed."""
         import optuna
 
-        frozen = self.trials()[number]
-        trial = optuna.trial.Trial(self._study, frozen._trial_id)
+        trial = optuna.trial.Trial(self._study, self.trials()[number]._trial_id)
         trial.set_user_attr(RESULT, plain(result))
-        for name, violation in violations.items():
-            if name not in frozen.constraints:  # told by halves before it was stopped
-                trial.set_constraint(name, violation)
-        states = optuna.trial.TrialState
-        state = states.COMPLETE
-        if values is None:
-            state = states.PRUNED if violations else states.FAIL
-        self._study.tell(number, values, state=state)
+        if violations := [float(each) for each in result["constraints"].values()]:
+            # as a list: optuna-dashboard reads no others, and would show as best what breaks one
+            self._study._storage.set_trial_system_attr(trial._trial_id, _CONSTRAINTS, violations)
+        state = _STATES[result["state"]]
+        if state == "PRUNED" and rung is not None and not violations:
+            self._study._storage.set_trial_intermediate_value(trial._trial_id, 0, rung)
+        self._study.tell(number, values, state=optuna.trial.TrialState[state])
 
     def note(self, name: str) -> Any:
         """What was written down under this name, None if nothing was."""

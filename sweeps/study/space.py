@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from math import ceil, floor
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -30,10 +31,13 @@ Overrides = dict[str, Any]
 LEAST, MOST = 0.001, 0.999
 """Breaks lie between these (assumed), so that neighbouring levels are never the same number."""
 MOST_BUCKETS = 64
+_DIGITS = 7
+"""Of a share of the memory."""
 FREE = "levels"
 """Where the levels of buckets are drawn, not set by a balance."""
 DRAWN = "range"
 """Where a number of the range is drawn, not one of those beside it."""
+QUARTER = "quarter_request"
 
 
 class Outside(Exception):
@@ -47,8 +51,9 @@ class ParameterSpec(Strict):
     """Least and most, both included; whole numbers for a whole parameter."""
     log: bool = False
     """Draw the logarithm evenly."""
-    step: Annotated[int, Field(ge=1)] = 1
-    """Of a whole range."""
+    step: Annotated[int, Field(ge=1)] | Literal["quarter_request"] = 1
+    """Of a whole range. `quarter_request`: of a range of shares of the KV memory, which are then
+    drawn as whole quarters of the largest reservation of a request; at least one."""
     unit: str | None = None
     """Written behind the number: `KiB`, `ns`."""
     also: list[Number] = []
@@ -60,7 +65,7 @@ class ParameterSpec(Strict):
     balance: list[Balance] = []
     """With `quantiles`: what may set the levels instead of draws; it goes to `balance` beside."""
     when: dict[str, Any] = {}
-    """Path of a choice -> the value with which this one has a meaning."""
+    """Path of a choice -> the value, or values, with which this one has a meaning."""
     otherwise: Any = None
     """What it is with others."""
 
@@ -88,8 +93,16 @@ class ParameterSpec(Strict):
     def _range_is_drawable(self) -> None:
         if self.log and self.range[0] <= 0:
             raise ValueError(f"log needs a range above zero; got {self.range}")
-        if self.step != 1 and (self.log or not self.whole):
+        if self.step == QUARTER:
+            if self.whole or self.log or self.unit or not 0 <= self.range[0] <= self.range[1] < 1:
+                raise ValueError(f"step: {QUARTER} belongs to a range of shares, [0.0, 0.5]")
+        elif self.step != 1 and (self.log or not self.whole):
             raise ValueError("step belongs to a whole range without log")
+
+    @property
+    def whole_step(self) -> int:
+        """Of a whole range."""
+        return self.step if isinstance(self.step, int) else 1
 
     @property
     def whole(self) -> bool:
@@ -111,6 +124,14 @@ class Space:
     """Parameters by dotted path of the experiment."""
 
     parameters: dict[str, ParameterSpec]
+    quarter: float = 1.0
+    """What a quarter of the largest reservation of a request is of the KV memory, a share."""
+
+    def quarters(self, spec: ParameterSpec) -> tuple[int, int]:
+        """The fewest and the most quarters of the largest reservation that a range of shares
+        stands for."""
+        low, high = spec.range
+        return max(ceil(low / self.quarter - 1e-9), 1), floor(high / self.quarter + 1e-9)
 
     def distributions(self) -> dict[str, BaseDistribution]:
         """What Optuna draws from: the same names whatever is drawn."""
@@ -132,9 +153,11 @@ class Space:
                     found[f"{path}.{i}"] = FloatDistribution(LEAST, MOST)
             elif spec.also:
                 found[f"{path}.by"] = CategoricalDistribution([DRAWN, *spec.also])
-            if spec.range and spec.whole:
+            if spec.step == QUARTER:
+                found[path] = IntDistribution(*self.quarters(spec))
+            elif spec.range and spec.whole:
                 low, high = map(int, spec.range)
-                found[path] = IntDistribution(low, high, log=spec.log, step=spec.step)
+                found[path] = IntDistribution(low, high, log=spec.log, step=spec.whole_step)
             elif spec.range:
                 low_end, high_end = map(float, spec.range)
                 found[path] = FloatDistribution(low_end, high_end, log=spec.log)
@@ -154,15 +177,29 @@ class Space:
                     found |= {path: [], _beside(path, "balance"): by}
             else:
                 by = params.get(f"{path}.by", DRAWN)
-                found[path] = spec.value(params[path] if by == DRAWN else by)
+                found[path] = self._valued(spec, params[path]) if by == DRAWN else spec.value(by)
         return self.meant(found)
 
     def meant(self, overrides: Overrides) -> Overrides:
         """The overrides, without what has no meaning beside the others."""
         for path, spec in self.parameters.items():
-            if any(overrides.get(p, wanted) != wanted for p, wanted in spec.when.items()):
+            if any(p in overrides and not meets(overrides[p], w) for p, w in spec.when.items()):
                 overrides[path] = spec.otherwise
         return overrides
+
+    def nearest(self, overrides: Overrides) -> Overrides:
+        """The overrides, with shares of the memory at the nearest that the space has."""
+        found = dict(overrides)
+        for path, spec in self.parameters.items():
+            if spec.step == QUARTER and found.get(path) and found[path] not in spec.also:
+                fewest, most = self.quarters(spec)
+                count = min(max(round(found[path] / self.quarter), fewest), most)
+                found[path] = self._valued(spec, count)
+        return found
+
+    def _valued(self, spec: ParameterSpec, drawn: Any) -> Any:
+        """What a number that is drawn of a range stands for."""
+        return round(drawn * self.quarter, _DIGITS) if spec.step == QUARTER else spec.value(drawn)
 
     def params(self, valued: Callable[[str], Any], levels: Sequence[float]) -> dict[str, Any]:
         """What is to be drawn for the point with these values, by path; the inverse of `overrides`.
@@ -178,12 +215,12 @@ class Space:
                 found |= _breaks(path, spec, by, value or levels)
             else:
                 if spec.when and value == spec.otherwise and value not in spec.choice:  # no meaning
-                    value = spec.choice[0] if spec.choice else spec.value(spec.range[0])
+                    value = spec.choice[0] if spec.choice else self._first(spec)
                 if spec.also:
                     beside = next((each for each in spec.also if spec.value(each) == value), None)
                     found[f"{path}.by"] = DRAWN if beside is None else beside
-                    value = value if beside is None else spec.value(spec.range[0])
-                found[path] = _drawn(path, spec, value)
+                    value = value if beside is None else self._first(spec)
+                found[path] = self._drawn(path, spec, value)
         return found
 
     def corners(self) -> Iterable[tuple[str, Overrides]]:
@@ -193,12 +230,34 @@ class Space:
                 values: Iterable[Overrides] = ({path: value} for value in spec.choice)
             elif spec.quantiles:
                 counts = sorted(set(spec.quantiles))
-                beside = _beside(path, "buckets")
-                values = ({beside: n, path: levels_of([0.5] * n)} for n in counts)
+                many = _beside(path, "buckets")
+                values = ({many: n, path: levels_of([0.5] * n)} for n in counts)
             else:
-                values = ({path: spec.value(end)} for end in (*spec.range, *spec.also))
+                ends = self.quarters(spec) if spec.step == QUARTER else spec.range
+                values = [{path: self._valued(spec, end)} for end in ends]
+                values += [{path: spec.value(each)} for each in spec.also]
+            beside = {p: w[0] if isinstance(w, list) else w for p, w in spec.when.items()}
             for overrides in values:
-                yield path, self.meant({**spec.when, **overrides})
+                yield path, self.meant({**beside, **overrides})
+
+    def _first(self, spec: ParameterSpec) -> Any:
+        """The least of a range."""
+        return self._valued(spec, self.quarters(spec)[0] if spec.step == QUARTER else spec.range[0])
+
+    def _drawn(self, path: str, spec: ParameterSpec, value: Any) -> Any:
+        """What is drawn for this value. Raises Outside."""
+        if spec.step != QUARTER:
+            return _drawn(path, spec, value)
+        fewest, most = self.quarters(spec)
+        count = round(value / self.quarter) if isinstance(value, Number) else 0
+        if not (fewest <= count <= most and self._valued(spec, count) == value):
+            raise Outside(f"{path} is {to_yaml_flow(value)}, not whole quarters of a request")
+        return count
+
+
+def meets(value: Any, wanted: Any) -> bool:
+    """Whether a value is the one that is wanted, or one of them."""
+    return value in wanted if isinstance(wanted, list) else bool(value == wanted)
 
 
 def levels_of(breaks: Sequence[float]) -> list[float]:
@@ -244,7 +303,7 @@ def _drawn(path: str, spec: ParameterSpec, value: Any) -> Any:
         low, high = spec.range
         if isinstance(value, Number) and low <= value <= high:
             drawn = int(value) if spec.whole else float(value)
-            if drawn == value and not (spec.whole and (drawn - low) % spec.step):
+            if drawn == value and not (spec.whole and (drawn - low) % spec.whole_step):
                 return drawn
     raise Outside(f"{path} is {to_yaml_flow(value)}, which is not in the space")
 

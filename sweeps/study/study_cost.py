@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from hwmodel.description.description import DescriptionError
 from sweeps.plan.experiment import ExperimentSpec, Task, capacity_task, measure
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import resolve
 from sweeps.study.search import EVEN, on_its_memory, rehearse_study
 from sweeps.study.study_spec import Study
 
+ENOUGH_S = 12.0
+"""CPU time after which no other device is timed (assumed)."""
 SIZES = 6
 """Fleets that are served until the fewest cards of a trial are known (assumed: a bisection)."""
 
@@ -53,12 +57,56 @@ def study_cost(study: Study) -> StudyCost:
     tables = -(-spec.trials // spec.batch) if spec.memory == "table" else 0
     finale = spec.finale
     served = 0
-    if finale is not None:  # the chosen, the base, references, the paper's and the best first trial
+    if finale is not None:  # the chosen, the base, references, families, the best first trial
         tried = finale.top * (len(spec.fleet.rivals) if spec.fleet else 1)
-        served = tried * finale.choose + (len(study.points) + 3) * finale.replications
+        beside = len(study.points) + len(spec.families) + 2
+        served = tried * finale.choose + beside * finale.replications
     capacities_s = len(study.points) * len(study.replications) * (capacity_s or 0.0)
     whole = trials_s + (tables + served) * own_s + capacities_s
     return StudyCost(spec.trials, each, served, whole / 60)
+
+
+class DevicesCost(NamedTuple):
+    """What a study takes on several devices: CPU minutes of all, about, by the `timed` ones; those
+    that it does not fit, and why."""
+
+    minutes: float
+    timed: int
+    refused: dict[str, str]
+
+
+def devices_cost(
+    studies: Iterable[tuple[str, Callable[[], Study]]], first: StudyCost | None = None
+) -> DevicesCost:
+    """Of studies by device, each made when it is needed: the first is timed as a study is, others
+    in one run of a trial's first rung each until `ENOUGH_S` are over, and the rest is taken to be
+    like these. Raises DescriptionError where the first cannot be."""
+    seconds, refused, count, start = list[float](), dict[str, str](), 0, time.process_time()
+    for device, make in studies:
+        try:
+            study = make()
+            count += 1
+            if first is None:
+                first = study_cost(study)
+                start = time.process_time()
+            elif seconds and time.process_time() - start > ENOUGH_S:
+                continue
+            seconds.append(_rung_seconds(study))
+        except DescriptionError as error:
+            refused[device] = str(error)
+    if first is None or not seconds:
+        return DevicesCost(0.0, 0, refused)
+    mean = sum(seconds) / len(seconds)
+    return DevicesCost(first.minutes * count * mean / seconds[0], len(seconds), refused)
+
+
+def _rung_seconds(study: Study) -> float:
+    """CPU time of the base as a trial is served on its first rung, all of it there at once."""
+    cheap = next((rung.set for rung in study.spec.halving if rung.set), {})
+    task = Task(on_its_memory(study, study.served(cheap, 1), EVEN), 1, None)
+    start = time.process_time()
+    capacity_task(task)
+    return time.process_time() - start
 
 
 def _seconds(experiment: ExperimentSpec, rate: float | None) -> float:

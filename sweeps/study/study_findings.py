@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,12 @@ from sweeps.plan.experiment import ExperimentSpec
 from sweeps.run.findings import Findings, keep
 from sweeps.run.reading import RunParts, Shape, read_run
 from sweeps.run.store import RunDirectory
+from sweeps.study.family_findings import (
+    FamilyFound,
+    SettingAlone,
+    found_families,
+    found_settings,
+)
 from sweeps.study.first import LEVELS
 from sweeps.study.fleet_size import ATTAINED
 from sweeps.study.trials import BASE, StudyGain, Trials, read_trials, study_gain
@@ -66,6 +73,15 @@ class StudyFindings:
     gain: StudyGain | None
     cheapest: Cheapest | None
     failed: int
+    states: dict[str, int]
+    """How many trials are complete, pruned, infeasible and failed."""
+    phase: str | None
+    """Who proposed the chosen trial: `first`, `random` or `tpe`."""
+    families: list[FamilyFound]
+    alone: list[SettingAlone]
+    """Each setting of the chosen one changed alone."""
+    constrained: list[tuple[str, float | None, float | None]]
+    """Of each constraint its name, and what the chosen one and the base have of its metric."""
 
 
 def guessed(records: list[Record], name: str) -> dict[str, Any]:
@@ -124,14 +140,17 @@ def _found(trials: Trials, config: dict[str, Any]) -> StudyFindings:
         trials.by_objective(),
         study_gain(trials) if trials.contenders else None,
         _cheapest(trials, winner, config) if fleet and trials.contenders and winner else None,
-        sum(trials.values(record) is None for record in trials.records),
+        sum(record.get("state") == "failed" for record in trials.records),
+        dict(Counter(str(record.get("state", "complete")) for record in trials.records)),
+        None if winner is None else winner.get("phase"),
+        found_families(trials), found_settings(trials), trials.constrained(),
     )  # fmt: skip
 
 
 def _settings(config: dict[str, Any], winner: Record, known: dict[str, Any]) -> list[Setting]:
     """All that it sets; where a balance sets its levels, those that came of it. The base as a
     trial has nothing else than the base."""
-    levels = known.get("chosen_levels")
+    levels = known.get("chosen", {}).get("levels")
     found = []
     for path, value in winner["overrides"].items():
         own = levels if path == LEVELS and value == [] and levels else value

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from hwmodel.description.description import (
     DescriptionError,
     Document,
     Mark,
     Mistakes,
-    Strict,
     checked,
     nearest,
 )
@@ -34,9 +34,10 @@ from sweeps.plan.sweep_spec import Planned, Point, RunSpec
 from sweeps.plan.variant import VariantSpec
 from sweeps.study import fleet_size
 from sweeps.study.first import First, FirstTrial, first_trials
-from sweeps.study.space import Overrides, ParameterSpec, Space
+from sweeps.study.quarter_request import quarter_share
+from sweeps.study.search_spec import Count, FinaleSpec, RungSpec, SamplerSpec
+from sweeps.study.space import QUARTER, Overrides, ParameterSpec, Space
 
-Count = Annotated[int, Field(ge=1)]
 BASE = "base"
 """Name of the base experiment among what the finale compares."""
 DECLARED = "declared"
@@ -75,38 +76,6 @@ Aim = Annotated[
 """What is made large or small: the mean of its metric over the replications."""
 
 
-class SamplerSpec(Strict):
-    """Who proposes trials."""
-
-    name: Literal["tpe", "random"] = "tpe"
-    """Multivariate TPE (Bergstra et al. 2011; Falkner et al. 2018), or independent draws."""
-    seed: Annotated[int, Field(ge=0)] = 1
-
-
-class RungSpec(Strict):
-    """A rung of successive halving (Jamieson and Talwalkar 2016): trials of a batch serve something
-    cheaper, and the best of them go on."""
-
-    set: dict[str, Any] = {}
-    """Overrides of the experiment that make it cheaper; none: replication 1 as it is."""
-    keep: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """The share of those on this rung that goes on, rounded up."""
-
-
-class FinaleSpec(Strict):
-    """The comparison on replications that the search never saw, with simulated memory (with the
-    base's where `memory: sampled` gives each trial that)."""
-
-    top: Count = 3
-    """Trials that run for the best."""
-    choose: Count = 2
-    """Replications that the best of them is chosen on."""
-    replications: Annotated[int, Field(ge=2)] = 5
-    """Replications after those, that the gains are measured on."""
-    mix: list[dict[str, Any]] = []
-    """As the study's: what the search never saw, in place of that."""
-
-
 class StudySpec(RunSpec):
     """One study, as `yaml/studies/*.yaml` describes it."""
 
@@ -116,6 +85,9 @@ class StudySpec(RunSpec):
     devices: list[str] = []
     """Where the command line names no device: each is searched in turn instead of the base's, with
     a model that fits, and one table compares them."""
+    stand_ins: dict[str, dict[str, Any]] = {}
+    """Name of a device of which only a bandwidth is given -> its `device_set` when the study runs
+    on it by `--device`, by which its memory is simulated."""
     space: dict[str, ParameterSpec]
     """Dotted path of the experiment -> what it may be."""
     objectives: list[Aim] = [SERVED]
@@ -130,7 +102,11 @@ class StudySpec(RunSpec):
     sampler: SamplerSpec = SamplerSpec()
     first: list[First] = []
     """Trials before those of the sampler, counted among the trials: the base, the numbers of ODMA's
-    paper, and for each number of buckets the levels that leave least unused."""
+    paper, other policies' defaults, and for numbers of buckets that double the levels that leave
+    least unused."""
+    known: dict[str, dict[str, Any]] = {}
+    """Name -> overrides of the base that are tried after those, such as what won elsewhere; a share
+    of the memory is taken to the nearest that the space has."""
     trials: Count = 64
     """How many are tried."""
     batch: Count = 16
@@ -142,6 +118,13 @@ class StudySpec(RunSpec):
     """References that no choice in the space should beat, the one to measure by first. A reference
     is what the best is compared with, beside the base."""
     finale: FinaleSpec | None = FinaleSpec()
+    families: dict[str, dict[str, Any]] = {}
+    """Name -> path of the space -> what makes a trial one of the family: a value, one of several,
+    or `drawn`, any number of the range or levels of its own. The best of each goes up every rung
+    and into the finale."""
+    profiles: list[str] = []
+    """Paths of the space along which the best is varied after the finale, with all else as it has
+    it."""
     halving: list[RungSpec] = []
     """Rungs that trials of a batch go up before they serve every replication. What one would set
     without a search (the base, the paper's numbers, other policies' defaults) always goes on."""
@@ -173,6 +156,12 @@ class StudySpec(RunSpec):
                 raise ValueError(f"costs.{path}: expected a choice of the space; {hint}")
             if choices != set(prices):
                 raise ValueError(f"costs.{path}: expected a cost of each of {sorted(choices)}")
+        if self.known and self.fleet is not None:
+            raise ValueError("known: not with fleet, whose rivals are tried as they are set")
+        named = [("families", path) for each in self.families.values() for path in each]
+        for key, path in [*named, *(("profiles", path) for path in self.profiles)]:
+            if path not in self.space:
+                raise ValueError(f"{key}: {path} is not searched; {nearest(path, [*self.space])}")
         for name in self.ceilings:
             if name not in self.variants:
                 raise ValueError(f"ceilings: expected names of references; got {name!r}")
@@ -196,10 +185,25 @@ class Study(Planned):
     """A study with its base and references as points."""
 
     spec: StudySpec
+    even_draws: dict[str | None, list[dict[str, Any]]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """Of each rival, or of None, the draws of the space-filling phase, once they are made."""
+
+    @cached_property
+    def quarter(self) -> float:
+        """What a quarter of the largest reservation of a request is of the KV memory; 1 where no
+        parameter is counted in it."""
+        if not any(each.step == QUARTER for each in self.spec.space.values()):
+            return 1.0
+        align = [getattr(self.base.serving.policy, "align", 1)]
+        searched = self.spec.space.get("serving.policy.align")
+        align += searched.choice if searched else []
+        return quarter_share(self.base, self.replications, max(align))
 
     @property
     def space(self) -> Space:
-        return Space(self.spec.space)
+        return Space(self.spec.space, self.quarter)
 
     def rival(self, number: int) -> str | None:
         """Whose trial it is, in a study of fleets: those of its rivals in turn."""
@@ -211,7 +215,7 @@ class Study(Planned):
         if rival is None:
             return self.space
         assert self.spec.fleet is not None
-        return Space({**self.spec.space, **self.spec.fleet.rivals[rival].space})
+        return Space({**self.spec.space, **self.spec.fleet.rivals[rival].space}, self.quarter)
 
     def rival_set(self, rival: str | None) -> Overrides:
         """What makes it."""
@@ -339,7 +343,8 @@ def _config(spec: StudySpec, document: Document) -> dict[str, Any]:
     """The study with every default written out."""
     data = {key: value for key, value in document.data.items() if key != "resolved"}
     full = {**with_defaults(StudySpec, data), "base": with_defaults(ExperimentSpec, data["base"])}
-    full.pop("devices")  # a run is of one
+    for key in ("devices", "stand_ins"):  # a run is of one device
+        full.pop(key)
     if spec.finale is None:
         full["finale"] = None
     full["objectives"] = [objective.record for objective in spec.objectives]
@@ -364,12 +369,22 @@ def _assign(document: Document, assignment: str) -> None:
         raise DescriptionError(why, mark.file, None, keys[0])
     keys = {**ALIASES, "policy": ExperimentSpec.policy_path}.get(keys[0], (keys[0],)) + keys[1:]
     refuse_unknown_path(ExperimentSpec, keys, mark, (StudySpec,))
-    document.data["space"].pop(".".join(keys), None)
-    for parameter in document.data["space"].values():
-        parameter.get("when", {}).pop(".".join(keys), None)
+    _no_longer_searched(document.data, ".".join(keys))
     document.put(("base", *keys), value, mark)
     for length in range(2, len(keys) + 1):
         document.marks.setdefault(("base", *keys[: length - 1]), mark)
+
+
+def _no_longer_searched(data: dict[str, Any], path: str) -> None:
+    """Take a path out of the space, and out of what is said about it."""
+    data["space"].pop(path, None)
+    for parameter in data["space"].values():
+        parameter.get("when", {}).pop(path, None)
+    for name, wanted in list((data.get("families") or {}).items()):
+        if path in wanted:
+            del data["families"][name]
+    if path in (data.get("profiles") or []):
+        data["profiles"].remove(path)
 
 
 def _points(spec: StudySpec, document: Document) -> list[Point]:
@@ -392,6 +407,14 @@ def _check(study: Study) -> None:
             rule(study)
     mistakes.answer()
     document = study.document
+    for path, parameter in study.spec.space.items():
+        if parameter.step == QUARTER:
+            fewest, most = study.space.quarters(parameter)
+            if fewest > most:
+                raise document.error(
+                    f"a quarter of the largest request takes {study.quarter:.2f} of the KV memory, "
+                    f"more than {parameter.range[1]:g}", ("space", path),
+                )  # fmt: skip
     if study.spec.fleet is not None:
         fleet_size.check(study)
     for point in study.points:
@@ -404,11 +427,27 @@ def _check(study: Study) -> None:
     _ = study.cost({})
     for rival in study.spec.fleet.rivals if study.spec.fleet else [None]:
         for path, overrides in study.space_of(rival).corners():
-            experiment = study.experiment({**study.rival_set(rival), **overrides})
+            experiment = _corner(study, rival, path, overrides)
             _may_search(document, experiment, path, overrides)
             _window_is_full(document, experiment, ("space", path))
             _resolves(document, experiment, path.split(".")[0])
     _ = study.first  # each is in the space
+
+
+def _corner(
+    study: Study, rival: str | None, path: str, overrides: Overrides
+) -> ExperimentSpec:  # fmt: skip
+    """The experiment with one parameter at an end, or with another one beside it where it takes
+    that, as a partitioned space takes a pool. Raises DescriptionError."""
+    own = study.rival_set(rival)
+    try:
+        return study.experiment({**own, **overrides})
+    except DescriptionError as error:
+        for other, beside in study.space_of(rival).corners():
+            if other != path:
+                with suppress(DescriptionError):
+                    return study.experiment({**own, **beside, **overrides})
+        raise error from None
 
 
 def _check_base(study: Study) -> None:

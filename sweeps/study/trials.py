@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,12 @@ import numpy as np
 
 from hwmodel.description.units import number
 from hwmodel.description.yaml_writer import to_yaml_flow
+from sweeps.analyse.best import NEGLIGIBLE
 from sweeps.analyse.figures import FIGURES, THROUGHPUT
 from sweeps.analyse.least import Constraint
 from sweeps.analyse.objective import OBJECTIVES, Objective, objective_of
 from sweeps.analyse.rows import Record
-from sweeps.analyse.statistics import Interval, interval, relative_gap
+from sweeps.analyse.statistics import Interval, family_signs, interval, relative_gap
 from sweeps.analyse.table import Row
 from sweeps.run.reading import RunParts
 from sweeps.run.store import RunDirectory
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial
 
-FINALE, LIMIT = "finale.jsonl", "limit.json"
+FINALE, LIMIT, PROFILE = "finale.jsonl", "limit.json", "profile.jsonl"
 BEST, BASE = "best", "base"
 """Names of the chosen trial and of the base experiment among what the finale compares."""
 LEAST = 50
@@ -55,6 +57,11 @@ class Trials:
     constraints: list[Constraint] = field(default_factory=list)
     limit: dict[str, Any] | None = None
     """What known lengths would leave unused at least, and what the chosen trial and the base do."""
+    families: dict[str, Any] = field(default_factory=dict)
+    profile: list[dict[str, Any]] = field(default_factory=list)
+    """The chosen trial with one setting changed, a line a point (`sweeps.study.profile`)."""
+    trial_of: dict[str, int] = field(default_factory=dict)
+    """Of each contender that is a trial its number."""
 
     @property
     def metric(self) -> str:
@@ -129,6 +136,18 @@ class Trials:
         theirs = [None if base is None else base.mean(metric) for metric in metrics]
         pairs = zip(metrics, theirs, strict=True)
         return [(words(metric), best.mean(metric), other) for metric, other in pairs]
+
+    def constrained(self) -> list[tuple[str, float | None, float | None]]:
+        """Of each constraint its name, and what the winner and the base have of its metric: in the
+        finale where there is one, else the winner's in the search."""
+        if self.contenders:
+            rows = [self.contenders[0], self.contender(BASE)]
+            return [
+                (each.name, *(row and row.mean(each.metric) for row in rows))  # type: ignore[misc]
+                for each in self.constraints
+            ]
+        metrics = (self.winner() or {}).get("metrics") or {}
+        return [(each.name, metrics.get(each.metric), None) for each in self.constraints]
 
     def broken_by(self, contender: Row | None) -> tuple[str, ...]:
         """The constraints that a contender breaks in the finale, by their names."""
@@ -304,6 +323,9 @@ def read_trials(directory: RunDirectory, run: RunParts) -> Trials:
         run.problems.append("config.yaml: constraints cannot be read")
     _add_finale(found, directory, run.problems)
     found.limit = directory.read_json(LIMIT)
+    found.families = config.get("families") or {}
+    if (directory.path / PROFILE).is_file():
+        found.profile = [line for _, line in directory.lines(PROFILE)]
     return found
 
 
@@ -334,6 +356,9 @@ def _add_finale(trials: Trials, directory: RunDirectory, problems: list[str]) ->
         return
     trials.chosen, whole[0].name = whole[0].name, BEST
     trials.trial, trials.rival = searched[trials.chosen]
+    trials.trial_of = {
+        row.name: number for row in whole[1:] if (number := searched[row.name][0]) is not None
+    }
     for row in whole:
         row.overrides = {"contender": row.name}
     trials.contenders = whole
@@ -360,6 +385,9 @@ class StudyGain:
     """What the chosen trial has more than that; None where it is that, or unknown."""
     broken: tuple[str, ...] = ()
     """The constraints that the base breaks, by their names."""
+    strongest: str | None = None
+    """The best of those that serve significantly more (Holm over all that it was compared with,
+    ceilings apart) and by more than nothing counts for; None where none does."""
 
 
 def study_gain(trials: Trials) -> StudyGain:
@@ -373,4 +401,21 @@ def study_gain(trials: Trials) -> StudyGain:
     return StudyGain(
         trials.chosen, trials.words, mean, trials.says(mean), count, gains, closed, first,
         gains.get(first or ""), trials.broken_by(trials.contender(BASE)),
+        _strongest({n: gap for n, gap in gains.items() if n not in trials.ceilings}, trials.sign),
     )  # fmt: skip
+
+
+def _strongest(gains: dict[str, Interval], sign: int) -> str | None:
+    signs = judged(gains)
+    ahead = [name for name, each in signs.items() if each * sign < 0]
+    return min(ahead, key=lambda name: sign * gains[name].mean, default=None)
+
+
+def judged(gains: Mapping[str, Interval]) -> dict[str, int]:
+    """1 or -1 where a relative gap of the family is one after Holm, and its mean is more than what
+    counts as none; else 0."""
+    logs = {name: each.mapped(math.log1p) for name, each in gains.items()}
+    return {
+        name: 0 if abs(gains[name].mean) <= NEGLIGIBLE else sign
+        for name, sign in family_signs(logs).items()
+    }

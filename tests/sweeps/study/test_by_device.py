@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,11 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
 from sweeps.analyse.statistics import Interval
 from sweeps.cli.run_command import own_devices
+from sweeps.plan.experiment import device_of
 from sweeps.report.chart import Bars, Spans
 from sweeps.report.device_sheet import sheet
 from sweeps.report.section import Grid, Say
-from sweeps.study.by_device import DeviceFound, assignments, by_setting
+from sweeps.study.by_device import DeviceFound, Winner, assignments, counts, started
 from sweeps.study.study_spec import load_study
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 from tests.sweeps.study.studies import TINY
@@ -31,7 +33,7 @@ def test_no_sweep_has_the_name_of_a_study() -> None:
     ("device", "overrides", "made"),
     [
         ("mlu370-x4", [], []),
-        ("l4", [], ["serving.memory.fidelity=analytic"]),
+        ("rtx-4090", [], ["serving.memory.fidelity=analytic"]),
         ("tpu-v5e", [], ["serving.weights=int8"]),
         ("tpu-v5e", ["model=llama-3.2-3b"], []),
     ],
@@ -62,44 +64,79 @@ def test_a_memory_serves_nothing() -> None:
         assignments("odma", "lpddr5-6400-x16", [])
 
 
-def test_the_table_says_when_no_search_was_needed() -> None:
-    over = {"paper": GAP, "odma-best": None, "paged": GAP}
-    plain = DeviceFound("l4", "m", "analytic", [64, 256], [0.25, 0.9], 0.1, "trial 3", 9.0,
-                        "tokens/s", "tuned (trial 2)", GAP, over, "KV memory 90%",
-                        {"serving.policy.tau": 0.4, "x": 0.2}, None)  # fmt: skip
-    same = plain._replace(
-        device="h200", scattered=0.31, fidelity="sampled", added=None, first="tuned (trial 2)"
-    )
-    tie = plain._replace(added=Interval(0.0, -0.01, 0.01, 5), bounds=None, pool_share=None)
-    shown = sheet("odma", [plain, same, tie], {"x": "x: no model fits"})
+def device(**changes: Any) -> DeviceFound:
+    """One where the search's trial serves 19 % more than all others."""
+    pool = {"gain": {"mean": -0.12, "low": -0.14, "high": -0.1, "count": 5}}
+    found = DeviceFound("l4", "m", "analytic", [64, 256], [0.25, 0.9], 0.1, "trial 3", 9.0,
+                        "tokens/s", "tuned (trial 2)", GAP,
+                        {"paper": GAP, "odma-best": None, "paged": GAP, "static": GAP},
+                        "KV memory 90%", {"compaction": GAP}, ["tau"], {"a pool": pool}, "tpe",
+                        0.1, None)  # fmt: skip
+    return found._replace(**changes)
+
+
+def test_the_table_says_who_proposed_the_best_and_what_a_pool_does() -> None:
+    plain = device()
+    same = device(device="h200", scattered=0.31, fidelity="sampled", added=None, phase="first",
+                  first="tuned (trial 2)")  # fmt: skip
+    bare = device(bounds=None, pool_share=None, families={})
+    shown = sheet("odma", [plain, same, bare], {"x": "x: no model fits"})
     (grid,) = [block for block in shown.blocks if isinstance(block, Grid)]
-    assert grid.rows[0][:9] == [
-        "l4 *", "m", "64, 256", "2", "10", "9", "+19 % (10 to 30)", "–", "+19 % (10 to 30)",
+    columns = {name: [row[i] for row in grid.rows] for i, name in enumerate(grid.columns)}
+    assert columns["device"] == ["l4 *", "h200", "l4 *"]
+    assert columns["bounds, tokens"] == ["64, 256", "64, 256", "–"]
+    assert columns["over static"] == ["+19 % (10 to 30)"] * 3
+    assert columns["over odma-best"] == ["–"] * 3
+    assert columns["proposed by"][:2] == [
+        "TPE, +19 % (10 to 30) over tuned (trial 2)", "arithmetic: tuned (trial 2)",
     ]  # fmt: skip
-    assert [row[9] for row in grid.rows] == [
-        "search, +19 % (10 to 30) over tuned (trial 2)", "tuned (trial 2)",
-        "no better than tuned (trial 2)",
-    ]  # fmt: skip
-    assert grid.rows[2][2:5] == ["–", "–", "–"]
-    assert grid.rows[1][10:14] == ["tau 40 %, x 20 %", "31", "0.25, 0.90", "KV memory 90%"]
+    assert columns["a pool"] == ["-12 % (-14 to -10)"] * 2 + ["–"]
+    assert columns["what mattered"][0] == "compaction +19 % (10 to 30)"
     buckets, pools = (block for block in shown.blocks if isinstance(block, (Spans, Bars)))
     assert buckets.names[0] == "h200 (31 %)"  # where scattered blocks cost the most
     assert [tuple(span)[1:3] for span in buckets.spans[:2]] == [(0, 64), (64, 256)]
     assert [bar.value.mean for bar in pools.bars] == [10, 10]
-    says = [block.text for block in shown.blocks if isinstance(block, Say)]
-    assert says[-1] == "left out: x: no model fits" and "analytic" in says[2]
-    assert says[0] == (
-        "Of 3 devices: the search adds something significant to what needed none on 1; the best"
-        " keeps a safety pool apart on 2; it serves significantly more than the paper's numbers on"
-        " 3; paged serves significantly more than the best on 0, less on 3."
-    )
+    lead, *_, left_out = [block.text for block in shown.blocks if isinstance(block, Say)]
+    assert left_out == "left out: x: no model fits"
+    # devices whose memory is given are counted apart
+    assert "Of 1 device whose memory is simulated: " in lead
+    assert "Of 2 devices of which a bandwidth is given: " in lead
 
 
-def test_what_mattered_isby_setting() -> None:
-    one = Interval(0.2, 0.1, 0.3, 9)
-    found = {"p.align": Interval(0.3, 0.2, 0.4, 9), "p.levels[0]": one, "p.levels[1]": one,
-             "p.levels.by": one}  # fmt: skip
-    assert by_setting(found) == pytest.approx({"p.levels": 0.6, "p.align": 0.3})
+def test_counts_are_of_one_family_and_of_what_is_more_than_a_percent() -> None:
+    sure = Interval(0.05, 0.04, 0.06, 5)
+    small = Interval(0.0056, 0.004, 0.0072, 5)  # significant, and nothing
+    alone = Interval(0.02, 0.001, 0.04, 5)  # significant alone, not among five
+    less = Interval(-0.04, -0.05, -0.03, 5)
+    found = {"a": sure, "b": small, "c": alone, "d": less, "e": alone}
+    assert counts([*found.items(), ("f", None)]) == (5, 1, 1)
+    assert counts([("c", alone)]) == (1, 1, 0)
+
+
+def test_a_study_begins_with_what_won_where_requests_have_similar_room(tmp_path: Path) -> None:
+    study = load_study("odma", [])
+    own = {"serving.policy.pool_share": 0.3, "serving.policy.levels": [0.4, 0.9],
+           "serving.policy.buckets": 2, "serving.policy.space": "arena"}  # fmt: skip
+    far, near = Winner("far", study.quarter / 9, {}), Winner("near", study.quarter * 1.5, own)
+    (known,) = started([far, near], study, tmp_path)
+    begun = load_study("odma", [known])
+    assert [*begun.spec.known] == ["paper's own pools", "won on near"]
+    first = begun.first[-1]
+    made = begun.space.overrides(first.params)
+    assert first.name == "won on near"
+    assert made["serving.policy.levels"] == pytest.approx([0.4, 0.9])
+    # a share of the memory is whole quarters of the largest request there
+    quarters = made["serving.policy.pool_share"] / begun.quarter
+    assert quarters == pytest.approx(round(quarters), abs=1e-4)
+    assert started([], study, tmp_path) == []
+
+
+def test_a_card_whose_memory_has_a_stand_in_is_simulated() -> None:
+    study = load_study("odma", assignments("odma", "l4", []))
+    assert study.base.serving.memory.fidelity == "sampled"
+    card = device_of(study.base)
+    assert card.given is None and card.peak_gbps == pytest.approx(300.0)
+    assert "stand_ins" not in study.config
 
 
 def test_devices_have_directories_and_one_table_and_are_resumed(tmp_path: Path) -> None:

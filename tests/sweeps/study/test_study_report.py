@@ -138,7 +138,11 @@ def test_without_a_finale_the_best_so_far_is_named(tmp_path: Path) -> None:
 
 
 def test_what_won_is_said_with_the_base_beside_it(tmp_path: Path) -> None:
-    *_, settings, objectives = read_report(study(tmp_path / "a")).sentences
+    told = read_report(study(tmp_path / "a")).sentences
+    settings, objectives = (
+        next(text for text in told if text.startswith(begin))
+        for begin in ("Trial 17 has ", "By objective")
+    )
     assert settings == (
         "Trial 17 has serving.policy.gamma 0.95 (base: 0.2) and serving.policy.order a (base: –)."
     )
@@ -219,11 +223,19 @@ def test_studies_are_compared_by_their_contenders(tmp_path: Path) -> None:
     assert changes["base"].certain == "the same"
 
 
-def test_the_limit_of_known_lengths_is_a_table(tmp_path: Path) -> None:
+def test_each_row_of_what_stays_unused_has_its_own_bounds(tmp_path: Path) -> None:
     path = study(tmp_path)
-    unused = {"least": 0.1, "chosen": 0.2, "base": 0.3}
-    limit = {"bounds": [64, 128], "levels": [0.5, 1.0], "unused": unused}
+    limit = {
+        name: {"of": of, "bounds": bounds, "levels": [0.5, 1.0], "unused": unused}
+        for name, of, bounds, unused in (
+            ("least", "total", [64, 128], 0.1), ("chosen", "total", [64, 192], 0.2),
+            ("base", "output", [32, 96], 0.3),
+        )
+    }  # fmt: skip
     (path / "limit.json").write_text(json.dumps(limit))
     grids = [b for b in read_report(path).section.walk() if isinstance(b, Grid)]
-    (grid,) = [grid for grid in grids if grid.columns[0] == "2 buckets (64, 128 tokens)"]
-    assert [row[1] for row in grid.rows] == ["10.0 %", "20.0 %", "30.0 %"]
+    (grid,) = [grid for grid in grids if grid.columns[-1] == "unused"]
+    assert [row[1:] for row in grid.rows] == [
+        ["64, 128", "total", "10.0 %"], ["64, 192", "total", "20.0 %"],
+        ["32, 96", "output", "30.0 %"],
+    ]  # fmt: skip

@@ -1,0 +1,109 @@
+"""Do Optuna's own tools read what a study leaves, and can its objective be called by them?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+
+import bankwise
+from hwmodel.description.description import DescriptionError
+from sweeps.study.storage_copy import copy_journal, refuse_storage
+from sweeps.study.study_objective import StudyObjective
+from tests.sweeps.study.studies import BARE, results, run, tiny
+
+HALVED = ["trials=8", "batch=8", "first=[base, paper]", "halving=[{keep: 0.4}]"]
+
+
+def journal(path: Path) -> optuna.Study:
+    storage = JournalStorage(JournalFileBackend(str(path / "journal.log")))
+    return optuna.load_study(study_name="quick", storage=storage)
+
+
+def test_complete_pruned_and_infeasible_trials_are_told_apart(tmp_path: Path) -> None:
+    small = "space.serving.policy.pool_share={choice: [0.0, 0.05]}"  # holds no large request
+    run(tiny(*HALVED, small, "first=[]", "trials=10", "batch=10"), tmp_path / "run")
+    states = {r["trial"]: r["state"] for r in results(tmp_path / "run")}
+    assert {*states.values()} == {"complete", "pruned", "infeasible"}
+    for trial in journal(tmp_path / "run").trials:
+        state, breaks = states[trial.number], any(v > 0 for v in trial.constraints.values())
+        assert (trial.state is TrialState.COMPLETE) is (state == "complete")
+        assert breaks is (state == "infeasible")
+        assert bool(trial.intermediate_values) is (state == "pruned")
+
+
+def test_what_breaks_a_constraint_is_not_the_best_of_any_tool(tmp_path: Path) -> None:
+    """optuna-dashboard 0.21 takes a trial for feasible unless the list of this attribute has a
+    number above zero (its `_serializer.py`)."""
+    run(tiny("constraints=[{metric: utilization, at_least: 0.5}]"), tmp_path / "run")
+    study = journal(tmp_path / "run")
+    breaking = {
+        t.number for t in study.trials if any(v > 0 for v in t.system_attrs.get("constraints", []))
+    }
+    told = {
+        r["trial"] for r in results(tmp_path / "run")
+        if any(v > 0 for v in r["constraints"].values())
+    }  # fmt: skip
+    assert breaking == told and breaking
+    kept = [t for t in study.trials if t.number not in told]
+    if kept:
+        assert study.best_trial.number not in breaking
+
+
+def test_a_study_is_copied_to_any_storage_and_goes_on_there(tmp_path: Path) -> None:
+    out, url = tmp_path / "run", f"sqlite:///{tmp_path}/studies.db"
+    run(tiny("trials=4"), out)
+    refuse_storage(url, "run", resume=False)
+    assert copy_journal(out, "quick", url, "run") == 4
+    with pytest.raises(DescriptionError, match="has a study 'run' already"):
+        refuse_storage(url, "run", resume=False)
+    run(tiny("trials=6"), out, resume=True)
+    refuse_storage(url, "run", resume=True)
+    assert copy_journal(out, "quick", url, "run") == 2
+    theirs = optuna.load_study(study_name="run", storage=url).trials
+    assert [(t.params, t.values) for t in theirs] == [
+        (t.params, t.values) for t in journal(out).trials
+    ]
+    run(tiny("trials=4", "sampler.seed=2", "first=[]"), tmp_path / "b")
+    with pytest.raises(DescriptionError, match="has other trials"):
+        copy_journal(tmp_path / "b", "quick", url, "run")
+    with pytest.raises(DescriptionError, match="cannot be opened"):
+        refuse_storage("nothing://here", "run", resume=False)
+
+
+def test_optuna_optimizes_the_objective_of_a_study(tmp_path: Path) -> None:
+    """A trial is worth what it is in the study, where that has measured no other efficiencies."""
+    run(tiny("trials=4"), tmp_path / "run")
+    objective = bankwise.objective("quick", set=[*BARE, "trials=4"])
+    assert isinstance(objective, StudyObjective)
+    own = optuna.create_study(directions=objective.directions)
+    wanted = results(tmp_path / "run")
+    for result in wanted[:2]:
+        own.enqueue_trial(result["params"])
+    own.optimize(objective, n_trials=2)
+    assert [t.value for t in own.trials] == [r["values"]["output_tokens_per_s"] for r in wanted[:2]]
+    assert own.trials[0].user_attrs["overrides"] == wanted[0]["overrides"]
+
+
+def test_the_objective_prunes_what_cannot_be_served_and_sets_constraints() -> None:
+    small = "space.serving.policy.pool_share={choice: [0.0, 0.05]}"
+    objective = bankwise.objective(
+        "quick",
+        set=[*BARE, small, "first=[]", "constraints=[{metric: utilization, at_least: 0.5}]"],
+    )
+    own = optuna.create_study(directions=objective.directions)
+    for share in (0.0, 0.05):
+        own.enqueue_trial({"serving.policy.pool_share": share})
+    own.optimize(objective, n_trials=2)
+    served, refused = own.trials
+    assert refused.state is TrialState.PRUNED and refused.constraints
+    assert [*served.constraints] == ["utilization >= 0.5"] and served.value is not None
+
+
+def test_a_study_of_fleets_has_no_objective_of_one_trial() -> None:
+    with pytest.raises(DescriptionError, match="no objective of one trial"):
+        bankwise.objective("cheapest-fleet")
