@@ -23,7 +23,7 @@ def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
     for said in ("4 trials", "on 2 replications not used in the search", "\nstatic "):
         assert said in done.stdout, done.stdout
     page = (out / "report.md").read_text()
-    assert "Reservation of outputs that stays unused" in page and "4 buckets (" in page
+    assert "Reservation of outputs that stays unused" in page and "least, all lengths known" in page
     assert len((out / "results.jsonl").read_text().splitlines()) == 4
     assert json.loads((out / "provenance.json").read_text())["inputs"]["study"]["name"] == "quick"
     assert bankwise("report", "runs/quick-1", cwd=tmp_path).stdout == done.stdout

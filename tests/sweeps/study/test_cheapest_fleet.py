@@ -69,7 +69,8 @@ def test_the_cheapest_rival_wins_and_each_is_tuned_by_as_many_trials(
     best = {each["rival"]: 72 * NEEDED[each["rival"]] for each in found}  # of the first batch
     for each in found:
         if each["trial"] >= 6 and max(each["constraints"].values()) > 0:
-            assert each["values"]["cost"] <= best[each["rival"]]  # more was not tried
+            fewest = each["overrides"][CARDS] == fleet_size.FEWEST
+            assert fewest or each["values"]["cost"] <= best[each["rival"]]  # more was not tried
             continue
         halves = {"l4": 1, "rtx-4090": 2, "a100-80gb": 1}[each["overrides"]["device"]]
         assert each["overrides"][CARDS] == -(-NEEDED[each["rival"]] // halves)
@@ -100,7 +101,7 @@ def test_every_rival_tries_the_device_and_router_of_the_best(oracle: None, tmp_p
 
 def test_no_rival_loses_by_a_device_that_it_did_not_draw(oracle: None, tmp_path: Path) -> None:
     """The last trial, of paged, is the first on the cheapest device; others get it later."""
-    sets = ["trials=4", "batch=4", "fleet.card_costs={rtx-4090: 10}"]
+    sets = ["trials=4", "batch=4", "fleet.card_costs={rtx-4090: 10}", "sampler.seed=5"]
     done = run(load_study(NAME, [*sets, "finale={choose: 1, replications: 2}"]), tmp_path / "run")
     assert done.finale is not None and done.finale.best.name == "trial 3"
     others = {each.name: each.overrides.get(CARDS) for each in done.finale.others}
