@@ -22,7 +22,14 @@ class OdmaOptions(ArenaOptions):
     """Options of `odma`; the paper's values where it gives one."""
 
     renamed = {"pool": "space"}
-    of_spaces = (*ArenaOptions.of_spaces, "borrow", "pool_split", "pool_share", "pool_overflow", "repartition")
+    of_spaces = (
+        *ArenaOptions.of_spaces,
+        "borrow",
+        "pool_split",
+        "pool_share",
+        "pool_overflow",
+        "repartition",
+    )
     name: Literal["odma"] = "odma"
     buckets: Annotated[int, Field(ge=1, le=64)] = 4
     """How many bounds there are (the paper: 4)."""
