@@ -7,6 +7,8 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
+from hwmodel.description.library import names
+from hwmodel.measure.bandwidth import measure
 from hwmodel.measure.energy import (
     INPUTS,
     UNSTATED,
@@ -157,3 +159,25 @@ def test_figures_add_up_and_every_shipped_constant_states_its_confidence() -> No
         assert found["energy_nj"] == pytest.approx(sum(found["energy"].values()))
         letters = {item["confidence"] for item in found["energy_inputs"].values()}
         assert letters <= set("ABCD") and found["energy_confidence"] == max(letters), name
+
+
+LPDDR = [name for name in names("memories") if name.startswith("lpddr")]
+
+
+@pytest.mark.parametrize("name", LPDDR)
+def test_the_powers_of_lpddr_add_up(name: str) -> None:
+    """A die asleep takes no more than one that is awake and refreshed; refreshing less than
+    standing by; a stream in order more for its bytes than for its refreshes."""
+    memory = load_device(name).memory
+    b, o = memory.energy.background, memory.organisation
+    tick_ns = memory.tick_clock.ns_of_ticks(1)
+    ranks = o.pseudochannels * o.ranks
+    refresh = memory.energy.refresh_per_bank * o.banks / ranks / (memory.refresh_ticks() * tick_ns)
+    assert b.power_down_precharged < b.power_down_active < b.precharged <= b.active
+    assert refresh < b.precharged
+    assert b.power_down_precharged < b.self_refresh < b.precharged
+    assert refresh < b.self_refresh <= 1.01 * (b.power_down_precharged + refresh)
+    parts = measure(load_device(name), "sequential")["energy"]
+    standby = parts["background_active"] + parts["background_precharged"]
+    assert parts["read"] > standby > parts["refresh"] and parts["read"] > parts["activation"]
+    assert parts["refresh"] < 0.12 * sum(parts.values())
