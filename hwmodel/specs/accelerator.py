@@ -207,6 +207,10 @@ class Direct(Strict):
         return min(once, 2 * self.latency * 1e-9 + shares)
 
 
+HOST_HOP_NS = 10_000
+"""Latency of a message between two cards by way of the host (assumed: as `mlu370-x4` has it)."""
+
+
 class Link(Strict):
     """The links between the cards of one server."""
 
@@ -334,6 +338,14 @@ class AcceleratorSpec(Strict):
     """
     plausible: dict[str, Plausible] = {}
     """Name -> what it may be instead, where its vendor publishes nothing."""
+
+    @property
+    def card_link(self) -> Link | None:
+        """What connects it to cards like it: `link`, or the way over the host where that alone is
+        described (assumed: at the host's bandwidth, a message in `HOST_HOP_NS`)."""
+        if self.link is not None or self.host is None:
+            return self.link
+        return Link.model_construct(bandwidth=self.host.bandwidth, latency=float(HOST_HOP_NS))
 
     @property
     def before_memory(self) -> OnChip | None:

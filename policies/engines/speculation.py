@@ -75,8 +75,9 @@ class SpeculationSpec(Strict):
         if len(table) < self.tokens:
             raise ValueError(f"tokens: at most {len(table)}, the positions of acceptance")
         if (self.draft_model is None) == (self.method == "draft"):
-            word = "needs" if self.method == "draft" else "only with"
-            raise ValueError(f"draft_model: {word} method: draft")
+            if self.method == "draft":
+                raise ValueError("draft_model: is missing, which method: draft needs")
+            raise ValueError("draft_model: only with method: draft")
 
     @property
     def holds(self) -> list[float]:

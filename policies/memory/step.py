@@ -70,7 +70,7 @@ class StepModel:
         if (given := device.given) is not None and given.attention is not None and not even:
             points = np.array([(each.size, each.share) for each in given.attention], np.float64)
             self._shares = np.log(points[:, 0]), points[:, 1]
-        compute, self._link = device.accelerator.compute, device.accelerator.link
+        compute, self._link = device.accelerator.compute, device.accelerator.card_link
         apart = model.experts is not None and model.experts.on_cards is not None
         if self._link is None and (cards > 1 or apart):
             key = "tensor_parallel" if cards > 1 else "expert_parallel"

@@ -178,7 +178,7 @@ def build_replica(
         assert device.accelerator is not None
         pipeline = spec.cluster.pipeline or PipelineSpec()
         model = PipelineSteps(
-            pipeline, each, allocator, metrics.requests.arrival_s, device.accelerator.link,
+            pipeline, each, allocator, metrics.requests.arrival_s, device.accelerator.card_link,
             state_bytes, spec.tensor_parallel,
         )  # fmt: skip
     # without frames streams of KV are measured in the same place

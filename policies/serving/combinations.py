@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import PolicyOptions
-from policies.allocators.capabilities import Maps
+from policies.allocators.capabilities import Learns, Maps
 from policies.allocators.losses import GROWING
 from policies.allocators.registry import POLICIES, predicts
+from policies.routers.routers import ROUTERS
 from policies.serving.controllers import CONTROLLERS
 from policies.transfers.connectors import CONNECTORS
 
@@ -247,6 +248,10 @@ DECLARATIONS: tuple[Declaration, ...] = (
 """All of them. What pairs of features do is on docs/combinations.md."""
 
 
+DEFAULT_ROUTER = next(iter(ROUTERS))
+_ROUTED = "a router chooses among several"
+
+
 def conflicts(facts: Facts) -> Iterator[str]:
     """What does not go together, in the order of the declarations: in a description, or, where the
     model is known, in a run of one that is valid."""
@@ -255,7 +260,31 @@ def conflicts(facts: Facts) -> Iterator[str]:
     return (found for each in asked if (found := each.breach(facts)) is not None)
 
 
-def without_use(serving: Any) -> list[str]:
+def without_use(serving: Any, model: TransformerSpec) -> list[str]:
     """What a serving description asks for that has nothing to do, and why."""
     found = (each.breach(Facts(serving)) for each in DECLARATIONS if each.idle)
-    return [each for each in found if each is not None]
+    return [*(each for each in found if each is not None), *_unread(serving, model)]
+
+
+def _unread(serving: Any, model: TransformerSpec) -> Iterator[str]:
+    """Options that are not what they are by default, and that nothing in the run reads."""
+    cluster, pools = serving.cluster, serving.pools
+    halves = [] if pools is None else [pools.prefill, pools.decode]
+    routers = {serving.router_of(half): half.replicas for half in halves}
+    routers = routers or {cluster.placement: cluster.cards}
+    if max(routers.values()) == 1:
+        if any(name != DEFAULT_ROUTER for name in routers):
+            yield f"cluster.placement: nothing to do with one replica; {_ROUTED}"
+        routers = {}
+    read = {key for name in routers for key in ROUTERS[name].options}
+    for owner, kind in ROUTERS.items():
+        for key in kind.options:
+            own = getattr(cluster, key) != type(cluster).model_fields[key].default
+            if own and key not in read:
+                yield f"cluster.{key}: nothing to do; it is of placement {owner}"
+    policies = [half.policy or serving.policy for half in halves] or [serving.policy]
+    learns = any(issubclass(POLICIES[each.name], Learns) for each in policies)
+    if cluster.bounds != "shared" and not (learns and cluster.cards > 1 and pools is None):
+        yield "cluster.bounds: nothing to do; it is of a policy with buckets on several cards"
+    if serving.routing.skew and model.experts is None:
+        yield "routing.skew: nothing to do with a model without experts"

@@ -107,8 +107,8 @@ def figures_of_pools(run: PoolsRun, steady_s: float) -> dict[str, Any]:
 
 
 def figures_of_run(run: PoolsRun, decode: str) -> dict[str, Any]:
-    """All metrics: those of a decode replica, but of requests and what they find in memory those of
-    the whole, and `pools`."""
+    """All metrics: those of a decode replica, but of requests, what they find in memory and what is
+    computed those of the whole, and `pools`."""
     side = run.sides[decode]
     figures = {**side.figures, **side.reports}
     figures["pools"] = figures_of_pools(run, side.metrics.steady()[1])
@@ -116,7 +116,13 @@ def figures_of_run(run: PoolsRun, decode: str) -> dict[str, Any]:
     found, computed = (
         sum(each[f"{what}_tokens"] for each in sides) for what in ("cached", "prefill")
     )
-    return {**figures, "cached_share": rate(found, found + computed)}
+    sums = [each.metrics.after for each in run.sides.values()]
+    busy_s = sum(each.seconds for each in sums)
+    return {
+        **figures, "prefill_tokens": computed, "cached_tokens": found,
+        "cached_share": rate(found, found + computed),
+        "compute_share": rate(sum(each.compute_s for each in sums), busy_s),
+    }  # fmt: skip
 
 
 def merged_runs(

@@ -107,6 +107,6 @@ def _serve(
     ).run()  # fmt: skip
     figures, cell = served.figures()
     figures = {**figures, **for_price(device, spec, figures["output_tokens_per_s"])}
-    if unused := without_use(spec):
+    if unused := without_use(spec, model):
         figures = {**figures, "without_use": unused}
     return ServingResult({**figures, "seed": seed}, *metrics.requests.of_requests(), cell)

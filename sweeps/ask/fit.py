@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import DescriptionError, Strict, checked
+from hwmodel.specs.accelerator import HOST_HOP_NS
 from hwmodel.specs.device import Device
 from hwmodel.specs.mlp import ExpertPlacement
 from hwmodel.specs.number_format import KvFormat, WeightFormat, number_format
@@ -125,7 +126,16 @@ class Fit:
             found[name] = {path for rate in of for path in self._paths(name, rate)}
         known = self.device.assumed
         stated = {n: {p: known[p] for p in sorted(ps) if p in known} for n, ps in found.items()}
+        for name, of in rates.items():
+            if self._over_host and any(rate.parts["links"] >= PART for rate in of):
+                stated[name]["link"] = f"as the host's, {HOST_HOP_NS / 1e3:g}us a message"
         return {name: paths for name, paths in stated.items() if paths}
+
+    @property
+    def _over_host(self) -> bool:
+        """Whether its cards talk over the host, as no link is described."""
+        assert self.device.accelerator is not None
+        return self.device.accelerator.link is None and linked(self.device)
 
     def _paths(self, phase: str, rate: Rate) -> Iterator[str]:
         stored = number_format(self.model.weights).compute
@@ -253,8 +263,8 @@ def _fit(device: Device, model: TransformerSpec, question: Question, simulate: b
 
 
 def linked(device: Device) -> bool:
-    """Whether it describes a link to other cards."""
-    return device.accelerator is not None and device.accelerator.link is not None
+    """Whether it has a link to other cards, described or over the host."""
+    return device.accelerator is not None and device.accelerator.card_link is not None
 
 
 def _changes(

@@ -93,10 +93,11 @@ def _undecided(found: Verdict, compared: str) -> str:
     names = [_who(name, compared) for name in found.ties if name != found.leader]
     others = listed(names, "or") if len(names) <= SHOWN else f"{len(names)} others"
     better = "less" if found.objective.less else found.objective.more
-    text = f"{_rate(found, compared)}, not significantly {better} than {others}"
     count = min(gap.total.count for gap in found.close)
     if count < 2:
-        return f"{text}{_free(found)}. One replication gives no interval: run three or more."
+        told = f"{_rate(found, compared)}, in one replication {better} than {others}"
+        return f"{told}{_free(found)}. That gives no interval: run three or more."
+    text = f"{_rate(found, compared)}, not significantly {better} than {others}"
     bound = f": {at_most(found.within)} either way" if found.within < 1 else ""
     text += f"{bound}{_free(found)}.{settled(count, found.needed)}"
     if not found.behind:

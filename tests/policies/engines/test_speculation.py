@@ -184,7 +184,7 @@ def test_an_mtp_layer_has_experts_where_the_last_layer_has() -> None:
         ({"acceptance": [0.5, 0.7, 0.1]}, "probabilities that never rise"),
         ({"tokens": 4}, "at most 3"),
         ({"draft_model": "qwen3-0.6b"}, "only with method: draft"),
-        ({"method": "draft"}, "needs method: draft"),
+        ({"method": "draft"}, "is missing, which method: draft needs"),
         ({"method": "eagel"}, "eagle"),
     ],
 )

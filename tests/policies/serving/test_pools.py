@@ -190,6 +190,17 @@ def test_layer_by_layer_only_the_last_layer_s_part_of_a_short_transfer_shows() -
     assert far.finish_s[0] - near.finish_s[0] == pytest.approx(expected, rel=1e-6)
 
 
+def test_what_is_computed_is_that_of_both_sides() -> None:
+    stream = requests(np.arange(6) * 1e-3, 200, 20)
+    found = served(stream).metrics
+    sides = [found["pools"][name] for name in ("prefill", "decode")]
+    assert found["prefill_tokens"] == sum(side["prefill_tokens"] for side in sides) == 6 * 200
+    alone = run(1024, stream, engine=ENGINE).metrics
+    assert 0 < found["compute_share"] < 1 and found["compute_share"] == pytest.approx(
+        alone["compute_share"], rel=0.5
+    )
+
+
 def test_blocks_at_the_prefill_side_are_held_while_the_decode_side_is_full() -> None:
     stream = requests(np.zeros(3), 400, 60)
     room = {"kv_tokens": 512}

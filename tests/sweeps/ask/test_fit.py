@@ -102,7 +102,7 @@ def test_a_figure_names_the_assumed_numbers_it_rests_on() -> None:
 
 
 def test_a_misfit_says_with_what_it_fits() -> None:
-    card, small = load_device("mlu370-x4"), load_device("rtx-4090")
+    card, small = load_device("mlu370-x4"), load_device("rtx-4090", ["host=null"])
     answers = {
         model: fit(card, load_model(model), Question()) for model in ("llama-2-13b", "llama-2-70b")
     }
@@ -119,6 +119,21 @@ def test_a_misfit_says_with_what_it_fits() -> None:
         apart = fit(small, load_model("qwen3-30b-a3b"), question)
         assert isinstance(apart, Misfit) and apart.change == change
         assert "describes no link, which 2 cards need; --set 'link=" in apart.why
+
+
+def test_cards_without_a_described_link_talk_over_their_host() -> None:
+    """At the host's bandwidth, which is assumed, and the sheet says so."""
+    asked = SHORT.model_copy(update={"cards": 2, "weights": "int8"})
+    over_host, described = (
+        fit(load_device("rtx-4090", given), load_model("qwen3-32b"), asked)
+        for given in ([], ["link={bandwidth: 16GB/s, latency: 10us}"])
+    )
+    assert isinstance(over_host, Fit) and isinstance(described, Fit)
+    assert over_host.full == described.full and over_host.prefill == described.prefill
+    assert over_host.assumed()["prefill"]["link"] == "as the host's, 10us a message"
+    assert "link" not in described.assumed().get("prefill", {})
+    run = served(over_host, 1)
+    assert run["ttft_s"]["p50"] == pytest.approx(over_host.prefill.seconds, rel=0.02)
 
 
 def test_what_was_simulated_is_kept(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

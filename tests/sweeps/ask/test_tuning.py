@@ -110,6 +110,6 @@ def test_a_best_value_that_is_the_last_tried_is_named() -> None:
 
 def test_what_cannot_be_tried() -> None:
     with pytest.raises(DescriptionError, match="describes no link"):
-        choices(replace(ASKED, only=("cards",)))
+        choices(replace(ASKED, device="m4-max", only=("cards",)))
     with pytest.raises(DescriptionError, match="did you mean 'block'"):
         choices(replace(ASKED, only=("blocks",)))

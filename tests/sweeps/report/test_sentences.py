@@ -131,8 +131,8 @@ TIES: dict[str, Any] = {"ties": ["b", "a"], "within": 0.0042}
          " About 20 replications would settle it (now 3). a serves 20 % (95 % CI 19 to 21) more"
          " than c."),
         (group("undecided", Gap("a", "b", ONE), ties=["a", "b"], within=math.inf),
-         "a serves 100.0 output tokens/s, not significantly more than b. One replication gives no"
-         " interval: run three or more."),
+         "a serves 100.0 output tokens/s, in one replication more than b. That gives no interval:"
+         " run three or more."),
         (group("won", Gap("a", "b", near(0.3)), missing=["c"], objective=OBJECTIVES["goodput"]),
          "a carries 100.000 requests/s within the SLO, 30 % (95 % CI 29 to 31) more than b. c: no"
          " goodput."),
