@@ -198,6 +198,30 @@ def speed(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def kv_layouts(_: Path) -> dict[str, Any]:
+    """Tokens over heads outermost by device and map: what each kind of read keeps of the rate."""
+    from policies.memory.layout_read import Geometry
+    from sweeps.ask.kv_layouts import READS
+    from sweeps.ask.kv_layouts import kv_layouts as read
+
+    found: dict[str, Any] = {"kept": {}, "tokens outermost": {}}
+    for name in LAID_OUT:
+        each = read(name, geometries=[Geometry(4, 128), Geometry(8, 128)])
+        for how in each.maps:
+            row = {kind: each.cost(how, kind)[0] for kind in READS}
+            found["kept"][f"{name}, {how}"] = row | {
+                "prefill, pad of 16 B": each.cost(how, "prefill", padded=True)[0]
+            }
+        for row in each.rows:
+            if row.map == "as described" and row.order == "tokens":
+                shape = f"{name}, {row.geometry.kv_heads} x {row.geometry.head_dim}"
+                found["tokens outermost"][shape] = {
+                    "channels of a head": row.channels, **row.gbps, "prefill, pad of 16 B":
+                    row.padded["prefill"],
+                }  # fmt: skip
+    return found
+
+
 def h3(_: Path) -> dict[str, Any]:
     """H3's three ratios."""
     from tools.h3 import ratios
@@ -205,8 +229,11 @@ def h3(_: Path) -> dict[str, Any]:
     return ratios()
 
 
+LAID_OUT = ("strix-halo", "mlu370-x4", "dgx-spark-gb10", "m2-ultra", "a100-80gb", "h100-sxm")
+"""Devices of docs/layout.md."""
 READERS: dict[str, Read] = {
     "why": why, "next_question": next_question, "crossing_map": crossing_map, "devices": devices,
     "crossings": crossings, "bursts": bursts, "memory_map": memory_map, "h3": h3,
     "measurements": measurements, "servers": servers, "schedules": schedules, "speed": speed,
+    "kv_layouts": kv_layouts,
 }  # fmt: skip

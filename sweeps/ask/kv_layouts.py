@@ -69,16 +69,21 @@ class KvLayouts:
         return list(dict.fromkeys(row.map for row in self.rows))
 
     def cost(self, map: str, read: str, padded: bool = False) -> tuple[float, Geometry]:
-        """(the least share of the rate with heads outermost that tokens outermost, or these with
-        the pad, read at under a map, over all shapes; the shape)."""
+        """(the least of `shares`, its shape)."""
+        shares = self.shares(map, read, padded)
+        worst = min(shares, key=shares.__getitem__)
+        return shares[worst], worst
+
+    def shares(self, map: str, read: str, padded: bool = False) -> dict[Geometry, float]:
+        """By shape, the share of the rate with heads outermost that tokens outermost, or these with
+        the pad, are read at under a map."""
         by = {(row.geometry, row.order): row for row in self.rows if row.map == map}
         shares = {}
         for shape, _ in by:
             tokens = by[shape, "tokens"]
             own = (tokens.padded if padded else tokens.gbps)[read]
             shares[shape] = own / by[shape, "heads"].gbps[read]
-        worst = min(shares, key=shares.__getitem__)
-        return shares[worst], worst
+        return shares
 
 
 def kv_layouts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sweeps.ask.kv_layouts import AS_DESCRIBED, MAPS, READS, KvLayouts, Row
+from sweeps.report.chart import Axis, Lines, Series
 from sweeps.report.section import Grid, Say, Section
 
 _KNOWN = {
@@ -47,6 +48,21 @@ def sheet(found: KvLayouts) -> Section:
         " channels: those that one head's rows lie in. Cores walk at their own pace."
     )
     return Section(title, [Say(title), grid, _maps(found), Say(_sentence(found)), Say(note)])
+
+
+def chart(found: KvLayouts) -> Lines:
+    """What a prompt's KV is read at with tokens outermost, over heads outermost, by the distance of
+    rows, with and without the pad, a line a map."""
+    series = []
+    for name in found.maps:
+        for padded in (False, True):
+            shares = found.shares(name, "prefill", padded)
+            points = sorted({shape.spacing_bytes: share for shape, share in shares.items()}.items())
+            label = name + f", pad of {found.pad_bytes} B" * padded
+            series.append(Series(label, [x for x, _ in points], [y for _, y in points]))
+    title = f"{found.device.name}: a prompt's KV with tokens outermost, over heads outermost"
+    return Lines(title, Axis("from one token's row to the next, B", "bytes"),
+                 Axis("share of the rate, times"), series, figure="layouts")  # fmt: skip
 
 
 def _line(row: Row) -> list[str]:

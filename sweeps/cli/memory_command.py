@@ -78,7 +78,9 @@ def command(
     chart: Annotated[
         Path | None,
         typer.Option(
-            "--chart", metavar="FILE", help="With --latency: draw it as .svg, .png or .pdf."
+            "--chart",
+            metavar="FILE",
+            help="With --latency or --layouts: draw it as .svg, .png or .pdf.",
         ),
     ] = None,
     json: Json = False,
@@ -121,7 +123,7 @@ def command(
         _latency(device, overrides or [], one, share, html, chart, json)
         return
     if layouts:
-        _layouts(device, overrides or [], pad, json)
+        _layouts(device, overrides or [], pad, chart, json)
         return
     loaded = load_device(device, overrides or [])
     if refresh:
@@ -141,16 +143,23 @@ def command(
         print_json(found) if json else show_bandwidth(loaded, found)
 
 
-def _layouts(device: str, overrides: list[str], pad: str | None, json: bool) -> None:
+def _layouts(
+    device: str, overrides: list[str], pad: str | None, chart: Path | None, json: bool
+) -> None:
     from sweeps.ask.kv_layouts import kv_layouts
+    from sweeps.cli.layout_table import chart as picture
     from sweeps.cli.layout_table import record, sheet
-    from sweeps.cli.memory_tables import size_bytes
+    from sweeps.cli.memory_tables import check_picture, draw, size_bytes
     from sweeps.report.screen import print_json, print_section
     from sweeps.run.progress import Progress
 
+    check_picture(chart)
     behind = 16 if pad is None else size_bytes(pad, "--pad")
     found = kv_layouts(device, overrides, behind, Progress().through("layouts"))
     print_json(record(found)) if json else print_section(sheet(found))
+    if chart is not None:
+        draw([picture(found)], chart)
+        wrote([chart], json)
 
 
 def _latency(
