@@ -89,6 +89,8 @@ def run_part(name: str, part: Mapping[str, Any]) -> None:
         if words[1] == "run":
             words += ["--out", str(folder)]
             words += ["--resume"] * any(folder.rglob(CONFIG))
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "sweeps.cli.main", *words[1:]]
         print(f"{name}: {typed}", flush=True)
         done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -201,10 +201,13 @@ def speed(folder: Path) -> dict[str, Any]:
 def kv_layouts(_: Path) -> dict[str, Any]:
     """Tokens over heads outermost by device and map: what each kind of read keeps of the rate."""
     from policies.memory.layout_read import Geometry
+    from policies.memory.measured import compare, load_measurements
     from sweeps.ask.kv_layouts import READS
     from sweeps.ask.kv_layouts import kv_layouts as read
 
-    found: dict[str, Any] = {"kept": {}, "tokens outermost": {}}
+    cells = compare(load_measurements("strix-halo-layout"))
+    said = {each.cell.what.replace(":", ","): each.model for each in cells}
+    found: dict[str, Any] = {"kept": {}, "tokens outermost": {}, "strix-halo": said}
     for name in LAID_OUT:
         each = read(name, geometries=[Geometry(4, 128), Geometry(8, 128)])
         for how in each.maps:

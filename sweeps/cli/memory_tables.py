@@ -27,7 +27,8 @@ _WITH = {
     "--plausible": (_PATTERNS,), "--align": (_PATTERNS,), "--quick": ("--racm",),
     "--extent": (_PATTERNS, "--racm", "--latency"),
     "--writes": (_PATTERNS, "--latency"), "--threshold": ("--racm",),
-    "--html": ("--racm", "--latency"), "--chart": ("--latency", "--layouts"), "--pad": ("--layouts",),
+    "--html": ("--racm", "--latency"), "--chart": ("--latency", "--layouts"),
+    "--pad": ("--layouts",),
 }  # fmt: skip
 """Option -> what it goes with."""
 
