@@ -238,9 +238,12 @@ def size(
 
 
 def plugin(file: str | Path) -> Plugin:
-    """Load allocators, schedulers, predictors and routers of one's own, as `--plugin` does
+    """Load allocators, schedulers, predictors, routers, rules of one's own, as `--plugin` does
     (docs/extend.md). Returns the file, its text and what it `defined`; a file that has
     changed replaces what it was. Raises DescriptionError."""
+    from hwmodel.specs.controller_rule import read_and_announce
+
+    read_and_announce([file])  # before anything that loads the kernels
     from policies.serving.plugins import load_plugin
 
     return load_plugin(file)

@@ -94,13 +94,16 @@ def check_named(kind: str, name: str, options: Mapping[str, Any] | None = None) 
     """Check what is registered under a name, whether it ships or came from a plug-in.
 
     Args:
-        kind: `policy`, `scheduler`, `predictor`, `placement`, `connector` or `controller`.
+        kind: `policy`, `scheduler`, `predictor`, `placement`, `connector`, `controller`, or `rule`
+            of the memory controller, with all of its options.
         name: its name.
         options: of it.
 
     Returns what was checked, in words. Raises ContractBroken and DescriptionError.
     """
     own = dict(options or {})
+    if kind == "rule":
+        return _audited(name, own)
     said = []
     if kind == "policy":
         said.append(_lives(POLICIES[name].Options.model_validate({"name": name, **own})))
@@ -108,6 +111,27 @@ def check_named(kind: str, name: str, options: Mapping[str, Any] | None = None) 
         said.append(_draws(PREDICTORS[name].model_validate({"kind": name, **own})))
     said.append(_served(IN_A_SERVING[kind](name, own)))
     return "; ".join(said)
+
+
+def _audited(name: str, options: dict[str, Any]) -> str:
+    """Reads of a channel that open a bank again and again, under a rule of the controller, audited:
+    by every timing rule, and by what the rule itself says is illegal."""
+    from hwmodel.measure.open_loop import OpenLoop
+    from hwmodel.oracle.audit import audit
+    from hwmodel.oracle.command_log import CommandLog
+
+    memory, logs = load_device("lpddr5-6400-x16").memory, list[CommandLog]()
+    own = memory.controller.model_copy(update={"rules": {name: options}})
+    memory = memory.model_copy(update={"controller": own})
+    loop = OpenLoop(memory, log=lambda _, log: logs.append(log))
+    rng = np.random.default_rng(1)
+    rows = rng.integers(0, 64, COUNT * 10) << 20  # of one bank, mostly
+    loop.feed(0, rows % memory.organisation.capacity_bytes, np.zeros(len(rows), np.int64))
+    loop.finish()
+    log = CommandLog(*map(np.concatenate, zip(*logs, strict=True)))
+    if found := audit(memory, log, end_tick=loop.end_tick):
+        raise ContractBroken(f"command {found[0].index}, {found[0].command}: {found[0].rule}")
+    return f"{len(log.tick):,} commands, audited"
 
 
 def card(slots: int = SLOTS) -> Device:

@@ -23,6 +23,7 @@ PRINTED = {
     "own_predictor": (FEW, r"1 times: \d+ tok/s, [\d.]+ at once\n2 times: .*\n4 times: .*\n"),
     "own_connector": (THIRTY, r"alone: .* 0 tok.*\nwith it: .* s, \d{4,} tokens"),
     "own_controller": (("requests=100", FEW[1]), r"alone: .* s, 0 r.*\nwith it: .* s, [1-9]\d* r"),
+    "own_controller_rule": ((), r"^without: \d\.\d\d GB/s\nwith it: \d\.\d\d GB/s\n$"),
     "own_router": (THIRTY, r"round_robin: .*\ntwo_choices: p99 TPOT \d+ ms.*\nleast_requests"),
     "own_study": (FEW, r"^trial \d: \[[\d.]+\] with \{'serving.policy.block': \d+"),
     "what_if": ((*FEW, "serving.memory.max_probes=1"), r"as described .* \+0\.0%\n.*\nHBM2E .*\+"),
@@ -37,7 +38,7 @@ def test_each_example_is_tried() -> None:
     assert {path.stem for path in (ROOT / "examples").glob("*.py")} == PRINTED.keys()
 
 
-SLOW = ("what_if", "own_connector", "own_controller", "own_router")
+SLOW = ("what_if", "own_connector", "own_controller", "own_controller_rule", "own_router")
 """The classes of the last three are served in `tests/policies/serving/test_plugins.py` too."""
 
 
@@ -55,5 +56,7 @@ def test_an_example_prints_its_answer(name: str, tmp_path: Path) -> None:
 def test_an_example_is_short_and_says_what_it_answers(name: str) -> None:
     text = (ROOT / f"examples/{name}.py").read_text(encoding="utf-8")
     said = ast.get_docstring(ast.parse(text)) or ""
-    assert len(text.splitlines()) < (100 if name == "own_connector" else 60)
+    assert len(text.splitlines()) < (
+        110 if name in ("own_connector", "own_controller_rule") else 60
+    )
     assert "?" in said and "Prints" in said and f"python examples/{name}.py" in said

@@ -211,8 +211,8 @@ def kv_layouts(_: Path) -> dict[str, Any]:
     for name in LAID_OUT:
         each = read(name, geometries=[Geometry(4, 128), Geometry(8, 128)])
         for how in each.maps:
-            row = {kind: each.cost(how, kind)[0] for kind in READS}
-            found["kept"][f"{name}, {how}"] = row | {
+            kept = {kind: each.cost(how, kind)[0] for kind in READS}
+            found["kept"][f"{name}, {how}"] = kept | {
                 "prefill, pad of 16 B": each.cost(how, "prefill", padded=True)[0]
             }
         for row in each.rows:

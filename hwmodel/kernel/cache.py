@@ -19,6 +19,8 @@ import numba
 from llvmlite import binding
 from numba.core import caching
 
+from hwmodel.specs.controller_rule import CHANGED, TEXTS
+
 PORTABLE_CPU = "x86-64-v3"
 """The processor for which a wheel carries kernels."""
 _NEEDS = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
@@ -39,6 +41,8 @@ def source_digest() -> str:
     digest = hashlib.sha256(numba.__version__.encode())
     for file in [*sorted(_HERE.rglob("*.py")), _BESIDE]:
         digest.update(file.read_bytes())
+    for text in TEXTS.values():  # rules of the controller of one's own
+        digest.update(text.encode())
     return digest.hexdigest()[:16]
 
 
@@ -131,7 +135,11 @@ def keep_kernels() -> bool:
         return False
     if "NUMBA_CPU_NAME" not in os.environ and _is_portable(path):
         use_portable()
+    own = f"{__name__}.{KernelLocator.__name__}"
     others = (kind.__name__ for kind in caching.CacheImpl._locator_classes)
-    _CONFIG.CACHE_LOCATOR_CLASSES = ",".join([f"{__name__}.{KernelLocator.__name__}", *others])
+    _CONFIG.CACHE_LOCATOR_CLASSES = ",".join([own, *others])
     _CONFIG.CACHE_DIR = str(path)
     return True
+
+
+CHANGED.append(keep_kernels)

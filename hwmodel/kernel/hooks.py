@@ -9,13 +9,18 @@ from hwmodel.description.description import DescriptionError, nearest
 from hwmodel.kernel.jit import inlined
 from hwmodel.kernel.kernel_names import Record
 from hwmodel.kernel.maintenance import Candidate
-from hwmodel.kernel.mechanism import Hook, Mechanism
+from hwmodel.kernel.mechanism import Hook, Mechanism, of_rule
 from hwmodel.kernel.mechanisms.periodic_commands import MECHANISM as PERIODIC
 from hwmodel.kernel.mechanisms.prac import MECHANISM as PRAC
 from hwmodel.kernel.mechanisms.rfm import MECHANISM as RFM
+from hwmodel.specs.controller_rule import RULES
 from hwmodel.specs.memory_spec import MemorySpec
 
 MECHANISMS: dict[str, Mechanism] = {"rfm": RFM, "prac": PRAC, "periodic": PERIODIC}
+for _name, _rule in RULES.items():
+    if _name in MECHANISMS:
+        raise DescriptionError(f"controller: a rule {_name!r} is there already; name it otherwise")
+    MECHANISMS[_name] = of_rule(_rule)
 
 
 def lowered_mechanisms(memory: MemorySpec) -> dict[str, Any]:
@@ -24,7 +29,10 @@ def lowered_mechanisms(memory: MemorySpec) -> dict[str, Any]:
     for name in memory.mechanisms:
         if name not in MECHANISMS:
             known = nearest(name, list(MECHANISMS))
-            raise DescriptionError(f"controller: there is no mechanism {name!r}; {known}")
+            raise DescriptionError(
+                f"controller: there is no mechanism {name!r}; {known}; one of a file of yours:"
+                " --plugin FILE.py"
+            )
     return {k: v for each in MECHANISMS.values() for k, v in each.lower(memory).items()}
 
 

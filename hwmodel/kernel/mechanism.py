@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hwmodel.description.description import Document, Strict
+from hwmodel.specs.controller_rule import ControllerRule
 from hwmodel.specs.memory_spec import MemorySpec
 
 Options = TypeVar("Options", bound=Strict)
@@ -62,6 +63,14 @@ class Mechanism:
     due: Hook | None = None
     offer: Hook | None = None
     done: Hook | None = None
+
+
+def of_rule(rule: type[ControllerRule]) -> Mechanism:
+    """The mechanism that a class of one's own describes."""
+    return Mechanism(
+        rule.on, rule.lower, rule.constants, rule.arrays, rule.state, rule.first, None,
+        rule.opened, rule.closed, rule.due, rule.offer, rule.done,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ, WRITE
 from hwmodel.kernel.limits import Int
 from hwmodel.measure.trace_format import Accesses, Format
 from hwmodel.measure.trace_formats.bankwise import FORMAT as BANKWISE
+from hwmodel.measure.trace_formats.csv_columns import of_header
 from hwmodel.measure.trace_formats.dramsim3 import FORMAT as DRAMSIM3
 from hwmodel.measure.trace_formats.gem5 import FORMAT as GEM5
 from hwmodel.measure.trace_formats.ramulator import FORMAT as RAMULATOR
@@ -31,7 +32,7 @@ def format_of(line: bytes) -> Format | None:
         except (ValueError, KeyError):
             continue
         return each
-    return None
+    return of_header(line)
 
 
 def to_bursts(a: Accesses, burst_bytes: int) -> Accesses:

@@ -32,6 +32,7 @@ from hwmodel.measure.simulator_traces import (
     to_bursts,
 )
 from hwmodel.measure.trace_format import MOST_BYTES, Accesses, Format
+from hwmodel.measure.trace_formats.csv_columns import EXAMPLE
 from hwmodel.specs.device import Device
 
 CHUNK = 1 << 20
@@ -255,6 +256,8 @@ class _Text:
             if not bare or bare.startswith(b"#"):
                 continue
             form = self._format = self._format or format_of(bare)
+            if form is not None and bare == form.header:
+                continue
             try:
                 parsed = form.parse(bare.split(form.separator))  # type: ignore[union-attr]
             except (ValueError, KeyError, AttributeError):
@@ -273,7 +276,9 @@ class _Text:
     def _unlike(self, line: bytes, at: int) -> DescriptionError:
         shown = line.decode(errors="replace")[:40]
         known = FORMATS if self._format is None else (self._format,)
-        forms = " or ".join(f"{each.example!r} ({each.name})" for each in known)
+        told = [f"{each.example!r} ({each.name})" for each in known]
+        told += [f"a first line such as {EXAMPLE!r} (csv)"] * (self._format is None)
+        forms = " or ".join(told)
         return DescriptionError(f"expected {forms}; got {shown!r}", self._file, at)
 
     def _addresses(self, numbers: list[list[int]], place: list[int]) -> Int:

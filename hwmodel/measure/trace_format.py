@@ -55,6 +55,8 @@ class Format(NamedTuple):
     """Whether a line has a number for each level instead of an address."""
     time: Literal["", "cycle", "picosecond"] = ""
     """What the time of a line counts; nothing where it has none."""
+    header: bytes | None = None
+    """A line that names the columns and is no access."""
 
 
 def two_words(kinds: dict[bytes, int]) -> Callable[[list[bytes]], Parsed]:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.description.expression import evaluate
 from hwmodel.oracle.alert_audit import back_offs
 from hwmodel.oracle.command_log import CODE, LEVEL_FIELDS, CommandLog, clocks_text, read_csv
@@ -28,6 +29,7 @@ from hwmodel.specs.commands import (
     READ_COMMANDS,
     WRITE_COMMANDS,
 )
+from hwmodel.specs.controller_rule import RULES
 from hwmodel.specs.memory_fields import Row
 from hwmodel.specs.memory_spec import MemorySpec
 
@@ -96,7 +98,9 @@ def audit(
         auditor.refresh(end_tick, spans)
     if memory.managed:
         auditor.management()
+    own = [RULES[name] for name in memory.controller.rules if name in RULES]
     for finding in (
+        *(rule.audit(memory, auditor.log) for rule in own),
         alerts,
         power_states(memory, auditor.log),
         periods(memory, auditor.log, end_tick or 0),
@@ -108,7 +112,13 @@ def audit(
 
 def audit_file(memory: MemorySpec, file: str | Path) -> tuple[int, list[Violated]]:
     """How many commands a CSV log has, and everything illegal in it, channel by channel. Raises
-    DescriptionError with file and line where it cannot be read."""
+    DescriptionError with file and line where it cannot be read, and where a rule of the controller
+    is not there to be asked."""
+    for name in memory.controller.rules:
+        if name not in RULES:
+            raise DescriptionError(
+                f"controller.rules: no rule {name!r} is loaded; name its file with --plugin"
+            )
     logs = read_csv(memory, file)
     clock = memory.tick_clock.ticks_per_ck
     found = [

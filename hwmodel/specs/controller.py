@@ -63,7 +63,8 @@ class Controller(Strict):
     row_counting: Literal["none", "prac"] = "none"
     """Whether rows are counted, and alerts answered, where the memory has `refresh.alerts`."""
     rules: dict[str, dict[str, bool | int | float | str]] = {}
-    """More rules of the controller, each with its options (docs/dram.md: hooks)."""
+    """More rules of the controller, each with its options: of a file of one's own, by `--plugin`
+    (docs/extend.md)."""
     power_down_after: ExactNanoseconds | None = None
     """How long nothing waits and nothing goes on before a channel powers down; null: never."""
     self_refresh_after: ExactNanoseconds | None = None

@@ -1,5 +1,5 @@
-"""Allocators, schedulers, predictors, routers, connectors and controllers of one's own, each a
-class in a named file.
+"""Allocators, schedulers, predictors, routers, connectors, controllers and rules of the memory
+controller of one's own, each a class in a named file.
 
 Every class in the file with all that its base asks for is registered under the name that it states
 (`Kind.name`). Only files that are named are loaded, and modules that an installed package names in
@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.specs.controller_rule import MODULES, ControllerRule, announce
 from policies.allocators.allocator import Allocator, PolicyOptions
 from policies.allocators.registry import POLICIES
 from policies.engines.engine import Engine
@@ -59,6 +60,8 @@ class Kind(NamedTuple):
     """What methods have to return."""
     options: type | None = None
     """What its `Options` have to be."""
+    guarded: bool = True
+    """Whether its methods are wrapped, so that what they raise is named; hooks are compiled."""
 
     def lacks(self, cls: Any) -> list[str]:
         """What a class would need and does not have."""
@@ -97,6 +100,7 @@ KINDS: dict[str, Kind] = {
     "controller": Kind(
         Controller, CONTROLLERS, "name", ("decide or plan",), OF_CONTROLLERS, ControllerOptions
     ),
+    "rule": Kind(ControllerRule, {}, "name", ("lower",), guarded=False),
 }
 """By a word for it. A kind is added by a line here."""
 
@@ -156,13 +160,14 @@ def _module_of(point: EntryPoint) -> Path:
 
 def register(file: str, text: str) -> Plugin:
     """The same of a text that stood in `file`. Raises DescriptionError."""
+    announce([(file, text)])  # raises where it is too late for a rule
     name = Path(file).name
     before = LOADED.get(name)
     if before is not None and before.text == text:
         return before
     if before is not None and before.file != file:
         raise DescriptionError(f"a second plug-in of this name, beside {before.file}", file)
-    module = _executed(file, text)
+    module = MODULES.get(file) or _executed(file, text)
     found = [(kind, stated, cls) for cls in _classes(module, file)
              for kind, stated in [_named(cls, file)]]  # fmt: skip
     own = set() if before is None else set(before.defined)
@@ -172,7 +177,8 @@ def register(file: str, text: str) -> Plugin:
     for kind, stated in own:
         del KINDS[kind].known[stated]
     for kind, stated, cls in found:
-        guard(cls, f"{kind} {stated}", file, KINDS[kind].returns)
+        if KINDS[kind].guarded:
+            guard(cls, f"{kind} {stated}", file, KINDS[kind].returns)
         KINDS[kind].known[stated] = cls
     sys.modules[module.__name__] = module
     LOADED[name] = Plugin(file, text, tuple((kind, stated) for kind, stated, _ in found))

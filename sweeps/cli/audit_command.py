@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sweeps.cli.options import FOUND, Clocks, Device, Set, Timeline, wrote
+from sweeps.cli.options import FOUND, Clocks, Device, Plugin, Set, Timeline, wrote
 
 
 def command(
@@ -18,6 +18,7 @@ def command(
     timeline: Timeline = None,
     clocks: Clocks = None,
     overrides: Set = None,
+    plugin: Plugin = None,
 ) -> None:
     """Check a DRAM command log against every timing rule.
 

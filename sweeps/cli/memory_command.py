@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sweeps.cli.options import Device, Html, Json, Set, wrote
+from sweeps.cli.options import Device, Html, Json, Plugin, Set, mistake, wrote
 
 
 def command(
@@ -56,9 +56,11 @@ def command(
         ),
     ] = None,
     writes: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="PERCENT", help="With --extent or --latency: of the extents, how many write."
+            metavar="PERCENT",
+            help="With --extent or --latency: of the extents, how many write; repeatable with "
+            "--extent, each of them then.",
         ),
     ] = None,
     align: Annotated[
@@ -85,6 +87,7 @@ def command(
     ] = None,
     json: Json = False,
     overrides: Set = None,
+    plugin: Plugin = None,
 ) -> None:
     """Simulate what a device's memory reaches, by pattern.
 
@@ -112,7 +115,10 @@ def command(
         [option for option, value in asked.items() if value is not None and value is not False],
     )
     grid = tables.grid_bytes(align)
-    share = None if writes is None else tables.write_share(writes)
+    shares = [tables.write_share(each) for each in writes or []]
+    if (racm or latency) and len(shares) > 1:
+        raise mistake(f"one with --latency; got {', '.join(writes or [])}", "--writes")
+    share = shares[0] if shares else None
     extents = extent or []
     if racm:
         one = tables.one_extent(extents, "--racm")
@@ -137,9 +143,12 @@ def command(
         print_json(ranges) if json else print_section(tables.ranges_sheet(ranges))
     else:
         sizes = [extent_bytes(loaded, each) for each in extents]
-        found = measure_patterns(
-            loaded, pattern or (), sizes, share or 0.0, Progress().through("patterns"), grid
-        )
+        through = Progress().through("patterns")
+        found = measure_patterns(loaded, pattern or (), sizes, share or 0.0, through, grid)
+        for more in dict.fromkeys(shares[1:]):  # the same extents, others written
+            known = {row["pattern"] for row in found}
+            each = measure_patterns(loaded, ["sequential"], sizes, more, through, grid)
+            found += [row for row in each[1:] if row["pattern"] not in known]
         print_json(found) if json else show_bandwidth(loaded, found)
 
 

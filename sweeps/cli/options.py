@@ -61,6 +61,9 @@ Set = Annotated[
 def _plugged(files: list[Path] | None) -> list[Path] | None:
     """Load them before the command looks for what they define."""
     if files:
+        from hwmodel.specs.controller_rule import read_and_announce
+
+        read_and_announce(files)  # before anything that loads the kernels
         from policies.serving.plugins import load_plugin  # heavy
 
         for file in files:
@@ -72,7 +75,8 @@ Plugin = Annotated[
     list[Path] | None,
     typer.Option(
         "--plugin", metavar="FILE.py", callback=_plugged,
-        help="Allocators, schedulers, predictors, routers of your own; repeatable.",
+        help="Allocators, schedulers, predictors, routers, controller rules, ... of your own; "
+        "repeatable.",
     ),
 ]  # fmt: skip
 Jobs = Annotated[

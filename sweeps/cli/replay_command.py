@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sweeps.cli.options import Clocks, Device, Json, Set, Timeline, refuse, wrote
+from sweeps.cli.options import Clocks, Device, Json, Plugin, Set, Timeline, refuse, wrote
 
 
 def command(
@@ -16,10 +16,12 @@ def command(
         Path,
         typer.Argument(
             metavar="TRACE",
-            help="Lines `R 0x1f40`, or of Ramulator, DRAMsim3 or gem5 (docs/drive-a-memory.md), "
-            "also gzip; or .npz with address, write; they arrive at its times, if it has any. An "
-            "access is a burst, but for gem5's and those of an .npz with size. Or a server's block "
-            "tables, JSON lines (docs/calibrate.md)."
+            help="Text, also gzip, of one of these forms: `R 0x1f40`; CSV whose first line names "
+            "its columns, `time_ns,op,address,size` (time_ns or time_ps, and size, may lack); "
+            "`LD 0x1f40` and `R 0,0,1,2,100,32` (Ramulator); `0x1f40 READ 12` (DRAMsim3); "
+            "`r,8000,64,4000` (gem5). Or .npz with address, write and, if it likes, size, "
+            "picosecond. Accesses arrive at its times, if it has any, and are a burst without a "
+            "size. Or a server's block tables, JSON lines (docs/calibrate.md)."
         ),
     ],
     channel: Annotated[
@@ -38,6 +40,10 @@ def command(
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Why it is below the peak, and the change that helps most."),
+    ] = False,
+    banks: Annotated[
+        bool,
+        typer.Option("--banks", help="Add a map of activations and conflicts, channel by bank."),
     ] = False,
     timeline: Timeline = None,
     clocks: Clocks = None,
@@ -58,6 +64,7 @@ def command(
     ] = None,
     json: Json = False,
     overrides: Set = None,
+    plugin: Plugin = None,
 ) -> None:  # fmt: skip
     """Simulate an address trace or a server's block tables.
 
@@ -67,7 +74,8 @@ def command(
     """
     of_tables = {"--model": model, "--every": every, "--whole": whole}
     of_trace = {"--channel": channel, "--commands": commands, "--at-once": at_once,
-                "--explain": explain, "--timeline": timeline, "--clocks": clocks}  # fmt: skip
+                "--explain": explain, "--banks": banks, "--timeline": timeline,
+                "--clocks": clocks}  # fmt: skip
     from hwmodel.specs.device import load_device
     from policies.serving.server_log import is_block_log
 
@@ -81,18 +89,23 @@ def command(
         print_steps(*replay_blocks(loaded, trace, model, one_in, whole or WHOLE), json)
         return
     refuse("needs block tables (docs/calibrate.md)", of_tables)
+    from hwmodel.measure.bank_map import BankMap
     from hwmodel.measure.replay import replay as play
     from sweeps.ask.low_bandwidth import explain as causes
-    from sweeps.cli import low_bandwidth_table, timeline_file
+    from sweeps.cli import bank_map_table, low_bandwidth_table, timeline_file
     from sweeps.report.command_timeline import Kept
     from sweeps.report.screen import print_json, print_section, show_replay
 
     window = timeline_file.asked(timeline, clocks)
     loaded = load_device(device, overrides or [])
     kept = None if timeline is None else Kept(loaded.memory, window)
+    counted = BankMap(loaded.memory, 1 if channel else loaded.channels) if banks else None
     found = play(
-        loaded, trace, single_channel=channel, commands=commands, at_once=at_once, log=kept
-    )
+        loaded, trace, single_channel=channel, commands=commands, at_once=at_once,
+        log=bank_map_table.sink(kept, counted),
+    )  # fmt: skip
+    if counted is not None:
+        found["banks"] = bank_map_table.record(counted)
     chart = None if kept is None else timeline_file.drawn(loaded, kept.logs(), window)
     if explain:
         count = found["requests"]
@@ -106,6 +119,8 @@ def command(
         print_json(found)
         return
     show_replay(loaded, found)
+    if counted is not None:
+        print_section(bank_map_table.sheet(counted))
     if found["timed"]:
         print("accesses arrive at the times of the trace; without them: --at-once")
     if timeline is not None:

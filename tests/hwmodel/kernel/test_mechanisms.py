@@ -137,7 +137,8 @@ def test_a_standard_of_a_yaml_file_and_a_format_of_a_file_are_read(
 
 def test_mistakes_in_its_options_are_answered(found: dict[str, object]) -> None:
     assert found["name"] == (
-        "controller: there is no mechanism 'activation_gab'; did you mean 'activation_gap'?"
+        "controller: there is no mechanism 'activation_gab'; did you mean 'activation_gap'?; one of"
+        " a file of yours: --plugin FILE.py"
     )
     assert re.match(
         r"controller\.rules\.activation_gap: activation: .*'activations'", str(found["key"])

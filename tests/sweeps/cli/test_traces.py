@@ -1,0 +1,88 @@
+"""Is a CSV trace with time, size and op read, and do banks add up?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hwmodel.measure.bank_map import BankMap
+from hwmodel.measure.replay import replay
+from hwmodel.specs.device import load_device
+from tests.sweeps.cli.test_command_line import bankwise
+from tests.sweeps.cli.test_mistakes import mistakes
+
+CARD = load_device("strix-halo")
+
+
+def written(tmp_path: Path, name: str, text: str) -> Path:
+    file = tmp_path / name
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize("header", ["time_ns,op,address,size", "size,address,op,time_ps"])
+def test_csv_is_what_gem5_has(header: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    lines, other = [header], []
+    for i in range(500):
+        address, size = int(rng.integers(1 << 24)) // 64 * 64, int(rng.integers(1, 5)) * 64
+        time, op = 4000 * i, "rw"[i % 4 == 0]
+        value = {"time_ns": f"{time / 1000:g}", "time_ps": str(time), "op": op.upper(),
+                 "address": hex(address), "size": str(size)}  # fmt: skip
+        lines.append(",".join(value[name] for name in header.split(",")))
+        other.append(f"{op},{address},{size},{time}")
+    ours, theirs = (
+        replay(CARD, written(tmp_path, name, "\n".join(text) + "\n"))
+        for name, text in (("mine.csv", lines), ("gem5.txt", other))
+    )
+    left_out = ("pattern", "wall_s")
+    assert {k: v for k, v in ours.items() if k not in left_out} == {
+        k: v for k, v in theirs.items() if k not in left_out
+    }
+    assert ours["timed"]
+
+
+def test_columns_without_time_and_size_are_bursts(tmp_path: Path) -> None:
+    rows = "op,address\n" + "".join(f"read,{64 * i}\n" for i in range(100))
+    plain = "".join(f"R {hex(64 * i)}\n" for i in range(100))
+    found = [replay(CARD, written(tmp_path, *each)) for each in (("a.csv", rows), ("b", plain))]
+    assert found[0]["cycles"] == found[1]["cycles"] and not found[0]["timed"]
+
+
+@pytest.mark.parametrize(("text", "answer"), [
+    ("time,op,address\n", "a first line such as 'time_ns,op,address,size' (csv)"),
+    ("time_ns,op,address\n1,R\n", "t.csv:2: expected 'time_ns,op,address' (csv); got '1,R'"),
+    ("op,address,size\nR,0,0\n", "t.csv:2: expected"),
+])  # fmt: skip
+def test_a_mistake_in_a_csv_is_placed(text: str, answer: str, tmp_path: Path) -> None:
+    written(tmp_path, "t.csv", text)
+    (found,) = mistakes(tmp_path, "replay", "strix-halo", "t.csv")
+    assert answer in found
+
+
+def test_activations_and_conflicts_by_bank_add_up_to_the_commands(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    lines = [f"R {hex(int(rng.integers(1 << 26)) // 2048 * 2048)}" for _ in range(3000)]
+    trace = written(tmp_path, "t", "\n".join(lines) + "\n")
+    counted = BankMap(CARD.memory, CARD.channels)
+    found = replay(CARD, trace, log=counted)
+    assert counted.activations.sum() == found["commands"]["ACT2"]
+    assert (counted.conflicts <= counted.activations).all()
+    assert counted.conflicts.sum() == pytest.approx(found["row_conflicts"], rel=0.1)
+    engaged = np.flatnonzero(counted.activations.sum(axis=1))
+    assert engaged.tolist() == [0, 8]  # 2,048 B is half of the cycle of channels
+    told = bankwise("replay", "strix-halo", "t", "--banks", "--json", cwd=tmp_path).stdout
+    assert json.loads(told)["banks"]["activations"] == counted.activations.tolist()
+
+
+def test_each_share_of_writes_is_measured(tmp_path: Path) -> None:
+    asked = ("--pattern", "sequential", "--extent", "4KiB", "--writes", "0", "--writes", "50")
+    done = bankwise("memory", "lpddr5-6400-x16", *asked, "--json", cwd=tmp_path)
+    names = [row["pattern"] for row in json.loads(done.stdout)]
+    assert names == ["sequential", "random_4KiB", "random_4KiB_w50"]
+    (found,) = mistakes(tmp_path, "memory", "lpddr5-6400-x16", "--latency", "--writes", "0",
+                        "--writes", "50")  # fmt: skip
+    assert found == "--writes: one with --latency; got 0, 50"
