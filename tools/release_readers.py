@@ -14,6 +14,7 @@ from sweeps.analyse.statistics import Interval
 from sweeps.report import validation
 from sweeps.run import explanation, next_answer
 from sweeps.run.store import RunDirectory
+from sweeps.study.by_device import counts
 
 Read = Callable[[Path], dict[str, Any]]
 RECORDED = Path(__file__).resolve().parents[1] / "tests/reference"
@@ -107,28 +108,46 @@ BURSTS = ({"cards": 4}, {"cards": 4, "dropping": {"link": "rdma-200"}})
 
 
 def devices(folder: Path) -> dict[str, Any]:
-    """The best buckets and pool of a study on each device."""
+    """The best buckets and pool of a study on each device, what its families bring, and on how many
+    devices that is so: of one family (Holm) and more than 1 %, those whose memory is given apart."""
     found = json.loads((folder / "devices.json").read_text(encoding="utf-8"))
     rows = {
         each["device"]: {
             "model": each["model"], "buckets": str(len(each["bounds"])),
             "first and last bound, tokens": f"{each['bounds'][0]:,} to {each['bounds'][-1]:,}",
             "pool": f"{each['pool_share']:.0%}", "tokens a second": each["mean"],
-            **{f"over {name}": of_gain(gap) for name, gap in each["over"].items()},
+            **{f"over {name}": of_gain(gap) for name, gap in each["over"].items() if gap},
+            **{f"{name}, over the best other": of_gain(family["gain"])
+               for name, family in each["families"].items() if family["gain"]},
+            "proposed by": f"{each['phase']}, {each['best']}",
             "binds": each["binds"],
         }
         for each in found
     }  # fmt: skip
-    paged = [each["over"]["paged"] for each in found if "paged" in each["over"]]
-    counts = {
-        "devices": len(found),
-        "paged serves significantly more": sum(each["high"] < 0 for each in paged),
-        "ODMA serves significantly more": sum(each["low"] > 0 for each in paged),
-        "keep a pool": sum(each["pool_share"] > 0 for each in found),
-        "significantly over odma-best": sum(e["over"]["odma-best"]["low"] > 0 for e in found),
-        "within 3 % of odma-best": sum(abs(e["over"]["odma-best"]["mean"]) <= 0.03 for e in found),
-    }
-    return {"devices": rows, "counts": counts}
+    memories = {"simulated": True, "given": False}
+    return {"devices": rows, "counts": {
+        name: _counted([each for each in found if (each["fidelity"] == "sampled") is simulated])
+        for name, simulated in memories.items()
+    }}  # fmt: skip
+
+
+def _counted(found: list[dict[str, Any]]) -> dict[str, int]:
+    """On how many of these devices the best serves more than each, and less, and what else is so
+    there."""
+    held: dict[str, int] = {"devices": len(found)}
+    pairs = {
+        **{name: {e["device"]: e["over"].get(name) for e in found}
+           for name in ("paper", "odma-best", "paged", "static")},
+        **{name: {e["device"]: e["families"].get(name, {}).get("gain") for e in found}
+           for name in ("a pool", "own quantiles", "partitioned pools")},
+    }  # fmt: skip
+    for name, gaps in pairs.items():
+        of = counts((device, gap and Interval(**gap)) for device, gap in gaps.items())
+        held |= {f"{name}, more": of.more, f"{name}, less": of.less}
+    held["keep a pool"] = sum(each["pool_share"] > 0 for each in found)
+    held["proposed by arithmetic"] = sum(each["phase"] == "first" for each in found)
+    close = [abs(each["over"]["odma-best"]["mean"]) <= 0.03 for each in found]
+    return {**held, "within 3 % of odma-best": sum(close)}
 
 
 def measurements(_: Path) -> dict[str, Any]:

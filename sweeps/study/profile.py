@@ -154,8 +154,10 @@ def _serve(run: StudyRun, points: list[Varied], among: range) -> list[list[float
     efficiency = efficiency_of_last(run)
     known: dict[tuple[int, int], float | None] = {}
     missing = []
+    experiments = [study.experiment(each.overrides) for each in points]
+    as_place = [experiments.index(each) for each in experiments]  # of several alike the first
     for i, each in enumerate(points):
-        for replication in among:
+        for replication in among if as_place[i] == i else ():
             noted = run.journal.note(_note(each, replication))
             if noted is None:
                 missing.append((i, replication))
@@ -165,7 +167,7 @@ def _serve(run: StudyRun, points: list[Varied], among: range) -> list[list[float
         Task(_experiment(study, points[i], cheap, r, efficiency), r, run.rates[r])
         for i, r in missing
     ]
-    with run.progress.stage("settings alone", len(points) * len(among), len(known)) as done:
+    with run.progress.stage("settings alone", len(known) + len(missing), len(known)) as done:
         for outcome in run.workers.outcomes(tasks):
             i, replication = missing[outcome.index]
             value = None
@@ -176,7 +178,7 @@ def _serve(run: StudyRun, points: list[Varied], among: range) -> list[list[float
             known[i, replication] = value
             done()
     return [
-        [value for r in among if (value := known[i, r]) is not None] for i in range(len(points))
+        [value for r in among if (value := known[i, r]) is not None] for i in as_place
     ]
 
 
