@@ -208,7 +208,7 @@ def read_device(path: Path) -> DeviceFound:
     own, trials, base = found.own, found.own.trials, found.table.config["base"]
     if own.gain is None:
         raise DescriptionError("has no finale yet; --resume continues", path)
-    paper = next((n for n in own.gain.gains if n.startswith(PAPER)), BASE)
+    paper = next((n for n in own.gain.gains if n.startswith(f"{PAPER} (")), BASE)
     names = dict(zip(RIVALS, (paper, *RIVALS[1:]), strict=True))
     chosen = {setting.path: setting.value for setting in own.settings}
     share = chosen.get("serving.policy.pool_share", at(base, "serving", "policy", "pool_share"))

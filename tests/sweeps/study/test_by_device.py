@@ -120,7 +120,7 @@ def test_a_study_begins_with_what_won_where_requests_have_similar_room(tmp_path:
     far, near = Winner("far", study.quarter / 9, {}), Winner("near", study.quarter * 1.5, own)
     (known,) = started([far, near], study, tmp_path)
     begun = load_study("odma", [known])
-    assert [*begun.spec.known] == ["paper's own pools", "won on near"]
+    assert [*begun.spec.known] == ["partitioned as in the paper", "won on near"]
     first = begun.first[-1]
     made = begun.space.overrides(first.params)
     assert first.name == "won on near"
