@@ -15,6 +15,8 @@ from sweeps.study.first import LEVELS
 from sweeps.study.fleet_size import CARDS
 from sweeps.study.study_findings import StudyFindings, find_study
 
+POOL = "serving.policy.pool_share"
+
 
 class StudyPage(Presenter):
     """What the best of a space gains, and how it was found."""
@@ -38,6 +40,8 @@ class StudyPage(Presenter):
         told = [sentences.settings(f"Trial {own.trial}", rows)]
         if own.trials.limit and "chosen" in own.trials.limit:
             told.insert(0, sentences.buckets(own.trials.limit))
+        pools = [each.value for each in own.settings if each.path == POOL]
+        told[:0] = [sentences.pool(value) for value in pools if isinstance(value, float | int)]
         if len(own.trials.objectives) > 1:
             told.append(sentences.objectives(own.by_objective))
         if own.constrained and own.cheapest is None:

@@ -32,17 +32,18 @@ def study(found: StudyGain, by: str) -> Iterator[str]:
         yield f"{head}, {rival}, the strongest of those that beat it."
     else:
         yield f"{head}; nothing that it was compared with serves significantly more."
-    yield f"It was proposed by {by}."
+    beside = ""
+    if found.first is not None and found.added is not None and found.first != BASE:
+        beside = f"; it has {_against(found.added, found.first)}, which needed no search"
+    yield f"It was proposed by {by}{beside}."
     breaks = f" (it breaks {listed(found.broken)})" if found.broken else ""
     rest = [
         _against(each, f"the base{breaks}" if name == BASE else name)
         for name, each in found.gains.items()
-        if name not in (found.strongest, *found.closed)
+        if name not in (found.strongest, found.first if beside else "", *found.closed)
     ]
     if rest:
         yield f"It has {listed(rest)}."
-    if found.first is not None and found.added is None and found.first != BASE:
-        yield "No trial of the search is better than what needed none."
     for name, part in found.closed.items():
         if part is not None and (part.low, part.high) != (0.0, 0.0):
             yield f"It closes {percent(part, named=True)} of the gap from base to {name}."
@@ -145,6 +146,13 @@ def buckets(limit: dict[str, Any]) -> str:
         f" quantiles {levels}, and leave {share(chosen['unused'], 1)} of what is reserved"
         f" unused{base}."
     )
+
+
+def pool(share_of_memory: float) -> str:
+    """Whether a pool is kept apart."""
+    if not share_of_memory:
+        return "It keeps no pool apart for large reservations."
+    return f"It keeps {share(share_of_memory, 0)} of the KV memory apart for large reservations."
 
 
 def _ends(numbers: list[str]) -> str:

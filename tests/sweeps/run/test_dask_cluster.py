@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from hwmodel.description.description import DescriptionError
 from policies.engines.schedulers import SCHEDULERS
@@ -20,6 +23,7 @@ from sweeps.plan.sweep import load_sweep
 from sweeps.run.executor import execute
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
+from sweeps.study.study_spec import load_study
 from tests.sweeps.study.studies import QUIET, results, run, tiny
 
 distributed = pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
@@ -59,14 +63,30 @@ def test_trials_are_those_of_the_pool(cluster: Any, tmp_path: Path) -> None:
     assert results(tmp_path / "cluster") == results(tmp_path / "pool")
 
 
+WHOLE = [
+    "trials=10", "batch=5", "warmup_requests=60", "requests=40", "policy.window=60",
+    "policy.refresh=20", "memory=table", "first=[base, paper]", "halving=[{keep: 0.5}]",
+    "space.serving.policy.levels={quantiles: [3, 5], balance: [requests, residents]}",
+    "families={own: {serving.policy.levels: drawn}}", "profiles=[serving.policy.gamma]",
+]  # fmt: skip
+
+
+def told(out: Path) -> list[Any]:
+    """The trials of a study's journal."""
+    storage = JournalStorage(JournalFileBackend(str(out / "journal.log")))
+    trials = optuna.load_study(study_name="quick", storage=storage).trials
+    return [(t.params, t.values, t.state, t.constraints, t.intermediate_values) for t in trials]
+
+
 @pytest.mark.long
 def test_a_worker_killed_in_mid_trial_changes_nothing(cluster: Any, tmp_path: Path) -> None:
     """Kill a real worker process while the study runs on it; its trials go to another."""
-    run(tiny(), tmp_path / "pool")
+    study, here, there = load_study("quick", WHOLE), tmp_path / "pool", tmp_path / "cluster"
+    run(study, here)
     killed: list[int] = []
 
     def kill() -> None:
-        file = tmp_path / "cluster" / "results.jsonl"
+        file = there / "results.jsonl"
         while not file.is_file() or file.read_bytes().count(b"\n") < 5:
             time.sleep(0.001)
         worker = next(iter(cluster.workers.values()))
@@ -75,10 +95,12 @@ def test_a_worker_killed_in_mid_trial_changes_nothing(cluster: Any, tmp_path: Pa
 
     thread = threading.Thread(target=kill)
     thread.start()
-    run(tiny(), tmp_path / "cluster", cluster=cluster.scheduler_address)
+    run(study, there, cluster=cluster.scheduler_address)
     thread.join()
     assert killed
-    assert results(tmp_path / "cluster") == results(tmp_path / "pool")
+    assert results(there) == results(here) and told(there) == told(here)
+    for name in ("finale.jsonl", "profile.jsonl", "limit.json", "best.yaml"):
+        assert (there / name).read_text() == (here / name).read_text()
 
 
 def test_a_task_whose_worker_is_killed_is_done_by_another(cluster: Any, tmp_path: Path) -> None:
