@@ -177,9 +177,7 @@ def _serve(run: StudyRun, points: list[Varied], among: range) -> list[list[float
             run.journal.write_note(_note(points[i], replication), {"value": value})
             known[i, replication] = value
             done()
-    return [
-        [value for r in among if (value := known[i, r]) is not None] for i in as_place
-    ]
+    return [[value for r in among if (value := known[i, r]) is not None] for i in as_place]
 
 
 def _experiment(
