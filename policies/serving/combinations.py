@@ -115,6 +115,9 @@ NAMED: dict[str, Callable[[Facts], bool]] = {
         else facts.serving.pools.decode.replicas > 1
     ),
     "cluster.stages, 2 or more": lambda facts: _given(facts, "cluster.stages"),
+    "memories: by_request": lambda facts: (
+        getattr(facts.serving.memories, "name", None) == "by_request"
+    ),
     "a policy that maps frames": lambda facts: issubclass(
         POLICIES[facts.serving.policy.name], Maps
     ),
@@ -133,6 +136,7 @@ NAMED: dict[str, Callable[[Facts], bool]] = {
     "a policy that reserves whole outputs": lambda facts: _never_preempts(facts.serving.policy),
     "policy.prefixes: copy": lambda facts: facts.serving.policy.copies_prefixes,
     "expert_group: replica": lambda facts: facts.serving.expert_group == "replica",
+    "experts over several replicas": lambda facts: facts.serving.experts_in_common,
     "expert_exchange: all_to_all": lambda facts: facts.serving.expert_exchange != "all_reduce",
     "pools of engine v0": lambda facts: "v0" in _pool_engines(facts),
     "pools of engine sglang": lambda facts: "sglang" in _pool_engines(facts),
@@ -206,11 +210,10 @@ DECLARATIONS: tuple[Declaration, ...] = (
         "cluster.dropping", "kv_tokens",
         why="it frees bytes for more slots of KV, whose number is given",
     ),
+    excludes("memories", "cluster.dropping", why=_OWNERS),
+    excludes("memories: by_request", "a policy that maps frames", why=_OWNERS),
     excludes(
-        "memories", "a policy that maps frames", "cluster.dropping", why=_OWNERS,
-    ),
-    excludes(
-        "cluster.dropping", "expert_parallel",
+        "cluster.dropping", "experts over several replicas",
         why="cards keep different experts, so that none has a copy to drop",
     ),
     requires(

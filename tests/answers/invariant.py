@@ -121,7 +121,7 @@ def one_expert(draw: Draw) -> Breaches:
     one = ExpertsSpec(count=1, per_token=1, intermediate=own.intermediate)
     dense = all_at_once(draw)
     experts = dense._replace(model=own.model_copy(update={"experts": one}))
-    yield from not_longer(dense.served(), experts.served(), NEAR)
+    yield from not_longer(dense.served(), experts.served(), 0.01)
     alike = "kernels={class: accelerator}"
     yield from same(experts.but(alike).served(), dense.but(alike).served(), 0.01)
 

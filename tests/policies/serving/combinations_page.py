@@ -135,8 +135,12 @@ def conservation(many: int, seeds: list[int], log: Log) -> list[str]:
     ]
 
 
+NOT_MODELLED = ("not modelled", "prefixes not found")
+"""What reasons have in them why a pair is refused that a real server could have; all others say why
+it means nothing."""
 TITLES = {
-    "refused": "Refused for what a component needs",
+    "meaningless": "Refused: it would mean nothing",
+    "not modelled": "Refused: not modelled yet",
     "unused": "Served, and one has nothing to do",
     "idle": "Without a trace",
     "fails": "Failing",
@@ -144,15 +148,23 @@ TITLES = {
 """Headings of the page, by what pairs do that do not run."""
 
 
+def kind(found: Outcome) -> str:
+    """`Outcome.how`, with refusals of two kinds."""
+    if found.how != "refused":
+        return found.how
+    return "not modelled" if any(each in found.why for each in NOT_MODELLED) else "meaningless"
+
+
 def page(found: dict[tuple[str, ...], Outcome]) -> str:
     """The page of these outcomes."""
-    counts = Counter(each.how for each in found.values())
+    counts = Counter(kind(each) for each in found.values())
     lines = [
         "# Which features of serving go together",
         "",
         "Every pair of features that are not choices of one option is served, small, and counts as"
         " running if each leaves its trace in the metrics, which differ from those without it."
-        " What leaves none is said by the other, or cannot use it. This page is written by"
+        " What leaves none is said by the other, or cannot use it. What is refused either would"
+        " mean nothing, whoever served it, or is not modelled yet. This page is written by"
         " `python -m tests.policies.serving.combinations_page`, from a clone.",
         "",
         f"Of {len(found)} pairs {counts['runs']} run.",
@@ -160,7 +172,7 @@ def page(found: dict[tuple[str, ...], Outcome]) -> str:
     for how, title in TITLES.items():
         groups: dict[str, list[str]] = {}
         for names, each in found.items():
-            if each.how == how:
+            if kind(each) == how:
                 said = "" if how == "idle" else each.why
                 groups.setdefault(said, []).append(" + ".join(names))
         if groups:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import signal
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import combinations
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +23,7 @@ from pydantic import ValidationError
 
 from bankwise.conservation import Auditor, watched_links
 from hwmodel.description.description import DescriptionError
+from hwmodel.description.library import find
 from hwmodel.specs.attention import Window
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.mlp import ExpertsSpec
@@ -78,7 +82,12 @@ def sessions(given: Requests) -> Requests:
 
 
 def closed(given: Requests) -> Requests:
-    """Sixteen clients, each of which sends when it is answered."""
+    """Sixteen clients, each of which sends when it is answered; one with sessions goes on with
+    another when one is over."""
+    if (given.session >= 0).any():
+        first = given.turn_before < 0
+        begins = np.where(np.cumsum(first) <= 6, np.nan, 0.002)
+        return dataclasses.replace(given, think_s=np.where(first, begins, given.think_s))
     think_s = np.where(np.arange(len(given)) < 16, np.nan, 0.002)
     alone = np.full(len(given), -1)
     return dataclasses.replace(
@@ -362,6 +371,15 @@ def card(
     return load_device(name, [f"capacity={capacity}B", "derate=1", *more])
 
 
+@functools.cache
+def unlike_card(capacity: int) -> str:
+    """The file of a card whose memory is given, of so many bytes."""
+    text = find("accelerators", "b200").read_text(encoding="utf-8")
+    file = Path(tempfile.mkdtemp()) / "small.yaml"
+    file.write_text(re.sub(r"(?m)^capacity:.*$", f"capacity: {capacity}B", text))
+    return str(file)
+
+
 def run_of(
     names: tuple[str, ...], watchers: Iterable[Watcher] = (), setting: Setting | None = None
 ) -> ServingResult:
@@ -393,6 +411,12 @@ def run_of(
         changes = laid(changes, {"cluster": {"dropping": {"frame": None}}})
     if "lending" in names:
         changes = laid(changes, {"engine": LENDING.get(changes["engine"].get("name", "v1"), {})})
+    if {"dropping", "experts placed"} <= set(names):  # each replica has all experts, to drop
+        changes = laid(changes, {"expert_group": "replica"})
+    if {"dropping", "pools, unlike cards"} <= set(names):  # whose memory is what it is
+        size = card(wanted, model.weight_bytes, setting.model.kv_token_bytes).capacity_bytes
+        own = {"device": unlike_card(size), "kv_tokens": None}
+        changes = laid(changes, {"pools": {"decode": own}, "gpu_memory_utilization": 1.0})
     recorder = Count() if "logs" in names else None
     split = changes.get("tensor_parallel", 1) * changes.get("cluster", {}).get("stages", 1)
     if {"dropping", "pools, decode TP2"} <= set(names):  # whose memory is to overflow

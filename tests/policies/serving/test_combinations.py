@@ -46,6 +46,20 @@ def test_a_declaration_names_a_key_of_the_description(feature: str) -> None:
         own = next((kind for kind in kinds if hasattr(kind, "model_fields")), own)
 
 
+def test_experts_of_each_replica_may_be_dropped_and_frames_lie_in_any_memory() -> None:
+    """What once was refused, and runs (tests/policies/serving/test_pairs.py)."""
+    cluster = {"cards": 2, "dropping": {"link": LINK}}
+    experts = {"expert_parallel": "linear", "tensor_parallel": 2}
+    spec(cluster=cluster, expert_group="replica", **experts)
+    with pytest.raises(ValueError, match="not with experts over several replicas"):
+        spec(cluster=cluster, **experts)
+    frames = {"name": "vattention"}
+    for memories in ({"kv": "far"}, {"name": "interleaved"}):
+        spec(policy=frames, memories=memories)
+    with pytest.raises(ValueError, match="by_request: not with a policy that maps frames"):
+        spec(policy=frames, memories={"name": "by_request", "kv": "far"})
+
+
 def test_few_reasons_make_pairs_mean_nothing() -> None:
     reasons = {each.reason for each in DECLARATIONS}
     assert all(len(reason) > 15 for reason in reasons)

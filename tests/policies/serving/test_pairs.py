@@ -53,6 +53,22 @@ def test_what_deployments_combine_runs(names: tuple[str, ...]) -> None:
     assert found.how == "runs", found.why
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("dropping", "experts placed"),
+        ("vattention", "KV in another memory"),
+        ("vattention", "interleaved memories"),
+        ("pools, unlike cards", "dropping"),
+        ("closed loop", "pauses"),
+    ],
+    ids=" + ".join,
+)
+def test_what_was_refused_until_it_was_tried_runs(names: tuple[str, ...]) -> None:
+    found = outcome(names)
+    assert found.how == "runs", found.why
+
+
 @pytest.mark.parametrize("names", TRIPLES[::5], ids=" + ".join)
 def test_a_seed_gives_the_same_run(names: tuple[str, ...]) -> None:
     audit = repeated(names)
