@@ -186,8 +186,7 @@ class Allocator(ABC):
         self.reserved = np.zeros(requests, np.int64)
         self.resident = np.zeros(requests, np.bool_)
         self._pinned: set[int] = set()
-        self.reserved_total = 0
-        """Slots reserved by all residents; shared ones count once, both places of a migration."""
+        self._total = 0
 
     def able(self, capability: type[Capability]) -> Capability | None:
         """Itself, as what has this capability (`policies.allocators.capabilities`); None: it has
@@ -203,6 +202,15 @@ class Allocator(ABC):
     @property
     def slots(self) -> int:
         return self.layout.slots
+
+    @property
+    def reserved_total(self) -> int:
+        """Slots reserved by all residents; shared ones count once, both places of a migration."""
+        return self._total
+
+    @reserved_total.setter
+    def reserved_total(self, slots: int) -> None:
+        self._total = slots
 
     @property
     def free_slots(self) -> int:
@@ -360,14 +368,14 @@ class Allocator(ABC):
         self.resident[request] = True
         self.reserved[request] = reserved
         self.stored[request] = tokens
-        self.reserved_total += reserved
+        self._total += reserved
 
     def _dismiss(self, request: int) -> int:
         held = int(self.reserved[request])
         self.resident[request] = False
         self._pinned.discard(request)
         self.reserved[request] = self.stored[request] = 0
-        self.reserved_total -= held
+        self._total -= held
         return held
 
 

@@ -13,15 +13,13 @@ class BlockTables:
     """A row for each sequence, with as many places in each group of layers; rows are used again.
 
     `count`, `tokens`, `runs` and `owner`, int64 (rows,): places, tokens, physically contiguous runs
-    of the first group's blocks, and the request the row belongs to. `uses`, int64 (blocks,): how
-    often each block was handed out. `block`: tokens in a block. Blocks of several groups are given
-    one group after another.
+    of the first group's blocks, and the request the row belongs to. `block`: tokens in a block.
+    Blocks of several groups are given one group after another.
     """
 
-    def __init__(self, block: int, blocks: int, groups: int = 1) -> None:
+    def __init__(self, block: int, groups: int = 1) -> None:
         self.block = block
         self.groups = groups
-        self.uses = np.zeros(blocks, np.int64)
         self.count = np.zeros(0, np.int64)
         self.tokens = np.zeros(0, np.int64)
         self.runs = np.zeros(0, np.int64)
@@ -46,12 +44,9 @@ class BlockTables:
         return self._table[group, row, : self.count[row]]
 
     def append(self, row: int, blocks: IntArray) -> None:
-        """Blocks that hold their content already follow those of the row."""
-        self._append(row, blocks, 0)
-
-    def hand_out(self, row: int, blocks: IntArray) -> None:
-        """As `append`, with blocks from the free list."""
-        self._append(row, blocks, 1)
+        """These blocks follow those of the row."""
+        self._widen(int(self.count[row]) + len(blocks) // self.groups)
+        _append(self._table, self.count, self.runs, row, blocks)
 
     def replace(self, row: int, first: int, blocks: IntArray, group: int = 0) -> None:
         """These blocks, which hold the same, stand for those of a row from its `first` on."""
@@ -94,8 +89,8 @@ class BlockTables:
         if len(blocks):
             self._widen(most)
         _advance(
-            self._table[0], self.count, self.tokens, self.runs, self.owner, self.uses, rows,
-            self.block, rounds, blocks, stored, reserved,
+            self._table[0], self.count, self.tokens, self.runs, self.owner, rows, self.block,
+            rounds, blocks, stored, reserved,
         )  # fmt: skip
 
     def grown(self, rows: IntArray, rounds: int) -> IntArray:
@@ -104,11 +99,6 @@ class BlockTables:
         fewer = np.zeros(rounds, np.int64)
         _grown(self.tokens, rows, self.block, fewer)
         return fewer
-
-    def _append(self, row: int, blocks: IntArray, uses: int) -> None:
-        """As `append`, of blocks that are handed out so often with this."""
-        self._widen(int(self.count[row]) + len(blocks) // self.groups)
-        _append(self._table, self.count, self.runs, self.uses, row, blocks, uses)
 
     def _count_runs(self, row: int) -> None:
         held = self.blocks(row)
@@ -133,10 +123,9 @@ class BlockTables:
 
 @kernel
 def _append(
-    table: NDArray[np.int64], count: IntArray, runs: IntArray, used: IntArray, row: int,
-    blocks: IntArray, uses: int,
+    table: NDArray[np.int64], count: IntArray, runs: IntArray, row: int, blocks: IntArray
 ) -> None:  # fmt: skip
-    """Modifies table (groups, rows, places), count, runs and `used`, of blocks, in place."""
+    """Modifies table (groups, rows, places), count and runs in place."""
     groups, first = table.shape[0], count[row]
     places = len(blocks) // groups
     for nth in range(places):
@@ -144,9 +133,7 @@ def _append(
         if at == 0 or table[0, row, at - 1] + 1 != blocks[nth]:
             runs[row] += 1
         for group in range(groups):
-            block = blocks[group * places + nth]
-            table[group, row, at] = block
-            used[block] += uses
+            table[group, row, at] = blocks[group * places + nth]
     count[row] = first + places
 
 
@@ -195,10 +182,9 @@ def _growing(count: IntArray, tokens: IntArray, rows: IntArray, block: int, free
 @kernel
 def _advance(
     table: NDArray[np.int64], count: IntArray, tokens: IntArray, runs: IntArray, owner: IntArray,
-    uses: IntArray, rows: IntArray, block: int, rounds: int, blocks: IntArray, stored: IntArray,
-    reserved: IntArray,
+    rows: IntArray, block: int, rounds: int, blocks: IntArray, stored: IntArray, reserved: IntArray,
 ) -> None:  # fmt: skip
-    """See `BlockTables.advance`. Modifies table, count, tokens, runs, uses, stored and reserved.
+    """See `BlockTables.advance`. Modifies table, count, tokens, runs, stored and reserved.
 
     A row asks in the rounds that find it full. Of all that ask in a round the first row is first,
     so that each round's first block is known once it is counted who asks when."""
@@ -221,7 +207,6 @@ def _advance(
                 if at == 0 or table[row, at - 1] + 1 != taken:
                     runs[row] += 1
                 table[row, at] = taken
-                uses[taken] += 1
                 count[row] = at + 1
                 reserved[owner[row]] += block
     for row in rows:

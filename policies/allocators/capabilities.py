@@ -155,7 +155,7 @@ class Remembers(ABC):
         """A released request has ended, with these realised lengths."""
 
 
-class Caches(Remembers):
+class Caches(ABC):
     """Finds tokens that are still in memory when a request is admitted."""
 
     @abstractmethod
@@ -189,6 +189,7 @@ class Caches(Remembers):
 
     def forget(self) -> None:
         """All content of the memory is lost: nothing is found again."""
+        return
 
     @property
     def loses_ends_first(self) -> bool:
@@ -197,9 +198,9 @@ class Caches(Remembers):
         return True
 
 
-class MovesBlocks(Allocator, Caches, CopiesKv):
-    """Gives up, takes over and exchanges single blocks of `block` tokens: what a controller needs
-    that moves KV between cards, and an engine whose card has lost its memory."""
+class MovesBlocks(ABC):
+    """Of an allocator: gives up, takes over and exchanges single blocks of `block` tokens, as a
+    controller needs that moves KV between cards."""
 
     block: int
     """Tokens in a block."""
@@ -213,18 +214,18 @@ class MovesBlocks(Allocator, Caches, CopiesKv):
 
     @abstractmethod
     def keep(self, request: int, demand: Demand, tokens: int) -> bool:
-        """Room for tokens of a request that runs on another card, which has its state; `grow` and
-        `release_known` are those of all. False (nothing changes) if there is none."""
+        """Room for tokens of a request that runs on another card, which has its state; `grow` is
+        that of all. False (nothing changes) if there is none."""
+
+    @abstractmethod
+    def give_back(self, request: int) -> int:
+        """That room is free again, and nothing in it is found; its slots."""
 
     @abstractmethod
     def adopt(self, request: int, demand: Demand, blocks: IntArray, tokens: int) -> bool:
         """Admit a request whose `tokens` lie in these blocks, int64 (n,) in token order; others may
         hold them, too. False (nothing changes) where the memory ends before them, or what it holds
         is not told by blocks alone: then it is admitted with `reserve`, and copied."""
-
-    @abstractmethod
-    def forget(self) -> None:
-        """What free blocks hold is not found again."""
 
     @abstractmethod
     def free_blocks(self) -> IntArray:
@@ -287,7 +288,7 @@ class QuantileBuckets(Protocol):
         """The bounds for these output lengths, in tokens; lengths: int64 (n,)."""
 
 
-class Learns(Remembers):
+class Learns(ABC):
     """Adapts to realised lengths as time passes."""
 
     @abstractmethod

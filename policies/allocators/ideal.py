@@ -11,7 +11,14 @@ from typing import Any, Literal
 import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand, Limits
-from policies.allocators.capabilities import Caches, Drafts, KeepsStates, OnDemand, Swaps
+from policies.allocators.capabilities import (
+    Caches,
+    Drafts,
+    KeepsStates,
+    OnDemand,
+    Remembers,
+    Swaps,
+)
 from policies.allocators.ceiling_options import IdealOptions, stored_at_the_end
 from policies.allocators.declaration import CHOICES, References
 from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
@@ -20,7 +27,7 @@ from policies.allocators.state_places import behind
 from policies.requests.requests import IntArray
 
 
-class IdealAllocator(Allocator, OnDemand, Caches, Swaps, Drafts, KeepsStates):
+class IdealAllocator(Allocator, OnDemand, Caches, Remembers, Swaps, Drafts, KeepsStates):
     """Requests one after another without gaps, in order of their ids."""
 
     Options = IdealOptions

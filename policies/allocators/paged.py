@@ -17,13 +17,12 @@ from pydantic import Field, model_validator
 
 from hwmodel.specs.accelerator import Paging
 from policies.allocators.allocator import PolicyOptions
-from policies.allocators.block_allocator import refuse_prefixes
+from policies.allocators.block_allocator import BlockAllocator, refuse_prefixes
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_lists.free_list_registry import DEFAULT_FREE_LIST, FreeListName
 from policies.allocators.kv_groups import WindowKv
+from policies.allocators.kv_managers import WindowRules
 from policies.allocators.losses import GROWING
-from policies.allocators.sliding_windows import WindowRules
-from policies.allocators.table_allocator import TableAllocator
 
 
 class PagedOptions(PolicyOptions):
@@ -56,7 +55,7 @@ class PagedOptions(PolicyOptions):
     """Samples of one prompt hold its full blocks together. None: where prefix caching is on, by
     which vLLM v1 finds them. vLLM v0 forked them without it."""
     window_rules: WindowRules = "0.33"
-    """vLLM version whose rules hold for sliding windows (`policies.allocators.sliding_windows`)."""
+    """vLLM version whose rules hold for sliding windows (`policies.allocators.kv_managers`)."""
     states: Literal["unified", "two_pools", "compact"] | None = None
     """Where layers with a state keep it (`policies.allocators.hybrid`): in blocks like those of KV,
     or apart, by SGLang's ratio, or for `max_num_seqs` and one more. None: `unified`, where the
@@ -105,8 +104,8 @@ class PagedOptions(PolicyOptions):
         return "blocks"
 
 
-class PagedAllocator(TableAllocator):
-    """Paged allocation, as `TableAllocator` does it; see the module."""
+class PagedAllocator(BlockAllocator):
+    """Paged allocation, as `BlockAllocator` does it; see the module."""
 
     Options: ClassVar[type[PolicyOptions]] = PagedOptions
     reading = (

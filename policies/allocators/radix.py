@@ -31,16 +31,16 @@ from policies.allocators.allocator import (
     Limits,
     PolicyOptions,
 )
-from policies.allocators.block_allocator import refuse_prefixes
+from policies.allocators.block_allocator import BlockAllocator, refuse_prefixes
+from policies.allocators.block_moves import BlockMoves
 from policies.allocators.capabilities import Batches, Forks
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.free_lists.free_list import FreeList
 from policies.allocators.free_lists.free_list_registry import free_list
 from policies.allocators.kv_layout import KvLayout, Units
+from policies.allocators.kv_managers import WindowRules
 from policies.allocators.losses import GROWING
 from policies.allocators.radix_tree import NO_PAGES, Node, RadixTree, text_of
-from policies.allocators.sliding_windows import WindowRules
-from policies.allocators.table_allocator import TableAllocator
 from policies.requests.requests import IntArray
 
 LISTS = {"queue": "fifo", "stack": "split", "staged": "staged"}
@@ -78,7 +78,7 @@ class RadixOptions(PolicyOptions):
         return self.model_copy(update={"prefix_caching": False})
 
 
-class RadixAllocator(TableAllocator, Batches):
+class RadixAllocator(BlockAllocator, Batches):
     """`_nodes[request]`: the node up to which a resident locks the tree."""
 
     Options = RadixOptions
@@ -90,14 +90,15 @@ class RadixAllocator(TableAllocator, Batches):
     searched = {"page": Range(1, 256), "free_list": CHOICES, "prefix_caching": CHOICES}
     references = References(("static", "paged"), ceilings=("ideal",))
     options: RadixOptions
-    lies_apart = False
-    _list: _Pool
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: RadixOptions
     ) -> None:
         self._tree = RadixTree(options.page)
         super().__init__(layout, requests, limits, options)
+        assert isinstance(self.pool.order, _Pages)
+        self._order = self.pool.order
+        self.block_moves = _FewMoves(self)
         self._nodes: dict[int, Node] = {}
         self._left: dict[int, Node] = {}
         """The leaf of what a request has left in the tree, until it has ended."""
@@ -113,7 +114,7 @@ class RadixAllocator(TableAllocator, Batches):
         kind, pages = self.options.free_list, self.layout.slots // self.block
         if kind == "by_page":
             kind = "queue" if self.block == 1 else "stack"
-        return _Pool(free_list(LISTS[kind], pages), self._tree)
+        return _Pages(free_list(LISTS[kind], pages), self._tree)
 
     @property
     def loses_ends_first(self) -> bool:
@@ -129,29 +130,21 @@ class RadixAllocator(TableAllocator, Batches):
 
     def grow(self, request: int, tokens: int) -> bool:
         self._require(request)
-        demand, before = self._demands[request], int(self.stored[request])
+        demand, before = self.demands[request], int(self.stored[request])
         if before >= demand.prompt + demand.generated:
             self.settle_step()
             return super().grow(request, tokens)
-        slots = self._places(before + tokens) * self.block - int(self.reserved[request])
+        slots = self.places(before + tokens) * self.block - int(self.reserved[request])
         if slots > self.free_slots:
             return False
-        self._list.promise(slots // self.block)
+        self._order.promise(slots // self.block)
         self.reserved[request] += slots
-        self.reserved_total += slots
         self.stored[request] += tokens
         self._promised.append((request, before, tokens))
         return True
 
-    def adopt(self, request: int, demand: Demand, blocks: IntArray, tokens: int) -> bool:
-        return False  # the tree has no place for them
-
-    def bar(self, blocks: IntArray) -> int | None:
-        """Pages of the tree stay where they are: none can be vacated."""
-        return None if len(blocks) else 0
-
     def forget(self) -> None:
-        self._list.prepare(self._list.blocks)
+        self._order.prepare(self._order.blocks)
 
     def settle_step(self) -> None:
         self._settle_decodes()
@@ -162,36 +155,36 @@ class RadixAllocator(TableAllocator, Batches):
     def _settle_decodes(self) -> None:
         requests, self._decoding = self._decoding, NO_PAGES
         if len(requests):
-            rows = self._rows(requests)
-            self._list.promise(-self._tables.wanted(rows, 1)[0])
-            self._list.prepare(len(rows))
+            rows = self.rows(requests)
+            self._order.promise(-self.tables.wanted(rows, 1)[0])
+            self._order.prepare(len(rows))
             super().advance(requests, 1)
 
     def _settle_prefills(self, promised: list[tuple[int, int, int]]) -> None:
-        rows = self._row[[request for request, _, _ in promised]]
+        rows = self.row[[request for request, _, _ in promised]]
         ends = np.array([before + tokens for _, before, tokens in promised])
-        wanted = -(-ends // self.block) - self._tables.count[rows]
-        self._list.promise(-int(wanted.sum()))
-        self._list.prepare_prefills(sum(tokens for _, _, tokens in promised), len(promised))
+        wanted = -(-ends // self.block) - self.tables.count[rows]
+        self._order.promise(-int(wanted.sum()))
+        self._order.prepare_prefills(sum(tokens for _, _, tokens in promised), len(promised))
         for row, end, pages in zip(rows.tolist(), ends, wanted.tolist(), strict=True):
-            self._tables.hand_out(row, self._list.pop(pages))
-            self._tables.tokens[row] = end
+            self.tables.append(row, self.pool.take(pages))
+            self.tables.tokens[row] = end
         for request, before, _ in promised:
-            self._publish(request, self._demands[request], before)
+            self._publish(request, self.demands[request], before)
 
     def ask(self, request: int, limit: int, demand: Demand) -> tuple[int, int]:
-        found = self._found(request, limit, demand)[0]
+        found = self.find(request, limit, demand)[0]
         if len(found):
             self._tree.touch(self._tree.descend(text_of(request, demand), len(found))[-1])
-        free = int(self._list.is_free(found).sum())
+        free = int(self.pool.is_free(found).sum())
         return len(found) * self.block, free * self.block
 
     def make_room(self, slots: int) -> None:
-        self._list.prepare(-(-slots // self.block))
+        self._order.prepare(-(-slots // self.block))
 
     def release_together(self, begins: bool) -> None:
         self.settle_step()
-        self._list.group(begins)
+        self._order.group(begins)
 
     def headroom(self, requests: IntArray, limit: int) -> int:
         self.settle_step()
@@ -205,17 +198,17 @@ class RadixAllocator(TableAllocator, Batches):
 
     def advance_later(self, requests: IntArray) -> None:
         self.settle_step()
-        self._list.promise(self._tables.wanted(self._rows(requests), 1)[0])
+        self._order.promise(self.tables.wanted(self.rows(requests), 1)[0])
         self._decoding = requests
 
     def advance(self, requests: IntArray, rounds: int) -> None:
         self.settle_step()
-        rows = self._rows(requests)
-        if self._list.ample(self._tables.wanted(rows, rounds)[0], len(rows)):
+        rows = self.rows(requests)
+        if self._order.ample(self.tables.wanted(rows, rounds)[0], len(rows)):
             super().advance(requests, rounds)
             return
         for _ in range(rounds):
-            self._list.prepare(len(rows))
+            self._order.prepare(len(rows))
             super().advance(requests, 1)
 
     def store_ahead(
@@ -238,23 +231,22 @@ class RadixAllocator(TableAllocator, Batches):
         self._require(request)
         if self._promised or (self._decoding == request).any():
             self.settle_step()
-        demand, node = self._demands[request], self._nodes.pop(request, self._tree.root)
-        row = int(self._row[request])
-        known = int(self._tables.tokens[row]) - int(self.stored[request]) + tokens
+        demand, node = self.demands[request], self._nodes.pop(request, self._tree.root)
+        row = int(self.row[request])
+        known = int(self.tables.tokens[row]) - int(self.stored[request]) + tokens
         full = known // self.block if self.options.prefix_caching else 0
-        held, key = self._tables.blocks(row), text_of(request, demand)
+        held, key = self.tables.blocks(row), text_of(request, demand)
         last = [node, *self._tree.descend(key, full, node)][-1]
         there = held[node.end : last.end]
         if full > last.end:
-            self._list.leave(held[last.end : full])
+            self._order.leave(held[last.end : full])
             last = self._tree.add(last, key, held[last.end : full])
         self._left[request] = last
-        self._list.push(np.concatenate((there, held[last.end :])))
+        self._order.push(np.concatenate((there, held[last.end :])))
         self._count_extents(held[: demand.prompt // self.block])
-        self._tables.remove(row)
-        self.reserved_total -= self._beside.leave_states(request) * self.block
-        shared = node.end - self._list.leave(self._tree.unlock(node))
-        self.reserved_total += shared * self.block  # `_dismiss` takes all of it off
+        self.tables.remove(row)
+        self.state_blocks.leave(request)
+        self._order.leave(self._tree.unlock(node))
         self._set_row(request, -1)
         return self._dismiss(request)
 
@@ -264,7 +256,7 @@ class RadixAllocator(TableAllocator, Batches):
             self._tree.touch(node)
 
     def report(self) -> dict[str, Any]:
-        """As `TableAllocator.report`; of the prompts of all requests (full pages) the mean extent
+        """As `BlockAllocator.report`; of the prompts of all requests (full pages) the mean extent
         in tokens, and the share of the pages that are an extent each."""
         if not self._pages:
             return super().report()
@@ -279,19 +271,19 @@ class RadixAllocator(TableAllocator, Batches):
         self._extents += len(begins)
         self._alone += int((np.diff(begins, append=len(pages)) == 1).sum())
 
-    def _found(self, request: int, limit: int, demand: Demand | None) -> IntArray:
-        demand = demand or self._demands.get(request)
+    def find(self, request: int, limit: int, demand: Demand | None) -> IntArray:
+        demand = demand or self.demands.get(request)
         if demand is None:
             return NO_PAGES[np.newaxis]
         self._settle_decodes()  # before what is found is locked
         return self._tree.find(text_of(request, demand), limit // self.block)[np.newaxis]
 
-    def _hold(self, request: int, found: IntArray) -> None:
-        key, cached = text_of(request, self._demands[request]), found[0]
+    def hold(self, request: int, found: IntArray) -> None:
+        key, cached = text_of(request, self.demands[request]), found[0]
         self._lock(request, self._tree.descend(key, len(cached)))
-        row = int(self._row[request])
-        self._tables.append(row, cached)
-        self._tables.tokens[row] = self.stored[request] = len(cached) * self.block
+        row = int(self.row[request])
+        self.tables.append(row, cached)
+        self.tables.tokens[row] = self.stored[request] = len(cached) * self.block
         self.reserved[request] = len(cached) * self.block
 
     def _publish(self, request: int, demand: Demand, before: int) -> None:
@@ -299,17 +291,16 @@ class RadixAllocator(TableAllocator, Batches):
         prefill = demand.prompt + demand.generated
         if before >= prefill or not self.options.prefix_caching:
             return
-        row, node = int(self._row[request]), self._nodes.get(request, self._tree.root)
-        held = self._tables.blocks(row)
-        full = min(int(self._tables.tokens[row]), prefill) // self.block
+        row, node = int(self.row[request]), self._nodes.get(request, self._tree.root)
+        held = self.tables.blocks(row)
+        full = min(int(self.tables.tokens[row]), prefill) // self.block
         key = text_of(request, demand)
         known = self._tree.find(key, full, node)
         if len(known):
             own = held[node.end : node.end + len(known)].copy()
-            self._tables.replace(row, node.end, known)
+            self.tables.replace(row, node.end, known)
             self._lock(request, self._tree.descend(key, full, node))
-            self._list.push(own)
-            self.reserved_total -= len(own) * self.block
+            self._order.push(own)
             node = self._nodes[request]
         if full > node.end:
             node = self._tree.add(node, key, held[node.end : full], locks=1)
@@ -319,13 +310,24 @@ class RadixAllocator(TableAllocator, Batches):
     def _lock(self, request: int, path: list[Node]) -> None:
         """The request holds these nodes, too."""
         fresh = self._tree.lock(path)
-        self._list.take(fresh)
-        self.reserved_total += len(fresh) * self.block
+        self._order.take(fresh)
         self._nodes[request] = path[-1]
         self._tree.touch(path[-1])
 
 
-class _Pool(FreeList):
+class _FewMoves(BlockMoves):
+    """Pages of the tree stay where they are."""
+
+    lies_apart = False
+
+    def adopt(self, request: int, demand: Demand, blocks: IntArray, tokens: int) -> bool:
+        return False  # the tree has no place for them
+
+    def bar(self, blocks: IntArray) -> int | None:
+        return None if len(blocks) else 0
+
+
+class _Pages(FreeList):
     """A free list, and behind it the pages of the tree that no request holds: `free` counts both.
     A page that is free is in one of them."""
 

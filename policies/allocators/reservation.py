@@ -20,6 +20,7 @@ from policies.allocators.capabilities import (
     Forks,
     KeepsStates,
     Migration,
+    Remembers,
     Swaps,
 )
 from policies.allocators.columns import add_to, least_room
@@ -39,7 +40,9 @@ class _Away(NamedTuple):
     stored: int
 
 
-class ContiguousAllocator(Allocator, Contiguous, Caches, Swaps, Drafts, KeepsStates, Forks):
+class ContiguousAllocator(
+    Allocator, Contiguous, Caches, Remembers, Swaps, Drafts, KeepsStates, Forks
+):  # fmt: skip
     """An allocator whose reservation is one run of slots, `start[request]`; a policy calls
     `_occupy` and `_vacate`. `_demands`: the demand of each resident at its admission."""
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Limits, Lookahead
-from policies.allocators.paged import PagedOptions
-from policies.allocators.registry import build
+from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.engines.engine_requests import Offered
 from policies.engines.engine_v1 import EngineV1
 from policies.engines.engine_v1_options import EngineV1Spec
@@ -80,7 +79,7 @@ class Driven:
             longest, longest, config.max_num_batched_tokens, ahead, lookahead,
             config.states * self._block, kept, config.drafter or (0, 1),
         )  # fmt: skip
-        self.allocator = build(config.layout, len(requests), limits, policy)
+        self.allocator = PagedAllocator(config.layout, len(requests), limits, policy)
         spec = EngineV1Spec(
             like=version_of(case),  # type: ignore[arg-type]
             max_num_seqs=min(config.max_num_seqs, further.max_num_active_seqs or LARGEST),
@@ -138,9 +137,8 @@ class Driven:
         layout = self.allocator.layout
         groups = [self.allocator.layer_units(request, group) for group in range(layout.parts)]
         none = np.zeros(0, np.int64)
-        states, own = (
-            getattr(self.allocator, name, {}).get(request, none) for name in ("states", "drafter")
-        )
+        beside = self.allocator.state_blocks, self.allocator.drafter_blocks
+        states, own = (each.held.get(request, none) for each in beside)
         held = [states, *(units.start // self._block for units in groups), own.ravel()]
         return np.concatenate(held) - 1
 

@@ -4,7 +4,7 @@
 |---|---|---|---|---|---|
 | free list | fifo | fifo | fifo | split | `BlockPool.free_blocks` |
 | admission | chunk | input | input | input | `SchedulerConfig.scheduler_reserve_full_isl` |
-| windows | (`sliding_windows`) | | | | `SlidingWindowManager` |
+| windows | (`kv_managers`) | | | | `SlidingWindowManager` |
 | watermark while idle | - | - | - | no | `KVCacheManager.allocate_slots` |
 | asynchronous scheduling | no | yes | yes | yes | `VllmConfig.__post_init__` |
 | largest device class | 70 GiB | 70 GiB | 70 GiB | 160 GiB | `EngineArgs.get_batch_defaults` |

@@ -82,7 +82,8 @@ class Dropping(Controller):
         self._most = most_stages(self._model) // self._stages
         self._groups: list[Group] = [(card,) for card in range(len(node.own))]
         self._made: dict[Group, Replica] = {}
-        self._layout = require_blocks(node.own[0].engine.allocator).layout
+        require_blocks(node.own[0].engine.allocator)
+        self._layout = node.own[0].engine.allocator.layout
         self._whole = self._mapped(premises.regions()) if spec.frame else []
         """What a card of each stage holds by itself, where it is mapped in frames."""
         self.frames: dict[Place, CardFrames] = {}
@@ -171,12 +172,12 @@ class Dropping(Controller):
     def _vacate(self, group: Group) -> bool:
         """Whether no block is left in frames that weights had, from the next step on."""
         if self._whole:
-            allocator = self._blocks(group[0])
+            allocator, blocks = self.engine(group[0]).allocator, self._blocks(group[0])
             places = pipeline_order(group, self._stages)
             own = [self.frames[place].held >= self._whole[place[1]].base for place in places]
             every = np.logical_and.reduce(np.concatenate(own))
-            fine = all_of_blocks(every, allocator.slots, allocator.block)
-            if (tokens := allocator.bar(np.flatnonzero(~fine))) is None:
+            fine = all_of_blocks(every, allocator.slots, blocks.block)
+            if (tokens := blocks.bar(np.flatnonzero(~fine))) is None:
                 return False
             self._vacated += tokens * self._model.kv_token_bytes
         return True
@@ -263,7 +264,7 @@ class Dropping(Controller):
         rate = old.pipeline.bandwidth * old.memory.efficiency.migration
         self._groups = [each for each in self._groups if each != group]
         self._groups += [(card,) for card in group]
-        late = sum(copy.tokens for copy in self._blocks(group[0]).copies())  # no step came since
+        late = sum(copy.tokens for copy in self.engine(group[0]).copied())  # no step came since
         card_of, (found, line), kept = self.node.manager.card_of, engine.clear(), dict[int, Kept]()
         old.retire()
         old.hands_over(now_s, line)
@@ -335,8 +336,9 @@ class Dropping(Controller):
         first = self._first.get(card)
         if not self._whole or first is None or not kept:
             return [(*each[:3], NONE) for each in kept], 0
-        own = require_blocks(self.node.own[card].engine.allocator)
-        free, block = own.free_blocks(), own.block
+        own = self.node.own[card].engine.allocator
+        blocks = require_blocks(own)
+        free, block = blocks.free_blocks(), blocks.block
         here = [(self.frames[card, stage], whole) for stage, whole in enumerate(self._whole)]
         begin = first * block * self._whole[0].held.shape[1] // own.slots
         same = np.concatenate([frames.stays(whole, begin) for frames, whole in here])

@@ -15,7 +15,7 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
-from policies.allocators.capabilities import CopiesKv, MovesBlocks
+from policies.allocators.capabilities import CopiesKv, Migration, MovesBlocks
 from policies.engines.engine import Engine
 from policies.engines.part import NONE, Part
 from policies.engines.scheduled_step import Step
@@ -243,9 +243,12 @@ class Hosting(Part, Component):
         for each in (self.stopped, self.coming, self._due):
             each.clear()
         self.engine.lose()
-        if self._copying is not None:
-            self._copying.copies()
+        self.copied()
         return kept, line + self.engine.leave_line()
+
+    def copied(self) -> list[Migration]:
+        """Copies within the memory that no step has made."""
+        return [] if self._copying is None else self._copying.copies()
 
     def gives_way(self) -> bool:
         if not (self.coming and self.engine.waiting):

@@ -39,13 +39,13 @@ class Lender(Part, Component):
         """Joins the parts of `engine`. Raises DescriptionError as `require_blocks`, and where
         prefixes lie in one place."""
         self.engine, self._steps = engine, steps
-        self.allocator = require_blocks(engine.allocator)
-        if not self.allocator.lies_apart:
+        self.allocator, self._blocks = engine.allocator, require_blocks(engine.allocator)
+        if not self._blocks.lies_apart:
             raise DescriptionError(
                 "cluster.lending: this policy keeps what requests have in common whole, in one "
                 "tree, so that no part of it can lie on another card; expected paged"
             )
-        self.block = self.allocator.block
+        self.block = self._blocks.block
         self._layout = self.allocator.layout
         groups = self._layout.groups
         self._parts = 1 if groups is None else groups.kept.count(None)
@@ -213,7 +213,7 @@ class Lender(Part, Component):
         if request in self.lent:
             return self.allocator.grow(request, tokens)
         demand = Demand(tokens, 0, self.engine.demand(request).prediction)
-        if not self.allocator.keep(request, demand, tokens):
+        if not self._blocks.keep(request, demand, tokens):
             return False
         self.lent.add(request)
         return True
@@ -222,7 +222,7 @@ class Lender(Part, Component):
         """Room of another's request is free again; its tokens."""
         self.lent.remove(request)
         self.engine.changes += 1
-        return self.allocator.release_known(request, 0)
+        return self._blocks.give_back(request)
 
     @property
     def changing(self) -> bool:
@@ -319,7 +319,7 @@ class Lender(Part, Component):
         self._landing += self._leaving
         for request, loan, landed in self.loans.land(self._landing, self.block):
             self._landing -= landed
-            self.allocator.drop_first(request, landed)
+            self._blocks.drop_first(request, landed)
             self._charge(loan.lender, landed * self._written_s)
             self.engine.changes += 1
         self._landing = min(self._landing, self.loans.moving)
@@ -378,7 +378,7 @@ class Lender(Part, Component):
             loan.filled += sent
             self._sent.append((request, loan, sent))
         if sum(away):
-            self.allocator.drop_first(request, 0)
+            self._blocks.drop_first(request, 0)
         self._fresh += sum(away)
 
     def leave(self, request: int) -> int | None:

@@ -11,9 +11,9 @@ import pytest
 from policies.allocators.allocator import Allocator, Demand, Limits
 from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_layout import KvLayout
+from policies.allocators.kv_managers import longest, managers_of
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import build
-from policies.allocators.sliding_windows import SlidingWindows
 from policies.predictors.prediction import Prediction
 
 BLOCK, WINDOW = 4, 10
@@ -168,11 +168,11 @@ def test_the_longest_prefix_has_every_token_that_the_next_one_attends_to(
 
     for groups in (1, 2):
         layout = KvLayout(0, 400, 1, 1, 16, groups=groups_of(*kept[:groups]))
-        windows = SlidingWindows(layout, 1, LIMITS, block, "0.33")
+        managers = managers_of(layout, 1, LIMITS, block, "0.33")
         for lost in product(range(places + 1), repeat=groups):
             alive = np.array([np.arange(places) != one for one in lost])
-            longest = max(blocks for blocks in range(places + 1) if serves(alive, blocks))
-            assert windows.longest(alive, less) == max(longest - less, 0)
+            most = max(blocks for blocks in range(places + 1) if serves(alive, blocks))
+            assert longest(managers, alive, less) == max(most - less, 0)
 
 
 def test_a_longer_window_decides_what_is_found() -> None:

@@ -97,9 +97,9 @@ class Watched:
             assert lender.lent == {request for card, request in rooms if card == number}
             for request in lender.lent:
                 assert allocator.stored[request] == rooms[number, request]
-            states = sum(map(len, engine.allocator.states.values())) * lender.block
+            states = sum(map(len, engine.allocator.state_blocks.held.values())) * lender.block
             assert allocator.reserved_total == int(allocator.reserved.sum()) + states
-            assert not lender.lent & set(engine.allocator.states)
+            assert not lender.lent & set(engine.allocator.state_blocks.held)
             assert allocator.reserved_total + allocator.free_slots == allocator.slots
         self.looks += 1
         self.lent += len(rooms)

@@ -113,7 +113,8 @@ class Watched:
             assert held == set(np.flatnonzero(allocator.resident).tolist())
             assert set(allocator._pinned) <= held
             assert allocator.reserved_total >= int(allocator.reserved.sum())
-            barred = len(getattr(allocator, "_barred", ())) * hosting.block
+            pool = getattr(allocator, "pool", None)
+            barred = 0 if pool is None else len(pool.barred) * hosting.block
             assert allocator.reserved_total + allocator.free_slots + barred == allocator.slots
             assert (allocator.stored <= allocator.reserved).all()
             assert not set(engine.waiting) & held

@@ -95,11 +95,12 @@ def test_pages_with_a_draft_model_hold_as_many_requests_as_the_rule_counts(
     blocks = layout.slots // pages.block
     found = pages.held(blocks * 12 * pages.page, many)
     assert count == found.requests and min(found.bytes.values()) >= 0
-    held = sorted(np.concatenate([each.ravel() for each in allocator.drafter.values()]).tolist())
+    drafts = allocator.drafter_blocks.held
+    held = sorted(np.concatenate([each.ravel() for each in drafts.values()]).tolist())
     assert len(set(held)) == len(held) == sum(3 * pages.pages(each)[2] for each in many[:count])
     for request in range(count):
         allocator.release(request)
-    assert allocator.free_slots == (blocks - 1) * pages.block and not allocator.drafter
+    assert allocator.free_slots == (blocks - 1) * pages.block and not drafts
 
 
 def test_all_requests_end_with_a_draft_model_beside_states() -> None:

@@ -1,0 +1,135 @@
+"""How the code is built, in figures: depths of inheritance, methods of a class, class names that
+several files have, and lines of code without docstrings, comments and blank lines.
+
+    python -m tests.rooms
+
+`tests/test_rooms.py` holds what is reached.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FLOORS = ("hwmodel", "policies", "sweeps", "bankwise", "tools")
+OUTSIDE = {"ABC", "Protocol", "NamedTuple", "Enum", "IntEnum", "Exception", "Generic"}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A class of ours: its file below the root, bases by name, and its own methods."""
+
+    name: str
+    file: str
+    bases: tuple[str, ...]
+    methods: frozenset[str]
+
+
+def classes() -> list[Found]:
+    """All that are defined at the top of a file."""
+    return [
+        Found(node.name, str(path.relative_to(ROOT)), _bases(node), _methods(node))
+        for floor in FLOORS
+        for path in sorted((ROOT / floor).rglob("*.py"))
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    ]
+
+
+def _bases(node: ast.ClassDef) -> tuple[str, ...]:
+    names = (ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases)
+    return tuple(name for name in names if name not in OUTSIDE)
+
+
+def _methods(node: ast.ClassDef) -> frozenset[str]:
+    return frozenset(each.name for each in node.body if isinstance(each, ast.FunctionDef))
+
+
+class Tree:
+    """Classes by name. Of several with one name that in the same folder is meant."""
+
+    def __init__(self, found: list[Found]) -> None:
+        self._named: dict[str, list[Found]] = {}
+        for each in found:
+            self._named.setdefault(each.name, []).append(each)
+
+    def of(self, name: str, beside: Found) -> Found | None:
+        """The class that `beside` means by a name; None: it is not ours."""
+        known = self._named.get(name, [])
+        folder = Path(beside.file).parent
+        return min(known, key=lambda each: Path(each.file).parent != folder, default=None)
+
+    def depth(self, found: Found) -> int:
+        """Levels of ours above a class."""
+        above = [self.of(name, found) for name in found.bases]
+        return max((1 + self.depth(each) for each in above if each not in (None, found)), default=0)  # type: ignore[arg-type]
+
+    def lineage(self, found: Found) -> list[Found]:
+        """A class and all of ours that it inherits from."""
+        line = [found]
+        for name in found.bases:
+            each = self.of(name, found)
+            if each is not None and each is not found:
+                line += [one for one in self.lineage(each) if one not in line]
+        return line
+
+    def methods(self, found: Found) -> int:
+        """How many a class has, with those that it inherits from ours."""
+        return len(frozenset().union(*(each.methods for each in self.lineage(found))))
+
+    @property
+    def several(self) -> dict[str, list[str]]:
+        """Public names that several files have, and these."""
+        return {
+            name: [each.file for each in found]
+            for name, found in sorted(self._named.items())
+            if len(found) > 1 and not name.startswith("_")
+        }
+
+
+def code_lines(folder: str) -> int:
+    """Lines of code below a folder, without docstrings, comments and blank lines."""
+    return sum(_code_lines(path.read_text()) for path in (ROOT / folder).rglob("*.py"))
+
+
+def _code_lines(text: str) -> int:
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in (
+            tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
+            tokenize.ENDMARKER,
+        ):  # fmt: skip
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        alone = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if alone and isinstance(node.value.value, str):  # type: ignore[attr-defined]
+            lines -= set(range(node.lineno, (node.end_lineno or 0) + 1))  # type: ignore[attr-defined]
+    return len(lines)
+
+
+def main() -> None:
+    """Print all figures."""
+    found = classes()
+    tree = Tree(found)
+    depths = Counter(tree.depth(each) for each in found)
+    print("levels of ours above a class:", dict(sorted(depths.items())))
+    for each in sorted(found, key=tree.depth, reverse=True)[:6]:
+        print(f"  {tree.depth(each)}  {each.name} ({each.file})")
+    print("most methods, own and inherited:")
+    for each in sorted(found, key=tree.methods, reverse=True)[:10]:
+        many = len(tree.lineage(each))
+        print(f"  {tree.methods(each)} of {many} classes, {len(each.methods)} own: {each.name}")
+    print("class names in several files:", len(tree.several))
+    for name, files in sorted(tree.several.items(), key=lambda each: -len(each[1]))[:12]:
+        print(f"  {len(files)}  {name}")
+    for folder in (*FLOORS, "tests"):
+        print(f"lines of code, {folder}: {code_lines(folder):,}")
+
+
+if __name__ == "__main__":
+    main()
