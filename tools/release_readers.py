@@ -109,7 +109,7 @@ BURSTS = ({"cards": 4}, {"cards": 4, "dropping": {"link": "rdma-200"}})
 
 def devices(folder: Path) -> dict[str, Any]:
     """The best buckets and pool of a study on each device, what its families bring, and on how many
-    devices that is so: of one family (Holm) and more than 1 %, those whose memory is given apart."""
+    devices that is so: one family (Holm), more than 1 %, those whose memory is given apart."""
     found = json.loads((folder / "devices.json").read_text(encoding="utf-8"))
     rows = {
         each["device"]: {

@@ -8,6 +8,7 @@ found again (`prefix_index`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -34,7 +35,7 @@ from policies.allocators.columns import sum_of
 from policies.allocators.free_lists.free_list import FreeList
 from policies.allocators.free_lists.free_list_registry import free_list
 from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
-from policies.allocators.kv_managers import WindowRules, managers_of
+from policies.allocators.kv_managers import Manager, WindowRules, managers_of
 from policies.allocators.prefix_index import NO_BLOCKS, Caching, PrefixIndex
 from policies.allocators.state_blocks import DrafterBlocks, StateBlocks
 from policies.allocators.window_steps import WindowSteps
@@ -87,7 +88,9 @@ class BlockAllocator(
     ) -> None:
         super().__init__(layout, requests, limits, options)
         self.block = Paging().block if options.block is None else options.block
-        self.managers = managers_of(layout, requests, limits, self.block, options.window_rules)
+        self.managers: Sequence[Manager] = managers_of(
+            layout, requests, limits, self.block, options.window_rules
+        )
         self.groups = len(self.managers)
         self.windows = WindowSteps(self)
         self.pool = BlockPool(self._free_list(), options.null_block)
@@ -241,6 +244,8 @@ class BlockAllocator(
         self._admit(request, 0, 0)
         for manager in self.managers:
             manager.enter(request, found * self.block)
+        if self.windows.near:
+            self.windows.last[request] = 0
 
     def hold(self, request: int, found: IntArray) -> None:
         """These blocks, which hold their content already, are the request's first ones."""

@@ -3,24 +3,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from policies.allocators.allocator import Demand
+from policies.allocators.block_holder import BlockHolder
 from policies.allocators.capabilities import Migration, MovesBlocks
+from policies.allocators.kv_managers import SlidingWindow
 from policies.allocators.state_blocks import renamed
 from policies.requests.requests import IntArray
-
-if TYPE_CHECKING:
-    from policies.allocators.block_allocator import BlockAllocator
 
 
 class BlockMoves(MovesBlocks):
     """Of an allocator of blocks."""
 
-    def __init__(self, allocator: BlockAllocator) -> None:
+    def __init__(self, allocator: BlockHolder) -> None:
         self._of, self.block = allocator, allocator.block
+        self._windows = [each for each in allocator.managers if isinstance(each, SlidingWindow)]
 
     def drop_first(self, request: int, tokens: int) -> None:
         of = self._of
@@ -34,7 +32,7 @@ class BlockMoves(MovesBlocks):
             dropped = of.tables.blocks(row, group)[manager.gone(request) : many].copy()
             of.pool.give(dropped, int((of.pool.users[dropped] > 1).sum()))
             of.reserved[request] -= len(dropped) * self.block
-        for _, window in of.windows.near:
+        for window in self._windows:
             window.given_up[request] = max(window.gone(request) - many, 0)
         of.tables.drop_first(row, many)
         of.stored[request] -= tokens
@@ -42,14 +40,13 @@ class BlockMoves(MovesBlocks):
     def keep(self, request: int, demand: Demand, tokens: int) -> bool:
         of = self._of
         places = of.places(tokens + of.room_behind(tokens))
-        wanted = places * (of.groups - len(of.windows.near))
+        wanted = places * (of.groups - len(self._windows))
         wanted += of.drafter_blocks.lacking(-1, tokens)
         if wanted + of.kept_free > of.pool.free:
             return False
         of.enter(request, demand, 0)
-        for _, window in of.windows.near:
+        for window in self._windows:
             window.leave(request)
-            of.windows.last[request] = 0
         of.drafter_blocks.enter(request)
         return of.grow(request, tokens)
 

@@ -3,23 +3,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from policies.allocators.allocator import Demand
+from policies.allocators.block_holder import BlockHolder
 from policies.allocators.kv_managers import SlidingWindow
 from policies.requests.requests import IntArray
-
-if TYPE_CHECKING:
-    from policies.allocators.block_allocator import BlockAllocator
 
 
 class WindowSteps:
     """Of an allocator of blocks. `near`: its groups with a window, and their managers. `last`,
     int64 (requests,): tokens that the step before stored."""
 
-    def __init__(self, allocator: BlockAllocator) -> None:
+    def __init__(self, allocator: BlockHolder) -> None:
         self._of = allocator
         self.near = [
             (group, manager) for group, manager in enumerate(allocator.managers)
