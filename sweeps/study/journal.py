@@ -27,7 +27,8 @@ _STATES = {
     "complete": "COMPLETE", "pruned": "PRUNED", "infeasible": "PRUNED", "failed": "FAIL",
 }  # fmt: skip
 """Ours -> Optuna's, whose samplers learn from what is pruned: the infeasible have constraints
-above zero besides."""
+above zero besides. Were they complete, optuna-dashboard (0.21) would take one for the best: it asks
+the storage, which knows nothing of constraints."""
 
 
 class Journal:
@@ -69,18 +70,23 @@ class Journal:
     ) -> None:  # fmt: skip
         """A trial is finished, in the `state` of its result: complete, with its values; pruned,
         where a rung left it out, with its value on the first `rung` as an intermediate one;
-        infeasible, with what it violates; or failed."""
+        infeasible, with what it violates and its one value, if it has one, in the same way; or
+        failed."""
         import optuna
 
         trial = optuna.trial.Trial(self._study, self.trials()[number]._trial_id)
         trial.set_user_attr(RESULT, plain(result))
         if violations := [float(each) for each in result["constraints"].values()]:
-            # as a list: optuna-dashboard reads no others, and would show as best what breaks one
+            # as a list: optuna-dashboard reads no others
             self._study._storage.set_trial_system_attr(trial._trial_id, _CONSTRAINTS, violations)
         state = _STATES[result["state"]]
-        if state == "PRUNED" and rung is not None and not violations:
+        if result["state"] == "infeasible":
+            rung = values[0] if values is not None and len(values) == 1 else None
+        if state == "PRUNED" and rung is not None:
             self._study._storage.set_trial_intermediate_value(trial._trial_id, 0, rung)
-        self._study.tell(number, values, state=optuna.trial.TrialState[state])
+        self._study.tell(
+            number, values if state == "COMPLETE" else None, state=optuna.trial.TrialState[state]
+        )
 
     def note(self, name: str) -> Any:
         """What was written down under this name, None if nothing was."""

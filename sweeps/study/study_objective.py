@@ -73,7 +73,7 @@ class StudyObjective:
         record = judged_outcomes(self.study, outcomes, overrides)
         for name, violation in record["constraints"].items():
             trial.set_constraint(name, violation)
-        if record["state"] == "infeasible":
+        if record["state"] == "infeasible" and record["values"] is None:
             raise optuna.TrialPruned(record["error"])
         if record["values"] is None:
             raise StudyFailed(record["error"])

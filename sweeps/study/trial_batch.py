@@ -332,13 +332,12 @@ def judged_outcomes(study: Study, outcomes: list[Outcome], overrides: Overrides)
     missing = [name for name in asked if name not in means]
     if missing:
         return {**record, "error": f"metric {missing[0]} is missing"}
+    violations = {item.name: item.violation(means[item.metric]) for item in study.spec.constraints}
     return {
         **record,
-        "state": "complete",
+        "state": "infeasible" if any(each > 0 for each in violations.values()) else "complete",
         "values": {item.metric: means[item.metric] for item in study.spec.objectives},
-        "constraints": {
-            item.name: item.violation(means[item.metric]) for item in study.spec.constraints
-        },
+        "constraints": violations,
         "metrics": means,
         "replications": {name: [metrics[name] for metrics in found] for name in asked},
         "seeds": [list(seed_of(study.base, r)) for r in range(1, len(outcomes) + 1)],
