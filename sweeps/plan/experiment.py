@@ -35,7 +35,7 @@ from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.requests.slo import Slo
 from policies.requests.workload import WorkloadSpec, workload_document
-from policies.serving.cells import ServingResult
+from policies.serving.cells import ServingResult, rows_of
 from policies.serving.recorder import Recorder
 from policies.serving.serving import serve, serve_cell
 from policies.serving.serving_spec import ServingSpec
@@ -44,11 +44,11 @@ from sweeps.analyse.figures import BACKLOG, GOODPUT, OVERLOADED, THROUGHPUT
 from sweeps.analyse.objective import SERVED, Objective
 from sweeps.analyse.table import Table
 from sweeps.plan.logs import LogKind, recorder
+from sweeps.plan.saturation import ALL_AT_ONCE, Capacity, Pace, Served, average, capacity
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-ALL_AT_ONCE = Arrivals(process="all_at_once")
 _REHEARSAL = {
     "requests": 4, "warmup_requests": 0, "arrivals": ALL_AT_ONCE, "load": None, "latency_at": None,
 }  # fmt: skip
@@ -522,18 +522,37 @@ def with_memory(experiment: ExperimentSpec, **changes: Any) -> ExperimentSpec:
 
 
 def capacity_task(task: Task) -> float:
-    """Requests a second of the task's replication with every request there from the start and
-    analytic memory.
+    """Requests a second at which what waits does not grow. Raises DescriptionError."""
+    return capacity_of(task).per_s
 
-    The larger of two estimates, so that a load relative to it is not too small: over the makespan,
-    and from the output tokens while a request waits over the mean output. Raises DescriptionError.
-    """
-    changed = with_memory(task.experiment, fidelity="analytic")
-    changed = changed.model_copy(update={"arrivals": ALL_AT_ONCE, "latency_at": None})
-    metrics = run_task(Task(changed, task.replication, None))
-    outputs = requests_of(changed, task.replication, None, workload_of(changed)).output_tokens
-    served = outputs[changed.warmup_requests :]
-    if (most := changed.serving.engine.max_tokens) is not None:
-        served = np.minimum(served, most)
-    steady = float(metrics["output_tokens_per_s"] / served.mean())
-    return max(steady, float(metrics["requests_per_s"]))
+
+def capacity_of(task: Task) -> Capacity:
+    """The capacity (`sweeps.plan.saturation`) of the task's experiment with analytic memory, on
+    requests of its replication: at first as many as it measures. Raises DescriptionError."""
+    experiment, replication = with_memory(task.experiment, fidelity="analytic"), task.replication
+    workload = average(workload_of(experiment))
+    device, model, serving = device_of(experiment), model_of(experiment), experiment.serving
+
+    def draw(count: int, arrivals: Arrivals) -> Requests:
+        every = workload.model_copy(update={"arrivals": arrivals})
+        stretch = max(abs(replication) - 1, 0)
+        seed = seed_of(experiment, replication)
+        return _cut(experiment, generate(every, count, None, seed, stretch))
+
+    def serve_all(requests: Requests, pace: Pace) -> Served:
+        profile = _profile(experiment, replication, requests)
+        seed, cells = serving_seed(experiment, replication), serving.cluster.cells
+        if cells == 1:
+            result = serve(
+                device, model, serving, requests, seed=seed, profile=profile, watchers=[pace]
+            )
+            return Served(requests, result)
+        own = requests.take(rows_of(serving, requests, 0))
+        result = serve_cell(
+            device, model, serving, requests, 0, seed=seed, profile=profile, watchers=[pace]
+        )
+        return Served(own, result, cells)
+
+    first = experiment.warmup_requests + experiment.requests
+    entry = serving.pools.prefill.replicas if serving.pools else serving.cluster.cards
+    return capacity(serve_all, draw, first, entry)

@@ -2,13 +2,15 @@
 
 Found by bisection for each point, over the requests of all its replications and with its own memory
 fidelity, and kept beside the capacities. Where it is the sweep's objective each replication has its
-own, so that differences have an interval. Attainment is a step function of the rate that need not
-fall everywhere; where it does not, the bisection finds one of the rates at which it crosses.
+own, so that differences have an interval. None is above the capacity. Attainment is a step function
+of the rate that need not fall everywhere; where it does not, the bisection finds one of the rates
+at which it crosses.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import NamedTuple
@@ -28,6 +30,9 @@ from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.capacity import CapacityFailed
 from sweeps.run.executor import execute
 
+LASTS = 2.0
+"""Times as long as an answer takes that requests must arrive for: in less the card does not fill,
+so that a short run attains more than a long one (assumed)."""
 TOLERANCE = 0.01
 """The rate found attains the objective, and one so much larger does not."""
 _ROUNDING = 1e-9
@@ -92,20 +97,34 @@ def goodput_task(task: tuple[ExperimentSpec, Sequence[int]]) -> float:
     if process in ("all_at_once", "closed"):
         raise DescriptionError(f"goodput needs arrivals that have a rate; got {process}")
 
+    capacity = capacity_task(Task(experiment, CALIBRATION, None))
+    answers_s: dict[float, float] = {}
+
     def attains(rate_per_s: float) -> bool:
+        if rate_per_s > capacity:  # what waits would grow, and in a longer run nobody attains it
+            return False
         spare = len(replications) * (1 - slo.attainment) + _ROUNDING
         for replication in replications:
             metrics = run_task(Task(experiment, replication, rate_per_s))
             spare -= 1 - metrics["slo"]["attainment"]
             if spare < 0:
                 return False
+        answers_s[rate_per_s] = metrics["latency_s"]["mean"]
         return True
 
     try:
-        guess = capacity_task(Task(experiment, CALIBRATION, None))
-        return largest_rate(attains, guess)
+        found = largest_rate(attains, capacity)
     except NoRate as error:
         raise DescriptionError(str(error)) from None
+    least = math.ceil(LASTS * answers_s[found] * found)
+    if experiment.requests < least:
+        raise DescriptionError(
+            f"{experiment.requests:,} requests arrive within {experiment.requests / found:.2g} s at"
+            f" {found:.3g} a second, and an answer takes {answers_s[found]:.2g} s: so few do not"
+            f" fill the card; expected {least:,} requests or more",
+            path="requests",
+        )
+    return found
 
 
 def largest_rate(

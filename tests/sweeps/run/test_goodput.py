@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from sweeps.plan.experiment import Task, run_task
+from sweeps.plan.experiment import Task, capacity_task, run_task
 from sweeps.plan.sweep import load_sweep
 from sweeps.run.goodput import (
     TOLERANCE,
@@ -22,7 +22,7 @@ from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
 
 QUIET = Progress(terminal=False)
-ASKED = ["load={goodput: {ttft: 500ms, tpot: 200ms, attainment: 0.8}}", "requests=60"]
+ASKED = ["load={goodput: {ttft: 500ms, tpot: 200ms, attainment: 0.8}}", "requests=100"]
 
 
 @pytest.mark.parametrize("threshold", [0.011, 0.9, 1.0, 3.7, 400.0])
@@ -39,7 +39,8 @@ def test_where_every_rate_or_none_attains_there_is_no_goodput() -> None:
 
 
 def test_the_rate_attains_and_a_larger_one_does_not() -> None:
-    experiment = load_sweep("smoke", [*ASKED, "workload_set={arrivals: {process: fixed}}"])
+    tight = [ASKED[0].replace("200ms", "80ms"), ASKED[1], "serving.memory.fidelity=analytic"]
+    experiment = load_sweep("smoke", [*tight, "workload_set={arrivals: {process: fixed}}"])
     spec = experiment.points[1].experiment
     rate = goodput_task((spec, [1, 2]))  # type: ignore[arg-type]
 
@@ -48,6 +49,21 @@ def test_the_rate_attains_and_a_larger_one_does_not() -> None:
         return sum(run_task(task)["slo"]["attainment"] for task in each) / 2
 
     assert attained(1.0) >= 0.8 > attained(1 + 2 * TOLERANCE)
+
+
+def test_no_goodput_is_above_the_capacity() -> None:
+    """A hundred requests at twice the capacity are there before the first waits too long."""
+    loose = ASKED[0].replace("500ms", "60s").replace("200ms", "10s")
+    spec = load_sweep("smoke", [loose, ASKED[1]]).points[1].experiment
+    capacity = capacity_task(Task(spec, 0, None))
+    assert run_task(Task(spec, 1, 2 * capacity))["slo"]["attainment"] > 0.8
+    assert goodput_task((spec, [1])) == capacity
+
+
+def test_requests_that_do_not_fill_the_card_have_no_goodput() -> None:
+    spec = load_sweep("smoke", [ASKED[0], "requests=30"]).points[1].experiment
+    with pytest.raises(DescriptionError, match="30 requests arrive within .* expected"):
+        goodput_task((spec, [1]))
 
 
 def test_each_point_is_offered_its_own_and_resuming_keeps_it(tmp_path: Path) -> None:
@@ -94,6 +110,6 @@ def test_a_point_without_goodput_leaves_the_others_theirs(tmp_path: Path) -> Non
     run = run_sweep(sweep, tmp_path / "run", False, 1, QUIET)
     assert {record["point"] for record in run.records} == {1}
     assert len(run.failures) == sweep.points[0].experiment.replications and run.at_fault
-    assert all("goodput of orca: a warm-up of 20 requests leaves none" in f for f in run.failures)
+    assert all("goodput of orca: none of 120 requests can be served" in f for f in run.failures)
     again = run_sweep(sweep, tmp_path / "run", True, 1, QUIET)
     assert again.reused == len(run.records) and again.failures == run.failures

@@ -1,0 +1,321 @@
+"""Capacity: the largest offered load at which what waits does not grow.
+
+It is what a server does while requests always wait, in requests a second of the workload as it is
+on average. All requests are there from the start. Sessions keep their turns and pauses: another
+one begins whenever the line is short, so that the card never waits for users who read, and finds of
+a turn what it would at this load.
+
+A request takes seconds for its prompt and seconds for its answer. Both are measured for a token,
+between the first generation of requests and the first card whose line is empty, and multiplied by
+the mean lengths of many requests of the workload: so a few long answers that this run happened to
+draw do not count. What that leaves unexplained of equal parts of the time gives the
+interval (ratio estimators by regression: Cochran, Sampling Techniques, chapter 6; batch means). A
+run is lengthened until its interval is `ENOUGH` and its requests are `GENERATIONS` of those served
+at once; where no run is long enough, there is no capacity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.measure.student import t_quantile
+from policies.requests.arrivals import Arrivals
+from policies.requests.requests import FloatArray, Requests
+from policies.requests.workload import WorkloadSpec
+from policies.serving.cells import ServingResult
+from policies.serving.node import Node
+from policies.serving.simulation import Simulation, Watcher
+from policies.serving.unit import Part
+from sweeps.analyse.figures import KV_MEMORY
+
+ENOUGH = 0.04
+"""Half of an interval of 95 %, as a share of the capacity (assumed)."""
+GENERATIONS = 8.0
+"""Requests that end while it is measured, for each that is served at once, at least (assumed)."""
+WARM = 1.5
+"""Requests that have ended as it begins, for each that is served then (assumed)."""
+LEAST_SLICES, MOST_SLICES = 8, 16
+"""Parts of the measured time whose differences give the interval: a generation each, so that they
+are independent, or longer."""
+LINE = 4
+"""Requests that wait for each card while sessions are begun (assumed)."""
+MOST = 40_000
+"""Requests of a run at most (assumed)."""
+MANY = 100_000
+"""Requests whose mean lengths stand for the workload (assumed)."""
+CLINGS = 1.5
+"""Times that slices vary more than if they were independent: long answers are of several (assumed;
+in docs/sizing.md how often intervals hold)."""
+STARTS = 0.04
+"""What is left of the start, all at once, as a share of a generation (assumed)."""
+
+
+class Capacity(NamedTuple):
+    """A capacity and how well it is known."""
+
+    per_s: float
+    """Requests a second; of sessions, turns."""
+    half: float
+    """Of its interval of 95 %, as a share of it."""
+    requests: int
+    """Of the run that measured it."""
+    output_tokens: float
+    """Of a request, of all its samples, on average."""
+
+
+class Means(NamedTuple):
+    """Of a request that is offered: tokens of its prompt, output tokens after the first of each
+    sample, KV tokens of a sample times its steps, and all output tokens."""
+
+    prompt: float
+    further: float
+    stored: float
+    output: float
+    errors: tuple[float, float]
+    """Standard errors of the means of prompts and of outputs, as shares of them."""
+
+
+class Served(NamedTuple):
+    """What was served, with outputs as the engine cuts them, and how."""
+
+    requests: Requests
+    result: ServingResult
+    cells: int = 1
+    """Alike, of which this is one."""
+
+
+def average(workload: WorkloadSpec) -> WorkloadSpec:
+    """The workload without what changes over a run: each request is of any part of it."""
+    lengths = workload.lengths
+    if lengths.table is not None and lengths.window is None and lengths.drift != "clock":
+        lengths = lengths.model_copy(update={"drift": "mixed"})
+    if lengths.splice is not None:
+        parts = [
+            part.model_copy(update={"workload": average(part.workload)})
+            for part in lengths.splice.parts
+        ]
+        splice = lengths.splice.model_copy(update={"order": "interleave", "parts": parts})
+        lengths = lengths.model_copy(update={"splice": splice})
+    if lengths.trace is not None:
+        lengths = lengths.model_copy(update={"repeat": True})
+    return workload.model_copy(update={"lengths": lengths})
+
+
+ALL_AT_ONCE = Arrivals(process="all_at_once")
+
+
+def first_in_line(cards: int) -> Arrivals:
+    """Of sessions those that are there at first; `Pace` begins the others."""
+    return Arrivals(process="closed", clients=LINE * cards)
+
+
+class Pace(Watcher):
+    """Watches how fast requests are served, and until when they wait. paced: whether it begins
+    sessions where the line is short."""
+
+    def __init__(self, paced: bool) -> None:
+        self._paced = paced
+        self._sent_s = -1.0
+        self._rows: dict[str, list[tuple[float, float, float, int, float, float]]] = {}
+        """Of each node, a row a stretch: begin, end, seconds of prefill, tokens decoded, sequences
+        times seconds, seconds in which KV memory was full."""
+        self._until: dict[str, float] = {}
+        """When the first card of a node had no line any more."""
+        self._cards: dict[str, int] = {}
+
+    def join(self, simulation: Simulation) -> None:
+        super().join(simulation)
+        self._rows = {node.name: [] for node in simulation.nodes}
+        self._cards = {node.name: len(node.own) for node in simulation.nodes}
+        simulation.source.paced = self._paced
+
+    def done(self, node: Node, part: Part, begin_s: float, ended: list[int]) -> None:
+        times, step = part.times, part.step
+        rounds, seconds = len(times.total_s), float(times.total_s.sum())
+        self._rows[node.name].append((
+            begin_s, begin_s + seconds, rounds * times.prefill_s, rounds * step.output,
+            step.tokens * seconds, seconds * (step.limit == KV_MEMORY),
+        ))  # fmt: skip
+        if self._paced and node is self.simulation.nodes[0]:
+            self._begin_sessions(node)
+        elif not part.replica.waits and node.name not in self._until:
+            self._until[node.name] = begin_s + seconds
+
+    def _begin_sessions(self, node: Node) -> None:
+        now_s, source = self.simulation.now_s, self.simulation.source
+        if now_s == self._sent_s or node.name in self._until:
+            return
+        waiting = sum(len(replica.waiting) for replica in node.own)
+        for _ in range(LINE * len(node.own) - waiting):
+            self._sent_s = now_s
+            if (request := source.another()) is None:
+                self._until[node.name] = now_s
+                return
+            self.simulation.send(request, now_s)
+
+    @property
+    def cards(self) -> int:
+        """Of the node that bounds."""
+        return self._cards[self.bound[1]]
+
+    @property
+    def bound(self) -> tuple[float, str]:
+        """Until when requests waited, and for which node: that whose line lasted longest."""
+        return max((at_s, name) for name, at_s in self._until.items())
+
+    def over(self, edges: FloatArray) -> tuple[FloatArray, ...]:
+        """Seconds of prefill, tokens decoded, sequences times seconds, and seconds in which KV
+        memory was full, of all cards of the node that bounds, between these times: float64
+        (len(edges) - 1,) each."""
+        name = self.bound[1]
+        begin, end, *columns = np.array(self._rows[name], np.float64).T
+        share = (edges[:, None] - begin) / np.maximum(end - begin, 1e-300)
+        parts = np.diff(np.clip(share, 0.0, 1.0), axis=0)
+        return tuple(parts @ column for column in columns)
+
+
+def means(requests: Requests) -> Means:
+    """Of these requests."""
+    prompt, output = requests.prompt_tokens, requests.output_tokens * requests.samples
+    errors = [float(each.std() / each.mean()) / math.sqrt(len(each)) for each in (prompt, output)]
+    return Means(
+        float(prompt.mean()), float((output - requests.samples).mean()),
+        float(_stored(requests, requests.output_tokens - 1).mean()), float(output.mean()),
+        (errors[0], errors[1]),
+    )  # fmt: skip
+
+
+def _stored(requests: Requests, made: NDArray[Any]) -> FloatArray:
+    """KV tokens times steps of a sample of each, which has made so many tokens."""
+    stored: FloatArray = made * (requests.prompt_tokens + 0.5 * made)
+    return stored
+
+
+def capacity(
+    serve: Callable[[Requests, Pace], Served], draw: Callable[[int, Arrivals], Requests],
+    first: int, cards: int,
+) -> Capacity:  # fmt: skip
+    """The capacity, from a run of `first` requests, or longer ones. serve: these requests, of which
+    it may leave some to other cells; draw: so many requests of the workload; cards: that requests
+    come to. Raises DescriptionError where no run of `MOST` is long enough."""
+    whole = draw(MANY, ALL_AT_ONCE)
+    workload, count = means(whole), min(first, MOST)
+    sessions = bool((whole.session >= 0).any())
+    coming = first_in_line(cards) if sessions else ALL_AT_ONCE
+    while True:
+        pace = Pace(sessions)
+        found = _measured(serve(draw(count, coming), pace), pace, workload, sessions)
+        if found.longer <= 1.0:
+            return Capacity(found.per_s, found.half, count, found.output_tokens)
+        if count >= MOST:
+            raise DescriptionError(_uncertain(found, count))
+        count = min(math.ceil(count * min(max(1.2 * found.longer, 1.5), 8.0)), MOST)
+
+
+class _Measured(NamedTuple):
+    per_s: float
+    half: float
+    longer: float
+    """How many times as many requests would be enough; 1 or less: these are."""
+    output_tokens: float
+
+
+def _uncertain(found: _Measured, count: int) -> str:
+    if found.half < math.inf:
+        what = f"{count:,} requests leave the capacity uncertain by {found.half:.0%}"
+    else:
+        what = f"with {count:,} requests no line lasts"
+    return f"{what}, more than {ENOUGH:.0%}: ask for more requests, or shorter ones"
+
+
+def _measured(
+    served: Served, pace: Pace, workload: Means, sessions: bool
+) -> _Measured:  # fmt: skip
+    """The capacity as one run has it."""
+    requests, result = served.requests, served.result
+    counted = np.isfinite(result.finish_s)
+    if not counted.any():
+        raise DescriptionError(f"none of {len(requests):,} requests can be served")
+    offered = float(counted.mean())
+    if offered < 1.0:
+        workload = means(requests.take(counted))
+    begin_s, (end_s, _) = _warm(requests, result, sessions), pace.bound
+    none = _Measured(0.0, math.inf, 4.0, workload.output)
+    if not begin_s < end_s:
+        return none
+    seconds, of = end_s - begin_s, requests.take(counted)
+    first_s, finish_s = result.first_token_s[counted], result.finish_s[counted]
+    at_once = float(pace.over(np.array([begin_s, end_s]))[2][0]) / seconds
+    ended = float(((finish_s > begin_s) & (finish_s <= end_s)).sum())
+    generations = ended * float(of.samples.mean()) / max(at_once, 1.0)
+    slices = int(min(max(generations, LEAST_SLICES), MOST_SLICES))
+    edges = np.linspace(begin_s, end_s, slices + 1)
+    prefill_s, made, _, full_s = pace.over(edges)
+    work = [
+        np.histogram(first_s, edges, weights=of.prompt_tokens)[0] / workload.prompt,
+        made / max(workload.further, 1e-300),
+        _grown(of, first_s, finish_s, edges) / max(workload.stored, 1e-300),
+    ]
+    card_seconds = seconds * pace.cards
+    prefill = min(float(prefill_s.sum()) / card_seconds, 1.0)
+    full, rest = float(full_s.sum()) / card_seconds, 1.0 - prefill
+    # where memory is full, requests take it by their tokens or by a fixed amount each
+    ways = [[prefill, rest * (1 - kept), rest * kept] for kept in (0.0, full)]
+    explained = [_explained(shares, work, edges) for shares in ways]
+    each_s, half = min(explained, key=lambda each: each[1])
+    drawn = 2 * math.hypot(prefill * workload.errors[0], rest * workload.errors[1])
+    half = math.hypot(CLINGS * half, drawn, STARTS / max(generations, 1.0))
+    longer = max((half / ENOUGH) ** 2, GENERATIONS / max(generations, 0.1))
+    return _Measured(served.cells / each_s / offered, half, longer, workload.output * offered)
+
+
+def _explained(
+    shares: list[float], work: list[FloatArray], edges: FloatArray
+) -> tuple[float, float]:
+    """(seconds of a request; half of their interval of 95 %, as a share). shares: of the time that
+    each kind of work takes; work: of each kind, what is done in each slice, in mean requests. What
+    is not done at all takes no time."""
+    seconds = float(edges[-1] - edges[0])
+    kinds = [(share, done) for share, done in zip(shares, work, strict=True) if done.sum() > 0]
+    total = sum(share for share, _ in kinds) or 1.0
+    rates = [share / total / float(done.sum()) for share, done in kinds]
+    left = np.diff(edges)
+    for rate, (_, done) in zip(rates, kinds, strict=True):
+        left = left - seconds * rate * done
+    half = t_quantile(len(left) - 1) * float(left.std(ddof=1)) * math.sqrt(len(left)) / seconds
+    return seconds * sum(rates), half
+
+
+def _grown(
+    requests: Requests, first_s: FloatArray, finish_s: FloatArray, edges: FloatArray
+) -> FloatArray:
+    """KV tokens times steps of all requests between these times, float64 (len(edges) - 1,), if each
+    decodes evenly."""
+    span_s = np.maximum(finish_s - first_s, 1e-300)
+    at = np.clip((edges[:, None] - first_s) / span_s, 0.0, 1.0)
+    return np.diff(_stored(requests, at * (requests.output_tokens - 1)).sum(axis=1))
+
+
+def _warm(requests: Requests, result: ServingResult, sessions: bool) -> float:
+    """When the first generation is over: as many requests, or sessions, have ended as are under
+    way. inf: never."""
+    first_s, finish_s = result.first_token_s, result.finish_s
+    if sessions:
+        chat = requests.session
+        ids = np.unique(chat)
+        at = np.searchsorted(ids, chat)
+        begin, end = np.full(len(ids), np.inf), np.full(len(ids), -np.inf)
+        np.minimum.at(begin, at, np.where(np.isfinite(first_s), first_s, np.inf))
+        np.maximum.at(end, at, np.where(np.isfinite(finish_s), finish_s, -np.inf))
+        first_s, finish_s = begin[np.isfinite(end)], end[np.isfinite(end)]
+    ends = np.sort(finish_s[np.isfinite(finish_s)])
+    over = np.arange(1, len(ends) + 1)
+    begun = np.searchsorted(np.sort(first_s), ends, "right")
+    warm = np.flatnonzero(over >= WARM * (begun - over))
+    return float(ends[warm[0]]) if len(warm) else math.inf
