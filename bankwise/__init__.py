@@ -206,17 +206,18 @@ def fit(device: str | Path, model: str | Path, *, set: Set = None, **question: A
 
 def size(
     model: str | Path, workload: str | Path, *, slo: str | None = None, rate: float | None = None,
-    tokens_per_s: float | None = None, device: str | None = None, cards: int = 1,
+    tokens_per_s: float | None = None, device: str | None = None, cards: int | None = None,
     devices: Iterable[str] = (), weights: str | None = None, kv: str | None = None,
     price: Mapping[str, float] | None = None, jobs: int | None = None, set: Set = None,
     users: int | None = None, think: float = 0.0, policy: str = "paged",
-    watts: Mapping[str, float] | None = None, confirm: bool = False,
+    watts: Mapping[str, float] | None = None, confirm: bool = False, at_once: bool = False,
 ) -> Answered:  # fmt: skip
     """Which device, bandwidth, capacity and weights meet an objective, as `bankwise size`.
 
     slo: as `ttft=2s,tpot=100ms`; rate: requests/s; users: instead, each of whom thinks so many
-    seconds after an answer; price, watts: of a card, by device; device: whose memory is varied;
-    confirm: with a sweep at the load. Raises DescriptionError, and
+    seconds after an answer; at_once: instead, how many requests run at once within the objective;
+    cards: of a replica, as few as hold the model by default; price, watts: of a card, by device;
+    device: whose memory is varied; confirm: with a sweep at the load. Raises DescriptionError, and
     `sweeps.run.capacity.CapacityFailed`.
     """
     from bankwise.answered import Answered
@@ -230,8 +231,9 @@ def size(
     )
     asked = SizeQuestion(
         str(model), str(workload), slo=slo, rate=rate, tokens_per_s=tokens_per_s, users=users,
-        think=think, device=device, cards=cards, devices=tuple(devices), weights=weights, kv=kv,
-        policy=policy, prices=prices, watts=power, sets=tuple(_assignments(set)),
+        think=think, at_once=at_once, device=device, cards=cards, devices=tuple(devices),
+        weights=weights, kv=kv, policy=policy, prices=prices, watts=power,
+        sets=tuple(_assignments(set)),
     )  # fmt: skip
     found = sized(asked, worker_count(jobs), confirm)
     return Answered([sheet(found)], record(found))

@@ -26,21 +26,16 @@ from sweeps.ask import pool_sizing as pools
 from sweeps.ask.as_one import as_one
 from sweeps.ask.fit import NARROWER
 from sweeps.ask.pool_sizing import Apart, Both, PoolAsked
-from sweeps.ask.sizing import (
-    Asked,
-    Target,
-    answer,
-    attained,
-    closed_rate,
-    confirmation,
-    delivered,
-    mean_output,
-)
+from sweeps.ask.sizing import answer, answer_where_it_fits, attained, confirmation, with_users
+from sweeps.ask.sizing_runs import Asked, Run, Target, delivered, mean_output
 from sweeps.run.capacity import answered
 from sweeps.run.progress import Progress
 
 CAPACITIES = (0.5, 1, 2, 4)
 """Times the base device's own."""
+PATIENT = "1000000s"
+_PATIENT_NS = 1e15
+"""The longest wait for a first token, where an objective names none."""
 
 
 class SizeQuestion(NamedTuple):
@@ -57,9 +52,12 @@ class SizeQuestion(NamedTuple):
     users: int | None = None
     """Who each wait for an answer and then think for `think` seconds, instead; with `slo`."""
     think: float = 0.0
+    at_once: bool = False
+    """Whether it is asked how many requests are served at once within `slo`, instead of a load."""
     device: str | None = None
     """Whose memory is varied; None: of the cheapest that meets it."""
-    cards: int = 1
+    cards: int | None = None
+    """That share the model; None: the fewest of 1, 2, 4 and 8 that hold it."""
     devices: tuple[str, ...] = ()
     """Only these; none: all that ship."""
     weights: str | None = None
@@ -73,13 +71,26 @@ class SizeQuestion(NamedTuple):
     """Overrides of the devices, `dotted.path=value`."""
 
 
+class Found(NamedTuple):
+    """Of a device: what a replica carries and how many carry the target."""
+
+    cards: int
+    """Of a replica."""
+    load: float | None
+    """The largest of a replica; None: none attains the objective."""
+    replicas: int | None = None
+    """The fewest that carry the target; None: none do."""
+    runs: tuple[Run, ...] = ()
+    """With the most users: what became of them on requests that no search has seen."""
+
+
 class Sized(NamedTuple):
-    """What was asked and found. `loads`: of each device; `found`: of each of `asked`; a figure,
-    None, or a sentence."""
+    """What was asked and found. `loads`: of each device, or why there is none; `found`: of each of
+    `asked`; a figure, None, or a sentence."""
 
     target: Target
     devices: dict[str, Device]
-    loads: list[Any]
+    loads: dict[str, Found | str]
     base: Device | None = None
     asked: list[Asked] = []
     found: list[Any] = []
@@ -88,8 +99,8 @@ class Sized(NamedTuple):
     watts: dict[str, float] = {}
     """Of a card, by device; they decide where prices do not."""
     confirmed: tuple[float, list[float]] | None = None
-    """A load of the base, requests/s, and what share attained it in each replication of a sweep;
-    none where it has no load."""
+    """A load of the base, and what share attained it in each replication of a sweep; none where it
+    has no load."""
 
     @property
     def formats(self) -> list[str]:
@@ -101,20 +112,22 @@ class Sized(NamedTuple):
         narrower = [f for f in NARROWER if model.stored_as(f, None).weight_bytes < own]
         return [model.weights, *narrower]
 
+    def fleet(self, name: str) -> int:
+        """Cards of the fewest replicas that meet the target; 0: none do."""
+        found = self.loads[name]
+        return 0 if isinstance(found, str) else (found.replicas or 0) * found.cards
+
     @property
     def meeting(self) -> list[str]:
-        """Devices that meet the target, the least price first, then the least power, then the least
-        bandwidth x capacity."""
-        loads = zip(self.devices.items(), self.loads, strict=True)
-        good = [
-            d for (_, d), load in loads if isinstance(load, float) and load >= self.target.per_s
-        ]
+        """Devices of which some replicas meet the target, the least price of all their cards first,
+        then the least power, then the least bandwidth x capacity."""
 
-        def costs(device: Device) -> tuple[float, float, float]:
-            given = [each.get(device.name, math.inf) for each in (self.prices, self.watts)]
-            return given[0], given[1], device.peak_gbps * device.capacity_bytes
+        def costs(name: str) -> tuple[float, float, float]:
+            cards, device = self.fleet(name), self.devices[name]
+            given = [cards * each.get(name, math.inf) for each in (self.prices, self.watts)]
+            return given[0], given[1], cards * device.peak_gbps * device.capacity_bytes
 
-        return [device.name for device in sorted(good, key=costs)]
+        return sorted(filter(self.fleet, self.devices), key=costs)
 
     @property
     def cheapest(self) -> str | None:
@@ -156,29 +169,54 @@ def sized(asked: SizeQuestion, workers: int, confirm: bool = False) -> Sized:
         asked_of.setdefault(base.name, base)
     prices = _amounts(asked.prices, asked_of, "--price")
     power = _amounts(asked.watts, asked_of, "--watts")
-    loads = _answers("devices", [Asked("load", target, d) for d in asked_of.values()], workers,
-                     answer)  # fmt: skip
-    of = Sized(target, asked_of, loads, prices=prices, watts=power)
+    of = Sized(target, asked_of, _loads(target, asked_of, workers), prices=prices, watts=power)
     if base is None:
+        alone = (name for name in of.meeting if of.fleet(name) == 1)
         best = max(asked_of.values(), key=delivered).name
-        base = of.devices[of.cheapest or best]
-    of = _varied(of, base, workers)
+        base = of.devices[next(alone, of.cheapest or best)]
+    of = of._replace(base=base) if target.at_once else _varied(of, base, workers)
     if not confirm:
         return of
-    load = loads[list(asked_of).index(base.name)]
-    if not isinstance(load, float):
+    found = of.loads[base.name]
+    if isinstance(found, str) or found.load is None:
         return of._replace(confirmed=(0.0, []))
     named = dict(zip(asked_of, wanted, strict=False)).get(base.name, asked.device or "")
     tasks = confirmation(
-        Asked("load", target, base), named, asked.model, asked.workload, _dotted(asked.sets), load
-    )
-    shares = _answers(f"a sweep at {load:.3g}/s", tasks, workers, attained)
-    return of._replace(confirmed=(load, shares))
+        Asked("load", target._replace(cards=found.cards), base), named, asked.model,
+        asked.workload, _dotted(asked.sets), found.load,
+    )  # fmt: skip
+    shares = _answers(f"a sweep at {found.load:.3g}", tasks, workers, attained)
+    return of._replace(confirmed=(found.load, shares))
+
+
+def _loads(target: Target, devices: dict[str, Device], workers: int) -> dict[str, Found | str]:
+    """What each device carries, and how many replicas of it carry the target."""
+    asked = [Asked("load", target, device) for device in devices.values()]
+    loads = _answers("devices", asked, workers, answer_where_it_fits)
+    pairs = zip(devices, loads, strict=True)
+    found = {name: each if isinstance(each, str) else Found(*each) for name, each in pairs}
+    some = {name: each for name, each in found.items() if isinstance(each, Found) and each.load}
+    fleets, loops = [], []
+    for name, each in some.items():
+        of = Asked("load", target._replace(cards=each.cards), devices[name])
+        assert each.load is not None
+        fleets.append(of._replace(what="replicas", guess=math.ceil(target.load / each.load)))
+        loops.append((of, each.load))
+    if not target.at_once:
+        numbers = _answers("replicas", fleets, workers, answer)
+        for (name, each), number in zip(some.items(), numbers, strict=True):
+            found[name] = each._replace(replicas=None if number is None else int(number))
+    if target.think_s is not None:
+        for name, runs in zip(some, _answers("users", loops, workers, with_users), strict=True):
+            now = found[name]
+            found[name] = now if isinstance(now, str) else now._replace(runs=tuple(runs))
+    return found
 
 
 def _varied(of: Sized, base: Device, workers: int) -> Sized:
     """The least bandwidth of a device by capacity and format, and the least gather ratio."""
-    target = of.target
+    found = of.loads.get(base.name)
+    target = of.target._replace(cards=found.cards if isinstance(found, Found) else of.target.cards)
     frontier = [
         Asked("bandwidth", target, base, weights, round(share * base.capacity_bytes))
         for share in CAPACITIES
@@ -186,8 +224,8 @@ def _varied(of: Sized, base: Device, workers: int) -> Sized:
     ]
     scattered = of.formats if target.gathers else []
     asked = [*frontier, *(Asked("gather", target, base, weights) for weights in scattered)]
-    found = _answers(f"{base.name}, least bandwidth and gather", asked, workers, answer)
-    return of._replace(base=base, asked=asked, found=found)
+    answers = _answers(f"{base.name}, least bandwidth and gather", asked, workers, answer)
+    return of._replace(base=base, asked=asked, found=answers)
 
 
 def pooled(asked: SizeQuestion, link: str, workers: int) -> PoolSized:
@@ -195,6 +233,8 @@ def pooled(asked: SizeQuestion, link: str, workers: int) -> PoolSized:
     CapacityFailed."""
     if asked.device is None or asked.slo is None:
         raise DescriptionError("needs --device and --slo", "--pools")
+    if asked.users is not None or asked.at_once:
+        raise DescriptionError("needs --rate", "--pools")
     target = target_of(asked)
     load_device(asked.device, asked.sets)
     load_link(link)
@@ -203,8 +243,8 @@ def pooled(asked: SizeQuestion, link: str, workers: int) -> PoolSized:
     serving = {"policy": target.policy, "weights": target.weights, "kv": target.kv}
     mean = mean_output(target)
     of = PoolAsked(
-        {**described, "workload": asked.workload}, serving, target.slo, target.per_s, mean, link,
-        target.cards,
+        {**described, "workload": asked.workload}, serving, target.slo, target.load, mean, link,
+        asked.cards or 1,
     )  # fmt: skip
     questions = [pools.Question(of, "both", chunk) for chunk in pools.CHUNKS]
     questions += [pools.Question(of, kind) for kind in ("prefill", "decode")]
@@ -224,18 +264,19 @@ def pooled(asked: SizeQuestion, link: str, workers: int) -> PoolSized:
 def target_of(asked: SizeQuestion) -> Target:
     """What is to be served. Raises DescriptionError, with the option at fault."""
     _refuse(asked)
-    objective = None if asked.slo is None else slo_of(asked.slo)
+    objective = None if asked.slo is None else slo_of(asked.slo, patient=asked.at_once)
     spec = workload_document(asked.workload).build(WorkloadSpec)
     target = Target(load_model(asked.model), spec, objective, 0.0, asked.cards, asked.weights,
                     asked.kv, _policy(asked.policy, asked.model))  # fmt: skip
     target.model.stored_as(asked.weights, asked.kv)  # says which format is none
     mean = mean_output(target)
-    if asked.users is not None and objective is not None:
-        per_s, words = closed_rate(asked.users, asked.think, objective, mean)
-        return target._replace(per_s=per_s, users=words)
+    if asked.at_once:
+        return target._replace(load=1.0, think_s=0.0, at_once=True)
+    if asked.users is not None:
+        return target._replace(load=float(asked.users), think_s=asked.think)
     if (tokens := asked.tokens_per_s) is not None:
-        return target._replace(per_s=tokens / mean if objective else tokens)
-    return target._replace(per_s=asked.rate or 1.0)
+        return target._replace(load=tokens / mean if objective else tokens)
+    return target._replace(load=asked.rate or 1.0)
 
 
 def _refuse(asked: SizeQuestion) -> None:
@@ -243,6 +284,10 @@ def _refuse(asked: SizeQuestion) -> None:
     rate, tokens = asked.rate, asked.tokens_per_s
     if asked.users is not None and (asked.slo is None or rate is not None or tokens is not None):
         raise DescriptionError("needs --slo, and neither --rate nor --tokens-per-s", "--users")
+    if asked.at_once and (asked.slo is None or any(
+        given is not None for given in (rate, tokens, asked.users)
+    )):  # fmt: skip
+        raise DescriptionError("needs --slo, and no load", "--at-once")
     if asked.think and asked.users is None:
         raise DescriptionError("needs --users", "--think")
     if not 0 <= asked.think < math.inf:
@@ -257,23 +302,32 @@ def _refuse(asked: SizeQuestion) -> None:
         raise DescriptionError("needs --slo", "--rate")
 
 
-def slo_of(text: str) -> Slo:
-    """`ttft=2s,tpot=100ms,attainment=0.95`. Raises DescriptionError."""
+def slo_of(text: str, patient: bool = False) -> Slo:
+    """`ttft=2s,tpot=100ms,attainment=0.95`; patient: it may leave out the first. Raises
+    DescriptionError."""
     if not isinstance(text, str):
         raise DescriptionError(f"expected ttft=2s,tpot=100ms; got {text!r}", "--slo")
     pairs = (parse_assignment(part) for part in text.split(","))
-    return Document({str(path[0]): value for path, value in pairs}, "--slo").build(Slo)
+    given = {str(path[0]): value for path, value in pairs}
+    return Document({"ttft": PATIENT, **given} if patient else given, "--slo").build(Slo)
 
 
 def wanted(target: Target, mean: float) -> str:
     """The load and the objective in words."""
-    if target.slo is None:
-        return f"{target.model.name}: {target.per_s:,.0f} output tokens/s, at any latency."
-    slo = target.slo
+    name, slo = target.model.name, target.slo
+    if slo is None:
+        return f"{name}: {target.load:,.0f} output tokens/s, at any latency."
+    if target.at_once:
+        load = f"{name}: as many requests at once as"
+    elif target.think_s is not None:
+        load = f"{name}: {target.load:,.0f} users who each think {target.think_s:g} s,"
+    else:
+        load = f"{name}: {target.load:,.3g} requests/s ({target.load * mean:,.0f} output tokens/s),"
+    first = f"first token within {slo.ttft / 1e9:g} s and then "
+    first *= slo.ttft < _PATIENT_NS
+    allow = "allow " * target.at_once
     return (
-        f"{target.model.name}: {target.per_s:,.3g} requests/s ({target.per_s * mean:,.0f} output"
-        f" tokens/s), first token within {slo.ttft / 1e9:g} s and then {slo.tpot / 1e6:g} ms a"
-        f" token for {slo.attainment:.0%} of requests." + f" {target.users}" * bool(target.users)
+        f"{load} {allow}{first}{slo.tpot / 1e6:g} ms a token for {slo.attainment:.0%} of requests."
     )
 
 

@@ -42,7 +42,8 @@ def command(
         float | None, typer.Option("--tokens-per-s", help="Output tokens a second, instead.")
     ] = None,
     users: Annotated[
-        int | None, typer.Option(help="Users who each wait for an answer, instead; with --slo.")
+        int | None,
+        typer.Option(help="Users, each of whom waits for an answer, instead; with --slo."),
     ] = None,
     think: Annotated[
         float | None, typer.Option(help="Seconds from an answer to the user's next request; 0.")
@@ -51,7 +52,12 @@ def command(
         str | None,
         typer.Option(metavar="DEVICE", help="Whose memory is varied; the cheapest that meets it."),
     ] = None,
-    cards: Annotated[int, typer.Option(min=1, help="Cards that share the model.")] = 1,
+    at_once: Annotated[
+        bool, typer.Option("--at-once", help="Instead: how many requests run at once within --slo.")
+    ] = False,
+    cards: Annotated[
+        int | None, typer.Option(min=1, help="Cards that share the model; as few as hold it.")
+    ] = None,
     devices: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Only these; all by default.")
     ] = None,
@@ -106,7 +112,7 @@ def command(
     of_settings = {"--only": only, "--replications": replications, "--requests": requests,
                    "--fidelity": fidelity, "--dry-run": dry_run}  # fmt: skip
     of_load = {"--rate": rate, "--tokens-per-s": tokens_per_s, "--users": users, "--think": think,
-               "--policy": policy}  # fmt: skip
+               "--policy": policy, "--at-once": at_once}  # fmt: skip
     of_cards = {"--devices": devices, "--vary": vary, "--price": price, "--watts": watts,
                 "--confirm": confirm}  # fmt: skip
     if pools is not None or device is not None:
@@ -121,7 +127,8 @@ def command(
         if fidelity not in (None, "sampled", "analytic"):
             raise mistake(f"expected sampled or analytic; got {fidelity!r}", "--fidelity")
         asked = Asked(
-            device, model, workload, slo_of(slo), weights, cards, only.split(",") if only else (),
+            device, model, workload, slo_of(slo), weights, cards or 1,
+            only.split(",") if only else (),
             "analytic" if fidelity == "analytic" else "sampled", requests or REQUESTS,
             replications or REPLICATIONS, sets=overrides or (),
         )  # fmt: skip
@@ -135,8 +142,8 @@ def command(
     from sweeps.run.executor import worker_count
 
     question = SizeQuestion(
-        model, workload, slo, rate, tokens_per_s, users, think or 0.0, device or vary, cards,
-        tuple(devices.split(",")) if devices else (), weights, kv, policy or "paged",
+        model, workload, slo, rate, tokens_per_s, users, think or 0.0, at_once, device or vary,
+        cards, tuple(devices.split(",")) if devices else (), weights, kv, policy or "paged",
         tuple(price or ()), tuple(watts or ()), tuple(overrides or ()),
     )  # fmt: skip
     if pools is not None:

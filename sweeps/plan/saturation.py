@@ -52,6 +52,8 @@ MANY = 100_000
 CLINGS = 1.5
 """Times that slices vary more than if they were independent: long answers are of several (assumed;
 in docs/sizing.md how often intervals hold)."""
+CLEAR = 3.0
+"""Half intervals by which a capacity differs from a load beyond doubt (assumed)."""
 STARTS = 0.04
 """What is left of the start, all at once, as a share of a generation (assumed)."""
 
@@ -67,6 +69,8 @@ class Capacity(NamedTuple):
     """Of the run that measured it."""
     output_tokens: float
     """Of a request, of all its samples, on average."""
+    at_once: float
+    """Sequences that are served at once while others wait."""
 
 
 class Means(NamedTuple):
@@ -199,11 +203,12 @@ def _stored(requests: Requests, made: NDArray[Any]) -> FloatArray:
 
 def capacity(
     serve: Callable[[Requests, Pace], Served], draw: Callable[[int, Arrivals], Requests],
-    first: int, cards: int,
+    first: int, cards: int, against: float | None = None,
 ) -> Capacity:  # fmt: skip
     """The capacity, from a run of `first` requests, or longer ones. serve: these requests, of which
     it may leave some to other cells; draw: so many requests of the workload; cards: that requests
-    come to. Raises DescriptionError where no run of `MOST` is long enough."""
+    come to; against: a load that it is enough to tell it from. Raises DescriptionError where no
+    run of `MOST` is long enough."""
     whole = draw(MANY, ALL_AT_ONCE)
     workload, count = means(whole), min(first, MOST)
     sessions = bool((whole.session >= 0).any())
@@ -211,8 +216,8 @@ def capacity(
     while True:
         pace = Pace(sessions)
         found = _measured(serve(draw(count, coming), pace), pace, workload, sessions)
-        if found.longer <= 1.0:
-            return Capacity(found.per_s, found.half, count, found.output_tokens)
+        if found.longer <= 1.0 or _differs(found, against):
+            return Capacity(found.per_s, found.half, count, found.output_tokens, found.at_once)
         if count >= MOST:
             raise DescriptionError(_uncertain(found, count))
         count = min(math.ceil(count * min(max(1.2 * found.longer, 1.5), 8.0)), MOST)
@@ -224,6 +229,14 @@ class _Measured(NamedTuple):
     longer: float
     """How many times as many requests would be enough; 1 or less: these are."""
     output_tokens: float
+    at_once: float = 0.0
+
+
+def _differs(found: _Measured, against: float | None) -> bool:
+    """Whether even a short run shows on which side of a load the capacity is."""
+    if against is None or found.per_s == 0.0:
+        return False
+    return abs(math.log(found.per_s / against)) > CLEAR * max(found.half, ENOUGH)
 
 
 def _uncertain(found: _Measured, count: int) -> str:
@@ -272,7 +285,10 @@ def _measured(
     drawn = 2 * math.hypot(prefill * workload.errors[0], rest * workload.errors[1])
     half = math.hypot(CLINGS * half, drawn, STARTS / max(generations, 1.0))
     longer = max((half / ENOUGH) ** 2, GENERATIONS / max(generations, 0.1))
-    return _Measured(served.cells / each_s / offered, half, longer, workload.output * offered)
+    return _Measured(
+        served.cells / each_s / offered, half, longer, workload.output * offered,
+        served.cells * at_once,
+    )  # fmt: skip
 
 
 def _explained(

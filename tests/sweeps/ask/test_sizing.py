@@ -17,33 +17,33 @@ from policies.requests.slo import Slo
 from policies.requests.workload import WorkloadSpec, workload_document
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
-from sweeps.ask import sizing
+from sweeps.ask import sizing, sizing_runs
+from sweeps.ask.sized import Found, target_of
+from sweeps.ask.sized import SizeQuestion as Size
 from sweeps.ask.sizing import (
     TOLERANCE,
-    Asked,
-    Target,
     answer,
     attained,
-    closed_rate,
     confirmation,
-    delivered,
     enough,
-    mean_output,
+    with_users,
 )
+from sweeps.ask.sizing_runs import Asked, Run, Target, delivered, mean_output
 from sweeps.report.section import Grid, Say
 from sweeps.report.size_sheet import Sized, record, sheet
 
 CARD = load_device("rtx-4090", ["given.attention=null", "given.weights=null"])
 """One share of its peak in all that it reads."""
 WORKLOAD = workload_document("constant").build(WorkloadSpec)  # 512 + 128 tokens
+VARIED = workload_document("alpaca").build(WorkloadSpec)
 CONTEXT = 512 + 64
 
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizing, "REQUESTS", 30)
-    monkeypatch.setattr(sizing, "WARMUP", 5)
-    monkeypatch.setattr(sizing, "SATURATED", (60, 60))
+    for room in (sizing, sizing_runs):
+        monkeypatch.setattr(room, "REQUESTS", 30)
+        monkeypatch.setattr(room, "WARMUP", 5)
 
 
 def target(tpot: str, per_s: float = 0.01) -> Target:
@@ -76,16 +76,16 @@ def test_gather_is_how_slow_scattered_kv_may_be() -> None:
     wanted = target("20ms")
     own = answer(Asked("load", wanted, CARD))
     assert own is not None
-    tight = answer(Asked("gather", wanted._replace(per_s=0.8 * own), CARD))
+    tight = answer(Asked("gather", wanted._replace(load=0.8 * own), CARD))
     assert tight is not None and 0.1 < tight < 1
 
 
 def test_tokens_a_second_at_any_latency() -> None:
     wanted = target("20ms")._replace(slo=None)
     tokens = found("load", wanted)
-    least = found("bandwidth", wanted._replace(per_s=tokens / 2))
+    least = found("bandwidth", wanted._replace(load=tokens / 2))
     assert least < delivered(CARD)
-    assert found("bandwidth", wanted._replace(per_s=100 * tokens)) is None
+    assert found("bandwidth", wanted._replace(load=100 * tokens)) is None
 
 
 def test_the_sheet_names_the_cheapest_that_meets_it() -> None:
@@ -99,7 +99,10 @@ def test_the_sheet_names_the_cheapest_that_meets_it() -> None:
         Asked("bandwidth", wanted, CARD, "bf16", 1 << 30),
         Asked("gather", wanted, CARD, "bf16"),
     ]
-    sized = Sized(wanted, devices, [2.0, "it has none", 3.0], CARD, asked, [3e11, None])
+    loads: dict[str, Found | str] = {
+        "rtx-4090": Found(1, 2.0, 1), "spyre": "it has none", "a100-80gb": Found(1, 3.0, 1),
+    }  # fmt: skip
+    sized = Sized(wanted, devices, loads, CARD, asked, [3e11, None])
     assert sized.meeting == ["rtx-4090", "a100-80gb"] and mean_output(wanted) == 128
     priced = sized._replace(prices={"a100-80gb": 100.0, "rtx-4090": 200.0})
     assert priced.cheapest == "a100-80gb"
@@ -110,7 +113,7 @@ def test_the_sheet_names_the_cheapest_that_meets_it() -> None:
         for block in sheet(sized).blocks
         if hasattr(block, "text") and block.text is not False
     ]
-    assert any("meets it: rtx-4090" in text for text in texts)
+    assert any("meets it: 1 x rtx-4090" in text for text in texts)
     written = record(sized)
     assert written["frontier"][0] == {
         "capacity_bytes": 1 << 30,
@@ -119,27 +122,66 @@ def test_the_sheet_names_the_cheapest_that_meets_it() -> None:
     }
 
 
-def test_users_become_a_rate_by_littles_law() -> None:
-    slo = Slo.model_validate({"ttft": "2s", "tpot": "100ms"})
-    rate, words = closed_rate(30, 3.0, slo, 101.0)  # an answer takes 2 + 100 x 0.1 s
-    assert rate == pytest.approx(30 / 15)
-    assert "30 users" in words and "Little's law" in words
+def users(ttft: str, tpot: str, many: float, think_s: float = 0.0) -> Target:
+    slo = Slo.model_validate({"ttft": ttft, "tpot": tpot})
+    return target("20ms")._replace(workload=VARIED, slo=slo, load=many, think_s=think_s)
 
 
-def test_users_of_a_closed_loop_wait_no_longer_than_was_allowed() -> None:
+def closed_loop(many: float, think_s: float, slo: Slo) -> float:
+    """The share of requests that attain the objective, by two runs of its own."""
+    arrivals = Arrivals(process="closed", clients=int(many), think_s=think_s)
+    spec = ServingSpec(model="llama-3.2-3b", memory=FidelitySpec(fidelity="analytic"))
+    workload, warm, shares = VARIED.model_copy(update={"arrivals": arrivals}), 3 * int(many), []
+    for seed in (77, 78):
+        stream = generate(workload, 5 * warm, None, seed)
+        done = serve(CARD, load_model("llama-3.2-3b"), spec, stream, seed=1, warmup_requests=warm)
+        times = (done.arrival_s, done.first_token_s, done.finish_s)
+        shares.append(float(slo.attained(*times, stream.output_tokens)[warm:].mean()))
+    return sum(shares) / 2
+
+
+def test_the_most_users_are_those_of_a_closed_loop() -> None:
+    wanted = users("2s", "12ms", 10)
+    most = answer(Asked("load", wanted, CARD))
+    assert most is not None and wanted.slo is not None
+    assert closed_loop(most, 0.0, wanted.slo) >= 0.85
+    assert closed_loop(1.25 * most, 0.0, wanted.slo) < 0.5
+
+
+def test_users_have_a_rate_and_an_attainment_on_requests_of_their_own() -> None:
+    asked = Asked("load", users("2s", "20ms", 10, 5.0), CARD)
+    runs = with_users((asked, 10.0))
+    assert len(runs) > 2 and all(run.attained == 1.0 for run in runs)
+    assert 10 / (5 + 2 + 128 * 0.02) < runs[0].per_s < 10 / 5
+
+
+def test_how_many_at_once_is_no_more_than_run_at_once() -> None:
+    """Who waits for room has no time of a token: with any wait allowed, more would be no fewer."""
+    wanted = users("1000000s", "1s", 1)._replace(at_once=True)
+    most = answer(Asked("load", wanted, CARD))
+    assert most is not None and 200 < most <= 257  # 256 sequences are vLLM's own limit
+    few = answer(Asked("load", users("1000000s", "9ms", 1)._replace(at_once=True), CARD))
+    assert few is not None and few < most / 2
+
+
+def test_replicas_are_as_many_as_carry_the_load() -> None:
     wanted = target("20ms")
-    assert wanted.slo is not None
-    own = answer(Asked("load", wanted, CARD))
-    assert own is not None
-    answer_s = (wanted.slo.ttft + wanted.slo.tpot * 127) * 1e-9
-    users = int(own * answer_s)
-    rate, _ = closed_rate(users, 0.0, wanted.slo, 128.0)
-    assert rate <= own
-    closed = Arrivals(process="closed", clients=users)
-    spec = ServingSpec(model="llama-3.2-3b", memory=FidelitySpec(efficiency=1.0))
-    stream = generate(WORKLOAD.model_copy(update={"arrivals": closed}), 3 * users, None, (1, 1))
-    found = serve(CARD, wanted.model, spec, stream, seed=1, warmup_requests=users)
-    assert found.metrics["latency_s"]["mean"] <= answer_s
+    one = answer(Asked("load", wanted, CARD))
+    assert one is not None
+    fleet = Asked("replicas", wanted._replace(load=2.5 * one), CARD, guess=3)
+    assert answer(fleet) == 3
+    assert answer(fleet._replace(target=wanted._replace(load=0.5 * one), guess=1)) == 1
+
+
+def test_a_model_that_one_card_does_not_hold_is_shared_by_as_few_as_do() -> None:
+    wanted = Size("llama-3.3-70b", "constant", "ttft=5s,tpot=100ms", weights="bf16")
+    asked = Asked("load", target_of(wanted), load_device("h100-sxm"))
+    cards, load = sizing.answer_where_it_fits(asked)
+    assert cards == 2 or cards == 4
+    assert load is not None and load > 0
+    own = asked._replace(target=asked.target._replace(cards=1))
+    with pytest.raises(DescriptionError, match="too small"):
+        sizing.answer_where_it_fits(own)
 
 
 def test_one_lucky_run_does_not_make_a_rate() -> None:
@@ -151,11 +193,13 @@ def test_one_lucky_run_does_not_make_a_rate() -> None:
 
 
 def test_a_load_that_other_runs_do_not_attain_is_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
-    def served(asked: Any, own: Any, per_s: Any, slower: Any = None, draw: int = 1) -> Any:
+    def served(
+        asked: Any, own: Any, load: Any, slower: Any = None, draw: int = 1, replicas: int = 1
+    ) -> Run:
         most = 10.0 if draw <= sizing.DRAWS else 8.0  # the runs of the bisection were lucky
-        return (1.0 if per_s is None or per_s <= most else 0.0), 1280.0
+        return Run(1.0 if load <= most else 0.0, load)
 
-    monkeypatch.setattr(sizing, "_served", served)
+    monkeypatch.setattr(sizing, "served", served)
     load = answer(Asked("load", target("20ms"), CARD))
     assert load is not None and 8 / (1 + TOLERANCE) ** 2 < load <= 8
 
@@ -183,10 +227,24 @@ def test_a_sweep_agrees_with_the_load_that_was_found(monkeypatch: pytest.MonkeyP
     assert shares[0] > 0.9 > shares[1]
 
 
+def test_replicas_times_cards_times_price_is_what_is_cheapest() -> None:
+    """Three cards for 1,800 each are cheaper than one for 8,000."""
+    devices = {"rtx-4090": CARD, "l40s": load_device("l40s")}
+    loads: dict[str, Found | str] = {"rtx-4090": Found(1, 0.7, 3), "l40s": Found(1, 1.9, 1)}
+    prices = {"rtx-4090": 1800.0, "l40s": 8000.0}
+    sized = Sized(target("20ms", 1.5), devices, loads, CARD, prices=prices)
+    assert sized.meeting == ["rtx-4090", "l40s"]
+    pairs = sized._replace(loads={**loads, "rtx-4090": Found(2, 0.7, 3)})
+    assert pairs.meeting == ["l40s", "rtx-4090"]
+    drawn = sized._replace(prices={}, watts={"rtx-4090": 450.0, "l40s": 350.0})
+    assert drawn.cheapest == "l40s"
+
+
 def test_watts_decide_where_prices_do_not_and_give_tokens_a_joule() -> None:
     wanted = target("20ms", 1.0)
     devices = {"rtx-4090": CARD, "a100-80gb": load_device("a100-80gb")}
-    sized = Sized(wanted, devices, [2.0, 3.0], CARD, watts={"a100-80gb": 300.0, "rtx-4090": 450.0})
+    loads: dict[str, Found | str] = {"rtx-4090": Found(1, 2.0, 1), "a100-80gb": Found(1, 3.0, 1)}
+    sized = Sized(wanted, devices, loads, CARD, watts={"a100-80gb": 300.0, "rtx-4090": 450.0})
     assert sized.cheapest == "a100-80gb"
     priced = sized._replace(prices={"rtx-4090": 1.0})
     assert priced.cheapest == "rtx-4090"
@@ -197,7 +255,13 @@ def test_watts_decide_where_prices_do_not_and_give_tokens_a_joule() -> None:
 
 
 def test_the_sheet_says_what_a_sweep_finds_at_the_load() -> None:
-    sized = Sized(target("20ms", 1.0), {"rtx-4090": CARD}, [2.0], CARD, confirmed=(2.0, [0.8, 0.9]))
+    sized = Sized(
+        target("20ms", 1.0),
+        {"rtx-4090": CARD},
+        {"rtx-4090": Found(1, 2.0, 1)},
+        CARD,
+        confirmed=(2.0, [0.8, 0.9]),
+    )
     said = [block.text for block in sheet(sized).blocks if isinstance(block, Say)]
     assert any(
         "At 2 requests/s a sweep of rtx-4090 has 85 % (21 to 100) attain it in 2" in s for s in said

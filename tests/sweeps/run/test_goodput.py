@@ -62,7 +62,7 @@ def test_no_goodput_is_above_the_capacity() -> None:
 
 def test_requests_that_do_not_fill_the_card_have_no_goodput() -> None:
     spec = load_sweep("smoke", [ASKED[0], "requests=30"]).points[1].experiment
-    with pytest.raises(DescriptionError, match="30 requests arrive within .* expected"):
+    with pytest.raises(DescriptionError, match=r"30 requests arrive within .* expected"):
         goodput_task((spec, [1]))
 
 
