@@ -55,9 +55,6 @@ class Clients(Source):
             return None
         return np.inf if self._to_send else self._last_s
 
-    def another(self) -> int | None:
-        return self._to_send.popleft() if self._to_send else None
-
     def after(self, ended: list[int], now_s: float) -> Iterator[tuple[int, float]]:
         for done in ended:
             if (parent := int(self._parent[done])) >= 0:
@@ -66,7 +63,7 @@ class Clients(Source):
                     continue  # the client waits for all answers
             request = self._following.get(done, -1)
             if request < 0:
-                if self.paced or not self._to_send:
+                if not self._to_send:
                     continue
                 request = self._to_send.popleft()
             for each in self._all_of(request):

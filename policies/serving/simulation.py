@@ -313,7 +313,7 @@ class Simulation:
             if ended:
                 node.manager.ended(ended, ahead.end_s)
                 for request, sent_s in self.source.after(ended, ahead.end_s):
-                    self.send(request, sent_s)
+                    self._send(request, sent_s)
             for watcher in self.watchers:
                 watcher.done(node, part, ahead.begin_s, ended)
             if ended and self._progress is not None:
@@ -327,7 +327,7 @@ class Simulation:
             units = (each for node in self.nodes for each in node.units)
             self._steady.warm(metrics.begin[0], (u.ahead for u in units if u.ahead is not None))
 
-    def send(self, request: int, at_s: float) -> None:
+    def _send(self, request: int, at_s: float) -> None:
         """A client sends a request then."""
         self.metrics.requests.arrival_s[request] = at_s
         if self._recorder is not None:

@@ -17,9 +17,6 @@ class Source:
 
     more = False
     """Whether requests will come that nobody has announced."""
-    paced = False
-    """Whether who watches the run says when another session begins; else a client goes on with one
-    as its last one ends."""
 
     def __init__(self, requests: Requests, admitted: IntArray, ready_s: FloatArray) -> None:
         self.count = len(admitted)
@@ -43,10 +40,6 @@ class Source:
     def steady_s(self) -> float | None:
         """Of sessions: when the last one begins, until which the load is steady; inf if that is not
         known. None: the load is steady while requests wait or come."""
-        return None
-
-    def another(self) -> int | None:
-        """The first request of the next session that nobody has begun; None: there is none."""
         return None
 
     def after(self, ended: list[int], now_s: float) -> Iterator[tuple[int, float]]:

@@ -1,9 +1,9 @@
 """Capacity: the largest offered load at which what waits does not grow.
 
 It is what a server does while requests always wait, in requests a second of the workload as it is
-on average. All requests are there from the start. Sessions keep their turns and pauses: another
-one begins whenever the line is short, so that the card never waits for users who read, and finds of
-a turn what it would at this load.
+on average. All requests are there from the start. Sessions keep their turns, their pauses and what
+is found of them: of these it is the most turns a second that any number of sessions at a time gets.
+Few leave the card idle while their users read; too many push each other's KV out of it.
 
 A request takes seconds for its prompt and seconds for its answer. Both are measured for a token,
 between the first generation of requests and the first card whose line is empty, and multiplied by
@@ -43,8 +43,9 @@ WARM = 1.5
 LEAST_SLICES, MOST_SLICES = 8, 16
 """Parts of the measured time whose differences give the interval: a generation each, so that they
 are independent, or longer."""
-LINE = 4
-"""Requests that wait for each card while sessions are begun (assumed)."""
+FEW_SESSIONS, GAIN, ROUGHLY, SESSION_GENERATIONS = 8, 0.03, 1.5, 3.0
+"""Sessions at a time of a card that are tried first; what more of them must bring; generations of
+sessions that show it, and that are measured at first (assumed)."""
 MOST = 40_000
 """Requests of a run at most (assumed)."""
 MANY = 100_000
@@ -114,30 +115,23 @@ def average(workload: WorkloadSpec) -> WorkloadSpec:
 ALL_AT_ONCE = Arrivals(process="all_at_once")
 
 
-def first_in_line(cards: int) -> Arrivals:
-    """Of sessions those that are there at first; `Pace` begins the others."""
-    return Arrivals(process="closed", clients=LINE * cards)
-
-
 class Pace(Watcher):
-    """Watches how fast requests are served, and until when they wait. paced: whether it begins
-    sessions where the line is short."""
+    """Watches how fast requests are served, and until when there are enough of them."""
 
-    def __init__(self, paced: bool) -> None:
-        self._paced = paced
-        self._sent_s = -1.0
+    def __init__(self) -> None:
         self._rows: dict[str, list[tuple[float, float, float, int, float, float]]] = {}
         """Of each node, a row a stretch: begin, end, seconds of prefill, tokens decoded, sequences
         times seconds, seconds in which KV memory was full."""
         self._until: dict[str, float] = {}
-        """When the first card of a node had no line any more."""
+        """When the first card of a node had no line any more; of sessions, when the last began."""
         self._cards: dict[str, int] = {}
+        self._clients = False
 
     def join(self, simulation: Simulation) -> None:
         super().join(simulation)
         self._rows = {node.name: [] for node in simulation.nodes}
         self._cards = {node.name: len(node.own) for node in simulation.nodes}
-        simulation.source.paced = self._paced
+        self._clients = simulation.source.more
 
     def done(self, node: Node, part: Part, begin_s: float, ended: list[int]) -> None:
         times, step = part.times, part.step
@@ -146,22 +140,9 @@ class Pace(Watcher):
             begin_s, begin_s + seconds, rounds * times.prefill_s, rounds * step.output,
             step.tokens * seconds, seconds * (step.limit == KV_MEMORY),
         ))  # fmt: skip
-        if self._paced and node is self.simulation.nodes[0]:
-            self._begin_sessions(node)
-        elif not part.replica.waits and node.name not in self._until:
+        goes_on = self.simulation.source.more if self._clients else part.replica.waits
+        if not goes_on and node.name not in self._until:
             self._until[node.name] = begin_s + seconds
-
-    def _begin_sessions(self, node: Node) -> None:
-        now_s, source = self.simulation.now_s, self.simulation.source
-        if now_s == self._sent_s or node.name in self._until:
-            return
-        waiting = sum(len(replica.waiting) for replica in node.own)
-        for _ in range(LINE * len(node.own) - waiting):
-            self._sent_s = now_s
-            if (request := source.another()) is None:
-                self._until[node.name] = now_s
-                return
-            self.simulation.send(request, now_s)
 
     @property
     def cards(self) -> int:
@@ -210,17 +191,46 @@ def capacity(
     come to; against: a load that it is enough to tell it from. Raises DescriptionError where no
     run of `MOST` is long enough."""
     whole = draw(MANY, ALL_AT_ONCE)
+    if (whole.session >= 0).any():
+        return _of_sessions(serve, draw, len(whole) / len(np.unique(whole.session)), cards, whole)
     workload, count = means(whole), min(first, MOST)
-    sessions = bool((whole.session >= 0).any())
-    coming = first_in_line(cards) if sessions else ALL_AT_ONCE
     while True:
-        pace = Pace(sessions)
-        found = _measured(serve(draw(count, coming), pace), pace, workload, sessions)
+        pace = Pace()
+        found = _measured(serve(draw(count, ALL_AT_ONCE), pace), pace, workload)
         if found.longer <= 1.0 or _differs(found, against):
-            return Capacity(found.per_s, found.half, count, found.output_tokens, found.at_once)
+            return found.capacity(count)
         if count >= MOST:
             raise DescriptionError(_uncertain(found, count))
         count = min(math.ceil(count * min(max(1.2 * found.longer, 1.5), 8.0)), MOST)
+
+
+def _of_sessions(
+    serve: Callable[[Requests, Pace], Served], draw: Callable[[int, Arrivals], Requests],
+    turns: float, cards: int, whole: Requests,
+) -> Capacity:  # fmt: skip
+    """As `capacity`. Sessions at a time are doubled while that brings more; then the best number of
+    them is measured for longer."""
+    output = means(whole).output
+
+    def run(sessions: int, generations: float) -> tuple[int, _Measured]:
+        count = min(math.ceil(turns * sessions * (1 + WARM + generations)), MOST)
+        pace, clients = Pace(), Arrivals(process="closed", clients=sessions)
+        found = _measured_turns(serve(draw(count, clients), pace), pace, sessions, output)
+        return count, found
+
+    sessions, best, rate = FEW_SESSIONS * cards, FEW_SESSIONS * cards, 0.0
+    while (found := run(sessions, ROUGHLY)[1]).per_s > rate * (1 + GAIN):
+        best, rate, sessions = sessions, found.per_s, 2 * sessions
+    between = [max(round(best * factor / cards), 1) * cards for factor in (0.7, 1.0, 1.4)]
+    best = max(between, key=lambda several: run(several, ROUGHLY)[1].per_s)
+    generations = SESSION_GENERATIONS
+    while True:
+        count, found = run(best, generations)
+        if found.longer <= 1.0:
+            return found.capacity(count)
+        if count >= MOST:
+            raise DescriptionError(_uncertain(found, count))
+        generations *= min(max(1.2 * found.longer, 1.5), 8.0)
 
 
 class _Measured(NamedTuple):
@@ -230,6 +240,10 @@ class _Measured(NamedTuple):
     """How many times as many requests would be enough; 1 or less: these are."""
     output_tokens: float
     at_once: float = 0.0
+
+    def capacity(self, count: int) -> Capacity:
+        """As one of a run of so many requests."""
+        return Capacity(self.per_s, self.half, count, self.output_tokens, self.at_once)
 
 
 def _differs(found: _Measured, against: float | None) -> bool:
@@ -247,9 +261,7 @@ def _uncertain(found: _Measured, count: int) -> str:
     return f"{what}, more than {ENOUGH:.0%}: ask for more requests, or shorter ones"
 
 
-def _measured(
-    served: Served, pace: Pace, workload: Means, sessions: bool
-) -> _Measured:  # fmt: skip
+def _measured(served: Served, pace: Pace, workload: Means) -> _Measured:
     """The capacity as one run has it."""
     requests, result = served.requests, served.result
     counted = np.isfinite(result.finish_s)
@@ -258,7 +270,7 @@ def _measured(
     offered = float(counted.mean())
     if offered < 1.0:
         workload = means(requests.take(counted))
-    begin_s, (end_s, _) = _warm(requests, result, sessions), pace.bound
+    begin_s, (end_s, _) = _warm(result.first_token_s, result.finish_s), pace.bound
     none = _Measured(0.0, math.inf, 4.0, workload.output)
     if not begin_s < end_s:
         return none
@@ -318,20 +330,31 @@ def _grown(
     return np.diff(_stored(requests, at * (requests.output_tokens - 1)).sum(axis=1))
 
 
-def _warm(requests: Requests, result: ServingResult, sessions: bool) -> float:
-    """When the first generation is over: as many requests, or sessions, have ended as are under
-    way. inf: never."""
-    first_s, finish_s = result.first_token_s, result.finish_s
-    if sessions:
-        chat = requests.session
-        ids = np.unique(chat)
-        at = np.searchsorted(ids, chat)
-        begin, end = np.full(len(ids), np.inf), np.full(len(ids), -np.inf)
-        np.minimum.at(begin, at, np.where(np.isfinite(first_s), first_s, np.inf))
-        np.maximum.at(end, at, np.where(np.isfinite(finish_s), finish_s, -np.inf))
-        first_s, finish_s = begin[np.isfinite(end)], end[np.isfinite(end)]
+def _measured_turns(served: Served, pace: Pace, sessions: int, output: float) -> _Measured:
+    """The turns a second of so many sessions at a time, as one run has it."""
+    requests, result = served.requests, served.result
+    ids, at = np.unique(requests.session, return_inverse=True)
+    begun, over = np.full(len(ids), np.inf), np.full(len(ids), -np.inf)
+    np.fmin.at(begun, at, result.first_token_s)
+    np.fmax.at(over, at, result.finish_s)
+    begin_s, (end_s, _) = _warm(begun, over), pace.bound
+    if not begin_s < end_s:
+        return _Measured(0.0, math.inf, 4.0, output)
+    seconds, edges = end_s - begin_s, np.linspace(begin_s, end_s, LEAST_SLICES + 1)
+    turns = np.histogram(result.finish_s, edges)[0].astype(np.float64)
+    each_s, half = _explained([1.0], [turns], edges)
+    generations = float(((over > begin_s) & (over <= end_s)).sum()) / sessions * served.cells
+    half = math.hypot(CLINGS * half, STARTS / max(generations, 1.0))
+    longer = max((half / ENOUGH) ** 2, SESSION_GENERATIONS / 2 / max(generations, 0.1))
+    at_once = float(pace.over(edges)[2].sum()) / seconds
+    return _Measured(served.cells / each_s, half, longer, output, served.cells * at_once)
+
+
+def _warm(first_s: FloatArray, finish_s: FloatArray) -> float:
+    """When the first generation is over: `WARM` times as many requests, or sessions, that began and
+    ended then have ended as are under way. inf: never."""
     ends = np.sort(finish_s[np.isfinite(finish_s)])
     over = np.arange(1, len(ends) + 1)
-    begun = np.searchsorted(np.sort(first_s), ends, "right")
+    begun = np.searchsorted(np.sort(first_s[np.isfinite(first_s)]), ends, "right")
     warm = np.flatnonzero(over >= WARM * (begun - over))
     return float(ends[warm[0]]) if len(warm) else math.inf
