@@ -34,8 +34,9 @@ from policies.serving.simulation import Simulation, Watcher
 from policies.serving.unit import Part
 from sweeps.analyse.figures import KV_MEMORY
 
-ENOUGH = 0.04
-"""Half of an interval of 95 %, as a share of the capacity (assumed)."""
+ENOUGH, LONG, ROUGH = 0.05, 4_000, 0.08
+"""Half of an interval of 95 %, as a share of the capacity; requests from which a run must be so
+good; and what will do in shorter ones, which cost less (assumed)."""
 GENERATIONS = 8.0
 """Requests that end while it is measured, for each that is served at once, at least (assumed)."""
 WARM = 1.5
@@ -246,6 +247,12 @@ class _Measured(NamedTuple):
         return Capacity(self.per_s, self.half, count, self.output_tokens, self.at_once)
 
 
+def _longer(half: float, requests: Requests, generations: float, least: float) -> float:
+    """How many times as many requests would be enough."""
+    enough = ROUGH if len(requests) < LONG else ENOUGH
+    return max((half / enough) ** 2, least / max(generations, 0.1))
+
+
 def _differs(found: _Measured, against: float | None) -> bool:
     """Whether even a short run shows on which side of a load the capacity is."""
     if against is None or found.per_s == 0.0:
@@ -296,7 +303,7 @@ def _measured(served: Served, pace: Pace, workload: Means) -> _Measured:
     each_s, half = min(explained, key=lambda each: each[1])
     drawn = 2 * math.hypot(prefill * workload.errors[0], rest * workload.errors[1])
     half = math.hypot(CLINGS * half, drawn, STARTS / max(generations, 1.0))
-    longer = max((half / ENOUGH) ** 2, GENERATIONS / max(generations, 0.1))
+    longer = _longer(half, requests, generations, GENERATIONS)
     return _Measured(
         served.cells / each_s / offered, half, longer, workload.output * offered,
         served.cells * at_once,
@@ -345,7 +352,7 @@ def _measured_turns(served: Served, pace: Pace, sessions: int, output: float) ->
     each_s, half = _explained([1.0], [turns], edges)
     generations = float(((over > begin_s) & (over <= end_s)).sum()) / sessions * served.cells
     half = math.hypot(CLINGS * half, STARTS / max(generations, 1.0))
-    longer = max((half / ENOUGH) ** 2, SESSION_GENERATIONS / 2 / max(generations, 0.1))
+    longer = _longer(half, requests, generations, SESSION_GENERATIONS / 2)
     at_once = float(pace.over(edges)[2].sum()) / seconds
     return _Measured(served.cells / each_s, half, longer, output, served.cells * at_once)
 
