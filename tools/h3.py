@@ -9,12 +9,11 @@ wanted, so that it is read at its efficiency.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from policies.engines.additions import Addition
 from policies.engines.scheduled_step import Step
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
@@ -24,13 +23,6 @@ from sweeps.plan.experiment import ExperimentSpec, device_of, model_of
 from sweeps.plan.sweep import load_sweep
 
 SWEEP = "docs/release/h3.yaml"
-
-
-@dataclass(frozen=True, slots=True)
-class Attending(Addition):
-    """Tokens of a common context that further answers attend to and do not read again."""
-
-    pairs: int
 
 
 class Context(NamedTuple):
@@ -85,7 +77,8 @@ def _best(experiment: Any, context: Context, flash: bool) -> dict[str, float]:
     def rate(many: int) -> float:
         own = many * context.answer // 2
         step = Step(np.arange(many), context.tokens + own, [], [], 0, "kv_memory")
-        step = step.added(Attending((many - 1) * context.tokens))
+        # further answers attend to the common context and do not read it again
+        step = step._replace(pairs=(many - 1) * context.tokens)
         return many / float(steps.times(step, 1, Efficiency(*[share] * 4)).total_s[0])
 
     fit = min((room - context.tokens) // context.answer, MOST)

@@ -25,8 +25,7 @@ from enum import Enum
 from typing import ClassVar, NamedTuple, Protocol
 
 from policies.allocators.allocator import Allocator, Demand
-from policies.engines.additions import Transfers
-from policies.engines.scheduled_step import Step
+from policies.engines.scheduled_step import Step, SwapCopies
 from policies.requests.requests import IntArray, Requests
 
 
@@ -233,7 +232,7 @@ class Connector:
     def undo_swap_in(self, request: int) -> None:
         """One that has just got its memory has no room for its next token, and stays elsewhere."""
 
-    def transfers(self) -> Transfers | None:
+    def swaps(self) -> SwapCopies | None:
         """What the step being scheduled copies so, and waits for."""
         return None
 

@@ -12,12 +12,11 @@ from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Batches, Migration
 from policies.allocators.columns import count_down, least_of, sum_of
-from policies.engines.additions import Copied, Transfers
 from policies.engines.admission import Admission
 from policies.engines.engine_progress import Progress
 from policies.engines.engine_requests import Offered
 from policies.engines.part import NONE
-from policies.engines.scheduled_step import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step, SwapCopies
 from policies.requests.requests import IntArray
 
 
@@ -298,26 +297,26 @@ class Engine(Admission):
 
     def _step(
         self, decode: IntArray, chunks: list[Chunk], migrations: list[Migration], preempted: int,
-        limit: str, transfers: Transfers | None = None,
+        limit: str, swaps: SwapCopies | None = None,
     ) -> Step:  # fmt: skip
         """The scheduled step; every decoding request has room for its next tokens."""
         if self._batching is not None:
             self._batching.settle_step()
         if self._contiguous is not None and (moves := self._contiguous.moves()):
             migrations = [*migrations, *moves]
-        self.changes += len(chunks) + len(migrations) + preempted + (transfers is not None)
+        self.changes += len(chunks) + len(migrations) + preempted + (swaps is not None)
         context = sum_of(self.allocator.stored, decode) - len(decode)
         lengths = self.allocator.stored[decode] - 1 if self._uneven else None
         step = Step(
             decode, context, chunks, migrations, preempted, limit, self._cached_tokens, lengths,
-            () if transfers is None else (transfers,),
+            swaps=swaps,
         )  # fmt: skip
         if self.drafts is not None:
             step = self.drafts.verify(step)
         if self._copying is None or step.empty or not (copies := self._copying.copies()):
             return step
         self.changes += 1
-        return step.added(Copied(tuple(copies)))
+        return step._replace(copies=tuple(copies))
 
     def _token_budget(self) -> int:
         """Tokens a step may compute."""

@@ -29,13 +29,12 @@ from hwmodel.description.description import DescriptionError, checked
 from hwmodel.description.units import PositiveBytes
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration
-from policies.engines.additions import Transfers
 from policies.engines.connector import Connector
 from policies.engines.engine import Engine
 from policies.engines.engine_options import Count, EngineOptions
 from policies.engines.engine_requests import Offered
 from policies.engines.host_memory import HostMemory, Swapping
-from policies.engines.scheduled_step import Chunk, Step
+from policies.engines.scheduled_step import Chunk, Step, SwapCopies
 from policies.requests.requests import IntArray
 
 CHUNKED_BUDGET = 512
@@ -176,16 +175,16 @@ class EngineV0(Engine):
         self.waiting.extendleft(self._set_back)
         self._set_back.clear()
         preempted = self.preemptions - before
-        transfers = self._transfers() if self._keepers else None
-        return self._step(decode, chunks, moves, preempted, limit, transfers)
+        swaps = self._swaps() if self._keepers else None
+        return self._step(decode, chunks, moves, preempted, limit, swaps)
 
-    def _transfers(self) -> Transfers | None:
+    def _swaps(self) -> SwapCopies | None:
         """What all connectors copy in this step."""
-        found = [each for keeper in self._keepers if (each := keeper.transfers()) is not None]
+        found = [each for keeper in self._keepers if (each := keeper.swaps()) is not None]
         if len(found) < 2:
             return found[0] if found else None
         moved = tuple([tokens for each in found for tokens in each.moved])
-        return Transfers(moved, sum(each.hidden for each in found))
+        return SwapCopies(moved, sum(each.hidden for each in found))
 
     def leave_line(self) -> list[int]:
         gone = [*self.swapped, *reversed(self._set_back)]

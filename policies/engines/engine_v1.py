@@ -22,7 +22,6 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Migration
-from policies.engines.additions import Overrun
 from policies.engines.connector import Connector
 from policies.engines.engine import Engine
 from policies.engines.engine_options import EngineOptions
@@ -123,7 +122,7 @@ class EngineV1(Engine):
         self._under_way = decode
         if not self.ending:
             return step
-        return step.added(Overrun(int((self.left[decode] == 0).sum())))
+        return step._replace(overrun=int((self.left[decode] == 0).sum()))
 
     def prefill_budget(self, left: int) -> int:
         """Tokens that the step being scheduled may prefill, of at most `left` of its budget: all.

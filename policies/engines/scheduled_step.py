@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from policies.allocators.capabilities import Migration
-from policies.engines.additions import Addition, Transfers
 from policies.requests.requests import IntArray
 
 STEP_LIMITS = ("kv_memory", "sequence_cap", "token_budget", "offered_load", "batching")
@@ -20,6 +19,15 @@ class Chunk(NamedTuple):
     tokens: int
     last: bool
     """Whether it ends the prefill; then it makes an output token."""
+
+
+class SwapCopies(NamedTuple):
+    """KV that a step copies to and from the host's memory."""
+
+    moved: tuple[int, ...]
+    """Tokens of each request."""
+    hidden: int = 0
+    """Of these, tokens for which the step does not wait."""
 
 
 class Step(NamedTuple):
@@ -39,74 +47,40 @@ class Step(NamedTuple):
     lengths: IntArray | None = None
     """Tokens that each of `decode` had stored before; only where not all of them are read, or where
     drafts are verified."""
-    additions: tuple[Addition, ...] = ()
-    """What features add to it."""
-
-    def added(self, addition: Addition) -> Step:
-        """With this, in the place of one of its class."""
-        kind = type(addition)
-        others = [each for each in self.additions if type(each) is not kind]
-        return self._replace(additions=(*others, addition))
+    rows: IntArray | None = None
+    """Rows that each decoding request computes, int64 (n,): its last token and drafts; None: one of
+    each."""
+    drafts: int = 0
+    """Rows that are computed beyond the tokens decoded."""
+    pairs: int = 0
+    """Of these rows and the tokens that they attend to, themselves included."""
+    accepted: int = 0
+    """Of these rows, those that are output."""
+    overrun: int = 0
+    """Tokens decoded that are no output, of requests that have ended, which asynchronous scheduling
+    sees a step later."""
+    copies: tuple[Migration, ...] = ()
+    """KV copied within the memory, from place to place."""
+    swaps: SwapCopies | None = None
+    aged: int = 0
+    """Tokens whose KV changes from one of the card's memories to another as requests grow."""
+    elsewhere: tuple[int, int] = (0, 0)
+    """Tokens of other replicas that pass through the same experts: decoded, and of chunks."""
 
     @property
     def tokens(self) -> int:
         """Tokens decoded."""
         return len(self.decode)
 
-    def _sum(self, name: str) -> int:
-        """What all additions have of it."""
-        return sum([getattr(each, name) for each in self.additions])
-
-    @property
-    def rows(self) -> IntArray | None:
-        """See `Addition`; one feature at most has a say."""
-        found = [each.rows for each in self.additions if each.rows is not None]
-        return found[0] if found else None
-
-    @property
-    def drafts(self) -> int:
-        """See `Addition`."""
-        return self._sum("drafts") if self.additions else 0
-
-    @property
-    def pairs(self) -> int:
-        """See `Addition`."""
-        return self._sum("pairs") if self.additions else 0
-
-    @property
-    def accepted(self) -> int:
-        """See `Addition`."""
-        return self._sum("accepted") if self.additions else 0
-
     @property
     def output(self) -> int:
         """Output tokens of the requests that decode."""
-        if not self.additions:
-            return len(self.decode)
-        return self.tokens + self.accepted - self._sum("overrun")
+        return len(self.decode) + self.accepted - self.overrun
 
     @property
     def decoded(self) -> int:
         """Rows of the requests that decode: their last tokens and drafts."""
-        return self.tokens + self.drafts
-
-    def ordered(self, order: IntArray) -> Step:
-        """The same of its decoding requests at these places, int64 (m,), with their drafts;
-        copies stay."""
-        lengths = None if self.lengths is None else self.lengths[order]
-        additions = tuple([each.ordered(order, lengths) for each in self.additions])
-        return self._replace(decode=self.decode[order], lengths=lengths, additions=additions)
-
-    @property
-    def still(self) -> Step:
-        """What it computes, without what is moved beside."""
-        additions = tuple([each for each in self.additions if not each.moves])
-        return self._replace(migrations=[], additions=additions)
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing is computed."""
-        return not len(self.decode) and not self.chunks
+        return len(self.decode) + self.drafts
 
     @property
     def batched(self) -> int:
@@ -114,47 +88,65 @@ class Step(NamedTuple):
         return self.decoded + sum(chunk.tokens for chunk in self.chunks)
 
     @property
-    def elsewhere(self) -> tuple[int, int]:
-        """See `Addition`."""
-        decoded = chunked = 0
-        for each in self.additions:
-            decoded, chunked = decoded + each.elsewhere[0], chunked + each.elsewhere[1]
-        return decoded, chunked
-
-    @property
     def routed(self) -> int:
         """Tokens that pass through experts."""
         return self.batched + sum(self.elsewhere)
 
     @property
-    def copies(self) -> tuple[Migration, ...]:
-        """See `Addition`."""
-        return tuple([copy for each in self.additions for copy in each.copies])
-
-    @property
     def copied(self) -> int:
         """Tokens copied within the memory."""
-        return sum(copy.tokens for copy in self.copies) if self.additions else 0
-
-    @property
-    def aged(self) -> int:
-        """See `Addition`."""
-        return self._sum("aged") if self.additions else 0
-
-    @property
-    def transfers(self) -> Transfers | None:
-        """See `Addition`; one feature at most makes them."""
-        found = [each.transfers for each in self.additions if each.transfers is not None]
-        return found[0] if found else None
+        return sum([copy.tokens for copy in self.copies]) if self.copies else 0
 
     @property
     def swapped(self) -> int:
-        """Tokens copied to or from elsewhere."""
-        return 0 if (moved := self.transfers) is None else sum(moved.moved)
+        """Tokens copied to or from the host's memory."""
+        return 0 if self.swaps is None else sum(self.swaps.moved)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is computed."""
+        return not len(self.decode) and not self.chunks
 
     @property
     def repeats(self) -> bool:
         """Whether the next step is the same if no request arrives, ends or lacks room."""
-        if self.chunks or self.migrations or self.preempted:
-            return False
-        return not any(each.moves for each in self.additions)
+        moved = self.migrations or self.copies or self.swaps is not None
+        return not (self.chunks or self.preempted or moved)
+
+    @property
+    def still(self) -> Step:
+        """What it computes, without what is moved beside."""
+        return self._replace(migrations=[], copies=(), swaps=None)
+
+    def verifying(self, lengths: IntArray, rows: IntArray) -> Step:
+        """With so many rows of each decoding request behind so many stored tokens, int64 (n,)
+        each."""
+        pairs = (rows - 1) * lengths + rows * (rows + 1) // 2 - 1
+        drafts = int((rows - 1).sum())
+        return self._replace(lengths=lengths, rows=rows, drafts=drafts, pairs=int(pairs.sum()))
+
+    def ordered(self, order: IntArray) -> Step:
+        """The same of its decoding requests at these places, int64 (m,), with their drafts; copies
+        stay."""
+        if self.lengths is None:
+            return self._replace(decode=self.decode[order])
+        chosen = self._replace(decode=self.decode[order], lengths=self.lengths[order])
+        if self.rows is None:
+            return chosen
+        return chosen.verifying(self.lengths[order], self.rows[order])
+
+    def part(self, low: int, high: int) -> Step:
+        """Of what is moved and elsewhere that which goes with tokens `low` to `high` of all: one of
+        each request that decodes, then those of chunks. Copies go with the first tokens, the rest
+        is spread evenly (assumed)."""
+        whole = max(len(self.decode) + sum(chunk.tokens for chunk in self.chunks), 1)
+
+        def spread(amount: int) -> int:
+            return amount * high // whole - amount * low // whole
+
+        decoded, chunked = self.elsewhere
+        return self._replace(
+            migrations=[] if low else self.migrations, copies=() if low else self.copies,
+            swaps=None if low else self.swaps, aged=spread(self.aged),
+            elsewhere=(spread(decoded), spread(chunked)),
+        )  # fmt: skip

@@ -11,37 +11,14 @@ their drafts are cut by a budget is assumed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Contiguous, Drafts
-from policies.engines.additions import Addition
 from policies.engines.scheduled_step import Step
 from policies.engines.speculation import Drawn, SpeculationSpec
 from policies.requests.requests import IntArray
-
-
-@dataclass(frozen=True, slots=True)
-class Verified(Addition):
-    """Drafts that a step verifies; `rows`: of each request its last token and drafts."""
-
-    rows: IntArray
-    drafts: int
-    pairs: int
-    accepted: int = 0
-
-    @classmethod
-    def behind(cls, lengths: IntArray, rows: IntArray, accepted: int = 0) -> Verified:
-        """So many rows of each request behind so many stored tokens, int64 (n,) each."""
-        pairs = (rows - 1) * lengths + rows * (rows + 1) // 2 - 1
-        return cls(rows, int((rows - 1).sum()), int(pairs.sum()), accepted)
-
-    def ordered(self, order: IntArray, lengths: IntArray | None) -> Verified:
-        assert lengths is not None
-        return Verified.behind(lengths, self.rows[order], self.accepted)
 
 
 class Verifier:
@@ -159,5 +136,5 @@ class Verifier:
         decode = step.decode
         rows, tokens = self.rows[decode], self.tokens[decode]
         stored = self._allocator.stored[decode] - tokens
-        verified = Verified.behind(stored, rows, int((tokens - 1).sum()))
-        return step._replace(context=int(stored.sum()), lengths=stored).added(verified)
+        step = step._replace(context=int(stored.sum()), accepted=int((tokens - 1).sum()))
+        return step.verifying(stored, rows)

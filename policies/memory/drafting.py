@@ -17,7 +17,6 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
-from policies.engines.additions import Elsewhere
 from policies.engines.scheduled_step import Step
 from policies.engines.speculation import SpeculationSpec
 from policies.memory.pipeline import PipelineSteps
@@ -84,8 +83,8 @@ class DraftingSteps:
         drafting = np.append(step.decode, np.array([last.request for last in lasts], np.int64))
         context = step.context + len(step.decode) + sum(last.start + last.tokens for last in lasts)
         if self._passes > 1 and len(drafting):
-            there = Elsewhere((step.elsewhere[0] // (1 + self._passes), 0))  # a token of each, too
-            further = Step(drafting, context, [], [], 0, step.limit, additions=(there,))
+            there = step.elsewhere[0] // (1 + self._passes), 0  # a token of each, too
+            further = Step(drafting, context, [], [], 0, step.limit, elsewhere=there)
             passed.append(self._drafter.times(further, self._passes - 1, efficiency))
         draft_s = sum(float(each.total_s.sum()) for each in passed)
         draft_s -= sum(len(each.total_s) for each in passed) * self._launch_s

@@ -26,7 +26,6 @@ from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.specs.accelerator import Link
 from hwmodel.specs.link import LinkSpec, load_link
 from policies.allocators.allocator import Allocator
-from policies.engines.additions import Cut
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency, StepTimes
@@ -125,14 +124,8 @@ def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
             chunks.append(chunk._replace(start=chunk.start + first, tokens=last - first, last=ends))
         at += chunk.tokens
     begin, end = min(low, many), min(high, many)
-    cut = Cut(low, high, max(at, 1))
-    step = step.ordered(np.arange(begin, end))
-    additions = [each.cut(cut) for each in step.additions]
-    return step._replace(
-        context=int(stored[low:high].sum()), chunks=chunks,
-        migrations=[] if low else step.migrations,
-        additions=tuple([each for each in additions if each is not None]),
-    )  # fmt: skip
+    step = step.part(low, high).ordered(np.arange(begin, end))
+    return step._replace(context=int(stored[low:high].sum()), chunks=chunks)
 
 
 class Exchange(NamedTuple):

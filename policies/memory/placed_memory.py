@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from policies.engines.additions import Aged
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import Memory
@@ -76,11 +75,11 @@ class PlacedMemory(Memory):
         each = int(placement.moved(stored, stored + 1).sum())
         spans = (1 << n for n in range(MOST_ROUNDS.bit_length()))
         self._alike = max(n for n in spans if placement.moved(stored, stored + n).sum() == n * each)
-        aged = round(each * step.output / max(len(step.decode), 1))  # of samples and drafts, too
+        aged = round(each * step.output / max(len(step.decode), 1))  # of drafts, too
         for chunk in step.chunks:
             start = np.array([chunk.start])
             aged += int(placement.moved(start, start + chunk.tokens).sum())
-        return step.added(Aged(aged)) if aged else step
+        return step._replace(aged=aged)
 
     def observe(self, step: Step, engine: Engine) -> Efficiency:
         found = {name: each.observe(step, engine) for name, each in self._parts.items()}

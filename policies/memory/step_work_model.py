@@ -83,8 +83,8 @@ class StepWorkModel:
         self._row_flops = self._layer_flops + self._head_flops
 
     def of(self, step: Step, rounds: int) -> StepWork:
-        """The work of `rounds` steps in which only the context grows, a token a sample and
-        step."""
+        """The work of `rounds` steps in which only the context grows, a token a request
+        and step."""
         decode = step.tokens
         rows, chunked, heads = decode + step.drafts, 0, 0
         for chunk in step.chunks:
@@ -98,13 +98,12 @@ class StepWorkModel:
             phases["prefill"] = self._prefill(step.chunks)
         if step.migrations and self._copies:
             phases["migration"] = self._migration(step)
-        if step.additions:
-            if self._copies and (copied := step.copied + step.aged):
-                phases["copy"] = self._moved(copied)
-            if (transfers := step.transfers) is not None:
-                size = self.transferred(transfers.moved)
-                waited = size * (1 - transfers.hidden_share)
-                phases["swap"] = Phase({"transfers": size}, {}, waited)
+        if self._copies and (copied := step.copied + step.aged):
+            phases["copy"] = self._moved(copied)
+        if step.swaps is not None:
+            size = self.transferred(step.swaps.moved)
+            waited = size * (1 - step.swaps.hidden / step.swapped)
+            phases["swap"] = Phase({"transfers": size}, {}, waited)
         collectives = () if self._alone else self._collectives(step)
         expert_rows = expert_bytes = 0.0
         expert_flops: dict[Rate, float] = {}

@@ -85,8 +85,12 @@ class Sums:
             for chunk in step.chunks:
                 self.prefill_tokens += chunk.tokens
             self.cached_tokens += step.cached
-        if step.additions:
-            self._additions(step)
+        self.copied_tokens += step.copied
+        self.swapped_tokens += step.swapped
+        if step.rows is not None:
+            self.drafted += step.drafts
+            self.accepted += step.accepted
+            self.verified += len(step.decode)
         if step.preempted or step.migrations:
             self._moves(step, layout)
         self._add_work(work)
@@ -133,15 +137,6 @@ class Sums:
         """Nothing ran for this long on a replica of so many stages."""
         self.limit_s["idle"] += seconds
         self.further_idle_s += (stages - 1) * seconds
-
-    def _additions(self, step: Step) -> None:
-        """Add what is copied and verified in a step."""
-        self.copied_tokens += step.copied
-        self.swapped_tokens += step.swapped
-        if step.rows is not None:
-            self.drafted += step.drafts
-            self.accepted += step.accepted
-            self.verified += len(step.decode)
 
     def _moves(self, step: Step, layout: KvLayout) -> None:
         """Add preemptions and migrations."""

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policies.engines.additions import Elsewhere
 from policies.engines.part import NONE
 from policies.engines.scheduled_step import Step
 from policies.memory.step_times import StepTimes
@@ -188,7 +187,7 @@ def _together(begun: list[tuple[Replica, Step, int]]) -> tuple[Part, ...]:
     decoded = sum(step.tokens for _, step, _ in begun)
     chunked = sum(step.batched for _, step, _ in begun) - decoded
     steps = [
-        step.added(Elsewhere((decoded - step.tokens, chunked + step.tokens - step.batched)))
+        step._replace(elsewhere=(decoded - step.tokens, chunked + step.tokens - step.batched))
         for _, step, _ in begun
     ]
     pairs = [(replica, step) for (replica, _, _), step in zip(begun, steps, strict=True)]

@@ -23,9 +23,8 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.link import LinkSpec, load_link
 from policies.allocators.capabilities import OnDemand, Swaps
-from policies.engines.additions import Transfers
 from policies.engines.host_memory import HostTraffic, Swapping
-from policies.engines.scheduled_step import Step
+from policies.engines.scheduled_step import Step, SwapCopies
 from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray
 from policies.transfers.kv_connector import KvConnector, Site
@@ -134,10 +133,10 @@ class SwapSpace(KvConnector):
         self.free_bytes -= self._bytes([self._there[request]])
         self._allocator.swap_out(request)
 
-    def transfers(self) -> Transfers | None:
+    def swaps(self) -> SwapCopies | None:
         if not self._moved:
             return None
-        return Transfers(tuple(self._moved), min(sum(self._moved), self._hidden))
+        return SwapCopies(tuple(self._moved), min(sum(self._moved), self._hidden))
 
     def reset(self) -> None:
         self.free_bytes, self._there = self.options.space_bytes, {}
@@ -151,7 +150,7 @@ class SwapSpace(KvConnector):
     def stalls(
         self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
     ) -> FloatArray | None:  # fmt: skip
-        moved, contends = step.transfers, self.options.contends
+        moved, contends = step.swaps, self.options.contends
         if moved is None:
             return None
         size = self._bytes(moved.moved)
@@ -167,7 +166,8 @@ class SwapSpace(KvConnector):
             waits_s[0] = max(taken_s - bytes_s - max(spare_s, 0.0), 0.0)
             longer = times.delayed(waits_s)
         if contends and moved.hidden:
-            taken = size * moved.hidden_share / float(longer.total_s[0])
+            hidden = moved.hidden / step.swapped
+            taken = size * hidden / float(longer.total_s[0])
             waits_s += longer.contended(taken, self.site.steps.bandwidth * efficiency.attention)
         return waits_s
 

@@ -186,7 +186,7 @@ def test_what_wastes_least_hides_or_is_weighed(
     scene.swaps.weighs = weighs
     while not (step := scene.step()).preempted:
         pass
-    behind = 0 if step.transfers is None else step.transfers.hidden
+    behind = 0 if step.swaps is None else step.swaps.hidden
     assert (step.swapped, behind) == done
     assert asked[-1] == ((1, 2, 64) if hidden == 40 else (32, 1, 32))
     while scene.running != [1]:

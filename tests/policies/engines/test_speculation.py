@@ -19,7 +19,6 @@ from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.speculation import GOLDEN, SpeculationSpec, draw, positions
-from policies.engines.verifier import Verified
 from policies.memory.drafting import DraftingSteps, drafter_of
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
@@ -112,7 +111,7 @@ def test_rows_are_computed_each_and_weights_and_kv_read_once() -> None:
     plain = Step(np.array([0]), 1000, [], [], 0, "offered_load")
     alone = steps.times(plain, 1, full)
     # rows attend to 1,001 to 1,004 tokens: 3,009 pairs beside the first
-    rows = steps.times(plain.added(Verified.behind(np.array([1000]), np.array([4]))), 1, full)
+    rows = steps.times(plain.verifying(np.array([1000]), np.array([4])), 1, full)
     assert rows.work.phases["weights"].moved == alone.work.phases["weights"].moved
     longer = rows.attention_s - alone.attention_s
     assert longer == pytest.approx(3 * MODEL.kv_token_bytes / steps.bandwidth)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import load_model
-from policies.engines.additions import Elsewhere
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.pipeline import Costs, Exchange, PipelineSpec, cuts, flow, micro_batch
 from tests.policies.small import EXPERTS, MODEL, WINDOWS, FakeMemory, mixed, requests, run
@@ -151,7 +150,7 @@ def test_a_stage_keeps_kv() -> None:
 
 
 def test_tokens_elsewhere_are_dealt_to_micro_batches() -> None:
-    step = Step(np.arange(3), 30, [Chunk(3, 0, 9, True)], [], 0, "").added(Elsewhere((7, 5)))
+    step = Step(np.arange(3), 30, [Chunk(3, 0, 9, True)], [], 0, "")._replace(elsewhere=(7, 5))
     parts = [micro_batch(step, low, low + 4, np.full(3, 10)) for low in (0, 4, 8)]
     assert [sum(column) for column in zip(*(part.elsewhere for part in parts), strict=True)] == [
         7, 5,

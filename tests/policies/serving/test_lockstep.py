@@ -9,7 +9,6 @@ import pytest
 
 from hwmodel.specs.mlp import CardExperts
 from hwmodel.specs.transformer import shard
-from policies.engines.additions import Elsewhere
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.routing import Routing
 from policies.memory.step import StepModel
@@ -35,10 +34,8 @@ def test_equal_requests_end_as_steps_of_all_their_tokens(exchange: str) -> None:
 
     def ended(requests_elsewhere: int) -> float:
         chunk = Step(np.arange(0), 0, [Chunk(0, 0, prompt, True)], [], 0, "")
-        chunk = chunk.added(Elsewhere((0, requests_elsewhere * prompt)))
-        decode = Step(
-            np.arange(1), prompt, [], [], 0, "", additions=(Elsewhere((requests_elsewhere, 0)),)
-        )
+        chunk = chunk._replace(elsewhere=(0, requests_elsewhere * prompt))
+        decode = Step(np.arange(1), prompt, [], [], 0, "", elsewhere=(requests_elsewhere, 0))
         both = (steps.times(chunk, 1, Efficiency()), steps.times(decode, output - 1, Efficiency()))
         return float(sum(times.total_s.sum() for times in both))
 
@@ -49,7 +46,7 @@ def test_equal_requests_end_as_steps_of_all_their_tokens(exchange: str) -> None:
 
 
 def test_links_carry_all_tokens_once_to_each_card() -> None:
-    big, step = device(1024), Step(np.arange(3), 300, [], [], 0, "").added(Elsewhere((9, 0)))
+    big, step = device(1024), Step(np.arange(3), 300, [], [], 0, "")._replace(elsewhere=(9, 0))
     link = big.accelerator.link  # type: ignore[union-attr]
     parts = [shard(EXPERTS, 1, "linear", way, 4) for way in EXCHANGES]  # type: ignore[arg-type]
     gather, direct = (StepModel(big, part).times(step, 1, Efficiency()) for part in parts)
@@ -66,7 +63,7 @@ def test_experts_compute_the_tokens_of_all_each_at_its_own_rate() -> None:
     steps = StepModel(card, part, free=["weights"])
     own = Step(np.arange(3), 300, [], [], 0, "")
     alone, decoded, chunked = (
-        steps.times(own.added(Elsewhere(each)), 1, Efficiency()).weights_s
+        steps.times(own._replace(elsewhere=each), 1, Efficiency()).weights_s
         for each in ((0, 0), (500, 0), (0, 500))
     )
     few, many = (Routing(part.experts).most(tokens).pairs for tokens in (3, 503))  # type: ignore[arg-type]
@@ -102,10 +99,8 @@ def test_experts_lie_on_all_cards_of_all_replicas_or_on_those_of_each(exchange: 
     parts = [shard(EXPERTS, 2, "linear", exchange, cards) for cards in (2, 1)]  # type: ignore[arg-type]
     assert [part.experts.held for part in parts if part.experts] == [4, 8]
     steps = StepModel(device(4096), parts[0], 2, routing=Routing(parts[0].experts, None, 1))  # type: ignore[arg-type]
-    chunk = Step(
-        np.arange(0), 0, [Chunk(0, 0, 40, True)], [], 0, "", additions=(Elsewhere((0, 40)),)
-    )
-    decode = Step(np.arange(1), 40, [], [], 0, "").added(Elsewhere((1, 0)))
+    chunk = Step(np.arange(0), 0, [Chunk(0, 0, 40, True)], [], 0, "", elsewhere=(0, 40))
+    decode = Step(np.arange(1), 40, [], [], 0, "")._replace(elsewhere=(1, 0))
     times = (steps.times(chunk, 1, Efficiency()), steps.times(decode, 19, Efficiency()))
     ended = float(sum(each.total_s.sum() for each in times))
     assert found["node"].finish_s == pytest.approx(ended, rel=1e-9)
@@ -116,7 +111,7 @@ def test_survivors_compute_again_what_they_lost_with_another() -> None:
     steps = StepModel(device(4096), part, routing=Routing(part.experts, None, 1))  # type: ignore[arg-type]
     chunk = Step(np.arange(0), 0, [Chunk(0, 0, 40, True)], [], 0, "")
     together, alone = (
-        float(steps.times(chunk.added(Elsewhere((0, tokens))), 1, Efficiency()).total_s[0])
+        float(steps.times(chunk._replace(elsewhere=(0, tokens)), 1, Efficiency()).total_s[0])
         for tokens in (40, 0)
     )
     fails = [{"replica": 1, "at_s": together / 2, "down_s": 10}]

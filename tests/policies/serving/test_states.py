@@ -21,7 +21,6 @@ from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.allocators.registry import POLICIES
 from policies.engines.scheduled_step import Step
-from policies.engines.verifier import Verified
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.predictors.prediction import Prediction
@@ -184,7 +183,7 @@ def test_a_step_with_drafts_writes_a_state_behind_each_row() -> None:
         steps = StepModel(device, HYBRID, free=["compute"], commits=commits)
         alone, rows = (
             steps.times(each, 1, full).attention_s
-            for each in (plain, plain.added(Verified(np.array([4]), 3, 0)))
+            for each in (plain, plain._replace(rows=np.array([4]), drafts=3))
         )
         more = 3 * (HYBRID.kv_token_bytes + one) + copied
         assert (rows - alone) * steps.bandwidth == pytest.approx(more)
