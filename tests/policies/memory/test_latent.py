@@ -54,10 +54,10 @@ def test_flops_of_both_forms(form: str) -> None:
     pair = 2 * 128 * ((576 + 512) if form == "absorbed" else (192 + 128))
     again = 0 if form == "absorbed" else 2 * 128 * 256 * 512
     times = steps.times(decode(2, 100), 3, Efficiency())
-    # what is made of latents is a product; pairs are attention's, at the share that it reaches
+    # what is made of latents is a product; pairs are attention of `ideal`
     made = 1e9 * load_device("a100-80gb").accelerator.compute.decode_efficiency  # type: ignore[union-attr]
     for nth, context in enumerate((100, 102, 104)):
-        seconds = 2 * (context + 2) * pair / 0.5e9 + 2 * context * again / made
+        seconds = 2 * (context + 2) * pair / 1e9 + 2 * context * again / made
         assert times.attention_s[nth] == pytest.approx(seconds)
     chunks = [Chunk(0, 50, 10, False)]
     found = steps.times(Step(np.zeros(0, np.int64), 0, chunks, [], 0, ""), 1, Efficiency())

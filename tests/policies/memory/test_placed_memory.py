@@ -270,7 +270,6 @@ def test_a_memory_that_a_step_moves_nothing_in_is_not_simulated_then(fidelity: s
     ("memories", "changes", "said"),
     [
         ({"kv": "lpddr"}, {}, "no memory 'lpddr'; known: far, main"),
-        ({"kv": "far"}, {"policy": {"name": "vattention", "frame": "4KiB"}}, "maps frames"),
     ],
 )
 def test_what_cannot_be_is_said(memories: Any, changes: dict[str, Any], said: str) -> None:

@@ -191,7 +191,7 @@ def test_two_cards_are_faster_than_one_by_less_than_two() -> None:
 def test_tensor_parallel_needs_links() -> None:
     device = load_device("a100-80gb")
     assert device.accelerator is not None
-    bare = device.accelerator.model_copy(update={"link": None})
+    bare = device.accelerator.model_copy(update={"link": None, "host": None})
     object.__setattr__(device, "accelerator", bare)
     with pytest.raises(DescriptionError, match="no link, which tensor_parallel needs"):
         StepModel(device, shard(LLAMA, 2), 2)
