@@ -138,6 +138,10 @@ class _Without(ast.NodeTransformer):
         node.names = left
         return node
 
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef | None:
+        """One that the registry's own file has goes with its options."""
+        return None if node.name in (self.cls, f"{self.cls}Options") else node
+
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
         if ast.unparse(node.target) == self.variable and isinstance(node.value, ast.Dict):
             pairs = list(zip(node.value.keys, node.value.values, strict=True))

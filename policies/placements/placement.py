@@ -8,9 +8,8 @@ lie in one memory (`part`), which is what is simulated.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from hwmodel.specs.further_memory import MAIN as MAIN
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 What = Literal["weights", "kv"]
+EVERYTHING: tuple[What, ...] = get_args(What)
 
 
 class Supply(NamedTuple):
@@ -111,23 +111,52 @@ class PlacementOptions(Strict):
     name: str
 
 
-class Placement(ABC):
-    """Of one card. Raises DescriptionError where its options name a memory that is not there.
+class Placement:
+    """Of one card: what lies in one memory, and the rest parted among `names`. Raises
+    DescriptionError where its options name a memory that is not there.
 
     options: the placement's own. supplies: of the memories by name, `main` first.
     """
 
     Options: ClassVar[type[PlacementOptions]]
+    in_one: ClassVar[dict[What, str]] = {}
+    """Of what lies in one memory, the option that names it; the rest is parted."""
+    elsewhere: ClassVar[tuple[str, str] | None] = None
+    """The option that names a second memory, and what lies in main."""
     grows: ClassVar[bool] = False
     """Whether what `read` says changes from step to step."""
 
     def __init__(self, options: Any, supplies: Mapping[str, Supply]) -> None:
         self.options, self.supplies = options, supplies
+        self._in_one = {
+            what: self._known(key, getattr(options, key)) for what, key in self.in_one.items()
+        }
+        self.names = [MAIN]
+        if self.elsewhere is not None:
+            key, there = self.elsewhere
+            self.names.append(self._known(key, getattr(options, key)))
+            if self.names[1] == MAIN:
+                raise DescriptionError(f"memories.{key}: {there} in main; expected another")
 
-    @abstractmethod
+    def shares(self, space: Space) -> list[float]:
+        """Of what is parted, the share in each memory of `names`."""
+        raise NotImplementedError
+
+    def shares_read(self, space: Space, batch: Batch) -> list[float]:
+        """Of what a step reads of it."""
+        return self.shares(space)
+
+    def split(self, own: int, start: IntArray, size: IntArray, layer: int, space: Space) -> Extents:
+        """What lies in the memory at a place in `names` of these extents of what is parted, as
+        `part` has them."""
+        raise NotImplementedError
+
     def held(self, what: What, space: Space) -> dict[str, float]:
         """Bytes that each memory has room for, as shares of all the bytes there are. Their sum is 1
         where every byte lies once."""
+        if what in self._in_one:
+            return {self._in_one[what]: 1.0}
+        return dict(zip(self.names, self.shares(space), strict=True))
 
     def kept(self, slot_bytes: int, sequences: int) -> dict[str, int]:
         """Bytes of each memory that are kept beside that, for as many sequences at once."""
@@ -136,14 +165,20 @@ class Placement(ABC):
     def read(self, what: What, space: Space, batch: Batch | None = None) -> dict[str, float]:
         """Share of the bytes that are read in each memory. batch: of a step; None: in the long
         run."""
-        return self.held(what, space)
+        if what in self._in_one or batch is None or not self.grows:
+            return self.held(what, space)
+        return dict(zip(self.names, self.shares_read(space, batch), strict=True))
 
-    @abstractmethod
     def part(
         self, what: What, memory: str, start: IntArray, size: IntArray, layer: int, space: Space
     ) -> Extents:
         """What lies in a memory of these extents, which are offsets into all the weights, or into
         all the KV as if it lay in one memory; those of KV are of one layer."""
+        if what in self._in_one:
+            return whole(start, size) if memory == self._in_one[what] else none()
+        if memory not in self.names:
+            return none()
+        return self.split(self.names.index(memory), start, size, layer, space)
 
     @property
     def moves(self) -> bool:
@@ -170,11 +205,6 @@ class Placement(ABC):
                 f"{nearest(memory, list(self.supplies))}"
             )
         return memory
-
-    def _elsewhere(self, key: str, memory: str, there: str) -> None:
-        """Raise DescriptionError unless a memory is another one than main, where `there` lies."""
-        if self._known(key, memory) == MAIN:
-            raise DescriptionError(f"memories.{key}: {there} in main; expected another")
 
 
 def whole(start: IntArray, size: IntArray) -> Extents:

@@ -6,6 +6,9 @@ import numpy as np
 
 from policies.placements.placement import Extents, FloatArray, IntArray, joined
 
+MOST_TURNS = 32
+"""Pages of a turn at most, over which the shares are approached (assumed)."""
+
 
 class Turn:
     """Page p lies in the memory at its place in the turn, and there behind those before it.
@@ -39,3 +42,26 @@ class Turn:
         high = np.minimum((start + size)[source], (number + 1) * page)
         moved = turn * self._counts[own] + self._before[own, place]
         return joined(moved * page + low - number * page, high - low, source)
+
+
+def nearest_turn(wanted: list[float]) -> list[int]:
+    """Whole pages of each memory in a turn, the shortest whose shares are nearest."""
+    shares = np.array(wanted) / sum(wanted)
+
+    def rounded(pages: int) -> list[int]:
+        return [round(float(each)) for each in shares * pages]
+
+    def off(pages: int) -> float:
+        found = np.array(rounded(pages), np.float64)
+        if not found.all():
+            return np.inf
+        return float(np.max(found / found.sum() / shares))
+
+    return rounded(min(range(len(wanted), MOST_TURNS + 1), key=lambda pages: (off(pages), pages)))
+
+
+def dealt(counts: list[int]) -> IntArray:
+    """The memory of each page of a turn, spread as evenly as they go."""
+    due = np.concatenate([(np.arange(n) + 0.5) / n for n in counts if n])
+    own: IntArray = np.repeat(np.arange(len(counts)), np.array(counts, np.int64))
+    return own[np.argsort(due, kind="stable")]

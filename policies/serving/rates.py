@@ -23,7 +23,7 @@ from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.fidelity import FidelitySpec, Simulate
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency, StepTimes
-from policies.placements.interleaved import InterleavedOptions
+from policies.placements.placements import InterleavedOptions
 from policies.requests.requests import Requests
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec

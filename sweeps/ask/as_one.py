@@ -9,7 +9,7 @@ from dataclasses import replace
 from hwmodel.specs.accelerator import GIVEN, GivenMemory
 from hwmodel.specs.device import Device
 from policies.placements.card_memories import CardMemories
-from policies.placements.interleaved import InterleavedOptions
+from policies.placements.placements import InterleavedOptions
 from policies.serving.rates import closed_form_share
 
 

@@ -20,7 +20,7 @@ from functools import cache, partial
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
-from policies.placements.interleaved import InterleavedOptions
+from policies.placements.placements import InterleavedOptions
 from policies.requests.arrivals import Arrivals
 from policies.serving.serving_spec import ServingSpec
 from sweeps.ask.sizing_runs import (
