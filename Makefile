@@ -4,8 +4,9 @@ JOBS ?= 2
 BIN := .venv/bin
 DEV := .venv/installed-dev
 RUN := .venv/installed
+PACKAGES := .venv/packages/installed
 
-.PHONY: install-matrix wheel demo test test-long bench release-run figures docs lint warm \
+.PHONY: install-matrix wheel demo test test-packages test-long bench release-run figures docs lint warm \
 	warm-kernel warm-calls warm-runs clean
 
 # Packages are installed without byte code: what is used is compiled, and kept, when it is.
@@ -23,12 +24,18 @@ test test-long: export BANKWISE_ONE_KERNEL := 1
 test: $(DEV)
 	$(MAKE) --no-print-directory --jobs 2 warm-kernel lint warm
 	$(BIN)/python -m pytest -q -rs -m "not long" -n $(JOBS) --dist loadfile --no-loadscope-reorder
+	$(MAKE) --no-print-directory test-packages
+
+# Packages of examples/packages are tested as installed, beside the environment: all other tests are without them.
+test-packages: $(PACKAGES)
+	PYTHONPATH=.venv/packages:. $(BIN)/python -m pytest -q -rs -m "not long" $(wildcard examples/packages/*/tests)
 
 # Every case: all combinations, longer streams, 1,000 examples of each property.
 test-long: $(DEV)
 	@echo "make test-long: about 35 minutes on two quiet cores, 60 of CPU time (estimated from a case or two of each family)"
 	$(MAKE) --no-print-directory --jobs 2 warm-kernel lint warm
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q -rs -n $(JOBS) --dist loadfile --no-loadscope-reorder
+	$(MAKE) --no-print-directory test-packages
 
 lint: $(DEV)
 	$(BIN)/python -m ruff check .
@@ -87,6 +94,12 @@ $(RUN): pyproject.toml | .venv/bin/python
 $(DEV): pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --no-compile --editable ".[dev]"
 	@touch $(RUN) $@
+
+$(PACKAGES): $(DEV) $(shell find examples/packages -name '*.py' -o -name '*.toml')
+	rm -rf .venv/packages
+	$(BIN)/python -m pip install --quiet --no-compile --no-deps --no-build-isolation --target .venv/packages \
+		$(addprefix ./,$(dir $(wildcard examples/packages/*/pyproject.toml)))
+	@touch $@
 
 # Do wheel and sdist install and run in a new environment of each Python? Some minutes; needs an index. Its wheel, with
 # the kernels of all these Pythons, is kept in dist/.

@@ -37,9 +37,8 @@ from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.huggingface import import_config
 from policies.engines.schedule_cases import read_cases
 from policies.engines.schedule_check import check
-from policies.predictors.confusion import load_table, read_classes
+from policies.predictors.confusion import read_classes
 from policies.requests.arrivals import read_envelope
-from policies.requests.prompts import read_prompts
 from policies.requests.request_log import read_request_log
 from policies.requests.requests import load_trace
 from policies.serving.server_log import BlockLog
@@ -126,7 +125,6 @@ TEXTS = {
     }),
 }  # fmt: skip
 """Request traces and logs."""
-PROMPTS = b'{"prompt": "Why?", "output_tokens": [3, 5]}\n{"question": "So?", "output_tokens": 2}\n'
 
 
 def _requests() -> Iterator[Sample]:
@@ -137,7 +135,6 @@ def _requests() -> Iterator[Sample]:
     for name in ("statistics", "bench"):
         yield Sample("log.json", TEXTS[name].encode(), read_request_log)
     yield Sample("rates.csv", b"minute,rate\n0,3.5\n1,4\n7,0.5\n", read_envelope)
-    yield Sample("prompts.jsonl", PROMPTS, read_prompts)
     classes = b"output_tokens,class\n5,0\n90,1\n700,2\n"
     yield Sample("classes.csv", classes, lambda path: read_classes(path, "class"))
 
@@ -151,9 +148,6 @@ def _logs() -> Iterator[Sample]:
         for case in read_cases(path)[:2]:
             check(case)
 
-    def trained(path: Path) -> None:
-        load_table(str(path))
-
     header = {"format": "bankwise-block-tables", "version": 1, "block_size": 16, "blocks": 900,
               "model": "llama-2-7b", "kv_layout": "layer_kv_token"}  # fmt: skip
     rows = [{"time_s": step * 0.1, "request": f"r{r}", "tokens": 40, "blocks": [r, r + 9, r + 99]}
@@ -165,10 +159,6 @@ def _logs() -> Iterator[Sample]:
     known = json.loads(gzip.decompress(file.read_bytes()))
     cases = (known["cases"] if isinstance(known, dict) else known)[:2]
     yield Sample("schedules.json", json.dumps(cases).encode(), scheduled)
-    model = {"calibration": {"kind": "predictor"}, "model": {
-        "edges": [3, 9], "longest": 50, "weights": [[0.5]], "offset": [0.1], "heads": [[1.0]],
-        "strength": 1.0, "temperature": 1.0}}  # fmt: skip
-    yield Sample("model.json", json.dumps(model).encode(), trained)
 
 
 def _configs() -> Iterator[Sample]:

@@ -63,7 +63,6 @@ LONG_ALONE = frozenset({
     "policies/memory/test_full_memory.py::test_sampled_agrees_with_full_on_drawn_steps",
     "policies/memory/test_full_memory.py::test_what_a_layer_loses_grows_with_the_root_of_its_length",
     "policies/memory/test_real_memory.py::test_tiles_dealt_in_turn_are_faster_than_slices_of_a_layer",
-    "policies/predictors/test_training.py::test_training_again_gives_the_same_model",
     "sweeps/ask/test_sizing.py::test_a_sweep_agrees_with_the_load_that_was_found",
     "sweeps/cli/test_devices_page.py::test_quickstart_answers_for_it",
     "sweeps/cli/test_export.py::test_weights_go_round_the_channels_and_times_may_be_left_out",

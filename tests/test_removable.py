@@ -98,8 +98,6 @@ NEEDS = {
     ],
 }
 """Settings that a feature is served with."""
-TRAINED = ("predictor", "trained")
-"""Serves with a model file only, and none ships."""
 
 
 def entries(kind: str) -> dict[str, str]:
@@ -118,7 +116,7 @@ def entries(kind: str) -> dict[str, str]:
 
 FEATURES = [(kind, name) for kind in REGISTRIES for name in entries(kind)]
 QUICK = {
-    "allocator": "s3", "predictor": "trained", "router": "prefix", "scheduler": "v0",
+    "allocator": "s3", "predictor": "confusion", "router": "prefix", "scheduler": "v0",
     "connector": "tiers", "controller": "migration", "free list": "runs", "source": "clients",
 }  # fmt: skip
 """One of each kind, which the quick suite takes away together; the long one takes each alone."""
@@ -215,7 +213,7 @@ def test_all_else_works_without(gone: list[tuple[str, str]], tmp_path: Path) -> 
     served = plain + [
         [REGISTRIES[kind].setting.format(other), *NEEDS.get((kind, other), [])]
         for kind, _ in gone for other in entries(kind)
-        if (kind, other) not in gone and (kind, other) != TRAINED
+        if (kind, other) not in gone
     ]  # fmt: skip
     given = {"files": files if LONG else files[::8], "served": served}
     done = subprocess.run(

@@ -5,7 +5,7 @@ Validators say what is read; these say what may be written, and `sweeps.cli.sche
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,8 @@ class Chosen(_Read):
     default: str | None = None
     short: bool = False
     key: str = "name"
+    packaged: tuple[tuple[str, str], ...] = ()
+    """(name, package under `examples/packages` that brings it)."""
 
     def _options(self, value: Any) -> Any:
         """`{name: paged, ...}` -> the options of that one."""
@@ -93,7 +95,7 @@ class Chosen(_Read):
             return value
         models, name = self.models(), value.get(self.key, self.default)
         if not isinstance(name, str) or name not in models:
-            raise _unknown(self.kind, str(name), models)
+            raise _unknown(self.kind, str(name), models, dict(self.packaged))
         return models[name].model_validate(value)
 
     def __get_pydantic_json_schema__(
@@ -169,6 +171,16 @@ class ByName(_Read):
         return {"type": "object", "properties": options, "additionalProperties": False}
 
 
-def _unknown(kind: str, name: str, models: Iterable[str]) -> PydanticCustomError:
+def _unknown(
+    kind: str, name: str, models: Iterable[str], packaged: Mapping[str, str] | None = None
+) -> PydanticCustomError:
+    if packaged and name in packaged:
+        hint = {"kind": kind, "name": name, "install": install(packaged[name])}
+        return PydanticCustomError("unknown_choice", "{kind} {name} is not there; {install}", hint)
     hint = {"kind": kind, "hint": nearest(name, list(models))}
     return PydanticCustomError("unknown_choice", "unknown {kind}; {hint}", hint)
+
+
+def install(package: str) -> str:
+    """How to get a package that comes with bankwise."""
+    return f"pip install ./examples/packages/{package}"

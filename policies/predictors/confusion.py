@@ -16,20 +16,18 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 import yaml
 from hwmodel.description.description import DescriptionError, Strict, checked
-from hwmodel.description.files import by_contents, read_text
+from hwmodel.description.files import by_contents
 from hwmodel.description.library import find
 from hwmodel.description.packed import open_text
 from hwmodel.description.yaml_reader import load
@@ -118,29 +116,10 @@ class ConfusionTable(Strict):
         return float(counts[np.arange(len(counts)), true].sum() / counts.sum())
 
 
-@contextmanager
-def trained_file(path: str) -> Iterator[Any]:
-    """What `bankwise new predictor` wrote. Raises DescriptionError for a file that it did not,
-    also where the reader finds that."""
-    try:
-        yield json.loads(read_text(path))
-    except OSError as error:
-        raise DescriptionError(f"cannot be read: {error.strerror}", path) from None
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
-        why = "not a trained predictor, as `bankwise new predictor` writes it"
-        raise DescriptionError(why, path) from None
-
-
 @by_contents
 def load_table(name_or_path: str) -> ConfusionTable:
-    """A shipped table by name, one's own by path, or that of a trained model (.json).
-
-    Raises DescriptionError.
-    """
-    if not name_or_path.endswith(".json"):
-        return load(find("predictors", name_or_path)).build(ConfusionTable)
-    with trained_file(name_or_path) as data:
-        return ConfusionTable.model_validate(data["calibration"])
+    """A shipped table by name, or one's own by path. Raises DescriptionError."""
+    return load(find("predictors", name_or_path)).build(ConfusionTable)
 
 
 def tabulate(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,6 +24,9 @@ class ConfusionPredictor(PredictorSpec):
     @property
     def file(self) -> str:
         return self.table
+
+    def contents(self) -> dict[str, Any]:
+        return load_table(self.table).model_dump(mode="json")
 
     def predictions(self, output_tokens: IntArray, stream: np.random.Generator) -> Predictions:
         table = load_table(self.table)

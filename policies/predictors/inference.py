@@ -17,9 +17,8 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from hwmodel.description.description import DescriptionError, Strict, checked
+from hwmodel.description.description import Strict, checked
 from hwmodel.description.units import Bytes, Nanoseconds
-from policies.predictors.confusion import trained_file
 from policies.requests.percentiles import summary
 from policies.requests.requests import FloatArray
 
@@ -31,7 +30,7 @@ class InferenceSpec(Strict):
 
     sizes: list[Count] = []
     """Sizes of micro-batches that `times` is for, ascending from 1; linear in between. Empty: as
-    `bankwise new predictor` measured it (kind: trained)."""
+    the predictor's own file says (`timed`)."""
     times: list[Nanoseconds] = []
     """How long each of them takes."""
     max_batch: Count | None = None
@@ -51,16 +50,6 @@ class InferenceSpec(Strict):
             raise ValueError("sizes: expected strictly increasing numbers")
         if self.sizes and (self.max_batch or 1) > self.sizes[-1]:
             raise ValueError(f"max_batch: the largest of the sizes is {self.sizes[-1]}")
-
-    def with_times_of(self, model: str) -> InferenceSpec:
-        """With the times that training measured. Raises DescriptionError."""
-        with trained_file(model) as data:
-            found = data["inference_s"].items()
-            times = {int(size): 1e9 * float(seconds) for size, seconds in found}
-        sizes = sorted(times)
-        if (self.max_batch or 1) > sizes[-1]:
-            raise DescriptionError(f"cost.max_batch: {sizes[-1]} is the largest measured", model)
-        return self.model_copy(update={"sizes": sizes, "times": [times[size] for size in sizes]})
 
     def batch_s(self, size: int) -> float:
         """Seconds of a micro-batch."""

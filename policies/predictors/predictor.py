@@ -40,6 +40,11 @@ class PredictorSpec(Strict):
         """The shipped table, or the file, that predictions are made from; None: none is."""
         return None
 
+    def contents(self) -> dict[str, Any]:
+        """What a run records of its `file`. Empty: the file's hash alone, as of one that is
+        `timed`."""
+        return {}
+
     @property
     def inference(self) -> InferenceSpec | None:
         """The cost with its times, as measured where none are given. Raises DescriptionError."""

@@ -13,18 +13,22 @@ from policies.predictors.confusion_predictor import ConfusionPredictor
 from policies.predictors.lognormal_predictor import LognormalPredictor
 from policies.predictors.oracle_predictor import OraclePredictor
 from policies.predictors.predictor import PredictorSpec
-from policies.predictors.trained_predictor import TrainedPredictor
 
 PREDICTORS: dict[str, type[PredictorSpec]] = {
     "oracle": OraclePredictor,
     "lognormal": LognormalPredictor,
     "confusion": ConfusionPredictor,
-    "trained": TrainedPredictor,
 }
 """Kind -> the class that reads it."""
 DEFAULT_PREDICTOR = next(iter(PREDICTORS))
 
-_CHOSEN = Chosen("predictor", lambda: dict(PREDICTORS), default=DEFAULT_PREDICTOR, key="kind")
+PACKAGED = {"trained": "bankwise-trained-predictor"}
+"""Kind -> the package under `examples/packages` that brings it."""
+
+_CHOSEN = Chosen(
+    "predictor", lambda: dict(PREDICTORS), DEFAULT_PREDICTOR, key="kind",
+    packaged=tuple(PACKAGED.items()),
+)  # fmt: skip
 ChosenPredictor = Annotated[SerializeAsAny[PredictorSpec], _CHOSEN]
 """Field type: a predictor of any registered kind."""
 

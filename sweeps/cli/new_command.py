@@ -9,8 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from sweeps.cli.options import Json, wrote
+from sweeps.cli.packaged import NewGroup
 
-command = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+command = typer.Typer(
+    cls=NewGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None
+)
 _Out = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Write it here; NAME.yaml by default.")
 ]
@@ -18,7 +21,7 @@ _Out = Annotated[
 
 @command.callback()
 def _new() -> None:
-    """Write a device, memory, model or predictor of your own."""
+    """Write a device, memory or model of your own."""
 
 
 @command.command()
@@ -120,41 +123,6 @@ def model(
         return
     print_section(import_sheet(found))
     wrote([file], json)
-
-
-@command.command()
-def predictor(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="JSON lines: prompt (or instruction, input) and output_tokens; .gz.",
-        ),
-    ],
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the model here (.json).")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Train a predictor of output lengths.
-
-    It is evaluated on held-out prompts.
-    """
-    from hwmodel.description.description import DescriptionError
-    from policies.predictors.training import train, write
-    from sweeps.cli.training_table import sheet
-    from sweeps.report.screen import print_json, print_section
-
-    if out is not None and out.suffix != ".json":
-        raise DescriptionError("expected a name that ends in .json", out)
-    found = train(file)
-    report = found["report"]
-    print_json(report) if json else print_section(sheet(report))
-    if out is not None:
-        write(found, out)
-        wrote([out], json)
-        if not json:
-            print(f"in an experiment: predictor: {{kind: trained, model: {out}}}")
 
 
 @command.command()

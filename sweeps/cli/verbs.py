@@ -10,10 +10,10 @@ from typing import Any
 
 import typer
 from typer.core import TyperGroup
-from typer.models import CommandInfo
 
 from sweeps.cli.former import FORMER, successor
 from sweeps.cli.options import AT_FAULT, mistake
+from sweeps.cli.packaged import PACKAGES, brought, made, packaged
 
 ASK, DESCRIBE, RUN, LOOK, TRUST = "Ask", "Describe", "Run", "Look", "Trust"
 VERBS = {
@@ -39,27 +39,29 @@ def _does(name: str) -> str:
     return " ".join(text.split()).partition(". ")[0].rstrip(".") + "."
 
 
+def _of_packages() -> list[str]:
+    """Verbs of one word that packages bring, which replace none."""
+    return [name for name in brought() if " " not in name and name not in VERBS]
+
+
 class Verbs(TyperGroup):
     """Lists verbs beside their panels, each with the first sentence of its help, in plain text:
     Typer draws panels with rich alone, which would be loaded for it. The options of a verb are read
     when it is asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(VERBS)
+        return [*VERBS, *_of_packages()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in VERBS and cmd_name not in self.commands:
             found = _of(cmd_name)
             if isinstance(found, typer.Typer):
-                made: Any = typer.main.get_group(found)
-                made.name = cmd_name
+                group: Any = typer.main.get_group(found)
+                group.name = cmd_name
+                self.commands[cmd_name] = group
             else:
-                made = typer.main.get_command_from_info(
-                    CommandInfo(cmd_name, callback=found), pretty_exceptions_short=True,
-                    rich_markup_mode=None,
-                )  # fmt: skip
-            self.commands[cmd_name] = made
-        return self.commands.get(cmd_name)
+                self.commands[cmd_name] = made(cmd_name, found)
+        return self.commands.get(cmd_name) or packaged(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         formatter.write("\n")
@@ -67,9 +69,13 @@ class Verbs(TyperGroup):
         for name, panel in VERBS.items():
             formatter.write(f"{'' if panel == told else panel:9} {name:10} {_does(name)}\n")
             told = panel
+        for name in _of_packages():
+            does = packaged(name).get_short_help_str(limit=99)
+            formatter.write(f"{'Packages':9} {name:10} {does}\n")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] in VERBS or ctx.resilient_parsing or args[0].startswith("-"):
+        known = {*VERBS, *PACKAGES, *_of_packages()}
+        if args[0] in known or ctx.resilient_parsing or args[0].startswith("-"):
             return super().resolve_command(ctx, args)
         if args[0] in FORMER:
             typer.echo(f"{args[0]}: now `{successor(args[0], args[1:])}`", err=True)

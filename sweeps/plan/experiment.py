@@ -29,7 +29,7 @@ from hwmodel.specs.transformer import TransformerSpec, load_model
 from policies.allocators.capabilities import Learns
 from policies.allocators.registry import POLICIES
 from policies.memory.memory_model import refuse_given
-from policies.predictors.confusion import load_table
+from policies.predictors.predictor import PredictorSpec
 from policies.requests.arrivals import Arrivals
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
@@ -304,8 +304,7 @@ class ExperimentSpec(Described):
             read = partial(_device_record, load_device(name))
             yield Source(f"serving.pools.{key}.device", "devices", name, read)
         if (file := self.serving.predictor.file) is not None:
-            whole = self.serving.predictor.timed
-            read = partial(_predictor_record, file, whole)
+            read = partial(_predictor_record, self.serving.predictor)
             yield Source("serving", "predictors", file, read)
 
     def documents(self) -> list[Document]:
@@ -383,8 +382,9 @@ def _document_record(document: Document) -> dict[str, Any]:
     return {"sha256": document.digest, **plain(document.data)}
 
 
-def _predictor_record(file: str, whole: bool) -> dict[str, Any]:
-    return _hashed(load_table(file).model_dump(mode="json"), file if whole else None)
+def _predictor_record(predictor: PredictorSpec) -> dict[str, Any]:
+    contents = predictor.contents()
+    return _hashed(contents, predictor.file if predictor.timed or not contents else None)
 
 
 def _hashed(data: Any, file: str | None = None) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from hwmodel.measure import trace
 from hwmodel.specs.device import load_device
 from policies.engines.schedule_cases import read_cases
 from policies.predictors.confusion import read_classes
-from policies.requests.prompts import read_prompts
 from policies.requests.requests import load_trace
 from policies.serving.server_log import BlockLog
 from tests.damage import bounded
@@ -29,7 +28,7 @@ def accesses(path: Path) -> list[Any]:
     return list(trace.read_trace(path, load_device("lpddr5-6400-x16"), single_channel=True))
 
 
-READERS = [accesses, load_trace, read_cases, read_prompts, lambda p: read_classes(p, "a"),
+READERS = [accesses, load_trace, read_cases, lambda p: read_classes(p, "a"),
            lambda p: list(BlockLog(p))]  # fmt: skip
 
 

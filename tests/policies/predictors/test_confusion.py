@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import math
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from policies.predictors.confusion import ConfusionTable, load_table, main, tabu
 from policies.predictors.confusion_predictor import ConfusionPredictor
 from policies.predictors.prediction import BinnedPrediction, entropy
 from policies.predictors.predictor import predict
-from policies.predictors.trained_predictor import TrainedPredictor
 from tests.policies import small
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -130,16 +128,6 @@ def test_mistakes_in_a_csv_have_their_line(
     assert "a.csv.gz:3: expected whole numbers" in capsys.readouterr().err
     file.write_bytes(b"no gzip")
     assert main([str(file), *options]) == 2
-
-
-def test_a_trained_model_is_used_by_its_calibration(tmp_path: Path) -> None:
-    file = tmp_path / "model.json"
-    file.write_text(json.dumps({"calibration": HAND}))
-    spec = TrainedPredictor(model=str(file))
-    assert len(set(predict(spec, np.arange(1, 200), 1).length)) == 2
-    file.with_suffix(".2.json").write_text("{}")
-    with pytest.raises(DescriptionError, match="not a trained predictor"):
-        predict(TrainedPredictor(model=str(file.with_suffix(".2.json"))), np.array([1]), 1)
 
 
 def test_each_kind_has_its_own_options() -> None:

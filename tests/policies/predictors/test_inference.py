@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from policies.predictors.inference import InferenceSpec, infer
 from policies.predictors.oracle_predictor import OraclePredictor
-from policies.predictors.trained_predictor import TrainedPredictor
 from tests.policies.small import MODEL, mixed, requests, run
 
 TABLE = {"sizes": [1, 4], "times": ["10ms", "16ms"]}
@@ -96,17 +92,6 @@ def test_what_lives_on_the_card_takes_room_for_kv() -> None:
     free = {"sizes": [1], "times": ["0ms"], "on_card": f"{kept}B"}
     found = run(2048, mixed(50), predictor={"cost": free}, engine={"max_model_len": 1024})
     assert found.metrics["kv_capacity_tokens"] == 2048 - 256
-
-
-def test_times_that_training_measured(tmp_path: Path) -> None:
-    file = tmp_path / "model.json"
-    file.write_text(json.dumps({"inference_s": {"1": 0.001, "64": 0.004}}))
-    spec = TrainedPredictor.model_validate({"model": str(file), "cost": {"max_batch": 8}})
-    assert spec.inference is not None
-    assert spec.inference.batch_s(64) == pytest.approx(0.004) and spec.inference.max_batch == 8
-    file.write_text("[]")
-    with pytest.raises(DescriptionError, match="not a trained predictor"):
-        spec.inference  # noqa: B018
 
 
 @pytest.mark.parametrize(

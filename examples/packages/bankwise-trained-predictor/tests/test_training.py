@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from bankwise_trained_predictor.length_model import BINS, LEVELS, LengthLaw, restore
+from bankwise_trained_predictor.prompts import read_prompts
+from bankwise_trained_predictor.trained_predictor import TrainedPredictor, load_calibration
+from bankwise_trained_predictor.training import lognormal_accuracy, train, write
 
 from hwmodel.description.description import DescriptionError
-from policies.predictors.confusion import load_table
-from policies.predictors.length_model import BINS, LEVELS, LengthLaw, restore
 from policies.predictors.predictor import predict
-from policies.predictors.trained_predictor import TrainedPredictor
-from policies.predictors.training import lognormal_accuracy, train, write
-from policies.requests.prompts import read_prompts
-from tests.sweeps.cli.test_command_line import refusal
+from tests.sweeps.cli.test_command_line import bankwise, refusal
 
 TOPICS = {"list": 20.0, "explain": 100.0, "poem": 300.0, "story": 900.0}
 SIGMA = 0.3
-
-
-@pytest.fixture(scope="module", autouse=True)
-def sklearn() -> None:
-    """Imported by the worker that runs them: it takes seconds."""
-    pytest.importorskip("sklearn")
+HAND = {
+    "name": "hand", "summary": "two bins, two classes", "thresholds": [100],
+    "edges": [0, 99, 400], "counts": [[9, 1], [2, 8]],
+}  # fmt: skip
 
 
 def planted(file: Path, count: int = 2_400) -> Path:
@@ -44,7 +42,7 @@ def planted(file: Path, count: int = 2_400) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(sklearn: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return train(planted(tmp_path_factory.mktemp("prompts") / "planted.jsonl"))
 
 
@@ -76,7 +74,7 @@ def test_the_file_is_plain_data_and_predicts_the_same(
     assert law.length[0] == pytest.approx(300, rel=0.2)
     assert law.length[1] == pytest.approx(20, rel=0.2)
     assert (np.diff(law.quantiles, axis=1) >= 0).all()
-    table = load_table(str(file))
+    table = load_calibration(str(file))
     assert np.sum(table.counts) == found["report"]["held_out"]
     spec = TrainedPredictor(model=str(file))
     lengths = np.random.default_rng(2).lognormal(5, 1, 4_000).astype(np.int64) + 1
@@ -139,9 +137,51 @@ def test_mistakes_are_told(tmp_path: Path, line: str, message: str) -> None:
     assert message in refusal("new", "predictor", file, cwd=tmp_path)
 
 
-def test_without_scikit_learn_it_says_what_to_install(
-    found: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.feature_extraction.text", None)
-    with pytest.raises(DescriptionError, match=r"bankwise\[predict\]"):
-        restore(found["model"]).predict(["a"])
+def test_a_trained_model_is_used_by_its_calibration(tmp_path: Path) -> None:
+    file = tmp_path / "model.json"
+    file.write_text(json.dumps({"calibration": HAND}))
+    spec = TrainedPredictor(model=str(file))
+    assert len(set(predict(spec, np.arange(1, 200), 1).length)) == 2
+    file.with_suffix(".2.json").write_text("{}")
+    with pytest.raises(DescriptionError, match="not a trained predictor"):
+        predict(TrainedPredictor(model=str(file.with_suffix(".2.json"))), np.array([1]), 1)
+
+
+def test_times_that_training_measured(tmp_path: Path) -> None:
+    file = tmp_path / "model.json"
+    file.write_text(json.dumps({"inference_s": {"1": 0.001, "64": 0.004}}))
+    spec = TrainedPredictor.model_validate({"model": str(file), "cost": {"max_batch": 8}})
+    assert spec.inference is not None
+    assert spec.inference.batch_s(64) == pytest.approx(0.004) and spec.inference.max_batch == 8
+    file.write_text("[]")
+    with pytest.raises(DescriptionError, match="not a trained predictor"):
+        spec.inference  # noqa: B018
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_damaged_file_is_answered_with_a_line(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    for read, text in (
+        (read_prompts, b'{"prompt": "Why?", "output_tokens": [3, 5]}\n'),
+        (load_calibration, json.dumps({"calibration": HAND, "model": {"edges": [3]}}).encode()),
+    ):
+        file, damaged = tmp_path / "damaged.json", bytearray(text)
+        for _ in range(int(rng.integers(1, 4))):
+            damaged[rng.integers(len(damaged))] = rng.integers(256)
+        file.write_bytes(damaged)
+        with contextlib.suppress(DescriptionError):
+            read(str(file))
+
+
+def test_a_run_is_served_by_a_model_and_records_it(tmp_path: Path) -> None:
+    file = tmp_path / "model.json"
+    file.write_text(json.dumps({"calibration": HAND, "inference_s": {"1": 0.0, "64": 0.0}}))
+    done = bankwise(
+        "run", "smoke", "--out", "r", "--set", "policy=[odma]", "--set", "requests=20",
+        "--set", f"serving.predictor={{kind: trained, model: {file}}}", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    provenance = json.loads((tmp_path / "r/provenance.json").read_text())
+    assert "trained_predictor.py" in json.dumps(provenance)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert digest in json.dumps(provenance)

@@ -4,7 +4,7 @@ Words and pairs of words, hashed, go into class heads: a multinomial logistic re
 of equal shares, with its regularisation and a temperature chosen by cross-validation. Quantile
 heads, linear in what the class heads say, give quantiles of ln(length). The point prediction is the
 quantile head of 0.5; the uncertainty is the entropy of the class heads. The weights are numbers in
-a JSON file; scikit-learn (the extra `predict`) trains and hashes.
+a JSON file; scikit-learn trains and hashes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class LengthModel(NamedTuple):
     temperature: float
 
     def predict(self, texts: list[str]) -> LengthLaw:
-        """The laws of prompts. Raises DescriptionError without scikit-learn."""
+        """The laws of prompts."""
         matrix = features(texts)
         shares = _softmax((matrix @ self.weights + self.offset) / self.temperature)
         return LengthLaw(shares, _quantiles(self.heads, shares))
@@ -105,8 +105,7 @@ def restore(data: dict[str, Any]) -> LengthModel:
 
 def fit(texts: list[str], prompt: IntArray, output_tokens: IntArray) -> LengthModel:
     """Train on these; answers to one `prompt`, int64 (n,), stay in one fold. Raises
-    DescriptionError where they are too few, or without scikit-learn."""
-    _require_sklearn()
+    DescriptionError where they are too few."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):  # threads that wait for each other cost more than they gain here
@@ -146,7 +145,6 @@ def _thinned(count: int, most: int) -> IntArray:
 def features(texts: list[str]) -> Any:
     """Sparse features of texts, (n, FEATURES + 1): hashed words and pairs of words, and
     ln(1 + characters)."""
-    _require_sklearn()
     from scipy.sparse import csr_matrix, hstack
     from sklearn.feature_extraction.text import HashingVectorizer
 
@@ -155,15 +153,6 @@ def features(texts: list[str]) -> Any:
     ).transform(texts)
     characters = np.log1p([[len(re.sub(r"\s+", " ", text))] for text in texts]) / _CHARACTERS
     return hstack([hashed, csr_matrix(characters)]).tocsr()
-
-
-def _require_sklearn() -> None:
-    try:
-        import sklearn.feature_extraction.text  # noqa: F401
-    except ImportError:
-        raise DescriptionError(
-            "the trained predictor needs scikit-learn: pip install 'bankwise[predict]'"
-        ) from None
 
 
 def _classify(matrix: Any, bins: IntArray, strength: float) -> tuple[FloatArray, FloatArray]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from bankwise_trained_predictor.length_model import BINS, LEVELS, LengthLaw, LengthModel, fit
+from bankwise_trained_predictor.prompts import Prompts, read_prompts
 from hwmodel.description.description import DescriptionError
 from policies.predictors.confusion import ConfusionTable, load_table
-from policies.predictors.length_model import BINS, LEVELS, LengthLaw, LengthModel, fit
-from policies.requests.prompts import Prompts, read_prompts
 from policies.requests.requests import FloatArray, IntArray
 
 CLASSES = (2, 4, 10)

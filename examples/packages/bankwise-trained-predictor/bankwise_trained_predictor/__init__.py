@@ -1,0 +1,1 @@
+"""A predictor of output lengths that is trained on prompts of your own."""
