@@ -23,6 +23,7 @@ from sweeps.plan.rules import RULES, STUDY
 from sweeps.plan.sweep_spec import SweepSpec
 from sweeps.report.presenter import Presenter
 from sweeps.report.presenters import PRESENTERS
+from tests.rooms import Tree, classes
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = ["hwmodel", "policies", "sweeps", "bankwise"]
@@ -177,6 +178,7 @@ assert len(result.records) == 4 and not upper(), upper()
 from sweeps.plan.experiment import Task, measure
 from sweeps.run.executor import execute
 
+
 tasks = [Task(point.experiment, 1, 1.0) for point in sweep.points]
 with closing(execute(upper, tasks, 2)) as outcomes:
     assert [(each.error, each.value) for each in outcomes] == [(None, []), (None, [])]
@@ -192,3 +194,14 @@ def test_neither_a_plan_nor_a_run_nor_a_worker_loads_a_report(tmp_path: Path) ->
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_the_code_does_not_grow_deeper_than_it_is() -> None:
+    """What was reached; each may only fall (`python -m tests.rooms` prints who is at the limit)."""
+    found = classes()
+    tree = Tree(found)
+    assert max(tree.depth(each) for each in found) <= 4
+    assert max(tree.methods(each) for each in found) <= 117
+    assert len(tree.several) <= 67
+    blocks = [each for each in found if each.name in ("PagedAllocator", "RadixAllocator")]
+    assert {tree.depth(each) for each in blocks} == {2}

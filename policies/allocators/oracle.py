@@ -9,11 +9,11 @@ from policies.allocators.allocator import Demand
 from policies.allocators.ceiling_options import OracleOptions, stored_at_the_end
 from policies.allocators.declaration import References
 from policies.allocators.losses import RUNS, WAITING
-from policies.allocators.reservation import RunAllocator
+from policies.allocators.reservation import ReservingAllocator
 from policies.requests.requests import IntArray
 
 
-class OracleAllocator(RunAllocator):
+class OracleAllocator(ReservingAllocator):
     """Exact reservations in one arena."""
 
     Options = OracleOptions

@@ -285,10 +285,12 @@ class ReservingAllocator(ContiguousAllocator):
     DescriptionError where that is no whole number."""
 
     def __init__(
-        self, layout: KvLayout, requests: int, limits: Limits, options: Any, space: Space
-    ) -> None:
+        self, layout: KvLayout, requests: int, limits: Limits, options: Any,
+        own: Space | None = None,
+    ) -> None:  # fmt: skip
+        """own: what runs are taken out of; None: the space that its `RunOptions` describe."""
         super().__init__(layout, requests, limits, options)
-        self._space = space
+        self._space = own or space(options.space, 0, layout.slots, options.fit)
 
     @property
     def free_slots(self) -> int:
@@ -301,10 +303,10 @@ class ReservingAllocator(ContiguousAllocator):
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
-        size, space = self._checked_size(request, demand), self._space
-        place = space.place(size)
-        if place is None and isinstance(space, Arena) and self._make_room(space, size):
-            place = space.place(size)
+        size, own = self._checked_size(request, demand), self._space
+        place = own.place(size)
+        if place is None and isinstance(own, Arena) and self._make_room(own, size):
+            place = own.place(size)
         if place is None:
             return False
         if tokens > self._holds(place.size):
@@ -334,11 +336,3 @@ class ReservingAllocator(ContiguousAllocator):
         self._require(request)
         self._space.give_back(int(self.start[request]), int(self.reserved[request]))
         return self._vacate(request)
-
-
-class RunAllocator(ReservingAllocator):
-    """Runs out of the space that its `RunOptions` describe."""
-
-    def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: Any) -> None:
-        own = space(options.space, 0, layout.slots, options.fit)
-        super().__init__(layout, requests, limits, options, own)

@@ -26,7 +26,7 @@ from policies.allocators.compaction import RunOptions
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.losses import PREDICTION, RESERVING, RUNS
-from policies.allocators.reservation import RunAllocator
+from policies.allocators.reservation import ReservingAllocator
 from policies.requests.requests import IntArray
 
 Count = Annotated[int, Field(ge=1)]
@@ -69,7 +69,7 @@ class _Admission(NamedTuple):
     """Tokens that its reservation had room for."""
 
 
-class S3Allocator(RunAllocator, Classifies, Remembers, Reports):
+class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
     """Classes of output length over one arena."""
 
     Options = S3Options

@@ -14,7 +14,7 @@ from policies.allocators.allocator import Demand
 from policies.allocators.compaction import RunOptions
 from policies.allocators.declaration import CHOICES, References
 from policies.allocators.losses import RESERVING, RUNS
-from policies.allocators.reservation import RunAllocator
+from policies.allocators.reservation import ReservingAllocator
 from policies.requests.requests import IntArray
 
 
@@ -26,7 +26,7 @@ class StaticOptions(RunOptions):
     """What the worst case is."""
 
 
-class StaticAllocator(RunAllocator):
+class StaticAllocator(ReservingAllocator):
     """Worst-case reservations in one arena."""
 
     Options = StaticOptions
