@@ -21,6 +21,7 @@ from policies.allocators.block_pool import BlockPool
 from policies.allocators.block_tables import BlockTables
 from policies.allocators.capabilities import (
     Caches,
+    CopiesKv,
     Drafts,
     Forks,
     KeepsStates,
@@ -72,7 +73,7 @@ def refuse_prefixes(options: PolicyOptions, model: str) -> None:
 
 
 class BlockAllocator(
-    Allocator, OnDemand, Caches, Remembers, Reports, Swaps, Drafts, KeepsStates, Forks
+    Allocator, OnDemand, Caches, Remembers, Reports, Swaps, Drafts, KeepsStates, CopiesKv, Forks
 ):  # fmt: skip
     """Blocks as tokens are stored; of a model with windows those that it still attends to.
 

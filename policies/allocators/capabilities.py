@@ -100,8 +100,9 @@ class CopiesKv(ABC):
         """Copies since the last call; their targets are reserved already."""
 
 
-class Forks(CopiesKv):
-    """Lets a request go on from what another one has stored, as beam search chooses."""
+class Forks(ABC):
+    """Of one that copies KV: lets a request go on from what another one has stored, as beam search
+    chooses."""
 
     @abstractmethod
     def fork(self, request: int, source: int) -> None:

@@ -16,6 +16,7 @@ from policies.allocators.arena import Arena
 from policies.allocators.capabilities import (
     Caches,
     Contiguous,
+    CopiesKv,
     Drafts,
     Forks,
     KeepsStates,
@@ -41,7 +42,8 @@ class _Away(NamedTuple):
 
 
 class ContiguousAllocator(
-    Allocator, Contiguous, Caches, Remembers, Swaps, Drafts, KeepsStates, Forks
+    Allocator, Contiguous, Caches, Remembers, Swaps, Drafts, KeepsStates, CopiesKv,
+    Forks,
 ):  # fmt: skip
     """An allocator whose reservation is one run of slots, `start[request]`; a policy calls
     `_occupy` and `_vacate`. `_demands`: the demand of each resident at its admission."""
