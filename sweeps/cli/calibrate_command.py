@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from sweeps.cli.options import Json, Set, mistake, refuse, wrote
+from sweeps.cli.options import Json, Set, mistake, wrote
+from sweeps.cli.packaged import PACKAGES
 
-if TYPE_CHECKING:
-    from hwmodel.benchmark.rounds import Benchmark
-
-    Run = Callable[[Callable[[str], None]], Benchmark]
-
-FOLDER = Path("measured")
-"""Where --memory writes by default."""
 PART = 0.5
+
+
+def _moved(given: bool) -> None:
+    if given:
+        from hwmodel.description.written import install
+
+        raise mistake(f"now `bankwise measure`; {install(PACKAGES['measure'])}", "--memory")
 
 
 def command(
@@ -30,17 +28,9 @@ def command(
             help="A server's log (docs/calibrate.md), or a described server that names one."
         ),
     ] = None,
-    memory: Annotated[
-        bool,
-        typer.Option(
-            "--memory",
-            help="Instead: measure the memory of this machine's CPUs, or of its GPU; nothing else "
-            "should run.",
-        ),
-    ] = False,
+    memory: Annotated[bool, typer.Option("--memory", hidden=True, callback=_moved)] = False,
     device: Annotated[
-        str | None,
-        typer.Option(help="What a log's server ran on; with --memory, to compare and to overlay."),
+        str | None, typer.Option(help="What a log's server ran on.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="What it served; with a log.")] = None,
     part: Annotated[
@@ -49,45 +39,19 @@ def command(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="PATH",
-            help=f"Write the calibrated server to this file; with --memory: a new folder, {FOLDER}"
-            " by default.",
+            "--out", metavar="PATH", help="Write the calibrated server to this file."
         ),
     ] = None,
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", help="With --memory: half of the patterns, 6 rounds instead of 15."
-        ),
-    ] = False,
-    threads: Annotated[
-        int | None, typer.Option("--threads", help="With --memory: one a core by default.")
-    ] = None,
-    gpu: Annotated[
-        bool,
-        typer.Option(
-            "--gpu", help="With --memory: the first NVIDIA GPU instead; needs bankwise[cuda]."
-        ),
-    ] = False,
     json: Json = False,
     overrides: Set = None,
 ) -> None:  # fmt: skip
-    """Calibrate on a server's log, or on this machine's memory.
+    """Calibrate on a server's log.
 
-    Of a log efficiency and overheads, with intervals; the rest of it validates. --set
-    serving.kv_tokens=41392 and so on say how the server was started. Of memory: measurements that
-    `bankwise validate` compares, and with --device that device with the efficiency measured.
+    Efficiency and overheads, with intervals; the rest of it validates. --set
+    serving.kv_tokens=41392 and so on say how the server was started.
     """
-    if memory:
-        refuse(
-            "does not go with --memory",
-            {"LOG": log, "--model": model, "--part": part, "--set": overrides or None},
-        )
-        _memory(device, out or FOLDER, quick, threads, gpu, json)
-        return
-    refuse("needs --memory", {"--quick": quick, "--threads": threads, "--gpu": gpu})
     if log is None:
-        raise mistake("needs a LOG, or --memory", "calibrate")
+        raise mistake("needs a LOG", "calibrate")
     from hwmodel.description.library import names
     from policies.serving.measured_server import load_server
     from sweeps.ask.calibrate import calibrate, server_of
@@ -117,62 +81,3 @@ def command(
         wrote([out], json)
         if not json:
             print(f"next: bankwise validate {out}")
-
-
-def _memory(
-    device: str | None, out: Path, quick: bool, threads: int | None, gpu: bool, json: bool
-) -> None:
-    """Measure this machine's memory, and write what was found into `out`."""
-    from sweeps.ask.machine_memory import device_to_compare, write
-    from sweeps.report import validation
-    from sweeps.report.measure_sheet import record, sheet
-    from sweeps.report.screen import print_json, print_section
-    from sweeps.report.section import Section
-
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise mistake("exists and is not empty; name another folder", f"--out {out}")
-    described = None if device is None else device_to_compare(device)
-
-    def told(text: str) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{text}\x1b[K", end="", file=sys.stderr)
-
-    run = _on_gpu(threads, quick) if gpu else _on_cpu(threads, quick)
-    out.mkdir(parents=True, exist_ok=True)
-    found = run(told)
-    told("")
-    print_json(record(found)) if json else print_section(sheet(found))
-    files = write(out, found, described, device or "")
-    wrote(files, json)
-    if described is None or described.given is not None or json:
-        return
-    table = validation.grid(validation.compared(validation.loaded(str(files[0]))))
-    title = f"beside {described.name} as described"
-    print()
-    print_section(Section(title, [replace(table, title=f"{title}:")]))
-
-
-def _on_cpu(threads: int | None, quick: bool) -> Run:
-    """Checks what is asked for; what it returns measures."""
-    from hwmodel.benchmark import cpu_benchmark, rounds
-    from hwmodel.benchmark.machine import read_machine
-
-    machine = read_machine()
-    many = cpu_benchmark.thread_count(machine, threads)
-    size, asked = cpu_benchmark.buffer_size(machine), rounds.effort(quick)
-    return lambda told: cpu_benchmark.measure_cpu(machine, many, asked, size, told)
-
-
-def _on_gpu(threads: int | None, quick: bool) -> Run:
-    """As `_on_cpu`."""
-    from hwmodel.benchmark import rounds
-
-    if threads is not None:
-        raise mistake("of CPUs; a GPU is filled", "--threads")
-    try:
-        from hwmodel.benchmark import gpu_benchmark
-    except ImportError:  # a numba without its CUDA target
-        raise mistake("pip install 'bankwise[cuda]'", "--gpu") from None
-    machine = gpu_benchmark.read_gpu()
-    size, asked = gpu_benchmark.gpu_buffer(machine), rounds.effort(quick)
-    return lambda told: gpu_benchmark.measure_gpu(machine, asked, size, told)

@@ -30,7 +30,6 @@ FORMER = {
     "figure": Former("bankwise report {RUN} --figure {NAME}", ("RUN", "NAME")),
     "kv-formats": Former("bankwise fit {MODEL} --formats", ("MODEL",), renamed={"--device": ""}),
     "kv-read": Former("bankwise replay {DEVICE} {LOG}", ("DEVICE", "LOG")),
-    "measure": Former("bankwise calibrate --memory"),
     "model": Former("bankwise new model {config.json}", ("config.json",), dropped=("import",)),
     "models": Former("bankwise list models"),
     "pause": Former(

@@ -13,7 +13,7 @@ from typer.models import CommandInfo
 
 from sweeps.cli.options import mistake
 
-PACKAGES = {"new predictor": "bankwise-trained-predictor"}
+PACKAGES = {"measure": "bankwise-measure", "new predictor": "bankwise-trained-predictor"}
 """Verb -> the package under `examples/packages` that brings it."""
 
 
@@ -30,7 +30,9 @@ def packaged(name: str) -> Any:
     if point is None:
         if name not in PACKAGES:
             return None
-        raise mistake(f"pip install ./examples/packages/{PACKAGES[name]}", f"bankwise {name}")
+        from hwmodel.description.written import install
+
+        raise mistake(install(PACKAGES[name]), f"bankwise {name}")
     try:
         function = point.load()
     except (ImportError, AttributeError) as error:

@@ -103,7 +103,6 @@ FORMER = {
     "figure RUN front --dark": "bankwise report RUN --figure front --dark",
     "kv-formats m --device a --device b": "bankwise fit m --formats a b",
     "kv-read d log.jsonl --every 2": "bankwise replay d log.jsonl --every 2",
-    "measure --quick": "bankwise calibrate --memory --quick",
     "model import config.json": "bankwise new model config.json",
     "models": "bankwise list models",
     "pause d m --link l --context 9": "bankwise transfer l --pause --device d --model m --tokens 9",
@@ -149,8 +148,8 @@ def test_a_device_says_what_can_be_asked_of_it(tmp_path: Path) -> None:
         ("memory mlu370-x4 --racm --extent 1KiB --extent 2KiB", "--extent: --racm takes one; got"),
         ("replay mlu370-x4 none.jsonl --channel", "--channel: does not go with block tables"),
         ("replay mlu370-x4 none.txt --every 2", "--every: needs block tables"),
-        ("calibrate", "calibrate: needs a LOG, or --memory"),
-        ("calibrate log --quick", "--quick: needs --memory"),
+        ("calibrate", "calibrate: needs a LOG"),
+        ("calibrate --memory", "--memory: now `bankwise measure`"),
     ],
 )
 def test_a_word_that_fits_nowhere_is_answered_in_a_line(

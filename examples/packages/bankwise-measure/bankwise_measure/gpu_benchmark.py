@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from hwmodel.benchmark import gpu_kernels
-from hwmodel.benchmark.access_points import LINE, WORD, AccessPoint
-from hwmodel.benchmark.cpu_benchmark import NEAR, SEED, listed
-from hwmodel.benchmark.gpu_kernels import cuda
-from hwmodel.benchmark.machine import Machine
-from hwmodel.benchmark.median import median
-from hwmodel.benchmark.rounds import Benchmark, Effort, MeasuredLatency, measure_rounds
+from bankwise_measure import gpu_kernels
+from bankwise_measure.access_points import LINE, WORD, AccessPoint
+from bankwise_measure.cpu_benchmark import NEAR, SEED, listed
+from bankwise_measure.gpu_kernels import cuda
+from bankwise_measure.machine import Machine
+from bankwise_measure.median import median
+from bankwise_measure.rounds import Benchmark, Effort, MeasuredLatency, measure_rounds
 from hwmodel.description.description import DescriptionError
 
 THREADS = 256
@@ -28,6 +28,7 @@ APART = 4
 """Times a window of dependent reads is larger than the one before."""
 LISTED = 1 << 22
 """Extents of a list at most, so that neither the L2 nor two blocks at once find one again."""
+INSTALL = "pip install './examples/packages/bankwise-measure[cuda]'"
 Clock = Callable[[Callable[[], None]], float]
 
 
@@ -45,7 +46,7 @@ def read_gpu() -> Machine:
     """The first NVIDIA GPU. Raises DescriptionError where numba reaches none."""
     if not cuda.is_available():
         raise DescriptionError(
-            "numba reaches no NVIDIA GPU; where there is one: pip install 'bankwise[cuda]'", "--gpu"
+            f"numba reaches no NVIDIA GPU; where there is one: {INSTALL}", "--gpu"
         )
     return machine_of(cuda.get_current_device(), cuda.current_context().get_memory_info(), _smi())
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from hwmodel.benchmark.access_points import RUN, AccessPoint
-from hwmodel.benchmark.median import Median, median
-from hwmodel.benchmark.rounds import Benchmark, Measured
+from bankwise_measure.access_points import RUN, AccessPoint
+from bankwise_measure.median import Median, median
+from bankwise_measure.rounds import Benchmark, Measured
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import find
 from hwmodel.description.yaml_writer import to_yaml
@@ -46,7 +46,7 @@ def measurements(found: Benchmark, device: str, date: datetime.date) -> dict[str
         "kind": "measurement", "name": "this-machine",
         "summary": f"memory of {machine.cpu}, {found.threads:,} threads",
         "sources": {
-            "measured": f"bankwise calibrate --memory on {date.isoformat()}: {machine.told};"
+            "measured": f"bankwise measure on {date.isoformat()}: {machine.told};"
             f" {found.how}; medians of {found.effort.rounds} rounds{busy}"
         },
         **({"device": device} if device else {}),
@@ -82,7 +82,7 @@ def overlay(found: Benchmark, device: Device, name: str, date: datetime.date) ->
     for key in ("memory", "based_on"):
         if str(data.get(key, "")).endswith((".yaml", ".yml")):
             data[key] = str((file.parent / data[key]).resolve())
-    told = f"bankwise calibrate --memory on {date.isoformat()}: {found.machine.told}"
+    told = f"bankwise measure on {date.isoformat()}: {found.machine.told}"
     data["name"] = f"{device.name}-measured"
     data["summary"] = f"{data['summary']}; efficiency as measured"
     data["sources"] = {**data.get("sources", {}), "measured": told}

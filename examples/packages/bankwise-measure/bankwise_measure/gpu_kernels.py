@@ -11,7 +11,7 @@ from typing import Any
 import numba
 from numba import cuda as _cuda
 
-from hwmodel.benchmark.cpu_kernels import Words
+from bankwise_measure.cpu_kernels import Words
 
 cuda: Any = _cuda
 _jit: Any = cuda.jit

@@ -7,12 +7,11 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-
-from hwmodel.benchmark import gpu_benchmark, gpu_kernels, rounds
-from hwmodel.benchmark.access_points import AccessPoint
-from hwmodel.benchmark.gpu_kernels import cuda
-from hwmodel.benchmark.machine import Machine
-from hwmodel.benchmark.rounds import Effort
+from bankwise_measure import gpu_benchmark, gpu_kernels, rounds
+from bankwise_measure.access_points import AccessPoint
+from bankwise_measure.gpu_kernels import cuda
+from bankwise_measure.machine import Machine
+from bankwise_measure.rounds import Effort
 
 GRID = (2, 8)
 DATA = np.arange(512, dtype=np.int64)

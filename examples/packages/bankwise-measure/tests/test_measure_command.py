@@ -1,4 +1,4 @@
-"""Does `bankwise calibrate --memory` refuse what it cannot do, and write what it found?"""
+"""Does `bankwise measure` refuse what it cannot do, and write what it found?"""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from bankwise_measure import cpu_benchmark, rounds
 
-from hwmodel.benchmark import cpu_benchmark, rounds
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 
 
@@ -17,7 +17,6 @@ from tests.sweeps.cli.test_command_line import bankwise, refusal
         (["--threads", "4096"], "a core each; got 4096"),
         (["--device", "ddr5-4800-x32"], "is one channel of a memory"),
         (["--device", "mlu370"], "did you mean 'mlu370-x4'?"),
-        (["--part", "0.3"], "--part: does not go with --memory"),
         (["--gpu", "--threads", "2"], "--threads: of CPUs; a GPU is filled"),
         (["--out", "/proc"], "--out /proc: exists and is not empty; name another folder"),
         (["--out", "/proc/mine"], "/proc/mine: No such file or directory"),
@@ -26,15 +25,8 @@ from tests.sweeps.cli.test_command_line import bankwise, refusal
 def test_a_mistake_is_refused_before_anything_is_measured(
     arguments: list[str], said: str, tmp_path: Path
 ) -> None:
-    assert said in refusal("calibrate", "--memory", *arguments, cwd=tmp_path)
+    assert said in refusal("measure", *arguments, cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_validate_takes_a_device_with_measurements_only(tmp_path: Path) -> None:
-    text = refusal("validate", "--device", "mlu370-x4", cwd=tmp_path)
-    assert text == "--device: stands with the FILE of measurements"
-    text = refusal("validate", "vllm-gb200-watermark", "--device", "l4", cwd=tmp_path)
-    assert text.startswith("--device: vllm-gb200-watermark states its own")
 
 
 def test_what_was_measured_is_printed_and_written(
@@ -44,13 +36,13 @@ def test_what_was_measured_is_printed_and_written(
     short = rounds.Effort((points[0], *points[-2:]), 2, 1e-4)
     monkeypatch.setattr(rounds, "effort", lambda quick: short)
     monkeypatch.setattr(cpu_benchmark, "buffer_size", lambda machine: 4 << 20)
-    done = bankwise("calibrate", "--memory", "--threads", "1", "--json", cwd=tmp_path)
+    done = bankwise("measure", "--threads", "1", "--json", cwd=tmp_path)
     told = json.loads(done.stdout)
     assert done.returncode == 0 and done.stderr == "wrote measured/measurements.yaml\n"
     first = told["bandwidth"][0]
     assert first["pattern"] == "reads in order" and first["threads_bind"]
     assert len(told["blocks_over_run"]) == 1
-    shown = bankwise("calibrate", "--memory", "--threads", "1", "--out", "again", cwd=tmp_path)
+    shown = bankwise("measure", "--threads", "1", "--out", "again", cwd=tmp_path)
     assert "reads in order" in shown.stdout and "NVIDIA GPUs: --gpu" in shown.stdout
     text = refusal("validate", "again/measurements.yaml", cwd=tmp_path)
     assert text.endswith("device: names none; --device names what to compare with")

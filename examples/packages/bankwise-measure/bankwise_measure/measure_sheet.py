@@ -1,14 +1,14 @@
-"""What `bankwise calibrate --memory` found, as JSON and as a section."""
+"""What `bankwise measure` found, as JSON and as a section."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from hwmodel.benchmark.access_points import told
-from hwmodel.benchmark.median import Median
-from hwmodel.benchmark.rounds import Benchmark
+from bankwise_measure.access_points import told
+from bankwise_measure.machine_memory import block_ratios
+from bankwise_measure.median import Median
+from bankwise_measure.rounds import Benchmark
 from sweeps.analyse.statistics import Interval
-from sweeps.ask.machine_memory import block_ratios
 from sweeps.report.formats import between
 from sweeps.report.section import Grid, Say, Section
 

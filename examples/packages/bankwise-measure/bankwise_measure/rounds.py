@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from hwmodel.benchmark.access_points import AccessPoint, access_points
-from hwmodel.benchmark.machine import Machine
-from hwmodel.benchmark.median import Median, median
+from bankwise_measure.access_points import AccessPoint, access_points
+from bankwise_measure.machine import Machine
+from bankwise_measure.median import Median, median
 
 WARM_BYTES = 4 << 20
 """A worker moves in the pass that warms up and sets how long the others are."""

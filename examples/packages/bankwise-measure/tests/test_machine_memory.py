@@ -7,16 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bankwise_measure.access_points import AccessPoint
+from bankwise_measure.machine import Machine
+from bankwise_measure.machine_memory import (
+    block_ratios,
+    device_to_compare,
+    measurements,
+    overlay,
+    write,
+)
+from bankwise_measure.median import Median, median
+from bankwise_measure.rounds import Benchmark, Effort, Measured, MeasuredLatency
 
 import yaml
-from hwmodel.benchmark.access_points import AccessPoint
-from hwmodel.benchmark.machine import Machine
-from hwmodel.benchmark.median import Median, median
-from hwmodel.benchmark.rounds import Benchmark, Effort, Measured, MeasuredLatency
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from policies.memory.measured import load_measurements
-from sweeps.ask.machine_memory import block_ratios, device_to_compare, measurements, overlay, write
 from sweeps.report import validation
 
 DATE = datetime.date(2026, 11, 23)

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from hwmodel.benchmark.access_points import LINE, WORD, AccessPoint, access_points, told
-from hwmodel.benchmark.cpu_benchmark import (
+from bankwise_measure.access_points import LINE, WORD, AccessPoint, access_points, told
+from bankwise_measure.cpu_benchmark import (
     FAR,
     Patterns,
     buffer_size,
@@ -16,8 +15,9 @@ from hwmodel.benchmark.cpu_benchmark import (
     memory,
     thread_count,
 )
-from hwmodel.benchmark.machine import Machine, read_machine
-from hwmodel.benchmark.rounds import Effort, effort
+from bankwise_measure.machine import Machine, read_machine
+from bankwise_measure.rounds import Effort, effort
+
 from hwmodel.description.description import DescriptionError
 
 MACHINE = Machine("A CPU", (0, 1, 2), 1 << 20, None, False, 1 << 34, 1 << 33)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from hwmodel.benchmark.median import coverage, median
+from bankwise_measure.median import coverage, median
 
 
 def test_the_median_is_the_middle_or_between_the_two() -> None:

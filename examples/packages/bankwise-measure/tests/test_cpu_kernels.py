@@ -5,8 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 import pytest
-
-from hwmodel.benchmark import cpu_kernels as kernels
+from bankwise_measure import cpu_kernels as kernels
 
 
 @pytest.fixture

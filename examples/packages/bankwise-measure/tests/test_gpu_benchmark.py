@@ -10,19 +10,21 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from bankwise_measure.gpu_benchmark import LARGEST_BUFFER, gpu_buffer, machine_of, read_gpu
+from bankwise_measure.gpu_kernels import cuda
 
-from hwmodel.benchmark.gpu_benchmark import LARGEST_BUFFER, gpu_buffer, machine_of, read_gpu
-from hwmodel.benchmark.gpu_kernels import cuda
 from hwmodel.description.description import DescriptionError
 
 SCRIPT = Path(__file__).with_name("gpu_in_simulator.py")
-ROOT = Path(__file__).resolve().parents[3]
+PACKAGE = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[4]
 CARD = SimpleNamespace(name=b"A GPU", MULTIPROCESSOR_COUNT=80, L2_CACHE_SIZE=6 << 20)
 CLOCKS = "driver 1, cores 1710 MHz, memory 6251 MHz"
 
 
 def test_kernels_and_passes_in_the_simulator() -> None:
-    settings = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_ENABLE_CUDASIM": "1"}
+    path = os.pathsep.join([str(PACKAGE), str(ROOT)])
+    settings = {**os.environ, "PYTHONPATH": path, "NUMBA_ENABLE_CUDASIM": "1"}
     done = subprocess.run([sys.executable, SCRIPT], env=settings, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -43,5 +45,5 @@ def test_the_buffer_is_half_of_what_is_free_and_far_beyond_the_cache() -> None:
 
 @pytest.mark.skipif(cuda.is_available(), reason="a GPU is there")
 def test_without_a_gpu_the_extra_is_named() -> None:
-    with pytest.raises(DescriptionError, match=r"pip install 'bankwise\[cuda\]'"):
+    with pytest.raises(DescriptionError, match=r"bankwise-measure\[cuda\]"):
         read_gpu()

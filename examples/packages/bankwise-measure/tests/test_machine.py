@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hwmodel.benchmark.machine import read_machine
+from bankwise_measure.machine import read_machine
 
 
 def machine_at(root: Path) -> None:

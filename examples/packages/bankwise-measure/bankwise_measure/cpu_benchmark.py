@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from hwmodel.benchmark import cpu_kernels as kernels
-from hwmodel.benchmark.access_points import LINE, WORD, AccessPoint
-from hwmodel.benchmark.cpu_kernels import Words
-from hwmodel.benchmark.machine import Machine
-from hwmodel.benchmark.median import median
-from hwmodel.benchmark.rounds import Benchmark, Effort, MeasuredLatency, measure_rounds
+from bankwise_measure import cpu_kernels as kernels
+from bankwise_measure.access_points import LINE, WORD, AccessPoint
+from bankwise_measure.cpu_kernels import Words
+from bankwise_measure.machine import Machine
+from bankwise_measure.median import median
+from bankwise_measure.rounds import Benchmark, Effort, MeasuredLatency, measure_rounds
 from hwmodel.description.description import DescriptionError
 
 SEED = 20261123
