@@ -25,6 +25,8 @@ OVERLOADED = 0.1
 GOODPUT, ATTAINMENT = "goodput_per_s", "slo.attainment"
 """Metrics: the load that attains the objective, where one was searched; the share of requests that
 keeps it."""
+CAPACITY_RATE = "capacity_per_s"
+"""Metric: requests a second at which what waits does not grow (`sweeps.plan.saturation`)."""
 GROWING = ("ttft_s", "latency_s", "slo")
 """Metrics that grow with the length of a run whose load is above capacity."""
 REFERENCE = "reference"

@@ -40,7 +40,7 @@ from policies.serving.recorder import Recorder
 from policies.serving.serving import serve, serve_cell
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.simulation import Watcher
-from sweeps.analyse.figures import BACKLOG, GOODPUT, OVERLOADED, THROUGHPUT
+from sweeps.analyse.figures import BACKLOG, CAPACITY_RATE, GOODPUT, OVERLOADED, THROUGHPUT
 from sweeps.analyse.objective import SERVED, Objective
 from sweeps.analyse.table import Table
 from sweeps.plan.logs import LogKind, recorder
@@ -240,7 +240,7 @@ class ExperimentSpec(Described):
         """As `run_task`. Raises ResultRefused as well."""
         if task.cell is not None:
             return run_cell(task)
-        return self._refused(run_task(task))
+        return self._refused(self._beside_capacity(run_task(task)))
 
     def parts(self, task: Task) -> list[Task]:
         whole = self.logs or self.latency_at is not None
@@ -248,7 +248,13 @@ class ExperimentSpec(Described):
         return [task] if cells == 1 else [task._replace(cell=cell) for cell in range(cells)]
 
     def merge(self, task: Task, parts: list[Any]) -> dict[str, Any]:
-        return self._refused(run_task(task, parts))
+        return self._refused(self._beside_capacity(run_task(task, parts)))
+
+    def _beside_capacity(self, metrics: dict[str, Any]) -> dict[str, Any]:
+        """The metrics; of a goodput with the capacity, above which it was not searched."""
+        if GOODPUT in metrics:
+            metrics[CAPACITY_RATE] = capacity_task(Task(self, CALIBRATION, None))
+        return metrics
 
     def _refused(self, found: dict[str, Any]) -> dict[str, Any]:
         """The metrics, unless sampling leaves them too uncertain."""

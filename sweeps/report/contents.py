@@ -22,7 +22,7 @@ from sweeps.report.footnotes import footnotes
 from sweeps.report.inputs import configuration, origin
 from sweeps.report.overview import compared, overview
 from sweeps.report.presenters import find, presenter_of
-from sweeps.report.run_length import too_short
+from sweeps.report.run_length import at_capacity, too_short
 from sweeps.report.section import Block, Grid, Say, Section, as_json, is_chart
 from sweeps.run.findings import Findings, as_data
 from sweeps.run.store import RunDirectory
@@ -56,7 +56,8 @@ class Report:
     @cached_property
     def problems(self) -> list[str]:
         """What is missing or cannot be shown, a sentence each."""
-        return [*self.table.problems, *self._presenter.lacking(self.table), *too_short(self.table)]
+        lacking = self._presenter.lacking(self.table)
+        return [*self.table.problems, *lacking, *too_short(self.table), *at_capacity(self.table)]
 
     @cached_property
     def section(self) -> Section:

@@ -1,10 +1,11 @@
-"""Whether a run was long enough for the rates it states."""
+"""Whether a run was long enough for the rates and goodputs it states."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+from sweeps.analyse.figures import CAPACITY_RATE, GOODPUT
 from sweeps.analyse.table import Table
 
 ENOUGH = 7
@@ -13,6 +14,8 @@ long the run is as a request stays (assumed). In `tests/sweeps/yaml/run-length.y
 requests, rates are 15 to 22 % low at 3, 4 to 9 % at 6 to 7 without a warm-up; where half of them
 are the warm-up, 29 % low to 28 % high at 4 to 5, 13 % low to 4 % high at 7, within 8 % from
 11 on."""
+CLOSE = 0.01
+"""A search ends so close to what it seeks."""
 
 
 def too_short(table: Table) -> list[str]:
@@ -31,6 +34,22 @@ def too_short(table: Table) -> list[str]:
         f"{len(short)} of {len(rows)} points ran {least:.1f} or more requests for each that runs at"
         f" once; below {ENOUGH} a rate may be off by a quarter, without warm-up by more:"
         f" --set requests={wanted}"
+    ]
+
+
+def at_capacity(table: Table) -> list[str]:
+    """That goodputs are capacities, in a sentence: a run is too short, or an objective too loose,
+    for a load below it to miss."""
+    rows = [row for group in table.groups for row in group.rows]
+    pairs = [(row.mean(GOODPUT), row.mean(CAPACITY_RATE)) for row in rows]
+    searched = [(found, most) for found, most in pairs if found is not None and most is not None]
+    full = [found for found, most in searched if found >= (1 - CLOSE) * most]
+    if not full:
+        return []
+    return [
+        f"{len(full)} of {len(searched)} points attain the objective up to their capacity, which is"
+        " the goodput that they have here; a longer run may attain it at a smaller load alone:"
+        " --set requests=NUMBER"
     ]
 
 

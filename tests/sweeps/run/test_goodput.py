@@ -9,6 +9,7 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from sweeps.plan.experiment import Task, capacity_task, run_task
 from sweeps.plan.sweep import load_sweep
+from sweeps.report.contents import read_report
 from sweeps.run.goodput import (
     TOLERANCE,
     NoRate,
@@ -113,3 +114,10 @@ def test_a_point_without_goodput_leaves_the_others_theirs(tmp_path: Path) -> Non
     assert all("goodput of orca: none of 120 requests can be served" in f for f in run.failures)
     again = run_sweep(sweep, tmp_path / "run", True, 1, QUIET)
     assert again.reused == len(run.records) and again.failures == run.failures
+
+
+def test_a_goodput_that_is_the_capacity_is_a_problem(tmp_path: Path) -> None:
+    loose = ASKED[0].replace("500ms", "60s").replace("200ms", "10s")
+    sweep = load_sweep("smoke", [loose, ASKED[1], "policy=[paged]", "replications=1"])
+    run_sweep(sweep, tmp_path / "run", False, 1, QUIET)
+    assert any("up to their capacity" in text for text in read_report(tmp_path / "run").problems)
