@@ -52,6 +52,8 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _REHEARSAL = {
     "requests": 4, "warmup_requests": 0, "arrivals": ALL_AT_ONCE, "load": None, "latency_at": None,
 }  # fmt: skip
+LOCKSTEP = 0.9
+"""Answers that must be measured where all are of one length (assumed: one, but for rounding)."""
 CALIBRATION = 0
 """The replication that is calibrated on where all share one. The measured ones count from 1, and -r
 is what r is calibrated on where each has its own."""
@@ -257,8 +259,17 @@ class ExperimentSpec(Described):
         return metrics
 
     def _refused(self, found: dict[str, Any]) -> dict[str, Any]:
-        """The metrics, unless sampling leaves them too uncertain."""
-        memory = self.serving.memory
+        """The metrics, unless sampling leaves them too uncertain, or clients who go in lockstep."""
+        memory, workload = self.serving.memory, workload_of(self)
+        answer_s = found["latency_s"]["mean"] - found["ttft_s"]["mean"]
+        lockstep = workload.lengths.constant is not None and workload.arrivals.clients is not None
+        if lockstep and found["steady_s"] < LOCKSTEP * answer_s:
+            clients = workload.arrivals.clients or 1
+            raise ResultRefused(
+                f"answers of one length keep {clients} clients in lockstep, and less than one of"
+                f" {answer_s:.3g} s is measured: expected {4 * clients} requests, or another"
+                f" multiple of {clients}, after a warm-up of {clients} or a multiple"
+            )
         if (error := found["memory"].get("throughput_ci95") or 0.0) > memory.refuse:
             raise ResultRefused(
                 f"sampled memory leaves the throughput uncertain by {error:.0%}, more than"

@@ -10,6 +10,7 @@ import pytest
 
 from sweeps.plan.experiment import (
     ExperimentSpec,
+    ResultRefused,
     Task,
     capacity_of,
     capacity_task,
@@ -116,3 +117,18 @@ def test_goodput_hangs_on_the_capacity_and_not_on_the_length_of_the_run() -> Non
         found.append(goodput_task((spec, [1])))
         assert found[-1] <= capacity_task(Task(spec, 0, None))
     assert found[0] == pytest.approx(found[1], rel=0.05)
+
+
+def test_clients_in_lockstep_are_measured_over_whole_answers_or_refused() -> None:
+    """400 requests of 256 clients after 300 ended in the middle of the second answers: a third too
+    low, whatever the replication."""
+
+    def rate(requests: int, warmup: int) -> float:
+        closed = {"process": "closed", "clients": 256}
+        spec = point(("h100-sxm", "llama-3.1-8b", "constant"), requests, load=None,
+                     arrivals=closed, warmup_requests=warmup)  # fmt: skip
+        return float(spec.measure(Task(spec, 1, None))["output_tokens_per_s"])
+
+    assert rate(1024, 512) == pytest.approx(rate(3072, 512), rel=0.01)
+    with pytest.raises(ResultRefused, match="another multiple of 256"):
+        rate(400, 300)
