@@ -164,6 +164,8 @@ class Engine(Admission):
 
     def drain(self) -> list[int]:
         """Requests that have not ended, in the order of the line; it has none of them any more."""
+        if self._migrating is not None:  # with the step that was lost
+            self._migrating.settle()
         self.retire()
         begin_again = [request for part in self.parts for request in part.lost()]
         self.lose()

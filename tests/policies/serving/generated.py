@@ -160,9 +160,10 @@ def _changes(rng: random.Random, kinds: set[str], longest: int) -> dict[str, Any
 
 
 def once(drawn: Serving) -> Audit | str:
-    """The audit of one run of it; or why these features do not go together."""
+    """The audit of one run of it; or why these features do not go together. Patient: replicas that
+    are up for hardly longer than a step make a token in many tries."""
     try:
-        with patience():
+        with patience(90):
             return audited(*drawn)[1]
     except (DescriptionError, ValidationError) as error:
         return reason(error)
