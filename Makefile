@@ -28,7 +28,7 @@ test: $(DEV)
 
 # Packages of examples/packages are tested as installed, beside the environment: all other tests are without them.
 test-packages: $(PACKAGES)
-	PYTHONPATH=.venv/packages:. $(BIN)/python -m pytest -q -rs -m "not long" $(wildcard examples/packages/*/tests)
+	PYTHONPATH=.venv/packages:. $(BIN)/python -m pytest -q -rs -m "not long" -p tests.conftest $(wildcard examples/packages/*/tests)
 
 # Every case: all combinations, longer streams, 1,000 examples of each property.
 test-long: $(DEV)
