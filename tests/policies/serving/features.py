@@ -464,7 +464,8 @@ def patience(seconds: float = PATIENCE_S) -> Iterator[None]:
         raise TimeoutError(f"not served within {seconds} s")
 
     signal.signal(signal.SIGVTALRM, late)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    # again and again: where a file is read, one is taken for an OSError, and passed over
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 0.1)
     try:
         yield
     finally:

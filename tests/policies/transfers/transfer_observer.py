@@ -1,0 +1,352 @@
+"""Every transfer of a run, whichever of today's clocks it has: observed from beside the run.
+
+KV moves by `policies.transfers.kv_link` (pools, tiers, HCache, pauses), and by clocks of their own
+of the swap space, of migration, of dropping and of lending. What else takes the same link is
+observed beside it: weights that come back to cards which dropped them (way `weights`), queries and
+partial results of attention on lenders (way `attention`).
+
+    with observed() as seen:
+        serve(...)
+    seen.moved()
+
+This is the one file of these tests that knows where transfers are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+
+from policies.engines.host_memory import HostTraffic
+from policies.serving.drop_groups import joined, lacking_bytes
+from policies.serving.dropping import Dropping
+from policies.serving.migration import Migrating
+from policies.serving.replica_builder import ReplicaBuilder
+from policies.transfers.hosting import Hosting
+from policies.transfers.kv_link import OUT, Job, Link
+from policies.transfers.lender import Lender
+from policies.transfers.ports import Sent
+from policies.transfers.swap_space import SwapSpace
+
+NETWORK, HOST = "network", "host"
+"""What a transfer takes of a card: its link to other cards, or that to its host."""
+
+
+@dataclass(eq=False)
+class Moved:
+    """One transfer: its ends, with cards named `0` or `prefill 0`, and their hosts `host 0`; bytes
+    as its way counts them; None of `end_s`: it was lost, at `gone_s`."""
+
+    way: str
+    clock: int
+    """Which clock it has: transfers of one know of each other."""
+    takes: str
+    ends: tuple[str, ...]
+    bytes: int
+    begin_s: float
+    end_s: float | None
+    gone_s: float
+
+    @property
+    def cards(self) -> set[str]:
+        """Its ends by the names of their cards."""
+        return {end.removeprefix("host ").removeprefix("drive ") for end in self.ends}
+
+    def lost(self, at_s: float) -> None:
+        """It ends there."""
+        self.end_s, self.gone_s = None, at_s
+
+
+class Pair(NamedTuple):
+    """Two transfers that overlap."""
+
+    one: Moved
+    other: Moved
+
+    @property
+    def meet(self) -> set[str]:
+        """The cards at which both end."""
+        return self.one.cards & self.other.cards
+
+
+def overlapping(moved: Iterable[Moved]) -> Iterator[Pair]:
+    """All that overlap in time, wherever they are, by more than rounding."""
+    under_way: list[Moved] = []
+    for each in sorted(moved, key=lambda each: (each.begin_s, each.gone_s)):
+        slack_s = 1e-12 * max(each.begin_s, 1.0)
+        under_way = [other for other in under_way if other.gone_s > each.begin_s + slack_s]
+        if each.gone_s > each.begin_s + slack_s:
+            yield from (Pair(other, each) for other in under_way)
+            under_way.append(each)
+
+
+class Seen:
+    """What was observed."""
+
+    def __init__(self) -> None:
+        self._all: list[Moved] = []
+        self._cards: dict[int, tuple[str, ...]] = {}
+        """By the id of a component, or of a link of its tiers."""
+        self._owners: dict[int, Any] = {}
+        """Tiers by the id of a link of theirs; also what must not be forgotten, by its own."""
+        self._steps: dict[int, Callable[[Any], None]] = {}
+        """By component: what its step under way moves, told the times of what was done of it."""
+        self._copies: list[tuple[Any, Moved]] = []
+        self._stage_s = self._host_s = 0.0
+        self._group: tuple[str, ...] = ()
+        self._run_at: list[int] = []
+
+    def moved(self) -> list[Moved]:
+        """All that has moved, by when it began; nothing of zero bytes."""
+        for component in list(self._steps):
+            self._drop_step(component)
+        return sorted(
+            (each for each in self._all if each.bytes),
+            key=lambda each: (each.begin_s, each.gone_s, each.way, each.ends),
+        )
+
+    def _add(
+        self, way: str, clock: object, takes: str, ends: Sequence[str], size: float, begin_s: float,
+        end_s: float, landed: bool = True,
+    ) -> Moved:  # fmt: skip
+        self._owners[id(clock)] = self._owners.get(id(clock), clock)
+        one = Moved(
+            way, id(clock), takes, tuple(ends), round(size), begin_s, end_s if landed else None,
+            end_s,
+        )  # fmt: skip
+        self._all.append(one)
+        return one
+
+    # replicas, by whose components cards are known
+
+    def built(self, method: Any, own: ReplicaBuilder, *given: Any) -> Any:
+        """A replica, of a card or of several."""
+        replica = method(own, *given)
+        side = "" if own._port is None else ("prefill ", "decode ")[own._side]
+        cards = given[0] if isinstance(given[0], tuple) else given[:1]
+        names = tuple(f"{side}{card}" for card in cards)
+        for component in replica.components:
+            self._cards[id(component)], self._owners[id(component)] = names, component
+            if hasattr(component, "store"):
+                for link in (component.store.queue, component.store.drive_queue):
+                    self._cards[id(link)], self._owners[id(link)] = names, component
+        return replica
+
+    # links
+
+    def arrives(self, method: Any, own: Link[Any], now_s: float) -> Any:
+        came = method(own, now_s)
+        for job in came:
+            self._over(own, job, True)
+        return came
+
+    def dropped(self, method: Any, own: Link[Any], job: Job, at_s: float = 0.0) -> None:
+        began = job in own.under_way
+        method(own, job, at_s)
+        if began:
+            self._over(own, job, False)
+
+    def cleared(self, method: Any, own: Link[Any]) -> Any:
+        began = own.under_way
+        jobs = method(own)
+        for job in began:
+            self._over(own, job, False)
+        return jobs
+
+    def _over(self, link: Link[Any], job: Job, landed: bool) -> None:
+        times = job.bytes, job.began_s, link.now_s, landed
+        if isinstance(job, Sent):
+            self._add("pools", link, NETWORK, [" ".join(map(str, end)) for end in job.ends], *times)
+            return
+        tiers, cards = self._owners[id(link)], self._cards[id(link)]
+        hosts = [f"host {card}" for card in cards]
+        far = [f"drive {card}" for card in cards] if link is tiers.store.drive_queue else cards
+        ends = (*far, *hosts) if (job.ends == (OUT,)) == (far is cards) else (*hosts, *far)
+        spec = tiers._spec
+        way = "pauses" if spec.pauses else "hcache" if spec.host.hcache else "tiers"
+        self._add(way, link, HOST, ends, *times)
+
+    # steps that wait for copies: swap, and lending
+
+    def _drop_step(self, key: int) -> None:
+        if (step := self._steps.pop(key, None)) is not None:
+            step(None)
+
+    def passed(self, method: Any, own: Any, end_s: float, times: Any) -> None:
+        if (step := self._steps.pop(id(own), None)) is not None:
+            step(times)
+        method(own, end_s, times)
+
+    def host_takes(self, method: Any, own: HostTraffic, *given: Any) -> float:
+        self._host_s = method(own, *given)
+        return self._host_s
+
+    def swaps(self, method: Any, own: SwapSpace, step: Any, *given: Any) -> Any:
+        """All that a step copies, one after another: a transfer."""
+        self._drop_step(id(own))
+        waits_s = method(own, step, *given)
+        if (moved := step.transfers) is None:
+            return waits_s
+        size, cards, begin_s = own._bytes(moved.moved), self._cards[id(own)], own.now_s
+        alone_s = max(own.site.steps.host_s(size), sum(own._link_s))
+        seconds = alone_s if own._host is None else self._host_s
+        ends = (*cards, *(f"host {card}" for card in cards))
+
+        def over(times: Any) -> None:
+            landed = times is not None
+            self._add("swap", own, HOST, ends, size, begin_s, begin_s + seconds, landed)
+
+        self._steps[id(own)] = over
+        return waits_s
+
+    def lends(self, method: Any, own: Lender, *given: Any) -> Any:
+        """What a step asks of lenders, then what it copies to them."""
+        self._drop_step(id(own))
+        waits_s = method(own, *given)
+        asked, work, begin_s = own._asked, own._work, own._now_s
+        tokens, asks_of = own._fresh + own._leaving, list(own._shares)
+        loans = [loan for _, loan, sent in own._sent if sent]
+        loans += [each for many in own.loans.values() for each in many if each.moving]
+        keepers = dict.fromkeys(each.lender for each in loans if own._leaving or own._fresh)
+        copy_s, home = work.copy_s(tokens), self._cards[id(own)]
+
+        def ends(lenders: Iterable[int]) -> list[str]:
+            return [*home, *(card for at in lenders for card in self._cards[id(own._cards[at])])]
+
+        ends_of_asks, ends_of_copies = ends(asks_of), ends(keepers)
+        asked_bytes = asked.query_bytes + asked.partial_bytes
+
+        def over(times: Any) -> None:
+            rounds = np.zeros(1) if times is None else times.total_s
+            at_s, landed = begin_s, times is not None
+            for total_s in rounds.tolist():
+                then_s = at_s + asked.link_s
+                for way, many, size, span in (
+                    ("attention", ends_of_asks, asked_bytes, (at_s, then_s)),
+                    ("lending", ends_of_copies, tokens * work._token_bytes,
+                     (then_s, then_s + copy_s)),
+                ):  # fmt: skip
+                    if size:
+                        self._add(way, own, NETWORK, many, size, *span, landed)
+                at_s += total_s
+
+        self._steps[id(own)] = over
+        return waits_s
+
+    # migration
+
+    def stage(self, method: Any, own: Migrating, move: Any, at_s: float) -> None:
+        self._stage_s = at_s
+        method(own, move, at_s)
+
+    def copy(self, method: Any, own: Migrating, move: Any, *given: Any) -> Any:
+        seconds, size = method(own, move, *given)
+        begin_s = max(self._stage_s, own.replica(move.source).now_s)
+        ends = self._of(own, (move.source, move.target))
+        one = self._add("migration", own, NETWORK, ends, size, begin_s, begin_s + seconds)
+        self._copies.append((own, one))
+        return seconds, size
+
+    @staticmethod
+    def _of(own: Any, cards: Iterable[int]) -> list[str]:
+        return [f"{own.node.name} {card}".strip() for card in cards]
+
+    def card_lost(self, method: Any, own: Any, node: Any, card: int, at_s: float) -> None:
+        """Copies of migration or dropping from and to it end there."""
+        if node is own.node:
+            (name,) = self._of(own, (card,))
+            for owner, one in self._copies:
+                if owner is own and name in one.ends and one.gone_s > at_s:
+                    one.lost(max(at_s, one.begin_s))
+        method(own, node, card, at_s)
+
+    # dropping
+
+    def merge(self, method: Any, own: Dropping, first: Any, second: Any, at_s: float) -> None:
+        self._group = tuple(self._of(own, joined(first, second)))
+        method(own, first, second, at_s)
+
+    def restore(self, method: Any, own: Dropping, group: Any, at_s: float) -> None:
+        self._group = tuple(self._of(own, group))
+        method(own, group, at_s)
+
+    def runs_at(self, method: Any, own: Hosting, request: int, at_s: float) -> None:
+        self._run_at.append(request)
+        method(own, request, at_s)
+
+    def hand_over(
+        self, method: Any, own: Dropping, old: Any, kept: Any, line: Any, card_of: Any,
+        layers_of: Any, begins: Any,
+    ) -> Any:  # fmt: skip
+        """Requests go over a card's link in turn."""
+        self._run_at.clear()
+        before = len(own._exchanges)
+        done = method(own, old, kept, line, card_of, layers_of, begins)
+        last: dict[int, float] = {}
+        exchanges = own._exchanges[before:]
+        for request, end_s, (_, size) in zip(self._run_at, done, exchanges, strict=True):
+            card = card_of(request)
+            begin_s, last[card] = last.get(card, begins[card]), end_s
+            one = self._add("dropping", own, NETWORK, self._group, size, begin_s, end_s)
+            self._copies.append((own, one))
+        return done
+
+    def pulls(self, method: Any, own: Dropping, group: Any, at_s: float) -> None:
+        """Weights come back while the group serves."""
+        method(own, group, at_s)
+        if group in own._pulling:
+            size = lacking_bytes(own._model, len(group), own._stages)
+            ends = self._of(own, group)
+            end_s = own._pulling[group]
+            one = self._add("weights", own, NETWORK, ends, size, at_s, end_s)
+            self._copies.append((own, one))
+
+    def drops(self, method: Any, own: Dropping, merges: Any, at_s: float) -> None:
+        """What comes back to a group is not wanted any more."""
+        for owner, one in self._copies:
+            if owner is own and one.way == "weights" and one.gone_s > at_s:
+                one.lost(max(at_s, one.begin_s))
+        method(own, merges, at_s)
+
+    def breaks(self, method: Any, own: Dropping, group: Any, lost: int, at_s: float) -> None:
+        """The others of a group get their weights back, each by itself."""
+        method(own, group, lost, at_s)
+        for card in group:
+            if card != lost:
+                size = lacking_bytes(own._model, len(group), own._stages)
+                end_s = at_s + own.pull_s(len(group))
+                ends = self._of(own, (card,))
+                one = self._add("weights", own, NETWORK, ends, size, at_s, end_s)
+                self._copies.append((own, one))
+
+
+@contextmanager
+def observed() -> Iterator[Seen]:
+    """All transfers of runs inside are seen."""
+    seen = Seen()
+    told: list[tuple[type, str, Callable[..., Any]]] = [
+        (ReplicaBuilder, "card", seen.built), (ReplicaBuilder, "group", seen.built),
+        (Link, "until", seen.arrives), (Link, "drop", seen.dropped), (Link, "clear", seen.cleared),
+        (SwapSpace, "stalls", seen.swaps), (SwapSpace, "passed", seen.passed),
+        (HostTraffic, "seconds", seen.host_takes),
+        (Lender, "stalls", seen.lends), (Lender, "passed", seen.passed),
+        (Migrating, "_stage", seen.stage), (Migrating, "copy", seen.copy),
+        (Migrating, "lost", seen.card_lost), (Dropping, "lost", seen.card_lost),
+        (Dropping, "_merge", seen.merge), (Dropping, "_restore", seen.restore),
+        (Dropping, "_hand_over", seen.hand_over), (Hosting, "run_at", seen.runs_at),
+        (Dropping, "_pull", seen.pulls), (Dropping, "_drop", seen.drops),
+        (Dropping, "_break", seen.breaks),
+    ]  # fmt: skip
+    with ExitStack() as stack:
+        for kind, name, tell in told:
+            stack.enter_context(patch.object(kind, name, _telling(getattr(kind, name), tell)))
+        yield seen
+
+
+def _telling(method: Any, tell: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda own, *given: tell(method, own, *given)
