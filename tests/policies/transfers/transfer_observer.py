@@ -190,7 +190,7 @@ class Seen:
         """All that a step copies, one after another: a transfer."""
         self._drop_step(id(own))
         waits_s = method(own, step, *given)
-        if (moved := step.transfers) is None:
+        if (moved := step.swaps) is None:
             return waits_s
         size, cards, begin_s = own._bytes(moved.moved), self._cards[id(own)], own.now_s
         alone_s = max(own.site.steps.host_s(size), sum(own._link_s))
