@@ -75,8 +75,9 @@ def _misspelt(data: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 )  # fmt: skip
 def test_a_misspelt_key_is_not(file: str, validators: dict[str, Draft202012Validator]) -> None:
     data = read(f"yaml/{file}.yaml")
+    # whose keys are names too
     names = {"commands", "buses", "hold", "variants", "plausible", "tolerances", "runtimes",
-             "setups"}  # whose keys are names too  # fmt: skip
+             "setups", "stand_ins", "families", "profiles", "known"}  # fmt: skip
     for path, changed in _misspelt(data):
         if "_set." not in path and (path.split(".")[0] not in names or "." not in path):
             assert not validators[data["kind"]].is_valid(changed), path
