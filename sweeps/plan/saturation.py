@@ -41,6 +41,9 @@ GENERATIONS = 8.0
 """Requests that end while it is measured, for each that is served at once, at least (assumed)."""
 WARM = 1.5
 """Requests that have ended as it begins, for each that is served then (assumed)."""
+LENGTHENED, FEWER = 3, 0.7
+"""How often a run of sessions is lengthened before fewer are tried, and how many times fewer: a
+number of them that now and then pushes all KV out of memory has no steady rate (assumed)."""
 LEAST_SLICES, MOST_SLICES = 8, 16
 """Parts of the measured time whose differences give the interval: a generation each, so that they
 are independent, or longer."""
@@ -222,16 +225,24 @@ def _of_sessions(
     sessions, best, rate = FEW_SESSIONS * cards, FEW_SESSIONS * cards, 0.0
     while (found := run(sessions, ROUGHLY)[1]).per_s > rate * (1 + GAIN):
         best, rate, sessions = sessions, found.per_s, 2 * sessions
-    between = [max(round(best * factor / cards), 1) * cards for factor in (0.7, 1.0, 1.4)]
-    best = max(between, key=lambda several: run(several, ROUGHLY)[1].per_s)
-    generations = SESSION_GENERATIONS
+    first = best
+    for factor in (0.7, 1.4):
+        sessions = max(round(factor * first / cards), 1) * cards
+        if (found := run(sessions, ROUGHLY)[1]).per_s > rate * (1 + GAIN):
+            best, rate = sessions, found.per_s
     while True:
-        count, found = run(best, generations)
-        if found.longer <= 1.0:
-            return found.capacity(count)
-        if count >= MOST:
+        generations = SESSION_GENERATIONS
+        for _ in range(LENGTHENED + 1):
+            count, found = run(best, generations)
+            if found.longer <= 1.0:
+                return found.capacity(count)
+            if count >= MOST:
+                break
+            generations *= min(max(1.2 * found.longer, 1.5), 8.0)
+        if best <= cards:
             raise DescriptionError(_uncertain(found, count))
-        generations *= min(max(1.2 * found.longer, 1.5), 8.0)
+        # so many hold out for a while, until by chance too much is asked of memory at once
+        best = max(round(FEWER * best / cards), 1) * cards
 
 
 class _Measured(NamedTuple):
@@ -344,7 +355,9 @@ def _measured_turns(served: Served, pace: Pace, sessions: int, output: float) ->
     begun, over = np.full(len(ids), np.inf), np.full(len(ids), -np.inf)
     np.fmin.at(begun, at, result.first_token_s)
     np.fmax.at(over, at, result.finish_s)
-    begin_s, (end_s, _) = _warm(begun, over), pace.bound
+    end_s = pace.bound[0]
+    # long sessions gather, and contexts grow, for some generations
+    begin_s = max(_warm(begun, over), end_s / 2)
     if not begin_s < end_s:
         return _Measured(0.0, math.inf, 4.0, output)
     seconds, edges = end_s - begin_s, np.linspace(begin_s, end_s, LEAST_SLICES + 1)
