@@ -1,5 +1,6 @@
-"""A study of your own with Optuna: `optimize` calls the objective of a study of bankwise, here the
-tokens in a block and in a step of `paged` on mlu370-x4.
+"""How does Optuna search a space of your own? `optimize` calls the objective of a study of
+bankwise, here over the tokens in a block and in a step of `paged` on mlu370-x4. Prints the best
+trial.
 
     python examples/own_study.py [PATH=VALUE ...]
 """

@@ -379,7 +379,8 @@ def test_no_option_is_left_out() -> None:
     thresholds = ("cache_threshold", "balance_abs_threshold", "balance_rel_threshold")
     elsewhere |= {f"cluster.{name}" for name in thresholds}  # test_routers.py
     elsewhere |= {"policy.paged.states", "policy.paged.state_ratio"}  # test_states.py
-    elsewhere |= {"policy.paged.shared_samples"}  # allocators/test_forks.py
+    # allocators/test_forks.py, allocators/test_odma.py
+    elsewhere |= {"policy.paged.shared_samples", "policy.odma.pool_overflow"}
     # test_state_caching.py, test_plugins.py, test_sessions.py
     elsewhere |= {"policy.paged.state_caching", "cluster.controllers", "policy.orca.prefixes"}
     known, elsewhere = known | {"attention"}, elsewhere | {"attention"}  # memory/test_sparse.py
@@ -390,13 +391,13 @@ def test_no_option_is_left_out() -> None:
         "policy.odma.borrow", "policy.s3.space", "policy.static.space",
         "policy.oracle.space", "policy.paged.prefix_caching",
         "policy.paged.idle_watermark", "policy.paged.window_rules", "engine.usage",
-        "predictor.model",
     }  # fmt: skip
     # `model` is resolved by the caller, `advance_together` must not move anything; `moves` and
     # `tiers` in tests/policies/transfers, `pools` in test_pools.py, `speculation` in
     # engines/test_speculation.py
     assert set(ServingSpec.model_fields) - set(parts) - known == {
         "model", "policy", "advance_together", "routing", "free", "expert_parallel",
-        "expert_exchange", "expert_group", "memories", "moves", "tiers", "connectors", "pools",
+        "expert_exchange", "expert_group", "kv_pad", "memories", "moves", "tiers", "connectors",
+        "pools",
         "speculation", "faults",
     }  # fmt: skip

@@ -27,6 +27,10 @@ OWN = {
         {"cluster": {"cards": 2, "controllers": {"relief": {"every_s": 0.002}}}},
         lambda metrics: sum(figure(of, "relief", "moved")(metrics) for of in ("node", "pools")),
     ),
+    "a fault": Feature(
+        "faults", {"faults": [{"replica": 0, "at_s": 0.004, "down_s": 0.004}]},
+        figure("node", "failures"),
+    ),
     "push": Feature("mode", {"pools": {"mode": "push", "transfer": "layers"}}, always),
     "decode fails": Feature(
         "faults", {"faults": [{"side": "decode", "mean_up_s": 0.05, "down_s": 0.004}]},
@@ -54,7 +58,7 @@ def own(unplugged: None, monkeypatch: pytest.MonkeyPatch) -> None:
     "names",
     [
         ("own connector", "dropping"), ("own connector", "lending"), ("own connector", "migration"),
-        ("own connector", "dropping", "pools"), ("own connector", "lending", "faults"),
+        ("own connector", "dropping", "pools"), ("own connector", "lending", "a fault"),
         ("own controller", "pools"), ("own controller", "pools", "push"),
         ("own controller", "pools", "decode fails"), ("pools", "dropping", "push"),
         ("pools", "dropping", "decode fails"), ("pools", "dropping", "push", "decode fails"),

@@ -50,6 +50,6 @@ def test_a_study_says_how_long_it_takes_and_writes_nothing(tmp_path: Path) -> No
     done = bankwise("run", "quick", "--dry-run", "--set", "requests=20", cwd=tmp_path)
     assert done.returncode == 0 and not list(tmp_path.iterdir())
     said = (
-        r"24 trials of 1 replication, a finale of 14 results, (less than a|about \d\.\d) CPU minute"
+        r"24 trials of 1 replication, a finale of 12 results, (less than a|about \d\.\d) CPU minute"
     )
     assert re.match(said, done.stdout)
