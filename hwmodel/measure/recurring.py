@@ -78,14 +78,17 @@ def passes(
     """How many ns things have come at intervals already, each time that a stream of about
     `lasts_ns` is simulated: the mean of its times is what it takes at any moment. turn: which of
     several such means this is; their moments lie between each other. times: as many simulations;
-    None: as its length asks for."""
+    None: as its length asks for. Refreshes that may be postponed are owed already, as where banks
+    are busy for long: else a short stream would postpone all of its own and pay for none."""
+    interval_ns = float(memory.tick_clock.ns_of_ticks(memory.refresh_ticks()))
+    owed_ns = memory.controller.refresh_postpone * interval_ns
     event = matters(memory, lasts_ns)
     if event is None:
-        return [0.0] * (times or 1)
+        return [owed_ns] * (times or 1)
     if times is None:
         times = min(math.ceil(INTERVALS * event.every_ns / lasts_ns), MOST_TIMES)
     begin, found = (0.5 + _GOLDEN * turn) % 1.0, []
     for i in range(times):
         place = int(event.turns * ((0.5 + _SILVER * (turn * times + i)) % 1.0))
-        found.append(event.every_ns * (place + (i + begin) / times))
+        found.append(owed_ns + event.every_ns * (place + (i + begin) / times))
     return found

@@ -21,7 +21,7 @@ from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import AGAIN, KV_PHASES, NO_PROBE, FidelitySpec
-from policies.memory.interval import confidence_interval
+from policies.memory.interval import confidence_interval, stopped
 from policies.memory.probe import LEAST, Beside, Layer, Probe, lost_ns
 from policies.memory.simulated import SimulatedMemory
 from policies.memory.step_energy import Transfer
@@ -202,9 +202,13 @@ class SampledMemory(SimulatedMemory):
         return self._intervals[phase]
 
     def _interval(self, phase: str) -> tuple[float, float | None]:
-        """As `_measured`, and with what windows leave out."""
+        """Mean efficiency, and the half-width of the interval that is stated: of probes that were
+        taken until `_measured` was narrow, and with what windows leave out."""
         mean, half = self._measured(phase)
-        return mean, None if half is None else math.hypot(half, self._common[phase] * mean)
+        if half is None:
+            return mean, None
+        half = stopped(half, len(self._counted(phase)))
+        return mean, math.hypot(half, self._common[phase] * mean)
 
     def _error(self, phase: str) -> float:
         """Relative half-width that the interval of a phase adds to the throughput's: admissions are

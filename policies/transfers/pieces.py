@@ -4,7 +4,9 @@ Each end has an order of dimensions (`hwmodel.specs.kv_order`), a block, KV head
 block ids. A piece grows from the numbers of one head by every dimension that is the next in memory
 at both ends. What is left is a region for each of its indices: layers, K and V, heads. Along the
 tokens a region's pieces are one where the next lies behind at both ends, that is, where neither
-table breaks. So descriptors are regions x runs, exact for any two layouts, blocks and tables.
+table breaks. So descriptors are regions x runs, exact for any two layouts, blocks and tables, but
+for what joins at the corners: where both ends have the same dimensions innermost in another order,
+the last piece of them and the first of the next index lie behind each other at both ends.
 """
 
 from __future__ import annotations
@@ -107,16 +109,44 @@ def pieces(
             if piece > head_bytes:
                 break  # the next dimension begins behind it
     regions = math.prod(left.values())
+    joined = _joined(left, near, far, piece, by_layer)
     places = [
         _places(end, strides, range(skip // step, chunks), step)
         for end, strides in ((source, near), (target, far))
     ]  # fmt: skip
-    lengths = _runs(places[0], places[1], piece, merges) * piece
+    if len(joined) < regions:  # then no piece lies behind that of another chunk
+        runs = len(places[0])
+        lengths, times = np.tile(joined * piece, runs), 1
+    else:
+        lengths, times = _runs(places[0], places[1], piece, merges) * piece, regions
+        runs = len(lengths)
     if largest is not None:
         whole, rest = np.divmod(lengths, largest)
         lengths = np.concatenate((np.full(int(whole.sum()), largest), rest[rest > 0]))
     sizes, counts = np.unique(lengths, return_counts=True)
-    return Pieces(sizes.astype(np.int64), counts * regions, regions, len(lengths))
+    return Pieces(sizes.astype(np.int64), counts * times, regions, runs)
+
+
+def _joined(
+    left: dict[str, int], near: dict[Dim, int], far: dict[Dim, int], piece: int, by_layer: bool
+) -> IntArray:
+    """Of the regions of a chunk, one for each index of the dimensions that are `left`, in the
+    source's order: how many lie behind each other at both ends, of each such run. By where the
+    count through the dimensions carries: those inside start again."""
+    dims = sorted(left, key=lambda dim: near[dim])  # type: ignore[index]
+    joins, back = [], [0, 0]
+    for dim in dims:
+        steps = near[dim] - back[0], far[dim] - back[1]  # type: ignore[index]
+        joins.append(steps == (piece, piece) and not (by_layer and dim == "layer"))
+        back = [b + (left[dim] - 1) * end[dim] for b, end in zip(back, (near, far), strict=True)]  # type: ignore[index]
+    regions = math.prod(left.values())
+    if not any(joins):
+        return np.ones(regions, np.int64)
+    number, breaks, inside = np.arange(1, regions), np.zeros(regions - 1, bool), 1
+    for dim, join in zip(dims, joins, strict=True):
+        breaks[number % inside == 0] = not join  # the outermost that carries has the last word
+        inside *= left[dim]
+    return np.diff([0, *(np.flatnonzero(breaks) + 1), regions])
 
 
 def _places(end: End, strides: dict[Dim, int], chunks: range, step: int) -> IntArray:

@@ -87,6 +87,23 @@ def test_refreshes_come_at_their_rate_whatever_has_passed() -> None:
         assert abs(found.commands["REFAB"] / device.channels - due) < 1  # where a channel rests
 
 
+def refreshes(postpone: int, lasts: int) -> float:
+    """Of all banks of a channel in so many intervals, a mean of four times."""
+    device = load_device("jetson-agx-orin", [ALL_BANK, f"controller.refresh_postpone={postpone}"])
+    every, stream = recurring(device.memory)[0].every_ns, reads(device, 1000 * lasts)
+    return float(np.mean([
+        simulate_system(device, stream, measure_ns=lasts * every, passed_ns=passed)
+        .commands["REFAB"] / device.channels
+        for passed in passes(device.memory, lasts * every, times=4)
+    ]))  # fmt: skip
+
+
+@pytest.mark.parametrize("lasts", [2, 20])
+def test_refreshes_that_may_be_postponed_are_met_at_their_rate(lasts: int) -> None:
+    """A stream of two intervals could postpone all of its own, one of twenty eight of them."""
+    assert refreshes(8, lasts) == pytest.approx(refreshes(0, lasts), abs=0.25)
+
+
 def hammering(device: Device, count: int) -> Descriptors:
     """Two rows of a bank in turn, one request at a time."""
     start = np.resize(np.array(hammered(device.memory), np.int64), count)

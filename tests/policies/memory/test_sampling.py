@@ -13,7 +13,7 @@ import pytest
 from policies.allocators.kv_layout import KvLayout
 from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import AGAIN, NO_PROBE, FidelitySpec
-from policies.memory.interval import confidence_interval
+from policies.memory.interval import confidence_interval, stopped
 from policies.memory.probe import Beside, Probed
 from policies.memory.sampling import SampledMemory
 from policies.memory.step_streams import StepStreams
@@ -112,7 +112,7 @@ def test_does_what_whole_layers_lost_lengthen_the_windows_that_follow() -> None:
     mean_ns, half_ns = (each * math.sqrt(50) for each in (10 / 3, T2 * math.sqrt(16 / 9)))
     shares = [50 / (100 + lost)] * 2 + [50 / (100 + mean_ns)]
     mean = sum(shares) / 3
-    own = T2 * float(np.std(shares, ddof=1)) / math.sqrt(3)
+    own = stopped(T2 * float(np.std(shares, ddof=1)) / math.sqrt(3), 3)
     phase = sampled.report(0)["phases"]["attention"]
     assert phase["efficiency"] == pytest.approx(mean)
     half = math.hypot(own, half_ns / (100 + mean_ns) * mean)
@@ -151,7 +151,7 @@ def test_does_the_report_count_what_came_after_the_warm_up() -> None:
     found = sampled.report(16_000)
     phase = found["phases"]["attention"]
     assert (phase["efficiency"], phase["probes"]) == (pytest.approx(0.4), 4)
-    assert phase["ci95"] == pytest.approx(T2 * 0.2 / math.sqrt(3), rel=1e-5)
+    assert phase["ci95"] == pytest.approx(stopped(T2 * 0.2 / math.sqrt(3), 3), rel=1e-5)
     assert (phase["row_hit_rate"], phase["banks"]["row_hits"]) == (0.6, 0.6)
     assert phase["by_extent"] == [[320, 102.0], [320, 103.0], [320, 104.0]]
     assert (found["probes"], found["simulated_bytes"]) == (4, 4000)
@@ -260,7 +260,7 @@ def relative(*shares: float) -> float:
     """Half-width over mean."""
     mean, half = confidence_interval(shares)
     assert half is not None
-    return half / mean
+    return stopped(half, len(shares)) / mean
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -1,10 +1,11 @@
 """Do short probes find what long ones do? Every accelerator whose memory is simulated, each refresh
 mode, cold and hot, with RFMs and alerts where its memory has them.
 
-    python -m tests.policies.memory.windows [--only DEVICE ...] [--former] [--csv FILE]
+    python -m tests.policies.memory.windows [--only DEVICE ...] [--former] [--seed S] [--csv FILE]
 
 Two streams of each: layers of three windows, and of three refresh intervals at least, and layers of
-a quarter of the window, which are simulated whole; both of 16 KiB extents at random places. The
+a quarter of the window, which are simulated whole; both of 16 KiB extents at random places, drawn
+anew for each cell, so that cells are independent. The
 probes are those of a run by default, with the whole layers that correct them, taken until their
 interval is as narrow as a run wants it. They are held against whole layers, the short ones at many
 times evenly apart. `--former`: the probes of 0.3.0 beside them, whose refreshes began an interval
@@ -17,6 +18,7 @@ import argparse
 import csv
 import math
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,16 +33,16 @@ from hwmodel.measure.recurring import passes
 from hwmodel.specs.device import Device, load_device
 from policies.memory import probe as probes
 from policies.memory.fidelity import FidelitySpec
-from policies.memory.interval import confidence_interval
+from policies.memory.interval import confidence_interval, stopped
 from policies.memory.sampling import EVERY, FIRST, WIDE
 from policies.memory.traffic import Extents
 
-EXTENT, LAYERS, SEED = 16 << 10, 3, 20261128
+EXTENT, LONG, SHORT = 16 << 10, 3, 12
+"""Layers of a cell: a probe draws one of them, and too few short ones would be drawn twice."""
 LEAST, MOST = 4, 32
 """Probes of a cell."""
-INTERVALS, WHOLE, TIMES = 3, 3, 24
-"""Refresh intervals that a long layer lasts at the peak, how many are simulated whole, and
-simulations of a short layer."""
+INTERVALS, TIMES = 3, 24
+"""Refresh intervals that a long layer lasts at the peak, and simulations of a short layer."""
 ALL_BANK, PER_BANK = "controller.refresh=all_bank", "controller.refresh=per_bank"
 MODES: dict[str, list[str]] = {
     "per bank": [PER_BANK],
@@ -94,20 +96,22 @@ def variants(device: str) -> Iterator[tuple[str, list[str], Device]]:
         yield mode, [*PRAC[1], *MODES[mode]], load_device(device, [*PRAC[1], *MODES[mode]])
 
 
-def layers(device: Device, size: float) -> list[Extents]:
-    """Layers of about `size` bytes, in extents at random places."""
-    rng, count = np.random.default_rng(SEED), max(1, round(size / EXTENT))
-    found = []
-    for _ in range(LAYERS):
+def layers(device: Device, size: float, many: int, rng: np.random.Generator) -> list[Extents]:
+    """`many` layers of about `size` bytes, in extents at random places."""
+    count, found = max(1, round(size / EXTENT)), []
+    for _ in range(many):
         start = rng.integers(0, device.capacity_bytes // EXTENT, count) * EXTENT
         each = np.full(count, EXTENT, np.int64)
         found.append(Extents(start, each, np.zeros(count, bool), np.arange(count) % 64))
     return found
 
 
-def probed(device: Device, spec: FidelitySpec, layers: list[Extents], least: int, most: int) -> Any:
+def probed(
+    device: Device, spec: FidelitySpec, layers: list[Extents], least: int, most: int, seed: int
+) -> Any:
     """(mean share, half-width of its interval, probes): `most` at most, until it is narrow."""
-    probe, rng, shares = probes.Probe(device, spec, simulate_system), np.random.default_rng(1), []
+    probe, rng = probes.Probe(device, spec, simulate_system), np.random.default_rng(seed)
+    shares: list[float] = []
     beside: list[probes.Beside] = []
     common, elapsed = 0.0, 1.0
     while len(shares) < most:
@@ -122,30 +126,36 @@ def probed(device: Device, spec: FidelitySpec, layers: list[Extents], least: int
         narrow = half is not None and half <= spec.precision * mean and common / elapsed <= WIDE
         if len(shares) >= least and narrow:
             break
-    return mean, math.hypot(half or 0.0, common / elapsed * mean), len(shares)
+    half = stopped(half or 0.0, len(shares))
+    return mean, math.hypot(half, common / elapsed * mean), len(shares)
 
 
-def former(device: Device, spec: FidelitySpec, layers: list[Extents], count: int) -> float:
+def former(
+    device: Device, spec: FidelitySpec, layers: list[Extents], count: int, seed: int
+) -> float:
     """As many probes as before refreshes were met at their rate."""
     with (
         mock.patch.object(probes, "window_ns", lambda _, least_ns: least_ns),
         mock.patch.object(probes, "passes", lambda *_: [0.0]),
     ):
-        return float(probed(device, spec, layers, count, count)[0])
+        return float(probed(device, spec, layers, count, count, seed)[0])
 
 
-def cells(name: str, mode: str, device: Device, beside: bool) -> Iterator[Cell]:
+def cells(name: str, mode: str, device: Device, beside: bool, seed: int) -> Iterator[Cell]:
     """Of a long layer and of a short one."""
     spec = FidelitySpec(fidelity="sampled")
     window, memory = float(spec.probe_bytes), device.memory
     interval_ns = memory.tick_clock.ns_of_ticks(memory.refresh_ticks())
-    long = layers(device, 3 * max(window, INTERVALS / 3 * interval_ns * device.peak_gbps))
-    for stream, those, times in (
-        ("window", long, 1), ("whole layer", layers(device, window / 4), TIMES),
+    long = 3 * max(window, INTERVALS / 3 * interval_ns * device.peak_gbps)
+    for stream, size, many, times in (
+        ("window", long, LONG, 1), ("whole layer", window / 4, SHORT, TIMES),
     ):  # fmt: skip
-        found = probed(device, spec, those, LEAST, MOST)
-        was = former(device, spec, those, found[2]) if beside else None
-        yield Cell(name, mode, stream, whole(device, those[:WHOLE], times), *found, was)
+        own = [seed, *(zlib.crc32(each.encode()) for each in (name, mode, stream))]
+        rng = np.random.default_rng(own)
+        those, draws = layers(device, size, many, rng), int(rng.integers(1 << 30))
+        found = probed(device, spec, those, LEAST, MOST, draws)
+        was = former(device, spec, those, found[2], draws) if beside else None
+        yield Cell(name, mode, stream, whole(device, those, times), *found, was)
 
 
 def whole(device: Device, layers: list[Extents], times: int) -> float:
@@ -165,6 +175,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=None)
     parser.add_argument("--modes", nargs="+", default=None)
     parser.add_argument("--former", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--csv", type=Path)
     given = parser.parse_args()
     found = []
@@ -173,7 +184,7 @@ def main() -> None:
         for mode, _, device in variants(name):
             if given.modes and mode not in given.modes:
                 continue
-            for cell in cells(name, mode, device, given.former):
+            for cell in cells(name, mode, device, given.former, given.seed):
                 found.append(cell)
                 was = "" if cell.former is None else f"{cell.former / cell.long - 1:+7.1%}"
                 print(
