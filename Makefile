@@ -12,7 +12,7 @@ PACKAGES := .venv/packages/installed
 # Packages are installed without byte code: what is used is compiled, and kept, when it is.
 demo: export PYTHONDONTWRITEBYTECODE :=
 demo: $(RUN)
-	$(BIN)/bankwise run quickstart
+	$(BIN)/bankwise run quickstart > /dev/null  # its report prints the table
 	$(BIN)/bankwise report "$$(ls -dt runs/quickstart-* | head -n 1)"
 	@echo "bankwise is in $(BIN): source $(BIN)/activate"
 

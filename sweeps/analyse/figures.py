@@ -54,7 +54,7 @@ LIMIT_WORDS = {
     KV_MEMORY: "KV memory",
     "sequence_cap": "sequence cap",
     "token_budget": "token budget",
-    "offered_load": "offered load",
+    "offered_load": "empty queue",
 }
 ENOUGH = 10
 """Replications that are advised where an interval says nothing (assumed)."""
@@ -70,8 +70,8 @@ class Figure:
     heading: str
     digits: int = 1
     scale: float = 1.0
-    terminal: bool = True
-    """Whether the terminal's narrow table has it too."""
+    first: bool = True
+    """Whether it is among the columns that are read first; the others stand behind them."""
     ends: tuple[str, str] | None = None
     """Metrics: the ends of what it may be, written instead of it."""
 
@@ -104,25 +104,25 @@ def untold(found: Interval) -> str:
 
 
 FIGURES = (
-    Figure(THROUGHPUT, "output tokens/s"), Figure("ttft_s.p50", "TTFT p50 s", 2),
+    Figure(THROUGHPUT, "output tokens/s"), Figure("ttft_s.p50", "TTFT p50 s", 2, first=False),
     Figure("ttft_s.p99", "TTFT p99 s", 2), Figure("tpot_s.mean", "TPOT ms", 1, 1000),
     Figure(GOODPUT, "goodput requests/s", 3), Figure(ATTAINMENT, "SLO kept %", 1, 100),
-    Figure("at_share.ttft_s.p50", "TTFT p50 s below capacity", 2, terminal=False),
-    Figure("at_share.ttft_s.p99", "TTFT p99 s below capacity", 2, terminal=False),
-    Figure("at_share.tpot_s.mean", "TPOT ms below capacity", 1, 1000, terminal=False),
-    Figure("at_share.goodput_per_s", "goodput requests/s below capacity", 3, terminal=False),
-    Figure(f"{KV_SLOTS}.used", "KV used %", 1, 100, terminal=False),
-    Figure(f"{KV_SLOTS}.holes", "KV in holes %", 1, 100, terminal=False),
-    Figure(f"{KV_SLOTS}.head_of_line", "head-of-line blocking %", 1, 100, terminal=False),
-    Figure("cached_share", "cached %", 1, 100, terminal=False),
-    Figure("batch", "mean batch", 1, terminal=False),
+    Figure("at_share.ttft_s.p50", "TTFT p50 s below capacity", 2, first=False),
+    Figure("at_share.ttft_s.p99", "TTFT p99 s below capacity", 2, first=False),
+    Figure("at_share.tpot_s.mean", "TPOT ms below capacity", 1, 1000, first=False),
+    Figure("at_share.goodput_per_s", "goodput requests/s below capacity", 3, first=False),
+    Figure(f"{KV_SLOTS}.used", "KV used %", 1, 100, first=False),
+    Figure(f"{KV_SLOTS}.holes", "KV in holes %", 1, 100, first=False),
+    Figure(f"{KV_SLOTS}.head_of_line", "head-of-line blocking %", 1, 100, first=False),
+    Figure("cached_share", "cached %", 1, 100, first=False),
+    Figure("batch", "mean batch", 1, first=False),
     Figure("utilization", "utilisation %", 1, 100), Figure("preemptions", "preemptions", 0),
-    Figure("migrations", "migrations", 0, terminal=False), Figure("kv_gbps", "KV GB/s"),
+    Figure("migrations", "migrations", 0, first=False), Figure("kv_gbps", "KV GB/s"),
     Figure("memory.phases.attention.row_hit_rate", "row hits %", 1, 100),
     Figure("memory.throughput_ci95", "sampling ± %", 1, 100),
-    Figure(ENERGY, "DRAM mJ/token", 2, terminal=False),
+    Figure(ENERGY, "DRAM mJ/token", 2, first=False),
     Figure(TOKENS_PER_JOULE, "tokens/J of DRAM", 2, ends=TOKENS_PER_JOULE_ENDS),
-    Figure("tokens_per_joule.board", "tokens/J of the board at least", 2, terminal=False),
+    Figure("tokens_per_joule.board", "tokens/J of the board at least", 2, first=False),
     Figure(PER_KUSD, "output tokens/s a thousand dollars", 1),
     Figure(PER_WATT, "tokens/J of the draw given", 2),
     Figure(PER_MM2, "output tokens/s a mm²", 3),

@@ -175,7 +175,7 @@ def figures_of(objective: Objective) -> list[Figure]:
     if objective.is_rate or first.metric == KV_RATE:
         return [*FIGURES]
     rest = [figure for figure in FIGURES if figure.metric != first.metric]
-    return [replace(first, terminal=True, ends=None), *rest]
+    return [replace(first, first=True, ends=None), *rest]
 
 
 def named_objective(config: Mapping[str, object]) -> Objective | None:

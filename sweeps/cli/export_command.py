@@ -27,7 +27,7 @@ def command(
         typer.Option(
             help="Of a trace of accesses: bankwise, ramulator, dramsim3, gem5, ... (one that is "
             "not there is answered with all). perfetto: a timeline of steps and requests. "
-            "parquet: a run's results."
+            "parquet: a run's results. latex: the tables of its report."
         ),
     ] = "bankwise",
     point: Annotated[
@@ -66,12 +66,12 @@ def command(
     """
     of_accesses = {"--steps": steps, "--layers": layers, "--phase": phase, "--channel": channel,
                    "--at-once": at_once, "--mapper": mapper, "--replica": replica}  # fmt: skip
-    if format in ("perfetto", "parquet"):
+    if format in ("perfetto", "parquet", "latex"):
         refuse(f"does not go with --format {format}", of_accesses)
-    if format == "parquet":
+    if format in ("parquet", "latex"):
         of_point = {"--point": point, "--replication": replication, "--set": overrides or None}
-        refuse("does not go with --format parquet", of_point)
-        _results(Path(sweep), out, json)
+        refuse(f"does not go with --format {format}", of_point)
+        (_results if format == "parquet" else _tables)(Path(sweep), out, json)
         return
     if format == "perfetto":
         _timeline(sweep, out, (overrides or [], point, replication or 1), jobs, json)
@@ -108,6 +108,23 @@ def _results(run: Path, out: Path, json: bool) -> None:
         print_json({"file": str(out), "rows": many, "columns": columns})
     else:
         print(f"wrote {out}: {many:,} results, {columns:,} columns; units are in their metadata")
+
+
+def _tables(run: Path, out: Path, json: bool) -> None:
+    """The tables of a run's report, for a paper."""
+    from sweeps.report.contents import read_report
+    from sweeps.report.latex import latex
+    from sweeps.report.screen import print_json
+    from sweeps.run.store import last_run, write_atomically
+
+    text = latex(read_report(last_run(run)).section)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, text)
+    many = text.count(r"\begin{table}")
+    if json:
+        print_json({"file": str(out), "tables": many})
+    else:
+        print(f"wrote {out}: {many} tables; they need the package booktabs")
 
 
 def _timeline(

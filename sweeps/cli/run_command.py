@@ -138,7 +138,7 @@ def command(
         if out is not None and not resume:
             RunDirectory(out).refuse_if_taken()
         found = estimate(loaded, began_s)
-        why = "; explaining its largest gap takes at most as much again" if found.explained else ""
+        why = "; explaining its leading gap takes at most as much again" if found.explained else ""
         print(f"{found.points} points, {found.results} results, {cpu_text(found.minutes)}, by"
               f" {found.timed} of them in one replication{why}")  # fmt: skip
         return
@@ -156,7 +156,7 @@ def _sweep(
     done = run_sweep(loaded, out, resume, workers, Progress(), cluster)
     path = done.directory.path
     if done.records and not done.failures and cluster is None:
-        _explain_largest(path, workers)
+        _explain_leading(path, workers)
     if done.records:
         print_report(read_report(path).section)
         print(f"{len(done.records)} results in {path}; a page of it: bankwise report {path}")
@@ -167,21 +167,21 @@ def _sweep(
         raise typer.Exit(AT_FAULT if done.at_fault else FOUND)
 
 
-def _explain_largest(path: Path, jobs: int) -> None:
-    """Add to a run why its largest gap is there, where that is cheap; say why not where it could
-    not be."""
+def _explain_leading(path: Path, jobs: int) -> None:
+    """Add to a run what makes the gap that its report begins with, where that is cheap; say why not
+    where it could not be."""
     from hwmodel.description.description import DescriptionError
-    from sweeps.run.explained_run import explain_largest
+    from sweeps.run.explained_run import explain_leading
     from sweeps.run.kept_simulations import Stopped
     from sweeps.run.progress import Progress
 
     try:
-        explain_largest(path, jobs, Progress())
+        explain_leading(path, jobs, Progress())
     except Stopped as stopped:
-        print(f"causes of the largest gap: {stopped.kept}; bankwise explain {path} continues",
+        print(f"causes of the leading gap: {stopped.kept}; bankwise explain {path} continues",
               file=sys.stderr)  # fmt: skip
     except DescriptionError as error:
-        print(f"causes of the largest gap are not known: {failure(error)}", file=sys.stderr)
+        print(f"causes of the leading gap are not known: {failure(error)}", file=sys.stderr)
 
 
 def _named(devices: list[str]) -> list[str]:

@@ -18,7 +18,7 @@ _HEADS = [
     *(f"over {name}" for name in RIVALS), "proposed by", "a pool", "own quantiles",
     "what mattered", "scattered blocks cost %", "quantiles", "limit",
 ]  # fmt: skip
-_WIDE = frozenset(range(len(_HEADS) - 7, len(_HEADS)))
+_LATER = frozenset(range(len(_HEADS) - 7, len(_HEADS)))
 _FAMILIES = ("a pool", "own quantiles")
 """Families that have a column."""
 
@@ -42,7 +42,7 @@ def sheet(name: str, found: list[DeviceFound], refused: dict[str, str]) -> Secti
     if rows:
         blocks.append(Say(sentence(found), "lead"))
         blocks += pictures(found)
-        blocks.append(Grid("", _HEADS, rows, wide=_WIDE))
+        blocks.append(Grid("", _HEADS, rows, later=_LATER))
         blocks.append(Say(
             "over: output tokens/s of the best trial over the paper's numbers, odma-best and the"
             " others, on replications that the search never saw (95 % intervals). proposed by:"

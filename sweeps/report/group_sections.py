@@ -16,7 +16,7 @@ from sweeps.report.formats import NONE, effect, gain, listed, points, share
 from sweeps.report.gallery import RATES, charts
 from sweeps.report.memory_map import memory_map
 from sweeps.report.overview import OPEN
-from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.report.section import MOST_COLUMNS, Block, Grid, Say, Section
 from sweeps.report.trend import trends
 from sweeps.run.findings import Findings
 
@@ -33,8 +33,8 @@ _SHOWS = {
 """What decides, and the figures that show it."""
 _NEWER = {"latency distributions": ("quantiles",), "curves over time": ("over_time",)}
 """What a page shows, and the metrics it needs, which runs of older versions do not have."""
-_WIDE = {"leader over it", "by layout, points", "decided by", "over the leader", "other limits"}
-"""Columns for which a terminal has no room, beside figures of its page alone."""
+_LATER = {"by layout, points", "decided by", "over the leader", "other limits"}
+"""Columns that stand behind the others, beside such figures."""
 
 
 def along(table: Table) -> list[Block]:
@@ -128,12 +128,16 @@ def grid(found: Findings[Any], group: Group, title: str = "") -> Grid:
     rate, *figures = zip(heads, zip(*cells, strict=True), strict=True)
     columns = dict([rate, *_gaps(*found.of(group), rows).items(), *figures])
     shown = {head: texts for head, texts in columns.items() if any(text != NONE for text in texts)}
-    wide = {figure.heading for figure in figures_of(group.objective) if not figure.terminal} | _WIDE
+    figures_ = figures_of(group.objective)
+    later = {figure.heading for figure in figures_ if not figure.first} | _LATER
+    order = [head for head in shown if head not in later]
+    if "limit" in order[MOST_COLUMNS - 1 :]:  # what binds is read first, however much else there is
+        later |= set(order[MOST_COLUMNS - 2 : -1])
     return Grid(
         title, [found.table.compared, *shown],
         [[row.title, *texts] for row, *texts in zip(rows, *shown.values(), strict=True)],
         frozenset(i for i, row in enumerate(rows) if row.control),
-        wide=frozenset(i for i, head in enumerate(shown, 1) if head in wide),
+        later=frozenset(i for i, head in enumerate(shown, 1) if head in later),
     )  # fmt: skip
 
 

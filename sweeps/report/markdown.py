@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from sweeps.report.chart import Chart, cell
-from sweeps.report.section import Block, Grid, Listing, Say, Section, sides
+from sweeps.report.section import Block, Grid, Listing, Say, Section, fitted, sides
 
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 """What a name could begin HTML with."""
@@ -23,7 +25,7 @@ def markdown(sections: list[Section]) -> str:
 def _section(section: Section, level: int) -> Iterator[str]:
     if section.title:
         yield f"{'#' * min(level, 6)} {section.title}\n"
-    for block in section.blocks:
+    for block in fitted(section.blocks):
         yield from _block(block, level + 1)
 
 
@@ -56,10 +58,18 @@ def _chart(chart: Chart) -> Iterator[str]:
     shown = rows[::every]
     thinned = f" ({len(shown)} of {len(rows)} rows)" if every > 1 else ""
     yield f"**{chart.title}**{thinned}\n"
-    cells = [[cell(value) for value in row] for row in shown]
+    cells = [[_rounded(value) for value in row] for row in shown]
     yield from _table(chart.columns(), cells, sides(chart.columns(), cells))
     if chart.note:
         yield f"{chart.note}\n"
+
+
+def _rounded(value: Any) -> str:
+    """A value of a chart with three significant digits, or all those before the point."""
+    if not isinstance(value, float) or not value or not math.isfinite(value):
+        return cell(value)
+    text = f"{value:,.{max(2 - math.floor(math.log10(abs(value))), 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _table(columns: list[str], rows: list[list[str]], aligned: str) -> Iterator[str]:

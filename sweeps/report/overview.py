@@ -19,7 +19,7 @@ _BESIDE = 4
 """Groups that are columns of the table; more are rows."""
 _DRAWN = 2
 """Groups whose rates are drawn beside the verdict."""
-_MOST = 8
+_MOST = 7
 """Competitors that are columns."""
 OPEN = 6
 """Groups that a page shows unfolded, and a terminal at all."""
@@ -53,9 +53,16 @@ def overview(found: Findings[Any], own_tables: bool) -> list[Section]:
 
 
 def _causes(found: Findings[Any]) -> list[Chart]:
-    """The causes of the smallest gap that was explained."""
-    least = sorted(found.explanations, key=lambda each: each.total.mean)
-    return [explanation_page.chart(each) for each in least[:1]]
+    """The causes of the gap that the report begins with, where they are known."""
+    if found.leading_gap is None:
+        return []
+    group, gap = found.leading_gap
+    names = (group.title, gap.best, gap.other)
+    return [
+        explanation_page.chart(each)
+        for each in found.explanations
+        if (each.group, each.winner, each.loser) == names
+    ]
 
 
 def _rates(group: Group, many: int) -> list[Chart]:

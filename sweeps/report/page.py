@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.report.chart import Chart, Lines, Spans, file_name
 from sweeps.report.drawing import script, svg
 from sweeps.report.palette import colours
-from sweeps.report.section import Block, Grid, Listing, Say, Section, is_chart
+from sweeps.report.section import Block, Grid, Listing, Say, Section, fitted, is_chart
 from sweeps.report.vega import DARK, LIGHT, Spec, spec
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _is(kind: type) -> Any:
 
 def _groups(blocks: Sequence[Block]) -> list[tuple[bool, list[Block]]]:
     """Blocks in order, charts that follow one another together."""
-    return [(drawn, list(several)) for drawn, several in groupby(blocks, is_chart)]
+    return [(drawn, list(several)) for drawn, several in groupby(fitted(blocks), is_chart)]
 
 
 def _prose(say: Say) -> Markup:

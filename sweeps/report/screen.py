@@ -69,7 +69,8 @@ def print_report(section: Section) -> None:
         print(text)
     for title, grid in _unfolded(section, ""):
         print(f"\n{title}" if title else "")
-        _print_grid(grid, [i for i in range(len(grid.columns)) if i not in grid.wide])
+        first = grid.parts[0]
+        _print_grid(first, [*range(len(first.columns))])
     for texts in (said("lead", "verdict"), said("foot")):
         if lines := list(texts):
             print("", *lines, sep="\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, Literal, TypeGuard
 
@@ -16,6 +16,8 @@ from hwmodel.description.yaml_writer import plain
 from sweeps.report.chart import Chart
 from sweeps.report.formats import NONE
 
+MOST_COLUMNS = 8
+"""Columns of a table that stand side by side at most; the others fold."""
 _FIGURE = re.compile(r"[-+−±~<>≤≥]{0,2} ?\.?\d|over \d|under \d|grows$|failed$")
 """What a figure begins with, and what stands for one."""
 
@@ -41,8 +43,8 @@ class Grid:
     marked: frozenset[int] = frozenset()
     text: bool = False
     """Whether the cells are words rather than figures, also where they are numbers."""
-    wide: frozenset[int] = frozenset()
-    """Columns for which a terminal has no room."""
+    later: frozenset[int] = frozenset()
+    """Columns that stand behind the others."""
     terminal: bool = True
     """Whether a terminal has it too."""
 
@@ -50,6 +52,21 @@ class Grid:
     def sides(self) -> str:
         """`<` for each column of words, `>` for each of figures."""
         return "<" * len(self.columns) if self.text else sides(self.columns, self.rows)
+
+    @property
+    def parts(self) -> list[Grid]:
+        """The same as tables of `MOST_COLUMNS` at most, each with the first column: the first has
+        what is read first, in order, the others what is left."""
+        if len(self.columns) <= MOST_COLUMNS and not self.later:
+            return [self]
+        first = [i for i in range(1, len(self.columns)) if i not in self.later]
+        shown, room = first[: MOST_COLUMNS - 1], MOST_COLUMNS - 1
+        rest = [i for i in range(1, len(self.columns)) if i not in shown]
+        return [self._of(shown), *(self._of(rest[i : i + room]) for i in range(0, len(rest), room))]
+
+    def _of(self, chosen: list[int]) -> Grid:
+        columns, *rows = ([row[i] for i in (0, *chosen)] for row in (self.columns, *self.rows))
+        return replace(self, columns=columns, rows=rows, later=frozenset())
 
 
 def sides(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -98,6 +115,20 @@ Block = Say | Grid | Listing | Section | Chart
 def is_chart(block: Block) -> TypeGuard[Chart]:
     """Whether a block is drawn."""
     return not isinstance(block, (Say, Grid, Listing, Section))
+
+
+def fitted(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Blocks with tables of `MOST_COLUMNS` at most; the columns that are left fold behind each."""
+    for block in blocks:
+        if not isinstance(block, Grid):
+            yield block
+            continue
+        first, *rest = block.parts
+        yield first
+        if rest:
+            many = sum(len(part.columns) - 1 for part in rest)
+            title = f"{many} more column{'s' * (many > 1)}"
+            yield Section(title, [replace(part, title="") for part in rest], folded=True)
 
 
 def as_json(section: Section) -> dict[str, Any]:

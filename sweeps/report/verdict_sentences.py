@@ -164,17 +164,25 @@ def dependence(found: Dependence) -> Iterator[str]:
     best = every[0].objective.wins
     told = "; ".join(f"{value}: {short(each)}" for value, each in found.outcomes)
     if len(winners) == 1 and all(each.outcome == "won" for each in every):
-        least = min((each.gaps[0] for each in every), key=lambda gap: gap.total.mean)
-        lead = f"at least {more(least.total, least.other, named=True)}"
-        if every[0].objective.less:
-            lead = f"{least.other} at least {_excess(least.total, named=True)}"
+        nearest = [(each.gaps[0], value) for value, each in found.outcomes]
+        ranked = sorted(nearest, key=lambda each: each[0].total.mean)
+        less = every[0].objective.less
+        lead = f"{_bound('at least', ranked[0], less)}, {_bound('at most', ranked[-1], less)}"
         values = ", ".join(value for value, _ in found.outcomes)
-        yield f"{where}{winners[0]} {best} for every {found.axis} ({values}), {lead}."
+        yield f"{where}{winners[0]} {best} for every {found.axis} ({values}): {lead}."
     elif winners and found.asked:
         told = "; ".join(f"{value}: {_lead(each)}" for value, each in found.outcomes)
         yield f"{where}{told}. Which {found.compared} {best} depends on the {found.axis}."
     elif len(winners) > 1:
         yield f"{where}undecided: the winner changes with {found.axis} ({told})."
+
+
+def _bound(word: str, where: tuple[Gap, str], less: bool) -> str:
+    """The nearest or the furthest that a rival comes, and at which value of an axis."""
+    (gap, value), named = where, word == "at least"
+    if less:
+        return f"{gap.other} {word} {_excess(gap.total, named)} ({value})"
+    return f"{word} {more(gap.total, gap.other, named=named)} ({value})"
 
 
 def dependences(found: Sequence[Dependence]) -> str:

@@ -25,7 +25,7 @@ AGAIN_S = 5.0
 class DryRun(NamedTuple):
     """results: points times their replications; timed: points that were timed; minutes: CPU time
     of all, about, if they are like those, and of what the command did before them (imports, a
-    rehearsal), as a run does; explained: whether the causes of the largest gap may be
+    rehearsal), as a run does; explained: whether the causes of the leading gap may be
     simulated after them, which takes no more results than the run."""
 
     points: int

@@ -70,11 +70,10 @@ def explain_run(path: Path, point: str, jobs: int, progress: Progress) -> Explai
                       jobs, progress)  # fmt: skip
 
 
-def explain_largest(path: Path, jobs: int, progress: Progress) -> Explained | None:
-    """Explain the largest gap of a run that a significant winner has, where that takes fewer
-    simulations than the run took; None where it has none, or takes more. Raises DescriptionError,
-    Stopped."""
-    found = largest_gap(path)
+def explain_leading(path: Path, jobs: int, progress: Progress) -> Explained | None:
+    """Explain the gap that the report of a run begins with, where that takes fewer simulations than
+    the run took; None where it has none, or takes more. Raises DescriptionError, Stopped."""
+    found = leading_gap(path)
     if found is None:
         return None
     table, group, names = found
@@ -84,20 +83,14 @@ def explain_largest(path: Path, jobs: int, progress: Progress) -> Explained | No
     return _explained(plan, jobs, progress)
 
 
-def largest_gap(path: Path) -> tuple[Table, Group, list[str]] | None:
-    """The table of a run, and where in it a significant winner leads by most, and over whom; None
-    where none does. Raises DescriptionError."""
+def leading_gap(path: Path) -> tuple[Table, Group, list[str]] | None:
+    """The table of a run, and the group and the two competitors of the gap that its report begins
+    with; None where there is none whose causes can be known. Raises DescriptionError."""
     found = find(read_sweep(RunDirectory(path)))
-    gaps = [
-        (gap, group)
-        for group, verdict in zip(found.table.groups, found.verdicts, strict=True)
-        for gap in verdict.gaps
-        if verdict.best and verdict.objective.is_rate
-    ]
-    if not gaps or found.table.config.get("rule", BEST) != BEST:
+    if found.leading_gap is None or found.table.config.get("rule", BEST) != BEST:
         return None
-    gap, group = max(gaps, key=lambda each: each[0].total.mean)
-    return found.table, group, [gap.best, gap.other]
+    group, gap = found.leading_gap
+    return (found.table, group, [gap.best, gap.other]) if group.objective.is_rate else None
 
 
 def _planned(path: Path, choose: Callable[[Table, Sweep], list[Pair]]) -> Plan:

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from hwmodel.description.yaml_writer import plain
 from sweeps.analyse.best import judge_all, pairs_of
 from sweeps.analyse.conclusion import conclude
-from sweeps.analyse.facts import Pair, Reference, Verdict
+from sweeps.analyse.facts import Gap, Pair, Reference, Verdict
 from sweeps.analyse.figures import Figure
 from sweeps.analyse.gap import references
 from sweeps.analyse.objective import Objective
@@ -57,6 +57,17 @@ class Findings(Generic[Own]):
         """The verdict on a group of the table, and its references."""
         at = next(i for i, each in enumerate(self.table.groups) if each is group)
         return self.verdicts[at], self.references[at]
+
+    @property
+    def leading_gap(self) -> tuple[Group, Gap] | None:
+        """The gap that a report begins with: of the significant winners the one that is furthest
+        ahead of its strongest rival, and that rival; None where none is."""
+        nearest = [
+            (group, min(verdict.gaps, key=lambda gap: gap.total.mean))
+            for group, verdict in zip(self.table.groups, self.verdicts, strict=True)
+            if verdict.best and verdict.gaps
+        ]
+        return max(nearest, key=lambda each: each[1].total.mean, default=None)
 
 
 def find(table: Table) -> Findings[Any]:

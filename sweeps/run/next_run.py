@@ -24,7 +24,7 @@ from sweeps.plan.sweep import Sweep
 from sweeps.plan.sweep_spec import BEST
 from sweeps.run import next_answer
 from sweeps.run.capacity import answered, capacity_key
-from sweeps.run.explained_run import largest_gap, pairs_in, pairs_of, sweep_of
+from sweeps.run.explained_run import leading_gap, pairs_in, pairs_of, sweep_of
 from sweeps.run.explanation import FOLDER, Known, Pair, Rates
 from sweeps.run.findings import keep_sweep
 from sweeps.run.kept_simulations import Failure, Sought, Stopped, Wanted, known_of, simulate
@@ -59,8 +59,8 @@ class Answers:
 def ask_next(
     path: Path, point: str, questions: list[str], jobs: int, progress: Progress
 ) -> Answers:
-    """Put questions (`QUESTIONS`) to the gaps that `point` names, or to the largest of the run
-    where it names none, and keep what comes of it in the run.
+    """Put questions (`QUESTIONS`) to the gaps that `point` names, or to the one that its
+    report begins with where it names none, and keep what comes of it in the run.
 
     Raises DescriptionError where run or point are at fault, or no gap is there; Stopped on
     Ctrl-C, after which the same call continues.
@@ -96,7 +96,7 @@ def ask_next(
 def _pairs(table: Table, sweep: Sweep, path: Path, point: str) -> list[Pair]:
     if point:
         return pairs_of(table, sweep, point)
-    found = largest_gap(path)
+    found = leading_gap(path)
     if found is None:
         raise DescriptionError("no significant winner to ask about; name two competitors", path)
     _, group, names = found

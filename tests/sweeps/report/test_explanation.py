@@ -18,8 +18,9 @@ from sweeps.plan.experiment import ExperimentSpec
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.explanation_page import chart, sentence
 from sweeps.run import explained_run
-from sweeps.run.explained_run import Explained, explain_largest
+from sweeps.run.explained_run import Explained, explain_leading
 from sweeps.run.explanation import Known, Pair, explain, read, record
+from sweeps.run.findings import find
 from sweeps.run.progress import Progress
 from sweeps.run.reading import read_sweep
 from sweeps.run.store import RunDirectory
@@ -108,16 +109,27 @@ def test_is_what_leads_explained_against_each_other(
         assert [pair.names for pair in found] == [("odma", "paged")] * 2
 
 
+def test_a_report_begins_with_the_lead_over_the_strongest_rival_that_is_largest(
+    tmp_path: Path,
+) -> None:
+    found = find(read_sweep(RunDirectory(made(tmp_path / "run", odma=130))))
+    assert found.leading_gap is not None
+    group, gap = found.leading_gap
+    assert (group.title, gap.best, gap.other) == ("card", "odma", "paged")
+    even = find(read_sweep(RunDirectory(made(tmp_path / "even", odma=100))))
+    assert even.leading_gap is None  # no significant winner
+
+
 @pytest.mark.parametrize(("left", "odma", "explained"), [(23, 130, True), (24, 130, False),
                                                         (1, 100, False)])  # fmt: skip
-def test_a_run_explains_its_largest_gap_where_that_is_cheaper_than_the_run(
+def test_a_run_explains_the_gap_that_its_report_begins_with_where_that_is_cheaper_than_the_run(
     left: int, odma: float, explained: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = SimpleNamespace(wanted=range(left), known={})
     monkeypatch.setattr(explained_run, "unknown", lambda wanted, known: wanted)
     monkeypatch.setattr(explained_run, "_planned", lambda path, choose: plan)
     monkeypatch.setattr(explained_run, "_explained", lambda plan, jobs, progress: Explained([]))
-    found = explain_largest(made(tmp_path, odma), 1, Progress(terminal=False))
+    found = explain_leading(made(tmp_path, odma), 1, Progress(terminal=False))
     assert (found is not None) is explained  # of 24 results; with 100 there is no winner
 
 

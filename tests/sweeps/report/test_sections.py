@@ -11,7 +11,7 @@ from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Group, Row, Table
 from sweeps.report.footnotes import footnotes
 from sweeps.report.group_sections import drawn
-from sweeps.report.section import Grid, Say, Section, sides
+from sweeps.report.section import Grid, Say, Section, fitted, sides
 from sweeps.run.findings import Findings
 
 NEAR = Interval(0.3, 0.29, 0.31, 3)
@@ -26,6 +26,22 @@ def test_words_stand_left_and_figures_right() -> None:
     assert sides(heads, rows) == "<><>>>"
     assert sides(heads, []) == "<>>>>>"
     assert Grid("", heads, rows, text=True).sides == "<" * 6
+
+
+def test_a_table_has_eight_columns_and_the_others_fold() -> None:
+    heads = [f"c{i}" for i in range(20)]
+    grid = Grid("t", heads, [[f"r{i}" for i in range(20)]], later=frozenset({2, 4}))
+    first, *rest = grid.parts
+    assert first.columns == ["c0", "c1", "c3", "c5", "c6", "c7", "c8", "c9"]
+    assert [part.columns for part in rest] == [
+        ["c0", "c2", "c4", *heads[10:15]], ["c0", *heads[15:]]
+    ]  # fmt: skip
+    assert all(part.rows[0][0] == "r0" for part in grid.parts)
+    shown, fold = fitted([grid])
+    assert shown == first and isinstance(fold, Section)
+    assert (fold.title, fold.folded, len(fold.blocks)) == ("12 more columns", True, 2)
+    narrow = Grid("", heads[:8], [])
+    assert list(fitted([narrow, Say("a")])) == [narrow, Say("a")]
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ TIES: dict[str, Any] = {"ties": ["b", "a"], "within": 0.0042}
          "a reads KV at 100.0 GB/s, 50 % (95 % CI 49 to 51) faster than b. Reading KV takes 20 %"
          " of a step."),
         (group("won", Gap("a", "b", near(0.3)), **FREE), "a serves 100.0 output tokens/s, 30 % (95"
-         " % CI 29 to 31) more than b; KV memory is not the limit (offered load is, 98 % of the"
+         " % CI 29 to 31) more than b; KV memory is not the limit (empty queue is, 98 % of the"
          " time)."),
         (replace(group("won", Gap("a", "b", near(0.3)), Gap("a", "c", near(6)),
                        objective=OBJECTIVES["tpot_p99"]), rate=0.0312),
@@ -121,7 +121,7 @@ TIES: dict[str, Any] = {"ties": ["b", "a"], "within": 0.0042}
          "b and a differ by at most 0.5 % in output tokens/s: keep b."),
         (group("close", Gap("a", "b", near(0.001)), Gap("a", "c", near(0.2)), **TIES, **FREE),
          "b and a differ by at most 0.5 % in output tokens/s: keep b; KV memory is not the limit"
-         " (offered load is, 98 % of the time). a serves 100.0 output tokens/s, 20 % (95 % CI 19 to"
+         " (empty queue is, 98 % of the time). a serves 100.0 output tokens/s, 20 % (95 % CI 19 to"
          " 21) more than c."),
         (Verdict("card", "close", "16", 1.0, [Gap("16", "32", near(0.0))], ties=["16", "32"]),
          "policy 16 and policy 32 have the same output tokens/s: keep policy 16."),
@@ -154,7 +154,8 @@ def test_what_groups_say_together() -> None:
         return list(sentences.dependence(Dependence("", "device", "policy", pairs, asked)))
 
     assert along(True, WON, WON) == [
-        "a serves the most for every device (x, y), at least 30 % (95 % CI 29 to 31) more than b."
+        "a serves the most for every device (x, y): at least 30 % (95 % CI 29 to 31) more than b"
+        " (x), at most 30 % (29 to 31) more than b (y)."
     ]
     assert along(True, WON, open_) == [
         "x: a serves 30 % (95 % CI 29 to 31) more than b; y: undecided. Which policy serves the"
