@@ -171,7 +171,7 @@ def _rest(replica: Replica) -> Iterator[str]:
 
 
 def _of_engine(replica: Replica) -> Iterator[str]:
-    """Nobody waits, runs, loads or is held, here or in its parts."""
+    """Nobody waits, runs, loads or is held, here or in its connectors."""
     engine = replica.engine
     there = {
         "wait": engine.waiting, "run": engine.running.tolist(), "load": engine.loading,
@@ -180,9 +180,9 @@ def _of_engine(replica: Replica) -> Iterator[str]:
     for what, requests in there.items():
         if requests:
             yield f"requests {list(requests)} {what}"
-    for part in engine.parts:
-        if len(part.holders) or part.changing:
-            yield f"requests {part.holders.tolist()} of {type(part).__name__} hold memory"
+    for each in engine.connectors:
+        if len(each.holders):
+            yield f"requests {each.holders.tolist()} of {type(each).__name__} hold memory"
 
 
 def _of_memory(replica: Replica) -> Iterator[str]:
@@ -201,9 +201,9 @@ def _of_memory(replica: Replica) -> Iterator[str]:
 
 def _of_tiers(replica: Replica) -> Iterator[str]:
     """No transfer is under way, and no block of a host or a drive is in use."""
-    for component in replica.components:
-        if hasattr(component, "store"):  # tiers, where they are there
-            yield from _of_store(component.store)
+    for connector in replica.connectors:
+        if hasattr(connector, "store"):  # tiers, where they are there
+            yield from _of_store(connector.store)
 
 
 def _of_store(store: Any) -> Iterator[str]:

@@ -119,8 +119,8 @@ class Admission(Connected):
         if self.connectors:
             self._resume(request)
         demand, total, cached = self.demand(request), self.total(request), 0
-        elsewhere = self.connectors or self.parts
-        if self.whole_inputs and not elsewhere and self.allocator.refuses(request, demand, total):
+        alone = self.whole_inputs and not self.connectors
+        if alone and self.allocator.refuses(request, demand, total):
             return "kv_memory", None
         if self._caching is not None:
             cached = self._caching.cached(request, self._findable(request, total), demand)
@@ -141,13 +141,14 @@ class Admission(Connected):
     def _admitted(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
         """`_reserve`, or with room elsewhere."""
         if self._reserve(request, demand, total, cached, budget):
-            for part in self.parts:
-                part.admitted(request)
+            for connector in self.connectors:
+                connector.admitted(request)
             return True
-        if not self.parts:
+        if not self.connectors:
             return False
         tokens = self._first_stored(total - cached, budget, total)
-        return any(part.admit(request, demand, total, cached, tokens) for part in self.parts)
+        asked = request, demand, total, cached, tokens
+        return any(connector.admit(*asked) for connector in self.connectors)
 
     def _first_stored(self, rest: int, budget: int, total: int) -> int:
         """How many of the `rest` of a request's `total` tokens `_reserve` stores."""
@@ -171,11 +172,11 @@ class Admission(Connected):
     def _candidates(self, begun: bool) -> Iterable[int]:
         """Places in line of the requests to try next, in this order. `begun`: a request was
         admitted in this step."""
-        if self._in_order and not self.connectors:
+        if self._in_order and not self._line_asks:
             return (0,)
         places: Iterable[int] = range(len(self.waiting))
         packs = self.spec.packing != "arrival"
-        if self.connectors:
+        if self._line_asks:
             if (place := self._foremost()) >= 0:
                 return (place,)
             most = max(self._cap, self.spec.packing_window) if packs else self._cap

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand
-from policies.engines.connector import Connector, Ending, Loading, Match
+from policies.engines.connector import NONE, Connector, Ending, Loading, Match
 from policies.engines.engine_requests import EngineRequests, Offered
-from policies.engines.part import NONE
 from policies.engines.scheduled_step import Chunk, Step
 from policies.requests.requests import IntArray
+
+_LINE = ("first", "passes_over", "matched", "finished")
+"""Hooks of connectors that have a say in who of the line is tried."""
 
 
 class Connected(EngineRequests):
@@ -34,21 +36,23 @@ class Connected(EngineRequests):
         self._forgets: set[int] = set()
         """Requests of which nothing is to be found again."""
         self._stuck_at = -1
+        self._line_asks = False
+        """Whether a connector has a say in who of the line is tried."""
 
     # what others see
 
     @property
     def holding(self) -> bool:
         """Whether requests that do not run hold memory, and will give it back."""
-        return bool(self.loading or self.held) or any(part.holding for part in self.parts)
+        return bool(self.loading or self.held) or any(each.holding for each in self.connectors)
 
     @property
     def holders(self) -> IntArray:
         """Requests that hold memory and neither run nor have just ended, int64 (n,)."""
-        if not (self.parts or self.loading or self.held):
+        if not self.connectors:
             return NONE
         own = np.array([*self.loading, *self.held], np.int64)
-        return np.concatenate([own, *(part.holders for part in self.parts)])
+        return np.concatenate([own, *(each.holders for each in self.connectors)])
 
     @property
     def stuck(self) -> bool:
@@ -66,6 +70,9 @@ class Connected(EngineRequests):
     def connect(self, connector: Connector) -> None:
         """Have one more connector, which is asked behind those that are there."""
         self.connectors.append(connector)
+        self._line_asks |= any(
+            getattr(type(connector), hook) is not getattr(Connector, hook) for hook in _LINE
+        )
         connector.connect(self)
 
     def known(self, request: int) -> int:

@@ -13,9 +13,9 @@ from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Batches, Migration
 from policies.allocators.columns import count_down, least_of, sum_of
 from policies.engines.admission import Admission
+from policies.engines.connector import NONE
 from policies.engines.engine_progress import Progress
 from policies.engines.engine_requests import Offered
-from policies.engines.part import NONE
 from policies.engines.scheduled_step import Chunk, Step, SwapCopies
 from policies.requests.requests import IntArray
 
@@ -51,7 +51,7 @@ class Engine(Admission):
     def busy(self) -> bool:
         """Whether a request has arrived and has not ended, and something can be done about it."""
         own = len(self.running) > 0 or self._unfinished
-        return self._has_work(own) if self.parts else own
+        return self._has_work(own) if self.connectors else own
 
     @property
     def _unfinished(self) -> bool:
@@ -59,9 +59,9 @@ class Engine(Admission):
         return bool(self._back or self._decodes or (self.waits and not self.stuck))
 
     def _has_work(self, own: bool) -> bool:
-        """`busy`, with what its parts say."""
-        for part in self.parts:
-            own = part.busy(own)
+        """`busy`, with what its connectors say."""
+        for connector in self.connectors:
+            own = connector.busy(own)
         return own
 
     def here(self, request: int) -> int:
@@ -79,16 +79,14 @@ class Engine(Admission):
 
     def schedule(self) -> Step:
         """Choose the requests of the next step and reserve its slots."""
-        if not self.parts:
-            return self._schedule()
-        for part in self.parts:
-            part.begins()
+        for connector in self.connectors:
+            connector.begins()
         step = self._schedule()
-        for part in self.parts:
-            if step.empty and part.gives_way():
+        for connector in self.connectors:
+            if step.empty and connector.gives_way():
                 step = self._schedule()
-        for part in self.parts:
-            step = part.scheduled(step)
+        for connector in self.connectors:
+            step = connector.scheduled(step)
         return step
 
     @abstractmethod
@@ -104,8 +102,6 @@ class Engine(Admission):
             return 1
         if self._windowed or self.drafts is not None:
             return 1  # what a step reads and holds is not linear in its length
-        if self.parts and any(part.changing for part in self.parts):
-            return 1
         least = self._soonest
         if step.decode is not self._soonest_of:
             least = least_of(self.left, step.decode)
@@ -167,7 +163,7 @@ class Engine(Admission):
         if self._migrating is not None:  # with the step that was lost
             self._migrating.settle()
         self.retire()
-        begin_again = [request for part in self.parts for request in part.lost()]
+        begin_again = [request for each in self.connectors for request in each.drained()]
         self.lose()
         return begin_again + self.leave_line()
 
@@ -208,23 +204,19 @@ class Engine(Admission):
 
     def _leave(self, request: int) -> int | None:
         """Tokens that a request gives back elsewhere; None: it has nothing there."""
-        if not self.parts:
-            return None
-        given = [part.leave(request) for part in self.parts]
+        given = [connector.leave(request) for connector in self.connectors]
         return next((each for each in given if each is not None), None)
 
     def _grow(self, request: int, tokens: int) -> bool:
         """Reserve the slots of the next tokens of a prefill; False if there is no room."""
-        for part in self.parts:
-            if (done := part.grow(request, tokens)) is not None:
+        for connector in self.connectors:
+            if (done := connector.grow(request, tokens)) is not None:
                 return done
         return self.allocator.grow(request, tokens)
 
     def _was_preempted(self, request: int) -> None:
         self.reserved_ever[request] = 0
         self._count_preemption(request)
-        for part in self.parts:
-            part.preempted(request)
 
     def join(self, request: int) -> None:
         """A request that has its memory, with its prompt computed, runs here from now on; its KV

@@ -22,12 +22,11 @@ from policies.allocators.capabilities import (
 )
 from policies.engines.connector import Connector, Loading
 from policies.engines.engine_options import EngineOptions
-from policies.engines.part import Part
 from policies.engines.verifier import Verifier
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import FloatArray, IntArray, Requests
 
-PartKind = TypeVar("PartKind", bound=Part)
+Kind = TypeVar("Kind", bound=Connector)
 
 
 class Offered(NamedTuple):
@@ -65,9 +64,8 @@ class EngineRequests(ABC):
         """Mean tokens of a physically contiguous run of each request when it ended."""
         self.drafts: Verifier | None = None
         """What its decode steps verify."""
-        self.parts: list[Part] = []
-        """What it has beside: requests and memory that are partly elsewhere."""
         self.connectors: list[Connector] = []
+        """What it has beside: requests, KV and memory that are elsewhere, or are others'."""
         self.loading: dict[int, Loading] = {}
         """Requests that hold memory for KV which is on its way, or came, until they run."""
         self._cap = spec.sequence_cap
@@ -89,9 +87,9 @@ class EngineRequests(ABC):
         self._state_block = 0 if states is None else states.state_block
         """Tokens at whose multiples a chunk ends; 0: anywhere."""
 
-    def part(self, kind: type[PartKind]) -> PartKind:
-        """Its part of this kind, which there is."""
-        return next(each for each in self.parts if isinstance(each, kind))
+    def connector(self, kind: type[Kind]) -> Kind:
+        """Its connector of this kind, which there is."""
+        return next(each for each in self.connectors if isinstance(each, kind))
 
     @property
     def waits(self) -> bool:
@@ -122,7 +120,7 @@ class EngineRequests(ABC):
 
     def whole(self, request: int) -> bool:
         """Whether all of a request that has its memory lies here, and stays."""
-        return not any(part.apart(request) for part in self.parts)
+        return not any(connector.apart(request) for connector in self.connectors)
 
     def in_transit(self, request: int) -> bool:
         """Whether KV of a request is on its way from its memory here, or to it."""
@@ -136,7 +134,7 @@ class EngineRequests(ABC):
     def _stored(self, request: int) -> int:
         """Tokens that a request stores, here and elsewhere."""
         stored = int(self.allocator.stored[request])
-        return stored + sum(p.away(request) for p in self.parts) if self.parts else stored
+        return stored + sum(connector.away(request) for connector in self.connectors)
 
     def demand(self, request: int) -> Demand:
         """What a request asks for now: the same object until it has generated more."""

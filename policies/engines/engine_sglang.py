@@ -205,7 +205,7 @@ class EngineSglang(Engine):
     def _line_open(self) -> list[int]:
         """Of the requests in `_line`, those that no connector passes over."""
         line = self._line()
-        if self.connectors:
+        if self._line_asks:
             line = [line[place] for place in self._open(line)]
             if (place := self._foremost()) >= 0:
                 first = self.waiting[place]

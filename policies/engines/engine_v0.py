@@ -150,8 +150,6 @@ class EngineV0(Engine):
     def _schedule(self) -> Step:
         before = self.preemptions
         self._cached_tokens = 0
-        for keeper in self._keepers:
-            keeper.begins()
         chunks: list[Chunk] = []
         decode: IntArray = np.zeros(0, np.int64)
         moves: list[Migration] = []

@@ -84,7 +84,7 @@ class EngineV1(Engine):
         running = len(self.running)
         own = running > len(self._foreseen) if self.ending else running > 0
         own = own or self._unfinished
-        return self._has_work(own) if self.parts else own
+        return self._has_work(own) if self.connectors else own
 
     @property
     def _foreseen(self) -> list[int]:

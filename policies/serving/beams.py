@@ -18,9 +18,9 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Forks
+from policies.engines.connector import Connector
 from policies.engines.engine import Engine
-from policies.engines.part import Part
-from policies.memory.component import Component
+from policies.engines.scheduled_step import Step
 from policies.requests.requests import IntArray, Requests
 
 Seed = int | tuple[int, ...]
@@ -93,23 +93,22 @@ def require_beams(engine: Engine) -> Forks:
     return able
 
 
-class Beams(Part, Component):
+class Beams(Connector):
     """The beams of an engine's requests."""
 
     def __init__(self, engine: Engine, law: Law) -> None:
-        """Joins the parts of `engine`. Raises DescriptionError where it cannot have beams."""
+        """Joins the connectors of `engine`. Raises DescriptionError where it cannot have beams."""
         self._engine, self._law, self._shares = engine, law, engine.requests.forks
         self._forks = require_beams(engine)
         self._made: dict[int, int] = {}
         """Output tokens behind which each beam that runs has gone on."""
         self._blocks_apart = self._blocks_saved = 0
         """Units of beams over all steps, had each its own, and those of them that sharing saves."""
-        engine.parts.append(self)
+        engine.connect(self)
 
-    @property
-    def changing(self) -> bool:
+    def rounds(self, step: Step, limit: int) -> int:
         """Any step may end in forks."""
-        return bool(self._shares[self._engine.running].any())
+        return 1 if self._shares[self._engine.running].any() else limit
 
     def begins(self) -> None:
         """Beams go on from the tokens that the last step has made."""

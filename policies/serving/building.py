@@ -37,7 +37,7 @@ from policies.requests.requests import IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
 from policies.serving.beams import Beams, Law
 from policies.serving.combinations import Facts, conflicts
-from policies.serving.components import build_components
+from policies.serving.connecting import connect
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
@@ -207,12 +207,10 @@ def build_replica(
     moves = None if spec.moves is None else Moves(spec.moves, local, allocator)
     cards = spec.tensor_parallel * len(stages)  # stages move their layers at once
     site = Site(device, local, allocator, each[0], cards, lambda: memory.efficiency, len(stages))
-    components = build_components(spec, site, engine, port)
+    connect(spec, site, engine, port)
     if requests.forks.any():
-        components.append(Beams(engine, Law(requests, engine.output, _of_run(seed))))
-    return Replica(
-        engine, steps, memory, metrics, spec.advance_together, watches, moves, components
-    )
+        Beams(engine, Law(requests, engine.output, _of_run(seed)))
+    return Replica(engine, steps, memory, metrics, spec.advance_together, watches, moves)
 
 
 def _fullest(stages: list[TransformerSpec], regions: list[KvLayout]) -> int:

@@ -41,7 +41,7 @@ from hwmodel.specs.stages import stages_of
 from policies.allocators.capabilities import MovesBlocks
 from policies.allocators.kv_frames import CardFrames, Placed, all_of_blocks, in_frames
 from policies.allocators.kv_layout import KV_ALIGN_BYTES, KvLayout
-from policies.engines.part import NONE
+from policies.engines.connector import NONE
 from policies.memory.pipeline import Exchange, PipelineSpec
 from policies.requests.requests import IntArray
 from policies.serving.drop_groups import (
@@ -120,7 +120,7 @@ class Dropping(Controller):
 
     def engine(self, card: int) -> Hosting:
         """That which serves a card now."""
-        return self.replica(card).engine.part(Hosting)
+        return self.replica(card).engine.connector(Hosting)
 
     def _blocks(self, card: int) -> MovesBlocks:
         """Its memory."""
@@ -218,7 +218,7 @@ class Dropping(Controller):
         most = group.engine.allocator.slots // engine.block
         for part, old, shift in zip(parts, olds, shifts, strict=True):
             layers = {cards[0]: self._moves(part, cards)}
-            found, line = old.engine.part(Hosting).clear()
+            found, line = old.engine.connector(Hosting).clear()
             old.retire()
             old.hands_over(now_s, line)
             kept = [(*each[:3], NONE if shift is None else each[3] + shift) for each in found]

@@ -28,8 +28,8 @@ class HostFaults(Watcher):
         return lambda at_s: self._fail(card, at_s)
 
     def _fail(self, card: int, at_s: float) -> None:
-        for component in self._node.replicas[card].components:
-            component.host_fails(at_s)
+        for connector in self._node.replicas[card].engine.connectors:
+            connector.host_fails(at_s)
         self.simulation.wake(self._node.unit_of[card])
         if (next_s := self._spec.next_s(at_s, self._rng)) < np.inf:
             self.simulation.at(next_s, FAIL, self._fails(card), card)

@@ -86,7 +86,7 @@ class Lending(Controller):
         super().__init__(options, premises)
         node, spec, model = premises.node, options, premises.model
         work = DistributedAttention(model, load_link(spec.link), spec.block, node.own[0].stages)
-        self._engines = [replica.engine.part(Lender) for replica in node.own]
+        self._engines = [replica.engine.connector(Lender) for replica in node.own]
         first = self._engines[0]
         slots, block = first.allocator.reach, first.block
         spare = -(-int(spec.spare * slots) // block) * block
@@ -119,7 +119,7 @@ class Lending(Controller):
 
     def _replace(self, card: int, at_s: float) -> None:
         """The lender of a card that has failed is another, and empty."""
-        lender, before = self.node.own[card].engine.part(Lender), self._engines[card]
+        lender, before = self.node.own[card].engine.connector(Lender), self._engines[card]
         if lender is not before:
             self._engines[card] = lender
             lender.succeed(before)

@@ -67,7 +67,7 @@ class Migrating(Controller):
 
     def engine(self, card: int) -> Hosting:
         """That of a card."""
-        return self.replica(card).engine.part(Hosting)
+        return self.replica(card).engine.connector(Hosting)
 
     def plan(self, at_s: float) -> list[Act]:
         busy = {card for move in self._moves for card in (move.source, move.target)}

@@ -16,8 +16,8 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_frames import Placed
 from policies.allocators.kv_layout import KvLayout
+from policies.engines.connector import Connector
 from policies.engines.engine import Engine
-from policies.memory.component import Component
 from policies.memory.pipeline import PipelineSpec
 from policies.memory.step import StepModel
 from policies.serving.moving_options import ControllerOptions
@@ -27,9 +27,8 @@ from policies.serving.simulation import LOOK, Simulation, Watcher
 
 Act = tuple[Iterable[int] | None, Callable[[float], None]]
 """What is done now, `act(at_s)`, and the cards that are between two steps for it; None: all."""
-Equips = Callable[[Engine, StepModel], Component]
-"""Gives a replica's engine a part that a controller needs there; returns the component that keeps
-its time."""
+Equips = Callable[[Engine, StepModel], Connector]
+"""Gives a replica's engine a connector that a controller needs there."""
 
 
 @dataclass(frozen=True)

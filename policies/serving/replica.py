@@ -21,11 +21,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from hwmodel.kernel.jit import kernel
-from policies.allocators.capabilities import Learns
+from policies.allocators.capabilities import Learns, Maps
 from policies.engines.engine import Engine
 from policies.engines.host_memory import HostTraffic
 from policies.engines.scheduled_step import Step
-from policies.memory.component import Component
 from policies.memory.fidelity import Memory
 from policies.memory.pipeline import PipelineSteps
 from policies.memory.step_times import Efficiency, StepTimer, StepTimes
@@ -40,26 +39,24 @@ MOST_ROUNDS = 1 << 14
 
 class Replica:
     """`now_s`: when its last step ended. `together`: False advances a step at a time, for tests.
-    `components`: what it has beside engine and memory; each stalls steps that are as long as those
-    before it have made them."""
+    Connectors of its engine stall steps that are as long as those before them have made them."""
 
     def __init__(
         self, engine: Engine, steps: StepTimer, memory: Memory, metrics: Metrics,
         together: bool = True, watches: Watches | None = None, moves: Moves | None = None,
-        components: Iterable[Component] = (),
     ) -> None:  # fmt: skip
         self.engine = engine
         self.memory = memory
         self.metrics = metrics
         self.now_s = 0.0
         allocator = engine.allocator
-        self._learns = allocator.able(Learns)
+        self._learns, self._maps = allocator.able(Learns), allocator.able(Maps)
         self._steps = steps
         self.pipeline: PipelineSteps | None = steps.pipeline
         """Of its stages, where it has several."""
         self._together = together
         self.moves = moves
-        self.components = list(components)
+        self.connectors = engine.connectors
         self._watch = None if watches is None else watches.watch(engine)
         self.shares = False
         """Whether what it knows of requests is another's."""
@@ -84,7 +81,7 @@ class Replica:
     @property
     def outlives(self) -> bool:
         """Whether it has something that is not lost with its card."""
-        return any(each.outlives for each in self.components)
+        return any(each.outlives for each in self.connectors)
 
     @property
     def next_s(self) -> float:
@@ -126,9 +123,9 @@ class Replica:
 
     @property
     def _event_s(self) -> float:
-        """When a request comes or something happens to a component; inf if none is known."""
+        """When a request comes or something happens to a connector; inf if none is known."""
         due_s = math.inf
-        for each in self.components:
+        for each in self.connectors:
             due_s = min(due_s, each.due_s)
         return min(self._to_come[0][0], due_s) if self._to_come else due_s
 
@@ -156,8 +153,8 @@ class Replica:
 
     def retire(self) -> None:
         """Its cards serve as other replicas do from now on, and it has nothing."""
-        for component in self.components:
-            component.retire()
+        for connector in self.connectors:
+            connector.retire()
 
     def share(self, other: Replica) -> None:
         """What it knows of requests is what `other` knows; none is in both at a time."""
@@ -165,16 +162,16 @@ class Replica:
         self.shares = True
 
     def figures(self) -> dict[str, Any]:
-        """What its components report, by name."""
+        """What its connectors report, by name."""
         found: dict[str, Any] = {}
-        for component in self.components:
-            found |= component.figures()
+        for connector in self.connectors:
+            found |= connector.figures()
         return found
 
     def share_host(self, host: HostTraffic) -> None:
         """The host's memory carries the copies of all its cards together."""
-        for component in self.components:
-            component.share_host(host)
+        for connector in self.connectors:
+            connector.share_host(host)
 
     def kv_slots(self) -> int:
         """Slots of KV that it holds, and those that prompts in line will take."""
@@ -215,8 +212,10 @@ class Replica:
         )  # fmt: skip
         if self._watch:
             self._watch.stepped(begin_s, step, times)
-        for component in self.components:
-            component.passed(end_s, times)
+        for connector in self.connectors:
+            connector.passed(end_s, times)
+        if self._maps is not None:
+            self._maps.charged()
         return self._complete(step, rounds)
 
     def _schedule(self) -> Step:
@@ -243,9 +242,9 @@ class Replica:
         while self._to_come and self._to_come[0][0] <= self.now_s:
             self.engine.waiting.append(heapq.heappop(self._to_come)[1])
             self.engine.wake()
-        for component in self.components:
-            component.clock(self.now_s)
-        if self.engine.connectors:
+        for connector in self.connectors:
+            connector.clock(self.now_s)
+        if self.connectors:
             self.engine.landed()
 
     def withdraw(self, request: int) -> None:
@@ -273,8 +272,6 @@ class Replica:
         rounds = 1
         if self._together:
             most = min(MOST_ROUNDS, self.memory.rounds_to_probe)
-            for each in self.components:
-                most = min(most, each.most_rounds)
             rounds = self.engine.rounds(step, most)
         return rounds, efficiency
 
@@ -283,17 +280,23 @@ class Replica:
         if self.pipeline is not None:
             self.pipeline.now_s = self.now_s
         times = self._steps.times(step, rounds, efficiency)
-        if not self.components:
-            return times
+        if self.connectors:
+            times = self._stalled(step, times, efficiency)
+        if self._maps is not None:  # until the frames that it needs are mapped
+            times = times.delayed(self._maps.stalls(step.decode, times.total_s))
+        return times
+
+    def _stalled(self, step: Step, times: StepTimes, efficiency: Efficiency) -> StepTimes:
+        """These, with what its connectors make them wait."""
         if self.memory.weights_apart:
             times = times._replace(weights_apart=True)
         moving = [
-            each for component in self.components
-            for each in component.moving(self.engine.allocator)
+            each for connector in self.connectors
+            for each in connector.moving(self.engine.allocator)
         ]  # fmt: skip
         cost = self.memory.beside(step, self.engine, moving) if moving else 1.0
-        for component in self.components:
-            waits_s = component.stalls(step, times, efficiency, cost)
+        for connector in self.connectors:
+            waits_s = connector.stalls(step, times, efficiency, cost)
             times = times if waits_s is None else times.delayed(waits_s)
         return times
 
@@ -305,8 +308,8 @@ class Replica:
         event_s = until_s
         if self._learns is not None:
             event_s = min(self._learns.due_s, until_s)
-        for component in self.components:
-            event_s = min(event_s, component.due_s)
+        for connector in self.connectors:
+            event_s = min(event_s, connector.due_s)
         if self._to_come and self.engine.admits_arrivals(step):
             event_s = min(event_s, self._to_come[0][0])
         rounds, end_s = _begun_by(event_s, self.now_s, times.total_s)
@@ -327,8 +330,8 @@ class Replica:
                     self.moves.sent(request)
         if ended and self.metrics.end(ended, self.now_s):
             self.memory.mark()
-            for component in self.components:
-                component.mark()
+            for connector in self.connectors:
+                connector.mark()
         if self._watch:
             self._watch.completed(self.now_s, prefilled, first, ended)
         return ended

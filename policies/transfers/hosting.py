@@ -16,10 +16,9 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import CopiesKv, Migration, MovesBlocks
+from policies.engines.connector import NONE, Connector
 from policies.engines.engine import Engine
-from policies.engines.part import NONE, Part
 from policies.engines.scheduled_step import Step
-from policies.memory.component import Component
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray, IntArray
@@ -38,12 +37,14 @@ def require_blocks(allocator: Allocator) -> MovesBlocks:
     return able
 
 
-class Hosting(Part, Component):
+class Hosting(Connector):
     """Requests of `engine` that run there wholly, come, or are leaving."""
 
+    engine: Engine
+
     def __init__(self, engine: Engine, steps: StepModel) -> None:
-        """Joins the parts of `engine`. steps: times of its steps."""
-        self.engine, self._steps = engine, steps
+        """Joins the connectors of `engine`. steps: times of its steps."""
+        self._steps = steps
         self._now_s = 0.0
         self.allocator = engine.allocator
         self.block = self.allocator.transfer_block
@@ -61,7 +62,7 @@ class Hosting(Part, Component):
         self._blocks = allocator.able(MovesBlocks)
         self._copies: list[tuple[float, float, int]] = []  # (bytes a second, until when, whose)
         self._due: list[tuple[float, int, bool]] = []  # a heap: (when, request, whether it runs)
-        engine.parts.append(self)
+        engine.connect(self)
 
     @property
     def running(self) -> IntArray:
@@ -76,10 +77,6 @@ class Hosting(Part, Component):
 
     def busy(self, own: bool) -> bool:
         return own or bool(self._due)
-
-    @property
-    def holding(self) -> bool:
-        return bool(self.coming or self.stopped)
 
     @property
     def holders(self) -> IntArray:
@@ -123,9 +120,8 @@ class Hosting(Part, Component):
         """Copies of a request go on no more."""
         self._copies = [each for each in self._copies if each[2] != request]
 
-    @property
-    def most_rounds(self) -> int:
-        return 16 if self._copies else super().most_rounds  # they end beside the steps
+    def rounds(self, step: Step, limit: int) -> int:
+        return min(limit, 16) if self._copies else limit  # they end beside the steps
 
     def clock(self, now_s: float) -> None:
         self._now_s = now_s
@@ -199,8 +195,8 @@ class Hosting(Part, Component):
         self._due.append((at_s, request, False))
         heapq.heapify(self._due)
 
-    def lost(self) -> list[int]:
-        """See `Part.lost`: those that would have run here."""
+    def drained(self) -> list[int]:
+        """See `Connector.drained`: those that would have run here."""
         begin_again = [request for _, request, runs in sorted(self._due) if runs]
         for request in sorted((*self.stopped, *self.coming)):
             self.engine.give_back(request)

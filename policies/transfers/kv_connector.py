@@ -1,9 +1,9 @@
 """The contract of a connector that a description can name: KV that is somewhere else, and the time
 that it takes.
 
-As a `Connector` it answers the scheduler, request by request; as a `Component` it keeps the time of
-its transfers and makes steps wait. A connector is added by one file and one line in
-`policies.transfers.connectors`, or by a plug-in (docs/extend.md).
+Its hooks are those of `policies.engines.connector`, whose tables say when each is called. A
+connector is added by one file and one line in `policies.transfers.connectors`, or by a plug-in
+(docs/extend.md).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.engines.connector import Connector
-from policies.memory.component import Component
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency, StepTimes
 
@@ -55,7 +54,7 @@ class Site:
     """Of the replica, each with as many of the cards, and with layers of its own."""
 
 
-class KvConnector(Connector, Component):
+class KvConnector(Connector):
     """Base of all connectors that a description can name. It is built once for each replica, with
     its own memory empty.
 

@@ -17,10 +17,9 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Demand
+from policies.engines.connector import Connector
 from policies.engines.engine import Engine
-from policies.engines.part import Part
 from policies.engines.scheduled_step import Step
-from policies.memory.component import Component
 from policies.memory.distributed_attention import DistributedAttention, Share
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency, StepTimes
@@ -29,16 +28,16 @@ from policies.transfers.hosting import require_blocks
 from policies.transfers.loans import Loan, Loans
 
 
-class Lender(Part, Component):
+class Lender(Connector):
     """Loans of the requests of `engine`. `card`: its number among `cards`, which all are of one
     model. `spare`: tokens that plans leave free on each."""
 
-    most_rounds = 16  # the controller decides something every few steps
+    engine: Engine
 
     def __init__(self, engine: Engine, steps: StepModel) -> None:
-        """Joins the parts of `engine`. Raises DescriptionError as `require_blocks`, and where
+        """Joins the connectors of `engine`. Raises DescriptionError as `require_blocks`, and where
         prefixes lie in one place."""
-        self.engine, self._steps = engine, steps
+        self._steps = steps
         self.allocator, self._blocks = engine.allocator, require_blocks(engine.allocator)
         if not self._blocks.lies_apart:
             raise DescriptionError(
@@ -69,7 +68,7 @@ class Lender(Part, Component):
         """(request, loan, tokens) of those that a step computes and does not keep."""
         self.totals: dict[str, float] = defaultdict(float)
         """Bytes, seconds and tokens so far."""
-        engine.parts.append(self)
+        engine.connect(self)
 
     def join(
         self, card: int, cards: Sequence[Lender], work: DistributedAttention, spare: int,
@@ -87,8 +86,8 @@ class Lender(Part, Component):
             other.card, other._cards, other._work, other.spare, other._step_tokens, other._tick_s
         )
 
-    def lost(self) -> list[int]:
-        """See `Part.lost`: all rooms are given back."""
+    def drained(self) -> list[int]:
+        """See `Connector.drained`: all rooms are given back."""
         for request in list(self.loans):
             self._give_rooms_back(request)
         for request in sorted(self.lent):
@@ -224,9 +223,9 @@ class Lender(Part, Component):
         self.engine.changes += 1
         return self._blocks.give_back(request)
 
-    @property
-    def changing(self) -> bool:
-        return self.loans.moving > 0
+    def rounds(self, step: Step, limit: int) -> int:
+        # the controller decides something every few steps
+        return 1 if self.loans.moving else min(limit, 16)
 
     def begins(self) -> None:
         self._shares, self._fresh, self._asking, self._sent = {}, 0, 0, []

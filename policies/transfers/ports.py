@@ -24,7 +24,6 @@ from policies.allocators.allocator import Allocator, Demand
 from policies.engines.connector import Connector, Ending, Match, Scheduler
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
-from policies.memory.component import Component
 from policies.memory.contention import Moving
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency, StepTimes
@@ -64,7 +63,7 @@ class Sent(Job):
         return self.ends[1]
 
 
-class Port(Connector, Component):
+class Port(Connector):
     """Of the replica at `place`: transfers that have arrived, and the DRAM of each of its cards
     that they take."""
 
@@ -130,7 +129,7 @@ class Port(Connector, Component):
             (layers, Server(dims, self.block, table, self._cards)) for layers in self._groups
         ]  # fmt: skip
 
-    # as a component of a replica
+    # of time
 
     @property
     def due_s(self) -> float:

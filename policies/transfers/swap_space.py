@@ -79,7 +79,7 @@ class SwapSpace(KvConnector):
         if options.choice == "least":
             self.weighs = least_waste(site.device, site.model, site.steps, site.efficiency)
 
-    # as a connector of an engine
+    # of requests
 
     def begins(self) -> None:
         self._moved.clear()
@@ -142,7 +142,7 @@ class SwapSpace(KvConnector):
         self.free_bytes, self._there = self.options.space_bytes, {}
         self._moved, self._link_s = [], []
 
-    # as a component of a replica
+    # of time
 
     def share_host(self, host: HostTraffic) -> None:
         self._host = host

@@ -95,10 +95,10 @@ class Tiers(KvConnector):
             )  # fmt: skip
         self.mark()
 
-    # as a component of a replica
+    # of time
 
     def clock(self, now_s: float, steps: bool = False) -> None:
-        """See `Component.clock`. steps: whether steps ran until then."""
+        """See `Connector.clock`. steps: whether steps ran until then."""
         store = self.store
         while (due_s := self._event_s if steps else self._idle_event_s) <= now_s:
             before_s = store.queue.now_s

@@ -107,7 +107,7 @@ class Watched:
         waits: list[int] = []
         for replica in control.node.built:
             engine, allocator = replica.engine, replica.engine.allocator
-            hosting = engine.part(Hosting)
+            hosting = engine.connector(Hosting)
             running = engine.running.tolist()
             arriving = [request for _, request, lands in hosting._due if lands]
             runs += running + arriving

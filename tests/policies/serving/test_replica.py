@@ -26,7 +26,9 @@ def replica(refresh_s: float = 0.0, arrival_s: float = math.inf) -> Replica:
         allocator.finished(0, 10, 50)
         allocator.clock(0.0)
         assert allocator.due_s == refresh_s
-    engine: Any = SimpleNamespace(allocator=allocator, admits_arrivals=lambda step: step == "open")
+    engine: Any = SimpleNamespace(
+        allocator=allocator, connectors=[], admits_arrivals=lambda step: step == "open"
+    )
     nothing: Any = None
     found = Replica(engine, SimpleNamespace(pipeline=None), nothing, nothing)
     found.now_s = 10.0

@@ -130,7 +130,7 @@ class Seen:
         side = "" if own._port is None else ("prefill ", "decode ")[own._side]
         cards = given[0] if isinstance(given[0], tuple) else given[:1]
         names = tuple(f"{side}{card}" for card in cards)
-        for component in replica.components:
+        for component in replica.connectors:
             self._cards[id(component)], self._owners[id(component)] = names, component
             if hasattr(component, "store"):
                 for link in (component.store.queue, component.store.drive_queue):
