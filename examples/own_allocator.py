@@ -13,10 +13,10 @@ import numpy as np
 import bankwise
 from policies.allocators.allocator import Demand, Limits, PolicyOptions
 from policies.allocators.arena import Arena
-from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.reservation import ContiguousAllocator
 
 
-class Room(ReservingAllocator):
+class Room(ContiguousAllocator):
     class Options(PolicyOptions):
         name: Literal["room"] = "room"
         tokens: int = 256

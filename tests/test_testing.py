@@ -46,8 +46,8 @@ ALLOCATOR = """
 from typing import Any, Literal
 from policies.allocators.allocator import PolicyOptions
 from policies.allocators.arena import Arena
-from policies.allocators.reservation import ReservingAllocator
-class A(ReservingAllocator):
+from policies.allocators.reservation import ContiguousAllocator
+class A(ContiguousAllocator):
     class Options(PolicyOptions):
         name: Literal["bad"] = "bad"
     def __init__(self, layout, requests, limits, options):

@@ -63,6 +63,8 @@ class PolicyOptions(Strict):
         """See `Limits.saves_states`."""
         return False
 
+    variant_of: ClassVar[str | None] = None
+    """The policy that this one is with other defaults."""
     kv_layout: ClassVar[Dims | None] = None
     """The layout that its authors give it. None: the one of the card's software."""
 
@@ -170,6 +172,8 @@ class Allocator(ABC):
     --next`)."""
     holds_states: ClassVar[bool] = False
     """Whether each resident also holds `Limits.states` slots, `kept_states` times."""
+    members: ClassVar[tuple[type, ...]] = ()
+    """Classes of the parts by which each has further capabilities (`has`)."""
     losses: ClassVar[Mapping[Loss, Removal]]
     """What it loses against the ceiling, and what removes each loss. This and the next two every
     registered class sets itself (`policies.allocators.declaration`)."""
@@ -185,13 +189,15 @@ class Allocator(ABC):
         self.stored = np.zeros(requests, np.int64)
         self.reserved = np.zeros(requests, np.int64)
         self.resident = np.zeros(requests, np.bool_)
-        self._pinned: set[int] = set()
+        self.has: tuple[Any, ...] = ()
+        """Its parts with capabilities, one of each of `members`."""
+        self.pinned: set[int] = set()
         self._total = 0
 
     def able(self, capability: type[Capability]) -> Capability | None:
-        """Itself, as what has this capability (`policies.allocators.capabilities`); None: it has
-        not."""
-        return self if isinstance(self, capability) else None
+        """What has this capability (`policies.allocators.capabilities`), itself or a part of it;
+        None: nothing has."""
+        return next((each for each in (self, *self.has) if isinstance(each, capability)), None)
 
     def share(self, other: Allocator) -> None:
         """The arrays by request that nothing reads whole are those of `other`, which none of the
@@ -283,7 +289,7 @@ class Allocator(ABC):
     def first_kept(self, request: int, group: int = 0) -> int:
         """The first token whose KV a request still has in the layers of a group; those before lie
         behind its window. Raises KeyError."""
-        self._require(request)
+        self.require(request)
         kept = None if self.layout.groups is None else self.layout.groups.kept[group]
         if kept is None:
             return 0
@@ -299,7 +305,7 @@ class Allocator(ABC):
         `start` is exact where a unit's tokens follow one another (`KvLayout.dims`: token behind
         unit); in other layouts it says which of the unit's slots they are, and
         `KvLayout.extents(units, ..., first, last)` has the bytes. Raises KeyError."""
-        self._require(request)
+        self.require(request)
         units, block = self.layer_units(request, group), self.transfer_block
         begins = np.cumsum(units.tokens) - units.tokens
         whole = np.arange(first - first % block, end, block)
@@ -312,12 +318,12 @@ class Allocator(ABC):
     def pin(self, request: int) -> None:
         """KV of a resident is on its way to or from its slots: it stays where it is, and no other
         request is given a copy of it, until `unpin` or its release. Raises KeyError."""
-        self._require(request)
-        self._pinned.add(request)
+        self.require(request)
+        self.pinned.add(request)
 
     def unpin(self, request: int) -> None:
         """What was on its way is there."""
-        self._pinned.discard(request)
+        self.pinned.discard(request)
 
     @abstractmethod
     def headroom(self, requests: IntArray, limit: int) -> int:
@@ -360,7 +366,7 @@ class Allocator(ABC):
         both (None)."""
         return self.layout.extents(self.units(request), layer, half)
 
-    def _require(self, request: int) -> None:
+    def require(self, request: int) -> None:
         if not 0 <= request < len(self.resident) or not self.resident[request]:
             raise KeyError(f"request {request} holds no memory")
 
@@ -373,7 +379,7 @@ class Allocator(ABC):
     def _dismiss(self, request: int) -> int:
         held = int(self.reserved[request])
         self.resident[request] = False
-        self._pinned.discard(request)
+        self.pinned.discard(request)
         self.reserved[request] = self.stored[request] = 0
         self._total -= held
         return held

@@ -45,22 +45,11 @@ class Dense(AttentionOptions):
 DENSE = Dense(name="dense")
 
 
-class Less(AttentionOptions):
-    """Base of the others."""
+class Choosing(Strict):
+    """Part of the options of those that keep all tokens and choose, before `AttentionOptions` in
+    their bases. The laws are those of `policies.allocators.kv_sparse`."""
 
-    def served(self, model: TransformerSpec) -> TransformerSpec:
-        if model.window is not None:
-            raise DescriptionError(
-                f"attention: {self.name} chooses among all tokens, and {model.name} has sliding "
-                "windows; expected dense, or window: null"
-            )
-        return model
-
-
-class Chooses(Less):
-    """Base of those that keep all tokens and choose. The laws are those of
-    `policies.allocators.kv_sparse`."""
-
+    name: str
     choice: Choice = "uniform"
     """Which tokens are chosen (assumed)."""
     run: Count = RUN
@@ -73,8 +62,12 @@ class Chooses(Less):
         if self.run != RUN and self.choice != "clustered":
             raise ValueError("run belongs to choice: clustered")
 
+    def served(self, model: TransformerSpec) -> TransformerSpec:
+        """See `AttentionOptions.served`."""
+        return _without_windows(self.name, model)
 
-class TopK(Chooses):
+
+class TopK(Choosing, AttentionOptions):
     """The best tokens by an index, a short key of every token that each layer keeps beside its KV
     and reads in every step. The defaults are DeepSeek-V3.2's sparse attention, over its latents or
     any other KV: `index_topk` 2,048, `index_n_heads` 64 and `index_head_dim` 128 of its
@@ -113,7 +106,7 @@ class TopK(Chooses):
         )  # fmt: skip
 
 
-class Pages(Chooses):
+class Pages(Choosing, AttentionOptions):
     """The best pages by the smallest and largest of each number of their keys (Tang et al. 2024,
     Quest; mit-han-lab/quest): read of all finished pages where not all are chosen; the last page is
     always one of them. A page's summary is as long as two keys, at the places of its tokens, a part
@@ -142,7 +135,7 @@ class Pages(Chooses):
         )  # fmt: skip
 
 
-class WindowAndSinks(Less):
+class WindowAndSinks(AttentionOptions):
     """The first tokens and the last ones; those between are freed (Xiao et al. 2024, StreamingLLM,
     mit-han-lab/streaming-llm: 4 and 2,000). Kept and freed as a sliding window of both together is,
     by `window_kv` of contiguous policies and in blocks of paged ones: as many bytes in as many
@@ -156,10 +149,10 @@ class WindowAndSinks(Less):
     """Last tokens that stay."""
 
     def served(self, model: TransformerSpec) -> TransformerSpec:
-        return _windowed(super().served(model), self.sinks + self.window)
+        return _windowed(_without_windows(self.name, model), self.sinks + self.window)
 
 
-class Budget(Chooses):
+class Budget(Choosing, AttentionOptions):
     """So many tokens stay, the last ones and some of those before (Zhang et al. 2023, H2O: half and
     half; no scores are read here). `frees`, what becomes of the others:
 
@@ -206,6 +199,16 @@ KINDS: dict[str, type[AttentionOptions]] = {
 _CHOSEN = Chosen("attention", lambda: dict(KINDS), DENSE.name, short=True)
 AttentionSpec = Annotated[SerializeAsAny[AttentionOptions], _CHOSEN]
 """Field type: the options of any kind of attention, chosen by `name`."""
+
+
+def _without_windows(name: str, model: TransformerSpec) -> TransformerSpec:
+    """The model. Raises DescriptionError where it has windows."""
+    if model.window is not None:
+        raise DescriptionError(
+            f"attention: {name} chooses among all tokens, and {model.name} has sliding "
+            "windows; expected dense, or window: null"
+        )
+    return model
 
 
 def _windowed(model: TransformerSpec, tokens: int) -> TransformerSpec:

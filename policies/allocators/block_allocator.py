@@ -263,7 +263,7 @@ class BlockAllocator(
     def grow(self, request: int, tokens: int) -> bool:
         """Store `tokens` more. False if there is no room: nothing changes, but that windows
         have given up their old blocks."""
-        self._require(request)
+        self.require(request)
         demand, before = self.demands[request], int(self.stored[request])
         stored = before + tokens
         end = stored + self.room_behind(stored)
@@ -360,8 +360,8 @@ class BlockAllocator(
     def fork(self, request: int, source: int) -> None:
         """See `Forks.fork`. Full blocks are held together; what lies in the last one, if that is
         not full, is copied to the last block of `request` (Kwon et al. 2023, section 4.4)."""
-        self._require(request)
-        self._require(source)
+        self.require(request)
+        self.require(source)
         own, other = int(self.row[request]), int(self.row[source])
         full, part = divmod(int(self.stored[request]), self.block)
         left, held = (self.tables.blocks(row)[:full].copy() for row in (own, other))
@@ -385,7 +385,7 @@ class BlockAllocator(
         return self.release_known(request, int(self.stored[request]))
 
     def release_known(self, request: int, tokens: int) -> int:
-        self._require(request)
+        self.require(request)
         demand, row = self.demands[request], int(self.row[request])
         unknown = int(self.stored[request]) - tokens
         self.state_blocks.leave(request)
@@ -447,7 +447,7 @@ class BlockAllocator(
 
     def units(self, request: int) -> Units:
         """Group by group, the blocks that it has."""
-        self._require(request)
+        self.require(request)
         parts = [
             self.units_of(request, manager.gone(request), group)
             for group, manager in enumerate(self.managers)
@@ -461,7 +461,7 @@ class BlockAllocator(
         return self.units(request) if self.uniform else self.units_of(request, 0, group)
 
     def first_kept(self, request: int, group: int = 0) -> int:
-        self._require(request)
+        self.require(request)
         return self.managers[group].gone(request) * self.block
 
     def extent_count(self, requests: IntArray) -> int:

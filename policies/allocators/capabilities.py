@@ -1,7 +1,8 @@
 """What some allocators can do beyond the core contract of `policies.allocators.allocator`.
 
-A policy inherits the capabilities it has and implements all of their methods. Engines, metrics and
-logs ask `allocator.able(Swaps)`, never for a policy by its name.
+A policy inherits the capabilities it has, or has parts that do (`Allocator.members`), and all of
+their methods are implemented. Engines, metrics and logs ask `allocator.able(Swaps)`, never for a
+policy by its name.
 """
 
 from __future__ import annotations
@@ -341,3 +342,8 @@ class Reports(ABC):
 def report_of(allocator: Allocator) -> dict[str, Any]:
     """The figures of an allocator; empty if it has none of its own."""
     return {} if (able := allocator.able(Reports)) is None else able.report()
+
+
+def offers(kind: type[Allocator], capability: type) -> bool:
+    """Whether allocators of a class have a capability."""
+    return any(issubclass(each, capability) for each in (kind, *kind.members))

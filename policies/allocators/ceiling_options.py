@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from policies.allocators.allocator import PolicyOptions
-from policies.allocators.compaction import RunOptions
+from policies.allocators.compaction import ArenaOptions, RunOptions
 from policies.allocators.kv_groups import WindowKv
 
 
-class OracleOptions(RunOptions):
+class OracleOptions(RunOptions, ArenaOptions, PolicyOptions):
     """Options of `oracle`."""
 
     name: Literal["oracle"] = "oracle"

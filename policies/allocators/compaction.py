@@ -7,22 +7,22 @@ would do). Knuth, The Art of Computer Programming vol. 1, 2.5, slides all of the
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field
 
-from hwmodel.description.description import checked
-from policies.allocators.allocator import PolicyOptions
+from hwmodel.description.description import Strict, checked
 from policies.allocators.arena import Arena, Fit
 from policies.allocators.kv_groups import WindowKv
 from policies.allocators.places import SpaceKind
 from policies.requests.requests import IntArray
 
 
-class ArenaOptions(PolicyOptions):
-    """Options of policies whose reservations are runs of one arena; `orca` has them not, as a
-    buddy's blocks begin at multiples of their size."""
+class ArenaOptions(Strict):
+    """Part of the options of policies whose reservations are runs of one arena, before
+    `PolicyOptions` in their bases; `orca` has them not, as a buddy's blocks begin at multiples of
+    their size."""
 
     fit: Fit = "first"
     """Which hole a reservation, or a slab, takes (assumed)."""
@@ -46,9 +46,6 @@ class ArenaOptions(PolicyOptions):
     """Slots of a reservation that stay empty behind its run, so that runs of equal size do not all
     begin at multiples of a power of two, and meet in the same banks (docs/memory-time.md)."""
 
-    of_spaces: ClassVar[tuple[str, ...]] = ("space", "compaction", "compaction_tokens")
-    """Options about the space that an arena without holes has no use for."""
-
     @property
     def kv_of_windows(self) -> WindowKv:
         return self.window_kv
@@ -57,9 +54,14 @@ class ArenaOptions(PolicyOptions):
     def copies_prefixes(self) -> bool:
         return self.prefixes == "copy"
 
-    def without_holes(self) -> ArenaOptions:
+    @property
+    def of_spaces(self) -> frozenset[str]:
+        """Options about the space that an arena without holes has no use for."""
+        return frozenset({"space", "compaction", "compaction_tokens"})
+
+    def without_holes(self) -> Self:
         """The same in one arena whose holes are joined for nothing."""
-        kept = {k: v for k, v in self.model_dump().items() if k not in self.of_spaces}
+        kept = self.model_dump(exclude=set(self.of_spaces))
         return type(self).model_validate({**kept, "space": "arena", "compaction": "free"})
 
     @checked
@@ -70,15 +72,16 @@ class ArenaOptions(PolicyOptions):
             raise ValueError("prefixes: copy needs compaction: none, which leaves freed runs alone")
 
 
-class RunOptions(ArenaOptions):
-    """Options of policies that reserve runs of any size out of one space."""
+class RunOptions(Strict):
+    """The same of policies that reserve runs of any size out of one space, before
+    `ArenaOptions`."""
 
     space: SpaceKind = "arena"
     """One arena, or slabs of equal blocks cut on demand (assumed)."""
 
     @checked
     def _slabs_stay(self) -> None:
-        if self.space == "slabs" and self.compaction != "none":
+        if self.space == "slabs" and getattr(self, "compaction", "none") != "none":
             raise ValueError("compaction: the blocks of slabs do not move; space: arena does")
 
 

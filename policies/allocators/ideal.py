@@ -81,7 +81,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Remembers, Swaps, Drafts, Keep
         return True
 
     def grow(self, request: int, tokens: int) -> bool:
-        self._require(request)
+        self.require(request)
         more = self._slots(self.stored[request] + tokens) - self.reserved[request]
         if more > (0 if self._ahead else self.free_slots):
             return False
@@ -123,7 +123,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Remembers, Swaps, Drafts, Keep
         return len(requests) * np.arange(rounds - 1, -1, -1)
 
     def release(self, request: int) -> int:
-        self._require(request)
+        self.require(request)
         self._left[request] = self.stored[request]
         held = self._dismiss(request)
         self._fill(-1 if self._short == request else self._short)
@@ -152,7 +152,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Remembers, Swaps, Drafts, Keep
         return len(requests) * self.layout.parts
 
     def units(self, request: int) -> Units:
-        self._require(request)
+        self.require(request)
         held = self.reserved[request : request + 1].copy()
         stored = self.layout.slots_of(self.stored[request : request + 1].copy())
         return Units(np.array([self.reserved[:request].sum()]), stored, held)

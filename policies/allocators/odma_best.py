@@ -11,17 +11,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from policies.allocators.allocator import PolicyOptions
 from policies.allocators.buckets import Balance
+from policies.allocators.compaction import ArenaOptions
 from policies.allocators.declaration import References
-from policies.allocators.odma import OdmaAllocator
-from policies.allocators.odma_options import NonNegative, OdmaOptions
+from policies.allocators.odma import OdmaAllocator, OdmaSizes, needs, size
+from policies.allocators.odma_options import BucketOptions, NonNegative
+from policies.allocators.reservation import ContiguousAllocator
 
 
-class OdmaBestOptions(OdmaOptions):
+class OdmaBestOptions(BucketOptions, ArenaOptions, PolicyOptions):
     """Options of `odma` with other defaults: of some forty combinations, those that served the most
     on five devices together (docs/allocators.md)."""
 
-    name: Literal["odma-best"] = "odma-best"  # type: ignore[assignment]
+    name: Literal["odma-best"] = "odma-best"
+    variant_of = "odma"
     buckets: Annotated[int, Field(ge=1, le=64)] = 32
     balance: Balance = "least_unused"
     bucket_on: Literal["output", "total"] = "total"
@@ -36,10 +40,12 @@ class OdmaBestOptions(OdmaOptions):
     large_full: Literal["preempt", "preempt_last", "next_larger"] = "next_larger"
 
 
-class OdmaBestAllocator(OdmaAllocator):
+class OdmaBestAllocator(ContiguousAllocator):
     """`odma` with the defaults of `OdmaBestOptions`."""
 
-    Options = OdmaBestOptions  # type: ignore[assignment]
+    Options = OdmaBestOptions
+    Sizes = OdmaSizes
+    members = OdmaAllocator.members
     reading = (
         "odma with what serves most: compaction whose copies are charged, 32 exact buckets of "
         "prompt + output, no inflation (docs/allocators.md)"
@@ -49,4 +55,4 @@ class OdmaBestAllocator(OdmaAllocator):
     searched = OdmaAllocator.searched
     references = References(("static", "odma", "paged"), ceilings=("ideal",))
     """An oracle with holes is no ceiling of a policy that joins them."""
-    options: OdmaBestOptions
+    size, needs = size, needs

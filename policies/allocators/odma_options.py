@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hwmodel.description.description import checked
+from hwmodel.description.description import Strict, checked
+from policies.allocators.allocator import PolicyOptions
 from policies.allocators.buckets import Balance, Buckets
 from policies.allocators.compaction import ArenaOptions
 from policies.allocators.pools import Repartition, Split
@@ -18,19 +19,10 @@ Share = Annotated[float, Field(gt=0, le=1)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class OdmaOptions(ArenaOptions):
-    """Options of `odma`; the paper's values where it gives one."""
+class BucketOptions(Strict):
+    """Those that `odma` and `odma-best` have, with the values of the paper where it gives one."""
 
     renamed = {"pool": "space"}
-    of_spaces = (
-        *ArenaOptions.of_spaces,
-        "borrow",
-        "pool_split",
-        "pool_share",
-        "pool_overflow",
-        "repartition",
-    )
-    name: Literal["odma"] = "odma"
     buckets: Annotated[int, Field(ge=1, le=64)] = 4
     """How many bounds there are (the paper: 4)."""
     levels: list[Share] = []
@@ -111,11 +103,12 @@ class OdmaOptions(ArenaOptions):
         buckets.begin(lengths)
         return buckets.bounds
 
-    def without_holes(self) -> ArenaOptions:
-        if not self.bounds:
-            return super().without_holes()
-        own = self.model_dump(exclude={"first_bounds", *self.of_spaces})
-        return type(self)(**own, space="arena", compaction="free")
+    @property
+    def of_spaces(self) -> frozenset[str]:
+        """See `ArenaOptions.of_spaces`; bounds that are given are the first ones."""
+        own = {"borrow", "pool_split", "pool_share", "pool_overflow", "repartition"}
+        first = {"first_bounds"} if self.bounds else set()
+        return frozenset({"space", "compaction", "compaction_tokens", *own, *first})
 
     @checked
     def _buckets_are_consistent(self) -> None:
@@ -133,10 +126,16 @@ class OdmaOptions(ArenaOptions):
     def _pools_are_consistent(self) -> None:
         if self.space != "slabs" and self.borrow is not None:
             raise ValueError("borrow belongs to space: slabs")
-        if self.space != "arena" and self.compaction != "none":
+        if self.space != "arena" and getattr(self, "compaction", "none") != "none":
             raise ValueError("compaction: blocks do not move; only with space: arena")
         if self.space == "partitioned":
             if self.pool_share == 0:
                 raise ValueError("pool_share: partitioned pools keep a share for large ones")
         elif self.pool_split or self.repartition:
             raise ValueError("pool_split and repartition belong to space: partitioned")
+
+
+class OdmaOptions(BucketOptions, ArenaOptions, PolicyOptions):
+    """Options of `odma`."""
+
+    name: Literal["odma"] = "odma"

@@ -9,11 +9,11 @@ from policies.allocators.allocator import Demand
 from policies.allocators.ceiling_options import OracleOptions, stored_at_the_end
 from policies.allocators.declaration import References
 from policies.allocators.losses import RUNS, WAITING
-from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.reservation import ContiguousAllocator
 from policies.requests.requests import IntArray
 
 
-class OracleAllocator(ReservingAllocator):
+class OracleAllocator(ContiguousAllocator):
     """Exact reservations in one arena."""
 
     Options = OracleOptions
@@ -24,8 +24,8 @@ class OracleAllocator(ReservingAllocator):
     options: OracleOptions
 
     def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
-        needed: IntArray = self._slots(stored_at_the_end(prompt, output))
+        needed: IntArray = self.slots_for(stored_at_the_end(prompt, output))
         return needed
 
     def size(self, request: int, demand: Demand) -> int:
-        return int(self._slots(stored_at_the_end(demand.prompt, demand.output)))
+        return int(self.slots_for(stored_at_the_end(demand.prompt, demand.output)))

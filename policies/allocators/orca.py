@@ -13,12 +13,14 @@ from typing import Literal
 
 import numpy as np
 
-from policies.allocators.allocator import Demand, Limits, PolicyOptions
+from policies.allocators.allocator import Demand, PolicyOptions
 from policies.allocators.buddy import Buddy, power_of_two
 from policies.allocators.declaration import CHOICES, References
-from policies.allocators.kv_layout import KvLayout
 from policies.allocators.losses import RESERVING
-from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.places import Space
+from policies.allocators.reservation import ContiguousAllocator
+from policies.allocators.run_holder import RunHolder
+from policies.allocators.sizes import OneSpace
 from policies.requests.requests import IntArray
 
 
@@ -36,7 +38,20 @@ class OrcaOptions(PolicyOptions):
         return self.prefixes == "copy"
 
 
-class OrcaAllocator(ReservingAllocator):
+class BuddySizes(OneSpace):
+    """Blocks of one buddy system."""
+
+    space: Buddy
+
+    def __init__(self, runs: RunHolder, own: Space | None = None) -> None:
+        super().__init__(runs, own or Buddy(runs.layout.slots))
+
+    @property
+    def reach(self) -> int:
+        return self.space.largest_block
+
+
+class OrcaAllocator(ContiguousAllocator):
     """A block of the buddy system for each request."""
 
     Options = OrcaOptions
@@ -47,17 +62,8 @@ class OrcaAllocator(ReservingAllocator):
     losses = RESERVING
     searched = {"variant": CHOICES, "prefixes": CHOICES}
     references = References(("static", "paged"), ceilings=("oracle", "ideal"))
+    Sizes = BuddySizes
     options: OrcaOptions
-    _space: Buddy
-
-    def __init__(
-        self, layout: KvLayout, requests: int, limits: Limits, options: OrcaOptions
-    ) -> None:
-        super().__init__(layout, requests, limits, options, Buddy(layout.slots))
-
-    @property
-    def reach(self) -> int:
-        return self._space.largest_block
 
     def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
         each = zip(prompt.tolist(), output.tolist(), strict=True)

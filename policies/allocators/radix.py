@@ -129,7 +129,7 @@ class RadixAllocator(BlockAllocator, Batches):
         return None if capability is Forks else super().able(capability)
 
     def grow(self, request: int, tokens: int) -> bool:
-        self._require(request)
+        self.require(request)
         demand, before = self.demands[request], int(self.stored[request])
         if before >= demand.prompt + demand.generated:
             self.settle_step()
@@ -228,7 +228,7 @@ class RadixAllocator(BlockAllocator, Batches):
         return super().extent_count(requests)
 
     def release_known(self, request: int, tokens: int) -> int:
-        self._require(request)
+        self.require(request)
         if self._promised or (self._decoding == request).any():
             self.settle_step()
         demand, node = self.demands[request], self._nodes.pop(request, self._tree.root)

@@ -19,20 +19,22 @@ import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import checked
-from policies.allocators.allocator import Demand, Limits
+from policies.allocators.allocator import Demand, PolicyOptions
 from policies.allocators.buckets import uniform_bounds
 from policies.allocators.capabilities import Classifies, Remembers, Reports
-from policies.allocators.compaction import RunOptions
+from policies.allocators.compaction import ArenaOptions, RunOptions
 from policies.allocators.declaration import CHOICES, Range, References
-from policies.allocators.kv_layout import KvLayout
 from policies.allocators.losses import PREDICTION, RESERVING, RUNS
-from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.places import Place, Space
+from policies.allocators.reservation import ContiguousAllocator
+from policies.allocators.run_holder import RunHolder
+from policies.allocators.sizes import OneSpace
 from policies.requests.requests import IntArray
 
 Count = Annotated[int, Field(ge=1)]
 
 
-class S3Options(RunOptions):
+class S3Options(RunOptions, ArenaOptions, PolicyOptions):
     """Options of `s3`. The histogram is `lengths`, or else the first `profile` lengths, or else
     nothing but the longest output is known."""
 
@@ -69,33 +71,18 @@ class _Admission(NamedTuple):
     """Tokens that its reservation had room for."""
 
 
-class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
-    """Classes of output length over one arena."""
+class S3Sizes(OneSpace, Classifies, Remembers, Reports):
+    """Classes of output length."""
 
-    Options = S3Options
-    reading = (
-        "ten equal classes of output length (Jin et al. 2023); the paper's batches by "
-        "decreasing first fit are the engine's (packing: decreasing_first_fit) and off by "
-        "default"
-    )
-    losses = {**RESERVING, "prediction": PREDICTION}
-    searched = {
-        **RUNS,
-        "buckets": Range(1, 64),
-        "bounds": CHOICES,
-        "profile": Range(0, 1 << 20),
-        "outgrown": CHOICES,
-    }
-    references = References(("static", "paged"), ceilings=("oracle", "ideal"))
-    options: S3Options
-
-    def __init__(self, layout: KvLayout, requests: int, limits: Limits, options: S3Options) -> None:
-        super().__init__(layout, requests, limits, options)
+    def __init__(self, runs: RunHolder, own: Space | None = None) -> None:
+        super().__init__(runs, own)
+        options, limits = runs.options, runs.limits
+        self._options: S3Options = options
         self._bounds = uniform_bounds(limits.max_tokens, options.buckets)
         if options.lengths:
             self._bounds = class_bounds(options, options.lengths)
         self._profile: list[int] = []
-        self._room = np.zeros(requests, np.int64)
+        self._room = np.zeros(len(runs.resident), np.int64)
         """Output tokens that the last reservation of each request had room for; 0: never yet."""
         self._admissions: dict[int, _Admission] = {}
         self._counts = dict.fromkeys(("ended", "exact", "covered", "again"), 0)
@@ -105,26 +92,17 @@ class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
         """Longest output of each class, ascending, in tokens."""
         return self._bounds
 
-    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
-        longest = np.minimum(self.limits.max_tokens, self.limits.max_model_len - prompt)
-        needed: IntArray = self._slots(prompt + longest)
-        return needed
-
-    def size(self, request: int, demand: Demand) -> int:
-        room = self._output_room(request, demand)
-        return int(self._slots(demand.prompt + room))
-
-    def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
-        room = self._output_room(request, demand)
-        if not super().reserve(request, demand, tokens):
-            return False
+    def place(self, request: int, demand: Demand, tokens: int) -> Place | None:
+        place = super().place(request, demand, tokens)
+        if place is None:
+            return None
+        room = self.output_room(request, demand)
         self._counts["again"] += 0 < self._room[request] < room
         self._room[request] = room
         if request not in self._admissions:
-            predicted = self._class(demand)
-            held = int(self._holds(self.reserved[request]))
-            self._admissions[request] = _Admission(self._bounds, predicted, held)
-        return True
+            held = int(self._of.room_in(place.size))
+            self._admissions[request] = _Admission(self._bounds, self._class(demand), held)
+        return place
 
     def tag(self, request: int, demand: Demand) -> int:
         return self._class(demand)
@@ -136,10 +114,10 @@ class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
         self._counts["ended"] += 1
         self._counts["exact"] += bisect_left(admission.bounds, output) == admission.predicted
         self._counts["covered"] += admission.room >= needed
-        if len(self._profile) < self.options.profile:
+        if len(self._profile) < self._options.profile:
             self._profile.append(output)
-            if len(self._profile) == self.options.profile:
-                self._bounds = class_bounds(self.options, self._profile)
+            if len(self._profile) == self._options.profile:
+                self._bounds = class_bounds(self._options, self._profile)
 
     def report(self) -> dict[str, float]:
         """Shares of the requests that ended; `reservations_again` is how often one was too small,
@@ -158,19 +136,19 @@ class S3Allocator(ReservingAllocator, Classifies, Remembers, Reports):
         """The predicted class; the number of classes where the last bound does not cover it."""
         return bisect_left(self._bounds, demand.prediction.length)
 
-    def _output_room(self, request: int, demand: Demand) -> int:
+    def output_room(self, request: int, demand: Demand) -> int:
         """Output tokens of each sample to reserve for."""
-        longest = min(self.limits.max_tokens, self.limits.max_model_len - demand.prompt)
+        longest = min(self._of.limits.max_tokens, self._of.limits.max_model_len - demand.prompt)
         room = int(self._room[request])
         if not room:
             return min(self._bound(self._class(demand)), longest)
         while room < min(demand.generated, longest):
-            double = self.options.outgrown == "double"
+            double = self._options.outgrown == "double"
             room = 2 * room if double else self._bound(bisect_left(self._bounds, room + 1))
         return min(room, longest)
 
     def _bound(self, index: int) -> int:
-        return self._bounds[index] if index < len(self._bounds) else self.limits.max_tokens
+        return self._bounds[index] if index < len(self._bounds) else self._of.limits.max_tokens
 
 
 def class_bounds(options: S3Options, lengths: Sequence[int]) -> tuple[int, ...]:
@@ -180,3 +158,35 @@ def class_bounds(options: S3Options, lengths: Sequence[int]) -> tuple[int, ...]:
     shares = np.arange(1, options.buckets + 1) / options.buckets
     bounds = np.quantile(lengths, shares, method="inverted_cdf")
     return tuple(int(bound) for bound in bounds)
+
+
+class S3Allocator(ContiguousAllocator):
+    """Classes of output length over one arena."""
+
+    Options = S3Options
+    Sizes = S3Sizes
+    members = (*ContiguousAllocator.members, S3Sizes)
+    reading = (
+        "ten equal classes of output length (Jin et al. 2023); the paper's batches by "
+        "decreasing first fit are the engine's (packing: decreasing_first_fit) and off by "
+        "default"
+    )
+    losses = {**RESERVING, "prediction": PREDICTION}
+    searched = {
+        **RUNS,
+        "buckets": Range(1, 64),
+        "bounds": CHOICES,
+        "profile": Range(0, 1 << 20),
+        "outgrown": CHOICES,
+    }
+    references = References(("static", "paged"), ceilings=("oracle", "ideal"))
+    sizes: S3Sizes
+
+    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
+        longest = np.minimum(self.limits.max_tokens, self.limits.max_model_len - prompt)
+        needed: IntArray = self.slots_for(prompt + longest)
+        return needed
+
+    def size(self, request: int, demand: Demand) -> int:
+        room = self.sizes.output_room(request, demand)
+        return int(self.slots_for(demand.prompt + room))

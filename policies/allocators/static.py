@@ -10,15 +10,15 @@ from typing import Literal
 
 import numpy as np
 
-from policies.allocators.allocator import Demand
-from policies.allocators.compaction import RunOptions
+from policies.allocators.allocator import Demand, PolicyOptions
+from policies.allocators.compaction import ArenaOptions, RunOptions
 from policies.allocators.declaration import CHOICES, References
 from policies.allocators.losses import RESERVING, RUNS
-from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.reservation import ContiguousAllocator
 from policies.requests.requests import IntArray
 
 
-class StaticOptions(RunOptions):
+class StaticOptions(RunOptions, ArenaOptions, PolicyOptions):
     """Options of `static`."""
 
     name: Literal["static"] = "static"
@@ -26,7 +26,7 @@ class StaticOptions(RunOptions):
     """What the worst case is."""
 
 
-class StaticAllocator(ReservingAllocator):
+class StaticAllocator(ContiguousAllocator):
     """Worst-case reservations in one arena."""
 
     Options = StaticOptions
@@ -43,11 +43,11 @@ class StaticAllocator(ReservingAllocator):
         longest = np.full(len(prompt), self.limits.max_model_len, np.int64)
         if self.options.reserve == "prompt_plus_max_tokens":
             longest = np.minimum(longest, prompt + self.limits.max_tokens)
-        needed: IntArray = self._slots(longest)
+        needed: IntArray = self.slots_for(longest)
         return needed
 
     def size(self, request: int, demand: Demand) -> int:
         longest = self.limits.max_model_len
         if self.options.reserve == "prompt_plus_max_tokens":
             longest = min(longest, demand.prompt + self.limits.max_tokens)
-        return int(self._slots(longest))
+        return int(self.slots_for(longest))

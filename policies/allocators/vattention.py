@@ -161,7 +161,7 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
         return self.grow(request, tokens)
 
     def swap_out(self, request: int) -> int:
-        self._require(request)
+        self.require(request)
         stored = int(self.stored[request])
         self._away[request] = stored
         self.release(request)
@@ -177,7 +177,7 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
         return self.grow(request, tokens)
 
     def grow(self, request: int, tokens: int) -> bool:
-        self._require(request)
+        self.require(request)
         stored = int(self.stored[request]) + tokens
         lacking = self._in_use(stored) - int(self.reserved[request]) // self.block
         if lacking * self.block > self.free_slots:
@@ -200,7 +200,7 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
         return len(requests)
 
     def release(self, request: int) -> int:
-        self._require(request)
+        self.require(request)
         left = int(self._id[request])
         self._needed[left] = self._runs[request] = 0
         self._free_ids.add(left)
@@ -218,7 +218,7 @@ class VattentionAllocator(Allocator, OnDemand, Maps, Reports, Drafts, KeepsState
         return cut(runs, nth * self.limits.state_bytes, size)
 
     def units(self, request: int) -> Units:
-        self._require(request)
+        self.require(request)
         held = int(self._id[request])
         groups = self._groups[held][self._fixed : self._needed[held]]
         start = np.array(groups, np.int64) * self.block

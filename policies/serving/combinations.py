@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import PolicyOptions
-from policies.allocators.capabilities import Learns, Maps
+from policies.allocators.capabilities import Learns, Maps, offers
 from policies.allocators.losses import GROWING
 from policies.allocators.registry import POLICIES, predicts
 from policies.routers.routers import ROUTERS
@@ -118,9 +118,7 @@ NAMED: dict[str, Callable[[Facts], bool]] = {
     "memories: by_request": lambda facts: (
         getattr(facts.serving.memories, "name", None) == "by_request"
     ),
-    "a policy that maps frames": lambda facts: issubclass(
-        POLICIES[facts.serving.policy.name], Maps
-    ),
+    "a policy that maps frames": lambda facts: offers(POLICIES[facts.serving.policy.name], Maps),
     "kv_tokens": lambda facts: (
         facts.serving.kv_tokens is not None
         or (facts.serving.pools is not None and facts.serving.pools.decode.kv_tokens is not None)
@@ -286,7 +284,7 @@ def _unread(serving: Any, model: TransformerSpec) -> Iterator[str]:
             if own and key not in read:
                 yield f"cluster.{key}: nothing to do; it is of placement {owner}"
     policies = [half.policy or serving.policy for half in halves] or [serving.policy]
-    learns = any(issubclass(POLICIES[each.name], Learns) for each in policies)
+    learns = any(offers(POLICIES[each.name], Learns) for each in policies)
     if cluster.bounds != "shared" and not (learns and cluster.cards > 1 and pools is None):
         yield "cluster.bounds: nothing to do; it is of a policy with buckets on several cards"
     if serving.routing.skew and model.experts is None:

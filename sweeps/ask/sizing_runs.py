@@ -13,7 +13,7 @@ from hwmodel.specs.accelerator import GIVEN, GivenMemory
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import PolicyOptions
-from policies.allocators.capabilities import Learns
+from policies.allocators.capabilities import Learns, offers
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import POLICIES
 from policies.requests.arrivals import Arrivals
@@ -146,7 +146,7 @@ def _serving(asked: Asked, slower: float | None, replicas: int) -> ServingSpec:
 
 
 def _profile(asked: Asked) -> Requests | None:
-    if not issubclass(POLICIES[asked.target.policy.name], Learns):
+    if not offers(POLICIES[asked.target.policy.name], Learns):
         return None
     waiting = asked.target.workload.model_copy(update={"arrivals": ALL_AT_ONCE})
     return generate(waiting, WARMUP, None, PROFILED)

@@ -26,7 +26,7 @@ from hwmodel.kernel.shapes import kernel_of
 from hwmodel.specs import number_format
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model
-from policies.allocators.capabilities import Learns
+from policies.allocators.capabilities import Learns, offers
 from policies.allocators.registry import POLICIES
 from policies.memory.memory_model import refuse_given
 from policies.predictors.predictor import PredictorSpec
@@ -503,7 +503,7 @@ def _profile(experiment: ExperimentSpec, replication: int, requests: Requests) -
     what the replication is calibrated on; of a trace, the warm-up itself. None without a
     warm-up."""
     count = experiment.warmup_requests
-    if not count or not issubclass(POLICIES[experiment.serving.policy.name], Learns):
+    if not count or not offers(POLICIES[experiment.serving.policy.name], Learns):
         return None
     workload = workload_of(experiment.model_copy(update={"arrivals": ALL_AT_ONCE}))
     if workload.lengths.trace is None:

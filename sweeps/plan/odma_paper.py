@@ -268,7 +268,7 @@ def _serving(spec: OdmaPaperSpec, spread: Solution) -> dict[str, ServingSpec]:
 
 def _is_odma(policy: PolicyOptions) -> bool:
     """Whether it is the paper's policy, or that with other defaults."""
-    return ODMA in POLICIES and isinstance(policy, POLICIES[ODMA].Options)
+    return ODMA in POLICIES and ODMA in (policy.name, policy.variant_of)
 
 
 def _on_a_card(spec: OdmaPaperSpec, policy: PolicySpec) -> PolicySpec:

@@ -3,7 +3,7 @@ assumptions that changes, and where the devices lie by capacity and bandwidth.""
 
 from __future__ import annotations
 
-from policies.allocators.capabilities import Contiguous
+from policies.allocators.capabilities import Contiguous, offers
 from policies.allocators.registry import POLICIES
 from sweeps.analyse.cases import CaseOutcome
 from sweeps.analyse.conclusion import Conclusion
@@ -57,7 +57,7 @@ def _contiguous(table: Table) -> set[str]:
     names = {label(v): str(v.get("name") if isinstance(v, dict) else v) for v in values}
     return {
         each for each, name in names.items()
-        if name in POLICIES and issubclass(POLICIES[name], Contiguous)
+        if name in POLICIES and offers(POLICIES[name], Contiguous)
     }  # fmt: skip
 
 

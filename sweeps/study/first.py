@@ -123,7 +123,7 @@ def _tuned(study: Study) -> Iterator[tuple[str, Overrides]]:
     base = study.base.serving.policy
     own = type(base)
     levels = study.spec.space.get(LEVELS)
-    kinds = {n: k.Options for n, k in POLICIES.items() if own in k.Options.__mro__[1:]}
+    kinds = {n: k.Options for n, k in POLICIES.items() if k.Options.variant_of == base.name}
     if not kinds:
         raise Outside(f"no policy is {base.name} with other defaults")
     for name, options in kinds.items():

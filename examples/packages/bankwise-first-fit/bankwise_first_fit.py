@@ -10,7 +10,7 @@ from pydantic import Field
 
 from policies.allocators.allocator import Demand, Limits, PolicyOptions
 from policies.allocators.arena import Arena
-from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.reservation import ContiguousAllocator
 
 
 class FirstFitOptions(PolicyOptions):
@@ -19,7 +19,7 @@ class FirstFitOptions(PolicyOptions):
     """Slots reserved for each token of the prompt."""
 
 
-class FirstFit(ReservingAllocator):
+class FirstFit(ContiguousAllocator):
     Options = FirstFitOptions
 
     def __init__(self, layout: Any, requests: int, limits: Limits, options: Any) -> None:

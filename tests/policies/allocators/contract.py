@@ -79,6 +79,19 @@ def build(options: PolicyOptions, layout: KvLayout = LAYOUT, requests: int = REQ
     return POLICIES[options.name](layout, requests, LIMITS, options)
 
 
+class Hands:
+    """An allocator with all that its parts can do, as one object."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self.whole = (allocator, *allocator.has)
+
+    def __getattr__(self, name: str) -> Any:
+        found = next((each for each in self.__dict__.get("whole", ()) if hasattr(each, name)), None)
+        if found is None:
+            raise AttributeError(name)
+        return getattr(found, name)
+
+
 def state(allocator: Allocator) -> tuple[Any, ...]:
     """Everything visible of an allocator."""
     residents = np.flatnonzero(allocator.resident).tolist()
@@ -89,9 +102,9 @@ def state(allocator: Allocator) -> tuple[Any, ...]:
     return places, counts, allocator.stored.tolist(), allocator.reserved.tolist()
 
 
-def cached(allocator: Allocator, request: int, limit: int, demand: Demand) -> int:
+def cached(allocator: Any, request: int, limit: int, demand: Demand) -> int:
     """Tokens that are in memory already; none without the capability."""
-    return allocator.cached(request, limit, demand) if isinstance(allocator, Caches) else 0
+    return allocator.able(Caches).cached(request, limit, demand) if allocator.able(Caches) else 0
 
 
 @dataclass
@@ -125,11 +138,11 @@ class Life:
         return names
 
 
-def _round(allocator: Allocator, order: list[int]) -> bool:
+def _round(allocator: Any, order: list[int]) -> bool:
     """Grow each by a token, in order; whether all could. Allocators that prepare a
     step as a whole are given it whole."""
     requests = np.array(order, np.int64)
-    if isinstance(allocator, Batches) and allocator.headroom(requests, 1):
+    if allocator.able(Batches) and allocator.headroom(requests, 1):
         allocator.advance(requests, 1)
         return True
     fitting = allocator.growing(requests)
@@ -146,7 +159,7 @@ class Contract(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.allocator: Allocator = build(self.options)
+        self.allocator: Any = build(self.options)
         self.empty = (self.allocator.free_slots, self.allocator.largest_hole)
         self.held: dict[int, Life] = {}
         self.gone: dict[int, Life] = {}
@@ -172,9 +185,9 @@ class Contract(RuleBasedStateMachine):
         life.held += more
         kept, life.places = life.places, self.slots(request)
         # of two pages with the same text, of which one may be half full, a tree keeps one
-        if not isinstance(self.allocator, IdealAllocator | Batches):
+        if not (isinstance(self.allocator, IdealAllocator) or self.allocator.able(Batches)):
             assert np.isin(kept, life.places).all(), "what was stored stays where it is"
-        copies = self.allocator.copies() if isinstance(self.allocator, CopiesKv) else []
+        copies = self.allocator.able(CopiesKv).copies() if self.allocator.able(CopiesKv) else []
         for made in copies:
             target = made.target + np.arange(made.tokens)
             self.content[target] = self.content[made.source : made.source + made.tokens]
@@ -190,14 +203,20 @@ class Contract(RuleBasedStateMachine):
         """Ask for a share of the `total` tokens; a refusal changes nothing."""
         allocator, demand = self.allocator, life.demand
         before = state(allocator)
-        if isinstance(allocator, Classifies):
-            assert 0 <= allocator.tag(request, demand) <= len(allocator.bounds)
+        if allocator.able(Classifies):
+            assert (
+                0
+                <= allocator.able(Classifies).tag(request, demand)
+                <= len(allocator.able(Classifies).bounds)
+            )
         found = cached(allocator, request, total - 1, demand)
         assert 0 <= found < total
         tokens = found + max(1, int((total - found) * chunk))
         assert cached(allocator, request, tokens - 1, demand) == found
         refuses = allocator.refuses(request, demand, tokens)
-        fits = not isinstance(allocator, OnDemand) or allocator.fits(tokens, request, demand)
+        fits = (allocator.able(OnDemand) is None) or allocator.able(OnDemand).fits(
+            tokens, request, demand
+        )
         if not allocator.reserve(request, demand, tokens):
             assert state(allocator) == before
             return False
@@ -212,9 +231,9 @@ class Contract(RuleBasedStateMachine):
         """Runs may have moved to admit a request: their tokens move with them, by the copies that
         are to be charged where they are. What the request begins with may be copied from a run."""
         allocator = self.allocator
-        if not isinstance(allocator, Contiguous):
+        if allocator.able(Contiguous) is None:
             return
-        found = {move.request: move for move in allocator.moves()}
+        found = {move.request: move for move in allocator.able(Contiguous).moves()}
         content = self.content.copy()
         if move := found.pop(admitted, None):
             assert self.options.prefixes == "copy"
@@ -312,7 +331,7 @@ class Contract(RuleBasedStateMachine):
         else:
             assert state(self.allocator) == before
 
-    @precondition(lambda self: self.held and isinstance(self.allocator, Migrates))
+    @precondition(lambda self: self.held and self.allocator.able(Migrates))
     @rule(data=st.data())
     def migrate(self, data: st.DataObject) -> None:
         """A request fills its place and is moved: every token it has is copied, and nothing
@@ -328,7 +347,7 @@ class Contract(RuleBasedStateMachine):
             return
         before = state(self.allocator)
         reserved = int(self.allocator.reserved[request])
-        moved = self.allocator.migrate(request)
+        moved = self.allocator.able(Migrates).migrate(request)
         if moved is None:
             assert state(self.allocator) == before
             return
@@ -353,9 +372,9 @@ class Contract(RuleBasedStateMachine):
             return
         request, source = data.draw(st.sampled_from(pairs))
         life, free = self.held[request], self.allocator.free_slots
-        self.allocator.fork(request, source)
+        self.allocator.able(Forks).fork(request, source)
         assert self.allocator.free_slots >= free
-        for made in self.allocator.copies():
+        for made in self.allocator.able(CopiesKv).copies():
             target = made.target + np.arange(made.tokens)
             self.content[target] = self.content[made.source : made.source + made.tokens]
         life.forked = self.held[source].tokens(source, life.held)
@@ -364,7 +383,7 @@ class Contract(RuleBasedStateMachine):
     @precondition(lambda self: self.leaving)
     @rule()
     def settle(self) -> None:
-        self.allocator.settle()
+        self.allocator.able(Migrates).settle()
         self.leaving.clear()
 
     @precondition(lambda self: self.held)
@@ -391,8 +410,8 @@ class Contract(RuleBasedStateMachine):
         self.allocator.advance(requests, room)
         assert state(self.allocator) == state(slow)
         grown = np.zeros(room, np.int64)
-        if isinstance(self.allocator, OnDemand):
-            grown = self.allocator.grown(requests, room)
+        if self.allocator.able(OnDemand):
+            grown = self.allocator.able(OnDemand).grown(requests, room)
         assert (self.allocator.reserved_total - grown).tolist() == reserved
         if room < rounds:
             assert not _round(slow, order)
@@ -408,8 +427,8 @@ class Contract(RuleBasedStateMachine):
         life = self.held.pop(request)
         prompt = life.demand.prompt
         if ended:
-            if isinstance(self.allocator, Remembers):
-                self.allocator.finished(request, prompt, life.demand.output)
+            if self.allocator.able(Remembers):
+                self.allocator.able(Remembers).finished(request, prompt, life.demand.output)
             if life.demand.session >= 0:
                 self.between.append(life)
         elif life.held < life.most:
@@ -417,12 +436,12 @@ class Contract(RuleBasedStateMachine):
             life.held = life.held + 1 if life.held >= prompt else prompt
             self.gone[request] = life
 
-    @precondition(lambda self: len(self.held) > 1 and isinstance(self.allocator, Swaps))
+    @precondition(lambda self: len(self.held) > 1 and self.allocator.able(Swaps))
     @rule(data=st.data())
     def swap_out(self, data: st.DataObject) -> None:
         request = data.draw(st.sampled_from(sorted(self.held)))
         life = self.away[request] = self.held.pop(request)
-        assert self.allocator.swap_out(request) == life.held
+        assert self.allocator.able(Swaps).swap_out(request) == life.held
 
     @precondition(lambda self: self.away)
     @rule(data=st.data())
@@ -430,8 +449,8 @@ class Contract(RuleBasedStateMachine):
         request = data.draw(st.sampled_from(sorted(self.away)))
         life, before = self.away[request], state(self.allocator)
         found = cached(self.allocator, request, life.held - 1, life.demand)
-        found *= not isinstance(self.allocator, Contiguous)  # all comes from the host
-        if not self.allocator.swap_in(request):
+        found *= self.allocator.able(Contiguous) is None  # all comes from the host
+        if not self.allocator.able(Swaps).swap_in(request):
             assert state(self.allocator) == before
             return
         self.compact(request)
@@ -442,8 +461,8 @@ class Contract(RuleBasedStateMachine):
     @rule(seconds=st.floats(0, 10))
     def time_passes(self, seconds: float) -> None:
         self.now_s += seconds
-        if isinstance(self.allocator, Learns):
-            self.allocator.clock(self.now_s)
+        if self.allocator.able(Learns):
+            self.allocator.able(Learns).clock(self.now_s)
 
     @invariant()
     def bytes_are_conserved(self) -> None:
@@ -488,8 +507,8 @@ class Contract(RuleBasedStateMachine):
             assert self.allocator.extent_count(np.array([request])) == 1 + breaks
 
     def teardown(self) -> None:
-        if isinstance(self.allocator, Migrates):
-            self.allocator.settle()
+        if self.allocator.able(Migrates):
+            self.allocator.able(Migrates).settle()
         for request in list(self.held):
             self.allocator.release(request)
         assert (self.allocator.free_slots, self.allocator.largest_hole) == self.empty

@@ -60,7 +60,7 @@ class PluginAllocator(Allocator, OnDemand):
         return self.grow(request, tokens)
 
     def grow(self, request: int, tokens: int) -> bool:
-        self._require(request)
+        self.require(request)
         wanted = self.wanted(request, tokens)
         if wanted > len(self.free):
             return False
@@ -103,12 +103,12 @@ class PluginAllocator(Allocator, OnDemand):
         return fewer
 
     def release(self, request: int) -> int:
-        self._require(request)
+        self.require(request)
         self.free += self.held.pop(request)[::-1]
         return self._dismiss(request)
 
     def units(self, request: int) -> Units:
-        self._require(request)
+        self.require(request)
         start = np.array(self.held[request], np.int64) * self.block
         first = np.arange(len(start)) * self.block
         tokens = np.clip(self.stored[request] - first, 0, self.block)

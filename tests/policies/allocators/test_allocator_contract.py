@@ -67,9 +67,9 @@ class TestEveryAllocator:
     def test_a_stranger_is_a_key_error(self, options: PolicyOptions) -> None:
         allocator = build(options)
         operations = [allocator.release, allocator.units]
-        operations += [allocator.migrate] if isinstance(allocator, Migrates) else []
-        if isinstance(allocator, Swaps):
-            operations += [allocator.swap_out, allocator.swap_in]
+        operations += [moves.migrate] if (moves := allocator.able(Migrates)) else []
+        if swaps := allocator.able(Swaps):
+            operations += [swaps.swap_out, swaps.swap_in]
         for operation in operations:
             with pytest.raises(KeyError):
                 operation(5)
@@ -116,7 +116,7 @@ class Leaky(StaticAllocator):
     """Forgets to give back what it took."""
 
     def release(self, request: int) -> int:
-        self._require(request)
+        self.require(request)
         return self._dismiss(request)
 
 
@@ -168,8 +168,8 @@ class Familiar(PagedAllocator):
 class Forgetful(StaticAllocator):
     """Loses a token on the way to host memory and back."""
 
-    def swap_in(self, request: int) -> bool:
-        came = super().swap_in(request)
+    def receive(self, request: int, demand: Demand, tokens: int) -> bool:
+        came = super().receive(request, demand, tokens)
         self.stored[request] -= came
         return came
 
@@ -181,9 +181,9 @@ class Careless(OracleAllocator, Migrates):
         pass
 
     def migrate(self, request: int) -> Migration | None:
-        self._require(request)
+        self.require(request)
         old, held = int(self.start[request]), int(self.reserved[request])
-        new = self._space.take(2 * held)
+        new = self.sizes.space.take(2 * held)
         if new is None:
             return None
         self.start[request] = new
@@ -213,10 +213,10 @@ def test_is_who_holds_no_memory_refused(name: str) -> None:
     allocator.release(0)
     before = state(allocator)
     operations = [allocator.release, allocator.units, lambda request: allocator.grow(request, 1)]
-    if isinstance(allocator, Swaps):
-        operations.append(allocator.swap_out)
-    if isinstance(allocator, Caches):
-        operations.append(lambda request: allocator.release_known(request, 1))
+    if swaps := allocator.able(Swaps):
+        operations.append(swaps.swap_out)
+    if caches := allocator.able(Caches):
+        operations.append(lambda request: caches.release_known(request, 1))
     for operate in operations:
         with pytest.raises(KeyError):
             operate(0)

@@ -9,7 +9,23 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand
-from policies.allocators.capabilities import Contiguous, Migrates, OnDemand
+from policies.allocators.capabilities import (
+    Batches,
+    Caches,
+    Classifies,
+    Contiguous,
+    CopiesKv,
+    Drafts,
+    KeepsStates,
+    Learns,
+    Maps,
+    Migrates,
+    OnDemand,
+    Remembers,
+    Reports,
+    Swaps,
+    offers,
+)
 from policies.allocators.declaration import DECLARED, Range, References
 from policies.allocators.losses import GROWING, PREDICTION, RESERVING
 from policies.allocators.registry import POLICIES, policy_class, predicts, refusal
@@ -51,7 +67,7 @@ class GuessingAllocator(StaticAllocator):
         if demand.generated:
             return worst
         length = int(demand.prediction.length * (1 + self.options.margin)) + 1
-        return min(int(self._slots(demand.prompt + length)), worst)
+        return min(int(self.slots_for(demand.prompt + length)), worst)
 
 
 class DeclaredAllocator(GuessingAllocator):
@@ -71,9 +87,9 @@ def test_a_policy_declares_as_it_is(name: str) -> None:
         if isinstance(range_, Range) and isinstance(default, int | float):
             assert range_.least <= default <= range_.most, key
     assert {*kind.references.rivals, *kind.references.ceilings} <= POLICIES.keys() - {name}
-    assert ("recompute" in kind.losses) == issubclass(kind, OnDemand)
-    assert ("held" in kind.losses) == issubclass(kind, Contiguous)
-    if issubclass(kind, Migrates):
+    assert ("recompute" in kind.losses) == offers(kind, OnDemand)
+    assert ("held" in kind.losses) == offers(kind, Contiguous)
+    if offers(kind, Migrates):
         assert kind.losses["copies"].applies(options)
 
 
@@ -199,3 +215,18 @@ def test_states_take_their_slots_for_as_long_as_a_request_is_here(name: str) -> 
     for request in range(2):
         beside.release(request)
     assert (beside.free_slots, beside.reserved_total) == (empty, 0)
+
+
+CAPABILITIES = (
+    Batches, Caches, Classifies, Contiguous, CopiesKv, Drafts, KeepsStates, Learns, Maps, Migrates,
+    OnDemand, Remembers, Reports, Swaps,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_does_a_class_offer_what_its_allocators_can_do(name: str) -> None:
+    kind = POLICIES[name]
+    allocator = build(kind.Options(name=name))
+    assert set(kind.members) <= {type(part) for part in allocator.has}
+    for capability in CAPABILITIES:
+        assert offers(kind, capability) == (allocator.able(capability) is not None), capability

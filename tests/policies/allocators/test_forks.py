@@ -15,6 +15,7 @@ from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.allocators.registry import POLICIES
 from policies.predictors.prediction import Prediction
+from tests.policies.allocators.contract import Hands
 
 BOTH = np.array([0, 1])
 
@@ -105,7 +106,7 @@ def test_what_was_in_a_block_is_not_found_once_it_is_handed_out(
 @pytest.mark.parametrize("name", ["static", "orca", "oracle", "s3", "odma"])
 def test_a_run_is_copied_whole(name: str) -> None:
     layout = KvLayout(0, 4096, 1, 1, 16)
-    allocator: Any = POLICIES[name](layout, 4, Limits(64, 256), POLICIES[name].Options())
+    allocator = Hands(POLICIES[name](layout, 4, Limits(64, 256), POLICIES[name].Options()))
     for request in BOTH:
         assert allocator.reserve(request, sample(100), 100)
     allocator.advance(BOTH, 5)

@@ -13,6 +13,7 @@ from policies.allocators.kv_layout import KvLayout
 from policies.allocators.odma import OdmaAllocator
 from policies.allocators.odma_options import OdmaOptions
 from policies.predictors.predictor import Prediction, entropy
+from tests.policies.allocators.contract import Hands
 from tests.policies.allocators.test_allocator_contract import run as keep_contract
 
 LAYOUT = KvLayout(0, 4096, 1, 1, 16)
@@ -21,12 +22,12 @@ BOUNDS = [100, 200, 300, 400]
 """The first bounds of the output."""
 
 
-def odma(**changes: Any) -> OdmaAllocator:
+def odma(**changes: Any) -> Any:
     """With the levels and the space of which figures are easily worked out by hand."""
     plain = {"align": 1, "balance": "requests", "clip": False}
     if "space" not in changes:
         plain["space"] = "arena"
-    return OdmaAllocator(LAYOUT, 3000, LIMITS, OdmaOptions(**{**plain, **changes}))
+    return Hands(OdmaAllocator(LAYOUT, 3000, LIMITS, OdmaOptions(**{**plain, **changes})))
 
 
 def reserved(allocator: OdmaAllocator, request: int, prompt: int, guess: Prediction) -> int:
@@ -153,7 +154,7 @@ def test_partitions_are_pools_of_equal_blocks() -> None:
     # blocks of 250, 500, 750 and 1000 of prompt + output in 1024 slots each, then 2048... of 6144
     layout = KvLayout(0, 6144, 1, 1, 16)
     options = OdmaOptions(align=1, space="partitioned", pool_share=1 / 3, clip=False)
-    allocator = OdmaAllocator(layout, 100, LIMITS, options)
+    allocator = Hands(OdmaAllocator(layout, 100, LIMITS, options))
     assert allocator.reach == 2048
     assert reserved(allocator, 0, 10, Prediction(100)) == 250  # needs 110
     assert reserved(allocator, 1, 10, Prediction(300)) == 500  # needs 310

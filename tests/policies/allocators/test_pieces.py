@@ -13,7 +13,7 @@ from policies.allocators.capabilities import Contiguous
 from policies.allocators.kv_layout import Units
 from policies.allocators.registry import POLICIES
 from policies.predictors.prediction import Prediction
-from tests.policies.allocators.contract import LAYOUT, LIMITS, build, cases
+from tests.policies.allocators.contract import LAYOUT, LIMITS, Hands, build, cases
 from tests.policies.allocators.test_windows import POLICY, Lives
 
 
@@ -98,7 +98,7 @@ def test_a_pinned_run_stays_where_it_is(name: str) -> None:
 
 def test_nobody_is_given_a_copy_of_what_is_not_there_yet() -> None:
     options = POLICIES["static"].Options.model_validate({"name": "static", "prefixes": "copy"})
-    allocator: Any = POLICIES["static"](LAYOUT, 9, LIMITS, options)
+    allocator = Hands(POLICIES["static"](LAYOUT, 9, LIMITS, options))
     shares = Demand(40, 0, Prediction(9.0), 0, 32, output=9)
     assert allocator.reserve(0, shares, 40)
     allocator.moves()

@@ -7,19 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.allocators.allocator import Allocator, Demand, Limits
+from policies.allocators.allocator import Demand, Limits
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES
 from policies.predictors.predictor import Prediction
+from tests.policies.allocators.contract import Hands
 
 LAYOUT = KvLayout(base=0, slots=4096, layers=2, kv_heads=2, head_bytes=16)
 LIMITS = Limits(max_tokens=200, max_model_len=500)
 SOME = Demand(100, 0, Prediction(50.0), output=50)
 
 
-def build(name: str, **options: Any) -> Allocator:
+def build(name: str, **options: Any) -> Any:
     policy = POLICIES[name]
-    return policy(LAYOUT, 50, LIMITS, policy.Options.model_validate({"name": name, **options}))
+    given = policy.Options.model_validate({"name": name, **options})
+    return Hands(policy(LAYOUT, 50, LIMITS, given))
 
 
 @pytest.mark.parametrize(

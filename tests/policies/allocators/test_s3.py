@@ -12,13 +12,14 @@ from policies.allocators.kv_layout import KvLayout
 from policies.allocators.s3 import S3Allocator, S3Options
 from policies.predictors.predictor import Prediction
 from tests.policies import small
+from tests.policies.allocators.contract import Hands
 
 LAYOUT = KvLayout(base=0, slots=4096, layers=2, kv_heads=2, head_bytes=16)
 LIMITS = Limits(max_tokens=1000, max_model_len=1500)
 
 
-def s3(**options: Any) -> S3Allocator:
-    return S3Allocator(LAYOUT, 100, LIMITS, S3Options.model_validate(options))
+def s3(**options: Any) -> Any:
+    return Hands(S3Allocator(LAYOUT, 100, LIMITS, S3Options.model_validate(options)))
 
 
 def guess(length: float, generated: int = 0) -> Demand:

@@ -14,7 +14,7 @@ import pytest
 from hwmodel.specs.attention import Window
 from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
-from policies.allocators.capabilities import Migrates, OnDemand
+from policies.allocators.capabilities import Migrates, OnDemand, Remembers
 from policies.allocators.kv_groups import KvGroups, kv_groups
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES, build
@@ -158,7 +158,7 @@ class Lives:
         groups = groups_of(model, options.kv_of_windows)
         self.layout = KvLayout(4096, slots, groups.size, 2, 32, groups=groups)
         self.groups = groups
-        self.allocator: Allocator = build(self.layout, 300, LIMITS, options)
+        self.allocator: Any = build(self.layout, 300, LIMITS, options)
         self.empty = self.allocator.free_slots, self.allocator.largest_hole
         self.rng = np.random.default_rng(seed)
         self.content: dict[int, tuple[int, int, int]] = {}
@@ -276,8 +276,8 @@ class Lives:
         before = allocator.stored[array].copy()
         allocator.advance(array, rounds)
         assert self.state(allocator) == self.state(slow)
-        if isinstance(allocator, OnDemand) and rounds:
-            back = allocator.grown(array, rounds)
+        if allocator.able(OnDemand) and rounds:
+            back = allocator.able(OnDemand).grown(array, rounds)
             assert (allocator.reserved_total - back).tolist() == reserved
         for request, stored in zip(requests, before.tolist(), strict=True):
             self.store(request, stored)
@@ -287,22 +287,22 @@ class Lives:
         for request in requests:
             if allocator.headroom(np.array([request]), 1):
                 continue
-            moved = allocator.migrate(request) if isinstance(allocator, Migrates) else None
+            moves = allocator.able(Migrates)
+            moved = moves.migrate(request) if moves else None
             if moved is None:
                 self.leave(request)
                 continue
             self.copy(moved.source, moved.target, request)
             self.migrated += 1
             assert allocator.headroom(np.array([request]), 1)
-            assert isinstance(allocator, Migrates)
-            allocator.settle()
+            moves.settle()
 
     def leave(self, request: int) -> None:
         demand = self.held.pop(request)
         self.content = {s: what for s, what in self.content.items() if what[0] != request}
         self.allocator.release(request)
-        if hasattr(self.allocator, "finished"):
-            self.allocator.finished(request, demand.prompt, demand.output)
+        if remembers := self.allocator.able(Remembers):
+            remembers.finished(request, demand.prompt, demand.output)
 
 
 @pytest.mark.parametrize("model", [WINDOWS, TWO], ids=["one", "two"])

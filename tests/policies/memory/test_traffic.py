@@ -13,6 +13,7 @@ from hwmodel.kernel.memory import Descriptors
 from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Demand
+from policies.allocators.capabilities import Migrates
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES
 from policies.engines.scheduled_step import Chunk
@@ -95,7 +96,9 @@ def test_a_migration_copies_each_byte_to_its_own_place(order: str, tokens: int) 
     options = POLICIES["odma"].Options.model_validate({"name": "odma", "align": 1})
     allocator = build(options, layout(order))
     assert allocator.reserve(0, Demand(20, 0, Prediction(5.0)), tokens)
-    move = allocator.migrate(0)
+    moves = allocator.able(Migrates)
+    assert moves is not None
+    move = moves.migrate(0)
     assert move is not None and move.left == 20 + 32
     extents = traffic.migration(allocator, [move], 1, 100)
     assert extents.write.tolist() == [False, True] * (len(extents.write) // 2)
@@ -103,7 +106,7 @@ def test_a_migration_copies_each_byte_to_its_own_place(order: str, tokens: int) 
     assert extents.size.max() <= 100
     assert extents.size[::2].sum() == tokens * 2 * allocator.layout.half_bytes
     new = covered(extents, extents.write)
-    allocator.settle()
+    moves.settle()
     expected = [
         byte
         for half in allocator.layout.passes

@@ -10,13 +10,13 @@ from policies.allocators.allocator import Demand, Limits, PolicyOptions
 from policies.allocators.arena import Arena
 from policies.allocators.declaration import Range, References
 from policies.allocators.losses import RESERVING
-from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.reservation import ContiguousAllocator
 from policies.predictors.prediction import LognormalPredictions
 from policies.predictors.predictor import PredictorSpec
 from policies.routers.router import Router
 
 
-class Room(ReservingAllocator):
+class Room(ContiguousAllocator):
     """Reserves a fixed room for the answer, twice that once it is outgrown."""
 
     class Options(PolicyOptions):

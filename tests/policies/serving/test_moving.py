@@ -114,7 +114,7 @@ class Watched:
             waits += list(engine.waiting)
             held = {*running, *hosting.stopped, *hosting.coming, *engine.loading, *engine.held}
             assert held == set(np.flatnonzero(allocator.resident).tolist())
-            assert set(allocator._pinned) <= held
+            assert set(allocator.pinned) <= held
             assert allocator.reserved_total >= int(allocator.reserved.sum())
             pool = getattr(allocator, "pool", None)
             barred = 0 if pool is None else len(pool.barred) * hosting.block

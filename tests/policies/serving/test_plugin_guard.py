@@ -15,9 +15,9 @@ from typing import Literal
 import numpy as np
 from policies.allocators.allocator import PolicyOptions
 from policies.allocators.arena import Arena
-from policies.allocators.reservation import ReservingAllocator
+from policies.allocators.reservation import ContiguousAllocator
 
-class Room(ReservingAllocator):
+class Room(ContiguousAllocator):
     class Options(PolicyOptions):
         name: Literal["room"] = "room"
     def __init__(self, layout, requests, limits, options):
