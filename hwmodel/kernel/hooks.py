@@ -13,11 +13,11 @@ from hwmodel.kernel.mechanism import Hook, Mechanism, of_rule
 from hwmodel.kernel.mechanisms.periodic_commands import MECHANISM as PERIODIC
 from hwmodel.kernel.mechanisms.prac import MECHANISM as PRAC
 from hwmodel.kernel.mechanisms.rfm import MECHANISM as RFM
-from hwmodel.specs.controller_rule import RULES
+from hwmodel.specs.controller_rule import settled
 from hwmodel.specs.memory_spec import MemorySpec
 
 MECHANISMS: dict[str, Mechanism] = {"rfm": RFM, "prac": PRAC, "periodic": PERIODIC}
-for _name, _rule in RULES.items():
+for _name, _rule in settled().items():
     if _name in MECHANISMS:
         raise DescriptionError(f"controller: a rule {_name!r} is there already; name it otherwise")
     MECHANISMS[_name] = of_rule(_rule)

@@ -68,8 +68,8 @@ class Mechanism:
 def of_rule(rule: type[ControllerRule]) -> Mechanism:
     """The mechanism that a class of one's own describes."""
     return Mechanism(
-        rule.on, rule.lower, rule.constants, rule.arrays, rule.state, rule.first, None,
-        rule.opened, rule.closed, rule.due, rule.offer, rule.done,
+        rule.on, rule.lower, rule.constants, rule.arrays, rule.state, first=rule.first,
+        opened=rule.opened, closed=rule.closed, due=rule.due, offer=rule.offer, done=rule.done,
     )  # fmt: skip
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -72,6 +74,8 @@ MODULES: dict[str, ModuleType] = {}
 """What these files are as modules, by path."""
 CHANGED: list[Callable[[], Any]] = []
 """What is called when these texts have changed: where compiled kernels are kept hangs on them."""
+INSTALLED = "bankwise.plugins"
+"""The group of entry points of packages that bring plug-ins."""
 _COMPOSED = "hwmodel.kernel.hooks"
 """Where the hooks of all rules become one; once it is loaded, that is settled."""
 
@@ -79,15 +83,48 @@ _COMPOSED = "hwmodel.kernel.hooks"
 def announce(files: Iterable[tuple[str, str]]) -> None:
     """Take up the rules of files (path, text), before a kernel is loaded; others are left alone.
     Raises DescriptionError where kernels are there already, or a file is at fault."""
-    new = {file: text for file, text in files if TEXTS.get(file) != text and _has_rule(text)}
-    if not new:
-        return
-    if _COMPOSED in sys.modules:
+    new = _new(files)
+    if new and _COMPOSED in sys.modules:
         file = next(iter(new))
         raise DescriptionError(
             "defines a rule of the controller, which is compiled into the kernels: name the file"
             " before anything is simulated, by --plugin or bankwise.plugin", file,
         )  # fmt: skip
+    _take(new)
+
+
+def settled() -> dict[str, type[ControllerRule]]:
+    """All rules, with those of installed packages: what the kernels are made of, which are about to
+    be. A package at fault is left to `policies.serving.plugins`, which says so."""
+    for point in entry_points(group=INSTALLED):
+        try:
+            file = module_file(point)
+            _take(_new([(str(file), file.read_text(encoding="utf-8"))]))
+        except (DescriptionError, OSError, ValueError):
+            continue
+    return RULES
+
+
+def module_file(point: EntryPoint) -> Path:
+    """The file of the module that an entry point names. Raises DescriptionError."""
+    try:
+        found = find_spec(point.module)
+    except ImportError as error:
+        raise DescriptionError(str(error), point.value) from None
+    if found is None or found.origin is None or found.submodule_search_locations is not None:
+        raise DescriptionError("expected a module that is one file", point.value)
+    return Path(found.origin)
+
+
+def _new(files: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Those of files (path, text) that have a rule, and are not there."""
+    return {file: text for file, text in files if TEXTS.get(file) != text and _has_rule(text)}
+
+
+def _take(new: Mapping[str, str]) -> None:
+    """Run files, and register their rules. Raises DescriptionError."""
+    if not new:
+        return
     TEXTS.update(new)  # before any file is run: it loads what compiles
     for changed in CHANGED:
         changed()

@@ -45,7 +45,7 @@ LAYOUTS: dict[str, Dims] = {
   move whole blocks between memories have it; with reservations: request-major;
 - `LBNHC` (vLLM's default), `LBHNC`, `LHBNC`, `BLHNC`, `BLNHC`, `BHLNC`: vLLM's own names (its RFC
   42082, merged in pull request 51718), of layer, block, token N, head and content, which is K and V
-  of a head packed together. What `like` says of versions up to 0.33 keeps the order of 0.11.
+  of a head packed together, which it has since 0.28. `like` says nothing of the order.
 
 `kv_pad` beside an order is bytes behind each row, which is what a token has in the dimensions after
 `token`: of all heads where heads come after it, of one head otherwise.

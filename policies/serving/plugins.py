@@ -11,14 +11,19 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.specs.controller_rule import MODULES, ControllerRule, announce
+from hwmodel.specs.controller_rule import (
+    INSTALLED,
+    MODULES,
+    ControllerRule,
+    announce,
+    module_file,
+)
 from policies.allocators.allocator import Allocator, PolicyOptions
 from policies.allocators.registry import POLICIES
 from policies.engines.engine import Engine
@@ -120,8 +125,6 @@ class Plugin(NamedTuple):
 
 LOADED: dict[str, Plugin] = {}
 """By file name, as runs record them."""
-INSTALLED = "bankwise.plugins"
-"""The group of entry points of packages that bring plug-ins."""
 
 
 def load_plugin(path: str | Path) -> Plugin:
@@ -141,21 +144,10 @@ def load_installed() -> None:
     out, and said. Called as this module is first loaded, in each process."""
     for point in entry_points(group=INSTALLED):
         try:
-            load_plugin(_module_of(point))
+            load_plugin(module_file(point))
         except DescriptionError as error:
             package = "" if point.dist is None else f" of {point.dist.name}"
             print(f"plug-in {point.name}{package} is left out: {error}", file=sys.stderr)
-
-
-def _module_of(point: EntryPoint) -> Path:
-    """The file of the module that an entry point names. Raises DescriptionError."""
-    try:
-        found = find_spec(point.module)
-    except ImportError as error:
-        raise DescriptionError(str(error), point.value) from None
-    if found is None or found.origin is None or found.submodule_search_locations is not None:
-        raise DescriptionError("expected a module that is one file", point.value)
-    return Path(found.origin)
 
 
 def register(file: str, text: str) -> Plugin:

@@ -11,8 +11,9 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
-from policies.serving.plugins import LOADED, register
-from sweeps.run.outcome import Outcome, Work, attempt
+from policies.serving.plugins import LOADED
+from sweeps.run.dask_worker import attempt_sent
+from sweeps.run.outcome import Outcome, Work
 
 CONNECT_S = 10
 """How long a scheduler may take to answer (assumed)."""
@@ -38,8 +39,8 @@ def execute_on(address: str, work: Work, tasks: Sequence[Any]) -> Generator[Outc
     with client:
         plugins = [(plugin.file, plugin.text) for plugin in LOADED.values()]
         futures = {
-            client.submit(_attempt, plugins, pickle.dumps((work, task)), index, pure=False): index
-            for index, task in enumerate(tasks)
+            client.submit(attempt_sent, plugins, pickle.dumps((work, task)), at, pure=False): at
+            for at, task in enumerate(tasks)
         }
         try:
             for future in as_completed(list(futures), loop=client.loop):
@@ -48,18 +49,11 @@ def execute_on(address: str, work: Work, tasks: Sequence[Any]) -> Generator[Outc
             client.cancel(list(futures))
 
 
-def _attempt(plugins: list[tuple[str, str]], sent: bytes, index: int) -> Outcome:
-    """On a worker: do a task, which may be of classes of plug-ins. It is sent as bytes, since
-    neither the scheduler nor a worker that has just come knows their modules."""
-    for file, text in plugins:
-        register(file, text)
-    work, task = pickle.loads(sent)
-    return attempt(work, index, task)
-
-
 def _outcome(future: Any, index: int) -> Outcome:
     error = future.exception()
     if error is None:
         found: Outcome = future.result()
         return found
+    if isinstance(error, DescriptionError):  # any other worker may say the same
+        return Outcome(index, error=f"on its worker: {error}; or start the workers anew")
     return Outcome(index, error=f"its worker failed: {error}", lost=True)
