@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bankwise.conservation import Auditor, watched_links
-from bankwise.testing import ContractBroken
+from bankwise.contract_broken import ContractBroken
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import TransformerSpec

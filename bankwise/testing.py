@@ -18,11 +18,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bankwise.contract_broken import ContractBroken
 from hwmodel.specs.controller_rule import read_and_announce
 
-
-class ContractBroken(AssertionError):
-    """What a plug-in does not keep, in one sentence."""
+__all__ = ["ContractBroken", "check", "check_named"]
 
 
 def check(
