@@ -48,6 +48,19 @@ def test_each_format_of_a_step_replays_alike(tmp_path: Path) -> None:
         assert [again[key] for key in REPLAY_ALIKE] == [replayed[key] for key in REPLAY_ALIKE]
 
 
+def test_a_step_of_a_run_is_mapped_by_bank(tmp_path: Path) -> None:
+    """`export`, then `replay --banks`: which channels and banks a decode step opens rows in."""
+    done = found("export", *ONE, "--steps", "30", "--out", tmp_path / "step.npz")
+    replayed = found("replay", "mlu370-x4", tmp_path / "step.npz", "--banks")
+    assert replayed["requests"] == done["accesses"]
+    banks = replayed["banks"]
+    activations, conflicts = (np.array(banks[name]) for name in ("activations", "conflicts"))
+    assert activations.shape == conflicts.shape == (24, 16)
+    assert activations.sum() == replayed["commands"]["ACT2"]
+    assert conflicts.sum() == pytest.approx(replayed["row_conflicts"], rel=0.1)
+    assert activations.all()  # KV in the order of vLLM lies in every bank
+
+
 def test_a_step_moves_what_its_sequences_have_stored(tmp_path: Path) -> None:
     done = found("export", *ONE, "--steps", "29:31", "--out", tmp_path / "a.npz")
     each = 2 * 32 * 128 * 2  # bytes of K and V of a token in a layer of llama-2-7b
