@@ -147,8 +147,8 @@ class ServingSpec(Strict):
                  self.cluster.lending, self.cluster.dropping, self.cluster.controllers)  # fmt: skip
         if self.kv_pad and any(moves):
             raise ValueError(
-                "kv_pad: what moves KV counts rows without a pad; expected neither tiers, pools,"
-                " connectors, moves nor controllers of a cluster"
+                "kv_pad: not modelled where KV moves, whose bytes are counted without pads;"
+                " expected neither tiers, pools, connectors, moves nor controllers of a cluster"
             )
         return self
 

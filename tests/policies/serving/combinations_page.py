@@ -135,6 +135,12 @@ def conservation(many: int, seeds: list[int], log: Log) -> list[str]:
     ]
 
 
+BESIDE = (
+    "`serving.kv_pad`, which is not among the pairs, with what moves KV (tiers, pools, connectors,"
+    " moves, controllers of a cluster): the bytes of a transfer are counted without the pads that"
+    " the slots have"
+)
+"""An option that others refuse."""
 NOT_MODELLED = ("not modelled", "prefixes not found")
 """What reasons have in them why a pair is refused that a real server could have; all others say why
 it means nothing."""
@@ -185,6 +191,7 @@ def page(found: dict[tuple[str, ...], Outcome]) -> str:
             ]
             for said, those in groups.items():
                 lines.append(f"- {'; '.join(those)}" + (f": `{said}`" if said else ""))
+            lines += [f"- {BESIDE}"] * (how == "not modelled")
     return "\n".join(lines) + "\n"
 
 
