@@ -3,6 +3,8 @@ of all of them in this order. A mechanism is taken away with its line and its fi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 from hwmodel.description.description import DescriptionError, nearest
@@ -36,109 +38,63 @@ def lowered_mechanisms(memory: MemorySpec) -> dict[str, Any]:
     return {k: v for each in MECHANISMS.values() for k, v in each.lower(memory).items()}
 
 
-def _hooks(name: str) -> list[Hook]:
-    return [hook for each in MECHANISMS.values() if (hook := getattr(each, name)) is not None]
+def _chain(name: str, both: Callable[[Hook, Hook], Hook], nothing: Hook) -> Hook:
+    """This hook of all mechanisms that have it, one after another.
+
+    Args:
+        both: a hook that calls the first of two and then the second.
+        nothing: what it is where no mechanism has it.
+    """
+    hooks = [hook for each in MECHANISMS.values() if (hook := getattr(each, name)) is not None]
+    return reduce(lambda others, first: both(first, others), reversed(hooks)) if hooks else nothing
 
 
-def _opened(hooks: list[Hook]) -> Hook:
+def _one_after_another(first: Hook, others: Hook) -> Hook:
     @inlined
-    def nothing(memory: Record, state: Record, bank: int) -> None:
-        pass
+    def both(*arguments: Any) -> None:
+        first(*arguments)
+        others(*arguments)
 
-    if not hooks:
-        return nothing
-    if len(hooks) == 1:
-        return hooks[0]
-    first, others = hooks[0], _opened(hooks[1:])
+    return both
 
+
+def _either(first: Hook, others: Hook) -> Hook:
     @inlined
-    def opened(memory: Record, state: Record, bank: int) -> None:
-        first(memory, state, bank)
-        others(memory, state, bank)
+    def both(*arguments: Any) -> int:
+        return int(first(*arguments) | others(*arguments))
 
-    return opened
+    return both
 
 
-def _closed(hooks: list[Hook]) -> Hook:
+def _best(first: Hook, others: Hook) -> Hook:
     @inlined
-    def nothing(memory: Record, state: Record, bank: int, row: int) -> None:
-        pass
-
-    if not hooks:
-        return nothing
-    if len(hooks) == 1:
-        return hooks[0]
-    first, others = hooks[0], _closed(hooks[1:])
-
-    @inlined
-    def closed(memory: Record, state: Record, bank: int, row: int) -> None:
-        first(memory, state, bank, row)
-        others(memory, state, bank, row)
-
-    return closed
-
-
-def _due(hooks: list[Hook]) -> Hook:
-    @inlined
-    def nothing(memory: Record, state: Record, rank: int) -> int:
-        return 0
-
-    if not hooks:
-        return nothing
-    if len(hooks) == 1:
-        return hooks[0]
-    first, others = hooks[0], _due(hooks[1:])
-
-    @inlined
-    def due(memory: Record, state: Record, rank: int) -> int:
-        return int(first(memory, state, rank) | others(memory, state, rank))
-
-    return due
-
-
-def _offer(hooks: list[Hook]) -> Hook:
-    @inlined
-    def nothing(
-        memory: Record, state: Record, rank: int, pair_open: bool, best: Candidate
-    ) -> Candidate:
-        return best
-
-    if not hooks:
-        return nothing
-    if len(hooks) == 1:
-        return hooks[0]
-    first, others = hooks[0], _offer(hooks[1:])
-
-    @inlined
-    def offer(
+    def both(
         memory: Record, state: Record, rank: int, pair_open: bool, best: Candidate
     ) -> Candidate:
         return others(memory, state, rank, pair_open, first(memory, state, rank, pair_open, best))
 
-    return offer
+    return both
 
 
-def _done(hooks: list[Hook]) -> Hook:
-    @inlined
-    def nothing(memory: Record, state: Record, command: int, rank: int, which: int) -> None:
-        pass
-
-    if not hooks:
-        return nothing
-    if len(hooks) == 1:
-        return hooks[0]
-    first, others = hooks[0], _done(hooks[1:])
-
-    @inlined
-    def done(memory: Record, state: Record, command: int, rank: int, which: int) -> None:
-        first(memory, state, command, rank, which)
-        others(memory, state, command, rank, which)
-
-    return done
+@inlined
+def _nothing(*arguments: Any) -> None:
+    pass
 
 
-opened = _opened(_hooks("opened"))
-closed = _closed(_hooks("closed"))
-due = _due(_hooks("due"))
-offer = _offer(_hooks("offer"))
-done = _done(_hooks("done"))
+@inlined
+def _not_due(memory: Record, state: Record, rank: int) -> int:
+    return 0
+
+
+@inlined
+def _as_it_was(
+    memory: Record, state: Record, rank: int, pair_open: bool, best: Candidate
+) -> Candidate:
+    return best
+
+
+opened = _chain("opened", _one_after_another, _nothing)
+closed = _chain("closed", _one_after_another, _nothing)
+due = _chain("due", _either, _not_due)
+offer = _chain("offer", _best, _as_it_was)
+done = _chain("done", _one_after_another, _nothing)

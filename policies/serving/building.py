@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,18 +13,19 @@ from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.hybrid import Compact, TwoPools
-from policies.allocators.kv_frames import Placed, in_frames
+from policies.allocators.kv_frames import CardFrames, Placed, in_frames
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import POLICIES, build
 from policies.allocators.state_places import StatePool
+from policies.engines.engine import Engine
 from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_requests import Offered
 from policies.engines.schedulers import SCHEDULERS
 from policies.engines.speculation import draw
 from policies.engines.verifier import Verifier
 from policies.memory.drafting import Drafter, DraftingSteps, drafter_of
-from policies.memory.fidelity import Simulate
+from policies.memory.fidelity import Memory
 from policies.memory.mapped import require_frames
 from policies.memory.memory_model import memory_model, placed_memory
 from policies.memory.pipeline import PipelineSpec, PipelineSteps
@@ -32,19 +33,20 @@ from policies.memory.routing import Routing
 from policies.memory.step import StepModel
 from policies.memory.step_times import StepTimer
 from policies.placements.card_memories import CardMemories
-from policies.predictors.prediction import Predictions
 from policies.requests.requests import IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
 from policies.serving.beams import Beams, Law
 from policies.serving.combinations import Facts, conflicts
 from policies.serving.connecting import connect
-from policies.serving.metrics import Metrics
-from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
+from policies.serving.run import Run
 from policies.serving.serving_spec import ServingSpec, state_pages, state_pool
 from policies.transfers.kv_connector import Site
 from policies.transfers.moves import Moves
 from policies.transfers.ports import Port
+
+Seed = int | tuple[int, ...]
+"""Of a replica: that of its run, and what tells it from others."""
 
 
 def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
@@ -59,7 +61,7 @@ def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
 
 
 def kv_region(
-    device: Device, local: TransformerSpec, spec: ServingSpec, seed: int | tuple[int, ...] = 0,
+    device: Device, local: TransformerSpec, spec: ServingSpec, seed: Seed = 0,
     drafts: bool = True,
 ) -> KvLayout:  # fmt: skip
     """Where the KV of a card lies: what weights, activations, the predictor, states that are kept
@@ -88,7 +90,7 @@ def kv_region(
 
 def kv_regions(
     device: Device, stages: Sequence[TransformerSpec], spec: ServingSpec,
-    seed: int | tuple[int, ...] = 0,
+    seed: Seed = 0,
 ) -> list[KvLayout]:  # fmt: skip
     """As `kv_region`, of a card of each of these stages."""
     last = len(stages) - 1
@@ -98,7 +100,7 @@ def kv_regions(
 
 
 def _region(
-    device: Device, local: TransformerSpec, spec: ServingSpec, seed: int | tuple[int, ...],
+    device: Device, local: TransformerSpec, spec: ServingSpec, seed: Seed,
     apart: int = 0, drafts: bool = True,
 ) -> KvLayout:  # fmt: skip
     """As `kv_region`, with `apart` bytes for states."""
@@ -137,80 +139,133 @@ def _drafter(spec: ServingSpec, local: TransformerSpec) -> Drafter | None:
     return drafter_of(spec.speculation, local, spec.tensor_parallel)
 
 
-def build_replica(
-    device: Device, local: TransformerSpec, spec: ServingSpec, requests: Requests,
-    predicted: Predictions, metrics: Metrics, seed: int | tuple[int, ...],
-    simulate: Simulate | None = None, watches: Watches | None = None,
-    routing: Routing | None = None, port: Port | None = None, placed: Placed | None = None,
-) -> Replica:  # fmt: skip
-    """A replica for any of `requests`, with its memory empty.
+class Placing(NamedTuple):
+    """Where the KV of a replica's requests lies: on a card of its stage `at`, of those that take
+    turns over its layers."""
 
-    local: the shard on each of its cards (see `model_of_a_card`). routing: where replicas have the
-    experts in common; None: its own.
-    predicted: of all requests. metrics: collects what the replica does. port: of pools. placed:
-    where the KV of a group lies, unless it is laid out anew.
+    stages: list[TransformerSpec]
+    at: int
+    layout: KvLayout
+    frames: CardFrames | None
+
+    @property
+    def local(self) -> TransformerSpec:
+        """The layers of such a card."""
+        return self.stages[self.at]
+
+
+def build_replica(
+    run: Run, seed: Seed, routing: Routing | None = None, port: Port | None = None,
+    placed: Placed | None = None,
+) -> Replica:  # fmt: skip
+    """A replica for any request of a run, with its memory empty.
+
+    Args:
+        seed: its own.
+        routing: where replicas have the experts in common; None: its own.
+        port: of pools.
+        placed: where the KV of a group lies, unless it is laid out anew.
+
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
-    stages = stages_of(local, spec.cluster.stages)
-    if routing is None and local.experts is not None:
+    spec, device, outputs = run.spec, run.device, run.metrics.requests.output
+    if routing is None and run.local.experts is not None:
         # ranks are the model's: all replicas have the same, whose streams are measured once
-        routing = Routing(local.experts, spec.routing, _of_run(seed))
+        routing = Routing(run.local.experts, spec.routing, run.seed)
+    placing = _placing(run, seed, placed)
+    limits, options = _limits(run, placing, seed)
+    allocator = build(placing.layout, len(run.stream.requests), limits, spec.policy)
+    models = _step_models(run, placing, limits, routing)
+    memory = _memory(run, seed, placing, allocator, models[placing.at], routing, port)
+    # what each side of a pool makes of them is its own
+    own = outputs if port is None else outputs.copy()
+    offered = Offered(run.stream.requests, own, run.stream.predicted)
+    engine = SCHEDULERS[spec.engine.name](options, allocator, offered)
+    steps = _drafting(run, engine, placing, _timer(run, models, placing, allocator))
+    cards = spec.tensor_parallel * len(models)  # stages move their layers at once
+    site = Site(
+        device, placing.local, allocator, models[0], cards, lambda: memory.efficiency, len(models)
+    )
+    connect(spec, site, engine, port)
+    if offered.requests.forks.any():
+        Beams(engine, Law(offered.requests, engine.output, run.seed))
+    moves = None if spec.moves is None else Moves(spec.moves, placing.local, allocator)
+    return Replica(engine, steps, memory, run.metrics, spec.together, run.watches, moves)
+
+
+def _placing(run: Run, seed: Seed, placed: Placed | None) -> Placing:
+    """Raises DescriptionError for what is not modelled there."""
+    stages = stages_of(run.local, run.spec.cluster.stages)
     if placed is None:
-        regions = kv_regions(device, stages, spec, seed)
+        regions = kv_regions(run.device, stages, run.spec, seed)
         at = _fullest(stages, regions)
         placed = at, regions[at], None
-    at, layout, frames = placed
-    local, state_bytes = stages[at], local.activation_bytes
-    _require_modelled(local, spec, layout, requests)
-    engine_spec = spec.engine.times(len(stages))
-    outputs = metrics.requests.output
-    limits, engine_spec = _limits(device, local, spec, layout, engine_spec, outputs, seed)
-    allocator = build(layout, len(requests), limits, spec.policy)
-    each = [StepModel(
-        device, stage, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
-        spec.memory.phases == "together", kv_groups(stage, spec.policy.kv_of_windows),
-        layout.sparse,
-        even=bool(spec.memory.efficiency or spec.memory.attention),
+    placing = Placing(stages, *placed)
+    _require_modelled(placing.local, run.spec, placing.layout, run.stream.requests)
+    return placing
+
+
+def _step_models(
+    run: Run, placing: Placing, limits: Limits, routing: Routing | None
+) -> list[StepModel]:
+    """Of a card of each stage."""
+    spec, memory = run.spec, run.spec.memory
+    return [StepModel(
+        run.device, stage, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
+        memory.phases == "together", kv_groups(stage, spec.policy.kv_of_windows),
+        placing.layout.sparse, even=bool(memory.efficiency or memory.attention),
         commits=limits.commits_states,
-    ) for stage in stages]  # fmt: skip
-    model: StepModel | PipelineSteps = each[0]
-    if len(stages) > 1:
-        assert device.accelerator is not None
-        pipeline = spec.cluster.pipeline or PipelineSpec()
-        model = PipelineSteps(
-            pipeline, each, allocator, metrics.requests.arrival_s, device.accelerator.card_link,
-            state_bytes, spec.tensor_parallel,
-        )  # fmt: skip
+    ) for stage in placing.stages]  # fmt: skip
+
+
+def _timer(
+    run: Run, models: list[StepModel], placing: Placing, allocator: Allocator
+) -> StepModel | PipelineSteps:
+    """What times the steps of all stages."""
+    if len(models) == 1:
+        return models[0]
+    assert run.device.accelerator is not None
+    return PipelineSteps(
+        run.spec.cluster.pipeline or PipelineSpec(), models, allocator,
+        run.metrics.requests.arrival_s, run.device.accelerator.card_link,
+        placing.local.activation_bytes, run.spec.tensor_parallel,
+    )  # fmt: skip
+
+
+def _memory(
+    run: Run, seed: Seed, placing: Placing, allocator: Allocator, model: StepModel,
+    routing: Routing | None, port: Port | None,
+) -> Memory:  # fmt: skip
+    """That of a card. model: of its steps."""
+    spec, device, local = run.spec, run.device, placing.local
     # without frames streams of KV are measured in the same place
-    region = _region(device, local, spec, seed) if spec.cluster.regroups else layout
+    regroups = spec.cluster.regroups
+    region = _region(device, local, spec, seed) if regroups else placing.layout
     contends = spec.simulates_transfers or (port is not None and port.contention == "simulated")
-    if (card := _memories(device, spec)) is not None:
-        memory = placed_memory(
-            spec.memory, card, local, region, seed, lambda step: each[at].work.of(step, 1),
-            simulate, routing, allocator, contends,
+    if (card := _memories(device, spec)) is None:
+        return memory_model(
+            spec.memory, device, local, region, seed, run.simulate, routing, allocator, contends,
+            placing.frames,
         )  # fmt: skip
-    else:
-        memory = memory_model(
-            spec.memory, device, local, region, seed, simulate, routing, allocator, contends,
-            frames,
-        )  # fmt: skip
-    # what each side of a pool makes of them is its own
-    offered = Offered(requests, outputs if port is None else outputs.copy(), predicted)
-    engine = SCHEDULERS[spec.engine.name](engine_spec, allocator, offered)
-    steps: StepTimer = model
-    if (speculation := spec.speculation) is not None:
-        drawn = draw(speculation, offered.output_tokens, _of_run(seed))
-        engine.drafts = Verifier(speculation, drawn, allocator, engine.output)
-        if (drafter := _drafter(spec, stages[-1])) is not None:
-            passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
-            steps = DraftingSteps(model, passes, speculation.tokens, device)
-    moves = None if spec.moves is None else Moves(spec.moves, local, allocator)
-    cards = spec.tensor_parallel * len(stages)  # stages move their layers at once
-    site = Site(device, local, allocator, each[0], cards, lambda: memory.efficiency, len(stages))
-    connect(spec, site, engine, port)
-    if requests.forks.any():
-        Beams(engine, Law(requests, engine.output, _of_run(seed)))
-    return Replica(engine, steps, memory, metrics, spec.advance_together, watches, moves)
+    return placed_memory(
+        spec.memory, card, local, region, seed, lambda step: model.work.of(step, 1),
+        run.simulate, routing, allocator, contends,
+    )  # fmt: skip
+
+
+def _drafting(
+    run: Run, engine: Engine, placing: Placing, steps: StepModel | PipelineSteps
+) -> StepTimer:
+    """The steps with drafts, which the engine verifies, where there are some."""
+    spec, device = run.spec, run.device
+    if (speculation := spec.speculation) is None:
+        return steps
+    drawn = draw(speculation, engine.output, run.seed)
+    engine.drafts = Verifier(speculation, drawn, engine.allocator, engine.output)
+    if (drafter := _drafter(spec, placing.stages[-1])) is None:
+        return steps
+    passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)
+    return DraftingSteps(steps, passes, speculation.tokens, device)
 
 
 def _fullest(stages: list[TransformerSpec], regions: list[KvLayout]) -> int:
@@ -222,17 +277,12 @@ def _fullest(stages: list[TransformerSpec], regions: list[KvLayout]) -> int:
     return min(able, key=room.__getitem__)
 
 
-def _of_run(seed: int | tuple[int, ...]) -> int:
-    """The seed of the run, out of that of one of its replicas."""
-    return seed if isinstance(seed, int) else seed[0]
-
-
-def _limits(
-    device: Device, local: TransformerSpec, spec: ServingSpec, layout: KvLayout,
-    engine: EngineOptions, outputs: IntArray, seed: int | tuple[int, ...],
-) -> tuple[Limits, EngineOptions]:  # fmt: skip
+def _limits(run: Run, placing: Placing, seed: Seed) -> tuple[Limits, EngineOptions]:
     """What an allocator has to know of the engine, and the engine's options with what the slots of
     states leave. Raises DescriptionError where no request has one."""
+    spec, local, layout = run.spec, placing.local, placing.layout
+    engine = spec.engine.times(len(placing.stages))
+    outputs = run.metrics.requests.output
     longest = min(spec.engine.max_model_len or local.max_position, local.max_position)
     limits = Limits(
         int(spec.engine.max_tokens or outputs.max(initial=1)),
@@ -257,7 +307,7 @@ def _limits(
     if pages is not None:
         limits = limits._replace(drafter=(pages.groups[2], pages.drafter_block))
     if (pool := state_pool(spec, local)) is not None:
-        running = pool.running(_region(device, local, spec, seed).bytes)
+        running = pool.running(_region(run.device, local, spec, seed).bytes)
         if not running:
             raise DescriptionError("policy.state_ratio: no request has a slot; raise it")
         drafter = _drafter(spec, local)

@@ -7,21 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from hwmodel.specs.device import Device
-from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Learns, report_of
-from policies.memory.fidelity import Simulate
 from policies.requests.requests import Requests
 from policies.serving.building import admissible
 from policies.serving.cells import Cell, energy_of
 from policies.serving.cluster import Manager
 from policies.serving.faults import faults_of
-from policies.serving.metrics import Metrics
 from policies.serving.node import Node, mean_of, merged
-from policies.serving.recorder import Watches
 from policies.serving.replica_builder import ReplicaBuilder
-from policies.serving.served_stream import Stream
+from policies.serving.run import Run
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.simulation import Watcher
 from policies.serving.slot_use import Known
@@ -32,23 +27,18 @@ class Cards:
 
     enter: Callable[[int, float], None] | None = None
 
-    def __init__(
-        self, device: Device, model: TransformerSpec, spec: ServingSpec, stream: Stream,
-        metrics: Metrics, seed: int, simulate: Simulate | None, watches: Watches | None,
-        profile: Requests | None,
-    ) -> None:  # fmt: skip
+    def __init__(self, run: Run) -> None:
         """See `policies.serving.serving.serve`, for what is raised as well."""
-        self._device, self._spec, self._stream, self._metrics = device, spec, stream, metrics
+        spec, stream = run.spec, run.stream
+        self._run = run
         cluster, requests = spec.cluster, stream.requests
-        builder = ReplicaBuilder(
-            device, model, spec, stream, metrics, seed, simulate, watches, cards=cluster.cards
-        )
+        builder = ReplicaBuilder(run, cards=cluster.cards)
         manager = Manager(cluster, requests, stream.predicted.length)
         self._node = node = Node(manager, builder.card, together=builder.routing is not None)
         self.nodes = [node]
-        _teach(spec, [replica.engine.allocator for replica in node.own], profile)
+        _teach(spec, [replica.engine.allocator for replica in node.own], run.profile)
         self._controllers = builder.controllers(node)
-        faults = [faults_of(node, each, seed) for each in spec.faults]
+        faults = [faults_of(node, each, run.seed) for each in spec.faults]
         self.watchers: list[Watcher] = [*self._controllers, *faults]
         allocator = node.own[0].engine.allocator
         reaches = (each.reach for each in self._controllers if each.reach is not None)
@@ -58,7 +48,8 @@ class Cards:
     def figures(self) -> tuple[dict[str, Any], Cell]:
         """All metrics of a run, those of several cards as of one; and what those of several cells
         are made of."""
-        node, stream, metrics, spec = self._node, self._stream, self._metrics, self._spec
+        node, run = self._node, self._run
+        stream, metrics, spec = run.stream, run.metrics, run.spec
         replicas = node.own
         allocators = [replica.engine.allocator for replica in replicas]
         figures = metrics.figures([each.engine for each in node.built], allocators[0].layout)
@@ -87,7 +78,7 @@ class Cards:
             figures["pipeline"] = replicas[0].pipeline.figures()
         figures |= stream.predicting()
         transfers = replicas[0].memory.transfers()
-        figures |= energy_of(self._device, spec, metrics, transfers)
+        figures |= energy_of(run.device, spec, metrics, transfers)
         one = replicas[0].engine
         known = Known(one.reserved_ever, one.run_tokens, one.allocator.layout)
         cell = Cell(metrics, known, transfers, {**figures, "node": report}, None, controllers)

@@ -14,31 +14,27 @@ have made; others move again.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from hwmodel.specs.device import Device, load_device
-from hwmodel.specs.transformer import TransformerSpec
-from policies.memory.fidelity import Simulate
-from policies.requests.requests import IntArray, Requests
+from hwmodel.specs.device import load_device
+from policies.requests.requests import IntArray
 from policies.serving.building import admissible
 from policies.serving.cells import Cell
 from policies.serving.cluster import Manager
 from policies.serving.faults import faults_of
-from policies.serving.metrics import Metrics
 from policies.serving.node import Node
 from policies.serving.pool import Pool, PoolMetrics
 from policies.serving.pool_fabric import PoolFabric, Way
 from policies.serving.pool_figures import PoolsRun, figures_of_run, side_run
 from policies.serving.pool_options import DECODE, PREFILL, PoolSpec
 from policies.serving.pool_trip import Trip
-from policies.serving.recorder import Watches
 from policies.serving.replica import Replica
 from policies.serving.replica_builder import ReplicaBuilder
-from policies.serving.served_stream import Stream
-from policies.serving.serving_spec import ServingSpec
+from policies.serving.run import Run
 from policies.serving.simulation import Watcher
 from policies.serving.slot_use import Known
 from policies.serving.unit import Part, Unit
@@ -48,13 +44,10 @@ from policies.transfers.ports import Place, Port, ReceivingPort, SendingPort, Se
 class Disaggregation(Watcher):
     """Both nodes, and what moves between them."""
 
-    def __init__(
-        self, device: Device, model: TransformerSpec, spec: ServingSpec, stream: Stream,
-        metrics: Metrics, seed: int, simulate: Simulate | None, watches: Watches | None,
-        profile: Requests | None,
-    ) -> None:  # fmt: skip
+    def __init__(self, run: Run) -> None:
         """See `policies.serving.serving.serve`; raises DescriptionError for KV that `transfer`
         refuses as well."""
+        spec, model, stream, metrics = run.spec, run.model, run.stream, run.metrics
         assert spec.pools is not None
         self._spec = spec.pools
         sides = spec.pools.prefill, spec.pools.decode
@@ -65,10 +58,7 @@ class Disaggregation(Watcher):
         self._requests, self._output = stream.requests, metrics.requests.output
         self._fabric = PoolFabric(spec.pools, smaller, self._landed)
         halves = {PREFILL: spec.pools.prefill, DECODE: spec.pools.decode}
-        self.pools = {
-            name: self._pool(name, half, device, model, spec, seed, simulate, watches)
-            for name, half in halves.items()
-        }
+        self.pools = {name: self._pool(name, half, run) for name, half in halves.items()}
         self.nodes = [pool.node for pool in self.pools.values()]
         self.made: IntArray = np.zeros(len(self._requests), np.int64)
         """Tokens made of each request before its next prefill."""
@@ -89,25 +79,25 @@ class Disaggregation(Watcher):
         for law in spec.faults:
             for name, pool in self.pools.items():
                 if law.side in (None, name):
-                    self.watchers.append(faults_of(pool.node, law, seed, partial(self._lost, name)))
+                    self.watchers.append(
+                        faults_of(pool.node, law, run.seed, partial(self._lost, name))
+                    )
         fitting, other = (
             admissible(spec, node.own[0].engine.allocator, self._requests, stream.outputs)
             for node in self.nodes
         )
         self.admitted: IntArray = np.intersect1d(fitting, other)
 
-    def _pool(
-        self, name: str, half: PoolSpec, device: Device, model: TransformerSpec, spec: ServingSpec,
-        seed: int, simulate: Simulate | None, watches: Watches | None,
-    ) -> Pool:  # fmt: skip
+    def _pool(self, name: str, half: PoolSpec, run: Run) -> Pool:
+        spec, stream = run.spec, run.stream
         assert spec.pools is not None
-        card = device if half.device is None else load_device(half.device)
-        own = spec.pooled(half).on_device(card, model)
-        stream, fabric, contention = self._stream, self._fabric.link, spec.pools.contention
+        card = run.device if half.device is None else load_device(half.device)
+        fabric, contention = self._fabric.link, spec.pools.contention
         metrics = PoolMetrics(self._metrics, self._requests, stream.first_sample)
         kind = SendingPort if name == PREFILL else ReceivingPort
+        own = spec.pooled(half).on_device(card, run.model)
         builder = ReplicaBuilder(
-            card, model, own, stream, metrics, seed, simulate, watches,
+            replace(run, device=card, spec=own, metrics=metrics),
             lambda number: kind(fabric, (name, number), contention), int(name == DECODE),
             half.replicas,
         )  # fmt: skip

@@ -63,7 +63,7 @@ class Pool:
     @property
     def cards(self) -> int:
         """Of a replica."""
-        return self.builder.spec.tensor_parallel
+        return self.builder.run.spec.tensor_parallel
 
     @property
     def replicas(self) -> list[Replica]:

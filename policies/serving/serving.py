@@ -17,6 +17,7 @@ from policies.serving.combinations import without_use
 from policies.serving.disaggregation import Disaggregation
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watches
+from policies.serving.run import Run
 from policies.serving.served_stream import stream_of
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.simulation import Simulation, Watcher
@@ -94,11 +95,9 @@ def _serve(
     if recorder is not None and stream.first_sample is not None:
         recorder.serving(stream.requests)
     metrics = Metrics(stream.requests, stream.outputs, stream.warmup, stream.first_sample)
-    arrangement = Cards if spec.pools is None else Disaggregation
-    served = arrangement(
-        device, model, spec, stream, metrics, seed, simulate,
-        None if recorder is None else Watches(recorder), profile,
-    )  # fmt: skip
+    watches = None if recorder is None else Watches(recorder)
+    run = Run(device, model, spec, stream, metrics, seed, simulate, watches, profile)
+    served = Cards(run) if spec.pools is None else Disaggregation(run)
     stream.require_counted(served.admitted)
     source = source_of(stream.requests, served.admitted, stream.ready_s)
     Simulation(

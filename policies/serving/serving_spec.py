@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from hwmodel.description.description import DescriptionError, Strict
 from hwmodel.description.units import Bytes
@@ -106,9 +106,19 @@ class ServingSpec(Strict):
     free: list[Free] = []
     """What takes no time: the reading of the weights, all FLOPs, copies of KV within the memory.
     Counterfactuals, not realisable; all else stays, capacity included."""
-    advance_together: bool = True
-    """False: one step at a time, for tests; the results are the same but for a node's (see
-    docs/cluster.md)."""
+    _together: bool = PrivateAttr(True)
+
+    @property
+    def together(self) -> bool:
+        """Whether equal steps are advanced together."""
+        return self._together
+
+    def one_by_one(self) -> ServingSpec:
+        """The same, a step at a time: for what watches each step, and for tests. Results are the
+        same but for a node's (docs/cluster.md)."""
+        copy = self.model_copy()
+        copy._together = False
+        return copy
 
     @model_validator(mode="before")
     @classmethod

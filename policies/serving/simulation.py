@@ -28,9 +28,8 @@ from policies.serving.unit import Part, Unit
 DONE, RETURN, FAIL, LINK, SENT, LOOK, ARRIVE, BEGIN = range(8)
 """What happens, in the order in which it does at one time."""
 MOST_VAIN = 4096
-"""Looks of controllers, one after the other, between which nothing runs, or times that a unit is
-asked and computes nothing, at one moment or while nothing else does either (assumed): then nothing
-will."""
+"""Looks of controllers, or times that a unit is asked, that nothing comes of, at one moment or
+while nothing else can happen (assumed): then nothing will."""
 
 
 class Watcher:
@@ -87,9 +86,9 @@ class Simulation:
         self._order = 0
         self._coming = 0
         """Arrivals in the heap."""
-        self._vain = 0
-        self._computed = 0
-        """How often a unit was asked for its next steps, and had some."""
+        self._vain: dict[Unit | None, tuple[int, float]] = {}
+        """(how often, since when) units were asked in vain, and controllers looked (None), since
+        anything was computed."""
         self._node_of = {id(unit): node for node in self.nodes for unit in node.units}
         self._held: list[Callable[[float], None]] = []
         self._futile = self._made_then = 0
@@ -113,26 +112,36 @@ class Simulation:
             at_s, kind, _, _, version, what = heapq.heappop(events)
             if kind == DONE or kind == BEGIN:
                 if what.version == version:
-                    self.now_s, self._vain = at_s, 0
+                    self.now_s = at_s
                     (self._done if kind == DONE else self._begin)(what, at_s)
                 continue
-            self._vain = self._vain + 1 if kind == LOOK else 0
-            if self._vain > MOST_VAIN and not self._goes_on:
-                raise self._stuck()
+            if kind == LOOK:
+                self._in_vain(None, at_s)
             self.now_s = at_s
             what(at_s)
         self._steady.close()
         self._idle_to_the_end()
+
+    def _in_vain(self, unit: Unit | None, at_s: float) -> None:
+        """A unit computes nothing, or a controller looks. Raises DescriptionError where nothing
+        will happen any more."""
+        count, since_s = self._vain.get(unit, (0, at_s))
+        count += 1
+        if count % MOST_VAIN == 0:
+            if at_s == since_s or not self._goes_on:
+                raise self._stuck()
+            since_s = at_s
+        self._vain[unit] = count, since_s
 
     @property
     def _goes_on(self) -> bool:
         """Whether anything will happen but looks of controllers, and units that are asked again in
         vain."""
         units = [unit for node in self.nodes for unit in node.units]
-        vain = [each.asked > MOST_VAIN and each.idle_since == self._computed for each in units]
+        vain = {unit for unit, (count, _) in self._vain.items() if count >= MOST_VAIN - 1}
         runs = any(
-            unit.ahead is not None or (unit.next_s < math.inf and not asked)
-            for unit, asked in zip(units, vain, strict=True)
+            unit.ahead is not None or (unit.next_s < math.inf and unit not in vain)
+            for unit in units
         )
         own = {LOOK, BEGIN}
         return runs or self._coming > 0 or any(event[1] not in own for event in self._events)
@@ -263,16 +272,10 @@ class Simulation:
         if unit.ahead is None:
             for watcher in self.watchers:
                 watcher.idle(node, unit)
-            unit.vain = unit.vain + 1 if at_s == unit.idle_s else 0
-            unit.idle_s = at_s
-            if self._computed != unit.idle_since:
-                unit.asked, unit.idle_since = 0, self._computed
-            unit.asked += 1
-            if unit.vain > MOST_VAIN or (unit.asked > MOST_VAIN and not self._goes_on):
-                raise self._stuck()
+            self._in_vain(unit, at_s)
             self.wake(unit)
             return
-        self._computed += 1
+        self._vain.clear()
         self._plan_end(unit)
         for watcher in self.watchers:
             for part in unit.ahead.parts:

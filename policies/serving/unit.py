@@ -85,10 +85,6 @@ class Unit:
         not."""
         self.lost_steps: dict[Replica, tuple[Step, int]] = {}
         """What replicas had scheduled, and lost with the step of another: they compute it again."""
-        self.vain, self.idle_s = 0, -1.0
-        """How often it was asked again at that time, and computed nothing."""
-        self.asked, self.idle_since = 0, -1
-        """The same since anything was computed, by whichever unit: of a run's count of that."""
 
     @property
     def next_s(self) -> float:

@@ -155,8 +155,7 @@ def export(
     found = Exported(
         device.name, chosen.index, chosen.overrides, form.name, lacks, wanted.channel, burst
     )
-    one_by_one = experiment.serving.model_copy(update={"advance_together": False})
-    experiment = experiment.model_copy(update={"serving": one_by_one})
+    experiment = experiment.model_copy(update={"serving": experiment.serving.one_by_one()})
     cells = experiment.serving.cluster.cells
     cell, replica = divmod(wanted.replica, experiment.serving.cluster.cards // cells)
     task = Task(experiment, replication, rate, cell=cell)

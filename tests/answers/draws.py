@@ -66,7 +66,9 @@ class Draw(NamedTuple):
     def served(self, **more: Any) -> ServingResult:
         """Raises DescriptionError for what does not go together."""
         given = {"model": self.model.name, "memory": {"efficiency": 0.8}, **self.changes}
+        together = given.pop("advance_together", True)
         spec = ServingSpec.model_validate(given)
+        spec = spec if together else spec.one_by_one()
         return serve(self.card, self.model, spec, self.requests, seed=self.seed, **more)
 
 

@@ -87,12 +87,15 @@ def requests(arrival_s: Any, prompt: Any, output: Any) -> Requests:
 
 
 def spec(**changes: Any) -> ServingSpec:
-    """Paged, efficiency 1, no memory for activations; `changes` are keys of a description."""
+    """Paged, efficiency 1, no memory for activations; `changes` are keys of a description, and
+    `advance_together`: False counts each step alone."""
     base: dict[str, Any] = {
         "model": "small", "gpu_memory_utilization": 1.0, "activation_bytes": "0B",
         "memory": {"efficiency": 1.0},
     }  # fmt: skip
-    return ServingSpec.model_validate({**base, **changes})
+    together = changes.pop("advance_together", True)
+    made = ServingSpec.model_validate({**base, **changes})
+    return made if together else made.one_by_one()
 
 
 def run(slots: int, stream: Requests, seed: int = 1, **changes: Any) -> ServingResult:

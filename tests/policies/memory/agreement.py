@@ -18,10 +18,11 @@ from policies.memory.probe import Probe
 from policies.memory.probe_cache import simulate_once
 from policies.memory.sampling import SampledMemory
 from policies.memory.step_times import Efficiency
-from policies.predictors.predictor import predict
 from policies.requests.requests import FloatArray, Requests
 from policies.serving.building import admissible, build_replica
 from policies.serving.metrics import Metrics
+from policies.serving.run import Run
+from policies.serving.served_stream import stream_of
 from policies.serving.serving_spec import ServingSpec
 from tests.policies.small import serve_alone
 
@@ -104,8 +105,8 @@ def _run(
     most = spec.engine.max_tokens or np.iinfo(np.int64).max
     outputs = np.minimum(requests.output_tokens, most)
     metrics = Metrics(requests, outputs, 0)
-    predicted = predict(spec.predictor, outputs, seed)
-    replica = build_replica(device, model, spec, requests, predicted, metrics, seed)
+    stream = stream_of(spec, requests, seed, 0)
+    replica = build_replica(Run(device, model, spec, stream, metrics, seed), seed)
     memory = _Compared.__new__(_Compared)
     assert isinstance(replica.memory, SampledMemory)
     memory.begin(replica.memory, drawn, Probe(device, spec.memory, simulate_once))

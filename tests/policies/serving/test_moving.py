@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -18,7 +19,6 @@ from hwmodel.specs.transformer import TransformerSpec, load_model
 from policies.allocators.kv_frames import CardFrames
 from policies.memory.mapped import mapped
 from policies.memory.step_times import StepTimes
-from policies.predictors.predictor import predict
 from policies.requests.requests import Requests
 from policies.serving.building import build_replica, kv_region
 from policies.serving.cluster import Manager
@@ -30,6 +30,8 @@ from policies.serving.migration import Migrating
 from policies.serving.node import Node
 from policies.serving.node_controller import Controller, Premises
 from policies.serving.replica import Replica
+from policies.serving.run import Run
+from policies.serving.served_stream import stream_of
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.simulation import Simulation
@@ -380,12 +382,13 @@ def built(cluster: dict[str, Any], stream: Requests, kind: Any, link: Any = ()) 
     """A node by itself."""
     given = spec(cluster=cluster)
     metrics = Metrics(stream, stream.output_tokens, 0)
-    predicted = predict(given.predictor, stream.output_tokens, 1)
-    make = functools.partial(
-        build_replica, card(2048), SHAPE, requests=stream, predicted=predicted, metrics=metrics,
-        seed=1,
-    )  # fmt: skip
-    manager = Manager(given.cluster, stream, predicted.length)
+    served = stream_of(given, stream, 1, 0)
+    run = Run(card(2048), SHAPE, given, served, metrics, 1)
+
+    def make(spec: ServingSpec, placed: Any = None) -> Replica:
+        return build_replica(replace(run, spec=spec), 1, placed=placed)
+
+    manager = Manager(given.cluster, stream, served.predicted.length)
     cards = Node(manager, lambda card, life: make(given))
 
     def grouped(cards: tuple[int, ...], stages: int, placed: Any, pipeline: Any) -> Replica:
@@ -429,12 +432,10 @@ def moving(context: int) -> Migrating:
     given, chosen = spec(cluster=cluster), card(16384)
     metrics = Metrics(stream, stream.output_tokens, 0)
     shape = SHAPE.model_copy(update={"max_position": 32768})
-    predicted = predict(given.predictor, stream.output_tokens, 1)
-    manager = Manager(given.cluster, stream, predicted.length)
-    node = Node(
-        manager,
-        lambda number, life: build_replica(chosen, shape, given, stream, predicted, metrics, 1),
-    )
+    served = stream_of(given, stream, 1, 0)
+    manager = Manager(given.cluster, stream, served.predicted.length)
+    run = Run(chosen, shape, given, served, metrics, 1)
+    node = Node(manager, lambda number, life: build_replica(run, 1))
     control = Migrating(
         given.cluster.control["migration"], Premises(node, shape, *2 * [mock.Mock()])
     )

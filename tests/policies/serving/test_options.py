@@ -392,11 +392,11 @@ def test_no_option_is_left_out() -> None:
         "policy.oracle.space", "policy.paged.prefix_caching",
         "policy.paged.idle_watermark", "policy.paged.window_rules", "engine.usage",
     }  # fmt: skip
-    # `model` is resolved by the caller, `advance_together` must not move anything; `moves` and
+    # `model` is resolved by the caller; `moves` and
     # `tiers` in tests/policies/transfers, `pools` in test_pools.py, `speculation` in
     # engines/test_speculation.py
     assert set(ServingSpec.model_fields) - set(parts) - known == {
-        "model", "policy", "advance_together", "routing", "free", "expert_parallel",
+        "model", "policy", "routing", "free", "expert_parallel",
         "expert_exchange", "expert_group", "kv_pad", "memories", "moves", "tiers", "connectors",
         "pools",
         "speculation", "faults",

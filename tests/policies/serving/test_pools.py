@@ -283,7 +283,7 @@ def test_kv_of_unlike_formats_moves_in_the_smaller() -> None:
         found = Watched(stream, prefill=prefill, decode=decode)
         small = MODEL.stored_as(None, "int8")
         assert found.came[0].bytes == 160 * small.kv_token_bytes
-        kept = [pool.builder.local.kv_token_bytes for pool in found.node.pools.values()]
+        kept = [pool.builder.run.local.kv_token_bytes for pool in found.node.pools.values()]
         assert sorted(kept) == [small.kv_token_bytes, MODEL.kv_token_bytes]
         assert kept[0] == (small if prefill else MODEL).kv_token_bytes
 

@@ -1,0 +1,43 @@
+"""A run of serving: what all that is built for it is handed, made once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from hwmodel.specs.device import Device
+from hwmodel.specs.transformer import TransformerSpec
+from policies.memory.fidelity import Simulate
+from policies.requests.requests import Requests
+from policies.serving.metrics import Metrics
+from policies.serving.recorder import Watches
+from policies.serving.served_stream import Stream
+from policies.serving.serving_spec import ServingSpec, model_of_a_card
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is served, on what, and how.
+
+    Args:
+        spec: filled in for the device (`ServingSpec.on_device`).
+        metrics: collects what replicas do.
+        simulate: instead of `hwmodel.kernel.memory.simulate_system`, for tests.
+        watches: what watches replicas, where events are recorded.
+        profile: earlier requests, whose lengths a policy that learns knows from the start.
+    """
+
+    device: Device
+    model: TransformerSpec
+    spec: ServingSpec
+    stream: Stream
+    metrics: Metrics
+    seed: int
+    simulate: Simulate | None = None
+    watches: Watches | None = None
+    profile: Requests | None = None
+
+    @cached_property
+    def local(self) -> TransformerSpec:
+        """The shard of the model on each card of a replica."""
+        return model_of_a_card(self.spec, self.model)
