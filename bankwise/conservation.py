@@ -21,16 +21,16 @@ import numpy as np
 from policies.allocators.capabilities import Caches
 from policies.serving.node import Node
 from policies.serving.replica import Replica
-from policies.serving.simulation import LOOK, Simulation, Watcher
+from policies.serving.simulation import LINK, LOOK, Simulation, Watcher
 from policies.serving.unit import Part
-from policies.transfers.kv_link import Job, Link
+from policies.transfers.kv_link import Link, Transfer
 
 
 class Links:
     """What is put on links, and what becomes of it."""
 
     def __init__(self) -> None:
-        self.put: dict[int, Job] = {}
+        self.put: dict[int, Transfer] = {}
         self.ends: Counter[int] = Counter()
         self.landed_bytes = self.lost_bytes = 0
         self.faults: list[str] = []
@@ -40,24 +40,24 @@ class Links:
         """Of all transfers."""
         return sum(each.bytes for each in self.put.values())
 
-    def leaves(self, transfer: Job) -> None:
+    def leaves(self, transfer: Transfer) -> None:
         """It is put; kept, so that no other is taken for it."""
         if id(transfer) in self.put:
             self.faults.append(f"{transfer} was put twice")
         self.put[id(transfer)] = transfer
 
-    def lands(self, transfer: Job) -> None:
+    def lands(self, transfer: Transfer) -> None:
         """All of it has arrived."""
         self._ends(transfer, "landed")
         self.landed_bytes += transfer.bytes
 
-    def loses(self, transfer: Job) -> None:
+    def loses(self, transfer: Transfer) -> None:
         """It is taken back; it may be that it was never put."""
         if id(transfer) in self.put:
             self._ends(transfer, "was lost")
             self.lost_bytes += transfer.bytes
 
-    def _ends(self, transfer: Job, how: str) -> None:
+    def _ends(self, transfer: Transfer, how: str) -> None:
         self.ends[id(transfer)] += 1
         if id(transfer) not in self.put or self.ends[id(transfer)] > 1:
             self.faults.append(f"{transfer} {how} and was not under way")
@@ -134,7 +134,8 @@ def _let_controllers_end(simulation: Simulation) -> None:
     events = simulation._events
     while events and events[0][0] <= until_s:
         at_s, kind, *_, act = heapq.heappop(events)
-        if kind == LOOK:
+        if kind in (LINK, LOOK):
+            simulation.now_s = max(simulation.now_s, at_s)
             act(at_s)
 
 

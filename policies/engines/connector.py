@@ -71,7 +71,6 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand
-from policies.engines.host_memory import HostTraffic
 from policies.engines.scheduled_step import Step, SwapCopies
 from policies.requests.requests import FloatArray, IntArray, Requests
 
@@ -420,9 +419,6 @@ class Connector:
     def passed(self, end_s: float, times: Any) -> None:
         """The first `len(times.total_s)` of the steps that `stalls` was last asked for are done,
         the last at `end_s`."""
-
-    def share_host(self, host: HostTraffic) -> None:
-        """The host's memory carries the copies of all its cards together."""
 
     def host_fails(self, at_s: float) -> None:
         """The host's memory loses all content then, which is not before now."""

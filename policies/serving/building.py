@@ -41,7 +41,9 @@ from policies.serving.connecting import connect
 from policies.serving.replica import Replica
 from policies.serving.run import Run
 from policies.serving.serving_spec import ServingSpec, state_pages, state_pool
+from policies.transfers.fabric import Links
 from policies.transfers.kv_connector import Site
+from policies.transfers.kv_link import Place
 from policies.transfers.moves import Moves
 from policies.transfers.ports import Port
 
@@ -156,7 +158,7 @@ class Placing(NamedTuple):
 
 def build_replica(
     run: Run, seed: Seed, routing: Routing | None = None, port: Port | None = None,
-    placed: Placed | None = None,
+    placed: Placed | None = None, links: Links | None = None,
 ) -> Replica:  # fmt: skip
     """A replica for any request of a run, with its memory empty.
 
@@ -165,6 +167,7 @@ def build_replica(
         routing: where replicas have the experts in common; None: its own.
         port: of pools.
         placed: where the KV of a group lies, unless it is laid out anew.
+        links: None: those of the first card.
 
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
@@ -184,8 +187,9 @@ def build_replica(
     steps = _drafting(run, engine, placing, _timer(run, models, placing, allocator))
     cards = spec.tensor_parallel * len(models)  # stages move their layers at once
     site = Site(
-        device, placing.local, allocator, models[0], cards, lambda: memory.efficiency, len(models)
-    )
+        device, placing.local, allocator, models[0], cards, lambda: memory.efficiency, len(models),
+        links or run.fabric.at(Place("", 0)),
+    )  # fmt: skip
     connect(spec, site, engine, port)
     if offered.requests.forks.any():
         Beams(engine, Law(offered.requests, engine.output, run.seed))

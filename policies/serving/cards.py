@@ -14,6 +14,7 @@ from policies.serving.building import admissible
 from policies.serving.cells import Cell, energy_of
 from policies.serving.cluster import Manager
 from policies.serving.faults import faults_of
+from policies.serving.network import Network
 from policies.serving.node import Node, mean_of, merged
 from policies.serving.replica_builder import ReplicaBuilder
 from policies.serving.run import Run
@@ -37,9 +38,10 @@ class Cards:
         self._node = node = Node(manager, builder.card, together=builder.routing is not None)
         self.nodes = [node]
         _teach(spec, [replica.engine.allocator for replica in node.own], run.profile)
-        self._controllers = builder.controllers(node)
+        network = Network(run.fabric)
+        self._controllers = builder.controllers(node, network)
         faults = [faults_of(node, each, run.seed) for each in spec.faults]
-        self.watchers: list[Watcher] = [*self._controllers, *faults]
+        self.watchers: list[Watcher] = [network, *self._controllers, *faults]
         allocator = node.own[0].engine.allocator
         reaches = (each.reach for each in self._controllers if each.reach is not None)
         reach = max(reaches, default=None)

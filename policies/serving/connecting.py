@@ -22,4 +22,4 @@ def connect(spec: ServingSpec, site: Site, engine: Engine, port: Port | None) ->
         engine.connect(CONNECTORS[name](options, site))
     controllers = (CONTROLLERS[name] for name in spec.cluster.control)
     for equip in dict.fromkeys(each for kind in controllers for each in kind.equips):
-        equip(engine, site.steps)
+        equip(engine, site.steps, site.links)

@@ -26,6 +26,7 @@ from policies.serving.building import admissible
 from policies.serving.cells import Cell
 from policies.serving.cluster import Manager
 from policies.serving.faults import faults_of
+from policies.serving.network import Network
 from policies.serving.node import Node
 from policies.serving.pool import Pool, PoolMetrics
 from policies.serving.pool_fabric import PoolFabric, Way
@@ -38,7 +39,7 @@ from policies.serving.run import Run
 from policies.serving.simulation import Watcher
 from policies.serving.slot_use import Known
 from policies.serving.unit import Part, Unit
-from policies.transfers.ports import Place, Port, ReceivingPort, SendingPort, Sent
+from policies.transfers.ports import Port, ReceivingPort, SendingPort, Sent
 
 
 class Disaggregation(Watcher):
@@ -56,14 +57,15 @@ class Disaggregation(Watcher):
         self._stream, self._metrics = stream, metrics
         self._most_tokens = spec.engine.max_tokens
         self._requests, self._output = stream.requests, metrics.requests.output
-        self._fabric = PoolFabric(spec.pools, smaller, self._landed)
+        network = Network(run.fabric)
+        self._fabric = PoolFabric(spec.pools, smaller, network, self._landed)
         halves = {PREFILL: spec.pools.prefill, DECODE: spec.pools.decode}
         self.pools = {name: self._pool(name, half, run) for name, half in halves.items()}
         self.nodes = [pool.node for pool in self.pools.values()]
         self.made: IntArray = np.zeros(len(self._requests), np.int64)
         """Tokens made of each request before its next prefill."""
         self._trips: dict[int, Trip] = {}
-        self._at: dict[Place, set[int]] = {
+        self._at: dict[tuple[str, int], set[int]] = {
             (name, number): set()
             for name, pool in self.pools.items()
             for number in range(len(pool.node.own))
@@ -72,9 +74,9 @@ class Disaggregation(Watcher):
         """Requests whose KV was lost."""
         self._began_s = 0.0
         self._fabric.between(self.pools)
-        self.watchers: list[Watcher] = [self, self._fabric]
+        self.watchers: list[Watcher] = [self, network]
         decode = self.pools[DECODE]
-        self._controllers = decode.builder.controllers(decode.node)
+        self._controllers = decode.builder.controllers(decode.node, network)
         self.watchers += self._controllers
         for law in spec.faults:
             for name, pool in self.pools.items():
@@ -92,14 +94,13 @@ class Disaggregation(Watcher):
         spec, stream = run.spec, run.stream
         assert spec.pools is not None
         card = run.device if half.device is None else load_device(half.device)
-        fabric, contention = self._fabric.link, spec.pools.contention
+        contention = spec.pools.contention
         metrics = PoolMetrics(self._metrics, self._requests, stream.first_sample)
         kind = SendingPort if name == PREFILL else ReceivingPort
         own = spec.pooled(half).on_device(card, run.model)
         builder = ReplicaBuilder(
-            replace(run, device=card, spec=own, metrics=metrics),
-            lambda number: kind(fabric, (name, number), contention), int(name == DECODE),
-            half.replicas,
+            replace(run, device=card, spec=own, metrics=metrics), name,
+            lambda links: kind(links, contention), int(name == DECODE), half.replicas,
         )  # fmt: skip
         first = spec.pools.prefill.replicas if name == DECODE else 0
         cluster = spec.cluster.behind(half.replicas, spec.router_of(half))
@@ -141,12 +142,10 @@ class Disaggregation(Watcher):
                 trip.done = chunk.last
                 if trip.skip is not None:
                     self._send(chunk.request, begin_s)
-        self._fabric.plan()
 
     def idle(self, node: Node, unit: Unit) -> None:
         if node.name == DECODE:
             self._given(unit.replicas[0])
-            self._fabric.plan()
 
     def done(self, node: Node, part: Part, begin_s: float, ended: list[int]) -> None:
         now_s = part.replica.now_s
@@ -165,7 +164,6 @@ class Disaggregation(Watcher):
             trip = self._trips.pop(request)
             number = trip.source if node.name == PREFILL else trip.target
             self._at[node.name, number].discard(request)
-        self._fabric.plan()
 
     def changed_card(self, node: Node, request: int, source: int) -> None:
         target = int(node.manager.card_of[request])
@@ -278,9 +276,9 @@ class Disaggregation(Watcher):
         assert trip.computed is not None
         self._fabric.count(sent, trip.computed[2])
         if sent.last:
-            for name, number in (sent.source, sent.target):
-                self._port(name, number).came(now_s, request)
-                self._wake(name, number)
+            for place in sent.places:
+                self._port(place.node, place.card).came(now_s, request)
+                self._wake(place.node, place.card)
             self._leave(PREFILL, trip.source, request)
 
     def _leave(self, name: str, number: int, request: int) -> None:
@@ -301,7 +299,6 @@ class Disaggregation(Watcher):
                 self._source_lost(request, at_s)
             else:
                 self._target_lost(request, old, at_s)
-        self._fabric.plan()
 
     def _source_lost(self, request: int, now_s: float) -> None:
         trip = self._trips[request]
@@ -368,8 +365,7 @@ class Disaggregation(Watcher):
         """All metrics of a run, and what those of several cells are made of."""
         stream, decode = self._stream, self.pools[DECODE]
         sides = {
-            name: side_run(name, pool, self._fabric.link, self._fabric.before_s)
-            for name, pool in self.pools.items()
+            name: side_run(name, pool, self._fabric.busy_s) for name, pool in self.pools.items()
         }
         failures = {
             "replicas": sum(node.failures for node in self.nodes), "again": self.again,

@@ -56,10 +56,12 @@ from policies.serving.drop_groups import (
     pipeline_order,
 )
 from policies.serving.moving_options import DroppingSpec
+from policies.serving.network import places
 from policies.serving.node import Node
 from policies.serving.node_controller import Act, Controller, Premises
 from policies.serving.replica import Replica
-from policies.transfers.hosting import Hosting, require_blocks
+from policies.transfers.guests import Guests, require_blocks
+from policies.transfers.kv_link import Transfer
 
 Kept = tuple[int, int, float, IntArray]
 """A request that goes on, its tokens, when at the earliest, and its blocks; none: any."""
@@ -70,14 +72,14 @@ class Dropping(Controller):
 
     name = "dropping"
     Options = DroppingSpec
-    equips = (Hosting,)
+    equips = (Guests,)
     regroups = True
 
     def __init__(self, options: DroppingSpec, premises: Premises) -> None:
         super().__init__(options, premises)
         node, spec = premises.node, options
         self._spec, self._model, self._grouped = spec, premises.model, premises.grouped
-        self._link = load_link(spec.link)
+        self._link, self._network = load_link(spec.link), premises.network
         self._stages = node.own[0].stages
         self._most = most_stages(self._model) // self._stages
         self._groups: list[Group] = [(card,) for card in range(len(node.own))]
@@ -90,11 +92,14 @@ class Dropping(Controller):
         """What each card's memory holds now."""
         self._first: dict[int, int | None] = {}
         """The block of its group at which those begin that a card had before; None: inside one."""
-        self._pulling: dict[Group, float] = {}
-        """When the layers of a group are back."""
+        self._pulling: dict[Group, Transfer] = {}
+        """What brings the layers of a group back."""
         self._exchanges: list[tuple[float, int]] = []
-        self._flights: dict[int, tuple[float, Group, int]] = {}
-        """Of requests that go to cards by themselves: when all is there, from which, where."""
+        self._moving: list[Transfer] = []
+        """KV, and layers of cards that are alone again, on their way; `what`: the cards that send
+        it, and the one that takes it."""
+        self._pipes: dict[Group, list[list[Transfer]]] = {}
+        """What goes over each link of a group's pipeline, beside activations."""
         self._drops = self._restores = self._again = self._broken = 0
         self._dropped = self._looks = 0
         self._vacated = self._moved = self._stayed = 0
@@ -118,9 +123,9 @@ class Dropping(Controller):
         for stage, whole in enumerate(self._whole):
             self.frames[card, stage] = whole
 
-    def engine(self, card: int) -> Hosting:
+    def engine(self, card: int) -> Guests:
         """That which serves a card now."""
-        return self.replica(card).engine.connector(Hosting)
+        return self.replica(card).engine.connector(Guests)
 
     def _blocks(self, card: int) -> MovesBlocks:
         """Its memory."""
@@ -159,6 +164,7 @@ class Dropping(Controller):
     def _drop(self, merges: list[tuple[Group, Group]], at_s: float) -> None:
         for group in self._pulling:  # a new burst: what was vacated is of use again
             self._blocks(group[0]).bar(NONE)
+        self._network.drop(self._pulling.values())
         self._pulling.clear()
         for pair in merges:
             self._merge(*pair, at_s)
@@ -166,8 +172,25 @@ class Dropping(Controller):
     def _pull(self, group: Group, at_s: float) -> None:
         """The layers of a group come back, if their frames can be emptied."""
         if self._vacate(group):
-            self._pulling[group] = at_s + self.pull_s(len(group))
-            self.at(self._pulling[group], partial(self._restore, group))
+            weights = self._weights(group, group, group, self._pulled)
+            self._pulling[group] = weights
+            self._network.put(weights, at_s)
+
+    def _weights(
+        self, group: Group, source: Group, cards: Group, landed: Callable[[Transfer, float], None]
+    ) -> Transfer:
+        """What these cards of a group lack, each over its own link; source: cards that send it."""
+        return Transfer(
+            source=places(self.node.name, source), target=places(self.node.name, cards),
+            bytes=lacking_bytes(self._model, len(group), self._stages),
+            alone_s=self.pull_s(len(group)), way="weights", on_landed=landed, felt=False,
+            what=((), cards[0]),
+        )  # fmt: skip
+
+    def _pulled(self, weights: Transfer, at_s: float) -> None:
+        group = next((each for each, its in self._pulling.items() if its is weights), None)
+        if group is not None:
+            self.at(at_s, partial(self._restore, group, weights))
 
     def _vacate(self, group: Group) -> bool:
         """Whether no block is left in frames that weights had, from the next step on."""
@@ -210,15 +233,17 @@ class Dropping(Controller):
         now_s = max(at_s, *(self.replica(part[0]).now_s for part in parts))
         now_s += self._spec.map_time / 1e9
         self._groups = [each for each in self._groups if each not in parts] + [cards]
+        for part in parts:
+            self._pipes.pop(part, None)
         olds = [self.replica(part[0]) for part in parts]
         group.now_s = now_s
         self.simulation.use(self.node, group, cards)
-        sent: dict[int, list[float]] = {}
+        sent: dict[int, list[Transfer]] = {}
         shifts = (0, behind) if placed is not None and not unaligned else (None, None)
         most = group.engine.allocator.slots // engine.block
         for part, old, shift in zip(parts, olds, shifts, strict=True):
             layers = {cards[0]: self._moves(part, cards)}
-            found, line = old.engine.connector(Hosting).clear()
+            found, line = old.engine.connector(Guests).clear()
             old.retire()
             old.hands_over(now_s, line)
             kept = [(*each[:3], NONE if shift is None else each[3] + shift) for each in found]
@@ -227,12 +252,23 @@ class Dropping(Controller):
             for card in part:
                 at = self._first.get(card)
                 self._first[card] = None if at is None or shift is None else at + shift
-            ends = self._hand_over(old, kept, line, lambda _: cards[0], layers, {cards[0]: now_s})
-            sent |= dict.fromkeys(part, ends)
-        assert group.pipeline is not None
-        each = [sent[card] for card, _ in pipeline_order(cards, self._stages)[:-1]]
-        group.pipeline.exchange = Exchange(each, self._spec.exchange == "chunks")
+            other = second if part is first else first
+            moves = self._hand_over(
+                old, kept, line, lambda _: cards[0], layers, {cards[0]: now_s},
+                {cards[0]: (part, other)}, cards,
+            )  # fmt: skip
+            sent |= dict.fromkeys(part, moves)
+        order = pipeline_order(cards, self._stages)[:-1]
+        self._pipes[cards] = [sent[card] for card, _ in order]
+        self._tell_pipeline(cards)
         self._drops += 1
+
+    def _tell_pipeline(self, group: Group) -> None:
+        """When the KV on each link of a group is over, as far as is known now."""
+        pipeline, end_s = self._made[group].pipeline, self._network.link.end_s
+        assert pipeline is not None
+        ends = [[end_s(each) for each in link] for link in self._pipes[group]]
+        pipeline.exchange = Exchange(ends, self._spec.exchange == "chunks")
 
     def _place(self, first: Group, cards: Group) -> Placed | None:
         """Map what these cards no longer need behind the KV that they keep; that of the first of
@@ -251,8 +287,8 @@ class Dropping(Controller):
         chosen = self.frames[places[least]]
         return least, chosen.region(self._layout), chosen
 
-    def _restore(self, group: Group, at_s: float) -> None:
-        if self._pulling.get(group) != at_s:  # a new burst came in between
+    def _restore(self, group: Group, weights: Transfer, at_s: float) -> None:
+        if self._pulling.get(group) is not weights:  # a new burst came in between
             return
         del self._pulling[group]
         old, engine = self.replica(group[0]), self.engine(group[0])
@@ -283,32 +319,36 @@ class Dropping(Controller):
         self._again += len(found) - len(kept)
         layers = {card: self._moves(group, (card,)) for card in group}
         there = [kept[each[0]] for each in found if each[0] in kept]
-        self._hand_over(old, there, line, lambda request: int(card_of[request]), layers, begins)
-        flights = self._flights.items()
-        self._flights = {request: each for request, each in flights if each[0] > at_s}
-        for card in group:  # what was on its way to the group is sent on by it
-            for request, end_s in self.engine(card).coming_at.items():
-                self._flights[request] = end_s, group, card
+        before = {card: (group[at - 1],) for at, card in enumerate(group)}
+        self._hand_over(
+            old, there, line, lambda request: int(card_of[request]), layers, begins,
+            {card: (before[card], (card,)) for card in group}, group,
+        )  # fmt: skip
+        self._pipes.pop(group, None)
         self._restores += 1
 
     def lost(self, node: Node, card: int, at_s: float) -> None:
         if node is not self.node:
             return
         group = next(each for each in self._groups if card in each)
+        gone = [each for each in self._moving if card in (*each.what[0], each.what[1])]
+        self._network.drop(gone)
+        self._moving = [each for each in self._moving if not each.over]
         if len(group) > 1:
             self._break(group, card, at_s)
-        for request, (end_s, senders, target) in [*self._flights.items()]:
+        for sent in gone:
+            target, request = sent.what[1], sent.request
             taking = self.engine(target)
-            if end_s > at_s and card in senders and target != card and request in taking.stopped:
-                del self._flights[request]
-                taking.leaves(request, at_s)
+            if target != card and taking.awaited.get(request) is sent:
+                taking.over(request, at_s, runs=False)
                 self.simulation.move(node, request, card)
                 self.replica(card).arrive([request], [at_s])
                 self.at(at_s, partial(self._land, target), (target,))
 
     def _break(self, group: Group, lost: int, at_s: float) -> None:
         """A card of a group is lost: its requests begin again, as those of that card."""
-        self._pulling.pop(group, None)
+        self._network.drop([*filter(None, [self._pulling.pop(group, None)])])
+        self._pipes.pop(group, None)
         self._blocks(lost).bar(NONE)
         old = self.replica(lost)
         requests = old.drain(at_s)
@@ -320,15 +360,33 @@ class Dropping(Controller):
             own.now_s = at_s
             self.simulation.use(self.node, own, (card,))
             if card != lost:
-                own.wait(at_s + self.pull_s(len(group)))
+                weights = self._weights(group, (), (card,), self._own_back)
+                self._moving.append(weights)
+                self._network.put(weights, at_s)
+                own.wait(self._network.link.end_s(weights))
             self._alone(card)
         for request in requests:
             self.simulation.move(self.node, request, lost)
         self.replica(lost).arrive(requests, [at_s] * len(requests))
         self._broken += 1
 
+    def _own_back(self, weights: Transfer, at_s: float) -> None:
+        """A card that a group has left has its layers, for which it has waited."""
+        self._moving.remove(weights)
+
     def _land(self, card: int, at_s: float) -> None:
         self.engine(card).land(at_s)
+
+    def _landed(self, sent: Transfer, at_s: float) -> None:
+        """The KV of a request is there."""
+        self._moving.remove(sent)
+        for group in self._pipes:
+            self._tell_pipeline(group)
+        card = sent.what[1]
+        taking = self.engine(card)
+        if taking.awaited.get(sent.request) is sent:
+            taking.over(sent.request, at_s, runs=True)
+            self.simulation.wake(self.node.unit_of[card])
 
     def _settle(self, card: int, kept: list[Kept]) -> tuple[list[Kept], int]:
         """Those of a group's requests that have room on a card, with their blocks there, and bytes
@@ -362,11 +420,13 @@ class Dropping(Controller):
     def _hand_over(
         self, old: Replica, kept: list[Kept], line: list[int], card_of: Callable[[int], int],
         layers_of: dict[int, list[int]], begins: dict[int, float],
-    ) -> list[float]:  # fmt: skip
+        links: Mapping[int, tuple[Group, Group]], senders: Group,
+    ) -> list[Transfer]:  # fmt: skip
         """Requests of a replica go to cards, with their KV over each one's link in turn, or begin
-        again; when each has it all. begins: from when on a card takes KV."""
-        ends: dict[int, float] = {}
-        done: list[float] = []
+        again; what brings each. begins: from when on a card takes KV. links: of a card, those
+        whose links it takes, out and in. senders: all that something comes from."""
+        moves: list[Transfer] = []
+        rate = max(path.bandwidth for path in self._link.paths)
         for request, tokens, earliest_s, blocks in kept:
             card = card_of(request)
             engine, layers = self.engine(card), layers_of[card]
@@ -380,19 +440,23 @@ class Dropping(Controller):
                 self._link, self._model, tokens, layers, self._spec.block,
                 self._layout.layer_index_bytes,
             )  # fmt: skip
-            seconds /= 1 - share
-            ends[card] = ends.get(card, begins[card]) + seconds
-            done.append(ends[card])
-            engine.run_at(request, max(ends[card], earliest_s))
-            self._exchanges.append((seconds, size))
+            out, into = (places(self.node.name, each) for each in links[card])
+            sent = Transfer(
+                source=out, target=into, request=request, tokens=(0, tokens), bytes=size,
+                alone_s=seconds / (1 - share), until_s=earliest_s, way="dropping",
+                on_landed=self._landed, what=(senders, card),
+                written=2 * rate,  # what is sent is read, what comes is written
+            )  # fmt: skip
+            moves.append(sent)
+            engine.awaits(request, sent)
+            self._network.put(sent, begins[card])
+            self._exchanges.append((sent.alone_s, size))
+        self._moving += moves
         for request in line:
             self.engine(card_of(request)).queue(request)
         for at_s, request in old.depart():
             self.replica(card_of(request)).arrive([request], [at_s])
-        rate = max(path.bandwidth for path in self._link.paths)
-        for card, end_s in ends.items():  # what is sent is read, what comes is written
-            self.engine(card).copies(2 * rate, end_s)
-        return done
+        return moves
 
     def report(self) -> dict[str, Any]:
         moved = np.array(self._exchanges or [(0.0, 0)])

@@ -23,9 +23,11 @@ import numpy as np
 from hwmodel.specs.link import load_link
 from policies.requests.percentiles import summary
 from policies.serving.moving_options import MigrationSpec
+from policies.serving.network import places
 from policies.serving.node import Node
 from policies.serving.node_controller import Act, Controller, Premises
-from policies.transfers.hosting import Hosting
+from policies.transfers.guests import Guests
+from policies.transfers.kv_link import Transfer
 from policies.transfers.located import layers_of, places_of
 from policies.transfers.ports import between
 from policies.transfers.transfer import states
@@ -33,8 +35,8 @@ from policies.transfers.transfer import states
 
 @dataclass(eq=False)
 class Move:
-    """A request under way. `copied`: its first tokens, in whole blocks, that are there. `over`: of
-    the last copy its tokens, seconds, and how many copies there were."""
+    """A request under way. `copied`: its first tokens, in whole blocks, that are there. `copy`:
+    what is on its way; with the `last` one it has stopped."""
 
     request: int
     source: int
@@ -42,7 +44,8 @@ class Move:
     copied: int = 0
     stages: int = 0
     bytes: int = 0
-    over: tuple[int, float, int] | None = None
+    copy: Transfer | None = None
+    last: bool = False
 
 
 class Migrating(Controller):
@@ -50,7 +53,7 @@ class Migrating(Controller):
 
     name = "migration"
     Options = MigrationSpec
-    equips = (Hosting,)
+    equips = (Guests,)
 
     def __init__(self, options: MigrationSpec, premises: Premises) -> None:
         """Raises DescriptionError for KV that `transfer` refuses."""
@@ -58,6 +61,7 @@ class Migrating(Controller):
         spec, node, model = options, premises.node, premises.model
         layout = node.own[0].engine.allocator.layout
         self._spec, self._model, self._link = spec, model, load_link(spec.link)
+        self._network = premises.network
         self._layers, self._states = layers_of(layout, model.kv_layers), states(model)
         self._index_bytes = layout.layer_index_bytes
         self._moves: list[Move] = []
@@ -65,9 +69,9 @@ class Migrating(Controller):
         """Of each request its tokens, seconds from its stop until it may run there, and stages."""
         self._aborted = self._bytes = self._lost_bytes = 0
 
-    def engine(self, card: int) -> Hosting:
+    def engine(self, card: int) -> Guests:
         """That of a card."""
-        return self.replica(card).engine.connector(Hosting)
+        return self.replica(card).engine.connector(Guests)
 
     def plan(self, at_s: float) -> list[Act]:
         busy = {card for move in self._moves for card in (move.source, move.target)}
@@ -113,27 +117,19 @@ class Migrating(Controller):
             self._aborted += 1
             self._lost_bytes += move.bytes
             return
-        seconds, size = self.copy(move, tokens, last)
-        now_s = max(at_s, self.replica(move.source).now_s)
-        for engine in (giving, taking):
-            engine.copies(size / seconds, now_s + seconds, request)
-        self._bytes += size
-        move.bytes += size
+        move.copy, move.last = self.copy(move, tokens, last), last
+        self._bytes += move.copy.bytes
+        move.bytes += move.copy.bytes
         move.stages += 1
         move.copied = tokens // block * block
-        if not last:
-            self.at(now_s + seconds, partial(self._stage, move), cards)
-            return
-        giving.stop(request, now_s + seconds)
-        taking.run_at(request, now_s + seconds)
-        self.simulation.move(self.node, request, move.target)
-        move.over = tokens, seconds, move.stages
-        self.moved.append(move.over)
-        self.at(now_s + seconds, partial(self._over, move), cards)
+        if last:
+            giving.stop(request)
+            taking.awaits(request, move.copy)
+            self.simulation.move(self.node, request, move.target)
+        self._network.put(move.copy, max(at_s, self.replica(move.source).now_s))
 
-    def copy(self, move: Move, tokens: int, last: bool = False) -> tuple[float, int]:
-        """(seconds, bytes) of the copy of what is not there of so many tokens; with the last one
-        goes the state."""
+    def copy(self, move: Move, tokens: int, last: bool = False) -> Transfer:
+        """What is not there of so many tokens; with the last copy goes the state."""
         near, far = (
             places_of(self.engine(card).allocator, self._layers, move.request)
             for card in (move.source, move.target)
@@ -144,13 +140,31 @@ class Migrating(Controller):
         found = between(
             self._link, self._model, skip, tokens, near, far, False, beside, self._index_bytes
         )
-        return found.cost.total_ns / 1e9, found.pieces.bytes
+        seconds, size = found.cost.total_ns / 1e9, found.pieces.bytes
+        source, target = (
+            places(self.node.name, (move.source,)),
+            places(self.node.name, (move.target,)),
+        )
+        return Transfer(
+            source=source, target=target, request=move.request, tokens=(skip, tokens), bytes=size,
+            descriptors=found.pieces.descriptors, alone_s=seconds, way="migration",
+            on_landed=partial(self._landed, move), read=size / seconds, written=size / seconds,
+        )  # fmt: skip
+
+    def _landed(self, move: Move, copy: Transfer, at_s: float) -> None:
+        act = self._over if move.last else self._stage
+        self.at(at_s, partial(act, move), (move.source, move.target))
 
     def _over(self, move: Move, at_s: float) -> None:
+        """The last copy is there: it goes on."""
         if move not in self._moves:
             return
+        assert move.copy is not None
         for card in (move.source, move.target):
+            self.engine(card).over(move.request, at_s, card == move.target)
             self.engine(card).land(at_s)
+        down_s = move.copy.landed_s - move.copy.put_s
+        self.moved.append((move.copy.tokens[1], down_s, move.stages))
         self._moves.remove(move)
 
     def lost(self, node: Node, card: int, at_s: float) -> None:
@@ -163,14 +177,13 @@ class Migrating(Controller):
             self._lost_bytes += move.bytes
             request = move.request
             giving, taking = (self.engine(each) for each in (move.source, move.target))
-            for engine in (giving, taking):
-                engine.break_off(request)
+            assert move.copy is not None
+            self._network.drop([move.copy])
             if request in (*taking.coming, *taking.stopped):
-                taking.leaves(request, at_s)
-            if move.over is not None:  # it stopped, and is at its source again
-                self.moved.remove(move.over)
+                taking.over(request, at_s, runs=False)
+            if move.last:  # it stopped, and is at its source again
                 self.simulation.move(node, request, move.source)
-                giving.stays(request, at_s)
+                giving.over(request, at_s, runs=True)
             elif request in giving.running:
                 giving.allocator.unpin(request)
             other = move.target if card == move.source else move.source

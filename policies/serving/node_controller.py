@@ -21,13 +21,15 @@ from policies.engines.engine import Engine
 from policies.memory.pipeline import PipelineSpec
 from policies.memory.step import StepModel
 from policies.serving.moving_options import ControllerOptions
+from policies.serving.network import Network
 from policies.serving.node import Node
 from policies.serving.replica import Replica
 from policies.serving.simulation import LOOK, Simulation, Watcher
+from policies.transfers.fabric import Links
 
 Act = tuple[Iterable[int] | None, Callable[[float], None]]
 """What is done now, `act(at_s)`, and the cards that are between two steps for it; None: all."""
-Equips = Callable[[Engine, StepModel], Connector]
+Equips = Callable[[Engine, StepModel, Links], Connector]
 """Gives a replica's engine a connector that a controller needs there."""
 
 
@@ -43,6 +45,8 @@ class Premises:
     `cluster.pipeline` says how; its KV lies there, or anew."""
     regions: Callable[[], Sequence[KvLayout]]
     """Gives the KV region of a card of each stage of a replica."""
+    network: Network
+    """Over which KV moves between its cards, and those of other nodes."""
 
 
 class Controller(Watcher):

@@ -1,6 +1,6 @@
-"""The fabric between two pools: KV of requests that moves from the real blocks of a replica to
-those of another (`policies.transfers.transfer`), over a link of each two
-(`policies.transfers.kv_link`).
+"""Transfers between two pools: KV of requests that moves from the real blocks of a replica to
+those of another (`policies.transfers.transfer`), over the network of the fabric
+(`policies.transfers.fabric`).
 
 With stages each one moves its layers to the same one of the other side, all at once, each over a
 link of its own.
@@ -8,17 +8,16 @@ link of its own.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from hwmodel.specs.link import load_link
 from hwmodel.specs.transformer import TransformerSpec
+from policies.serving.network import Network
 from policies.serving.pool import Pool
 from policies.serving.pool_options import DECODE, PREFILL, PoolsSpec
-from policies.serving.simulation import LINK, Watcher
-from policies.transfers.kv_link import Link
-from policies.transfers.ports import Place, Places, Sent, between
+from policies.transfers.kv_link import Place
+from policies.transfers.ports import Places, Sent, between
 
 
 class Arrived(NamedTuple):
@@ -38,22 +37,22 @@ class Way(NamedTuple):
     target: int
 
 
-class PoolFabric(Watcher):
+class PoolFabric:
     """`landed(sent, at_s)` is called for each transfer that arrives."""
 
     def __init__(
-        self, spec: PoolsSpec, model: TransformerSpec, landed: Callable[[Sent, float], None]
+        self, spec: PoolsSpec, model: TransformerSpec, network: Network,
+        landed: Callable[[Sent, float], None],
     ) -> None:  # fmt: skip
         """model: whole, in the smaller of the two formats of KV."""
-        self.link: Link[Sent] = Link(apart=True)
+        self._network = network
         self.arrived: list[Arrived] = []
         self.dropped: list[Sent] = []
         """Transfers that did not arrive."""
-        self.before_s: dict[Place, float] = {}
-        """How long each end was busy before the warm-up ended."""
+        self.before_s: dict[Any, float] = {}
+        """How long each end of links was busy before the warm-up ended."""
         self._spec, self._model, self._landed = spec, model, landed
         self._kind, self._by_layer = load_link(spec.link), spec.transfer == "layers"
-        self._due_s = math.inf
         self.pools: Mapping[str, Pool] = {}
 
     def between(self, pools: Mapping[str, Pool]) -> None:
@@ -62,21 +61,16 @@ class PoolFabric(Watcher):
         near, far = (pool.port(0).empty() for pool in pools.values())
         self._transfer(-1, Way(-1, -1), (0, 1), near, far, last=False)  # whether it can be
 
-    @property
-    def now_s(self) -> float:
-        """The time at its links."""
-        return self.link.now_s
-
     def warm(self) -> None:
         """The warm-up ends: what has arrived before does not count."""
-        self.before_s = dict(self.link.busy_s)
+        self.before_s = dict(self._network.link.busy_s)
         self.arrived.clear()
 
-    def plan(self) -> None:
-        """Look at the links again when the next transfer is put or arrives."""
-        if (due_s := self.link.due_s) < self._due_s:
-            self._due_s = due_s
-            self.simulation.at(due_s, LINK, self._step)
+    @property
+    def busy_s(self) -> dict[Any, float]:
+        """How long each end of links was busy since the warm-up ended."""
+        busy_s = self._network.link.busy_s
+        return {end: seconds - self.before_s.get(end, 0.0) for end, seconds in busy_s.items()}
 
     def send(
         self, request: int, way: Way, tokens: tuple[int, int], last: bool, now_s: float,
@@ -92,21 +86,18 @@ class PoolFabric(Watcher):
         if self._by_layer and now_s < ended_s:
             at_s = max(now_s, began_s + (ended_s - began_s) / self._model.layers)
             sent.until_s = ended_s + sent.alone_s / self._model.layers
-        self.link.put(sent, max(at_s, self.now_s))
+        self._network.put(sent, at_s)
         return sent
 
-    def drop(self, jobs: Iterable[Sent]) -> None:
+    def drop(self, jobs: Sequence[Sent]) -> None:
         """Take back transfers that have not arrived."""
-        before = self.link.busy
-        for sent in jobs:
-            self.link.drop(sent, self.simulation.now_s)
-            self.dropped.append(sent)
-        self._rates_changed(before, self.simulation.now_s)
+        self.dropped += jobs
+        self._network.drop(jobs)
 
     def count(self, sent: Sent, computed_s: float) -> None:
-        """It has arrived, and was computed then."""
+        """It has landed, and was computed then."""
         memory_s = max(sent.put_s - computed_s, 0.0)
-        line_s, link_s = sent.began_s - sent.put_s, self.now_s - sent.began_s
+        line_s, link_s = sent.began_s - sent.put_s, sent.landed_s - sent.began_s
         times = memory_s * 1e3, line_s * 1e3, link_s * 1e3
         self.arrived.append(Arrived(sent.descriptors, sent.bytes, *times))
 
@@ -129,7 +120,8 @@ class PoolFabric(Watcher):
         )
         found = moved.pieces
         return Sent(
-            ends=(self._end_of(PREFILL, way.source), self._end_of(DECODE, way.target)),
+            source=(self._end_of(PREFILL, way.source),),
+            target=(self._end_of(DECODE, way.target),), way="pools", on_landed=self._landed,
             bytes=found.bytes, descriptors=found.descriptors, alone_s=moved.cost.total_ns / 1e9,
             request=request, spread=moved.ranks / pools[DECODE].cards * source / target,
             last=last, tokens=tokens,
@@ -137,20 +129,6 @@ class PoolFabric(Watcher):
 
     def _end_of(self, name: str, number: int) -> Place:
         """Where links to a card of a node end: at the first of those that serve with it."""
-        return name, number if number < 0 else self.pools[name].node.unit_of[number].number
-
-    def _step(self, at_s: float) -> None:
-        if at_s < self._due_s:  # planned before the transfer was dropped
-            return
-        self._due_s = math.inf
-        if self.link.due_s <= at_s:
-            before = self.link.busy
-            for sent in self.link.until(at_s):
-                self._landed(sent, self.now_s)
-            self._rates_changed(before, at_s)
-        self.plan()
-
-    def _rates_changed(self, before: Mapping[Place, Sent], at_s: float) -> None:
-        """Steps that begin from now on see what moves where something else did before."""
-        for place in {place for place, _ in before.items() ^ self.link.busy.items()}:
-            self.simulation.interrupt(self.pools[place[0]].node.unit_of[place[1]], at_s)
+        if number < 0:
+            return Place(name, number)
+        return Place(name, self.pools[name].node.unit_of[number].number)

@@ -16,8 +16,7 @@ from policies.serving.pool import Pool, PoolMetrics
 from policies.serving.pool_fabric import Arrived
 from policies.serving.ratios import rate
 from policies.serving.slot_use import Known
-from policies.transfers.kv_link import Link
-from policies.transfers.ports import Place, Sent
+from policies.transfers.kv_link import Place
 
 KEPT = (
     "kv_capacity_tokens", "kv_stored_share", "batch", "steps", "step_s", "preemptions",
@@ -56,17 +55,18 @@ class PoolsRun(NamedTuple):
     controllers: dict[str, dict[str, Any]]
 
 
-def side_run(name: str, pool: Pool, fabric: Link[Sent], busy_s: Mapping[Place, float]) -> SideRun:
-    """Of a pool. busy_s: of each replica's link before the warm-up ended."""
+def side_run(name: str, pool: Pool, busy_s: Mapping[Any, float]) -> SideRun:
+    """Of a pool. busy_s: of each end of links after the warm-up."""
     replicas, ports = pool.replicas, pool.builder.ports
-    places = [(name, number) for number in range(len(replicas))]
+    direction = ports[replicas[0]].direction
+    ends = [(Place(name, number), direction) for number in range(len(replicas))]
     return SideRun(
         pool.metrics, [
             Known(each.engine.reserved_ever, each.engine.run_tokens, each.engine.allocator.layout)
             for each in pool.node.built
         ],
         replicas[0].engine.allocator.layout, pool.cards, pool.node.busy_s,
-        [fabric.busy_s.get(each, 0.0) - busy_s.get(each, 0.0) for each in places],
+        [busy_s.get(each, 0.0) for each in ends],
         sum(ports[each].stalled_s for each in replicas), ports[replicas[0]].bandwidth,
         pool.reports(),
     )  # fmt: skip

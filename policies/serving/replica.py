@@ -23,7 +23,6 @@ from typing import Any
 from hwmodel.kernel.jit import kernel
 from policies.allocators.capabilities import Learns, Maps
 from policies.engines.engine import Engine
-from policies.engines.host_memory import HostTraffic
 from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import Memory
 from policies.memory.pipeline import PipelineSteps
@@ -167,11 +166,6 @@ class Replica:
         for connector in self.connectors:
             found |= connector.figures()
         return found
-
-    def share_host(self, host: HostTraffic) -> None:
-        """The host's memory carries the copies of all its cards together."""
-        for connector in self.connectors:
-            connector.share_host(host)
 
     def kv_slots(self) -> int:
         """Slots of KV that it holds, and those that prompts in line will take."""

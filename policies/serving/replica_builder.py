@@ -9,15 +9,16 @@ from weakref import WeakKeyDictionary
 from hwmodel.specs.stages import stages_of
 from policies.allocators.kv_frames import Placed
 from policies.allocators.kv_layout import KvLayout
-from policies.engines.host_memory import host_of
 from policies.memory.pipeline import PipelineSpec
 from policies.memory.routing import Routing
 from policies.serving.building import Seed, build_replica, kv_regions
 from policies.serving.controllers import CONTROLLERS
+from policies.serving.network import Network, places
 from policies.serving.node import Node
 from policies.serving.node_controller import Controller, Premises
 from policies.serving.replica import Replica
 from policies.serving.run import Run
+from policies.transfers.fabric import Links
 from policies.transfers.ports import Port
 
 
@@ -26,13 +27,14 @@ class ReplicaBuilder:
     replica."""
 
     def __init__(
-        self, run: Run, port: Callable[[int], Port] | None = None, side: int = 0, cards: int = 1
-    ) -> None:
-        """port: of a side of a pool, what makes that of a card. side: its number among the sides,
-        and cards: how many it has, by which seeds differ."""
-        self.run = run
+        self, run: Run, name: str = "", port: Callable[[Links], Port] | None = None, side: int = 0,
+        cards: int = 1,
+    ) -> None:  # fmt: skip
+        """name: of the node. port: of a side of a pool, what makes that of a replica with these
+        links. side: its number among the sides, and cards: how many it has, by which seeds
+        differ."""
+        self.run, self._name = run, name
         self._port, self._side, self._cards = port, side, cards
-        self._host = host_of(run.spec.engine.swapping)
         self._first: Replica | None = None
         self.routing: Routing | None = None
         """Of experts that all replicas have in common."""
@@ -45,9 +47,9 @@ class ReplicaBuilder:
         own = self.run.seed
         if self._port is not None:
             seed = (own, card + 1000 * self._side) if card else own
-            return self._built(card, self.run, seed, self.routing)
+            return self._built((card,), self.run, seed, self.routing)
         key = (own, card, life) if life else (own, card) if card else own
-        built = self._built(card, self.run, key, self.routing)
+        built = self._built((card,), self.run, key, self.routing)
         if self._first is None:
             self._first = built
         elif not self.run.spec.cluster.moves:
@@ -62,7 +64,7 @@ class ReplicaBuilder:
         staged = {"stages": stages, "pipeline": cluster.pipeline or pipeline}
         spec = run.spec.model_copy(update={"cluster": cluster.model_copy(update=staged)})
         seed = (run.seed, self._cards + stages, *(() if self._port is None else (2,)))
-        return self._built(cards[0], replace(run, spec=spec), seed, None, placed)
+        return self._built(cards, replace(run, spec=spec), seed, None, placed)
 
     def regions(self) -> list[KvLayout]:
         """See `Premises.regions`."""
@@ -70,20 +72,19 @@ class ReplicaBuilder:
         stages = stages_of(run.local, run.spec.cluster.stages)
         return kv_regions(run.device, stages, run.spec, run.seed)
 
-    def controllers(self, node: Node) -> list[Controller]:
-        """Those of the node that has these replicas."""
-        premises = Premises(node, self.run.local, self.group, self.regions)
+    def controllers(self, node: Node, network: Network) -> list[Controller]:
+        """Those of the node that has these replicas, which are on this network."""
+        premises = Premises(node, self.run.local, self.group, self.regions, network)
         control = self.run.spec.cluster.control
         return [CONTROLLERS[name](options, premises) for name, options in control.items()]
 
     def _built(
-        self, card: int, run: Run, seed: Seed, routing: Routing | None,
+        self, cards: tuple[int, ...], run: Run, seed: Seed, routing: Routing | None,
         placed: Placed | None = None,
     ) -> Replica:  # fmt: skip
-        port = None if self._port is None else self._port(card)
-        built = build_replica(run, seed, routing, port, placed)
+        links = run.fabric.at(*places(self._name, cards))
+        port = None if self._port is None else self._port(links)
+        built = build_replica(run, seed, routing, port, placed, links)
         if port is not None:
             self.ports[built] = port
-        if self._host is not None:
-            built.share_host(self._host)
         return built

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from hwmodel.specs.device import Device
@@ -13,6 +13,7 @@ from policies.serving.metrics import Metrics
 from policies.serving.recorder import Watches
 from policies.serving.served_stream import Stream
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
+from policies.transfers.fabric import Fabric
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Run:
         simulate: instead of `hwmodel.kernel.memory.simulate_system`, for tests.
         watches: what watches replicas, where events are recorded.
         profile: earlier requests, whose lengths a policy that learns knows from the start.
+        fabric: owns all links, of all nodes.
     """
 
     device: Device
@@ -36,6 +38,7 @@ class Run:
     simulate: Simulate | None = None
     watches: Watches | None = None
     profile: Requests | None = None
+    fabric: Fabric = field(default_factory=Fabric)
 
     @cached_property
     def local(self) -> TransformerSpec:

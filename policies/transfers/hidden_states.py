@@ -30,7 +30,7 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.transfers.eviction import BlockKey
-from policies.transfers.kv_link import IN, Job, Link
+from policies.transfers.kv_link import IN, Link, Transfer
 from policies.transfers.pieces import Pieces
 from policies.transfers.restoring import Rest, fetch, hcache, hidden_bytes, projection_s, recompute
 from policies.transfers.tier_options import HcacheSpec
@@ -200,7 +200,7 @@ class Projections:
         return found
 
     @property
-    def _job(self) -> Job | None:
+    def _job(self) -> Transfer | None:
         return self._queue.at(IN)
 
     @property

@@ -9,7 +9,7 @@ connector is added by one file and one line in `policies.transfers.connectors`, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from hwmodel.description.description import Strict
@@ -19,6 +19,7 @@ from policies.allocators.allocator import Allocator
 from policies.engines.connector import Connector
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency, StepTimes
+from policies.transfers.fabric import Links
 
 
 class ConnectorOptions(Strict):
@@ -52,6 +53,8 @@ class Site:
     """That of the memory, now."""
     stages: int = 1
     """Of the replica, each with as many of the cards, and with layers of its own."""
+    links: Links = field(default_factory=Links)
+    """Those of the replica, over which all of its KV moves."""
 
 
 class KvConnector(Connector):

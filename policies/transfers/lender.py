@@ -24,7 +24,8 @@ from policies.memory.distributed_attention import DistributedAttention, Share
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray, IntArray
-from policies.transfers.hosting import require_blocks
+from policies.transfers.fabric import Links
+from policies.transfers.guests import require_blocks
 from policies.transfers.loans import Loan, Loans
 
 
@@ -34,10 +35,10 @@ class Lender(Connector):
 
     engine: Engine
 
-    def __init__(self, engine: Engine, steps: StepModel) -> None:
+    def __init__(self, engine: Engine, steps: StepModel, links: Links) -> None:
         """Joins the connectors of `engine`. Raises DescriptionError as `require_blocks`, and where
         prefixes lie in one place."""
-        self._steps = steps
+        self._steps, self._links = steps, links
         self.allocator, self._blocks = engine.allocator, require_blocks(engine.allocator)
         if not self._blocks.lies_apart:
             raise DescriptionError(

@@ -28,49 +28,35 @@ from policies.memory.contention import Moving
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray, IntArray
-from policies.transfers.kv_link import Job, Link
+from policies.transfers.fabric import Links
+from policies.transfers.kv_link import IN, OUT, Transfer
 from policies.transfers.located import Places, layers_of, places_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.tier_options import Contends
 from policies.transfers.transfer import Index, Leg, Moved, Server, of_layers, states, transfer_legs
 
-Place = tuple[str, int]
-"""A pool and the number of a replica."""
-
 
 @dataclass(eq=False, kw_only=True)
-class Sent(Job):
+class Sent(Transfer):
     """KV of a request on its way from one replica to another. `bytes` and `descriptors`: of the
     busiest rank, each of which has a link of its own."""
 
-    ends: tuple[Place, Place]
-    request: int = -1
     spread: float = 1.0
     """Bytes of a rank of the target for each of the source."""
     last: bool = True
     """Whether no other follows for the same request."""
-    tokens: tuple[int, int] = (0, 0)
-    """The first of the request's that moves, and the one behind the last."""
-
-    @property
-    def source(self) -> Place:
-        """The replica that sends it."""
-        return self.ends[0]
-
-    @property
-    def target(self) -> Place:
-        """The replica that receives it."""
-        return self.ends[1]
 
 
 class Port(Connector):
-    """Of the replica at `place`: transfers that have arrived, and the DRAM of each of its cards
-    that they take."""
+    """Of a replica: transfers that have arrived, and the DRAM of each of its cards that they
+    take."""
 
     name = "pools"
+    direction: ClassVar[int]
+    """In which its transfers go."""
 
-    def __init__(self, fabric: Link[Sent], place: Place, contention: Contends) -> None:
-        self._fabric, self._place = fabric, place
+    def __init__(self, links: Links, contention: Contends) -> None:
+        self._links = links
         self.contention = contention
         """How transfers slow steps down."""
         self.remote: set[int] = set()
@@ -154,20 +140,21 @@ class Port(Connector):
         sent = self._sent
         if self.contention != "simulated" or sent is None:
             return []
-        gone, write = 1 - self._fabric.left(sent), self._place == sent.target
+        gone, write = 1 - self._links.network.left(sent), self.direction == IN
         return [Moving(self._rate, write, allocator.units(sent.request), gone, *sent.tokens)]
 
     @property
     def _sent(self) -> Sent | None:
         """What is sent or received now."""
-        return self._fabric.at(self._place)
+        sent = self._links.network.at((self._links.place, self.direction))
+        return sent if isinstance(sent, Sent) else None
 
     @property
     def _rate(self) -> float:
         """Bytes a second of a rank that are read or written for it."""
         if (sent := self._sent) is None:
             return 0.0
-        return sent.rate * (sent.spread if self._place == sent.target else 1.0)
+        return sent.rate * (sent.spread if self.direction == IN else 1.0)
 
     def stalls(
         self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
@@ -196,6 +183,7 @@ class SendingPort(Port):
     not left. That token is foreseen to be the last here (vLLM: `max_tokens: 1`)."""
 
     foresees_ends: ClassVar[bool] = True
+    direction = OUT
 
     def connect(self, engine: Scheduler) -> None:
         super().connect(engine)
@@ -249,6 +237,8 @@ class SendingPort(Port):
 
 class ReceivingPort(Port):
     """Of a decode side (vLLM: a `kv_consumer`)."""
+
+    direction = IN
 
     def connect(self, engine: Scheduler) -> None:
         super().connect(engine)

@@ -74,7 +74,7 @@ class SwapSpace(KvConnector):
         """What each of those copies takes, where there is a link."""
         self._hidden = 0
         """Tokens that can be copied behind it."""
-        self._host: HostTraffic | None = None
+        self._host = site.links.fabric.memory(site.links.place.node, options)
         self.weighs: Weighs | None = None
         if options.choice == "least":
             self.weighs = least_waste(site.device, site.model, site.steps, site.efficiency)
@@ -143,9 +143,6 @@ class SwapSpace(KvConnector):
         self._moved, self._link_s = [], []
 
     # of time
-
-    def share_host(self, host: HostTraffic) -> None:
-        self._host = host
 
     def stalls(
         self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from policies.requests.percentiles import summary
-from policies.transfers.kv_link import Job
+from policies.transfers.kv_link import Transfer
 
 Kind = Literal["load", "store", "read", "write"]
 """From the host, to it, from the drive, to it."""
@@ -26,7 +26,7 @@ class TierFigures:
         """By which steps were longer."""
         self._moved: dict[Kind, list[tuple[int, int, float, float]]] = {}
 
-    def arrived(self, kind: Kind, job: Job, now_s: float) -> None:
+    def arrived(self, kind: Kind, job: Transfer, now_s: float) -> None:
         """A transfer is over."""
         times = (job.began_s - job.put_s) * 1e3, (now_s - job.began_s) * 1e3
         self._moved.setdefault(kind, []).append((job.descriptors, job.bytes, *times))

@@ -28,7 +28,7 @@ from policies.memory.step import StepModel
 from policies.requests.requests import IntArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.hidden_states import PROFILED, HiddenStates
-from policies.transfers.kv_link import OUT, Job, Near
+from policies.transfers.kv_link import OUT, Near, Transfer
 from policies.transfers.located import Layers, layers_of, table_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.restoring import HCACHE_CHUNK
@@ -130,7 +130,7 @@ class TierLinks:
 
     def loading(
         self, request: int, start: int, parts: Sequence[tuple[Part, IntArray]], what: Any, to: int
-    ) -> Job:  # fmt: skip
+    ) -> Transfer:  # fmt: skip
         """A transfer of parts, with their ids at the host, to what a request has from token `start`
         on; `to`: the direction."""
         legs, near = [], []
@@ -150,7 +150,7 @@ class TierLinks:
     def storing(
         self, request: int, parts: Sequence[tuple[Part, list[int], IntArray]], priority: int,
         what: Any, to: int,
-    ) -> Job:  # fmt: skip
+    ) -> Transfer:  # fmt: skip
         """A transfer of blocks of a request, numbers of those in a part, to these ids at the
         host."""
         legs, near, beside = [], [], None
@@ -178,7 +178,7 @@ class TierLinks:
 
     def over_drive(
         self, to: int, priority: int, source: IntArray, target: IntArray, what: Any
-    ) -> Job:  # fmt: skip
+    ) -> Transfer:  # fmt: skip
         """A transfer of blocks between host and drive; `to`: onto the drive is OUT."""
         ends = Server(self._far, self.block, source), Server(self._far, self.block, target)
         leg = Leg(self._whole, len(source) * self.block, *ends, 0, self._index)
@@ -213,12 +213,12 @@ class TierLinks:
     def _job(
         self, direction: int, priority: int, link: LinkSpec, legs: Sequence[Leg], what: Any,
         near: list[Near], beside: Pieces | None = None,
-    ) -> Job:  # fmt: skip
+    ) -> Transfer:  # fmt: skip
         alone = both = self._moved(link, legs, beside)
         if link.both_ways is not None:
             both = self._moved(link, legs, beside, both_ways=True)
         found = alone.pieces
-        return Job(
+        return Transfer(
             ends=(direction,), bytes=found.bytes, descriptors=found.descriptors,
             alone_s=alone.cost.total_ns / 1e9, both_s=both.cost.total_ns / 1e9,
             priority=priority, what=what, near=tuple(near),

@@ -21,7 +21,7 @@ from policies.engines.host_memory import HostMemory
 from policies.requests.requests import IntArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.hidden_states import Projections, Work
-from policies.transfers.kv_link import IN, OUT, Job, Link
+from policies.transfers.kv_link import IN, OUT, Link, Transfer
 from policies.transfers.tier_figures import TierFigures
 from policies.transfers.tier_links import Part, TierLinks
 from policies.transfers.tier_options import TiersSpec
@@ -40,7 +40,7 @@ class Load(NamedTuple):
 
     request: int
     keys: tuple[BlockKey, ...]
-    rest: Job | None = None
+    rest: Transfer | None = None
 
 
 @dataclass(frozen=True)
@@ -70,19 +70,19 @@ class TierStore:
         )
         dram = spec.host.dram
         far_bandwidth = dram.bandwidth if isinstance(dram, HostMemory) else math.inf
-        self.queue: Link[Job] = Link(far_bandwidth / cards)
+        self.queue: Link[Transfer] = Link(far_bandwidth / cards)
         self.projections = Projections(self.queue)
         self.drive: TierPool | None = None
-        self.drive_queue: Link[Job] = Link()
+        self.drive_queue: Link[Transfer] = Link()
         if spec.ssd is not None:
             self.drive = TierPool(
                 _blocks("ssd.bytes", spec.ssd.bytes, size), spec.ssd.eviction_policy
             )
         self.coming: Counter[BlockKey] = Counter()
         """Blocks on their way to requests."""
-        self.loads: dict[int, Job] = {}
+        self.loads: dict[int, Transfer] = {}
         """Transfers to requests that wait for them."""
-        self._stores: dict[int, set[Job]] = {}
+        self._stores: dict[int, set[Transfer]] = {}
         self._missing: dict[int, tuple[BlockKey, ...]] = {}
         self._asked: Counter[BlockKey] = Counter()
         self._fails: list[float] = []
@@ -303,7 +303,7 @@ class TierStore:
 
     # its own
 
-    def _arrived(self, job: Job) -> None:
+    def _arrived(self, job: Transfer) -> None:
         what, counted = job.what, self.counted
         if isinstance(what, Load):
             counted.arrived("load" if what.rest is None else "read", job, self.queue.now_s)

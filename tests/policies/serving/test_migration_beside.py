@@ -111,7 +111,7 @@ def test_a_state_goes_whole_with_the_last_copy(monkeypatch: pytest.MonkeyPatch) 
         plain = copy(control, move, tokens)
         beside.append(last)
         state = states(control._model)
-        assert state is not None and found[1] - plain[1] == last * state.bytes
+        assert state is not None and found.bytes - plain.bytes == last * state.bytes
         return found
 
     monkeypatch.setattr(Migrating, "copy", watched)

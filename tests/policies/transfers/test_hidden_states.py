@@ -20,7 +20,7 @@ from policies.memory.step_times import Efficiency
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
 from policies.transfers.hidden_states import PROFILED, HiddenStates, Projections, Work
-from policies.transfers.kv_link import IN, Job, Link
+from policies.transfers.kv_link import IN, Link, Transfer
 from policies.transfers.restoring import hidden_bytes
 from policies.transfers.tier_options import HcacheSpec
 from policies.transfers.tier_store import Load
@@ -41,9 +41,9 @@ def kept(hcache: dict[str, Any], **host: Any) -> dict[str, Any]:
     return tiers({"hcache": hcache, **host})
 
 
-def load(size: int, seconds: float, request: int = 0) -> Job:
+def load(size: int, seconds: float, request: int = 0) -> Transfer:
     """Of a request, to the device."""
-    return Job(ends=(IN,), bytes=size, descriptors=1, alone_s=seconds, what=Load(request, ()))
+    return Transfer(ends=(IN,), bytes=size, descriptors=1, alone_s=seconds, what=Load(request, ()))
 
 
 def states(model: str, link: str, layers: int | None = None) -> HiddenStates:

@@ -9,25 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.transfers.kv_link import IN, OUT, Job, Link
+from policies.transfers.kv_link import IN, OUT, Link, Transfer
 
 MS = 1e-3
 
 
-def job(direction: int = IN, ms: float = 1.0, priority: int = 0, slower: float = 1.0) -> Job:
+def job(direction: int = IN, ms: float = 1.0, priority: int = 0, slower: float = 1.0) -> Transfer:
     alone_s, both_s = (each * MS for each in (ms, ms * slower))
-    return Job(
+    return Transfer(
         ends=(direction,), bytes=1000, descriptors=1, alone_s=alone_s, both_s=both_s,
         priority=priority,
     )  # fmt: skip
 
 
-def moved_bytes(jobs: Iterable[Job]) -> float:
+def moved_bytes(jobs: Iterable[Transfer]) -> float:
     """Of transfers, those that were dropped under way as well."""
     return sum((1 - each.left) * each.bytes for each in jobs)
 
 
-def arrivals(queue: Link, end_s: float = math.inf) -> list[tuple[float, Job]]:
+def arrivals(queue: Link, end_s: float = math.inf) -> list[tuple[float, Transfer]]:
     found = []
     while queue.due_s <= end_s and queue.due_s < math.inf:
         found += [(queue.now_s, each) for each in queue.until(queue.due_s)]
@@ -111,8 +111,8 @@ def test_whatever_is_put_arrives_once_or_is_dropped(
 def test_transfers_between_replicas_have_links_of_their_own_and_overtake() -> None:
     fabric = Link(apart=True)
 
-    def sent(source: str, target: str) -> Job:
-        return Job(ends=(source, target), bytes=1000, descriptors=1, alone_s=1e-3)
+    def sent(source: str, target: str) -> Transfer:
+        return Transfer(ends=(source, target), bytes=1000, descriptors=1, alone_s=1e-3)
 
     jobs = [sent("a", "x"), sent("a", "y"), sent("b", "x"), sent("b", "y"), sent("c", "z")]
     for each in jobs:
@@ -126,7 +126,7 @@ def test_transfers_between_replicas_have_links_of_their_own_and_overtake() -> No
 
 def test_a_transfer_is_not_there_before_what_it_brings_is_made() -> None:
     fabric = Link(apart=True)
-    late = Job(ends=("a", "x"), bytes=1000, descriptors=1, alone_s=1e-3, until_s=4e-3)
+    late = Transfer(ends=("a", "x"), bytes=1000, descriptors=1, alone_s=1e-3, until_s=4e-3)
     fabric.put(late, 0.0)
     fabric.until(fabric.due_s)
     assert late.rate == pytest.approx(250e3)
@@ -136,7 +136,8 @@ def test_a_transfer_is_not_there_before_what_it_brings_is_made() -> None:
 def test_what_waits_begins_when_what_was_in_its_way_is_dropped_and_not_before() -> None:
     fabric = Link(apart=True)
     first, second = (
-        Job(ends=(source, "x"), bytes=1000, descriptors=1, alone_s=1e-3) for source in ("a", "b")
+        Transfer(ends=(source, "x"), bytes=1000, descriptors=1, alone_s=1e-3)
+        for source in ("a", "b")
     )
     fabric.put(first, 0.0)
     fabric.put(second, 0.0)

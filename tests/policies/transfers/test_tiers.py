@@ -16,7 +16,7 @@ from hwmodel.specs.link import load_link
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
 from policies.transfers.connectors import CONNECTORS
-from policies.transfers.kv_link import Job, Link
+from policies.transfers.kv_link import Link, Transfer
 from policies.transfers.tiers import Tiers
 from policies.transfers.transfer import Server, transfer
 from tests.policies.serving.test_sessions import talks
@@ -179,15 +179,15 @@ class Watched(Link):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.all: list[Job] = []
-        self.arrived: list[Job] = []
+        self.all: list[Transfer] = []
+        self.arrived: list[Transfer] = []
         Watched.seen.append(self)
 
-    def put(self, job: Job) -> None:
+    def put(self, job: Transfer) -> None:
         self.all.append(job)
         super().put(job)
 
-    def until(self, now_s: float) -> list[Job]:
+    def until(self, now_s: float) -> list[Transfer]:
         came = super().until(now_s)
         self.arrived += came
         return came

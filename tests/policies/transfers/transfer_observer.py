@@ -23,14 +23,9 @@ from unittest.mock import patch
 import numpy as np
 
 from policies.engines.host_memory import HostTraffic
-from policies.serving.drop_groups import joined, lacking_bytes
-from policies.serving.dropping import Dropping
-from policies.serving.migration import Migrating
 from policies.serving.replica_builder import ReplicaBuilder
-from policies.transfers.hosting import Hosting
-from policies.transfers.kv_link import OUT, Job, Link
+from policies.transfers.kv_link import OUT, Link, Place, Transfer
 from policies.transfers.lender import Lender
-from policies.transfers.ports import Sent
 from policies.transfers.swap_space import SwapSpace
 
 NETWORK, HOST = "network", "host"
@@ -96,10 +91,7 @@ class Seen:
         """Tiers by the id of a link of theirs; also what must not be forgotten, by its own."""
         self._steps: dict[int, Callable[[Any], None]] = {}
         """By component: what its step under way moves, told the times of what was done of it."""
-        self._copies: list[tuple[Any, Moved]] = []
-        self._stage_s = self._host_s = 0.0
-        self._group: tuple[str, ...] = ()
-        self._run_at: list[int] = []
+        self._host_s = 0.0
 
     def moved(self) -> list[Moved]:
         """All that has moved, by when it began; nothing of zero bytes."""
@@ -145,7 +137,7 @@ class Seen:
             self._over(own, job, True)
         return came
 
-    def dropped(self, method: Any, own: Link[Any], job: Job, at_s: float = 0.0) -> None:
+    def dropped(self, method: Any, own: Link[Any], job: Transfer, at_s: float = 0.0) -> None:
         began = job in own.under_way
         method(own, job, at_s)
         if began:
@@ -158,10 +150,14 @@ class Seen:
             self._over(own, job, False)
         return jobs
 
-    def _over(self, link: Link[Any], job: Job, landed: bool) -> None:
+    def _over(self, link: Link[Any], job: Transfer, landed: bool) -> None:
         times = job.bytes, job.began_s, link.now_s, landed
-        if isinstance(job, Sent):
-            self._add("pools", link, NETWORK, [" ".join(map(str, end)) for end in job.ends], *times)
+        if job.way:
+            names: Iterable[str] = dict.fromkeys(_name(each) for each in job.places)
+            if job.way in ("dropping", "weights"):  # of a group, whichever way
+                names = sorted(names)
+            takes = NETWORK if all(each.kind == "card" for each in job.places) else HOST
+            self._add(job.way, link, takes, names, *times)
             return
         tiers, cards = self._owners[id(link)], self._cards[id(link)]
         hosts = [f"host {card}" for card in cards]
@@ -238,91 +234,10 @@ class Seen:
         self._steps[id(own)] = over
         return waits_s
 
-    # migration
 
-    def stage(self, method: Any, own: Migrating, move: Any, at_s: float) -> None:
-        self._stage_s = at_s
-        method(own, move, at_s)
-
-    def copy(self, method: Any, own: Migrating, move: Any, *given: Any) -> Any:
-        seconds, size = method(own, move, *given)
-        begin_s = max(self._stage_s, own.replica(move.source).now_s)
-        ends = self._of(own, (move.source, move.target))
-        one = self._add("migration", own, NETWORK, ends, size, begin_s, begin_s + seconds)
-        self._copies.append((own, one))
-        return seconds, size
-
-    @staticmethod
-    def _of(own: Any, cards: Iterable[int]) -> list[str]:
-        return [f"{own.node.name} {card}".strip() for card in cards]
-
-    def card_lost(self, method: Any, own: Any, node: Any, card: int, at_s: float) -> None:
-        """Copies of migration or dropping from and to it end there."""
-        if node is own.node:
-            (name,) = self._of(own, (card,))
-            for owner, one in self._copies:
-                if owner is own and name in one.ends and one.gone_s > at_s:
-                    one.lost(max(at_s, one.begin_s))
-        method(own, node, card, at_s)
-
-    # dropping
-
-    def merge(self, method: Any, own: Dropping, first: Any, second: Any, at_s: float) -> None:
-        self._group = tuple(self._of(own, joined(first, second)))
-        method(own, first, second, at_s)
-
-    def restore(self, method: Any, own: Dropping, group: Any, at_s: float) -> None:
-        self._group = tuple(self._of(own, group))
-        method(own, group, at_s)
-
-    def runs_at(self, method: Any, own: Hosting, request: int, at_s: float) -> None:
-        self._run_at.append(request)
-        method(own, request, at_s)
-
-    def hand_over(
-        self, method: Any, own: Dropping, old: Any, kept: Any, line: Any, card_of: Any,
-        layers_of: Any, begins: Any,
-    ) -> Any:  # fmt: skip
-        """Requests go over a card's link in turn."""
-        self._run_at.clear()
-        before = len(own._exchanges)
-        done = method(own, old, kept, line, card_of, layers_of, begins)
-        last: dict[int, float] = {}
-        exchanges = own._exchanges[before:]
-        for request, end_s, (_, size) in zip(self._run_at, done, exchanges, strict=True):
-            card = card_of(request)
-            begin_s, last[card] = last.get(card, begins[card]), end_s
-            one = self._add("dropping", own, NETWORK, self._group, size, begin_s, end_s)
-            self._copies.append((own, one))
-        return done
-
-    def pulls(self, method: Any, own: Dropping, group: Any, at_s: float) -> None:
-        """Weights come back while the group serves."""
-        method(own, group, at_s)
-        if group in own._pulling:
-            size = lacking_bytes(own._model, len(group), own._stages)
-            ends = self._of(own, group)
-            end_s = own._pulling[group]
-            one = self._add("weights", own, NETWORK, ends, size, at_s, end_s)
-            self._copies.append((own, one))
-
-    def drops(self, method: Any, own: Dropping, merges: Any, at_s: float) -> None:
-        """What comes back to a group is not wanted any more."""
-        for owner, one in self._copies:
-            if owner is own and one.way == "weights" and one.gone_s > at_s:
-                one.lost(max(at_s, one.begin_s))
-        method(own, merges, at_s)
-
-    def breaks(self, method: Any, own: Dropping, group: Any, lost: int, at_s: float) -> None:
-        """The others of a group get their weights back, each by itself."""
-        method(own, group, lost, at_s)
-        for card in group:
-            if card != lost:
-                size = lacking_bytes(own._model, len(group), own._stages)
-                end_s = at_s + own.pull_s(len(group))
-                ends = self._of(own, (card,))
-                one = self._add("weights", own, NETWORK, ends, size, at_s, end_s)
-                self._copies.append((own, one))
+def _name(place: Place) -> str:
+    kind = "" if place.kind == "card" else place.kind
+    return " ".join(filter(None, (kind, place.node, str(place.card))))
 
 
 @contextmanager
@@ -335,12 +250,6 @@ def observed() -> Iterator[Seen]:
         (SwapSpace, "stalls", seen.swaps), (SwapSpace, "passed", seen.passed),
         (HostTraffic, "seconds", seen.host_takes),
         (Lender, "stalls", seen.lends), (Lender, "passed", seen.passed),
-        (Migrating, "_stage", seen.stage), (Migrating, "copy", seen.copy),
-        (Migrating, "lost", seen.card_lost), (Dropping, "lost", seen.card_lost),
-        (Dropping, "_merge", seen.merge), (Dropping, "_restore", seen.restore),
-        (Dropping, "_hand_over", seen.hand_over), (Hosting, "run_at", seen.runs_at),
-        (Dropping, "_pull", seen.pulls), (Dropping, "_drop", seen.drops),
-        (Dropping, "_break", seen.breaks),
     ]  # fmt: skip
     with ExitStack() as stack:
         for kind, name, tell in told:

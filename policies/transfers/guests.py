@@ -1,4 +1,4 @@
-"""An engine that takes requests over from others while they run, and hands them over.
+"""A connector of requests that an engine takes over from others while they run, and hands over.
 
 A request has its memory on the card that takes it from the first copy on, and on the one that gives
 it until the last copy is there; where it runs its KV is whole. Copies that come give way: where
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, deque
+from operator import itemgetter
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from policies.engines.scheduled_step import Step
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray, IntArray
+from policies.transfers.fabric import Links
+from policies.transfers.kv_link import Transfer
 
 _KEYS = "cluster.dropping, cluster.lending"
 
@@ -37,22 +40,23 @@ def require_blocks(allocator: Allocator) -> MovesBlocks:
     return able
 
 
-class Hosting(Connector):
+class Guests(Connector):
     """Requests of `engine` that run there wholly, come, or are leaving."""
 
     engine: Engine
 
-    def __init__(self, engine: Engine, steps: StepModel) -> None:
-        """Joins the connectors of `engine`. steps: times of its steps."""
-        self._steps = steps
-        self._now_s = 0.0
+    def __init__(self, engine: Engine, steps: StepModel, links: Links) -> None:
+        """Joins the connectors of `engine`. steps: times of its steps. links: of its replica."""
+        self._steps, self._links = steps, links
         self.allocator = engine.allocator
         self.block = self.allocator.transfer_block
         """Tokens in which KV moves."""
         self.coming: set[int] = set()
         """Requests with memory here that run elsewhere."""
         self.stopped: set[int] = set()
-        """Requests with memory here that run nowhere: until a time in `_due`."""
+        """Requests with memory here that run nowhere, until a transfer lands."""
+        self.awaited: dict[int, Transfer] = {}
+        """Of these, those that are to run here, and what brings the last of them."""
         self.lost_memory: Counter[int] = Counter()
         """How often requests were preempted."""
         self.slower: list[float] = []
@@ -60,8 +64,7 @@ class Hosting(Connector):
         allocator = self.allocator
         self._copying = allocator.able(CopiesKv)
         self._blocks = allocator.able(MovesBlocks)
-        self._copies: list[tuple[float, float, int]] = []  # (bytes a second, until when, whose)
-        self._due: list[tuple[float, int, bool]] = []  # a heap: (when, request, whether it runs)
+        self._landed: list[tuple[float, int, bool]] = []  # a heap: (when, whose, whether it runs)
         engine.connect(self)
 
     @property
@@ -76,7 +79,7 @@ class Hosting(Connector):
         return self.engine.left
 
     def busy(self, own: bool) -> bool:
-        return own or bool(self._due)
+        return own or bool(self.stopped)
 
     @property
     def holders(self) -> IntArray:
@@ -84,13 +87,18 @@ class Hosting(Connector):
 
     @property
     def due_s(self) -> float:
-        """When a copy that a stopped request waits for is there; inf if none does."""
-        return self._due[0][0] if self._due else float("inf")
+        """When something landed that the engine has not seen; inf: nothing has."""
+        return self._landed[0][0] if self._landed else float("inf")
 
     @property
     def coming_at(self) -> dict[int, float]:
-        """When all of the requests is here that are to run here."""
-        return {request: at_s for at_s, request, runs in self._due if runs}
+        """When all of the requests is here that are to run here, as far as is known."""
+        end_s = self._links.network.end_s
+        there = {request: at_s for at_s, request, runs in sorted(self._landed) if runs}
+        coming = {
+            request: end_s(each) for request, each in self.awaited.items() if request not in there
+        }
+        return there | dict(sorted(coming.items(), key=itemgetter(1, 0)))
 
     def freeness(self, taken: int) -> float:
         """Llumnix's: blocks that are free, less those of the first in line, over the requests that
@@ -111,36 +119,20 @@ class Hosting(Connector):
         many = len(self.running) + len(self.coming) + len(self.stopped)
         return many < self.engine.spec.sequence_cap
 
-    def copies(self, bytes_s: float, until_s: float, request: int = -1) -> None:
-        """So much more is read and written in its memory until then by copies to and from others,
-        of this request, or of any."""
-        self._copies.append((bytes_s, until_s, request))
-
-    def break_off(self, request: int) -> None:
-        """Copies of a request go on no more."""
-        self._copies = [each for each in self._copies if each[2] != request]
-
     def rounds(self, step: Step, limit: int) -> int:
-        return min(limit, 16) if self._copies else limit  # they end beside the steps
+        return min(limit, 16) if self._links.copying() else limit  # they end beside the steps
 
     def clock(self, now_s: float) -> None:
-        self._now_s = now_s
         self.land(now_s)
 
     def stalls(
         self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
     ) -> FloatArray | None:  # fmt: skip
-        if not (taken := self.copied_bytes_s(self._now_s)):
+        if not (taken := self._links.copying()):
             return None
         waits_s = times.contended(taken, self._steps.bandwidth * efficiency.attention)
         self.slower.append(float(waits_s[0] / times.total_s[0]))
         return waits_s
-
-    def copied_bytes_s(self, now_s: float) -> float:
-        """What all copies that are under way then read and write in a second. `now_s` never
-        decreases."""
-        self._copies = [each for each in self._copies if now_s < each[1]]
-        return sum(each[0] for each in self._copies)
 
     def whole(self) -> IntArray:
         """The running requests whose prompts are computed."""
@@ -163,17 +155,24 @@ class Hosting(Connector):
         self.engine.changes += 1
         return True
 
-    def run_at(self, request: int, at_s: float) -> None:
-        """All of a request that comes is here then, and it runs."""
+    def awaits(self, request: int, last: Transfer) -> None:
+        """A request that comes runs when this has landed."""
         self.coming.remove(request)
         self.stopped.add(request)
-        heapq.heappush(self._due, (at_s, request, True))
+        self.awaited[request] = last
 
-    def stop(self, request: int, until_s: float) -> None:
-        """A running request stops, and gives its memory back then."""
+    def stop(self, request: int) -> None:
+        """A running request stops; its memory stays until `over`."""
         self.engine.stop(request)
         self.stopped.add(request)
-        heapq.heappush(self._due, (until_s, request, False))
+
+    def over(self, request: int, at_s: float, runs: bool) -> None:
+        """What a stopped request waits for has landed, or will not: it runs here from its next step
+        on, or gives its memory back."""
+        self.coming.discard(request)
+        self.stopped.add(request)
+        self.awaited.pop(request, None)
+        heapq.heappush(self._landed, (at_s, request, runs))
 
     def cancel(self, request: int) -> None:
         """A request that comes does not."""
@@ -181,26 +180,12 @@ class Hosting(Connector):
             self.coming.remove(request)
             self.engine.give_back(request)
 
-    def stays(self, request: int, at_s: float) -> None:
-        """One that was stopped goes on here then: all of its KV is here still."""
-        self._due = [each for each in self._due if each[1] != request]
-        self._due.append((at_s, request, True))
-        heapq.heapify(self._due)
-
-    def leaves(self, request: int, at_s: float) -> None:
-        """What has come of a request is of no use: it gives its memory back then."""
-        self.coming.discard(request)
-        self.stopped.add(request)
-        self._due = [each for each in self._due if each[1] != request]
-        self._due.append((at_s, request, False))
-        heapq.heapify(self._due)
-
     def drained(self) -> list[int]:
         """See `Connector.drained`: those that would have run here."""
-        begin_again = [request for _, request, runs in sorted(self._due) if runs]
+        begin_again = list(self.coming_at)
         for request in sorted((*self.stopped, *self.coming)):
             self.engine.give_back(request)
-        for each in (self.stopped, self.coming, self._due, self._copies):
+        for each in (self.stopped, self.coming, self.awaited, self._landed):
             each.clear()
         return begin_again
 
@@ -209,9 +194,9 @@ class Hosting(Connector):
         self.engine.waiting = deque(sorted((*self.engine.waiting, request)))
 
     def land(self, now_s: float) -> None:
-        """What was due by now runs here, or is gone."""
-        while self._due and self._due[0][0] <= now_s:
-            _, request, runs = heapq.heappop(self._due)
+        """What has landed by now runs here, or is gone."""
+        while self._landed and self._landed[0][0] <= now_s:
+            _, request, runs = heapq.heappop(self._landed)
             self.stopped.remove(request)
             if runs:
                 self.allocator.unpin(request)
@@ -236,7 +221,7 @@ class Hosting(Connector):
             self.engine.stop(request)
         for request in (*running, *self.stopped, *self.coming):
             self.engine.give_back(request)
-        for each in (self.stopped, self.coming, self._due):
+        for each in (self.stopped, self.coming, self.awaited, self._landed):
             each.clear()
         self.engine.lose()
         self.copied()

@@ -1,0 +1,92 @@
+"""All links of a serving, and all KV that moves: links between cards, of each card to its host, and
+of a host to its drive.
+
+    card 0  -- out, in --  network  -- out, in --  card 1
+      | host link                                    | host link
+    host 0  -- drive link --  drive 0              host 1
+
+Each transfer (`policies.transfers.kv_link.Transfer`) is put on one link, and lands once or is lost
+once. The network is one link whose ends are each card's way out and way in, so that transfers of
+pools, migration, dropping and lending wait for each other there; its time is that of the event
+core, and steps of the cards at both ends are interrupted where what moves there changes. A link to
+a host has the time of its card, whose connectors go on with it (tiers, swap).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from policies.engines.host_memory import HostTraffic, Swapping, host_of
+from policies.transfers.kv_link import IN, OUT, Link, Place, Transfer
+
+
+class Fabric:
+    """Owns the links."""
+
+    def __init__(self) -> None:
+        self.network: Link[Transfer] = Link(apart=True)
+        self._memories: dict[str, HostTraffic | None] = {}
+        self._links: dict[Place, Link[Transfer]] = {}
+
+    def at(self, *places: Place) -> Links:
+        """What a replica on these cards has of it."""
+        return Links(self, places)
+
+    def link(self, place: Place, far_bandwidth: float = math.inf) -> Link[Transfer]:
+        """That which ends at a host, or at a drive. far_bandwidth: see `Link`; where several ask,
+        the least."""
+        link = self._links.setdefault(place, Link())
+        link.far_bandwidth = min(link.far_bandwidth, far_bandwidth)
+        return link
+
+    def memory(self, node: str, swapping: Swapping) -> HostTraffic | None:
+        """What the hosts of a node's cards have in common; None: it carries all that links do."""
+        if node not in self._memories:
+            self._memories[node] = host_of(swapping)
+        return self._memories[node]
+
+    @property
+    def links(self) -> list[Link[Transfer]]:
+        """All of them."""
+        return [self.network, *self._links.values()]
+
+
+@dataclass(frozen=True)
+class Links:
+    """Those of one replica, on these cards."""
+
+    fabric: Fabric = field(default_factory=Fabric)
+    places: tuple[Place, ...] = (Place("", 0),)
+
+    @property
+    def place(self) -> Place:
+        """The first card, which stands for all that move their shares at the same time."""
+        return self.places[0]
+
+    @property
+    def network(self) -> Link[Transfer]:
+        """See `Fabric`."""
+        return self.fabric.network
+
+    def host(self, far_bandwidth: float = math.inf) -> Link[Transfer]:
+        """Between the card and its host."""
+        return self.fabric.link(self.place.host, far_bandwidth)
+
+    @property
+    def drive(self) -> Link[Transfer]:
+        """Between the host and its drive."""
+        return self.fabric.link(self.place.drive)
+
+    def copying(self) -> float:
+        """Bytes a second that transfers over the network read and write on each of these cards, as
+        they say; of those, too, that begin soon, whose cards are between two steps for them."""
+        network, own = self.network, set(self.places)
+        lanes = ((place, way) for place in self.places for way in (OUT, IN))
+        moving = (network.at(lane) for lane in lanes)
+        there = dict.fromkeys(each for each in moving if each is not None and each.speed)
+        return sum(
+            each.read * (not own.isdisjoint(each.source))
+            + each.written * (not own.isdisjoint(each.target))
+            for each in (*there, *network.planned)
+        )
