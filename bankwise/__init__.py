@@ -192,7 +192,8 @@ def fit(device: str | Path, model: str | Path, *, set: Set = None, **question: A
     """Whether a model fits a device, for how many requests, and how fast, as `bankwise fit`.
 
     question: `prompt`, `output`, `limit` (tokens), `weights`, `kv` (formats), `cards`,
-    `expert_parallel`. Raises DescriptionError.
+    `expert_parallel`, `like` (a version of vLLM), `gpu_memory_utilization`, `max_num_seqs`. Raises
+    DescriptionError.
     """
     from bankwise.answered import Answered
     from sweeps.ask.fit import fit as answer

@@ -76,6 +76,15 @@ class EngineOptions(Strict):
         return {}
 
     @property
+    def sampler_bytes(self) -> int | None:
+        """Of a sequence and a number of the vocabulary. None: no version says it."""
+        return None
+
+    def non_torch_bytes(self, cards: int) -> int:
+        """What each of `cards` that share a model has beside weights, activations and KV."""
+        return 0
+
+    @property
     def swapping(self) -> Swapping | None:
         """How KV of preempted requests is copied to the memory of the host. None: it is not."""
         return None

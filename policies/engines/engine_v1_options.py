@@ -9,7 +9,13 @@ from pydantic import Field, model_validator
 
 from hwmodel.description.description import checked
 from policies.engines.engine_options import Count, EngineOptions
-from policies.engines.vllm_version import VERSIONS, Usage, VersionName, device_class
+from policies.engines.vllm_version import (
+    SHARED_BYTES,
+    VERSIONS,
+    Usage,
+    VersionName,
+    device_class,
+)
 
 
 class EngineV1Spec(EngineOptions):
@@ -60,6 +66,15 @@ class EngineV1Spec(EngineOptions):
         if like not in VERSIONS:
             return {}
         return {"gpu_memory_utilization": VERSIONS[like].gpu_memory_utilization}
+
+    @property
+    def sampler_bytes(self) -> int | None:
+        return None if self.like is None else VERSIONS[self.like].sampler_bytes
+
+    def non_torch_bytes(self, cards: int) -> int:
+        if self.like is None:
+            return 0
+        return VERSIONS[self.like].non_torch_bytes + SHARED_BYTES * (cards > 1)
 
     def token_budget(self, longest: int) -> int:
         assert self.max_num_batched_tokens is not None  # given, or resolved by `on_device`

@@ -59,7 +59,15 @@ def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
     longest = min(engine.max_model_len or local.max_position, local.max_position)
     tokens = engine.token_budget(longest)
     cards, sequences = spec.tensor_parallel, engine.sequence_cap
-    return peak_activation_bytes(local, cards, tokens, sequences, spec.drafts)
+    return peak_activation_bytes(local, cards, tokens, sequences, spec.drafts, engine.sampler_bytes)
+
+
+def non_torch_bytes(spec: ServingSpec) -> int:
+    """Memory that each card has beside weights, activations and KV, where a version says it, and
+    nobody says what is kept for activations and the like."""
+    if spec.activation_bytes is not None:
+        return 0
+    return spec.engine.non_torch_bytes(spec.tensor_parallel)
 
 
 def kv_region(
@@ -108,6 +116,7 @@ def _region(
     """As `kv_region`, with `apart` bytes for states."""
     order = spec.kv_layout or spec.policy.kv_layout or device.paging.kv_layout
     kept = spec.predictor.on_card_bytes + activation_bytes(spec, local) + apart
+    kept += non_torch_bytes(spec)
     groups = kv_groups(local, spec.policy.kv_of_windows)
     drafter, beside_bytes = _drafter(spec, local), 0
     if drafter is not None and drafts:

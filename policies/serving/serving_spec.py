@@ -64,8 +64,8 @@ class ServingSpec(Strict):
     """Share of the capacity for weights, activations and KV (vLLM's default; with `like` that
     version's)."""
     activation_bytes: Bytes | None = None
-    """Memory of each card kept for activations. None: the peak of the largest step, see
-    `policies.serving.activations`."""
+    """Memory of each card kept for activations and the like. None: the peak of the largest step,
+    see `policies.serving.activations`, and with `like` what that version has outside PyTorch."""
     kv_tokens: Annotated[int, Field(ge=1)] | None = None
     """Token slots of the KV cache, as a server logs them. None: what `gpu_memory_utilization`
     leaves."""

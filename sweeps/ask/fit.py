@@ -26,15 +26,17 @@ from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES, build
 from policies.engines.engine_v1_options import EngineV1Spec
+from policies.engines.vllm_version import VersionName
 from policies.memory.routing import Routing
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.predictors.prediction import Prediction
-from policies.serving.building import activation_bytes, kv_region
+from policies.serving.building import activation_bytes, kv_region, non_torch_bytes
 from policies.serving.rates import Rate, Source, decode_rate, efficiency_of, prefill_rate
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 
 Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
 PROMPT, OUTPUT, LIMIT = 1000, 300, 1024
 """Tokens of a request, and the longest answer an operator allows, unless others are asked about:
 about azure-conv's means, 1,155 and 211, and just above its longest answer (assumed)."""
@@ -58,6 +60,10 @@ class Question(Strict):
     cards: Count = 1
     expert_parallel: ExpertPlacement = "none"
     """Of whole experts on these cards."""
+    like: VersionName | None = None
+    """A version of vLLM, whose defaults and memory beside KV it has."""
+    gpu_memory_utilization: Share | None = None
+    max_num_seqs: Count | None = None
 
     @checked
     def _allowed(self) -> None:
@@ -66,11 +72,17 @@ class Question(Strict):
 
     def spec(self, model: TransformerSpec) -> ServingSpec:
         """The serving run that this is about."""
-        engine = EngineV1Spec(max_tokens=self.limit, max_model_len=self.prompt + self.limit)
-        return ServingSpec(
-            model=model.name, weights=self.weights, kv=self.kv, tensor_parallel=self.cards,
-            engine=engine, expert_parallel=self.expert_parallel,
-        )  # fmt: skip
+        engine: dict[str, Any] = {"name": "v1", "max_tokens": self.limit}
+        engine["max_model_len"] = self.prompt + self.limit
+        given = {"like": self.like, "max_num_seqs": self.max_num_seqs}
+        engine |= {key: value for key, value in given.items() if value is not None}
+        data: dict[str, Any] = {
+            "model": model.name, "weights": self.weights, "kv": self.kv, "engine": engine,
+            "tensor_parallel": self.cards, "expert_parallel": self.expert_parallel,
+        }  # fmt: skip
+        if self.gpu_memory_utilization is not None:
+            data["gpu_memory_utilization"] = self.gpu_memory_utilization
+        return ServingSpec.model_validate(data)
 
 
 @dataclass(frozen=True)
@@ -84,10 +96,14 @@ class Fit:
     part: TransformerSpec
     """Of one card."""
     activations: int
+    non_torch: int
+    """Of a card, beside weights, activations and KV."""
     layout: KvLayout
     held: int
     """Requests at once as paged holds them at their full length, at most as many as may run; of
     hybrids as vLLM's pages do."""
+    most: int
+    """Requests that may run at once."""
     efficiency: Efficiency
     source: Source
     alone: Rate
@@ -116,6 +132,8 @@ class Fit:
             "weights": self.part.weight_bytes, "activations": self.activations,
             "KV": self.layout.bytes,
         }  # fmt: skip
+        if self.non_torch:
+            taken["outside PyTorch"] = self.non_torch
         return taken | {"kept free": self.device.capacity_bytes - sum(taken.values())}
 
     def assumed(self) -> dict[str, dict[str, str]]:
@@ -211,6 +229,7 @@ def _fit(device: Device, model: TransformerSpec, question: Question, simulate: b
     part = model_of_a_card(spec, model)
     routing = None if part.experts is None else Routing(part.experts, spec.routing, 0)
     room = device.capacity_bytes * spec.gpu_memory_utilization - activation_bytes(spec, part)
+    room -= non_torch_bytes(spec)
     if part.weight_bytes >= room:
         taken, left = part.weight_bytes / 2**30, max(room, 0) / 2**30
         raise DescriptionError(
@@ -253,8 +272,10 @@ def _fit(device: Device, model: TransformerSpec, question: Question, simulate: b
         question,
         part,
         activation_bytes(spec, part),
+        non_torch_bytes(spec),
         layout,
         held,
+        spec.engine.sequence_cap,
         efficiency,
         source,
         *rates,

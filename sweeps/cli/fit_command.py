@@ -44,6 +44,22 @@ def command(
     expert_parallel: Annotated[
         str | None, typer.Option(metavar="PLACEMENT", help="Whole experts: linear or balanced.")
     ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            "--like", metavar="VERSION", help="Of vLLM: its defaults, and what it keeps beside KV."
+        ),
+    ] = None,
+    utilization: Annotated[
+        float | None,
+        typer.Option(
+            "--gpu-memory-utilization", metavar="SHARE", help="Of the memory; 0.9, or --like's."
+        ),
+    ] = None,
+    most: Annotated[
+        int | None,
+        typer.Option("--max-num-seqs", metavar="N", help="Sequences at once; 256, or --like's."),
+    ] = None,
     simulate: Annotated[
         bool, typer.Option("--simulate", help="Simulate the memory, some seconds; kept after.")
     ] = False,
@@ -91,8 +107,10 @@ def command(
     """
     of_states = {"--workload": workloads, "--mode": mode, "--drafts": drafts, "--ratio": ratio,
                  "--slots": slots, "--sequences": sequences}  # fmt: skip
+    server = {"like": like, "gpu_memory_utilization": utilization, "max_num_seqs": most}
     of_fit = {"--limit": limit, "--weights": weights, "--expert-parallel": expert_parallel,
-              "--simulate": simulate, "--html": html}  # fmt: skip
+              "--simulate": simulate, "--html": html,
+              **{f"--{key.replace('_', '-')}": value for key, value in server.items()}}  # fmt: skip
     if not states:
         refuse("needs --states", of_states)
     if formats:
@@ -101,7 +119,7 @@ def command(
         _formats(names or [], tokens, overrides or [], json)
         return
     asked = {"limit": limit, "weights": weights, "kv": kv, "cards": cards,
-             "expert_parallel": expert_parallel}  # fmt: skip
+             "expert_parallel": expert_parallel, **server}  # fmt: skip
     if states:
         refuse("does not go with --states", of_fit | {"--tokens": tokens})
         given = {"mode": mode and mode.value, "drafts": drafts, "ratio": ratio, "slots": slots,

@@ -81,9 +81,14 @@ def sheet(found: Fit | Misfit) -> Section:
         change = f"It fits with {change_text(found.change)}." if found.change else change
         return Section(title, [Say(f"{title}: does not fit, {found.why}. {change}", "verdict")])
     many = f"{found.held:,} requests of {asked.prompt:,} + {asked.output:,} tokens at once"
-    cap = " (max_num_seqs)" * (found.held == 256)
+    cap = " (max_num_seqs)" * (found.held == found.most)
     states = " or states" * (model.state is not None)
-    text = f"{title}: fits, with {found.layout.tokens:,} tokens of KV{states}: {many}{cap}."
+    kv = f"{found.layout.tokens:,} tokens of KV"
+    if asked.like is not None:
+        kv += f", {found.layout.bytes / GIB:,.2f} GiB, as vLLM {asked.like} logs them"
+    text = f"{title}: fits, with {kv}{states}: {many}{cap}."
+    if asked.like is not None and model.state is not None:
+        text += " vLLM derives the tokens of a model with states from its longest request."
     held = found.policies().items()
     policies = [[name, f"{slots:,}", f"{count:,}"] for name, (slots, count) in held]
     rates = [
@@ -229,7 +234,8 @@ def listing(found: Sequence[Fit | Misfit], over: str) -> Section:
     fitting = [each for each in found if isinstance(each, Fit)]
     note = _bandwidth(fitting[0]) if fitting and over == "models" else ""
     about = f"{one}: {len(fitting)} of {len(found)} {over} fit"
-    each_of = f"requests of {asked.prompt:,} + {asked.output:,} tokens, at most 256 at once"
+    most = f", at most {max(each.most for each in fitting):,} at once" if fitting else ""
+    each_of = f"requests of {asked.prompt:,} + {asked.output:,} tokens{most}"
     text = f"{about}; {each_of}. {note}~ rests on assumed numbers."
     return Section(one, [Grid("", columns, rows), Say(text), *_pictures(found)])
 

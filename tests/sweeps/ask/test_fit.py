@@ -159,3 +159,28 @@ def test_tables_have_a_row_for_each() -> None:
     rows = listing(answers[:3], "models").blocks[0].rows  # type: ignore[union-attr]
     assert rows[0][0] == "llama-2-7b" and rows[2][-1] == "fits with --cards 8"
     assert record(answers[1])["fits_with"] == {"cards": 8}
+
+
+@pytest.mark.parametrize(
+    ("model", "kv", "tokens"),
+    [("llama-3.1-8b", None, 476_016), ("llama-3.1-8b", "fp8", 952_032),
+     ("qwen2.5-7b", None, 1_096_000)],
+)  # fmt: skip
+def test_tokens_are_those_that_a_server_logs(model: str, kv: str | None, tokens: int) -> None:
+    """vLLM 0.19.0 on an H100, utilisation 0.95 (llm-d-planner 151baf3, accuracy_report.md)."""
+    asked = Question(kv=kv, like="0.19", gpu_memory_utilization=0.95)
+    found = fit(load_device("h100-sxm"), load_model(model), asked)
+    assert isinstance(found, Fit)
+    assert found.layout.tokens == pytest.approx(tokens, rel=0.02)
+    assert found.most == 1024 and "outside PyTorch" in found.memory()
+
+
+def test_fewer_sequences_leave_more_for_kv() -> None:
+    one = {"like": "0.19", "gpu_memory_utilization": 0.95}
+    card, model = load_device("h100-sxm"), load_model("llama-3.1-8b")
+    few, many = (
+        fit(card, model, Question(**one, max_num_seqs=most))  # type: ignore[arg-type]
+        for most in (128, 1024)
+    )
+    assert isinstance(few, Fit) and isinstance(many, Fit)
+    assert few.layout.bytes > many.layout.bytes and few.held == few.most == 128
