@@ -1,7 +1,7 @@
 """An auditor of serving runs: what comes in goes out once, and nothing is left behind.
 
-It watches a run from beside it, and does not ask what the run counts of itself: every transfer that
-is put on a link has to land or to be lost, once; every request
+It watches a run from beside it, and does not ask what the run counts of itself: every transfer of
+whatever kind that is put on a link of the fabric has to land or to be lost, once; every request
 that is admitted has to end, once; and when all that is under way is over, nobody holds memory on a
 card, at a host or on a drive.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -125,6 +125,7 @@ class Auditor(Watcher):
             for at, replica in enumerate(replicas):
                 for breach in check(replica):
                     yield f"replica {at}: {breach}"
+        _let_links_end(replicas)
 
 
 def _let_controllers_end(simulation: Simulation) -> None:
@@ -137,6 +138,14 @@ def _let_controllers_end(simulation: Simulation) -> None:
         if kind in (LINK, LOOK):
             simulation.now_s = max(simulation.now_s, at_s)
             act(at_s)
+
+
+def _let_links_end(replicas: Iterable[Replica]) -> None:
+    """What a last step has copied to a host lands, though nobody asks for it."""
+    sites = [each.site for own in replicas for each in own.connectors if hasattr(each, "site")]
+    for link in dict.fromkeys(link for site in sites for link in site.links.fabric.hosts):
+        while link.due_s < math.inf:
+            link.until(link.due_s)
 
 
 def _replicas(node: Node) -> list[Replica]:

@@ -47,9 +47,9 @@ class Fabric:
         return self._memories[node]
 
     @property
-    def links(self) -> list[Link[Transfer]]:
-        """All of them."""
-        return [self.network, *self._links.values()]
+    def hosts(self) -> list[Link[Transfer]]:
+        """All links to hosts, and of these to drives."""
+        return list(self._links.values())
 
 
 @dataclass(frozen=True)

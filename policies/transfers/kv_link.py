@@ -137,7 +137,7 @@ class Transfer:
 Kind = TypeVar("Kind", bound=Transfer)
 
 
-@dataclass
+@dataclass(eq=False)
 class Link(Generic[Kind]):
     """`far_bandwidth`: bytes a second of the memory behind the link, of both directions together;
     inf: not limited. `apart`: each transfer has a link of its own between its ends."""
@@ -175,16 +175,19 @@ class Link(Generic[Kind]):
         else:
             self._unline(job)
 
-    def clear(self) -> list[Kind]:
-        """Drop all that has not arrived: these."""
+    def clear(self, way: str) -> list[Kind]:
+        """Drop all of a way that has not arrived: these."""
         lines = (line for _, line in sorted(self._lines.items(), key=lambda each: str(each[0])))
         waiting = [job for line in lines for _, _, job in line]
-        jobs = list(dict.fromkeys((*self.under_way, *waiting, *(job for *_, job in self._later))))
-        self._free(self.under_way)
-        for each in (self._lines, self._now, self._due, self._later):
-            each.clear()
+        found = dict.fromkeys((*self.under_way, *waiting, *self.planned))
+        jobs = [job for job in found if job.way == way]
+        moving = [job for job in self.under_way if job.way == way]
         for job in jobs:
             job.dropped = True
+            if job not in moving:
+                self._unline(job)
+        self._free(moving)
+        self._begin([end for job in moving for end in self._lanes(job)])
         return jobs
 
     @property

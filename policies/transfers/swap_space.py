@@ -9,9 +9,10 @@ it. Copies go over the link of each card to the host at the same time, those of 
 Where the options name a link, a copy takes what that says of its descriptors (the host's blocks
 lie in order, assumed), and never less than its bytes over the card's own.
 
-They share the host's memory with those of other cards (without `share_host` it carries all that
-links do). With `least` what hides behind a step takes its bytes from the bandwidth of the card's
-DRAM meanwhile.
+Each step's copies are one transfer over the link of the card to its host, which tiers use as well:
+the step waits for as long as that looks when it begins (assumed). They share the host's memory with
+those of other cards, where the options name one. With `least` what hides behind a step takes its
+bytes from the bandwidth of the card's DRAM meanwhile.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from policies.engines.scheduled_step import Step, SwapCopies
 from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray
 from policies.transfers.kv_connector import KvConnector, Site
+from policies.transfers.kv_link import IN, OUT, Transfer
 from policies.transfers.located import layers_of, places_of
 from policies.transfers.pausing import least_waste
 from policies.transfers.ports import between
@@ -67,6 +69,10 @@ class SwapSpace(KvConnector):
         """Tokens of each request that is here."""
         self._moved: list[int] = []
         """Tokens of each request that the step being scheduled copies, here or back."""
+        self._back = False
+        """Which of these it copies."""
+        self._copy: Transfer | None = None
+        """All that the step under way copies."""
         self._link = None if options.link is None else load_link(options.link)
         self._groups = layers_of(site.allocator.layout, site.model.kv_layers)
         self._states = states(site.model)
@@ -98,6 +104,7 @@ class SwapSpace(KvConnector):
         if self._link is not None:
             self._link_s.append(self._copy_s(self._link.back, request, tokens))
         self._moved.append(tokens)
+        self._back = False
         self._allocator.swap_out(request)
         return True
 
@@ -123,6 +130,7 @@ class SwapSpace(KvConnector):
         del self._there[request]
         self.free_bytes += self._bytes([tokens])
         self._moved.append(tokens)
+        self._back = True
         if self._link is not None:
             self._link_s.append(self._copy_s(self._link, request, tokens))
         return True
@@ -140,7 +148,8 @@ class SwapSpace(KvConnector):
 
     def reset(self) -> None:
         self.free_bytes, self._there = self.options.space_bytes, {}
-        self._moved, self._link_s = [], []
+        self._moved, self._link_s, self._copy = [], [], None
+        self.site.links.host().clear(self.name)
 
     # of time
 
@@ -148,25 +157,49 @@ class SwapSpace(KvConnector):
         self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
     ) -> FloatArray | None:  # fmt: skip
         moved, contends = step.swaps, self.options.contends
+        if self._copy is not None and not self._copy.over:  # of a step that was never done
+            self.site.links.host().drop(self._copy)
+        self._copy = None
         if moved is None:
             return None
         size = self._bytes(moved.moved)
         bytes_s = self.site.steps.host_s(size)
         alone_s = max(bytes_s, sum(self._link_s))
-        if self._host is None and alone_s == bytes_s and not (contends and moved.hidden):
+        taken_s = alone_s if self._host is None else self._host_s(size, alone_s, self._host)
+        late_s = self._put(size, taken_s)
+        shared = self._host is not None or late_s > 0
+        if not shared and alone_s == bytes_s and not (contends and moved.hidden):
             return None
         waits_s, longer = np.zeros(len(times.total_s)), times
         waits_s[0] = alone_s - bytes_s
-        if self._host is not None:
+        if shared:
             spare_s = float(times.total_s[0]) - bytes_s if moved.hidden else 0.0
-            taken_s = self._host_s(size, alone_s, self._host)
-            waits_s[0] = max(taken_s - bytes_s - max(spare_s, 0.0), 0.0)
+            waits_s[0] = max(taken_s + late_s - bytes_s - max(spare_s, 0.0), 0.0)
             longer = times.delayed(waits_s)
         if contends and moved.hidden:
             hidden = moved.hidden / step.swapped
             taken = size * hidden / float(longer.total_s[0])
             waits_s += longer.contended(taken, self.site.steps.bandwidth * efficiency.attention)
         return waits_s
+
+    def _put(self, size: float, seconds: float) -> float:
+        """Put what a step copies on the card's link to its host, as one transfer of so many
+        seconds: how much longer it takes for what else moves there, as far as is known."""
+        link, place = self.site.links.host(), self.site.links.place
+        while link.now_s < self.now_s:  # nobody else goes on with it
+            link.until(self.now_s)
+        ends = (place.host, place) if self._back else (place, place.host)
+        self._copy = Transfer(
+            source=ends[:1], target=ends[1:], ends=(IN if self._back else OUT,), bytes=round(size),
+            alone_s=seconds, way=self.name,
+        )  # fmt: skip
+        link.put(self._copy)
+        late_s = link.end_s(self._copy) - self.now_s - seconds
+        return late_s if late_s > 1e-9 * seconds else 0.0
+
+    def passed(self, end_s: float, times: StepTimes) -> None:
+        super().passed(end_s, times)
+        self._copy = None
 
     def _host_s(self, size: float, alone_s: float, host: HostTraffic) -> float:
         """Seconds that so many bytes of each card take where the host's memory is shared, and

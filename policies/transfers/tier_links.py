@@ -28,7 +28,7 @@ from policies.memory.step import StepModel
 from policies.requests.requests import IntArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.hidden_states import PROFILED, HiddenStates
-from policies.transfers.kv_link import OUT, Near, Transfer
+from policies.transfers.kv_link import OUT, Near, Place, Transfer
 from policies.transfers.located import Layers, layers_of, table_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.restoring import HCACHE_CHUNK
@@ -60,12 +60,14 @@ class TierLinks:
 
     def __init__(
         self, spec: TiersSpec, device: Device, model: TransformerSpec, allocator: Allocator,
-        steps: StepModel, cards: int, stages: int = 1,
+        steps: StepModel, cards: int, stages: int, place: Place,
     ) -> None:  # fmt: skip
-        """Raises DescriptionError for blocks that are no multiple of the device's, and as
-        `HiddenStates`."""
+        """place: the card. Raises DescriptionError for blocks that are no multiple of the device's,
+        and as `HiddenStates`."""
         layout = allocator.layout
-        self._allocator, self._cards = allocator, cards
+        self._allocator, self._cards, self._place = allocator, cards, place
+        self.way = "pauses" if spec.pauses else "hcache" if spec.host.hcache else "tiers"
+        """Of its transfers."""
         self.groups = layers_of(layout, model.kv_layers)
         self.kv_groups = len(self.groups)
         """Of them, those that hold KV; the others, states."""
@@ -214,11 +216,15 @@ class TierLinks:
         self, direction: int, priority: int, link: LinkSpec, legs: Sequence[Leg], what: Any,
         near: list[Near], beside: Pieces | None = None,
     ) -> Transfer:  # fmt: skip
+        place = self._place
+        ends = (place.host, place.drive if self._is_drive(link) else place)
+        source, target = ends if (direction == OUT) == self._is_drive(link) else ends[::-1]
         alone = both = self._moved(link, legs, beside)
         if link.both_ways is not None:
             both = self._moved(link, legs, beside, both_ways=True)
         found = alone.pieces
         return Transfer(
+            source=(source,), target=(target,), request=max(what.request, -1), way=self.way,
             ends=(direction,), bytes=found.bytes, descriptors=found.descriptors,
             alone_s=alone.cost.total_ns / 1e9, both_s=both.cost.total_ns / 1e9,
             priority=priority, what=what, near=tuple(near),

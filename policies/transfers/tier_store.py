@@ -20,6 +20,7 @@ from policies.engines.connector import Match
 from policies.engines.host_memory import HostMemory
 from policies.requests.requests import IntArray
 from policies.transfers.eviction import BlockKey
+from policies.transfers.fabric import Links
 from policies.transfers.hidden_states import Projections, Work
 from policies.transfers.kv_link import IN, OUT, Link, Transfer
 from policies.transfers.tier_figures import TierFigures
@@ -59,8 +60,8 @@ class Plan(Match):
 class TierStore:
     """The host, the drive and their links, of one replica of `cards` cards."""
 
-    def __init__(self, spec: TiersSpec, links: TierLinks, cards: int) -> None:
-        """Raises DescriptionError for tiers that hold no block."""
+    def __init__(self, spec: TiersSpec, links: TierLinks, cards: int, of: Links) -> None:
+        """of: the links of the replica. Raises DescriptionError for tiers that hold no block."""
         self._spec, self.links, size = spec, links, links.block_bytes
         self.block = links.block
         self._full = [at for at, group in enumerate(links.groups) if group.window is None]
@@ -70,10 +71,10 @@ class TierStore:
         )
         dram = spec.host.dram
         far_bandwidth = dram.bandwidth if isinstance(dram, HostMemory) else math.inf
-        self.queue: Link[Transfer] = Link(far_bandwidth / cards)
+        self.queue = of.host(far_bandwidth / cards)
         self.projections = Projections(self.queue)
         self.drive: TierPool | None = None
-        self.drive_queue: Link[Transfer] = Link()
+        self.drive_queue = of.drive
         if spec.ssd is not None:
             self.drive = TierPool(
                 _blocks("ssd.bytes", spec.ssd.bytes, size), spec.ssd.eviction_policy
@@ -103,8 +104,8 @@ class TierStore:
 
     def until(self, due_s: float) -> None:
         """All that happens up to then, which is not after `due_s` of now."""
-        for job in [job for queue in (self.queue, self.drive_queue) for job in queue.until(due_s)]:
-            self._arrived(job)
+        for queue in (self.queue, self.drive_queue):
+            queue.until(due_s)
         if self._fails and self._fails[0] <= due_s:
             del self._fails[0]
             self._fail()
@@ -215,7 +216,7 @@ class TierStore:
         if not plan.cold:
             job = links.loading(request, plan.start, parts, asked, IN)
             self.loads[request] = job
-            self.queue.put(job)
+            self._put(self.queue, job)
             return
         assert self.drive is not None
         self.drive.use(plan.cold)
@@ -223,7 +224,7 @@ class TierStore:
         ends = _ids(self.drive, plan.cold), _ids(host, plan.cold)
         first = links.over_drive(IN, 0, *ends, Load(request, plan.cold, job))
         self.loads[request] = first
-        self.drive_queue.put(first)
+        self._put(self.drive_queue, first)
 
     def store(self, request: int, keys: Sequence[BlockKey], has: int, ended: bool) -> bool:
         """Put the transfer of what the host has not of these blocks, the first of a resident
@@ -249,7 +250,7 @@ class TierStore:
             parts = [(part, places, _ids(self.host, part.keys)) for part, places in chosen]
             job = self.links.storing(request, parts, 1 - ended, Store(request, fresh), OUT)
             self._stores.setdefault(request, set()).add(job)
-            self.queue.put(job)
+            self._put(self.queue, job)
         return bool(self._stores.get(request))
 
     def moves(self, request: int) -> bool:
@@ -270,7 +271,7 @@ class TierStore:
 
     def lose(self) -> None:
         """The card loses all; what the host reads from the drive for it is not wanted either."""
-        jobs = self.queue.clear()
+        jobs = self.queue.clear(self.links.way)
         for job in jobs:
             if isinstance(job.what, Store):
                 self.host.lost(job.what.keys)
@@ -296,24 +297,28 @@ class TierStore:
 
     def empty(self) -> None:
         """Nobody asks for what the tiers have any more, after `lose`: they hold nothing."""
-        self.counted.dropped += len(self.drive_queue.clear())
+        self.counted.dropped += len(self.drive_queue.clear(self.links.way))
         self.host.clear()
         if self.drive is not None:
             self.drive.clear()
 
     # its own
 
-    def _arrived(self, job: Transfer) -> None:
+    def _put(self, queue: Link[Transfer], job: Transfer, at_s: float | None = None) -> None:
+        job.on_landed = self._arrived
+        queue.put(job, at_s)
+
+    def _arrived(self, job: Transfer, at_s: float) -> None:
         what, counted = job.what, self.counted
         if isinstance(what, Load):
-            counted.arrived("load" if what.rest is None else "read", job, self.queue.now_s)
+            counted.arrived("load" if what.rest is None else "read", job, at_s)
             if what.rest is not None:
                 assert self.drive is not None
                 self.drive.leave(what.keys)
                 self.host.came(what.keys)
                 self.host.use(what.keys)
                 self.loads[what.request] = what.rest
-                self.queue.put(what.rest)
+                self._put(self.queue, what.rest, at_s)
                 return
             self.host.leave(what.keys)
             del self.loads[what.request]
@@ -322,19 +327,19 @@ class TierStore:
             else:
                 self.projections.came(what.request, what.keys)
         elif what.request < 0:
-            counted.arrived("write", job, self.queue.now_s)
+            counted.arrived("write", job, at_s)
             assert self.drive is not None
             self.drive.came(what.keys)
             self.host.leave(what.keys)
         else:
-            counted.arrived("store", job, self.queue.now_s)
+            counted.arrived("store", job, at_s)
             self.host.came(what.keys)
             left = self._stores[what.request]
             left.remove(job)
             if not left:
                 del self._stores[what.request]
                 self.stored.append(what.request)
-            self._write(what.keys)
+            self._write(what.keys, at_s)
 
     def _ready(self, request: int, keys: Sequence[BlockKey]) -> None:
         """The KV of a request is there."""
@@ -348,7 +353,8 @@ class TierStore:
 
     def _fail(self) -> None:
         """The host loses all that it has."""
-        jobs = self.queue.clear() + self.drive_queue.clear()
+        way = self.links.way
+        jobs = self.queue.clear(way) + self.drive_queue.clear(way)
         self.counted.dropped += len(jobs)
         self.host.clear()
         for job in jobs:
@@ -366,7 +372,7 @@ class TierStore:
         self.stored += self._stores
         self._stores.clear()
 
-    def _write(self, came: Sequence[BlockKey]) -> None:
+    def _write(self, came: Sequence[BlockKey], at_s: float) -> None:
         """Write to the drive what the host has stored and the drive has not."""
         drive = self.drive
         if drive is None:
@@ -376,7 +382,7 @@ class TierStore:
             return
         self.host.use(keys)
         ends = _ids(self.host, keys), _ids(drive, keys)
-        self.drive_queue.put(self.links.over_drive(OUT, 1, *ends, Store(-1, keys)))
+        self._put(self.drive_queue, self.links.over_drive(OUT, 1, *ends, Store(-1, keys)), at_s)
 
 
 def _of_group(key: BlockKey, group: int) -> BlockKey:

@@ -69,8 +69,10 @@ class Tiers(KvConnector):
                 f"serving.tiers.pauses: policy {policy} forgets nothing; expected keep or swap"
             )
         self._spec, self._steps, self._layers = spec, steps, model.layers
-        self.links = TierLinks(spec, device, model, allocator, steps, cards, site.stages)
-        self.store = TierStore(spec, self.links, cards)
+        self.links = TierLinks(
+            spec, device, model, allocator, steps, cards, site.stages, site.links.place
+        )
+        self.store = TierStore(spec, self.links, cards, site.links)
         self.block = self.links.block
         self._keys: dict[int, list[BlockKey]] = {}
         self._from_elsewhere: set[int] = set()

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from policies.transfers.fabric import Fabric
-from policies.transfers.kv_link import Link, Place, Transfer
+from policies.transfers.kv_link import OUT, Link, Place, Transfer
+from tests.policies.engines.test_engine_v0 import Scene
 
 MS = 1e-3
 PREFILL, FIRST, SECOND, THIRD = (Place("prefill", 0), *(Place("decode", at) for at in range(3)))
@@ -64,4 +65,13 @@ def test_has_a_card_one_link_to_its_host_whoever_asks() -> None:
     one, other = fabric.at(FIRST), fabric.at(FIRST, SECOND)
     assert one.host() is other.host(8.0) and one.host() is not fabric.at(SECOND).host()
     assert one.host().far_bandwidth == 8.0
-    assert one.drive is other.drive and len(fabric.links) == 4
+    assert one.drive is other.drive and len(fabric.hosts) == 3
+
+
+def test_does_a_step_wait_for_what_a_tier_stores_before_its_copies_of_swapped_kv() -> None:
+    space = Scene(1024, [(100, 3)], preemption="swap").swaps
+    space.site.links.host().put(Transfer(ends=(OUT,), bytes=8, alone_s=2.0, way="tiers"))
+    space.now_s = 0.5
+    assert space._put(8, 1.0) == pytest.approx(1.5)
+    space._back = True  # the other way is free
+    assert space._put(8, 1.0) == 0.0

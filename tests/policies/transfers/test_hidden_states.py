@@ -207,7 +207,7 @@ def test_cores_have_done_what_is_lost_with_a_load() -> None:
         projections.step(1.0)
         queue.until(queue.now_s + 2.0)
         projections.stepped()
-        queue.clear()
+        queue.clear("")
         projections.drop(request)
         assert (projections.done_s, projections.wait_s) == pytest.approx((request + 1.0, 0.0))
 
@@ -264,7 +264,7 @@ def busy(stream: Requests, fails: list[float], hcache: dict[str, Any]) -> Servin
 def test_every_byte_that_leaves_arrives_once_or_is_dropped(fails: list[float], layers: int) -> None:
     stream = talks(30, 10)
     Watched.seen.clear()
-    with mock.patch("policies.transfers.tier_store.Link", Watched):
+    with mock.patch("policies.transfers.fabric.Link", Watched):
         found = busy(stream, fails, {"layers": layers})
     assert found.metrics["finished"] == len(stream)
     for queue in Watched.seen:

@@ -22,11 +22,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from policies.engines.host_memory import HostTraffic
 from policies.serving.replica_builder import ReplicaBuilder
-from policies.transfers.kv_link import OUT, Link, Place, Transfer
+from policies.transfers.kv_link import Link, Place, Transfer
 from policies.transfers.lender import Lender
-from policies.transfers.swap_space import SwapSpace
 
 NETWORK, HOST = "network", "host"
 """What a transfer takes of a card: its link to other cards, or that to its host."""
@@ -124,9 +122,6 @@ class Seen:
         names = tuple(f"{side}{card}" for card in cards)
         for component in replica.connectors:
             self._cards[id(component)], self._owners[id(component)] = names, component
-            if hasattr(component, "store"):
-                for link in (component.store.queue, component.store.drive_queue):
-                    self._cards[id(link)], self._owners[id(link)] = names, component
         return replica
 
     # links
@@ -143,29 +138,21 @@ class Seen:
         if began:
             self._over(own, job, False)
 
-    def cleared(self, method: Any, own: Link[Any]) -> Any:
+    def cleared(self, method: Any, own: Link[Any], way: str) -> Any:
         began = own.under_way
-        jobs = method(own)
+        jobs = method(own, way)
         for job in began:
-            self._over(own, job, False)
+            if job.way == way:
+                self._over(own, job, False)
         return jobs
 
     def _over(self, link: Link[Any], job: Transfer, landed: bool) -> None:
         times = job.bytes, job.began_s, link.now_s, landed
-        if job.way:
-            names: Iterable[str] = dict.fromkeys(_name(each) for each in job.places)
-            if job.way in ("dropping", "weights"):  # of a group, whichever way
-                names = sorted(names)
-            takes = NETWORK if all(each.kind == "card" for each in job.places) else HOST
-            self._add(job.way, link, takes, names, *times)
-            return
-        tiers, cards = self._owners[id(link)], self._cards[id(link)]
-        hosts = [f"host {card}" for card in cards]
-        far = [f"drive {card}" for card in cards] if link is tiers.store.drive_queue else cards
-        ends = (*far, *hosts) if (job.ends == (OUT,)) == (far is cards) else (*hosts, *far)
-        spec = tiers._spec
-        way = "pauses" if spec.pauses else "hcache" if spec.host.hcache else "tiers"
-        self._add(way, link, HOST, ends, *times)
+        names: Iterable[str] = dict.fromkeys(_name(each) for each in job.places)
+        if job.way in ("dropping", "weights", "swap"):  # whichever way
+            names = sorted(names)
+        takes = NETWORK if all(each.kind == "card" for each in job.places) else HOST
+        self._add(job.way, link, takes, tuple(names), *times)
 
     # steps that wait for copies: swap, and lending
 
@@ -177,28 +164,6 @@ class Seen:
         if (step := self._steps.pop(id(own), None)) is not None:
             step(times)
         method(own, end_s, times)
-
-    def host_takes(self, method: Any, own: HostTraffic, *given: Any) -> float:
-        self._host_s = method(own, *given)
-        return self._host_s
-
-    def swaps(self, method: Any, own: SwapSpace, step: Any, *given: Any) -> Any:
-        """All that a step copies, one after another: a transfer."""
-        self._drop_step(id(own))
-        waits_s = method(own, step, *given)
-        if (moved := step.swaps) is None:
-            return waits_s
-        size, cards, begin_s = own._bytes(moved.moved), self._cards[id(own)], own.now_s
-        alone_s = max(own.site.steps.host_s(size), sum(own._link_s))
-        seconds = alone_s if own._host is None else self._host_s
-        ends = (*cards, *(f"host {card}" for card in cards))
-
-        def over(times: Any) -> None:
-            landed = times is not None
-            self._add("swap", own, HOST, ends, size, begin_s, begin_s + seconds, landed)
-
-        self._steps[id(own)] = over
-        return waits_s
 
     def lends(self, method: Any, own: Lender, *given: Any) -> Any:
         """What a step asks of lenders, then what it copies to them."""
@@ -247,8 +212,6 @@ def observed() -> Iterator[Seen]:
     told: list[tuple[type, str, Callable[..., Any]]] = [
         (ReplicaBuilder, "card", seen.built), (ReplicaBuilder, "group", seen.built),
         (Link, "until", seen.arrives), (Link, "drop", seen.dropped), (Link, "clear", seen.cleared),
-        (SwapSpace, "stalls", seen.swaps), (SwapSpace, "passed", seen.passed),
-        (HostTraffic, "seconds", seen.host_takes),
         (Lender, "stalls", seen.lends), (Lender, "passed", seen.passed),
     ]  # fmt: skip
     with ExitStack() as stack:
