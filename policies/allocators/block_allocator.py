@@ -51,6 +51,8 @@ class BlockOptions(Caching, Protocol):
     @property
     def free_list(self) -> str: ...
     @property
+    def free_list_window(self) -> float | None: ...
+    @property
     def watermark(self) -> float: ...
     @property
     def idle_watermark(self) -> bool: ...
@@ -292,7 +294,11 @@ class BlockAllocator(
         rows = self.rows(requests)
         wanted, most = self.tables.wanted(rows, rounds)
         before = self.stored[requests] if self.index.states else None
-        blocks = self.pool.take_apart(wanted) if wanted else NO_BLOCKS
+        blocks = NO_BLOCKS
+        if wanted and self.pool.order.looks_behind:
+            blocks = self.pool.take_behind(*self.tables.asks(rows, rounds, wanted))
+        elif wanted:
+            blocks = self.pool.take_apart(wanted)
         self.tables.advance(rows, rounds, blocks, most, self.stored, self.reserved)
         if before is not None:
             self._save_states(requests, before)
@@ -326,7 +332,8 @@ class BlockAllocator(
         fitting = int(np.searchsorted(np.cumsum(wanted + own), self.pool.free, "right"))
         for at in np.flatnonzero((wanted + own)[:fitting]).tolist():
             if wanted[at]:
-                self.tables.append(int(rows[at]), self.pool.take(int(wanted[at])))
+                row, places = int(rows[at]), int(wanted[at]) // self.groups
+                self.tables.append(row, self._taken(row, [*range(self.groups)], places))
             self.drafter_blocks.extend(int(requests[at]), int(own[at]))
         held, kept = requests[:fitting], kept[:fitting]
         before = self.stored[held]
@@ -507,7 +514,7 @@ class BlockAllocator(
 
     def _free_list(self) -> FreeList:
         kind = "split" if self.windows.freed_first else self.options.free_list
-        return free_list(kind, self.layout.slots // self.block)
+        return free_list(kind, self.layout.slots // self.block, self.options.free_list_window)
 
     def _set_row(self, request: int, row: int) -> None:
         self.row[request] = row
@@ -530,12 +537,19 @@ class BlockAllocator(
     def _hand_out(self, request: int, row: int, places: int) -> None:
         """So many places more of a row get a block in each group that keeps them."""
         if self._keeping(request) == self.groups:
-            self.tables.append(row, self.pool.take(places * self.groups))
+            self.tables.append(row, self._taken(row, [*range(self.groups)], places))
             return
         kept = [group for group, each in enumerate(self.managers) if each.keeps(request)]
         blocks = np.zeros((self.groups, places), np.int64)
-        blocks[kept] = self.pool.take(places * len(kept)).reshape(len(kept), places)
+        blocks[kept] = self._taken(row, kept, places).reshape(len(kept), places)
         self.tables.append(row, blocks.ravel())
+
+    def _taken(self, row: int, groups: list[int], places: int) -> IntArray:
+        """So many blocks more of a row in each of these groups, one group after another."""
+        if not self.pool.order.looks_behind:
+            return self.pool.take(places * len(groups))
+        asks = np.repeat(np.arange(len(groups)), places)
+        return self.pool.take_behind(asks, self.tables.last(row)[groups])
 
     def _publish(self, request: int, demand: Demand, before: int) -> None:
         self.index.publish(int(self.row[request]), request, demand, before)

@@ -62,6 +62,10 @@ class BlockPool:
         """As `take`, each asked for on its own."""
         return self._handed_out(self.order.pop_apart(count))
 
+    def take_behind(self, asks: IntArray, last: IntArray) -> IntArray:
+        """As `take`, a block for each of `asks` (`FreeList.pop_behind`)."""
+        return self._handed_out(self.order.pop_behind(asks, last))
+
     def share(self, blocks: IntArray) -> None:
         """One request more holds these, int64 (n,), for what is in them."""
         free = self.order.is_free(blocks)

@@ -61,6 +61,18 @@ class BlockTables:
         self.tokens[row] -= places * self.block
         self._count_runs(row)
 
+    def last(self, row: int) -> IntArray:
+        """The last block of a row in each group, int64 (groups,); -1 where it has none."""
+        count = int(self.count[row])
+        return self._table[:, row, count - 1] if count else np.full(self.groups, -1)
+
+    def asks(self, rows: IntArray, rounds: int, wanted: int) -> tuple[IntArray, IntArray]:
+        """(whose block each of the `wanted` of `advance` is, as an index of `rows`; the last block
+        that each of these has, -1 for none). For one group of layers."""
+        asks, last = np.empty(wanted, np.int64), np.full(len(rows), -1)
+        _asks(self._table[0], self.count, self.tokens, rows, self.block, rounds, asks, last)
+        return asks, last
+
     def wanted(self, rows: IntArray, rounds: int) -> tuple[int, int]:
         """(blocks that `rows` need to hold `rounds` tokens more each, the most that one then
         has)."""
@@ -212,6 +224,31 @@ def _advance(
     for row in rows:
         tokens[row] += rounds
         stored[owner[row]] += rounds
+
+
+@kernel
+def _asks(
+    table: NDArray[np.int64], count: IntArray, tokens: IntArray, rows: IntArray, block: int,
+    rounds: int, asks: IntArray, last: IntArray,
+) -> None:  # fmt: skip
+    """See `BlockTables.asks`; in the order of `_advance`. Modifies asks and last."""
+    first = np.zeros(rounds + 1, np.int64)
+    for row in rows:
+        full = count[row] * block - tokens[row]
+        while full < rounds:
+            first[full + 1] += 1
+            full += block
+    for done in range(1, rounds):
+        first[done] += first[done - 1]
+    for at in range(len(rows)):
+        row = rows[at]
+        if count[row]:
+            last[at] = table[row, count[row] - 1]
+        full = count[row] * block - tokens[row]
+        while full < rounds:
+            asks[first[full]] = at
+            first[full] += 1
+            full += block
 
 
 @kernel

@@ -36,7 +36,11 @@ class PagedOptions(PolicyOptions):
     free_list: FreeListName = DEFAULT_FREE_LIST
     """Order of reuse; vLLM v1 has a queue (later versions: blocks without a hash go to its front,
     `split`), v0 a stack. `sorted`, `staged`, `runs` and `buddy` keep blocks together, whatever is
-    cached in them; `oldest_runs` begins each run at the block freed first."""
+    cached in them; `oldest_runs` begins each run at the block freed first. `spread` hands out the
+    block behind the request's last one, and keeps room behind each."""
+    free_list_window: Annotated[float, Field(gt=0, le=1)] | None = None
+    """With `spread`: of the blocks freed first, the share of all blocks that may be handed out, so
+    that what was freed last is still found again. None: all."""
     watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the blocks, rounded down, that admission leaves free (vLLM v0: 0.01)."""
     idle_watermark: bool = True
@@ -75,6 +79,8 @@ class PagedOptions(PolicyOptions):
     def _ratio_of_pools(self) -> PagedOptions:
         if self.state_ratio is not None and self.states != "two_pools":
             raise ValueError("state_ratio: only with states: two_pools")
+        if self.free_list_window is not None and self.free_list != "spread":
+            raise ValueError("free_list_window: only with free_list: spread")
         if self.state_caching is not None and self.states in ("two_pools", "compact"):
             raise ValueError(
                 "state_caching: align keeps states in blocks; expected states: unified"
@@ -121,6 +127,6 @@ class PagedAllocator(BlockAllocator):
         "block": Range(1, 2048), "free_list": CHOICES, "watermark": Range(0, 1),
         "idle_watermark": CHOICES, "null_block": CHOICES, "cached_recompute": CHOICES,
         "prefix_caching": CHOICES, "shared_samples": CHOICES, "window_rules": CHOICES,
-        "indirection": Range(1, 10), "state_ratio": Range(0, 100),
+        "indirection": Range(1, 10), "state_ratio": Range(0, 100), "free_list_window": Range(0, 1),
     }  # fmt: skip
     references = References(("static",), ceilings=("ideal",))

@@ -66,6 +66,7 @@ class RadixOptions(PolicyOptions):
     cached_recompute: ClassVar[bool] = True
     shared_samples: ClassVar[bool | None] = None
     window_rules: ClassVar[WindowRules] = "0.33"
+    free_list_window: ClassVar[float | None] = None
     kv_layout = LAYOUTS["layer_kv_token"]  # `MHATokenToKVPool`
 
     @property

@@ -5,6 +5,7 @@ again. An operation looks at no more than a fixed multiple of the blocks it move
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from policies.requests.requests import IntArray
 
 class FreeList(ABC):
     """Blocks 0 to n - 1, all free at first and handed out in ascending order."""
+
+    looks_behind: ClassVar[bool] = False
+    """Whether it matters who asks: `pop_behind` is asked then."""
 
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
@@ -26,6 +30,15 @@ class FreeList(ABC):
     def pop_apart(self, count: int) -> IntArray:
         """Take `count` blocks, each asked for on its own."""
         return self.pop(count)
+
+    def pop_behind(self, asks: IntArray, last: IntArray) -> IntArray:
+        """Take a block for each of `asks`, in order.
+
+        Args:
+            asks: int64 (n,), who asks, from 0 on.
+            last: int64 (askers,), the last block that each has, -1 for none.
+        """
+        return self.pop_apart(len(asks))
 
     def prepare(self, count: int) -> None:
         """A step is about to take up to so many blocks."""

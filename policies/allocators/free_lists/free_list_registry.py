@@ -14,6 +14,7 @@ from policies.allocators.free_lists.oldest_runs import OldestRuns
 from policies.allocators.free_lists.runs import Runs
 from policies.allocators.free_lists.sorted import Sorted
 from policies.allocators.free_lists.split import SplitQueue
+from policies.allocators.free_lists.spread import Spread
 from policies.allocators.free_lists.staged import Staged
 
 FREE_LISTS: dict[str, type[FreeList]] = {
@@ -25,6 +26,7 @@ FREE_LISTS: dict[str, type[FreeList]] = {
     "runs": Runs,
     "oldest_runs": OldestRuns,
     "buddy": Buddies,
+    "spread": Spread,
 }
 DEFAULT_FREE_LIST = next(iter(FREE_LISTS))
 
@@ -35,11 +37,11 @@ else:
     """Field type: the name of a free list."""
 
 
-def free_list(name: str, blocks: int) -> FreeList:
-    """One of so many blocks, all of which are free. Raises DescriptionError where no list of this
-    name is registered."""
+def free_list(name: str, blocks: int, window: float | None = None) -> FreeList:
+    """One of so many blocks, all of which are free; window: of `spread`. Raises DescriptionError
+    where no list of this name is registered."""
     if name not in FREE_LISTS:
         raise DescriptionError(
             f"free list {name} is not registered; {nearest(name, [*FREE_LISTS])}"
         )
-    return FREE_LISTS[name](blocks)
+    return Spread(blocks, window) if window is not None else FREE_LISTS[name](blocks)

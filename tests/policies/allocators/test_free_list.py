@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from policies.allocators.free_lists.buddies import Buddies
 from policies.allocators.free_lists.free_list_registry import FREE_LISTS
 from policies.allocators.free_lists.runs import Runs
+from policies.allocators.free_lists.spread import Spread
 from tests.rotation import LONG
 
 
@@ -27,6 +29,7 @@ def test_each_order_by_hand() -> None:
     assert found == {
         "fifo": queue, "lifo": [0, 2, 3], "split": queue, "sorted": [0, 2, 3],
         "staged": [0, 2, 3], "runs": [2, 3, 0], "oldest_runs": [2, 3, 0], "buddy": [2, 3, 0],
+        "spread": [2, 3, 0],
     }  # fmt: skip
 
 
@@ -43,6 +46,7 @@ def test_only_the_split_queue_uses_up_first_what_nobody_can_find_again() -> None
         "lifo": [0, 2, 1, 3, 4, 5], "sorted": [0, 1, 2, 3, 4, 5],
         "staged": [0, 1, 2, 3, 4, 5], "runs": [0, 1, 2, 3, 4, 5],
         "oldest_runs": [0, 1, 2, 3, 4, 5], "buddy": [0, 1, 2, 3, 4, 5],
+        "spread": [0, 1, 2, 3, 4, 5],
     }  # fmt: skip
 
 
@@ -55,7 +59,7 @@ def test_what_was_taken_from_the_middle_is_not_handed_out() -> None:
         assert free.is_free(np.arange(5)).tolist() == [True, False, True, False, True]
         found[name] = free.pop(2).tolist()
         free.push(np.array([3]))
-        lines = ("fifo", "split")
+        lines = ("fifo", "split", "spread")  # spread: 3 lies behind 2, whose holder keeps it
         assert free.pop(2).tolist() == ([4, 3] if name in lines else [3, 4])
         assert not free.is_free(np.arange(5))[[0, 2, 3, 4]].any()
     assert set(map(tuple, found.values())) == {(0, 2)}
@@ -79,6 +83,28 @@ def test_the_oldest_block_is_taken_with_those_beside_it_and_before_younger_runs(
     free.push(np.array([7, 2, 3, 6, 10, 9]))
     assert free.pop(5).tolist() == [6, 7, 2, 3, 10]
     assert free.pop(1).tolist() == [9]
+
+
+def test_a_request_gets_the_block_behind_its_last_and_its_neighbour_keeps_its_room() -> None:
+    free = FREE_LISTS["spread"](16)
+    one, two = (free.pop_behind(np.zeros(2, np.int64), np.array([-1])) for _ in range(2))
+    assert (one.tolist(), two.tolist()) == ([0, 1], [9, 10])  # the middle of 2 to 15
+    asks, last = np.array([0, 1, 0, 1]), np.array([1, 10])
+    assert free.pop_behind(asks, last).tolist() == [2, 11, 3, 12]
+    assert last.tolist() == [1, 10]
+    free.push(np.array([9, 10, 11, 12]))  # 4 to 15 lie behind 3, whose holder keeps the first half
+    assert free.pop_behind(np.zeros(1, np.int64), np.array([-1])).tolist() == [10]
+    free.push(np.array([0, 1, 2, 3]))  # 0 to 9 lie behind nobody
+    assert free.pop_behind(np.zeros(1, np.int64), np.array([-1])).tolist() == [0]
+
+
+def test_a_window_leaves_what_was_freed_last() -> None:
+    free = Spread(10, window=0.3)
+    free.pop_behind(np.zeros(10, np.int64), np.array([-1]))
+    free.push(np.array([7, 3, 2, 0, 1, 9]))
+    assert free.pop(1).tolist() == [2]  # of 7, 3 and 2, where 2 and 3 lie together
+    assert free.pop_behind(np.zeros(2, np.int64), np.array([2])).tolist() == [3, 0]
+    assert free.pop(2).tolist() == [1, 7]
 
 
 def from_runs(order: list[int], wanted: int) -> int:
@@ -132,6 +158,50 @@ def test_equals_a_plain_list(name: str, data: st.DataObject, blocks: int) -> Non
             held += expected
         assert free.free == len(order)
         assert np.flatnonzero(free.is_free(np.arange(blocks))).tolist() == sorted(order)
+
+
+def from_spread(line: list[int], ends: set[int], last: int, window: int) -> int:
+    """The next block of `spread`."""
+    free = sorted(line[:window])
+    if last + 1 in free and last >= 0:
+        return last + 1
+    runs: list[list[int]] = []
+    for block in free:
+        if runs and runs[-1][-1] == block - 1:
+            runs[-1].append(block)
+        else:
+            runs.append([block])
+    run = max(runs, key=len)
+    return run[len(run) // 2] if run[0] - 1 in ends else run[0]
+
+
+@settings(max_examples=1000 if LONG else 40)
+@given(
+    data=st.data(), blocks=st.sampled_from([1, 3, 9, 40]), window=st.sampled_from([0.1, 0.4, 1.0])
+)
+def test_spread_equals_a_plain_one(data: st.DataObject, blocks: int, window: float) -> None:
+    free, line, ends = Spread(blocks, window), list(range(blocks)), set[int]()
+    held: dict[int, list[int]] = {asker: [] for asker in range(4)}
+    for _ in range(data.draw(st.integers(1, 20))):
+        if data.draw(st.booleans()):
+            back = held[data.draw(st.integers(0, 3))]
+            free.push(np.array(back, np.int64))
+            line += back
+            ends -= set(back)
+            back.clear()
+            continue
+        asks = data.draw(st.lists(st.integers(0, 3), max_size=len(line)))
+        last = np.array([held[asker][-1] if held[asker] else -1 for asker in range(4)])
+        expected = []
+        for asker in asks:
+            end = held[asker][-1] if held[asker] else -1
+            block = from_spread(line, ends, end, max(math.ceil(window * blocks), 1))
+            line.remove(block)
+            ends = ends - {end} | {block}
+            held[asker].append(block)
+            expected.append(block)
+        assert free.pop_behind(np.array(asks, np.int64), last).tolist() == expected
+        assert free.free == len(line)
 
 
 def from_buddies(order: list[int], wanted: int) -> range:
