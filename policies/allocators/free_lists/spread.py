@@ -69,7 +69,7 @@ def _pop_behind(
         behind = last[asks[nth]]
         block = behind + 1
         if behind < 0 or block == blocks or not 0 <= place[block] < edge:
-            start = longest = at = 0
+            room = at = 0
             while at < blocks:
                 if not 0 <= place[at] < edge:
                     at += 1
@@ -77,10 +77,9 @@ def _pop_behind(
                 first = at
                 while at < blocks and 0 <= place[at] < edge:
                     at += 1
-                if at - first > longest:
-                    start, longest = first, at - first
-            owned = start > 0 and ends[start - 1]
-            block = start + longest // 2 if owned else start
+                skipped = (at - first) // 2 if first > 0 and ends[first - 1] else 0
+                if at - first - skipped > room:
+                    block, room = first + skipped, at - first - skipped
         place[block] = -1
         if behind >= 0:
             ends[behind] = False

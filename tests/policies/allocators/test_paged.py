@@ -47,6 +47,28 @@ def test_the_last_blocks_are_lost_first() -> None:
     assert places(allocator, 0) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("block_by_block", [False, True])
+def test_requests_that_grow_together_keep_their_blocks_together(block_by_block: bool) -> None:
+    allocator = paged(32, free_list="spread")
+    requests = np.array([0, 1, 2])
+    for request in requests.tolist():
+        assert allocator.reserve(request, SOME, 32)
+    for rounds in [1] * 64 if block_by_block else [64]:
+        allocator.advance(requests, rounds)
+    assert allocator.extent_count(requests) == 3  # of 18 blocks; a queue deals them in turn
+    assert [places(allocator, each)[0] for each in requests.tolist()] == [0, 17, 9]
+    allocator.release(1)
+    assert allocator.reserve(3, SOME, 32)
+    allocator.advance(np.array([0, 2, 3]), 16)
+    assert allocator.extent_count(np.array([0, 2, 3])) == 3
+
+
+def test_a_window_is_an_option_of_spread_alone() -> None:
+    with pytest.raises(ValueError, match="only with free_list: spread"):
+        PagedOptions(free_list_window=0.1)
+    assert paged(free_list="spread", free_list_window=0.5).pool.order.free == 8
+
+
 def test_what_is_found_keeps_its_place_and_the_rest_is_new() -> None:
     allocator = paged(16)
     assert allocator.reserve(0, SOME, 64)
