@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import PolicyOptions
 from policies.allocators.capabilities import Learns, Maps, offers
+from policies.allocators.free_lists.free_list_registry import FREE_LISTS
 from policies.allocators.losses import GROWING
 from policies.allocators.registry import POLICIES, predicts
 from policies.routers.routers import ROUTERS
@@ -265,6 +267,24 @@ def without_use(serving: Any, model: TransformerSpec) -> list[str]:
     """What a serving description asks for that has nothing to do, and why."""
     found = (each.breach(Facts(serving)) for each in DECLARATIONS if each.idle)
     return [*(each for each in found if each is not None), *_unread(serving, model)]
+
+
+_A_HEAD = ("head", "head_major", "head_turn")
+"""How attention is spread where an engine reads one KV head at a time."""
+
+
+def unjoined(serving: Any, device: Device) -> Iterator[str]:
+    """A free list that keeps blocks together, where no engine reads two neighbours as one."""
+    name = getattr(serving.policy, "free_list", None)
+    order = serving.kv_layout or serving.policy.kv_layout or device.paging.kv_layout
+    inside = order[order.index("unit") : order.index("token")]
+    kept = name in FREE_LISTS and FREE_LISTS[name].together
+    card = device.accelerator
+    if kept and "head" in inside and card is not None and card.work.spread in _A_HEAD:
+        yield (
+            f"policy.free_list {name}: a core reads one KV head, whose tokens lie together within "
+            "a block alone; expected larger blocks, or a KV layout such as layer_kv_head_block"
+        )
 
 
 def _unread(serving: Any, model: TransformerSpec) -> Iterator[str]:

@@ -13,7 +13,7 @@ from policies.memory.fidelity import Simulate
 from policies.requests.requests import Requests
 from policies.serving.cards import Cards
 from policies.serving.cells import ServingResult, for_price, merged_cells, rows_of
-from policies.serving.combinations import without_use
+from policies.serving.combinations import unjoined, without_use
 from policies.serving.disaggregation import Disaggregation
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Recorder, Watches
@@ -106,6 +106,6 @@ def _serve(
     ).run()  # fmt: skip
     figures, cell = served.figures()
     figures = {**figures, **for_price(device, spec, figures["output_tokens_per_s"])}
-    if unused := without_use(spec, model):
+    if unused := [*without_use(spec, model), *unjoined(spec, device)]:
         figures = {**figures, "without_use": unused}
     return ServingResult({**figures, "seed": seed}, *metrics.requests.of_requests(), cell)

@@ -16,6 +16,8 @@ class Buddies(Bitmap):
     two of blocks and begins at a multiple of that (`policies.allocators.buddy`); those that are
     free join at once, so that the free blocks alone say which there are."""
 
+    together = True
+
     def pop(self, count: int) -> IntArray:
         taken: IntArray = _pop_buddies(self._is_free, self._in_row, self.blocks, count)
         self.free -= count

@@ -16,6 +16,8 @@ from policies.requests.requests import IntArray
 class FreeList(ABC):
     """Blocks 0 to n - 1, all free at first and handed out in ascending order."""
 
+    together: ClassVar[bool] = False
+    """Whether its aim is that the blocks of a request lie together."""
     looks_behind: ClassVar[bool] = False
     """Whether it matters who asks: `pop_behind` is asked then."""
 

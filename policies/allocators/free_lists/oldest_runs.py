@@ -13,6 +13,8 @@ class OldestRuns(Line):
     """The block freed first with the free blocks beside it, those below first, in ascending order;
     then again: runs, of which each has the oldest block that is left."""
 
+    together = True
+
     def pop(self, count: int) -> IntArray:
         taken, self._head = _pop_beside(self._log, self._place, self._head, count)
         self.free -= count

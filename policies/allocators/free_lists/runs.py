@@ -14,6 +14,8 @@ class Runs(Bitmap):
     """From the shortest run of free blocks that is long enough, else from the longest ones: blocks
     that lie together are preferred to those freed first (proposed in vLLM PR 55841)."""
 
+    together = True
+
     def pop(self, count: int) -> IntArray:
         taken: IntArray = _pop_runs(self._is_free, self._in_row, self.blocks, count)
         self.free -= count

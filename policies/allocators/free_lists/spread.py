@@ -13,9 +13,10 @@ from policies.requests.requests import IntArray
 
 
 class Spread(Line):
-    """The block behind the asker's last one; where that is not free, one from the largest run of
-    free blocks: its middle, if the run begins behind the last block of another asker, who keeps the
-    first half as room to grow, else its start. No prediction is needed, and no block moves.
+    """The block behind the asker's last one; where that is not free, the one with the most free
+    blocks behind it: the start of a run, or the middle of one that begins behind the last block of
+    another asker, who keeps the first half as room to grow. No prediction is needed, and no block
+    moves.
 
     window: of the blocks freed first, the share of all blocks that may be handed out, so that what
     was freed last is still found again; 1: all.
@@ -27,6 +28,7 @@ class Spread(Line):
         [0, 4, 1, 5]
     """
 
+    together = True
     looks_behind = True
 
     def __init__(self, blocks: int, window: float = 1.0) -> None:

@@ -94,7 +94,7 @@ def test_a_request_gets_the_block_behind_its_last_and_its_neighbour_keeps_its_ro
     assert last.tolist() == [1, 10]
     free.push(np.array([9, 10, 11, 12]))  # 4 to 15 lie behind 3, whose holder keeps the first half
     assert free.pop_behind(np.zeros(1, np.int64), np.array([-1])).tolist() == [10]
-    free.push(np.array([0, 1, 2, 3]))  # 0 to 9 lie behind nobody
+    free.push(np.array([0, 1, 2, 3]))  # 0 to 9 lie behind nobody, and 11 to 15 behind 10
     assert free.pop_behind(np.zeros(1, np.int64), np.array([-1])).tolist() == [0]
 
 
@@ -171,8 +171,8 @@ def from_spread(line: list[int], ends: set[int], last: int, window: int) -> int:
             runs[-1].append(block)
         else:
             runs.append([block])
-    run = max(runs, key=len)
-    return run[len(run) // 2] if run[0] - 1 in ends else run[0]
+    parts = [run[len(run) // 2 :] if run[0] - 1 in ends else run for run in runs]
+    return max(parts, key=len)[0]
 
 
 @settings(max_examples=1000 if LONG else 40)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from policies.serving.combinations import without_use
+from hwmodel.specs.accelerator import Work
+from policies.serving.combinations import unjoined, without_use
 from tests.policies.small import EXPERTS, MODEL, mixed, run, spec
 
 LINK = "mooncake-rdma-400"
@@ -54,3 +56,20 @@ def test_what_is_read_is_not(changes: dict[str, Any]) -> None:
 
 def test_a_model_with_experts_has_a_use_for_their_skew() -> None:
     assert not without_use(spec(routing={"skew": 1.0}), EXPERTS)
+
+
+@pytest.mark.parametrize(
+    ("read", "order", "kind", "said"),
+    [
+        ("head", "layer_kv_block_head", "spread", True),
+        ("head", "LHBNC", "spread", False),
+        ("head", "layer_kv_block_head", "fifo", False),
+        ("slice", "layer_kv_block_head", "spread", False),
+    ],
+)
+def test_blocks_that_no_core_reads_as_one_are_named(
+    read: Any, order: str, kind: str, said: bool
+) -> None:
+    found = spec(policy={"name": "paged", "free_list": kind}, kv_layout=order)
+    device: Any = SimpleNamespace(accelerator=SimpleNamespace(work=Work(spread=read)))
+    assert len([*unjoined(found, device)]) == said
