@@ -6,28 +6,22 @@ overtake. A request that was refused is not tried again while nothing has change
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
-from policies.allocators.allocator import Allocator, Demand
-from policies.engines.connected import Connected
-from policies.engines.engine_requests import Offered
+from policies.allocators.allocator import Demand
+from policies.engines.engine_requests import EngineRequests
 from policies.engines.scheduled_step import Chunk, Step
 
 
-class Admission(Connected):
-    """Requests of a line that are tried."""
+class Line:
+    """Requests that wait, and are tried."""
 
-    whole_inputs = False
-    """Whether a request is admitted that has room for all its input, whatever a step computes."""
-
-    def __init__(self, spec: Any, allocator: Allocator, offered: Offered) -> None:
-        super().__init__(spec, allocator, offered)
+    def __init__(self, engine: EngineRequests) -> None:
+        self._engine, spec = engine, engine.spec
         self._in_order = spec.packing == "arrival" and spec.batching == "any"
         self._tag = 0  # of the batch
         self._overtaken = 0  # times that the head of the line was overtaken
@@ -38,57 +32,68 @@ class Admission(Connected):
     def fitting(self, step: Step) -> int:
         """Slots that the next requests in line would reserve if all free slots were one run, while
         KV memory limits the batch: what holes keep from them."""
-        if self._contiguous is None or step.limit != "kv_memory" or step.preempted:
+        if self._engine.scheduler.swapped:
+            return 0  # those return first
+        if self._engine.contiguous is None or step.limit != "kv_memory" or step.preempted:
             return 0  # after a preemption nothing was tried
-        free = self.allocator.free_slots
-        if self._fitting[:2] != (self.changes, free):
+        free = self._engine.allocator.free_slots
+        if self._fitting[:2] != (self._engine.changes, free):
             slots, sizes = 0, self._sizes
-            if self._classifying is not None and self._classifying.bounds != self._bounds:
-                self._bounds = self._classifying.bounds
+            if (
+                self._engine.classifying is not None
+                and self._engine.classifying.bounds != self._bounds
+            ):
+                self._bounds = self._engine.classifying.bounds
                 sizes.clear()
-            for request in self.waiting:
+            for request in self._engine.waiting:
                 if (size := sizes.get(request, 0)) == 0:
-                    size = self._contiguous.size(request, self.demand(request))
+                    size = self._engine.contiguous.size(request, self._engine.demand(request))
                     sizes[request] = size
                 if slots + size > free:
                     break
                 slots += size
-            self._fitting = (self.changes, free, slots)
+            self._fitting = (self._engine.changes, free, slots)
         return self._fitting[2]
 
     def chunk_rows(self, chunk: Chunk) -> int:
         """Tokens of the budget that a chunk of an admitted request takes."""
-        if self.drafts is None:
+        if self._engine.drafts is None:
             return chunk.tokens
-        return chunk.tokens + self.drafts.spec.tokens * (chunk.request in self.drafts.padded)
+        return chunk.tokens + self._engine.drafts.spec.tokens * (
+            chunk.request in self._engine.drafts.padded
+        )
 
     def wanted(self, request: int) -> int:
         """Slots that a request asks for with all of its tokens."""
-        if self._contiguous is not None:
-            return self._contiguous.size(request, self.demand(request))
-        return int(self.allocator.layout.slots_of(self.total(request)))
+        if self._engine.contiguous is not None:
+            return self._engine.contiguous.size(request, self._engine.demand(request))
+        return int(self._engine.allocator.layout.slots_of(self._engine.total(request)))
 
-    def _admit(self, chunks: list[Chunk], budget: int) -> str:
+    def admit(self, chunks: list[Chunk], budget: int) -> str:
         """Admit from the head of the line; which of STEP_LIMITS ended it."""
-        if self._back:
-            budget = self._come_back(chunks, budget)
+        self._engine.scheduler.orders()
+        if self._engine.loads.back:
+            budget = self._engine.loads.come_back(chunks, budget)
         limit = self._admit_from_line(chunks, budget)
-        while limit == "kv_memory" and not len(self.running) and self._yield():
+        while (
+            limit == "kv_memory" and not len(self._engine.running) and self._engine.loads.gives_up()
+        ):
             limit = self._admit_from_line(chunks, budget)
         return limit
 
     def _admit_from_line(self, chunks: list[Chunk], budget: int) -> str:
         """As `_admit`, but for requests that hold memory."""
         admitted: list[int] = []
-        sequences = len(self.running)
+        sequences = len(self._engine.running)
         limit = "offered_load"
-        while self.waiting:
+        while self._engine.waiting:
             limit = "batching"
             for place in self._candidates(bool(admitted)):
-                request = self.waiting[place]
+                request = self._engine.waiting[place]
                 limit, chunk = self._try(request, sequences, budget)
                 if chunk is not None:
-                    del self.waiting[place]
+                    self._engine.scheduler.begun(request, chunk)
+                    del self._engine.waiting[place]
                     self._sizes.pop(request, None)
                     self._overtaken = self._overtaken + 1 if place else 0
                     admitted.append(request)
@@ -96,72 +101,76 @@ class Admission(Connected):
                     sequences += 1
                     budget -= self.chunk_rows(chunk)
                     break
-                if request in self.loading:  # it has left the line
+                if request in self._engine.loads.loading:  # it has left the line
                     break
-                if limit == "kv_memory" and not (len(self.running) or admitted or self.holding):
-                    raise self._never_fits(request)
+                if limit == "kv_memory" and not (
+                    len(self._engine.running) or admitted or self._engine.loads.holding
+                ):
+                    raise self.never_fits(request)
             if limit != "offered_load":
                 break
         if admitted:
-            self.running = np.concatenate((self.running, np.array(admitted, np.int64)))
+            self._engine.running = np.concatenate(
+                (self._engine.running, np.array(admitted, np.int64))
+            )
         return limit
 
     def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
         """Admit a request if possible: (its step limit, its first chunk or None)."""
-        if self.ending:
-            own = self._sessions[request]
-            if own >= 0 and (self._sessions[self.ending] == own).any():
+        if self._engine.ending:
+            own = self._engine.sessions[request]
+            if own >= 0 and (self._engine.sessions[self._engine.ending] == own).any():
                 return "batching", None  # the answer is known a step before its memory is free
-        if sequences >= self._cap:
+        if sequences >= self._engine.cap:
             return "sequence_cap", None
-        if not budget or self._partial:
+        if not budget or self._engine.partial:
             return "token_budget", None
-        if self.connectors:
-            self._resume(request)
-        demand, total, cached = self.demand(request), self.total(request), 0
-        alone = self.whole_inputs and not self.connectors
-        if alone and self.allocator.refuses(request, demand, total):
+        if self._engine.loads.connectors:
+            self._engine.loads.resume(request)
+        demand, total, cached = self._engine.demand(request), self._engine.total(request), 0
+        alone = self._engine.scheduler.whole_inputs and not self._engine.loads.connectors
+        if alone and self._engine.allocator.refuses(request, demand, total):
             return "kv_memory", None
-        if self._caching is not None:
-            cached = self._caching.cached(request, self._findable(request, total), demand)
-        here = self.connectors and self.whole(request)  # what is elsewhere is computed there
-        if here and (found := self._matched(request, demand, cached, total)):
-            return self._load(request, demand, cached, total, found, budget)
-        tokens = self._chunk(total - cached, budget, total)
+        if self._engine.caching is not None:
+            cached = self._engine.caching.cached(
+                request, self._engine.scheduler.findable(request, total), demand
+            )
+        here = self._engine.loads.connectors and self._engine.loads.whole(
+            request
+        )  # what is elsewhere is computed there
+        if here and (found := self._engine.loads.matched(request, demand, cached, total)):
+            return self._engine.loads.load(request, demand, cached, total, found, budget)
+        tokens = self.chunk(total - cached, budget, total)
         if not tokens:
             return "token_budget", None
-        if not self._admitted(request, demand, total, cached, budget):
+        if not self.admitted(request, demand, total, cached, budget):
             return "kv_memory", None
-        if self.connectors:
-            self._allocated(request, demand, cached, total, None)
-        self._cached_tokens += cached
-        self._partial = cached + tokens < total
-        return "offered_load", Chunk(request, cached, tokens, not self._partial)
+        if self._engine.loads.connectors:
+            self._engine.loads.allocated(request, demand, cached, total, None)
+        self._engine.cached_tokens += cached
+        self._engine.partial = cached + tokens < total
+        return "offered_load", Chunk(request, cached, tokens, not self._engine.partial)
 
-    def _admitted(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
+    def admitted(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
         """`_reserve`, or with room elsewhere."""
-        if self._reserve(request, demand, total, cached, budget):
-            for connector in self.connectors:
+        if self._engine.scheduler.reserve(request, demand, total, cached, budget):
+            for connector in self._engine.loads.connectors:
                 connector.admitted(request)
             return True
-        if not self.connectors:
+        if not self._engine.loads.connectors:
             return False
-        tokens = self._first_stored(total - cached, budget, total)
+        tokens = self._engine.scheduler.first_stored(total - cached, budget, total)
         asked = request, demand, total, cached, tokens
-        return any(connector.admit(*asked) for connector in self.connectors)
+        return any(connector.admit(*asked) for connector in self._engine.loads.connectors)
 
-    def _first_stored(self, rest: int, budget: int, total: int) -> int:
-        """How many of the `rest` of a request's `total` tokens `_reserve` stores."""
-        return self._chunk(rest, budget, total)
+    def chunk(self, rest: int, budget: int, total: int) -> int:
+        return self.aligned(self._engine.scheduler.first_chunk(rest, budget), rest, total)
 
-    def _chunk(self, rest: int, budget: int, total: int) -> int:
-        return self._aligned(self._first_chunk(rest, budget), rest, total)
-
-    def _aligned(self, tokens: int, rest: int, total: int) -> int:
+    def aligned(self, tokens: int, rest: int, total: int) -> int:
         """So many of the `rest` of a request's `total` tokens as its next chunk has. Where states
         are kept at the ends of blocks it ends there, and at the last of them, from which the last
         chunk begins (vLLM: `_mamba_block_aligned_split`)."""
-        if not (size := self._state_block):
+        if not (size := self._engine.state_block):
             return tokens
         start = total - rest
         to_last = total // size * size - start
@@ -172,51 +181,42 @@ class Admission(Connected):
     def _candidates(self, begun: bool) -> Iterable[int]:
         """Places in line of the requests to try next, in this order. `begun`: a request was
         admitted in this step."""
-        if self._in_order and not self._line_asks:
+        if self._in_order and not self._engine.loads.line_asks:
             return (0,)
-        places: Iterable[int] = range(len(self.waiting))
-        packs = self.spec.packing != "arrival"
-        if self._line_asks:
-            if (place := self._foremost()) >= 0:
+        places: Iterable[int] = range(len(self._engine.waiting))
+        packs = self._engine.spec.packing != "arrival"
+        if self._engine.loads.line_asks:
+            if (place := self._engine.loads.foremost()) >= 0:
                 return (place,)
-            most = max(self._cap, self.spec.packing_window) if packs else self._cap
-            places = self._open(islice(self.waiting, most))
+            most = (
+                max(self._engine.cap, self._engine.spec.packing_window)
+                if packs
+                else self._engine.cap
+            )
+            places = self._engine.loads.open(islice(self._engine.waiting, most))
         if packs:
-            reach = 1 if self._overtaken >= self._cap else self.spec.packing_window
+            reach = 1 if self._overtaken >= self._engine.cap else self._engine.spec.packing_window
             line = list(islice(places, reach))
-            if self.spec.packing == "first_fit":
+            if self._engine.spec.packing == "first_fit":
                 return line
-            return sorted(line, key=lambda place: -self._predicted.length[self.waiting[place]])
-        if self.spec.batching == "any":
+            return sorted(
+                line, key=lambda place: -self._engine.predicted.length[self._engine.waiting[place]]
+            )
+        if self._engine.spec.batching == "any":
             return tuple(islice(places, 1))
-        if self.spec.batching == "static":
-            return tuple(islice(places, 1)) if begun or not len(self.running) else ()
+        if self._engine.spec.batching == "static":
+            return tuple(islice(places, 1)) if begun or not len(self._engine.running) else ()
         return self._place_in_line(begun, places)
-
-    def _findable(self, request: int, total: int) -> int:
-        """How many of a request's first `total` tokens may be cached: the last one is always
-        computed, since the next token follows from it."""
-        return total - 1
-
-    @abstractmethod
-    def _first_chunk(self, rest: int, budget: int) -> int:
-        """How many of the `rest` of a request's tokens its first step computes; 0: it waits."""
-
-    @abstractmethod
-    def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
-        """Reserve slots to admit a request with `cached` of its `total` tokens in memory; False if
-        there is no room."""
-
-    def _has_batch(self, begun: bool) -> bool:
-        """Whether there is a batch that admitted requests join."""
-        return begun or len(self.running) > 0
 
     def _place_in_line(self, begun: bool, places: Iterable[int]) -> Iterable[int]:
         """The first of these places whose request has the batch's tag, if there is one. `begun`: a
         request was admitted in this step."""
-        reach, renewed = self._cap - self._overtaken + 1, not self._has_batch(begun)
+        reach, renewed = (
+            self._engine.cap - self._overtaken + 1,
+            not self._engine.scheduler.has_batch(begun),
+        )
         for place in islice(places, reach):
-            tag = self._tag_of(self.waiting[place])
+            tag = self._tag_of(self._engine.waiting[place])
             if renewed:
                 self._tag, renewed = tag, False
             if tag == self._tag:
@@ -225,12 +225,15 @@ class Admission(Connected):
 
     def _tag_of(self, request: int) -> int:
         return (
-            0 if self._classifying is None else self._classifying.tag(request, self.demand(request))
+            0
+            if self._engine.classifying is None
+            else self._engine.classifying.tag(request, self._engine.demand(request))
         )
 
-    def _never_fits(self, request: int) -> DescriptionError:
+    def never_fits(self, request: int) -> DescriptionError:
+        engine, allocator = self._engine, self._engine.allocator
         return DescriptionError(
-            f"request {request} ({self.prompt[request]} prompt + {self.output[request]} output "
-            f"tokens) does not fit the empty device's {self.allocator.slots} token slots, says "
-            f"policy {self.allocator.options.name}"
+            f"request {request} ({engine.prompt[request]} prompt + {engine.output[request]} output "
+            f"tokens) does not fit the empty device's {allocator.slots} token slots, says "
+            f"policy {allocator.options.name}"
         )

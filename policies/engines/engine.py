@@ -1,106 +1,114 @@
-"""What the engines share: a scheduler of running and waiting requests, called once a step. A
-request is one sequence: several answers to a prompt are as many requests (`Requests.apart`)."""
+"""An engine: a scheduler, its line of requests that wait, those whose KV comes from elsewhere, and
+how those that decode get room. It is called once a step. A request is one sequence: several answers
+to a prompt are as many requests (`Requests.apart`)."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
-from policies.allocators.capabilities import Batches, Migration
-from policies.allocators.columns import count_down, least_of, sum_of
-from policies.engines.admission import Admission
-from policies.engines.connector import NONE
-from policies.engines.engine_progress import Progress
-from policies.engines.engine_requests import Offered
-from policies.engines.scheduled_step import Chunk, Step, SwapCopies
+from policies.allocators.columns import count_down, least_of
+from policies.engines.admission import Line
+from policies.engines.connected import Loads
+from policies.engines.connector import Connector
+from policies.engines.engine_requests import EngineRequests, Kind, Offered
+from policies.engines.growth import Growth
+from policies.engines.scheduled_step import Step
+from policies.engines.scheduler import Scheduler
 from policies.requests.requests import IntArray
 
 
-class Engine(Admission):
+class Engine(EngineRequests):
     """Requests that wait and run, step by step."""
 
-    aligns_chunks: ClassVar[bool] = False
-    """Whether chunks of prompts can end at the ends of blocks, where states are kept."""
-
-    def __init__(self, spec: Any, allocator: Allocator, offered: Offered) -> None:
+    def __init__(
+        self, make: Callable[[EngineRequests], Scheduler], spec: Any, allocator: Allocator,
+        offered: Offered,
+    ) -> None:  # fmt: skip
+        """make: makes the scheduler of an engine."""
         super().__init__(spec, allocator, offered)
-        self.budget = self._token_budget()
-        """Tokens a step may compute."""
-        self.preemptions = 0
-        self._windowed = allocator.layout.groups is not None
-        self._uneven = self._windowed or allocator.layout.sparse is not None
-        self._late = False  # the next step is scheduled before it is known which requests ended
-        self._progress = Progress(self._cap)
+        self.loads = Loads(self)
+        self.line = Line(self)
+        self.growth = Growth(self)
+        self.scheduler = make(self)
         self._soonest, self._soonest_of = 0, self.running  # the least `left` of those that run
-        if self._state_block and not self.aligns_chunks:
-            raise DescriptionError(
-                f"policy.state_caching: engine {spec.name} ends chunks anywhere, where no state is "
-                "kept; expected engine v1, or none"
-            )
+
+    # who is here
+
+    @property
+    def waits(self) -> bool:
+        """Whether a request has arrived and does not run."""
+        return bool(self.waiting or self.scheduler.swapped)
 
     def waits_for(self, request: int) -> str | None:
         """What a preempted request is here for: `recompute` or `swap`; None: it is not here."""
+        if request in self.scheduler.swapped:
+            return "swap"
         line = request in self.waiting or request in self.loading
         return "recompute" if line else None
 
     @property
     def busy(self) -> bool:
         """Whether a request has arrived and has not ended, and something can be done about it."""
-        own = len(self.running) > 0 or self._unfinished
-        return self._has_work(own) if self.connectors else own
-
-    @property
-    def _unfinished(self) -> bool:
-        """Whether a request that does not run could be scheduled."""
-        return bool(self._back or self._decodes or (self.waits and not self.stuck))
-
-    def _has_work(self, own: bool) -> bool:
-        """`busy`, with what its connectors say."""
+        own = self.scheduler.runs or self._unfinished
         for connector in self.connectors:
             own = connector.busy(own)
         return own
 
+    @property
+    def _unfinished(self) -> bool:
+        """Whether a request that does not run could be scheduled."""
+        return bool(self.loads.back or self.loads.decodes or (self.waits and not self.loads.stuck))
+
     def here(self, request: int) -> int:
         """How many tokens of a request that is not here are in memory now, so that it would not
         compute them."""
-        if self._caching is None:
+        if self.caching is None:
             return 0
-        limit = self._findable(request, self.total(request))
-        return self._caching.cached(request, limit, self._demanded(request))
+        limit = self.scheduler.findable(request, self.total(request))
+        return self.caching.cached(request, limit, self.demanded(request))
 
     def admits_arrivals(self, step: Step) -> bool:
         """Whether a request that arrives in a step like this could be admitted to the next one."""
-        overtakes = step.limit == "batching" or self.spec.packing != "arrival"
-        return overtakes or not self.waiting or self.holding  # others may be passed over
+        return self.scheduler.admits_arrivals(step)
+
+    def decoding(self) -> IntArray:
+        """The running requests that decode in the next step and have not ended, in order, int64
+        (n,)."""
+        return self.scheduler.decoding()
+
+    @property
+    def prefilling(self) -> bool:
+        """Whether a running request is in its prefill."""
+        return self.scheduler.prefilling
+
+    # step by step
 
     def schedule(self) -> Step:
         """Choose the requests of the next step and reserve its slots."""
         for connector in self.connectors:
             connector.begins()
-        step = self._schedule()
+        step = self.scheduler.schedule()
         for connector in self.connectors:
             if step.empty and connector.gives_way():
-                step = self._schedule()
+                step = self.scheduler.schedule()
         for connector in self.connectors:
             step = connector.scheduled(step)
         return step
 
-    @abstractmethod
-    def _schedule(self) -> Step:
-        """As `schedule`, of the scheduler alone."""
-
     def rounds(self, step: Step, limit: int) -> int:
         """How many steps, this one included and up to `limit`, are the same if no request
         arrives."""
+        if not self.scheduler.repeats:
+            return 1
         for connector in self.connectors:
             limit = connector.rounds(step, limit)
-        if limit == 1 or not step.repeats or self._partial or self._relenting or self.ending:
+        if limit == 1 or not step.repeats or self.partial or self.relenting or self.ending:
             return 1
-        if self._windowed or self.drafts is not None:
+        if self.windowed or self.drafts is not None:
             return 1  # what a step reads and holds is not linear in its length
         least = self._soonest
         if step.decode is not self._soonest_of:
@@ -111,12 +119,13 @@ class Engine(Admission):
         """Reserve the slots of `rounds` further steps like `step`."""
         if rounds:
             self.allocator.advance(step.decode, rounds)
+        self.scheduler.repeated(rounds)
 
     def complete(self, step: Step, rounds: int) -> tuple[list[int], list[int]]:
         """The steps are done: (requests whose prefill made an output token, requests that
         ended)."""
-        if self._migrating is not None:
-            self._migrating.settle()
+        if self.migrating is not None:
+            self.migrating.settle()
         if self.drafts is not None:
             self.drafts.seen(step)
         late, left = self.ending, self.left
@@ -139,37 +148,50 @@ class Engine(Admission):
             done = left[running] == 0
             ended = running[done].tolist()
             self.ending = ended
-            if not self._late:
+            if not self.late:
                 self.running = running[~done]
                 least = least_of(left, self.running)
                 self.retire()
         self._soonest, self._soonest_of = least, self.running
         if self.drafts is not None:
-            self.drafts.completed(step, prefilled, ended, self._late)
+            self.drafts.completed(step, prefilled, ended, self.late)
         if self.connectors:
-            ended = self._tell_stepped(step, prefilled, ended)
+            ended = self.loads.tell_stepped(step, prefilled, ended)
+        self.scheduler.completed(ended)
         return prefilled, ended
 
     def retire(self) -> None:
         """Take back the memory of the requests that have ended."""
+        if self.ending:
+            self.scheduler.retires()
         ended, self.ending = self.ending, []
         if ended:
-            if self._late:
+            if self.late:
                 self.running = self.running[self.left[self.running] > 0]
-            self._free(ended)
+            self.loads.free(ended)
+
+    def stop(self, request: int) -> None:
+        """A running request runs here no more; it has its memory."""
+        if self.partial and request == self.running[-1]:
+            self.partial = False
+        self.running = self.running[self.running != request]
+        self.changes += 1
+        self.scheduler.stopped(request)
 
     def drain(self) -> list[int]:
         """Requests that have not ended, in the order of the line; it has none of them any more."""
-        if self._migrating is not None:  # with the step that was lost
-            self._migrating.settle()
+        away = list(self.scheduler.swapped)  # the host loses what it has of them as well
+        self.scheduler.swapped.clear()
+        if self.migrating is not None:  # with the step that was lost
+            self.migrating.settle()
         self.retire()
         begin_again = [request for each in self.connectors for request in each.drained()]
-        self.lose()
-        return begin_again + self.leave_line()
+        self.loads.lose()
+        return away + begin_again + self.leave_line()
 
     def leave_line(self) -> list[int]:
         """Requests that wait, in order; it has none of them any more."""
-        gone = list(self.waiting)
+        gone = [*self.scheduler.leaves(), *self.waiting]
         self.waiting.clear()
         return gone
 
@@ -183,152 +205,54 @@ class Engine(Admission):
         """What is left of a request is known in both engines: it may go from one to the other."""
         self.left = other.left
 
-    def rows_of(self, step: Step) -> IntArray:
-        """Rows that each decoding request computes, int64 (n,)."""
-        if self.drafts is None:
-            return np.ones(len(step.decode), np.int64)
-        return self.drafts.rows[step.decode]
-
-    def _rows(self, decode: IntArray) -> int:
-        """Tokens of the budget that these take to decode."""
-        if self.drafts is None:
-            return len(decode)
-        return int(self.drafts.rows[decode].sum())
-
-    def _release(self, request: int) -> int:
-        if (given := self._leave(request)) is None:
-            return super()._release(request)
-        self._forgets.discard(request)
-        self._unsure.pop(request, None)
-        return given + self._release_known(request, 0)
-
-    def _leave(self, request: int) -> int | None:
-        """Tokens that a request gives back elsewhere; None: it has nothing there."""
-        given = [connector.leave(request) for connector in self.connectors]
-        return next((each for each in given if each is not None), None)
-
-    def _grow(self, request: int, tokens: int) -> bool:
-        """Reserve the slots of the next tokens of a prefill; False if there is no room."""
-        for connector in self.connectors:
-            if (done := connector.grow(request, tokens)) is not None:
-                return done
-        return self.allocator.grow(request, tokens)
-
-    def _was_preempted(self, request: int) -> None:
-        self.reserved_ever[request] = 0
-        self._count_preemption(request)
-
     def join(self, request: int) -> None:
         """A request that has its memory, with its prompt computed, runs here from now on; its KV
         was computed elsewhere."""
         for connector in self.connectors:
             connector.joined(request)
-        at = len(self.running) - self._partial  # one in its prefill stays the last
+        at = len(self.running) - self.partial  # one in its prefill stays the last
         self.running = np.insert(self.running, at, request)
         self.changes += 1
 
     def give_back(self, request: int) -> None:
         """The memory of a request that does not run is free; it runs elsewhere, or begins again."""
-        self._tell_preempted(request)
-        self._release(request)
+        self.loads.tell_preempted(request)
+        self.loads.release(request)
         self.changes += 1
-
-    def _decode(self) -> tuple[IntArray, list[Migration]]:
-        """Reserve one more token for every decoding request, or all that it verifies."""
-        if self.drafts is not None:
-            return self._decode_one_by_one(
-                self.drafts.plan(self._decoding(), self.left, self.budget)
-            )
-        if self._batching is not None:
-            return self._retract(self._batching), []
-        decode = self._decoding()
-        if self.allocator.headroom(decode, 1):
-            self.allocator.advance(decode, 1)
-            return decode, []
-        return self._decode_one_by_one(decode)
-
-    def _decode_one_by_one(self, decode: IntArray) -> tuple[IntArray, list[Migration]]:
-        """As `_decode` when a request has no free slot: migrate it, or preempt one."""
-        running, grown = self.running, list[IntArray]()
-        partial = int(running[-1]) if self._partial else -1
-        migrations: list[Migration] = []
-        while len(decode):
-            if fitting := self._grow_those_that_fit(decode):
-                grown.append(decode[:fitting])
-                decode = decode[fitting:]
-                continue
-            request = int(decode[0])
-            if self._migrating is not None and (moved := self._migrating.migrate(request)):
-                migrations.append(moved)
-                self.reserved_ever[request] += moved.left
-                continue
-            victim = int(running[-1]) if self.allocator.preempts == "last" else request
-            running, decode = running[running != victim], decode[decode != victim]
-            self._preempt(victim)
-        self._partial = partial >= 0 and partial in running
-        self.running = running
-        return np.concatenate(grown) if grown else NONE, migrations
-
-    def _retract(self, batching: Batches) -> IntArray:
-        """Preempt the last ones until the others have room for a token; those."""
-        while len(decode := self._decoding()) and not self.allocator.headroom(decode, 1):
-            victim, self._partial = int(self.running[-1]), False
-            self.running = self.running[:-1]
-            self._preempt(victim)
-        if len(decode):
-            batching.advance_later(decode)
-        return decode
-
-    def _grow_those_that_fit(self, decode: IntArray) -> int:
-        """Reserve a token for as many of the first of `decode` as have room; how many."""
-        if self.drafts is not None:
-            return self.drafts.store(decode)
-        if fitting := self.allocator.growing(decode):
-            self.allocator.advance(decode[:fitting], 1)
-        elif self._windowed and self._on_demand is not None:
-            self.allocator.grow(int(decode[0]), 1)  # in vain, but windows give up old blocks
-        return fitting
-
-    def _step(
-        self, decode: IntArray, chunks: list[Chunk], migrations: list[Migration], preempted: int,
-        limit: str, swaps: SwapCopies | None = None,
-    ) -> Step:  # fmt: skip
-        """The scheduled step; every decoding request has room for its next tokens."""
-        if self._batching is not None:
-            self._batching.settle_step()
-        if self._contiguous is not None and (moves := self._contiguous.moves()):
-            migrations = [*migrations, *moves]
-        self.changes += len(chunks) + len(migrations) + preempted + (swaps is not None)
-        context = sum_of(self.allocator.stored, decode) - len(decode)
-        lengths = self.allocator.stored[decode] - 1 if self._uneven else None
-        step = Step(
-            decode, context, chunks, migrations, preempted, limit, self._cached_tokens, lengths,
-            swaps=swaps,
-        )  # fmt: skip
-        if self.drafts is not None:
-            step = self.drafts.verify(step)
-        if self._copying is None or step.empty or not (copies := self._copying.copies()):
-            return step
-        self.changes += 1
-        return step._replace(copies=tuple(copies))
-
-    def _token_budget(self) -> int:
-        """Tokens a step may compute."""
-        return int(self.spec.token_budget(self.allocator.limits.max_model_len))
-
-    def _count_preemption(self, request: int) -> None:
-        """A request is preempted. Raises DescriptionError as `Progress.preempted` says."""
-        self.preemptions += 1
-        if (what := self._progress.preempted(request, self.left)) is not None:
-            raise self._stuck(what)
 
     def idle_step(self) -> None:
         """Nothing was scheduled though requests run or wait. Raises DescriptionError as
         `Progress.idle` says."""
-        if (what := self._progress.idle(self.left)) is not None:
+        if (what := self.progress.idle(self.left)) is not None:
             there = f"{len(self.running)} requests run, {len(self.waiting)} wait"
-            raise self._stuck(f"{what}, while {there}")
+            raise self.futile(f"{what}, while {there}")
 
-    def _stuck(self, what: str) -> DescriptionError:
-        policy = self.allocator.options.name
-        return DescriptionError(f"{what} (policy {policy}, engine {self.spec.name})")
+    # what connectors and controllers ask
+
+    def connect(self, connector: Connector) -> None:
+        """Have one more connector, which is asked behind those that are there."""
+        self.loads.connect(connector)
+
+    def connector(self, kind: type[Kind]) -> Kind:
+        """Its connector of this kind, which there is."""
+        return self.loads.connector(kind)
+
+    def known(self, request: int) -> int:
+        """Tokens stored of a request whose text is known: not those of a step under way."""
+        return self.loads.known(request)
+
+    def cached(self, request: int, limit: int) -> int:
+        """How many of its first tokens, at most `limit`, the device has."""
+        return self.loads.cached(request, limit)
+
+    def give_up(self, request: int) -> None:
+        """One that is `loading` gets nothing: it gives its memory back, but for what it found."""
+        self.loads.give_up(request)
+
+    def wake(self) -> None:
+        """Something has changed for requests in line that could not be admitted."""
+        self.loads.wake()
+
+    def whole(self, request: int) -> bool:
+        """Whether all of a request that has its memory lies here, and stays."""
+        return self.loads.whole(request)

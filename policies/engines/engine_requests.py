@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections import deque
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import (
     Batches,
@@ -17,11 +18,14 @@ from policies.allocators.capabilities import (
     CopiesKv,
     KeepsStates,
     Migrates,
+    Migration,
     OnDemand,
     Remembers,
 )
+from policies.allocators.columns import sum_of
 from policies.engines.connector import Connector, Loading
-from policies.engines.engine_options import EngineOptions
+from policies.engines.engine_progress import Progress
+from policies.engines.scheduled_step import Chunk, Step, SwapCopies
 from policies.engines.verifier import Verifier
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import FloatArray, IntArray, Requests
@@ -38,13 +42,16 @@ class Offered(NamedTuple):
 
 
 class EngineRequests(ABC):
-    """Base of all engines. `left[i]`: output tokens that request i must still produce."""
+    """What an engine and its parts know of requests. `left[i]`: output tokens that request i must
+    still produce. `scheduler`, `line`, `loads`, `growth`: its parts (`policies.engines.engine`)."""
 
-    Options: ClassVar[type[EngineOptions]]
-    """Its options, whose `name` is that of the scheduler."""
+    scheduler: Any
+    line: Any
+    loads: Any
+    growth: Any
 
     def __init__(self, spec: Any, allocator: Allocator, offered: Offered) -> None:
-        self.requests, self.output, self._predicted = offered
+        self.requests, self.output, self.predicted = offered
         """All requests of the run, their output tokens, and what is predicted of these."""
         requests = self.requests
         self.spec, self.allocator = spec, allocator
@@ -68,87 +75,97 @@ class EngineRequests(ABC):
         """What it has beside: requests, KV and memory that are elsewhere, or are others'."""
         self.loading: dict[int, Loading] = {}
         """Requests that hold memory for KV which is on its way, or came, until they run."""
-        self._cap = spec.sequence_cap
-        self._sessions = requests.session
-        self._partial = False  # the last running request is still in its prefill
-        self._cached_tokens = 0  # of the step being scheduled
-        self._relenting = False  # a refused request may be admitted though no request leaves
-        self._demands: dict[int, Demand] = {}  # as `demand` made them last
+        self.held: dict[int, set[Connector]] = {}
+        """Requests that have ended and hold memory, and for whom."""
+        self.cap = spec.sequence_cap
+        self.sessions = requests.session
+        self.partial = False  # the last running request is still in its prefill
+        self.cached_tokens = 0  # of the step being scheduled
+        self.relenting = False  # a refused request may be admitted though no request leaves
+        self.demands: dict[int, Demand] = {}  # as `demand` made them last
         # what the allocator can do, or None
-        self._on_demand = allocator.able(OnDemand)
-        self._migrating = allocator.able(Migrates)
-        self._caching = allocator.able(Caches)
-        self._batching = allocator.able(Batches)
-        self._copying = allocator.able(CopiesKv)
-        self._remembering = allocator.able(Remembers)
-        self._contiguous = allocator.able(Contiguous)
-        self._classifying = allocator.able(Classifies)
+        self.on_demand = allocator.able(OnDemand)
+        self.migrating = allocator.able(Migrates)
+        self.caching = allocator.able(Caches)
+        self.batching = allocator.able(Batches)
+        self.copying = allocator.able(CopiesKv)
+        self.remembering = allocator.able(Remembers)
+        self.contiguous = allocator.able(Contiguous)
+        self.classifying = allocator.able(Classifies)
         states = allocator.able(KeepsStates)
-        self._state_block = 0 if states is None else states.state_block
+        self.state_block = 0 if states is None else states.state_block
         """Tokens at whose multiples a chunk ends; 0: anywhere."""
-
-    def connector(self, kind: type[Kind]) -> Kind:
-        """Its connector of this kind, which there is."""
-        return next(each for each in self.connectors if isinstance(each, kind))
-
-    @property
-    def waits(self) -> bool:
-        """Whether a request has arrived and does not run."""
-        return bool(self.waiting)
-
-    def decoding(self) -> IntArray:
-        """The running requests that decode in the next step and have not ended, in order, int64
-        (n,)."""
-        decode = self._decoding()
-        return decode[self.left[decode] > 0] if self.ending else decode
+        self.budget = 0
+        """Tokens a step may compute, as the scheduler says."""
+        self.late = False
+        """Whether the next step is scheduled before it is known which requests ended."""
+        self.preemptions = 0
+        self.windowed = allocator.layout.groups is not None
+        self._uneven = self.windowed or allocator.layout.sparse is not None
+        self.progress = Progress(self.cap)
 
     @property
-    def prefilling(self) -> bool:
-        """Whether a running request is in its prefill."""
-        return self._partial
+    @abstractmethod
+    def busy(self) -> bool:
+        """Whether a request has arrived and has not ended, and something can be done about it."""
 
-    def _decoding(self) -> IntArray:
-        """The running requests that decode, in order."""
-        return self.running[:-1] if self._partial else self.running
-
+    @abstractmethod
     def stop(self, request: int) -> None:
         """A running request runs here no more; it has its memory."""
-        if self._partial and request == self.running[-1]:
-            self._partial = False
-        self.running = self.running[self.running != request]
-        self.changes += 1
-
-    def whole(self, request: int) -> bool:
-        """Whether all of a request that has its memory lies here, and stays."""
-        return not any(connector.apart(request) for connector in self.connectors)
-
-    def in_transit(self, request: int) -> bool:
-        """Whether KV of a request is on its way from its memory here, or to it."""
-        return any(connector.moves(request) for connector in self.connectors)
 
     def total(self, request: int) -> int:
         """Tokens to prefill: the prompt and what was generated before a preemption."""
         generated = self.output.item(request) - self.left.item(request)
         return int(self.prompt.item(request) + generated)
 
-    def _stored(self, request: int) -> int:
-        """Tokens that a request stores, here and elsewhere."""
-        stored = int(self.allocator.stored[request])
-        return stored + sum(connector.away(request) for connector in self.connectors)
-
     def demand(self, request: int) -> Demand:
         """What a request asks for now: the same object until it has generated more."""
-        known = self._demands.get(request)
+        known = self.demands.get(request)
         generated = self.output.item(request) - self.left.item(request)
         if known is None or known.generated != generated:
-            known = self._demands[request] = self._demanded(request)
+            known = self.demands[request] = self.demanded(request)
         return known
 
-    def _demanded(self, request: int) -> Demand:
+    def demanded(self, request: int) -> Demand:
         """The same of a request that may never come here."""
         own, output = self.requests, self.output.item(request)
         return Demand(
-            self.prompt.item(request), output - self.left.item(request), self._predicted[request],
+            self.prompt.item(request), output - self.left.item(request), self.predicted[request],
             own.prefix_id.item(request), own.prefix_tokens.item(request), output,
             own.parent.item(request), own.context.item(request), own.prefixes(request)[:-1],
         )  # fmt: skip
+
+    def step(
+        self, decode: IntArray, chunks: list[Chunk], migrations: list[Migration], preempted: int,
+        limit: str, swaps: SwapCopies | None = None,
+    ) -> Step:  # fmt: skip
+        """The step, scheduled; every decoding request has room for its next tokens."""
+        if self.batching is not None:
+            self.batching.settle_step()
+        if self.contiguous is not None and (moves := self.contiguous.moves()):
+            migrations = [*migrations, *moves]
+        self.changes += len(chunks) + len(migrations) + preempted + (swaps is not None)
+        context = sum_of(self.allocator.stored, decode) - len(decode)
+        lengths = self.allocator.stored[decode] - 1 if self._uneven else None
+        step = Step(
+            decode, context, chunks, migrations, preempted, limit, self.cached_tokens, lengths,
+            swaps=swaps,
+        )  # fmt: skip
+        if self.drafts is not None:
+            step = self.drafts.verify(step)
+        if self.copying is None or step.empty or not (copies := self.copying.copies()):
+            return step
+        self.changes += 1
+        return step._replace(copies=tuple(copies))
+
+    def was_preempted(self, request: int) -> None:
+        """It has lost its memory. Raises DescriptionError as `Progress.preempted` says."""
+        self.reserved_ever[request] = 0
+        self.preemptions += 1
+        if (what := self.progress.preempted(request, self.left)) is not None:
+            raise self.futile(what)
+
+    def futile(self, what: str) -> DescriptionError:
+        """That nothing comes of it."""
+        policy = self.allocator.options.name
+        return DescriptionError(f"{what} (policy {policy}, engine {self.spec.name})")

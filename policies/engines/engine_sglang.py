@@ -29,14 +29,14 @@ import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import DescriptionError, checked
-from policies.allocators.allocator import Allocator, Demand
+from policies.allocators.allocator import Demand
 from policies.allocators.capabilities import Migration
 from policies.allocators.radix_tree import Key, beginning
 from policies.engines.connector import Connector, Match
-from policies.engines.engine import Engine
 from policies.engines.engine_options import Count, EngineOptions
-from policies.engines.engine_requests import Offered
+from policies.engines.engine_requests import EngineRequests
 from policies.engines.scheduled_step import Chunk, Step
+from policies.engines.scheduler import Scheduler
 from policies.requests.requests import IntArray
 
 MOST_NEW, RATIO, LEAST_SHARE, DECAY_STEPS, RETRACT_STEPS = 4096, 0.7, 0.14, 600, 20
@@ -99,16 +99,17 @@ class _Pass:
         return self.tokens <= 0 or self.chunk <= 0
 
 
-class EngineSglang(Engine):
+class EngineSglang(Scheduler):
     """Requests that wait and run, as SGLang schedules them."""
 
     Options = EngineSglangSpec
     spec: EngineSglangSpec
 
-    def __init__(self, spec: EngineSglangSpec, allocator: Allocator, offered: Offered) -> None:
+    def __init__(self, engine: EngineRequests) -> None:
         """Raises DescriptionError for chunks that part a page."""
-        super().__init__(spec, allocator, offered)
-        self._page = allocator.transfer_block if self._on_demand is not None else 1
+        super().__init__(engine)
+        spec, allocator = self.spec, engine.allocator
+        self._page = allocator.transfer_block if self.engine.on_demand is not None else 1
         if spec.chunked_prefill_size % self._page:
             raise DescriptionError(
                 f"serving.engine.chunked_prefill_size: expected a multiple of the policy's pages, "
@@ -116,8 +117,8 @@ class EngineSglang(Engine):
             )
         limits = allocator.limits
         longest = min(limits.max_model_len, allocator.reach) - 1
-        asked = self.output if spec.ends == "length" else limits.max_tokens
-        self._asked: IntArray = np.minimum(asked, np.maximum(longest - self.prompt - 1, 1))
+        asked = self.engine.output if spec.ends == "length" else limits.max_tokens
+        self._asked: IntArray = np.minimum(asked, np.maximum(longest - self.engine.prompt - 1, 1))
         """Output that each request may have."""
         self._full = False
         self._limit = "offered_load"
@@ -125,68 +126,78 @@ class EngineSglang(Engine):
         self._ratio = self._first_ratio = min(RATIO * spec.schedule_conservativeness, 1.0)
         self._least = self._ratio * LEAST_SHARE
         self._decay = (self._ratio - self._least) / DECAY_STEPS
-        self._filled = np.zeros(len(offered.requests), np.int64)
+        self._filled = np.zeros(len(engine.requests), np.int64)
         """Tokens that the last prefill of each computed or found."""
 
-    def _schedule(self) -> Step:
-        before, self._cached_tokens = self.preemptions, 0
+    def schedule(self) -> Step:
+        before, self.engine.cached_tokens = self.engine.preemptions, 0
         chunks: list[Chunk] = []
         decode: IntArray = np.zeros(0, np.int64)
         moves: list[Migration] = []
-        if self._decodes:
-            self._decode_on()
-        self._full &= len(self.running) > 0
-        if self._partial or self._back or (self.waiting and not self._full):
+        if self.engine.loads.decodes:
+            self.engine.loads.decode_on()
+        self._full &= len(self.engine.running) > 0
+        if (
+            self.engine.partial
+            or self.engine.loads.back
+            or (self.engine.waiting and not self._full)
+        ):
             self._limit = self._prefill(chunks)
-            while not chunks and not len(self.running) and self.waiting and self._yield():
+            while (
+                not chunks
+                and not len(self.engine.running)
+                and self.engine.waiting
+                and self.engine.loads.gives_up()
+            ):
                 self._limit = self._prefill(chunks)
-        if not chunks and len(self.running):
+        if not chunks and len(self.engine.running):
             decode, moves = self._decode_all()
-        elif not chunks and self.waiting and self.preemptions == before and not self.holding:
-            raise self._never_fits(self.waiting[0])
-        limit = self._limit if self.waiting else "offered_load"
-        return self._step(decode, chunks, moves, self.preemptions - before, limit)
+        elif (
+            not chunks
+            and self.engine.waiting
+            and self.engine.preemptions == before
+            and not self.engine.loads.holding
+        ):
+            raise self.engine.line.never_fits(self.engine.waiting[0])
+        limit = self._limit if self.engine.waiting else "offered_load"
+        return self.engine.step(decode, chunks, moves, self.engine.preemptions - before, limit)
 
-    def complete(self, step: Step, rounds: int) -> tuple[list[int], list[int]]:
-        done = super().complete(step, rounds)
-        if done[1] or self._partial:
+    def completed(self, ended: list[int]) -> None:
+        if ended or self.engine.partial:
             self._full = False
-        if not self.busy:
+        if not self.engine.busy:
             self._ratio = self._first_ratio
-        return done
 
     def admits_arrivals(self, step: Step) -> bool:
-        return not self._full or self.holding
+        return not self._full or self.engine.loads.holding
 
-    def wake(self) -> None:
-        super().wake()
+    def woken(self) -> None:
         self._full = False
 
-    def repeat(self, step: Step, rounds: int) -> None:
-        super().repeat(step, rounds)
+    def repeated(self, rounds: int) -> None:
         self._ratio = max(self._ratio - rounds * self._decay, self._least)
 
     def _prefill(self, chunks: list[Chunk]) -> str:
         """Prefill the next chunk of a request, and those that wait: which of STEP_LIMITS ended
         it."""
-        decode = self._decoding()
+        decode = self.to_decode()
         to_come = 0.0
-        if self._on_demand is not None:
+        if self.engine.on_demand is not None:
             asked = np.minimum(self._asked[decode] - self._made(decode), MOST_NEW)
             to_come = float((asked * self._ratio).sum())
         budget = _Pass(self.spec, to_come, self._page)
-        if self._partial and not self._continue(chunks, budget):
+        if self.engine.partial and not self._continue(chunks, budget):
             return "kv_memory"
         admitted, limit, line = [], "offered_load", self._line_open()
-        if self._back and not self._partial:
+        if self.engine.loads.back and not self.engine.partial:
             self._prefill_back(chunks, budget)
-            if self._partial:
+            if self.engine.partial:
                 limit, line = "token_budget", []
         for request in line:
             if budget.spent and self._left(budget) > 0:
                 limit = "token_budget"
                 break
-            if len(decode) + len(chunks) >= self._cap:
+            if len(decode) + len(chunks) >= self.engine.cap:
                 self._full, limit = True, "sequence_cap"
                 break
             limit, chunk = self._admit_one(request, budget)
@@ -198,82 +209,84 @@ class EngineSglang(Engine):
             if limit != "offered_load":
                 break
         for request in admitted:
-            self.waiting.remove(request)
-        self.running = np.concatenate((self.running, np.array(admitted, np.int64)))
+            self.engine.waiting.remove(request)
+        self.engine.running = np.concatenate((self.engine.running, np.array(admitted, np.int64)))
         return limit
 
     def _line_open(self) -> list[int]:
         """Of the requests in `_line`, those that no connector passes over."""
         line = self._line()
-        if self._line_asks:
-            line = [line[place] for place in self._open(line)]
-            if (place := self._foremost()) >= 0:
-                first = self.waiting[place]
+        if self.engine.loads.line_asks:
+            line = [line[place] for place in self.engine.loads.open(line)]
+            if (place := self.engine.loads.foremost()) >= 0:
+                first = self.engine.waiting[place]
                 line = [first, *(request for request in line if request != first)]
         return line
 
     def _prefill_back(self, chunks: list[Chunk], budget: _Pass) -> None:
         """Prefill those whose KV has come, or will not, which have most of their memory."""
-        free, before = self.allocator.free_slots, len(chunks)
-        self._come_back(chunks, max(budget.chunk, 0))
-        budget.promised += free - self.allocator.free_slots
+        free, before = self.engine.allocator.free_slots, len(chunks)
+        self.engine.loads.come_back(chunks, max(budget.chunk, 0))
+        budget.promised += free - self.engine.allocator.free_slots
         for chunk in chunks[before:]:
-            self._filled[chunk.request] = self.total(chunk.request)
+            self._filled[chunk.request] = self.engine.total(chunk.request)
             output = min(int(self._asked[chunk.request]), MOST_NEW) if chunk.last else 0
             budget.charge(chunk.tokens, output)
 
     def _continue(self, chunks: list[Chunk], budget: _Pass) -> bool:
         """The next chunk of the prefill under way; False: it has no room, and waits again."""
-        request = int(self.running[-1])
-        start = int(self.allocator.stored[request])
-        rest = self.total(request) - self._stored(request)
+        request = int(self.engine.running[-1])
+        start = int(self.engine.allocator.stored[request])
+        rest = self.engine.total(request) - self.engine.loads.stored(request)
         most = int(min(budget.chunk, self._left(budget)))
         tokens = min(rest, most if most > 0 else budget.chunk)
-        before = self.allocator.free_slots
-        if not self._grow(request, tokens):
-            if not self.holding:
-                raise self._never_fits(request)
-            self.running, self._partial = self.running[:-1], False
-            self._preempt(request)
+        before = self.engine.allocator.free_slots
+        if not self.engine.loads.grow(request, tokens):
+            if not self.engine.loads.holding:
+                raise self.engine.line.never_fits(request)
+            self.engine.running, self.engine.partial = self.engine.running[:-1], False
+            self.preempt(request)
             return False
-        budget.promised += before - self.allocator.free_slots
-        self._partial = tokens < rest
-        output = 0 if self._partial else min(int(self._asked[request]), MOST_NEW)
+        budget.promised += before - self.engine.allocator.free_slots
+        self.engine.partial = tokens < rest
+        output = 0 if self.engine.partial else min(int(self._asked[request]), MOST_NEW)
         budget.charge(tokens, output)
-        chunks.append(Chunk(request, start, tokens, not self._partial))
+        chunks.append(Chunk(request, start, tokens, not self.engine.partial))
         return True
 
     def _admit_one(self, request: int, budget: _Pass) -> tuple[str, Chunk | None]:
         """(What keeps others from being admitted, the first chunk of a request that is)."""
-        if self.connectors:
-            self._resume(request)
-        total, demand = self.total(request), self.demand(request)
+        if self.engine.loads.connectors:
+            self.engine.loads.resume(request)
+        total, demand = self.engine.total(request), self.engine.demand(request)
         cached, pinned = self._ask(request, total - 1, demand)
         asked, rest = int(self._asked[request]), total - cached
         made = int(self._made(request))
         wanted = rest + min(max(asked - made, 0), MOST_NEW) + self._page
         if wanted >= self._left(budget) - pinned:
             return "kv_memory", None
-        if self.connectors and (found := self._matched(request, demand, cached, total)):
+        if self.engine.loads.connectors and (
+            found := self.engine.loads.matched(request, demand, cached, total)
+        ):
             return self._admit_loaded(request, demand, cached, total, found, budget)
         tokens, output = rest, min(asked, MOST_NEW)
         if budget.paged(rest) > budget.chunk:
             tokens, output = budget.chunk // self._page * self._page, 0
             if tokens <= 0:
                 return "token_budget", None
-        before = self.allocator.free_slots
-        if not self._admitted(request, demand, total, cached, tokens):
+        before = self.engine.allocator.free_slots
+        if not self.engine.line.admitted(request, demand, total, cached, tokens):
             return "kv_memory", None
-        if self.connectors:
-            self._allocated(request, demand, cached, total, None)
-        budget.promised += before - self.allocator.free_slots - pinned
+        if self.engine.loads.connectors:
+            self.engine.loads.allocated(request, demand, cached, total, None)
+        budget.promised += before - self.engine.allocator.free_slots - pinned
         budget.charge(tokens, output)
         self._filled[request] = total
-        self._cached_tokens += cached
-        self._partial = tokens < rest
+        self.engine.cached_tokens += cached
+        self.engine.partial = tokens < rest
         limit = "kv_memory" if self._left(budget) <= 0 else "offered_load"
         limit = "token_budget" if budget.spent and limit != "kv_memory" else limit
-        return limit, Chunk(request, cached, tokens, not self._partial)
+        return limit, Chunk(request, cached, tokens, not self.engine.partial)
 
     def _admit_loaded(
         self, request: int, demand: Demand, cached: int, total: int,
@@ -281,12 +294,12 @@ class EngineSglang(Engine):
     ) -> tuple[str, Chunk | None]:  # fmt: skip
         """As `_admit_one`, of a request whose KV comes from elsewhere."""
         most = budget.chunk // self._page * self._page
-        before = self.allocator.free_slots
-        limit, chunk = self._load(request, demand, cached, total, found, max(most, 0))
+        before = self.engine.allocator.free_slots
+        limit, chunk = self.engine.loads.load(request, demand, cached, total, found, max(most, 0))
         self._filled[request] = found[1].end
         if chunk is not None:
             self._filled[request] = total
-            budget.promised += before - self.allocator.free_slots
+            budget.promised += before - self.engine.allocator.free_slots
             output = min(int(self._asked[request]), MOST_NEW) if chunk.last else 0
             budget.charge(chunk.tokens, output)
         return limit, chunk
@@ -294,29 +307,33 @@ class EngineSglang(Engine):
     def _left(self, budget: _Pass) -> float:
         """Slots that nothing is promised to, neither with nor without output to come. A policy that
         reserves at admission has promised them itself."""
-        if self._on_demand is None:
+        if self.engine.on_demand is None:
             return np.inf
-        free = self.allocator.free_slots + budget.promised
+        free = self.engine.allocator.free_slots + budget.promised
         return min(free - budget.total, free - budget.current)
 
     def _made(self, requests: IntArray | int) -> IntArray:
         """Output tokens so far."""
-        made: IntArray = self.output[requests] - self.left[requests]
+        made: IntArray = self.engine.output[requests] - self.engine.left[requests]
         return made
 
     def _ask(self, request: int, limit: int, demand: Demand) -> tuple[int, int]:
         """See `Caches.ask`."""
-        return (0, 0) if self._caching is None else self._caching.ask(request, limit, demand)
+        return (
+            (0, 0)
+            if self.engine.caching is None
+            else self.engine.caching.ask(request, limit, demand)
+        )
 
     def _line(self) -> list[int]:
         """Requests in the order in which they are admitted."""
-        line = list(self.waiting)
+        line = list(self.engine.waiting)
         if self.spec.schedule_policy == "fcfs" or len(line) > LINE:
             return line
         rank: dict[int, float] = {}
         begun: set[Key] = set()
         for request in line:
-            total, demand = self.total(request), self.demand(request)
+            total, demand = self.engine.total(request), self.engine.demand(request)
             found, _ = self._ask(request, total, demand)
             rank[request] = -min(found, total - 1)
             if found <= IN_BATCH <= total:
@@ -325,70 +342,70 @@ class EngineSglang(Engine):
                     rank[request] = np.inf
                 begun.add(begins)
         line.sort(key=rank.__getitem__)
-        self.waiting = deque(line)  # equals keep the order of the last time
+        self.engine.waiting = deque(line)  # equals keep the order of the last time
         return line
 
     def _decode_all(self) -> tuple[IntArray, list[Migration]]:
         """Reserve a token of every running request, or what it verifies; or retract some. Of a
         policy that reserves at admission those move, or are preempted, that have outgrown it: it is
         nobody else's room that they lack."""
-        if self._on_demand is None:
-            return self._decode()
-        if self._fit(self.running):
+        if self.engine.on_demand is None:
+            return self.engine.growth.decode()
+        if self._fit(self.engine.running):
             self._ratio = max(self._ratio - self._decay, self._least)
         else:
             self._retract_some()
-        if self.drafts is not None:
-            self.drafts.store(self.running)
-        elif self._batching is not None:
-            self._batching.advance_later(self.running)
+        if self.engine.drafts is not None:
+            self.engine.drafts.store(self.engine.running)
+        elif self.engine.batching is not None:
+            self.engine.batching.advance_later(self.engine.running)
         else:
-            self.allocator.advance(self.running, 1)
-        return self.running, []
+            self.engine.allocator.advance(self.engine.running, 1)
+        return self.engine.running, []
 
     def _fit(self, running: IntArray) -> bool:
         """Whether all of these have room in the next step."""
-        if self.drafts is None:
-            return bool(self.allocator.headroom(running, 1))
-        if self._batching is not None:
-            self._batching.settle_step()
-        rows = (1 + self.drafts.spec.tokens) * len(running)  # no budget cuts them
-        planned = self.drafts.plan(running, self.left, rows)
-        return self.drafts.lacking(planned, self._page) <= self.allocator.free_slots
+        if self.engine.drafts is None:
+            return bool(self.engine.allocator.headroom(running, 1))
+        if self.engine.batching is not None:
+            self.engine.batching.settle_step()
+        rows = (1 + self.engine.drafts.spec.tokens) * len(running)  # no budget cuts them
+        planned = self.engine.drafts.plan(running, self.engine.left, rows)
+        return self.engine.drafts.lacking(planned, self._page) <= self.engine.allocator.free_slots
 
     def _retract_some(self) -> None:
-        running: list[int] = self.running.tolist()
-        made = dict(zip(running, self._made(self.running).tolist(), strict=True))
-        running.sort(key=lambda each: (made[each], -int(self.prompt[each])), reverse=True)
+        running: list[int] = self.engine.running.tolist()
+        made = dict(zip(running, self._made(self.engine.running).tolist(), strict=True))
+        running.sort(key=lambda each: (made[each], -int(self.engine.prompt[each])), reverse=True)
         first = True
         while running and (first or not self._fit(np.array(running))):
-            if len(running) == 1 and not self.holding:
-                raise self._never_fits(running[0])
+            if len(running) == 1 and not self.engine.loads.holding:
+                raise self.engine.line.never_fits(running[0])
             first = False
-            self._preempt(running.pop())
-            if self._batching is not None:
-                self._batching.make_room(len(running) * RETRACT_STEPS)
-        self.running, self._full = np.array(running, np.int64), False
+            self.preempt(running.pop())
+            if self.engine.batching is not None:
+                self.engine.batching.make_room(len(running) * RETRACT_STEPS)
+        self.engine.running, self._full = np.array(running, np.int64), False
         if not running:
             return
         tokens = sum(made[each] for each in running) + RETRACT_STEPS * len(running)
-        self._ratio = min(tokens / (int(self._asked[self.running].sum()) + 1), 1.0)
+        self._ratio = min(tokens / (int(self._asked[self.engine.running].sum()) + 1), 1.0)
 
-    def _reserve_loaded(self, request: int, demand: Demand, total: int, stored: int) -> bool:
-        return self.allocator.reserve(request, demand, stored)
+    def reserve_loaded(self, request: int, demand: Demand, total: int, stored: int) -> bool:
+        return self.engine.allocator.reserve(request, demand, stored)
 
-    def _preempt(self, request: int) -> None:
-        self._tell_preempted(request)
-        known = int(self._filled[request]) if self._leave(request) is None else 0
-        if request in self._forgets:
-            self._forgets.remove(request)
+    def preempt(self, request: int) -> None:
+        self.engine.loads.tell_preempted(request)
+        known = int(self._filled[request]) if self.engine.loads.leave(request) is None else 0
+        if request in self.engine.loads.forgets:
+            self.engine.loads.forgets.remove(request)
             known = 0
-        self._release_known(request, known)
-        self.waiting.append(request)
-        self._was_preempted(request)
+        self.engine.loads.release_known(request, known)
+        self.engine.waiting.append(request)
+        self.engine.was_preempted(request)
 
-    def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
-        return self.allocator.reserve(request, demand, cached + budget)
+    def reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
+        return self.engine.allocator.reserve(request, demand, cached + budget)
 
-    def _first_chunk(self, rest: int, budget: int) -> int:
+    def first_chunk(self, rest: int, budget: int) -> int:
         return min(rest, budget)

@@ -19,7 +19,6 @@ recomputed (assumed).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -27,14 +26,14 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError, checked
 from hwmodel.description.units import PositiveBytes
-from policies.allocators.allocator import Allocator, Demand
+from policies.allocators.allocator import Demand
 from policies.allocators.capabilities import Migration
 from policies.engines.connector import Connector
-from policies.engines.engine import Engine
 from policies.engines.engine_options import Count, EngineOptions
-from policies.engines.engine_requests import Offered
+from policies.engines.engine_requests import EngineRequests
 from policies.engines.host_memory import HostMemory, Swapping
 from policies.engines.scheduled_step import Chunk, Step, SwapCopies
+from policies.engines.scheduler import Scheduler
 from policies.requests.requests import IntArray
 
 CHUNKED_BUDGET = 512
@@ -117,64 +116,54 @@ class EngineV0Spec(EngineOptions):
             raise ValueError("max_num_batched_tokens: must not be below max_num_seqs")
 
 
-class EngineV0(Engine):
+class EngineV0(Scheduler):
     """Requests that wait, run, or are swapped out."""
 
     Options = EngineV0Spec
     spec: EngineV0Spec
 
-    def __init__(self, spec: EngineV0Spec, allocator: Allocator, offered: Offered) -> None:
-        super().__init__(spec, allocator, offered)
-        self.swapped: deque[int] = deque()
-        """Requests whose KV is elsewhere, in the order they were swapped out."""
+    def __init__(self, engine: EngineRequests) -> None:
+        super().__init__(engine)
         self._keepers: list[Connector] = []
-        """Who may have it."""
+        """Who may have KV of those that are swapped out."""
         self._keeper: dict[int, Connector] = {}
         """Who has that of each."""
         self._set_back: list[int] = []  # requests that this step preempts by recompute
         self._computed_tokens = 0  # tokens of the current prefill that are computed
         self._cut_short: dict[int, int] = {}  # the same of requests preempted in their prefill
 
-    def connect(self, connector: Connector) -> None:
-        super().connect(connector)
+    def connected(self, connector: Connector) -> None:
         if connector.keeps_preempted:
             self._keepers.append(connector)
 
-    @property
-    def waits(self) -> bool:
-        return bool(self.waiting or self.swapped)
-
-    def waits_for(self, request: int) -> str | None:
-        return "swap" if request in self.swapped else super().waits_for(request)
-
-    def _schedule(self) -> Step:
-        before = self.preemptions
-        self._cached_tokens = 0
+    def schedule(self) -> Step:
+        before = self.engine.preemptions
+        self.engine.cached_tokens = 0
         chunks: list[Chunk] = []
         decode: IntArray = np.zeros(0, np.int64)
         moves: list[Migration] = []
         limit = "kv_memory"
         chunked = self.spec.chunked_prefill
-        if self._decodes:
-            self._decode_on()
+        if self.engine.loads.decodes:
+            self.engine.loads.decode_on()
         if not chunked and not self.swapped:
-            limit = self._admit(chunks, self.budget)
+            limit = self.engine.line.admit(chunks, self.engine.budget)
         if not chunks:
-            decode, moves = self._decode()
-            budget = self.budget - self._rows(decode)
-            if chunked and self._partial and budget:
+            decode, moves = self.engine.growth.decode()
+            budget = self.engine.budget - self.engine.growth.rows(decode)
+            if chunked and self.engine.partial and budget:
                 budget -= self._continue(chunks, budget)
-            if self.swapped and self.preemptions == before:
+            if self.swapped and self.engine.preemptions == before:
                 back = self._swap_in(budget)
-                budget -= self._rows(back)
+                budget -= self.engine.growth.rows(back)
                 decode = np.concatenate((decode, back))
-            if chunked and (len(self.running) or self.preemptions == before):
-                limit = self._admit(chunks, budget)
-        self.waiting.extendleft(self._set_back)
+            if chunked and (len(self.engine.running) or self.engine.preemptions == before):
+                limit = self.engine.line.admit(chunks, budget)
+        self.engine.waiting.extendleft(self._set_back)
         self._set_back.clear()
-        preempted = self.preemptions - before
+        preempted = self.engine.preemptions - before
         swaps = self._swaps() if self._keepers else None
-        return self._step(decode, chunks, moves, preempted, limit, swaps)
+        return self.engine.step(decode, chunks, moves, preempted, limit, swaps)
 
     def _swaps(self) -> SwapCopies | None:
         """What all connectors copy in this step."""
@@ -184,19 +173,16 @@ class EngineV0(Engine):
         moved = tuple([tokens for each in found for tokens in each.moved])
         return SwapCopies(moved, sum(each.hidden for each in found))
 
-    def leave_line(self) -> list[int]:
+    def leaves(self) -> list[int]:
         gone = [*self.swapped, *reversed(self._set_back)]
         self.swapped.clear()
         self._keeper.clear()
         self._set_back.clear()
         self._cut_short.clear()
-        return gone + super().leave_line()
+        return gone
 
-    def fitting(self, step: Step) -> int:
-        return 0 if self.swapped else super().fitting(step)  # those return first
-
-    def _token_budget(self) -> int:
-        longest = self.allocator.limits.max_model_len
+    def token_budget(self) -> int:
+        longest = self.engine.allocator.limits.max_model_len
         chunked, most = self.spec.chunked_prefill, self.spec.sequence_cap
         budget = self.spec.token_budget(longest)
         if budget < most:
@@ -211,123 +197,127 @@ class EngineV0(Engine):
             )
         return budget
 
-    def _findable(self, request: int, total: int) -> int:
+    def findable(self, request: int, total: int) -> int:
         # slots are reserved for the whole prompt, so blocks that were never filled may be cached
         return min(self._cut_short.get(request, total), total - 1)
 
-    def _first_stored(self, rest: int, budget: int, total: int) -> int:
+    def first_stored(self, rest: int, budget: int, total: int) -> int:
         return rest
 
-    def _first_chunk(self, rest: int, budget: int) -> int:
+    def first_chunk(self, rest: int, budget: int) -> int:
         if self.spec.chunked_prefill:
             return min(rest, budget)
-        return rest if rest <= budget or budget == self.budget else 0
+        return rest if rest <= budget or budget == self.engine.budget else 0
 
-    def _reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
-        return self.allocator.reserve(request, demand, total)
+    def reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
+        return self.engine.allocator.reserve(request, demand, total)
 
-    def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
-        found = super()._try(request, sequences, budget)
-        if (chunk := found[1]) is not None:
+    def begun(self, request: int, chunk: Chunk | None) -> None:
+        if chunk is not None:
             self._computed_tokens = chunk.start + chunk.tokens
             self._cut_short.pop(request, None)
-        return found
 
-    def _reserve_loaded(self, request: int, demand: Demand, total: int, stored: int) -> bool:
-        growing = self._on_demand
+    def reserve_loaded(self, request: int, demand: Demand, total: int, stored: int) -> bool:
+        growing = self.engine.on_demand
         if growing is not None and not growing.fits(total, request, demand):
             return False
-        if not self.allocator.reserve(request, demand, stored):
+        if not self.engine.allocator.reserve(request, demand, stored):
             return False
         self._computed_tokens = stored
         self._cut_short.pop(request, None)
         return True
 
-    def _extend(self, request: int, tokens: int, total: int) -> bool:
-        start = int(self.allocator.stored[request])
-        if not self.allocator.grow(request, total - start):
+    def extend(self, request: int, tokens: int, total: int) -> bool:
+        start = int(self.engine.allocator.stored[request])
+        if not self.engine.allocator.grow(request, total - start):
             return False
         self._computed_tokens = start + tokens
         return True
 
     def _continue(self, chunks: list[Chunk], budget: int) -> int:
-        request = int(self.running[-1])
-        start, total = self._computed_tokens, self.total(request)
+        request = int(self.engine.running[-1])
+        start, total = self._computed_tokens, self.engine.total(request)
         tokens = min(total - start, budget)
         self._computed_tokens += tokens
-        self._partial = self._computed_tokens < total
-        start = min(start, int(self.allocator.stored[request]))  # the rest may lie elsewhere
-        chunks.append(Chunk(request, start, tokens, not self._partial))
+        self.engine.partial = self._computed_tokens < total
+        start = min(start, int(self.engine.allocator.stored[request]))  # the rest may lie elsewhere
+        chunks.append(Chunk(request, start, tokens, not self.engine.partial))
         return tokens
 
-    def _has_batch(self, begun: bool) -> bool:
+    def has_batch(self, begun: bool) -> bool:
         return begun
 
-    def _put_back(self, request: int) -> None:
+    def put_back(self, request: int) -> None:
         self._cut(request)
-        self._release(request)
-        self.waiting.appendleft(request)
+        self.engine.loads.release(request)
+        self.engine.waiting.appendleft(request)
 
     def _cut(self, request: int) -> bool:
         """A request loses its memory; whether in its prefill."""
-        self._tell_preempted(request)
-        self._was_preempted(request)
-        partial = self._partial and len(self.running) > 0 and request == self.running[-1]
+        self.engine.loads.tell_preempted(request)
+        self.engine.was_preempted(request)
+        partial = (
+            self.engine.partial
+            and len(self.engine.running) > 0
+            and request == self.engine.running[-1]
+        )
         if partial:
             self._cut_short[request] = self._computed_tokens
         return bool(partial)
 
-    def drain(self) -> list[int]:
-        """See `Engine.drain`; what the host has of them is lost as well."""
-        away = list(self.swapped)
-        self.swapped.clear()
-        return away + super().drain()
-
-    def _preempt(self, request: int) -> None:
+    def preempt(self, request: int) -> None:
         partial = self._cut(request)
-        keepers = self._keepers if not partial and self.whole(request) else ()
+        keepers = self._keepers if not partial and self.engine.loads.whole(request) else ()
         keeper = next((each for each in keepers if each.swap_out(request)), None)
         if keeper is not None:
             self._keeper[request] = keeper
             self.swapped.append(request)
         else:
-            self._release(request)
+            self.engine.loads.release(request)
             self._set_back.append(request)
 
     def _swap_in(self, budget: int) -> IntArray:
         """Requests whose KV comes back, in order, and that decode in this step."""
         back: list[int] = []
-        room = min(budget, self.spec.sequence_cap - len(self.running))
+        room = min(budget, self.spec.sequence_cap - len(self.engine.running))
         while self.swapped:
             request = self.swapped[0]
             room -= 1
             if room < 0:
                 break
             while not (came := self._returns(request, budget)):
-                if back or len(self.running) or not self._yield():
+                if back or len(self.engine.running) or not self.engine.loads.gives_up():
                     break
             if not came:
                 break
             back.append(self.swapped.popleft())
-            budget -= self._rows(np.array([request]))
+            budget -= self.engine.growth.rows(np.array([request]))
             del self._keeper[request]
-        if self.swapped and not back and not len(self.running) and not self.holding:
-            raise self._never_fits(self.swapped[0])
+        if (
+            self.swapped
+            and not back
+            and not len(self.engine.running)
+            and not self.engine.loads.holding
+        ):
+            raise self.engine.line.never_fits(self.swapped[0])
         returned = np.array(back, np.int64)
         # the request in its prefill stays the last
-        at = len(self.running) - self._partial
-        self.running = np.insert(self.running, at, returned)
+        at = len(self.engine.running) - self.engine.partial
+        self.engine.running = np.insert(self.engine.running, at, returned)
         return returned
 
     def _returns(self, request: int, budget: int) -> bool:
         """Reserve the slots of a swapped-out request and of its next token, or of what it
         verifies."""
-        allocator, alone = self.allocator, np.array([request], np.int64)
+        allocator, alone = self.engine.allocator, np.array([request], np.int64)
         keeper = self._keeper[request]
         if not keeper.swap_in(request):
             return False
-        if self.drafts is not None:
-            fits = self.drafts.store(self.drafts.plan(alone, self.left, budget)) == 1
+        if self.engine.drafts is not None:
+            fits = (
+                self.engine.drafts.store(self.engine.drafts.plan(alone, self.engine.left, budget))
+                == 1
+            )
         elif fits := allocator.headroom(alone, 1) > 0:
             allocator.advance(alone, 1)
         if not fits:

@@ -13,6 +13,7 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Limits, Lookahead
 from policies.allocators.paged import PagedAllocator, PagedOptions
+from policies.engines.engine import Engine
 from policies.engines.engine_requests import Offered
 from policies.engines.engine_v1 import EngineV1
 from policies.engines.engine_v1_options import EngineV1Spec
@@ -95,7 +96,7 @@ class Driven:
         ranked = further.policy == "priority"
         priority = np.array(case.bankwise.priority, np.int64) if ranked else None
         given = spec, self.allocator, Offered(requests, output, predicted)
-        self.engine = EngineV1(*given, priority)
+        self.engine = Engine(lambda engine: EngineV1(engine, priority), *given)
         if speculation is not None:
             drawn = case.trace.drawn()
             self.engine.drafts = Verifier(speculation, drawn, self.allocator, output)
@@ -113,8 +114,10 @@ class Driven:
                 engine.waiting.append(self._to_come.popleft()[0])
             ran = engine.running.tolist()
             step = engine.schedule()
-            told = dict(zip(step.decode.tolist(), engine.rows_of(step).tolist(), strict=True))
-            told |= {chunk.request: engine.chunk_rows(chunk) for chunk in step.chunks}
+            told = dict(
+                zip(step.decode.tolist(), engine.growth.rows_of(step).tolist(), strict=True)
+            )
+            told |= {chunk.request: engine.line.chunk_rows(chunk) for chunk in step.chunks}
             tokens = [(one, told[one]) for one in engine.running.tolist() if one in told]
             left = set(ran) - set(engine.running.tolist())
             preempted = [one for one in reversed(ran) if one in left]

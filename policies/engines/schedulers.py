@@ -8,13 +8,13 @@ from typing import Annotated
 from pydantic import SerializeAsAny
 
 from hwmodel.description.written import Chosen
-from policies.engines.engine import Engine
 from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_sglang import EngineSglang
 from policies.engines.engine_v0 import EngineV0
 from policies.engines.engine_v1 import EngineV1
+from policies.engines.scheduler import Scheduler
 
-SCHEDULERS: dict[str, type[Engine]] = {
+SCHEDULERS: dict[str, type[Scheduler]] = {
     "v1": EngineV1,
     "v0": EngineV0,
     "sglang": EngineSglang,

@@ -192,7 +192,7 @@ def build_replica(
     # what each side of a pool makes of them is its own
     own = outputs if port is None else outputs.copy()
     offered = Offered(run.stream.requests, own, run.stream.predicted)
-    engine = SCHEDULERS[spec.engine.name](options, allocator, offered)
+    engine = Engine(SCHEDULERS[spec.engine.name], options, allocator, offered)
     steps = _drafting(run, engine, placing, _timer(run, models, placing, allocator))
     cards = spec.tensor_parallel * len(models)  # stages move their layers at once
     site = Site(

@@ -97,10 +97,12 @@ OF_ALLOCATORS: Mapping[str, Expected] = {
 """Of methods of allocators (`Allocator`, `policies.allocators.capabilities`)."""
 OF_SCHEDULERS: Mapping[str, Expected] = {
     "schedule": Expected("a Step", lambda value: isinstance(value, Step)),
-    "rounds": _whole(1),
-    **dict.fromkeys(("prefill_budget", "fitting", "cached"), _SLOTS),
+    **dict.fromkeys(
+        ("prefill_budget", "token_budget", "first_chunk", "first_stored", "findable"), _SLOTS
+    ),
+    **dict.fromkeys(("reserve", "reserve_loaded", "extend"), _TRUTH),
 }
-"""Of methods of schedulers (`Engine`)."""
+"""Of methods of schedulers (`Scheduler`)."""
 OF_ROUTERS: Mapping[str, Expected] = {"choose": _SLOTS}
 """Of methods of routers; that the card is there is checked where it is used."""
 _NUMBER = Expected("a number, or inf", lambda value: _is_number(value) and value == value)

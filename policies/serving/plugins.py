@@ -26,8 +26,8 @@ from hwmodel.specs.controller_rule import (
 )
 from policies.allocators.allocator import Allocator, PolicyOptions
 from policies.allocators.registry import POLICIES
-from policies.engines.engine import Engine
 from policies.engines.engine_options import EngineOptions
+from policies.engines.scheduler import Scheduler
 from policies.engines.schedulers import SCHEDULERS
 from policies.predictors.predictor import PredictorSpec
 from policies.predictors.predictors import PREDICTORS
@@ -95,7 +95,7 @@ KINDS: dict[str, Kind] = {
         Allocator, POLICIES, "Options.name", returns=OF_ALLOCATORS, options=PolicyOptions
     ),
     "scheduler": Kind(
-        Engine, SCHEDULERS, "Options.name", returns=OF_SCHEDULERS, options=EngineOptions
+        Scheduler, SCHEDULERS, "Options.name", returns=OF_SCHEDULERS, options=EngineOptions
     ),
     "predictor": Kind(PredictorSpec, PREDICTORS, "kind", ("predictions",)),
     "placement": Kind(Router, ROUTERS, "name", returns=OF_ROUTERS),

@@ -86,7 +86,7 @@ class Replica:
     def next_s(self) -> float:
         """When its next step begins; inf where it has nothing to do."""
         engine = self.engine
-        if engine.busy and not engine.stuck:
+        if engine.busy and not engine.loads.stuck:
             return self.now_s
         return max(self._event_s, self.now_s)
 
@@ -114,7 +114,7 @@ class Replica:
     @property
     def held_up(self) -> bool:
         """Whether requests are there and nothing can be scheduled until something comes."""
-        return self.engine.stuck
+        return self.engine.loads.stuck
 
     def stir(self) -> None:
         """Something has changed from outside: what could not be scheduled may be."""
@@ -186,9 +186,9 @@ class Replica:
         if self._learns is not None:
             self._learns.clock(self.now_s)
         step = self._schedule()
-        if step.empty and (engine.stuck or not engine.busy):
+        if step.empty and (engine.loads.stuck or not engine.busy):
             return None
-        return self.memory.adds(step, engine), engine.fitting(step)
+        return self.memory.adds(step, engine), engine.line.fitting(step)
 
     def end(self, step: Step, fitting: int, times: StepTimes, end_s: float) -> list[int]:
         """Steps like this are done, the last at `end_s`: the requests that ended with them."""
@@ -202,7 +202,7 @@ class Replica:
         self.now_s, self.ran_s = end_s, end_s - begin_s
         self.metrics.steps(
             step, times, engine.allocator, engine.running, begin_s, reserved, fitting,
-            engine.holders,
+            engine.loads.holders,
         )  # fmt: skip
         if self._watch:
             self._watch.stepped(begin_s, step, times)
@@ -224,9 +224,9 @@ class Replica:
             if self.engine.ending:
                 self.metrics.sums.preemptions += step.preempted
                 self.engine.complete(step, 1)
-            elif self.engine.holding or not self.engine.busy:
+            elif self.engine.loads.holding or not self.engine.busy:
                 if self.engine.busy:
-                    self.engine.rest()
+                    self.engine.loads.rest()
                 return step
             else:
                 self.engine.idle_step()
@@ -239,7 +239,7 @@ class Replica:
         for connector in self.connectors:
             connector.clock(self.now_s)
         if self.connectors:
-            self.engine.landed()
+            self.engine.loads.landed()
 
     def withdraw(self, request: int) -> None:
         """A request comes no more, or waits no more."""

@@ -108,7 +108,7 @@ class Unit:
     def held_up(self) -> bool:
         """Whether requests are there and nothing can be scheduled until something comes."""
         if len(self.replicas) == 1:
-            return self.replicas[0].engine.stuck
+            return self.replicas[0].engine.loads.stuck
         return any(replica.held_up for replica in self.replicas)
 
     @property

@@ -106,7 +106,7 @@ class Guests(Connector):
         free, waiting = (self.allocator.free_slots - taken) // self.block, self.engine.waiting
         many = len(self.running) + self.engine.waits
         if waiting:
-            free -= -(-self.engine.wanted(waiting[0]) // self.block)
+            free -= -(-self.engine.line.wanted(waiting[0]) // self.block)
         return free / many if many else float("inf")
 
     @property
@@ -223,7 +223,7 @@ class Guests(Connector):
             self.engine.give_back(request)
         for each in (self.stopped, self.coming, self.awaited, self._landed):
             each.clear()
-        self.engine.lose()
+        self.engine.loads.lose()
         self.copied()
         return kept, line + self.engine.leave_line()
 

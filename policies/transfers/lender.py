@@ -105,7 +105,7 @@ class Lender(Connector):
         engine = self.engine
         for request in self.loans.at(card):
             if request in engine.running and request not in engine.ending:
-                engine.begin_again(request)
+                engine.loads.begin_again(request)
             else:
                 self._give_rooms_back(request)
 
@@ -192,7 +192,7 @@ class Lender(Connector):
             found.append((max(total - max(first, self._near), min(lacks, total - last)), head))
         able = [
             (tokens, request) for tokens, request in found
-            if tokens > 0 and not engine.in_transit(request)
+            if tokens > 0 and not engine.loads.in_transit(request)
         ]  # fmt: skip
         return sorted(able, reverse=True)
 
@@ -243,7 +243,7 @@ class Lender(Connector):
                 share.stored += filled
                 share.pairs += chunk.tokens * filled
         for request, rows in zip(
-            step.decode.tolist(), self.engine.rows_of(step).tolist(), strict=True
+            step.decode.tolist(), self.engine.growth.rows_of(step).tolist(), strict=True
         ):
             for share, filled in self._ask(request, rows, fresh):
                 share.decoding += rows

@@ -12,6 +12,7 @@ from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
+from policies.engines.engine import Engine
 from policies.engines.engine_requests import Offered
 from policies.engines.engine_v0 import EngineV0, EngineV0Spec
 from policies.engines.scheduled_step import Step
@@ -44,7 +45,7 @@ class Scene:
         self.allocator = PagedAllocator(
             layout, count, Limits(1024, 1024), PagedOptions.model_validate(paged)
         )
-        self.engine = EngineV0(
+        self.engine = Engine(EngineV0,
             EngineV0Spec.model_validate({"max_num_batched_tokens": 2048, **options}),
             self.allocator,
             Offered(stream, outputs, LognormalPredictions(outputs.astype(np.float64))),
@@ -145,7 +146,8 @@ def test_swapping_keeps_what_was_computed() -> None:
     scene.engine.waiting.pop()
     scene.step(), scene.step()
     step = scene.step()
-    assert step.preempted == 1 and step.swapped == 32 and list(scene.engine.swapped) == [1]
+    assert step.preempted == 1 and step.swapped == 32
+    assert list(scene.engine.scheduler.swapped) == [1]
     scene.engine.waiting.append(2)
     steps = []
     while not steps or 1 not in scene.running:
@@ -165,7 +167,7 @@ def test_a_full_swap_space_recomputes() -> None:
         while not (step := scene.step()).preempted:
             pass
         assert step.swapped == swapped
-        assert (len(scene.engine.waiting), len(scene.engine.swapped)) == ((0, 1), (1, 0))[
+        assert (len(scene.engine.waiting), len(scene.engine.scheduler.swapped)) == ((0, 1), (1, 0))[
             not swapped
         ]
 
@@ -264,10 +266,10 @@ def test_blocks_of_a_cut_prefill_that_were_never_filled_are_not_found() -> None:
     engine, allocator = scene.engine, scene.allocator
     assert list(engine.waiting) == [1]
     # five of its blocks were full of slots, and 34 tokens computed: two blocks
-    assert (engine._findable(1, 90), allocator.cached(1, 89)) == (34, 80)
-    assert allocator.cached(1, engine._findable(1, 90)) == 32
+    assert (engine.scheduler.findable(1, 90), allocator.cached(1, 89)) == (34, 80)
+    assert allocator.cached(1, engine.scheduler.findable(1, 90)) == 32
     # a request that was never cut: all but the token that is always computed
-    assert engine._findable(0, 31) == 30
+    assert engine.scheduler.findable(0, 31) == 30
 
 
 def test_swapping_takes_the_time_of_the_link_to_the_host() -> None:

@@ -16,6 +16,7 @@ from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.radix import RadixOptions
 from policies.allocators.registry import build
+from policies.engines.engine import Engine
 from policies.engines.engine_requests import Offered
 from policies.engines.engine_sglang import EngineSglang, EngineSglangSpec
 from policies.predictors.prediction import LognormalPredictions
@@ -46,7 +47,7 @@ def engine_of(case: dict[str, Any]) -> EngineSglang:
     )  # fmt: skip
     output = requests.output_tokens
     predicted = LognormalPredictions(output.astype(np.float64))
-    return EngineSglang(spec, allocator, Offered(requests, output, predicted))
+    return Engine(EngineSglang, spec, allocator, Offered(requests, output, predicted))
 
 
 def steps(case: dict[str, Any]) -> Iterator[list[Any]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from policies.engines.engine import Engine
+from policies.engines.connected import Loads
 from policies.serving.serving import serve
 from policies.transfers.lender import Lender
 from policies.transfers.tier_store import TierStore
@@ -94,19 +94,19 @@ def test_what_a_lender_loses_is_computed_again(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_lies_on_several_cards_goes_to_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
-    store, whole = TierStore.store, Engine.whole
+    store, whole = TierStore.store, Loads.whole
 
     def storing(tiers: TierStore, request: int, *given: Any) -> bool:
         assert not any(request in lender.loans for lender in watched.lenders)
         return store(tiers, request, *given)
 
-    def is_whole(engine: Engine, request: int) -> bool:
+    def is_whole(engine: Loads, request: int) -> bool:
         asked.append(whole(engine, request))
         return asked[-1]
 
     watched = Watched(monkeypatch)
     monkeypatch.setattr(TierStore, "store", storing)
-    monkeypatch.setattr(Engine, "whole", is_whole)
+    monkeypatch.setattr(Loads, "whole", is_whole)
     given = spec(cluster=LENDING, engine=ENGINE, tiers=TIER)
     serve(card(1536), SHAPE, given, some_long(COUNT), seed=1)
     assert set(asked) == {False, True}

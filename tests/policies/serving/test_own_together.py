@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from policies.engines.connected import Connected
+from policies.engines.connected import Loads
 from policies.serving.plugins import load_plugin
 from tests.policies.serving import features
 from tests.policies.serving.features import TIERS, Feature, always, audited, figure, prefixes
@@ -76,9 +76,9 @@ def test_all_are_at_work_and_nothing_is_lost(names: tuple[str, ...]) -> None:
 def test_what_a_host_loses_while_layers_come_is_computed_again(engine: str) -> None:
     """Whenever the host fails: a request that runs while its layers come begins again."""
     begun: list[int] = []
-    unload = Connected._unload
+    unload = Loads._unload
 
-    def counts(self: Connected, request: int) -> None:
+    def counts(self: Loads, request: int) -> None:
         begun.append(request)
         unload(self, request)
 
@@ -87,7 +87,7 @@ def test_what_a_host_loses_while_layers_come_is_computed_again(engine: str) -> N
         own = Feature("host", {"faults": faults, "engine": {"name": engine}}, always)
         with (
             patch.dict(features.FEATURES, {"host fails": own}),
-            patch.object(Connected, "_unload", counts),
+            patch.object(Loads, "_unload", counts),
         ):
             _, audit = audited(("layerwise", "sessions", "host fails"))
         assert audit.breaches == []

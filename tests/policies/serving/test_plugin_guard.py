@@ -40,9 +40,9 @@ class Own(EngineV1):
 EVICTS = """
     def schedule(self):
         step = super().schedule()
-        for request in self.running.tolist():
-            self._preempt(request)
-        self.running = self.running[:0]
+        for request in self.engine.running.tolist():
+            self.preempt(request)
+        self.engine.running = self.engine.running[:0]
         return step._replace(decode=step.decode[:0], chunks=[], preempted=len(step.chunks))
 """
 ROUTER = "from policies.routers.router import Router\nclass A(Router):\n    name = 'far'\n"
