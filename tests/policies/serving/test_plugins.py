@@ -165,7 +165,7 @@ def test_what_has_changed_replaces_what_it_was(tmp_path: Path) -> None:
         ("x = 1\nraise SystemExit(3)", "mine.py:2: SystemExit: 3"),
         ("x = 1\n\n1 / 0", "mine.py:3: ZeroDivisionError: division by zero"),
         ("import nowhere_at_all", "mine.py:1: ModuleNotFoundError: No module named"),
-        ("x = 1", "defines no subclass of any of Allocator, Engine, PredictorSpec, Router, K"),
+        ("x = 1", "defines no subclass of any of Allocator, Scheduler, PredictorSpec, Router, K"),
         ("from policies.engines.engine_v1 import EngineV1\n"
          "class A(EngineV1):\n    class Options:\n        name = 'a'",
          "A lacks Options that are EngineOptions"),
