@@ -87,7 +87,8 @@ class DistributedAttention:
         self.partial_bytes = self.output_bytes + 2 * SCALAR_BYTES * model.heads
         """Of a token and layer, from one holder."""
         self._model, self._link, self._block = model, link, block
-        self._token_bytes = self._layers * model.kv_layer_bytes
+        self.kv_token_bytes = self._layers * model.kv_layer_bytes
+        """Of a token in the layers of which something can lie elsewhere."""
         self._of_first = self._layers / stages / stages_of(model, stages)[0].kv_layers
         """Layers of the mean stage, by those of the first, whose steps are asked."""
         self.token_s = self.copy_s(block) / block
@@ -105,7 +106,7 @@ class DistributedAttention:
 
     def written_s(self, steps: StepModel, efficiency: Efficiency) -> float:
         """Seconds of a stage's memory to read, or write, its KV of a token."""
-        return self._token_bytes / (self._stages * steps.bandwidth * efficiency.migration)
+        return self.kv_token_bytes / (self._stages * steps.bandwidth * efficiency.migration)
 
     def attention_s(
         self, context: int, pairs: int, stored: int, steps: StepModel, efficiency: Efficiency
@@ -131,7 +132,7 @@ class DistributedAttention:
         )
         slowest_s = max(s * (1 + own) for s, own in zip(card_s, busy, strict=True))
         merge = self._layers * (tokens * self.merge_bytes(1) + queries * self.partial_bytes)
-        read = sum(part.context + part.stored for part in parts) * self._token_bytes
+        read = sum(part.context + part.stored for part in parts) * self.kv_token_bytes
         merge_s = merge / (self._stages * steps.bandwidth * efficiency.attention)
         return Asked(
             link_s + slowest_s, link_s, merge_s, card_s,

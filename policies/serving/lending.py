@@ -98,7 +98,9 @@ class Lending(Controller):
             )
         self.reach = len(node.own) * (slots - spare - parts * block)
         for card, engine in enumerate(self._engines):
-            engine.join(card, self._engines, work, spare, spec.step_tokens, spec.every_s)
+            engine.join(
+                card, self._engines, work, spare, spec.step_tokens, spec.every_s, premises.network
+            )
 
     def decide(self, at_s: float) -> None:
         up = set(self.node.manager.cards.tolist())

@@ -51,10 +51,15 @@ class Network(Watcher):
 
     def _changed(self, before: Mapping[Any, Transfer], at_s: float) -> None:
         """Steps that begin from now on see what moves where something else did before."""
-        changed = before.items() ^ self.link.busy.items()
-        for place in {place for (place, _), each in changed if each.felt}:
-            node = next(each for each in self.simulation.nodes if each.name == place.node)
-            self.simulation.interrupt(node.unit_of[place.card], at_s)
+        after = self.link.busy
+        changed = {each for each in before.items() ^ after.items() if each[1].felt}
+        for place in {place for (place, _), _ in changed}:
+            self.interrupt(place, at_s)
+
+    def interrupt(self, place: Place, at_s: float) -> None:
+        """No step of a card that was planned begins then or later."""
+        node = next(each for each in self.simulation.nodes if each.name == place.node)
+        self.simulation.interrupt(node.unit_of[place.card], at_s)
 
 
 def places(name: str, cards: Iterable[int]) -> tuple[Place, ...]:

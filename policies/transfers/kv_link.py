@@ -123,6 +123,13 @@ class Transfer:
     def __lt__(self, other: Transfer) -> bool:
         return self.order < other.order
 
+    def meets(self, other: Transfer) -> bool:
+        """Whether both go at once, and would by themselves take an end at the same time."""
+        first, then = sorted((self, other), key=lambda each: each.put_s)
+        at_once = self.priority < 0 and other.priority < 0
+        beside = then.put_s < first.put_s + first.alone_s
+        return at_once and beside and not set(self.ends).isdisjoint(other.ends)
+
     @property
     def rate(self) -> float:
         """Bytes a second that move of it."""
@@ -273,7 +280,8 @@ class Link(Generic[Kind]):
             free |= {end: max(free.get(end, 0.0), over_s) for end in self._lanes(job)}
         line = {id(job): job for lane in self._lines.values() for _, _, job in lane}
         waiting = sorted(line.values(), key=lambda job: (job.priority, job.order))
-        planned = [job for _, _, job in sorted(self._later, key=lambda each: each[:2])]
+        later = sorted(self._later, key=lambda each: each[:2])
+        planned = [job for at_s, _, job in later if at_s <= transfer.put_s]
         for job in [*waiting, *planned, transfer]:
             if job.dropped and job is not transfer:
                 continue

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 
+from bankwise.conservation import Auditor, watched_links
 from policies.transfers.fabric import Fabric
 from policies.transfers.kv_link import OUT, Link, Place, Transfer
 from tests.policies.engines.test_engine_v0 import Scene
+from tests.policies.serving.features import Setting, run_of, stream
 
 MS = 1e-3
 PREFILL, FIRST, SECOND, THIRD = (Place("prefill", 0), *(Place("decode", at) for at in range(3)))
@@ -75,3 +78,26 @@ def test_does_a_step_wait_for_what_a_tier_stores_before_its_copies_of_swapped_kv
     assert space._put(8, 1.0) == pytest.approx(1.5)
     space._back = True  # the other way is free
     assert space._put(8, 1.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("lending",), ("pools", "migration"), ("pools", "dropping"), ("tier", "swap"),
+     ("pools", "lending")],
+    ids=" + ".join,
+)  # fmt: skip
+def test_does_no_end_of_a_link_carry_two_at_once(names: tuple[str, ...]) -> None:
+    auditor = Auditor()
+    with watched_links() as links:
+        run_of(names, [auditor], Setting(stream()))
+        assert not [*auditor.breaches(), *links.breaches()]
+    spans: dict[object, list[tuple[float, float]]] = {}
+    for each in links.put.values():
+        for end in each.ends if each.landed_s < math.inf else ():
+            way = each.places[0].kind, each.places[-1].kind
+            key = (each.source[0] if way != ("card", "card") else None, end, each.priority < 0)
+            spans.setdefault(key, []).append((each.began_s, each.landed_s))
+    assert len(spans) > 1
+    for of in spans.values():
+        of.sort()
+        assert all(end <= begin + 1e-12 for (_, end), (begin, _) in pairwise(of))
