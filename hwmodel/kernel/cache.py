@@ -7,17 +7,20 @@ nothing can, they are compiled in every process. A wheel may carry kernels for a
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shutil
 import sys
 import tempfile
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numba
 from llvmlite import binding
 from numba.core import caching
+from numba.core.dispatcher import Dispatcher
 
 from hwmodel.specs.controller_rule import CHANGED, TEXTS
 
@@ -106,13 +109,38 @@ def use_portable() -> None:
     _CONFIG.CPU_NAME, _CONFIG.CPU_FEATURES = PORTABLE_CPU, ""
 
 
+def _add_files(names: dict[str, Any], files: dict[str, None]) -> None:
+    """Add the files of parts of kernels that are known by these names, or in modules that are, of a
+    package of this project."""
+    for value in names.values():
+        inner = vars(value) if isinstance(value, ModuleType) else {"": value}
+        for each in inner.values():
+            if not isinstance(each, Dispatcher):
+                continue
+            function: Any = each.py_func
+            if (file := function.__code__.co_filename) not in files:
+                files[file] = None
+                _add_files(function.__globals__, files)
+
+
+@functools.cache
+def _digest(file: str) -> str:
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+
+
 class KernelLocator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
     """Tells Numba where a function of this project is kept, by its module: a wheel is not where its
     kernels were compiled."""
 
     def __init__(self, function: Any, file: str) -> None:
         self._py_file, self._lineno = file, function.__code__.co_firstlineno
-        self._module = function.__module__
+        self._module, self._function = function.__module__, function
+
+    def get_source_stamp(self) -> Any:
+        """Of its own file, and of those of parts that it calls."""
+        files = {self._py_file: None}
+        _add_files(self._function.__globals__, files)
+        return super().get_source_stamp(), *map(_digest, list(files)[1:])
 
     def get_cache_path(self) -> str:
         return str(Path(_CONFIG.CACHE_DIR) / self._module.rpartition(".")[0])

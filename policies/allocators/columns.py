@@ -6,7 +6,7 @@ NumPy spends more on calling these than on the rows, of which there are tens.
 from __future__ import annotations
 
 from hwmodel.kernel.jit import kernel
-from policies.requests.requests import IntArray
+from policies.requests.requests import FloatArray, IntArray
 
 NO_ROW = 1 << 62
 """The least of no rows."""
@@ -56,3 +56,22 @@ def add_to(column: IntArray, rows: IntArray, amount: int) -> None:
     """Adds `amount` to `column`, int64 (n,), at these rows, each once. Modified in place."""
     for row in rows:
         column[row] += amount
+
+
+@kernel
+def product_of(column: IntArray, weights: FloatArray) -> float:
+    """The sum of `column`, int64 (n,), times `weights`, float64 (n,), one after another: BLAS has
+    an order of its own on each processor."""
+    total = 0.0
+    for row in range(len(column)):
+        total += column[row] * weights[row]
+    return total
+
+
+@kernel
+def total_of(column: FloatArray) -> float:
+    """The sum of `column`, float64 (n,), one after another."""
+    total = 0.0
+    for value in column:
+        total += value
+    return total

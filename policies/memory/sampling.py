@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from policies.allocators.columns import total_of
 from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
@@ -105,13 +106,13 @@ class SampledMemory(SimulatedMemory):
     def passed(self, rounds: int, times: StepTimes | None = None) -> None:
         self._steps += rounds
         if times is not None:
-            attention_s = float(times.attention_s.sum())
+            attention_s = total_of(times.attention_s)
             if self._together:  # the weights have the error of the attention
                 attention_s += times.weights_s * rounds
             self._spent_s["attention"] += attention_s
             self._spent_s["prefill"] += times.chunk_memory_s * rounds
             self._spent_s["migration"] += (times.migration_s + times.copy_s) * rounds
-            self._spent_s[_ALL] += float(times.total_s.sum())
+            self._spent_s[_ALL] += total_of(times.total_s)
 
     def mark(self) -> None:
         self._spent_s = dict.fromkeys(self._spent_s, 0.0)

@@ -14,12 +14,12 @@ from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import STEP_LIMITS, Step
 from policies.memory.step_times import StepTimes
-from policies.requests.requests import IntArray, Requests
+from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.request_times import RequestTimes
 from policies.serving.slot_use import Known, SlotUse, slot_figures
 from policies.serving.step_figures import acceptance, step_figures
 from policies.serving.step_sums import Sums
-from policies.serving.stretch_rows import StretchRows
+from policies.serving.stretch_rows import Stretches, StretchRows
 from policies.serving.timeline import Timeline
 
 LIMIT_NUMBERS = {limit: number for number, limit in enumerate(STEP_LIMITS)}
@@ -111,9 +111,12 @@ class Metrics:
     def _sum_up(self) -> None:
         """Add the rows that are kept to sums and timeline."""
         if (taken := self._rows.take()) is not None:
-            stretches, times_s = taken
-            self._sums.add_stretches(stretches)
-            self._timeline.add(stretches, times_s)
+            self.passed(*taken)
+
+    def passed(self, stretches: Stretches, times_s: FloatArray) -> None:
+        """Add stretches that are counted already, and seconds of all their steps."""
+        self._sums.add_stretches(stretches)
+        self._timeline.add(stretches, times_s)
 
     @property
     def sums(self) -> Sums:

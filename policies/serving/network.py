@@ -15,6 +15,8 @@ from policies.transfers.kv_link import Place, Transfer
 class Network(Watcher):
     """Goes on with the links between cards, and nothing else does."""
 
+    by_rows = True  # what steps do is nothing to it
+
     def __init__(self, fabric: Fabric) -> None:
         self.link = fabric.network
         self._due_s = math.inf

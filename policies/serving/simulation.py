@@ -13,16 +13,21 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError
 from policies.engines.engine_progress import MOST_FUTILE
 from policies.serving.metrics import Metrics
 from policies.serving.node import Node
+from policies.serving.plain.plain_run import ran_plain
 from policies.serving.recorder import Recorder
 from policies.serving.replica import Replica
 from policies.serving.source import Source
 from policies.serving.steady import SteadyPart
+from policies.serving.stretch_rows import Stretches
 from policies.serving.unit import Part, Unit
 
 DONE, RETURN, FAIL, LINK, SENT, LOOK, ARRIVE, BEGIN = range(8)
@@ -36,6 +41,12 @@ class Watcher:
     """A part of a run that is told what units do. Nothing by default."""
 
     simulation: Simulation
+    by_rows: ClassVar[bool] = False
+    """Whether `rows` says all that it has to know; a class says so itself."""
+
+    def rows(self, node: Node, rows: Stretches, waits: NDArray[np.bool_]) -> None:
+        """Stretches of the only replica of a node are over, in which no step was looked at; waits:
+        bool (stretches,), whether requests then did."""
 
     def join(self, simulation: Simulation) -> None:
         """The run begins."""
@@ -100,6 +111,8 @@ class Simulation:
 
     def run(self) -> None:
         """Until the last request has ended. Raises DescriptionError if the last never will."""
+        if ran_plain(self):
+            return
         for watcher in self.watchers:
             watcher.join(self)
         self._announce()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import OnDemand
-from policies.allocators.columns import sum_of
+from policies.allocators.columns import product_of, sum_of
 from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
@@ -73,7 +73,8 @@ class SlotUse:
             return self._unneeded(allocator, running), 0.0
         if len(times_s) == 1:
             return 0, 0.0
-        return 0, float(cast(OnDemand, allocator).grown(step.decode, len(times_s)) @ times_s)
+        fewer = cast(OnDemand, allocator).grown(step.decode, len(times_s))
+        return 0, product_of(fewer, times_s)
 
     def _unneeded(self, allocator: Allocator, running: IntArray) -> int:
         """Slots reserved for `running`, of which reservations are made once, that never hold a

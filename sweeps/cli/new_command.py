@@ -141,7 +141,12 @@ def kernels(
     """
     from hwmodel.kernel.all_kernels import compile_here, compile_portable
 
-    path = compile_here() if portable is None else compile_portable(portable)
+    def serving() -> None:
+        from policies.serving.plain.plain_run import compile_core  # after the variables are set
+
+        compile_core()
+
+    path = compile_here(serving) if portable is None else compile_portable(portable, serving)
     wrote([path], False)
 
 

@@ -87,6 +87,15 @@ def command(
             metavar="URL", help="Of a study: copy its trials to this Optuna storage, when done."
         ),
     ] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            "-v",
+            help="Say how many simulations the compiled core served, and why it did not serve the"
+            " others.",
+        ),
+    ] = False,
     overrides: Set = None,
     plugin: Plugin = None,
 ) -> None:
@@ -120,6 +129,7 @@ def command(
             _on_devices(name, where, overrides or [], out, how)
         else:
             wrote(report([_study(name, overrides or [], out, how)]), False)
+        _say_plain(verbose)
         return
     searched = {"--trials": trials, "--sampler": sampler, "--storage": storage}
     refuse("goes with studies; this is a sweep", searched)
@@ -142,7 +152,19 @@ def command(
         print(f"{found.points} points, {found.results} results, {cpu_text(found.minutes)}, by"
               f" {found.timed} of them in one replication{why}")  # fmt: skip
         return
-    _sweep(loaded, out, resume, workers, cluster)
+    try:
+        _sweep(loaded, out, resume, workers, cluster)
+    finally:
+        _say_plain(verbose)
+
+
+def _say_plain(verbose: bool) -> None:
+    """Say how many simulations were plain."""
+    if not verbose:
+        return
+    from policies.serving.plain.why_not import summary
+
+    print(summary(), file=sys.stderr)
 
 
 def _sweep(

@@ -25,12 +25,15 @@ from numpy.typing import NDArray
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.measure.student import t_quantile
+from policies.allocators.columns import total_of
+from policies.engines.scheduled_step import STEP_LIMITS
 from policies.requests.arrivals import Arrivals
 from policies.requests.requests import FloatArray, Requests
 from policies.requests.workload import WorkloadSpec
 from policies.serving.cells import ServingResult
 from policies.serving.node import Node
 from policies.serving.simulation import Simulation, Watcher
+from policies.serving.stretch_rows import Stretches
 from policies.serving.unit import Part
 from sweeps.analyse.figures import KV_MEMORY
 
@@ -122,6 +125,8 @@ ALL_AT_ONCE = Arrivals(process="all_at_once")
 class Pace(Watcher):
     """Watches how fast requests are served, and until when there are enough of them."""
 
+    by_rows = True
+
     def __init__(self) -> None:
         self._rows: dict[str, list[tuple[float, float, float, int, float, float]]] = {}
         """Of each node, a row a stretch: begin, end, seconds of prefill, tokens decoded, sequences
@@ -139,7 +144,7 @@ class Pace(Watcher):
 
     def done(self, node: Node, part: Part, begin_s: float, ended: list[int]) -> None:
         times, step = part.times, part.step
-        rounds, seconds = len(times.total_s), float(times.total_s.sum())
+        rounds, seconds = len(times.total_s), total_of(times.total_s)
         self._rows[node.name].append((
             begin_s, begin_s + seconds, rounds * times.prefill_s, rounds * step.output,
             step.tokens * seconds, seconds * (step.limit == KV_MEMORY),
@@ -147,6 +152,18 @@ class Pace(Watcher):
         goes_on = self.simulation.source.more if self._clients else part.replica.waits
         if not goes_on and node.name not in self._until:
             self._until[node.name] = begin_s + seconds
+
+    def rows(self, node: Node, rows: Stretches, waits: NDArray[np.bool_]) -> None:
+        begin_s, seconds = rows.begin_s, rows.seconds
+        full = rows.limit == STEP_LIMITS.index(KV_MEMORY)
+        columns = (
+            begin_s, begin_s + seconds, rows.steps * rows.prefill_s, rows.steps * rows.tokens,
+            rows.tokens * seconds, seconds * full,
+        )  # fmt: skip
+        self._rows[node.name] += zip(*(each.tolist() for each in columns), strict=True)
+        if node.name not in self._until and not waits.all():
+            over = int(waits.argmin())
+            self._until[node.name] = float(begin_s[over] + seconds[over])
 
     @property
     def cards(self) -> int:

@@ -7,13 +7,15 @@ import signal
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
+from policies.serving.plain.why_not import WHY
 from policies.serving.plugin_faults import at_work, loaded, with_file
 from sweeps.plan.experiment import ResultRefused
 
@@ -32,11 +34,13 @@ class Outcome:
     wall_s: float = 0.0
     lost: bool = False
     """Its worker died, and the task may be tried again."""
+    runs: Counter[str] = field(default_factory=Counter)
+    """Simulations that it took, as of `policies.serving.plain.why_not.WHY`."""
 
 
 def attempt(work: Work, index: int, task: Any) -> Outcome:
     """Do one task; an exception becomes an outcome that says why. Ctrl-C is none of them."""
-    start = time.perf_counter()
+    start, before = time.perf_counter(), WHY.copy()
     try:
         with _interrupt_kept():
             value = work(task)
@@ -50,7 +54,7 @@ def attempt(work: Work, index: int, task: Any) -> Outcome:
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{os.path.basename(place.filename)}:{place.lineno}"
         return Outcome(index, error=f"{type(error).__name__}: {error} (at {where}){loaded()}")
-    return Outcome(index, value, wall_s=time.perf_counter() - start)
+    return Outcome(index, value, wall_s=time.perf_counter() - start, runs=WHY - before)
 
 
 @contextmanager

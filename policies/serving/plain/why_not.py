@@ -1,0 +1,288 @@
+"""Which runs are plain: a closed list of what the compiled core knows.
+
+Of each object of a run all attributes and options are named here: those that may have any value,
+and those that must have one. What is not named makes a run general, so that a new feature is slow
+in it and never wrong.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from policies.allocators.arena import Arena
+from policies.allocators.block_pool import BlockPool
+from policies.allocators.block_tables import BlockTables
+from policies.allocators.free_lists.fifo import Queue
+from policies.allocators.kv_managers import FullAttention
+from policies.allocators.odma import OdmaAllocator, OdmaSizes
+from policies.allocators.oracle import OracleAllocator
+from policies.allocators.paged import PagedAllocator
+from policies.allocators.pools import SharedPools
+from policies.allocators.sizes import OneSpace
+from policies.allocators.slabs import Slabs
+from policies.allocators.static import StaticAllocator
+from policies.engines.engine_v1 import EngineV1
+from policies.memory.fidelity import Memory
+from policies.memory.sampling import SampledMemory
+from policies.memory.step import StepModel
+from policies.requests.requests import Requests
+from policies.serving.cluster import Manager
+from policies.serving.metrics import Metrics
+from policies.serving.node import Node
+from policies.serving.open_arrivals import OpenArrivals
+from policies.serving.replica import Replica
+
+SWITCH = "BANKWISE_PLAIN"
+"""A variable of the environment; 0: all runs are general; 1: those of few requests are plain,
+too."""
+MOST = 1 << 62
+"""Whole numbers that the core can count."""
+WHY: Counter[str] = Counter()
+"""Runs of this process, by why they were general; '': they were plain."""
+Must = Mapping[str, Any]
+"""Attribute -> the value that it must have, or what says whether it is such a value."""
+
+
+def _empty(value: Any) -> bool:
+    return value is None or value is False or len(value) == 0
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer)
+
+
+def _text(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_ENGINE_OPTIONS = _text(
+    "name max_num_seqs max_tokens max_model_len packing_window too_long usage"
+    " max_num_batched_tokens ends like"
+)
+_ENGINE: Must = {
+    "connectors": _empty, "_line_asks": _empty, "drafts": None, "loading": _empty, "held": _empty,
+    "_batching": None, "_windowed": False, "_uneven": False, "_late": False, "whole_inputs": True,
+    "_priority": None, "in_turn": False, "_in_order": True, "_threshold": 0, "_state_block": 0,
+    "ending": _empty, "waiting": _empty, "running": _empty, "_back": _empty, "_decodes": _empty,
+}  # fmt: skip
+_ENGINE_ANY = _text(
+    "requests output _predicted spec allocator prompt left changes reserved_ever run_tokens _cap"
+    " _sessions _partial _cached_tokens _relenting _demands _on_demand _migrating _caching"
+    " _copying _remembering _contiguous _classifying _unsure _forgets _stuck_at _tag _overtaken"
+    " _sizes _bounds _fitting budget preemptions _progress _soonest _soonest_of _stops _under_way"
+    " _recent _filling _fills _any_decode _since _again _line"
+)
+_STEPS_ANY = _text(
+    "_link work _cards _slowdown _kv_layers _products _rates bandwidth _law _kv_bandwidth"
+    " _kernel_bytes _host_bandwidth _left _launch_ns"
+)
+_WORK: Must = {
+    "_groups": None, "_sparse": None, "_apart": None, "_alone": True, "_index_bytes": 0,
+    "_copies": True, "_repeats": 1, "_experts": None, "_routing": None, "_state_bytes": 0,
+    "_made_flops": 0, "_chunk_made": 0, "_index_flops": 0, "_load_ops": 0, "_store_ops": 0,
+    "kv_bytes": _whole, "_all_weight_bytes": _whole, "_layer_flops": _whole, "_head_flops": _whole,
+    "_row_flops": _whole, "_attention_flops": _whole, "_chunk_flops": _whole,
+    "_more_flops": lambda value: isinstance(value, float),
+}  # fmt: skip
+_WORK_ANY = _text(
+    "_cards _layers _hidden_bytes moved_bytes _all_weights _commits _state_row_bytes _pair_flops"
+    " _mixed_layers _expert_flops"
+)
+_MEMORY: Must = {"_routed": None, "contention": None}
+_MEMORY_ANY = _text("efficiency _transfers streams _steps")
+_SAMPLED_ANY = _MEMORY_ANY | _text(
+    "_spec _probe _layout _streams _phases _rng _clocks _changes _results _marks _beside _windows"
+    " _common _intervals _placed _spent_s _run_bytes"
+)
+_REPLICA_ANY = _text("engine memory metrics now_s _learns _steps shares ran_s served waited")
+_REPLICA: Must = {
+    "pipeline": None, "_together": True, "moves": None, "connectors": _empty, "_maps": None,
+    "_watch": None, "_to_come": _empty,
+}  # fmt: skip
+_BLOCKS: Must = {
+    "groups": 1, "_behind": 0, "pinned": _empty, "copied": _empty, "_swapped": _empty,
+    "pool": lambda pool: type(pool) is BlockPool and type(pool.order) is Queue,
+    "tables": lambda tables: type(tables) is BlockTables,
+    "managers": lambda managers: [type(each) for each in managers] == [FullAttention],
+    "windows": lambda windows: not windows.near,
+    "state_blocks": lambda states: states.fixed == 0,
+    "drafter_blocks": lambda drafter: not drafter.groups,
+    "index": lambda index: not index.states,
+}  # fmt: skip
+_BLOCKS_ANY = _text(
+    "layout limits options stored reserved resident _total block _spared _spared_idle block_moves"
+    " row demands has _copied_tokens _asked_tokens _hit_tokens _rows_asked _leaving"
+)
+
+
+def _space(space: Any) -> bool:
+    if type(space) is Slabs:
+        space = space._common
+    return type(space) is Arena and space.fit in ("first", "best")
+
+
+def _one_space(sizes: Any) -> bool:
+    return type(sizes) is OneSpace and _space(sizes.space)
+
+
+def _buckets(sizes: Any) -> bool:
+    if type(sizes) is not OdmaSizes or _unknown(sizes, _SIZES_ANY, {"_blocks": None}):
+        return False
+    pools = sizes._pools
+    return type(pools) is SharedPools and pools._large is pools._all and _space(pools._all)
+
+
+_RUNS: Must = {
+    "slack": 0, "pinned": _empty, "joining": lambda joining: not joining.on,
+    "prefixes": lambda prefixes: prefixes.remains is None,
+}  # fmt: skip
+_RUNS_ANY = _text(
+    "layout limits options stored reserved resident _total start demands fresh filling states has"
+)
+_RESERVING: Must = {**_RUNS, "sizes": _one_space}
+_ODMA: Must = {**_RUNS, "sizes": _buckets}
+_SIZES_ANY = _text(
+    "_of _options buckets _pools _refreshes _tags _held _moves _leaving _guesses _wanted _score"
+)
+_RUN_OPTIONS = _text("name fit window_kv prefixes space reserve")
+_OPTIONS: dict[type, tuple[frozenset[str], Must]] = {
+    PagedAllocator: (
+        _text(
+            "name block watermark idle_watermark cached_recompute prefix_caching shared_samples"
+            " window_rules indirection null_block"
+        ),
+        {
+            "free_list": "fifo", "states": None, "state_ratio": None,
+            "state_caching": None,
+        },
+    ),
+    StaticAllocator: (
+        _RUN_OPTIONS, {"compaction": "none", "compaction_tokens": None, "stagger": 0}
+    ),
+    OracleAllocator: (
+        _RUN_OPTIONS, {"compaction": "none", "compaction_tokens": None, "stagger": 0}
+    ),
+    OdmaAllocator: (
+        _RUN_OPTIONS | _text(
+            "buckets levels balance gamma clip tau uncertainty constant window refresh refreshes"
+            " first_bounds bounds align bucket_on large borrow pool_share pool_overflow"
+            " bucket_full large_full"
+        ),
+        {
+            "compaction": "none", "compaction_tokens": None, "stagger": 0, "refresh_delay": 0,
+            "pool_split": None, "repartition": None,
+        },
+    ),
+}  # fmt: skip
+_ALLOCATORS: dict[type, tuple[frozenset[str], Must]] = {
+    PagedAllocator: (_BLOCKS_ANY, _BLOCKS),
+    StaticAllocator: (_RUNS_ANY, _RESERVING),
+    OracleAllocator: (_RUNS_ANY, _RESERVING),
+    OdmaAllocator: (_RUNS_ANY, _ODMA),
+}
+_MEMORIES: dict[type, tuple[frozenset[str], Must]] = {
+    Memory: (_MEMORY_ANY, _MEMORY),
+    SampledMemory: (_SAMPLED_ANY, {**_MEMORY, "_together": False}),
+}
+
+
+def summary() -> str:
+    """How many runs were plain, and why others were not."""
+    general = [f"{why} {many}" for why, many in WHY.most_common() if why]
+    text = f"{WHY.total()} simulations, {WHY['']} of them by the compiled core"
+    return f"{text}; not: {', '.join(general)}" if general else text
+
+
+def _unknown(thing: Any, free: frozenset[str], must: Must, kind: type | None = None) -> str:
+    """What of an object the core does not know, in words; empty: it knows all."""
+    name = type(thing).__name__
+    if kind is not None and type(thing) is not kind:
+        return name
+    for key, value in vars(thing).items():
+        if key in free:
+            continue
+        if key not in must:
+            return f"{name} {key.lstrip('_')}"
+        wanted = must[key]
+        fits = wanted(value) if callable(wanted) else value == wanted
+        if not fits:
+            return f"{name} {key.lstrip('_')}"
+    return ""
+
+
+def why_not(run: Any) -> str:
+    """Why a `Simulation` is general; empty: the core knows all of it."""
+    if os.environ.get(SWITCH) == "0":
+        return f"{SWITCH}=0"
+    if any(not vars(type(each)).get("by_rows") for each in run.watchers):
+        return "watchers of every step"
+    if run._recorder is not None or run._progress is not None:
+        return "a log of the run"
+    if type(run.source) is not OpenArrivals or run.now_s:
+        return "requests that wait for answers"
+    if run._enter != run._to_the_node or len(run.nodes) != 1:
+        return "pools"
+    node = run.nodes[0]
+    if type(node) is not Node or type(node.manager) is not Manager or len(node.own) != 1:
+        return "several cards"
+    if len(node.units) != 1 or node.reports or type(run.metrics) is not Metrics:
+        return "several cards"
+    return _of_replica(node.own[0]) or _of_requests(node.own[0].engine.requests)
+
+
+def _of_replica(replica: Any) -> str:
+    why = _unknown(replica, _REPLICA_ANY, _REPLICA, Replica)
+    if why:
+        return why
+    engine, memory, steps = replica.engine, replica.memory, replica._steps
+    allocator = engine.allocator
+    if type(engine) is not EngineV1:
+        return type(engine).__name__
+    for thing, known in ((allocator, _ALLOCATORS), (memory, _MEMORIES)):
+        if type(thing) not in known:
+            return type(thing).__name__
+        if why := _unknown(thing, *known[type(thing)]):
+            return why
+    options = _options_differ(engine, allocator)
+    steps_must = {"_shares": None, "tabled": None, "_together": False}
+    return (
+        options
+        or _unknown(engine, _ENGINE_ANY, _ENGINE, EngineV1)
+        or _unknown(steps, _STEPS_ANY, steps_must, StepModel)
+        or _unknown(steps.work, _WORK_ANY, _WORK)
+        or _too_large(engine, steps.work)
+    )
+
+
+def _options_differ(engine: Any, allocator: Any) -> str:
+    plain = {
+        "batching": "any", "packing": "arrival", "admit_on": "input", "async_scheduling": False,
+        "long_prefill_token_threshold": 0, "prefill_schedule_interval": 1,
+    }  # fmt: skip
+    if why := _unknown(engine.spec, _ENGINE_OPTIONS, plain):
+        return why
+    if allocator.layout.groups is not None or allocator.layout.sparse is not None:
+        return "layers that differ"
+    return _unknown(allocator.options, *_OPTIONS[type(allocator)])
+
+
+def _of_requests(requests: Requests) -> str:
+    shared = (requests.prefix_id, requests.parent, requests.session, requests.context)
+    if any((each >= 0).any() for each in shared):
+        return "requests that share"
+    return "beams" if requests.forks.any() else ""
+
+
+def _too_large(engine: Any, work: Any) -> str:
+    """Where whole numbers of a step may be more than the core can count."""
+    slots, longest = engine.allocator.slots, engine.allocator.limits.max_model_len + 1
+    most = max(
+        slots * max(work._attention_flops, work.kv_bytes), engine.budget * work._row_flops,
+        engine.budget * longest * work._chunk_flops,
+    )  # fmt: skip
+    return "numbers beyond 2^62" if most >= MOST else ""

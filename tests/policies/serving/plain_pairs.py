@@ -1,0 +1,272 @@
+"""Small runs drawn at random, each served by the compiled core and in the general way: is every
+figure and every time equal?
+
+    python -m tests.policies.serving.plain_pairs --count 2000 --seed 1
+
+Prints each run that differs, with its number, then how many were plain, why others were not, and
+how many of the plain ones met what is rare. A run is told by its seed and its number alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import random
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import load_device
+from policies.requests.requests import Requests
+from policies.serving.plain.why_not import SWITCH, WHY
+from policies.serving.serving import ServingResult, serve
+from policies.serving.serving_spec import ServingSpec
+from policies.serving.simulation import Watcher
+from tests.policies.small import MODEL, FakeMemory
+
+DEVICES = ("mlu370-x4", "a100-80gb", "h100-sxm", "mi300x", "jetson-agx-orin", "arc-pro-b60")
+RARE = (
+    "preemption", "chunked prompt", "own blocks found", "slabs", "borrowing", "migration",
+    "refresh", "probe", "next larger", "preempts last", "idle", "warm-up",
+)  # fmt: skip
+
+
+class Drawn(NamedTuple):
+    """A run."""
+
+    requests: Requests
+    slots: int
+    device: str
+    warmup: int
+    changes: dict[str, Any]
+
+
+def drawn(seed: int, number: int) -> Drawn:
+    """The so many-th of a seed."""
+    rng = random.Random(f"{seed} {number}")
+    slots = 64 * rng.randint(6, 32)
+    longest = min(slots - 64, rng.choice((256, 512, 1024)))
+    stream = _requests(rng, longest)
+    budget = rng.choice((64, 96, 256, 2048))
+    engine = {
+        "max_num_batched_tokens": budget, "max_num_seqs": min(rng.choice((2, 8, 64, 64)), budget),
+        "max_model_len": longest, "too_long": "drop",
+    }  # fmt: skip
+    if rng.random() < 0.4:
+        engine["max_tokens"] = rng.choice((32, 64, 128))
+    if rng.random() < 0.05:
+        engine |= rng.choice((
+            {"admit_on": "chunk"}, {"async_scheduling": True}, {"packing": "first_fit"},
+            {"long_prefill_token_threshold": 32},
+        ))  # fmt: skip
+    memory: dict[str, Any] = {"efficiency": rng.choice((1.0, 0.7))}
+    if rng.random() < 0.4:
+        memory = {"fidelity": "sampled", "weights": 0.8, "every_steps": rng.choice((20, 200, 2000))}
+    policy = rng.choice((_paged,) * 4 + (_static, _oracle) + (_odma,) * 6)(rng)
+    if policy.get("borrow", 1) > 1 and rng.random() < 0.9:
+        stream, policy["align"] = _alike(rng), 16
+        engine |= {"max_tokens": 48, "max_num_seqs": 64, "max_num_batched_tokens": 2048}
+    changes = {
+        "policy": policy, "engine": engine, "memory": memory,
+        "predictor": {"kind": "lognormal", "sigma": rng.choice((0.0, 0.4, 1.0))},
+    }  # fmt: skip
+    warmup = rng.choice((0, 0, len(stream) // 4))
+    return Drawn(stream, slots, rng.choice(DEVICES), warmup, changes)
+
+
+def _requests(rng: random.Random, longest: int) -> Requests:
+    """At rates from far below to far above what a card serves, in part all at once."""
+    count, draws = rng.randint(8, 80), np.random.default_rng(rng.randrange(1 << 30))
+    gaps_s = draws.exponential(1 / 10 ** rng.uniform(0.5, 5), count)
+    gaps_s[draws.random(count) < rng.choice((0, 0.5, 1))] = 0
+    most = rng.choice((4, 6))  # of small ones many run at once
+    prompts = draws.lognormal(rng.uniform(2, most), rng.uniform(0, 1.2), count)
+    outputs = draws.lognormal(rng.uniform(2, most), rng.uniform(0, 1.2), count)
+    return Requests(
+        np.cumsum(gaps_s),
+        np.clip(prompts, 1, longest * 5 // 4).astype(np.int64),  # of which the longest are dropped
+        np.clip(outputs, 1, longest // 2).astype(np.int64),
+    )
+
+
+def _alike(rng: random.Random) -> Requests:
+    """Many whose reservations are of a few sizes, so that blocks of one are lent to another."""
+    count, draws = rng.randint(40, 80), np.random.default_rng(rng.randrange(1 << 30))
+    prompts = np.clip(draws.normal(50, 25, count), 1, 120).astype(np.int64)
+    return Requests(np.zeros(count), prompts, draws.integers(1, 48, count))
+
+
+def _paged(rng: random.Random) -> dict[str, Any]:
+    return {
+        "name": "paged", "block": rng.choice((1, 4, 16, 16, 64)),
+        "watermark": rng.choice((0, 0, 0.05)), "null_block": rng.random() < 0.2,
+        "cached_recompute": rng.random() < 0.8,
+        "free_list": rng.choice(("fifo",) * 20 + ("lifo",)),
+    }  # fmt: skip
+
+
+def _space(rng: random.Random) -> dict[str, Any]:
+    fit = rng.choice(("first",) * 8 + ("best", "next"))
+    return {"space": rng.choice(("arena", "slabs", "slabs")), "fit": fit}
+
+
+def _static(rng: random.Random) -> dict[str, Any]:
+    reserve = rng.choice(("prompt_plus_max_tokens", "max_model_len"))
+    return {"name": "static", "reserve": reserve, **_space(rng)}
+
+
+def _oracle(rng: random.Random) -> dict[str, Any]:
+    return {"name": "oracle", **_space(rng)}
+
+
+def _odma(rng: random.Random) -> dict[str, Any]:
+    space = _space(rng)
+    borrow = {"borrow": rng.choice((1, 2, 4, 4))} if space["space"] == "slabs" else {}
+    return {
+        "name": "odma", **space, **borrow, "buckets": rng.choice((1, 2, 4, 8)),
+        "balance": rng.choice(("requests", "residents", "slots", "least_unused")),
+        "gamma": rng.choice((0, 0, 0.2, 1)), "tau": rng.choice((0.5, 0.9, 2)),
+        "clip": rng.random() < 0.7,
+        "uncertainty": rng.choice(("entropy", "entropy_nats", "spread", "constant")),
+        "window": rng.choice((10, 100)), "refresh": rng.choice((0, 1, 2, 5)),
+        "refreshes": rng.choice((None, None, 2)), "align": rng.choice((1, 16, 64)),
+        "refresh_delay": 1e-3 * (rng.random() < 0.05),
+        "first_bounds": rng.choice(("even", "even", "even", "longest")),
+        "bucket_on": rng.choice(("output", "total")),
+        "large": rng.choice(("prompt_plus_max_tokens", "max_model_len")),
+        "bucket_full": rng.choice(("wait", "next_larger")),
+        "large_full": rng.choice(("preempt", "preempt_last", "next_larger")),
+    }  # fmt: skip
+
+
+class _ByRows(Watcher):
+    """Asks for rows, and for nothing else."""
+
+    by_rows = True
+
+    def __init__(self) -> None:
+        self.stretches = 0
+
+    def done(self, *told: Any) -> None:
+        self.stretches += 1
+
+    def rows(self, node: Any, rows: Any, waits: Any) -> None:
+        self.stretches += len(waits)
+
+
+_device = functools.cache(load_device)
+
+
+def served(run: Drawn, plain: bool) -> ServingResult | str:
+    """The result of a run, or why it is refused."""
+    spec = ServingSpec.model_validate({
+        "model": "small", "gpu_memory_utilization": 1.0, "activation_bytes": "0B",
+        "kv_tokens": run.slots, **run.changes,
+    })  # fmt: skip
+    simulate = FakeMemory() if "fidelity" in run.changes["memory"] else None
+    os.environ[SWITCH] = str(int(plain))
+    rows = _ByRows()
+    try:
+        result = serve(
+            _device(run.device), MODEL, spec, run.requests, seed=1, warmup_requests=run.warmup,
+            simulate=simulate, watchers=[rows],
+        )  # fmt: skip
+    except DescriptionError as error:
+        return str(error)
+    finally:
+        os.environ.pop(SWITCH)
+    result.metrics["stretches"] = rows.stretches
+    return result
+
+
+def differences(one: Any, other: Any, path: str = "") -> list[str]:
+    """Paths at which two results differ, but for how long probes took."""
+    if isinstance(one, ServingResult) and isinstance(other, ServingResult):
+        found = differences(one.metrics, other.metrics)
+        for name in ("arrival_s", "first_token_s", "finish_s"):
+            if not np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True):
+                found.append(name)
+        return found
+    if isinstance(one, dict) and isinstance(other, dict):
+        if list(one) != list(other):
+            return [f"{path}: keys"]
+        pairs = ((key, one[key], other[key]) for key in one if key != "probe_wall_s")
+        return [each for key, a, b in pairs for each in differences(a, b, f"{path}.{key}")]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = ((str(at), a, b) for at, (a, b) in enumerate(zip(one, other, strict=True)))
+        return [each for key, a, b in pairs for each in differences(a, b, f"{path}.{key}")]
+    same = one == other or (one != one and other != other)
+    return [] if same and type(one) is type(other) else [f"{path}: {one!r} != {other!r}"]
+
+
+def rare(run: Drawn, result: ServingResult) -> set[str]:
+    """Of what is rare, what a run met."""
+    metrics, policy = result.metrics, run.changes["policy"]
+    report, budget = metrics["policy"], run.changes["engine"]["max_num_batched_tokens"]
+    met = {
+        "preemption": metrics["preemptions"] > 0,
+        "chunked prompt": bool((run.requests.prompt_tokens > budget).any()),
+        "own blocks found": metrics["cached_tokens"] > 0,
+        "slabs": policy.get("space") == "slabs",
+        "borrowing": policy.get("space") == "slabs" and report.get("larger_share", 0) > 0,
+        "migration": metrics["migrations"] > 0,
+        "refresh": report.get("bucket_refreshes", 0) > 0,
+        "probe": metrics["memory"].get("probes", 0) > 0,
+        "next larger": policy.get("large_full") == "next_larger" and metrics["migrations"] > 0,
+        "preempts last": policy.get("large_full") == "preempt_last" and metrics["preemptions"] > 0,
+        "idle": bool((np.diff(run.requests.arrival_s) > 1.0).any()),
+        "warm-up": run.warmup > 0,
+    }
+    return {name for name in RARE if met[name]}
+
+
+class Counted(NamedTuple):
+    """Over pairs of runs. `differ`: number -> where."""
+
+    differ: dict[int, list[str]]
+    why: Counter[str]
+    """Runs by why they were general; '': they were plain."""
+    met: Counter[str]
+    """Of the plain ones."""
+    refused: int
+
+
+def pairs(count: int, seed: int) -> Counted:
+    """So many runs, both ways."""
+    found = Counted({}, Counter(), Counter(), 0)
+    refused = 0
+    for number in range(count):
+        run = drawn(seed, number)
+        general = served(run, plain=False)
+        before = WHY.copy()
+        plain = served(run, plain=True)
+        new = WHY - before
+        found.why.update(new)
+        if where := differences(general, plain):
+            found.differ[number] = where
+        if isinstance(plain, str):
+            refused += 1
+        elif new[""]:
+            found.met.update(rare(run, plain))
+    return found._replace(refused=refused)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    found = pairs(asked.count, asked.seed)
+    for number, where in found.differ.items():
+        print(f"{number} differs: {'; '.join(where[:3])}")
+    general = {why: many for why, many in found.why.items() if why}
+    print(f"{asked.count} runs: {found.why['']} plain, {found.refused} refused; general: {general}")
+    print(f"of the plain ones met: {dict(found.met)}")
+    print(f"{len(found.differ)} differ")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Does the compiled core of plain runs give what the general way gives, in every leaf?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from policies.serving.plain.why_not import WHY
+from tests.policies.serving.plain_pairs import RARE, pairs
+from tests.policies.small import EXPERTS, FakeMemory, mixed, run
+from tests.rotation import LONG
+
+
+def test_is_every_figure_of_random_runs_equal_both_ways() -> None:
+    many = 2000 if LONG else 200
+    found = pairs(many, seed=1)
+    assert not found.differ
+    assert found.why[""] >= 0.75 * many
+    least = 0.05 if LONG else 0.0
+    wanted = {"next larger", "preempts last", "idle"}  # rarer than the others
+    for name in RARE:
+        assert found.met[name] > (0 if name in wanted else least * many), name
+
+
+@pytest.fixture(autouse=True)
+def few_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of few requests are plain, whether the core was used before or not."""
+    monkeypatch.setenv("BANKWISE_PLAIN", "1")
+
+
+def _why(**changes: Any) -> str:
+    before = WHY.copy()
+    shape = {"shape": changes.pop("shape")} if "shape" in changes else {}
+    run(1024, mixed(6), **shape, **changes)
+    (why,) = WHY - before
+    return why
+
+
+@pytest.mark.parametrize("policy", ["paged", "static", "oracle", "odma"])
+@pytest.mark.parametrize("memory", ["analytic", "sampled"])
+def test_is_a_run_with_nothing_special_plain(policy: str, memory: str) -> None:
+    own: dict[str, Any] = {"memory": {"fidelity": memory}, "simulate": FakeMemory()}
+    assert not _why(policy={"name": policy}, **(own if memory == "sampled" else {}))
+
+
+@pytest.mark.parametrize("why, changes", [
+    ("S3Allocator", {"policy": {"name": "s3"}}),
+    ("EngineV0", {"engine": {"name": "v0"}}),
+    ("several cards", {"cluster": {"cards": 2}}),
+    ("StepWorkModel experts", {"shape": EXPERTS}),
+    ("PagedAllocator pool", {"policy": {"name": "paged", "free_list": "lifo"}}),
+    ("EngineV1Spec packing", {"engine": {"packing": "first_fit"}}),
+    ("OdmaOptions refresh_delay", {"policy": {"name": "odma", "refresh_delay": 1.0}}),
+    ("Replica together", {"advance_together": False}),
+])  # fmt: skip
+def test_is_what_the_core_does_not_know_general(why: str, changes: dict[str, Any]) -> None:
+    assert _why(**changes) == why
+
+
+def test_does_an_attribute_that_nobody_named_make_a_run_general(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from policies.memory.step import StepModel
+
+    made = StepModel.__init__
+
+    def with_more(self: Any, *given: Any, **named: Any) -> None:
+        made(self, *given, **named)
+        self.new_feature = True
+
+    monkeypatch.setattr(StepModel, "__init__", with_more)
+    assert _why() == "StepModel new_feature"
+
+
+def test_does_the_switch_select_the_general_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BANKWISE_PLAIN", "0")
+    assert _why() == "BANKWISE_PLAIN=0"
