@@ -164,9 +164,9 @@ def measurements(_: Path) -> dict[str, Any]:
 
 def servers(_: Path) -> dict[str, Any]:
     """Whole servers beside our serving."""
-    from tools.servers_beside import compared
+    from sweeps.ask.published_servers import each, possible, summary
 
-    return compared()
+    return summary(list(each(possible())))
 
 
 def memory_map(folder: Path) -> dict[str, Any]:

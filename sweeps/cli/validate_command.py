@@ -13,6 +13,8 @@ from sweeps.cli.options import FOUND, Json, Set, mistake, refuse
 
 SCHEDULES = (".json", ".json.gz")
 """Endings of schedules of vLLM's scheduler."""
+SERVERS = "servers"
+"""The word for published times of whole servers."""
 
 
 def command(
@@ -42,7 +44,8 @@ def command(
 ) -> None:  # fmt: skip
     """Compare the models with public measurements.
 
-    Each cell is within tolerance, or refuted. A measured server whose log is not here is skipped;
+    Each cell is within tolerance, or refuted. `validate servers [MODEL]` shows published times of
+    whole servers instead. A measured server whose log is not here is skipped;
     BANKWISE_DATA names the folder of logs.
 
     Exit code 0: done, also where a cell is refuted; 1: a cell marked `agrees` is refuted, or a
@@ -57,6 +60,13 @@ def command(
         if more:
             raise mistake("is no schedule of vLLM, JSON or gzip", more[0])
         _schedules([*schedules, *map(Path, names or [])], json)
+        return
+    if names and names[0] == SERVERS:
+        refuse(
+            f"does not go with {SERVERS}",
+            {"--candidates": candidates, "--device": device, "--set": overrides or None},
+        )
+        _servers(names[1:], json)
         return
     from policies.memory.measured_cells import Skipped
     from sweeps.report import validation
@@ -105,6 +115,36 @@ def _compared(sources: list[Any], overrides: list[str] | None) -> Iterator[tuple
             yield source, validation.compared(source, overrides=overrides)
         except Skipped as error:
             yield source, error
+
+
+def _servers(models: list[str], json: bool) -> None:
+    """Published whole servers beside our serving, of models whose names contain a word."""
+    from sweeps.ask.published_servers import ROWS, each, flops_share, possible, summary
+    from sweeps.report.screen import print_json, print_section
+    from sweeps.report.servers_sheet import sheet
+    from sweeps.run.progress import Progress
+
+    if len(models) > 1:
+        raise mistake("expected one word of a model's name", models[1])
+    word = models[0] if models else ""
+    rows = possible(word)
+    if not rows:
+        known = ", ".join(dict.fromkeys(row.model for row in ROWS))
+        raise mistake(f"no published server of it; expected part of {known}", word)
+    shown = Progress().through("servers")(list(rows), len(rows))
+    found = list(each(shown))
+    out = [row for row in ROWS if word in row.model and row not in rows]
+    if json:
+        print_json({
+            **summary(found),
+            "servers": [
+                {**one.row._asdict(), "simulated_ttft_ms": one.ttft_ms,
+                 "simulated_tpot_ms": one.tpot_ms, "inside": one.inside} for one in found
+            ],
+            "not_possible": [{**row._asdict(), "flops_share": flops_share(row)} for row in out],
+        })  # fmt: skip
+    else:
+        print_section(sheet(found, out, summary(found)))
 
 
 def _schedules(files: list[Path], json: bool) -> None:

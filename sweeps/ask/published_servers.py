@@ -1,26 +1,33 @@
-"""Whole servers on one card beside our serving: TTFT and TPOT of 47 published settings.
-
-    python -m tools.servers_beside [MODEL]
+"""Whole servers on one card beside our serving: TTFT and TPOT of 47 published settings, as
+`bankwise validate servers` shows them.
 
 Each is served as its client asked for it: as many clients as it had at once, ten requests each,
 all begun together. InferenceX (1,024 and 8,192 tokens) draws lengths from 0.8 to 1 of the stated
 ones (SemiAnalysisAI/InferenceX 843c625, `utils/bench_serving`), NVIDIA's GenAI-Perf has all of one
-length (ai-dynamo/aiconfigurator 5e16187, `eval/benchmarks/genai_perf_runner.py`). TensorRT-LLM
-admits what it can finish (`GUARANTEED_NO_EVICT`). The memory is analytic. No number of the model
-was set by them, but for `narrow` of `yaml/kernels`, which was taken from tables of products after a
-first look. Source: ai-dynamo/aiconfigurator 095f58a, `systems/silicon_sample.csv` (Apache-2.0),
-NVIDIA's rows and InferenceX dumps of 2026.
+length (ai-dynamo/aiconfigurator 5e16187, `eval/benchmarks/genai_perf_runner.py`). A step of
+TensorRT-LLM computes batch + input + 1,500 tokens at most (the same, `rule_plugin/benchmark`), and
+it admits what it can finish (`GUARANTEED_NO_EVICT`). SGLang keeps KV in bf16 unless told otherwise,
+and no row says that it was. The memory is analytic.
+
+Rows whose throughput would need more than half of the peak FLOPs are left out: no card does that in
+a server, so that prompts were probably found in a cache. InferenceX had no warm-up before its
+commit d053ae24e (21 January 2026), so that the first wave of a row measured before then waited
+seconds; rows state no day, so that none can be left out for it.
+
+No number of the model was set by these rows, but for `narrow` of `yaml/kernels`, which was taken
+from tables of products after a first look. Source: ai-dynamo/aiconfigurator 095f58a,
+`systems/silicon_sample.csv` (Apache-2.0), NVIDIA's rows and InferenceX dumps of 2026.
 """
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from statistics import median
 from typing import Any, NamedTuple
 
-from hwmodel.specs.device import load_device
-from hwmodel.specs.kernel_law import Kernels
+from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.number_format import number_format
 from hwmodel.specs.transformer import load_model
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.probe import weights_efficiency
@@ -96,6 +103,9 @@ ROWS = [Row(*row) for row in (
 )]  # fmt: skip
 PROGRAMS = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm"}
 FORMATS = {"bf16": (None, None), "fp8": ("fp8", "fp8"), "fp4": ("nvfp4", "fp8")}
+"""Of weights and KV."""
+MOST = 0.5
+"""Share of the peak FLOPs above which a row is left out (assumed)."""
 EACH = 10
 """Requests of a client."""
 
@@ -109,24 +119,43 @@ def efficiency(device: str) -> float:
     return weights_efficiency(card, load_model("llama-3.1-8b"), FidelitySpec(), simulate_once, 1)
 
 
-def kernels(row: Row) -> Kernels:
-    """The law of its card and program."""
-    card = load_device(row.device, [f"kernels.program={PROGRAMS[row.server]}"])
+def formats(row: Row) -> tuple[str | None, str | None]:
+    """Of weights and KV; None: the model's own."""
+    if row.model == "gpt-oss-120b":
+        return None, None
+    weights, kv = FORMATS[row.precision]
+    return weights, None if row.server == "sglang" else kv
+
+
+def card_of(row: Row) -> Device:
+    """Its card, with the kernels of its program."""
+    return load_device(row.device, [f"kernels.program={PROGRAMS[row.server]}"])
+
+
+def flops_share(row: Row) -> float:
+    """Share of the peak FLOPs that its tokens need in the time that they took."""
+    card, model = load_device(row.device), load_model(row.model).stored_as(*formats(row))
     assert card.accelerator is not None
-    return card.accelerator.kernels
+    compute = card.accelerator.compute
+    peak = getattr(compute, number_format(model.weights).compute) or compute.fp16
+    seconds = (row.ttft_ms + row.tpot_ms * (row.output - 1)) / 1e3
+    tokens = row.at_once * (row.prompt + row.output) / seconds
+    return float(2 * model.active_parameters * tokens / peak)
 
 
 def served(row: Row) -> tuple[float, float]:
     """(TTFT, TPOT) of our serving, ms."""
-    weights, kv = (None, None) if row.model == "gpt-oss-120b" else FORMATS[row.precision]
-    card = load_device(row.device, [f"kernels.program={PROGRAMS[row.server]}"])
+    weights, kv = formats(row)
+    card = card_of(row)
     longest = int(1.2 * (row.prompt + row.output)) + 64
     policy: dict[str, Any] = {"name": "paged"}
+    budget = 8192
     if row.server == "trtllm":
         policy = {"name": "ideal", "reserve": "output", "admit_on": "output"}
+        budget = row.at_once + row.prompt + 1500
     spec = ServingSpec.model_validate({
         "model": row.model, "policy": policy, "weights": weights, "kv": kv,
-        "engine": {"max_num_seqs": max(row.at_once, 8), "max_num_batched_tokens": 8192,
+        "engine": {"max_num_seqs": max(row.at_once, 8), "max_num_batched_tokens": budget,
                    "max_model_len": longest},
         "memory": {"fidelity": "analytic", "efficiency": efficiency(row.device)},
     })  # fmt: skip
@@ -145,23 +174,44 @@ def served(row: Row) -> tuple[float, float]:
     return 1e3 * found["ttft_s"]["mean"], 1e3 * found["tpot_s"]["mean"]
 
 
-def compared(only: str = "") -> dict[str, Any]:
-    """Errors of TTFT and TPOT over all rows: median, nine in ten, and how many lie inside."""
-    errors, inside = [], 0
-    for row in ROWS:
-        if only in row.model:
-            ttft, tpot = served(row)
-            errors.append((ttft / row.ttft_ms - 1, tpot / row.tpot_ms - 1))
-            law = kernels(row)
-            inside += law.spread_low <= row.tpot_ms / tpot <= law.spread_high
-            print(*row[:7], f"TTFT {row.ttft_ms:g} {errors[-1][0]:+.0%}",
-                  f"TPOT {row.tpot_ms:g} {errors[-1][1]:+.1%}", flush=True)  # fmt: skip
-    found: dict[str, Any] = {"rows": len(errors), "TPOT inside its interval": inside / len(errors)}
-    for name, column in zip(("TTFT", "TPOT"), zip(*errors, strict=True), strict=True):
+class Beside(NamedTuple):
+    """A row, and what our serving does."""
+
+    row: Row
+    ttft_ms: float
+    tpot_ms: float
+    inside: bool
+    """Whether the measured TPOT lies in the interval of the law."""
+
+    @property
+    def off(self) -> tuple[float, float]:
+        """Of TTFT and TPOT, as shares of what was measured."""
+        return self.ttft_ms / self.row.ttft_ms - 1, self.tpot_ms / self.row.tpot_ms - 1
+
+
+def possible(only: str = "") -> list[Row]:
+    """Rows of models whose names contain `only`, without those that no card can do."""
+    return [row for row in ROWS if only in row.model and flops_share(row) <= MOST]
+
+
+def each(rows: Iterable[Row]) -> Iterator[Beside]:
+    """Serve them."""
+    for row in rows:
+        accelerator = card_of(row).accelerator
+        assert accelerator is not None
+        law, (ttft, tpot) = accelerator.kernels, served(row)
+        inside = law.spread_low <= row.tpot_ms / tpot <= law.spread_high
+        yield Beside(row, ttft, tpot, inside)
+
+
+def summary(found: Sequence[Beside]) -> dict[str, Any]:
+    """Errors of TTFT and TPOT: median, nine in ten, and how many TPOT lie in their interval."""
+    told: dict[str, Any] = {
+        "rows": len(found), "left out": len(ROWS) - len(possible()),
+        "TPOT inside its interval": sum(one.inside for one in found) / len(found),
+    }  # fmt: skip
+    for name, column in zip(("TTFT", "TPOT"), zip(*(one.off for one in found), strict=True),
+                            strict=True):  # fmt: skip
         off = sorted(map(abs, column))
-        found[name] = {"median": median(off), "nine in ten": off[int(0.9 * (len(off) - 1))]}
-    return found
-
-
-if __name__ == "__main__":
-    print(compared(*sys.argv[1:]))
+        told[name] = {"median": median(off), "nine in ten": off[int(0.9 * (len(off) - 1))]}
+    return told
