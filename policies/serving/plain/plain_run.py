@@ -125,9 +125,9 @@ class PlainRun:
             elif why == KEEP:
                 self._blocks = _more_kept(self._blocks, state)
             elif why == NEVER:
-                raise engine._never_fits(int(state["asked"]))
+                raise engine.line.never_fits(int(state["asked"]))
             elif why == FUTILE:
-                raise engine._stuck(self._futile())
+                raise engine.futile(self._futile())
             elif why != LEARN:
                 self._flush()
             if why == WARM:
@@ -148,10 +148,10 @@ class PlainRun:
     def _of_arrivals(self) -> Queue:
         engine, source = self._engine, self._simulation.source
         coming = sorted(iter(source.next, None))
-        cap, rules = engine._cap, self._rules[0]
+        cap, rules = engine.cap, self._rules[0]
         rules["count"], rules["warmup"] = source.count, self._metrics.warmup
         rules["budget"], rules["cap"] = engine.budget, cap
-        rules["slots"], rules["most_futile"] = self._allocator.slots, engine._progress._most
+        rules["slots"], rules["most_futile"] = self._allocator.slots, engine.progress._most
         self._now["left_then"] = -1
         several = min(cap, len(coming)) + 1
         return Queue(
@@ -375,7 +375,7 @@ class PlainRun:
             sizes._guesses[request] = Guess(
                 self._bounds[epoch], predicted, raw, asked, held, bool(large)
             )
-            engine._demands.pop(request, None)
+            engine.demands.pop(request, None)
             sizes.finished(request, int(engine.prompt[request]), int(engine.output[request]))
             if sizes.bounds != self._bounds[-1]:
                 self._bounds.append(sizes.bounds)

@@ -26,7 +26,11 @@ from policies.allocators.pools import SharedPools
 from policies.allocators.sizes import OneSpace
 from policies.allocators.slabs import Slabs
 from policies.allocators.static import StaticAllocator
+from policies.engines.admission import Line
+from policies.engines.connected import Loads
+from policies.engines.engine import Engine
 from policies.engines.engine_v1 import EngineV1
+from policies.engines.growth import Growth
 from policies.memory.fidelity import Memory
 from policies.memory.sampling import SampledMemory
 from policies.memory.step import StepModel
@@ -64,18 +68,29 @@ _ENGINE_OPTIONS = _text(
     "name max_num_seqs max_tokens max_model_len packing_window too_long usage"
     " max_num_batched_tokens ends like"
 )
+_V1: Must = {
+    "whole_inputs": True, "_priority": None, "in_turn": False, "_threshold": 0, "swapped": _empty,
+    "_filling": _empty, "_again": _empty,
+}  # fmt: skip
+_V1_ANY = _text("engine spec _stops _under_way _recent _fills _any_decode _since _line")
+_LINE_ANY = _text("_engine _bounds _fitting _overtaken _sizes _tag")
+_LOADS: Must = {
+    "connectors": _empty, "loading": _empty, "held": _empty, "back": _empty, "decodes": _empty,
+    "line_asks": False,
+}  # fmt: skip
+_LOADS_ANY = _text("_engine _stuck_at _unsure forgets")
 _ENGINE: Must = {
-    "connectors": _empty, "_line_asks": _empty, "drafts": None, "loading": _empty, "held": _empty,
-    "_batching": None, "_windowed": False, "_uneven": False, "_late": False, "whole_inputs": True,
-    "_priority": None, "in_turn": False, "_in_order": True, "_threshold": 0, "_state_block": 0,
-    "ending": _empty, "waiting": _empty, "running": _empty, "_back": _empty, "_decodes": _empty,
+    "connectors": _empty, "drafts": None, "loading": _empty, "held": _empty, "batching": None,
+    "windowed": False, "_uneven": False, "late": False, "state_block": 0, "ending": _empty,
+    "waiting": _empty, "running": _empty, "growth": lambda growth: type(growth) is Growth,
+    "scheduler": lambda scheduler: not _unknown(scheduler, _V1_ANY, _V1, EngineV1),
+    "line": lambda line: not _unknown(line, _LINE_ANY, {"_in_order": True}, Line),
+    "loads": lambda loads: not _unknown(loads, _LOADS_ANY, _LOADS, Loads),
 }  # fmt: skip
 _ENGINE_ANY = _text(
-    "requests output _predicted spec allocator prompt left changes reserved_ever run_tokens _cap"
-    " _sessions _partial _cached_tokens _relenting _demands _on_demand _migrating _caching"
-    " _copying _remembering _contiguous _classifying _unsure _forgets _stuck_at _tag _overtaken"
-    " _sizes _bounds _fitting budget preemptions _progress _soonest _soonest_of _stops _under_way"
-    " _recent _filling _fills _any_decode _since _again _line"
+    "requests output predicted spec allocator prompt left changes reserved_ever run_tokens cap"
+    " sessions partial cached_tokens relenting demands on_demand migrating caching copying"
+    " remembering contiguous classifying budget preemptions progress _soonest _soonest_of"
 )
 _STEPS_ANY = _text(
     "_link work _cards _slowdown _kv_layers _products _rates bandwidth _law _kv_bandwidth"
@@ -154,7 +169,7 @@ _OPTIONS: dict[type, tuple[frozenset[str], Must]] = {
     PagedAllocator: (
         _text(
             "name block watermark idle_watermark cached_recompute prefix_caching shared_samples"
-            " window_rules indirection null_block"
+            " window_rules indirection null_block free_list_window"
         ),
         {
             "free_list": "fifo", "states": None, "state_ratio": None,
@@ -241,8 +256,8 @@ def _of_replica(replica: Any) -> str:
         return why
     engine, memory, steps = replica.engine, replica.memory, replica._steps
     allocator = engine.allocator
-    if type(engine) is not EngineV1:
-        return type(engine).__name__
+    if type(engine.scheduler) is not EngineV1:
+        return type(engine.scheduler).__name__
     for thing, known in ((allocator, _ALLOCATORS), (memory, _MEMORIES)):
         if type(thing) not in known:
             return type(thing).__name__
@@ -252,7 +267,7 @@ def _of_replica(replica: Any) -> str:
     steps_must = {"_shares": None, "tabled": None, "_together": False}
     return (
         options
-        or _unknown(engine, _ENGINE_ANY, _ENGINE, EngineV1)
+        or _unknown(engine, _ENGINE_ANY, _ENGINE, Engine)
         or _unknown(steps, _STEPS_ANY, steps_must, StepModel)
         or _unknown(steps.work, _WORK_ANY, _WORK)
         or _too_large(engine, steps.work)
