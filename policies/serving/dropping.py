@@ -218,7 +218,20 @@ class Dropping(Controller):
         engine = self.engine(group[0])
         before = sum(self.node.own[card].engine.allocator.slots for card in group)
         used = engine.allocator.reserved_total + taken + engine.demand_tokens
-        return used < self._spec.restore_below * before
+        return used < self._spec.restore_below * before and self._fits_apart(group)
+
+    def _fits_apart(self, group: Group) -> bool:
+        """Whether each card of a group has room by itself for its requests and a block more of each
+        (assumed): else the cards would drop again before they have served anything."""
+        guests, card_of = self.engine(group[0]), self.node.manager.card_of
+        allocator, waiting = guests.allocator, guests.engine.waiting
+        wanted = dict.fromkeys(group, 0)
+        for request in (*guests.running.tolist(), *guests.stopped, *guests.coming, *waiting):
+            slots = int(allocator.reserved[request])
+            if not slots:
+                slots = int(allocator.layout.slots_of(guests.engine.total(request)))
+            wanted[int(card_of[request])] += slots + guests.block
+        return all(self.node.own[c].engine.allocator.slots >= wanted[c] for c in group)
 
     def _merge(self, first: Group, second: Group, at_s: float) -> None:
         cards, parts = joined(first, second), (first, second)

@@ -185,12 +185,13 @@ class SwapSpace(KvConnector):
     def _put(self, size: float, seconds: float) -> float:
         """Put what a step copies on the card's link to its host, as one transfer of so many
         seconds: how much longer it takes for what else moves there, as far as is known."""
-        link, place = self.site.links.host(), self.site.links.place
+        link, places = self.site.links.host(), self.site.links.places
         while link.now_s < self.now_s:  # nobody else goes on with it
             link.until(self.now_s)
-        ends = (place.host, place) if self._back else (place, place.host)
+        hosts = tuple(each.host for each in places)
+        ends = (hosts, places) if self._back else (places, hosts)
         self._copy = Transfer(
-            source=ends[:1], target=ends[1:], ends=(IN if self._back else OUT,), bytes=round(size),
+            source=ends[0], target=ends[1], ends=(IN if self._back else OUT,), bytes=round(size),
             alone_s=seconds, way=self.name,
         )  # fmt: skip
         link.put(self._copy)

@@ -60,12 +60,12 @@ class TierLinks:
 
     def __init__(
         self, spec: TiersSpec, device: Device, model: TransformerSpec, allocator: Allocator,
-        steps: StepModel, cards: int, stages: int, place: Place,
+        steps: StepModel, cards: int, stages: int, places: Sequence[Place],
     ) -> None:  # fmt: skip
-        """place: the card. Raises DescriptionError for blocks that are no multiple of the device's,
-        and as `HiddenStates`."""
+        """places: the cards. Raises DescriptionError for blocks that are no multiple of the
+        device's, and as `HiddenStates`."""
         layout = allocator.layout
-        self._allocator, self._cards, self._place = allocator, cards, place
+        self._allocator, self._cards, self._places = allocator, cards, tuple(places)
         self.way = "pauses" if spec.pauses else "hcache" if spec.host.hcache else "tiers"
         """Of its transfers."""
         self.groups = layers_of(layout, model.kv_layers)
@@ -216,15 +216,16 @@ class TierLinks:
         self, direction: int, priority: int, link: LinkSpec, legs: Sequence[Leg], what: Any,
         near: list[Near], beside: Pieces | None = None,
     ) -> Transfer:  # fmt: skip
-        place = self._place
-        ends = (place.host, place.drive if self._is_drive(link) else place)
+        hosts = tuple(each.host for each in self._places)
+        drives = tuple(each.drive for each in self._places)
+        ends = (hosts, drives if self._is_drive(link) else self._places)
         source, target = ends if (direction == OUT) == self._is_drive(link) else ends[::-1]
         alone = both = self._moved(link, legs, beside)
         if link.both_ways is not None:
             both = self._moved(link, legs, beside, both_ways=True)
         found = alone.pieces
         return Transfer(
-            source=(source,), target=(target,), request=max(what.request, -1), way=self.way,
+            source=source, target=target, request=max(what.request, -1), way=self.way,
             ends=(direction,), bytes=found.bytes, descriptors=found.descriptors,
             alone_s=alone.cost.total_ns / 1e9, both_s=both.cost.total_ns / 1e9,
             priority=priority, what=what, near=tuple(near),

@@ -70,7 +70,7 @@ class Tiers(KvConnector):
             )
         self._spec, self._steps, self._layers = spec, steps, model.layers
         self.links = TierLinks(
-            spec, device, model, allocator, steps, cards, site.stages, site.links.place
+            spec, device, model, allocator, steps, cards, site.stages, site.links.places
         )
         self.store = TierStore(spec, self.links, cards, site.links)
         self.block = self.links.block

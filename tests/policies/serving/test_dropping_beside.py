@@ -19,7 +19,7 @@ from policies.serving.drop_groups import (
 from policies.serving.dropping import Dropping
 from policies.serving.serving import serve
 from policies.transfers.tiers import Tiers
-from tests.policies.serving.features import HYBRID, WINDOWS
+from tests.policies.serving.features import HYBRID, WINDOWS, Setting, patience, run_of, stream
 from tests.policies.serving.test_migration_beside import TIER, all_is_free
 from tests.policies.serving.test_moving import DROPPING, LINK, SHAPE, Watched, burst, card
 from tests.policies.small import spec
@@ -126,3 +126,13 @@ def test_a_request_leaves_with_what_its_layers_keep() -> None:
     near = exchanged(link, windowed, 512, range(4), 256)
     assert near[1] == (2 * 512 + 2 * 64) * SHAPE.kv_layer_bytes
     assert most_stages(SHAPE) == 8 and most_stages(hybrid) == 4
+
+
+@pytest.mark.parametrize("below", [0.5, 0.8, 0.95])
+def test_do_cards_not_drop_again_what_has_just_come_back(below: float) -> None:
+    options = {"link": LINK, "every_s": 0.002, "frame": "64KiB", "restore_below": below}
+    changes = {"cluster": {"cards": 2, "dropping": options}}
+    with patience():
+        metrics = run_of((), [], Setting(stream(), tokens=1024, changes=changes)).metrics
+    dropping = metrics["node"]["dropping"]
+    assert 1 <= dropping["restores"] <= dropping["drops"] <= 4
