@@ -23,6 +23,7 @@ from hwmodel.description.description import DescriptionError
 from policies.placements.placements import InterleavedOptions
 from policies.requests.arrivals import Arrivals
 from policies.serving.serving_spec import ServingSpec
+from sweeps.analyse.statistics import interval
 from sweeps.ask.sizing_runs import (
     DRAWS,
     REQUESTS,
@@ -45,7 +46,11 @@ CLEAR = 1 / 4
 """The first run decides where it misses less than so much of what may be missed, or more than its
 inverse (assumed)."""
 LOWERED = 10
-"""How often a load that other runs do not attain is lowered by the tolerance."""
+"""How often a load that other runs do not attain is lowered by the tolerance, or one that they do
+raised."""
+KNOWN, MOST_RUNS = 0.02, 16
+"""Half of the interval of the share that attains an objective, of so many users; and runs at most
+that make it so small (assumed). From one run of 25 users to the next it differs by 0.05."""
 CONFIRMED = 10
 """Replications of a sweep that confirms a load."""
 TOLERANCE, OF_USERS = 0.04, 0.02
@@ -139,11 +144,50 @@ def _load(asked: Asked, own: float) -> float | None:
         return None
     if found < target.load <= found * (1 + step) and meets(target.load):
         found = target.load
+    if whole:
+        ceiling = most.at_once + 1 if target.at_once else math.inf
+        return _users_again(asked, own, found, ceiling)
     for _ in range(LOWERED):
-        if found < whole or _attained_again(asked, own, found, target.slo.attainment):
+        if _attained_again(asked, own, found, target.slo.attainment):
             break
-        found = min(even(found / (1 + step)), found - whole)
-    return found if found >= max(whole, 1e-300) else None
+        found /= 1 + step
+    return found if found >= 1e-300 else None
+
+
+def _users_again(asked: Asked, own: float, found: float, ceiling: float) -> float | None:
+    """The most users that attain the objective in runs that the bisection has not seen, from where
+    it ended up or down: its own few were lucky, or were not."""
+    slo, step = asked.target.slo, max(math.floor(OF_USERS * found), 1)
+    assert slo is not None
+
+    def attains(users: float) -> bool:
+        runs = _known(asked, own, users, DRAWS + 1)
+        return sum(run.attained for run in runs) / len(runs) >= slo.attainment
+
+    if attains(found):
+        for _ in range(LOWERED):
+            if found + step > ceiling or not attains(found + step):
+                break
+            found += step
+        return found
+    for _ in range(LOWERED):
+        found -= step
+        if found < 1 or attains(found):
+            break
+    return found if found >= 1 else None
+
+
+def _known(asked: Asked, own: float, users: float, first: int) -> list[Run]:
+    """Runs of so many users, from this draw on: until the share that attains the objective is
+    known, or `MOST_RUNS`."""
+    runs: list[Run] = []
+    for draw in range(first, first + MOST_RUNS):
+        runs.append(served(asked, own, users, None, draw))
+        if len(runs) >= DRAWS:
+            share = interval([run.attained for run in runs])
+            if share.high - share.low <= 2 * KNOWN:
+                break
+    return runs
 
 
 def _replicas(asked: Asked, own: float) -> float | None:
@@ -160,12 +204,8 @@ def _replicas(asked: Asked, own: float) -> float | None:
 
 
 def _attained_again(asked: Asked, own: float, load: float, attainment: float) -> bool:
-    """Whether runs that the bisection has not seen attain the load as well: it ends where its own
-    were lucky. Of users, whose answers hang together, twice as many."""
-    if asked.target.think_s is not None:
-        draws = range(DRAWS + 1, 3 * DRAWS + 1)
-        shares = [served(asked, own, load, None, draw).attained for draw in draws]
-        return sum(shares) / len(shares) >= attainment
+    """Whether runs that the bisection has not seen attain the rate as well: it ends where its own
+    were lucky."""
     return enough(lambda draw: served(asked, own, load, None, DRAWS + draw).attained, attainment)
 
 
@@ -243,5 +283,4 @@ def with_users(question: tuple[Asked, float]) -> list[Run]:
     """Of a question and users: what becomes of so many, on requests that no search has seen.
     Raises DescriptionError."""
     asked, users = question
-    own = delivered(asked.device)
-    return [served(asked, own, users, None, 3 * DRAWS + draw) for draw in range(1, DRAWS + 1)]
+    return _known(asked, delivered(asked.device), users, DRAWS + 1 + MOST_RUNS)

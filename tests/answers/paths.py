@@ -9,6 +9,7 @@ import numpy as np
 
 import bankwise
 from hwmodel.description.description import DescriptionError
+from hwmodel.specs.link import load_link
 from policies.requests.requests import Requests, load_trace
 from policies.serving.serving import serve as serve_requests
 from policies.serving.serving_spec import ServingSpec
@@ -149,6 +150,42 @@ def a_closed_loop_by_its_clients(draw: Draw) -> Breaches:
     under_way = float((found.finish_s - found.arrival_s).sum())
     if under_way > clients * found.finish_s.max() * (1 + NEAR):
         yield f"{under_way} request-seconds in {found.finish_s.max()} s of {clients} clients"
+
+
+@two_paths
+def drafts_of_a_request_alone(draw: Draw) -> Breaches:
+    """Each step makes one token and those of its drafts that hold: all of them, or each with its
+    probability."""
+    tokens, output = draw.rng.randint(1, 4), 301
+    alone = alone_with(draw, 100, output).but(engine={"max_tokens": output})
+
+    def steps(acceptance: list[float]) -> int:
+        spec = {"method": "ngram", "tokens": tokens, "acceptance": acceptance}
+        return int(alone.but(speculation=spec).served().metrics["steps"])
+
+    always = 1 + -(-(output - 1) // (1 + tokens))
+    yield from equal("steps with drafts that hold", steps([1.0] * tokens), always)
+    seldom = draw.rng.uniform(0.3, 0.8)
+    holds = [round(seldom**place, 6) for place in range(1, tokens + 1)]
+    yield from equal(f"steps where {holds} hold", steps(holds), output / (1 + sum(holds)), 0.25)
+
+
+@two_paths
+def pools_and_their_sides(draw: Draw) -> Breaches:
+    """Who is alone has its first token when a card that does both would give it, and the rest of
+    its answer later by no less than its KV takes over the link."""
+    prompt, output = draw.rng.randint(200, 1500), draw.rng.randint(8, 100)
+    alone = alone_with(draw, prompt, output)
+    sides = {"prefill": {"replicas": 1}, "decode": {"replicas": 1}, "link": "nixl-cuda-ipc"}
+    both, apart = alone.served(), alone.but(pools=sides).served()
+    first, last = ([float(getattr(each, name)[0]) for each in (both, apart)]
+                   for name in ("first_token_s", "finish_s"))  # fmt: skip
+    yield from equal("first token", *first)
+    later_s = last[1] - last[0]
+    paths = load_link("nixl-cuda-ipc").paths
+    least_s = draw.shard.kv_held_bytes(prompt) / sum(path.bandwidth for path in paths)
+    if not least_s * (1 - NEAR) <= later_s:
+        yield f"apart it ends {later_s} s later, and its KV takes {least_s} s over the link"
 
 
 @two_paths

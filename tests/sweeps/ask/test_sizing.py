@@ -204,6 +204,44 @@ def test_a_load_that_other_runs_do_not_attain_is_lowered(monkeypatch: pytest.Mon
     assert load is not None and 8 / (1 + TOLERANCE) ** 2 < load <= 8
 
 
+@pytest.mark.parametrize("of_search", [7.0, 12.0])
+def test_users_are_those_that_other_runs_attain_wherever_the_search_ended(
+    of_search: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runs of the bisection were unlucky, or lucky."""
+    asked_for: list[int] = []
+
+    def served(
+        asked: Any, own: Any, load: Any, slower: Any = None, draw: int = 1, replicas: int = 1
+    ) -> Run:
+        most = of_search if draw <= sizing.DRAWS else 10.0
+        asked_for.append(draw)
+        return Run(1.0 if load <= most else 0.0, load)
+
+    monkeypatch.setattr(sizing, "served", served)
+    asked = Asked("load", users("2s", "20ms", 10, 5.0), CARD)
+    assert answer(asked) == 10
+    unseen = set(range(max(asked_for) + 1, 1000))
+    asked_for.clear()
+    with_users((asked, 10.0))
+    assert unseen.issuperset(asked_for)
+
+
+def test_users_are_served_until_their_share_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def served(
+        asked: Any, own: Any, load: Any, slower: Any = None, draw: int = 1, replicas: int = 1
+    ) -> Run:
+        return Run(0.9 + spread * (-1) ** draw, load)
+
+    monkeypatch.setattr(sizing, "served", served)
+    asked, spread = Asked("load", users("2s", "20ms", 10, 5.0), CARD), 0.0
+    assert len(with_users((asked, 10.0))) == sizing.DRAWS
+    spread = 0.03
+    assert sizing.DRAWS < len(with_users((asked, 10.0))) < sizing.MOST_RUNS
+    spread = 0.2
+    assert len(with_users((asked, 10.0))) == sizing.MOST_RUNS
+
+
 @pytest.mark.parametrize("policy", ["odma", "static", "vattention"])
 def test_any_policy_is_sized_and_only_paging_is_asked_about_gather(policy: str) -> None:
     options = POLICIES[policy].Options(name=policy)

@@ -1,0 +1,132 @@
+"""Is each answer that rests on many runs the same when it is asked by another command, or by
+hand?"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bankwise
+from hwmodel.specs.device import load_device
+from policies.allocators.paged import PagedOptions
+from sweeps.ask.sized import SizeQuestion, target_of
+from sweeps.ask.sizing import answer
+from sweeps.ask.sizing_runs import Asked
+from sweeps.plan.experiment import Task, measure
+from sweeps.study.search import rates
+from sweeps.study.study_run import Workers
+from sweeps.study.study_spec import Study, load_study
+from tests.sweeps.study.studies import QUIET, results, run, tiny
+
+COMPARED = {
+    "policy": ["static", "paged"], "serving.engine.max_tokens": 2000, "serving.kv_tokens": 8000,
+    "requests": 60, "warmup_requests": 20, "load": None, "replications": 2,
+    "workload_set.arrivals.process": "all_at_once",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def explained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    out = tmp_path_factory.mktemp("run") / "smoke-1"
+    bankwise.run("smoke", set=COMPARED, out=out, jobs=1)
+    (why,) = bankwise.explain(out, "paged,static", jobs=1).record()["explanations"]
+    return out, why
+
+
+def test_the_factors_of_an_explanation_multiply_to_the_ratio_that_was_served(
+    explained: tuple[Path, dict[str, Any]],
+) -> None:
+    out, why = explained
+    rates: dict[tuple[str, int], float] = {}
+    for line in (out / "results.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        policy = record["overrides"]["serving.policy"]
+        rates[policy, record["replication"]] = record["metrics"]["output_tokens_per_s"]
+    logs = [math.log(rates["paged", r] / rates["static", r]) for r in (1, 2)]
+    for order in ("forward", "reverse"):
+        factors = math.fsum(part[order]["mean"] for part in why["parts"])
+        assert factors == pytest.approx(sum(logs) / 2, rel=1e-9)
+
+
+def test_a_cause_that_is_taken_away_is_worth_the_run_without_it(
+    explained: tuple[Path, dict[str, Any]],
+) -> None:
+    """Static reservation of exactly the right lengths is the policy `oracle`."""
+    _, why = explained
+    forward = {part["cause"]: part["forward"]["mean"] for part in why["parts"]}
+    sets, logs = {**COMPARED, "policy": ["static", "oracle"]}, []
+    for r in (1, 2):
+        static, oracle = (
+            bankwise.simulate("smoke", point, set=sets, replication=r)["metrics"]
+            for point in (0, 1)
+        )  # fmt: skip
+        logs.append(math.log(oracle["output_tokens_per_s"] / static["output_tokens_per_s"]))
+    assert forward["reservation"] == pytest.approx(sum(logs) / 2, rel=1e-9)
+
+
+def test_the_best_of_a_study_serves_as_much_when_it_is_served_alone(tmp_path: Path) -> None:
+    study = tiny("memory=sampled")
+    run(study, tmp_path / "run")
+    trials = [each for each in results(tmp_path / "run") if each["state"] == "complete"]
+    best = max(trials, key=lambda each: each["values"]["output_tokens_per_s"])
+    (rate,) = rates(study, Workers(1), QUIET, {}, [1]).values()
+    alone = measure(Task(study.experiment(best["overrides"]), 1, rate))
+    assert best["values"]["output_tokens_per_s"] == alone["output_tokens_per_s"]
+
+
+PRICES = {"l4": 2500.0, "rtx-4090": 1800.0}
+
+
+@pytest.mark.parametrize("per_s", [6.0])
+def test_the_cheapest_fleet_of_a_study_is_the_one_that_size_names(
+    per_s: float, tmp_path: Path
+) -> None:
+    served = {"name": "paged", "block": 16}
+    target = target_of(SizeQuestion("llama-3.2-3b", "azure-conv", "ttft=1s,tpot=50ms", per_s))
+    wanted = target._replace(cards=1, policy=PagedOptions(block=16))
+    sized = {}
+    for name in PRICES:
+        asked = Asked("load", wanted, load_device(name))
+        most = answer(asked)
+        assert most is not None
+        sized[name] = answer(asked._replace(what="replicas", guess=math.ceil(per_s / most)))
+    study = _fleet(per_s, served)
+    run(study, tmp_path / "run")
+    fleets: dict[str, int] = {}
+    for each in results(tmp_path / "run"):
+        if each["state"] == "complete" and max(each["constraints"].values()) <= 0:
+            device = each["overrides"].get("device", "l4")
+            cards = each["overrides"]["serving.cluster.cards"]
+            fleets[device] = min(cards, fleets.get(device, cards))
+    assert fleets.keys() == PRICES.keys()
+    for name, cards in fleets.items():
+        assert abs(cards - (sized[name] or 0)) <= 1
+    cheapest = [min(each, key=lambda name, each=each: each[name] * PRICES[name])
+                for each in (fleets, sized)]  # fmt: skip
+    assert cheapest[0] == cheapest[1]
+
+
+def _fleet(per_s: float, policy: dict[str, Any]) -> Study:
+    """A study of fleets whose servers are those that `size` takes."""
+    return load_study({
+        "kind": "study", "name": "fleets", "summary": "one rival, two devices",
+        "base": {
+            "device": "l4", "model": "llama-3.2-3b", "workload": "azure-conv",
+            "serving": {
+                "cluster": {"cards": 3, "placement": "least_requests"},
+                "memory": {"fidelity": "analytic"}, "policy": policy,
+            },
+            "load": {"rate_per_s": per_s}, "slo": {"ttft": "1s", "tpot": "50ms"},
+            "warmup_requests": 50, "requests": 400, "replications": 2, "seed": 1,
+        },
+        "space": {"device": {"choice": [*PRICES]}},
+        "fleet": {"most": 16, "cost": "price", "card_costs": PRICES,
+                  "rivals": {"paged": {"set": {"serving.policy": policy}}}},
+        "objectives": [{"metric": "cost", "direction": "minimize"}],
+        "constraints": [{"metric": "slo.attainment", "at_least": 0.9}],
+        "memory": "sampled", "trials": 4, "batch": 2, "sampler": {"name": "random"},
+    })  # fmt: skip
