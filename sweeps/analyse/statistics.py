@@ -11,8 +11,6 @@ from hwmodel.measure.student import LEVEL, t_quantile
 
 _LARGEST_LOG = 700.0
 Name = TypeVar("Name")
-FEW = 5
-"""Replications below which an interval wider than its mean is not shown (assumed)."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +36,9 @@ class Interval:
 
     @property
     def told(self) -> bool:
-        """Whether the interval of what cannot be negative says something: not where fewer than
-        `FEW` values leave it wider than the mean, or where it goes below zero."""
-        width = self.high - self.low
-        return self.low >= 0 and (self.count >= FEW or width <= self.mean)
+        """Whether the interval of what cannot be negative says something: not where it goes below
+        zero."""
+        return self.low >= 0
 
     def within(self, least: float, most: float = math.inf) -> Interval:
         """The interval cut to where its mean can lie: no time is below zero, no share above one. Of

@@ -102,7 +102,7 @@ def _results(found: Comparison) -> Iterator[Block]:
 def change_text(c: MetricChange) -> str:
     """The change of a metric with its interval, for tables."""
     if c.relative:
-        return percent(c.change, factor=c.change.mapped(lambda part: 1 + part))
+        return percent(c.change)
     return between(c.change, c.figure.text)
 
 

@@ -65,7 +65,7 @@ def _intervals(table: Table, shown: str) -> str:
 def _few(table: Table) -> str:
     """Why some intervals are not written, and what gives them."""
     setting = "finale.replications" if "trials" in table.config else "replications"
-    return f"`no interval`: it would be wider than the mean; --set {setting}={ENOUGH} for one."
+    return f"`no interval`: it would reach below zero; --set {setting}={ENOUGH} for one."
 
 
 def _energy(table: Table) -> list[str]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from hwmodel.measure.student import LEVEL
-from sweeps.analyse.figures import untold
 from sweeps.analyse.statistics import Interval, grown
 from sweeps.plan.variant import AS_DESCRIBED
 
@@ -34,15 +33,11 @@ def between(
     unit: str = "",
     named: bool = False,
     sign: str = "",
-    factor: Interval | None = None,
 ) -> str:
-    """A mean and its interval where it is finite: `3 s (1 to 5)`. sign: before the mean. factor:
-    the ratio that it stands for; where its interval says nothing, it is not written."""
+    """A mean and its interval where it is finite: `3 s (1 to 5)`. sign: before the mean."""
     mean = f"{sign}{text(found.mean)}{unit}"
     if not math.isfinite(found.half):
         return mean
-    if factor is not None and not factor.told:
-        return f"{mean} ({untold(factor)})"
     return f"{mean} ({CI * named}{text(found.low)} to {text(found.high)})"
 
 
@@ -52,25 +47,23 @@ def hundred(value: float, digits: int) -> str:
 
 
 def percent(
-    found: Interval, signed: bool = False, digits: int | None = None, named: bool = False,
-    factor: Interval | None = None,
+    found: Interval, signed: bool = False, digits: int | None = None, named: bool = False
 ) -> str:  # fmt: skip
-    """A share with its interval; by default with tenths below 10 %. signed: with a plus. factor: as
-    for `between`."""
+    """A share with its interval; by default with tenths below 10 %. signed: with a plus."""
     chosen = (0 if abs(found.mean) >= 0.1 else 1) if digits is None else digits
 
     def text(value: float) -> str:
         return hundred(value, chosen) if value < _MOST else f"over {hundred(_MOST, 0)}"
 
-    return between(found, text, " %", named, "+" * (signed and text(found.mean)[0] != "-"), factor)
+    return between(found, text, " %", named, "+" * (signed and text(found.mean)[0] != "-"))
 
 
 def gain(found: Interval, signed: bool = True, named: bool = False) -> str:
     """What a rate gains: `+85 % (80 to 90)`, or `17 times (15 to 19)` where that is many."""
     factor = found.mapped(lambda part: 1 + part)
     if factor.mean < _TIMES:
-        return percent(found, signed, named=named, factor=factor)
-    return between(factor, "{:,.3g}".format, " times", named, factor=factor)
+        return percent(found, signed, named=named)
+    return between(factor, "{:,.3g}".format, " times", named)
 
 
 def more(found: Interval, than: str, word: str = "more", named: bool = False) -> str:
@@ -103,7 +96,7 @@ def ratio(log_ratio: Interval | None, named: bool = False) -> str:
     if log_ratio is None:
         return NONE
     factor = log_ratio.mapped(lambda value: grown(value) + 1)
-    return between(factor, _factor, named=named, factor=factor)
+    return between(factor, _factor, named=named)
 
 
 def _factor(value: float) -> str:

@@ -66,12 +66,12 @@ def near(mean: float, half: float = 0.01) -> Interval:
         (gain(Interval(0.3, -0.9, 449607.55, 5)), "+30 % (-90 to over 1,000)"),
         (
             gain(Interval(0.3, -0.9, 449607.55, 4)),
-            "+30 % (n = 4, no interval)",
+            "+30 % (-90 to over 1,000)",
         ),
         (gain(Interval(0.3, -0.34, 0.95, 3)), "+30 % (-34 to 95)"),
         (
             gain(Interval(16.37, -0.34, 95, 3)),
-            "17.4 times (n = 3, no interval)",
+            "17.4 times (0.66 to 96)",
         ),
         (gain(near(-0.2)), "-20 % (-21 to -19)"),
         (gain(near(16.37, 1)), "17.4 times (16.4 to 18.4)"),
@@ -83,7 +83,7 @@ def near(mean: float, half: float = 0.01) -> Interval:
         (effect(None), "–"),
         (ratio(near(0, 0)), "1 (1 to 1)"),
         (ratio(replace(near(0.0, 9.0), count=5)), "1 (under 0.001 to over 1,000)"),
-        (ratio(near(0.0, 9.0)), "1 (n = 3, no interval)"),
+        (ratio(near(0.0, 9.0)), "1 (under 0.001 to over 1,000)"),
         (listed(["a", "b", "c"], "or"), "a, b or c"),
         (listed([]), ""),
         (counted(2, "memory"), "2 memories"),
