@@ -224,5 +224,26 @@ def test_all_else_works_without(gone: list[tuple[str, str]], tmp_path: Path) -> 
     assert done.stdout.split() == ["served", str(len(served))]
 
 
+def test_all_else_works_without_the_compiled_core(tmp_path: Path) -> None:
+    for package in PACKAGES:
+        ignored = shutil.ignore_patterns("__pycache__", "plain")
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored, copy_function=os.link)
+    file = tmp_path / "policies/serving/simulation.py"
+    text = file.read_text(encoding="utf-8")
+    for line in (
+        "from policies.serving.plain.plain_run import ran_plain\n",
+        "        if ran_plain(self):\n            return\n",
+    ):
+        assert line in text
+        text = text.replace(line, "")
+    file.unlink()  # the copy is of links
+    file.write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps({"files": [], "served": [[]]})], cwd=tmp_path,
+        text=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 def test_what_cannot_go_is_there() -> None:
     assert BASES.keys() <= set(FEATURES) and set(FEATURES) - BASES.keys() >= set(QUICK.items())

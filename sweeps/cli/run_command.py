@@ -162,7 +162,7 @@ def _say_plain(verbose: bool) -> None:
     """Say how many simulations were plain."""
     if not verbose:
         return
-    from policies.serving.plain.why_not import summary
+    from policies.serving.counted_runs import summary
 
     print(summary(), file=sys.stderr)
 

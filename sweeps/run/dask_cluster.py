@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
-from policies.serving.plain.why_not import WHY
+from policies.serving.counted_runs import RUNS
 from policies.serving.plugins import LOADED
 from sweeps.run.dask_worker import attempt_sent
 from sweeps.run.outcome import Outcome, Work
@@ -54,7 +54,7 @@ def _outcome(future: Any, index: int) -> Outcome:
     error = future.exception()
     if error is None:
         found: Outcome = future.result()
-        WHY.update(found.runs)
+        RUNS.update(found.runs)
         return found
     if isinstance(error, DescriptionError):  # any other worker may say the same
         return Outcome(index, error=f"on its worker: {error}; or start the workers anew")

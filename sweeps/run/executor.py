@@ -19,7 +19,7 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
-from policies.serving.plain.why_not import WHY
+from policies.serving.counted_runs import RUNS
 from policies.serving.plugins import LOADED, Plugin, register
 from sweeps.run.outcome import Outcome, Work, attempt
 
@@ -129,7 +129,7 @@ class _Pool:
         worker.busy_with = None
         try:
             outcome: Outcome = worker.connection.recv()
-            WHY.update(outcome.runs)
+            RUNS.update(outcome.runs)
             return outcome
         except (EOFError, ConnectionResetError):
             self._replace(worker)

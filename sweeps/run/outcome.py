@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
-from policies.serving.plain.why_not import WHY
+from policies.serving.counted_runs import RUNS
 from policies.serving.plugin_faults import at_work, loaded, with_file
 from sweeps.plan.experiment import ResultRefused
 
@@ -35,12 +35,12 @@ class Outcome:
     lost: bool = False
     """Its worker died, and the task may be tried again."""
     runs: Counter[str] = field(default_factory=Counter)
-    """Simulations that it took, as of `policies.serving.plain.why_not.WHY`."""
+    """Simulations that it took, as of `policies.serving.counted_runs.RUNS`."""
 
 
 def attempt(work: Work, index: int, task: Any) -> Outcome:
     """Do one task; an exception becomes an outcome that says why. Ctrl-C is none of them."""
-    start, before = time.perf_counter(), WHY.copy()
+    start, before = time.perf_counter(), RUNS.copy()
     try:
         with _interrupt_kept():
             value = work(task)
@@ -54,7 +54,7 @@ def attempt(work: Work, index: int, task: Any) -> Outcome:
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{os.path.basename(place.filename)}:{place.lineno}"
         return Outcome(index, error=f"{type(error).__name__}: {error} (at {where}){loaded()}")
-    return Outcome(index, value, wall_s=time.perf_counter() - start, runs=WHY - before)
+    return Outcome(index, value, wall_s=time.perf_counter() - start, runs=RUNS - before)
 
 
 @contextmanager

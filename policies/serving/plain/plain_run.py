@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from policies.allocators.capabilities import Migration
-from policies.allocators.odma import OdmaAllocator, OdmaSizes
-from policies.allocators.paged import PagedAllocator
 from policies.allocators.score import PERIOD, Guess
 from policies.engines.scheduled_step import STEP_LIMITS, Chunk, Step
 from policies.memory.fidelity import AGAIN
 from policies.memory.sampling import ANOTHER, SampledMemory
+from policies.serving.counted_runs import RUNS as RUNS_COUNTED
 from policies.serving.plain.core import core
 from policies.serving.plain.plain_state import (
     BLOCKS,
@@ -41,7 +40,7 @@ from policies.serving.plain.plain_state import (
     no_runs,
     rows,
 )
-from policies.serving.plain.why_not import SWITCH, WHY, why_not
+from policies.serving.plain.why_not import ODMA, PAGED, SWITCH, named, why_not
 from policies.serving.replica import MOST_ROUNDS
 from policies.serving.stretch_rows import Stretches
 
@@ -58,7 +57,7 @@ def ran_plain(simulation: Any) -> bool:
     few = simulation.source.count < FEW and not compiled.signatures and SWITCH not in os.environ
     if not why and few:
         why = "few requests"
-    WHY[why] += 1
+    RUNS_COUNTED[why] += 1
     if why:
         return False
     PlainRun(simulation).run()
@@ -98,7 +97,7 @@ class PlainRun:
         self._bounds: list[tuple[int, ...]] = []
         """Of each epoch."""
         self._rule_times()
-        if isinstance(self._allocator, PagedAllocator):
+        if named(self._allocator) == PAGED:
             self._blocks = self._of_blocks(self._allocator)
         else:
             self._runs = self._of_runs(self._allocator)
@@ -184,7 +183,7 @@ class PlainRun:
         for name, value in values.items():
             rules[name] = value
 
-    def _of_blocks(self, allocator: PagedAllocator) -> Blocks:
+    def _of_blocks(self, allocator: Any) -> Blocks:
         pool, tables, rules = allocator.pool, allocator.tables, self._rules[0]
         order: Any = pool.order
         block, state = allocator.block, self._now[0]
@@ -211,7 +210,7 @@ class PlainRun:
 
     def _of_runs(self, allocator: Any) -> Runs:
         rules, state, options = self._rules[0], self._now[0], allocator.options
-        sizes, learns = allocator.sizes, isinstance(allocator, OdmaAllocator)
+        sizes, learns = allocator.sizes, named(allocator) == f"{ODMA}Allocator"
         space: Any = sizes._pools._all if learns else sizes.space
         slabs, arena = hasattr(space, "_common"), getattr(space, "_common", space)
         count, several = len(self._requests.left), 2 * len(self._queue.batch) + 4
@@ -422,7 +421,7 @@ def _taken(state: Any, field: str) -> int:
     return amount
 
 
-def _until_learning(sizes: OdmaSizes) -> int:
+def _until_learning(sizes: Any) -> int:
     """Requests that end until the policy must be told."""
     ended, refresh = sizes._score._counts["ended"], sizes.buckets.refresh
     until = PERIOD - ended % PERIOD

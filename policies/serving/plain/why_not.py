@@ -8,7 +8,6 @@ in it and never wrong.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,15 +16,10 @@ import numpy as np
 from policies.allocators.arena import Arena
 from policies.allocators.block_pool import BlockPool
 from policies.allocators.block_tables import BlockTables
-from policies.allocators.free_lists.fifo import Queue
 from policies.allocators.kv_managers import FullAttention
-from policies.allocators.odma import OdmaAllocator, OdmaSizes
-from policies.allocators.oracle import OracleAllocator
-from policies.allocators.paged import PagedAllocator
 from policies.allocators.pools import SharedPools
 from policies.allocators.sizes import OneSpace
 from policies.allocators.slabs import Slabs
-from policies.allocators.static import StaticAllocator
 from policies.engines.admission import Line
 from policies.engines.connected import Loads
 from policies.engines.engine import Engine
@@ -38,7 +32,6 @@ from policies.requests.requests import Requests
 from policies.serving.cluster import Manager
 from policies.serving.metrics import Metrics
 from policies.serving.node import Node
-from policies.serving.open_arrivals import OpenArrivals
 from policies.serving.replica import Replica
 
 SWITCH = "BANKWISE_PLAIN"
@@ -46,10 +39,23 @@ SWITCH = "BANKWISE_PLAIN"
 too."""
 MOST = 1 << 62
 """Whole numbers that the core can count."""
-WHY: Counter[str] = Counter()
-"""Runs of this process, by why they were general; '': they were plain."""
 Must = Mapping[str, Any]
 """Attribute -> the value that it must have, or what says whether it is such a value."""
+
+
+PAGED = "policies.allocators.paged.PagedAllocator"
+STATIC = "policies.allocators.static.StaticAllocator"
+ORACLE = "policies.allocators.oracle.OracleAllocator"
+ODMA = "policies.allocators.odma.Odma"
+FIFO = "policies.allocators.free_lists.fifo.Queue"
+OPEN = "policies.serving.open_arrivals.OpenArrivals"
+"""Features by name: each of them may be taken away."""
+
+
+def named(thing: Any) -> str:
+    """The class of a thing, or a class, with its module."""
+    kind = thing if isinstance(thing, type) else type(thing)
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _empty(value: Any) -> bool:
@@ -121,7 +127,7 @@ _REPLICA: Must = {
 }  # fmt: skip
 _BLOCKS: Must = {
     "groups": 1, "_behind": 0, "pinned": _empty, "copied": _empty, "_swapped": _empty,
-    "pool": lambda pool: type(pool) is BlockPool and type(pool.order) is Queue,
+    "pool": lambda pool: type(pool) is BlockPool and named(pool.order) == FIFO,
     "tables": lambda tables: type(tables) is BlockTables,
     "managers": lambda managers: [type(each) for each in managers] == [FullAttention],
     "windows": lambda windows: not windows.near,
@@ -146,7 +152,7 @@ def _one_space(sizes: Any) -> bool:
 
 
 def _buckets(sizes: Any) -> bool:
-    if type(sizes) is not OdmaSizes or _unknown(sizes, _SIZES_ANY, {"_blocks": None}):
+    if named(sizes) != f"{ODMA}Sizes" or _unknown(sizes, _SIZES_ANY, {"_blocks": None}):
         return False
     pools = sizes._pools
     return type(pools) is SharedPools and pools._large is pools._all and _space(pools._all)
@@ -165,8 +171,8 @@ _SIZES_ANY = _text(
     "_of _options buckets _pools _refreshes _tags _held _moves _leaving _guesses _wanted _score"
 )
 _RUN_OPTIONS = _text("name fit window_kv prefixes space reserve")
-_OPTIONS: dict[type, tuple[frozenset[str], Must]] = {
-    PagedAllocator: (
+_OPTIONS: dict[str, tuple[frozenset[str], Must]] = {
+    PAGED: (
         _text(
             "name block watermark idle_watermark cached_recompute prefix_caching shared_samples"
             " window_rules indirection null_block free_list_window"
@@ -176,13 +182,13 @@ _OPTIONS: dict[type, tuple[frozenset[str], Must]] = {
             "state_caching": None,
         },
     ),
-    StaticAllocator: (
+    STATIC: (
         _RUN_OPTIONS, {"compaction": "none", "compaction_tokens": None, "stagger": 0}
     ),
-    OracleAllocator: (
+    ORACLE: (
         _RUN_OPTIONS, {"compaction": "none", "compaction_tokens": None, "stagger": 0}
     ),
-    OdmaAllocator: (
+    f"{ODMA}Allocator": (
         _RUN_OPTIONS | _text(
             "buckets levels balance gamma clip tau uncertainty constant window refresh refreshes"
             " first_bounds bounds align bucket_on large borrow pool_share pool_overflow"
@@ -194,23 +200,16 @@ _OPTIONS: dict[type, tuple[frozenset[str], Must]] = {
         },
     ),
 }  # fmt: skip
-_ALLOCATORS: dict[type, tuple[frozenset[str], Must]] = {
-    PagedAllocator: (_BLOCKS_ANY, _BLOCKS),
-    StaticAllocator: (_RUNS_ANY, _RESERVING),
-    OracleAllocator: (_RUNS_ANY, _RESERVING),
-    OdmaAllocator: (_RUNS_ANY, _ODMA),
+_ALLOCATORS: dict[str, tuple[frozenset[str], Must]] = {
+    PAGED: (_BLOCKS_ANY, _BLOCKS),
+    STATIC: (_RUNS_ANY, _RESERVING),
+    ORACLE: (_RUNS_ANY, _RESERVING),
+    f"{ODMA}Allocator": (_RUNS_ANY, _ODMA),
 }
-_MEMORIES: dict[type, tuple[frozenset[str], Must]] = {
-    Memory: (_MEMORY_ANY, _MEMORY),
-    SampledMemory: (_SAMPLED_ANY, {**_MEMORY, "_together": False}),
+_MEMORIES: dict[str, tuple[frozenset[str], Must]] = {
+    named(Memory): (_MEMORY_ANY, _MEMORY),
+    named(SampledMemory): (_SAMPLED_ANY, {**_MEMORY, "_together": False}),
 }
-
-
-def summary() -> str:
-    """How many runs were plain, and why others were not."""
-    general = [f"{why} {many}" for why, many in WHY.most_common() if why]
-    text = f"{WHY.total()} simulations, {WHY['']} of them by the compiled core"
-    return f"{text}; not: {', '.join(general)}" if general else text
 
 
 def _unknown(thing: Any, free: frozenset[str], must: Must, kind: type | None = None) -> str:
@@ -238,7 +237,7 @@ def why_not(run: Any) -> str:
         return "watchers of every step"
     if run._recorder is not None or run._progress is not None:
         return "a log of the run"
-    if type(run.source) is not OpenArrivals or run.now_s:
+    if named(run.source) != OPEN or run.now_s:
         return "requests that wait for answers"
     if run._enter != run._to_the_node or len(run.nodes) != 1:
         return "pools"
@@ -259,9 +258,9 @@ def _of_replica(replica: Any) -> str:
     if type(engine.scheduler) is not EngineV1:
         return type(engine.scheduler).__name__
     for thing, known in ((allocator, _ALLOCATORS), (memory, _MEMORIES)):
-        if type(thing) not in known:
+        if named(thing) not in known:
             return type(thing).__name__
-        if why := _unknown(thing, *known[type(thing)]):
+        if why := _unknown(thing, *known[named(thing)]):
             return why
     options = _options_differ(engine, allocator)
     steps_must = {"_shares": None, "tabled": None, "_together": False}
@@ -283,7 +282,7 @@ def _options_differ(engine: Any, allocator: Any) -> str:
         return why
     if allocator.layout.groups is not None or allocator.layout.sparse is not None:
         return "layers that differ"
-    return _unknown(allocator.options, *_OPTIONS[type(allocator)])
+    return _unknown(allocator.options, *_OPTIONS[named(allocator)])
 
 
 def _of_requests(requests: Requests) -> str:

@@ -21,7 +21,8 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from policies.requests.requests import Requests
-from policies.serving.plain.why_not import SWITCH, WHY
+from policies.serving.counted_runs import RUNS
+from policies.serving.plain.why_not import SWITCH
 from policies.serving.serving import ServingResult, serve
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.simulation import Watcher
@@ -241,9 +242,9 @@ def pairs(count: int, seed: int) -> Counted:
     for number in range(count):
         run = drawn(seed, number)
         general = served(run, plain=False)
-        before = WHY.copy()
+        before = RUNS.copy()
         plain = served(run, plain=True)
-        new = WHY - before
+        new = RUNS - before
         found.why.update(new)
         if where := differences(general, plain):
             found.differ[number] = where

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from policies.serving.plain.why_not import WHY
+from policies.serving.counted_runs import RUNS
 from tests.policies.serving.plain_pairs import RARE, pairs
 from tests.policies.small import EXPERTS, FakeMemory, mixed, run
 from tests.rotation import LONG
@@ -30,10 +30,10 @@ def few_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _why(**changes: Any) -> str:
-    before = WHY.copy()
+    before = RUNS.copy()
     shape = {"shape": changes.pop("shape")} if "shape" in changes else {}
     run(1024, mixed(6), **shape, **changes)
-    (why,) = WHY - before
+    (why,) = RUNS - before
     return why
 
 
