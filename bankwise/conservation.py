@@ -22,11 +22,11 @@ from policies.allocators.capabilities import Caches
 from policies.serving.node import Node
 from policies.serving.replica import Replica
 from policies.serving.simulation import LINK, LOOK, Simulation, Watcher
-from policies.serving.unit import Part
-from policies.transfers.kv_link import Link, Transfer
+from policies.serving.unit import ReplicaSteps
+from policies.transfers.kv_link import KvLink, Transfer
 
 
-class Links:
+class LinkLedger:
     """What is put on links, and what becomes of it."""
 
     def __init__(self) -> None:
@@ -76,14 +76,14 @@ class Links:
 
 
 @contextmanager
-def watched_links() -> Iterator[Links]:
+def watched_links() -> Iterator[LinkLedger]:
     """All links that are used inside are watched."""
-    links = Links()
+    links = LinkLedger()
     told: list[tuple[type, str, Callable[[Any, Any, Any], Any]]] = [
-        (Link, "put", lambda own, given, _: links.leaves(given[0])),
-        (Link, "until", lambda own, given, came: list(map(links.lands, came))),
-        (Link, "drop", lambda own, given, _: links.loses(given[0])),
-        (Link, "clear", lambda own, given, gone: list(map(links.loses, gone))),
+        (KvLink, "put", lambda own, given, _: links.leaves(given[0])),
+        (KvLink, "until", lambda own, given, came: list(map(links.lands, came))),
+        (KvLink, "drop", lambda own, given, _: links.loses(given[0])),
+        (KvLink, "clear", lambda own, given, gone: list(map(links.loses, gone))),
     ]  # fmt: skip
     patches = [patch.object(kind, name, _telling(kind, name, tell)) for kind, name, tell in told]
     for each in patches:
@@ -113,7 +113,7 @@ class Auditor(Watcher):
     def __init__(self) -> None:
         self.ends: Counter[int] = Counter()
 
-    def done(self, node: Node, part: Part, begin_s: float, ended: list[int]) -> None:
+    def done(self, node: Node, part: ReplicaSteps, begin_s: float, ended: list[int]) -> None:
         self.ends.update(ended)
 
     def breaches(self) -> Iterator[str]:

@@ -21,7 +21,7 @@ class Flowchart(NamedTuple):
     arrows: list[tuple[str, str]]
 
 
-class Place(NamedTuple):
+class NodePlace(NamedTuple):
     """Where a node's upper left corner is, and in which band."""
 
     x: int
@@ -52,9 +52,9 @@ def column(node: str, chart: Flowchart, band: list[str]) -> int:
     return max((1 + column(each, chart, band) for each in before), default=0)
 
 
-def places(chart: Flowchart) -> dict[str, Place]:
+def places(chart: Flowchart) -> dict[str, NodePlace]:
     """Where each node stands."""
-    found: dict[str, Place] = {}
+    found: dict[str, NodePlace] = {}
     top = 0
     for name, band in chart.bands.items():
         filled: dict[int, int] = {}
@@ -62,12 +62,12 @@ def places(chart: Flowchart) -> dict[str, Place]:
             at = column(node, chart, band)
             row = filled[at] = filled.get(at, -1) + 1
             y = top + (TITLE if name else GAP_Y) + row * (HIGH + GAP_Y)
-            found[node] = Place(GAP_X + at * (WIDE + GAP_X), y, name)
+            found[node] = NodePlace(GAP_X + at * (WIDE + GAP_X), y, name)
         top = max(place.y for place in found.values()) + HIGH + 2 * GAP_Y
     return found
 
 
-def arrow(start: Place, end: Place) -> str:
+def arrow(start: NodePlace, end: NodePlace) -> str:
     """The path of an arrow: to the right in a band, above what stands between, downwards between
     bands."""
     if start.band == end.band and end.x - start.x > WIDE + GAP_X:

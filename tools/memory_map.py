@@ -30,7 +30,7 @@ class Card(NamedTuple):
     hbm_gb: float
 
 
-class Cell(NamedTuple):
+class CardCell(NamedTuple):
     """Output tokens/s of each card, and for a watt."""
 
     served: dict[str, float]
@@ -59,14 +59,14 @@ def cards_of(config: dict[str, Any]) -> dict[str, Card]:
     return found
 
 
-def cells_of(run: RunDirectory) -> dict[tuple[str, int, int], Cell]:
+def cells_of(run: RunDirectory) -> dict[tuple[str, int, int], CardCell]:
     """By case, tokens of a prompt, and clients."""
-    found: dict[tuple[str, int, int], Cell] = {}
+    found: dict[tuple[str, int, int], CardCell] = {}
     for record in run.records():
         of, metrics = record["overrides"], record["metrics"]
         named = of["serving.memories"]
         name = named if isinstance(named, str) else BOTH
-        cell = found.setdefault((of["case"], of[PROMPT], of[CLIENTS]), Cell({}, {}))
+        cell = found.setdefault((of["case"], of[PROMPT], of[CLIENTS]), CardCell({}, {}))
         cell.served[name] = metrics["output_tokens_per_s"]
         cell.per_watt[name] = metrics["tokens_per_s_per_watt"]
     return found

@@ -249,7 +249,7 @@ KernelCompiler = _pipeline(_CompileKernel)
 _PartCompiler = _pipeline(_CompilePart)
 
 
-class Part(_Dispatcher):
+class KernelPart(_Dispatcher):
     """A function that kernels alone call. Python may call its `py_func`."""
 
     def __init__(self, function: Any, options: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from hwmodel.kernel.mechanism import Hook
 _STATE_BYTES = CHANNEL.itemsize
 
 
-class Source(NamedTuple):
+class AccessSource(NamedTuple):
     """A source of requests: parts of a kernel (`hwmodel.kernel.jit`) that its driver calls. `host`
     is a record of the source's type (`hwmodel.kernel.host`), `state` a CHANNEL record; both are
     modified in place."""
@@ -42,7 +42,7 @@ class Source(NamedTuple):
     horizon."""
 
 
-def driver(source: Source) -> Callable[..., int]:
+def driver(source: AccessSource) -> Callable[..., int]:
     """The loop of a source as a part of kernels, (host, to) -> DONE, or why it returned first."""
     horizon, give, fill, took, passed = source
 

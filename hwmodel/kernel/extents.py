@@ -14,7 +14,7 @@ MAPPED = 1 << 60
 """Virtual addresses of allocators begin here, away from all others."""
 
 
-class Stream(NamedTuple):
+class EngineStream(NamedTuple):
     """What each engine moves, those of an engine in its order, int64 (n,)."""
 
     engine: Int
@@ -41,7 +41,7 @@ class Frames(NamedTuple):
         return np.where(held, inside, address)
 
 
-def cut(stream: Stream, step: int, origin: int = 0) -> Stream:
+def cut(stream: EngineStream, step: int, origin: int = 0) -> EngineStream:
     """Extents cut at every `step` bytes from `origin` on; only the first piece of one waits."""
     begin, end = stream.start - origin, stream.start - origin + stream.size
     many = (end - 1) // step - begin // step + 1
@@ -50,7 +50,7 @@ def cut(stream: Stream, step: int, origin: int = 0) -> Stream:
     low = np.maximum(begin[index], (begin[index] // step + nth) * step)
     high = np.minimum(end[index], ((begin[index] // step) + nth + 1) * step)
     wait = np.where(nth == 0, stream.wait[index], 0)
-    return Stream(stream.engine[index], low + origin, high - low, stream.write[index], wait)
+    return EngineStream(stream.engine[index], low + origin, high - low, stream.write[index], wait)
 
 
 def descriptor_starts(engine_ends: Int, start: Int, size: Int, write: Int, limit: int) -> Int:
@@ -89,7 +89,7 @@ def _clear_joined(
         begin = end
 
 
-def as_mapped(stream: Stream, frames: Frames, limit: int) -> Stream:
+def as_mapped(stream: EngineStream, frames: Frames, limit: int) -> EngineStream:
     """Extents cut at an allocator's frames; a descriptor holds those that follow each other at
     virtual addresses, and up to `limit` bytes of a two-dimensional one."""
     stream = cut(stream, frames.size, frames.base)
@@ -106,7 +106,7 @@ def as_mapped(stream: Stream, frames: Frames, limit: int) -> Stream:
     return stream._replace(wait=wait)
 
 
-def gather_costs(elements: int, element_cost: int, list_cost: int, stream: Stream) -> Int:
+def gather_costs(elements: int, element_cost: int, list_cost: int, stream: EngineStream) -> Int:
     """What each extent waits for where descriptors are lists of up to `elements` addresses, those
     whose `wait` is 1 in `stream`; int64 (n,). A list is of one engine and one direction."""
     element = np.flatnonzero(stream.wait)

@@ -11,7 +11,7 @@ import numba
 from numba import types
 
 from hwmodel.kernel.cache import keep_kernels
-from hwmodel.kernel.compiling import KernelCompiler, Part
+from hwmodel.kernel.compiling import KernelCompiler, KernelPart
 
 KEPT = keep_kernels()
 """Whether kernels are kept on disk."""
@@ -25,12 +25,14 @@ _PART |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function that is inlined into every kernel that calls it. It allocates nothing, and
     counts no references to the arrays that pass through it."""
-    return Part(function, _PART | {"forceinline": True})
+    return KernelPart(function, _PART | {"forceinline": True})
 
 
 def called(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a part that kernels call: what they seldom need, or what is large."""
-    return Part(function, _PART | {"forceinline": False})  # Numba would take it from the caller
+    return KernelPart(
+        function, _PART | {"forceinline": False}
+    )  # Numba would take it from the caller
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:

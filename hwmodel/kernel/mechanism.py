@@ -36,7 +36,7 @@ class Mechanism:
             CONSTANTS.
         passed: gives those of them that differ where as many ticks have passed, for a memory's
             CONSTANTS and the ticks (rules.md: what has passed).
-        table: its large table, as `Table` says; it lies behind the states.
+        table: its large table, as `CountTable` says; it lies behind the states.
         opened(memory, state, bank): a row of a bank was opened, now.
         closed(memory, state, bank, row): a row of a bank was closed, now.
         due(memory, state, rank) -> banks of its pseudo-channel that must be left alone, a bit mask:
@@ -57,7 +57,7 @@ class Mechanism:
     state: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     first: Callable[[np.void], Mapping[str, Any]] | None = None
     passed: Callable[[np.void, int], Mapping[str, Any]] | None = None
-    table: Table | None = None
+    table: CountTable | None = None
     opened: Hook | None = None
     closed: Hook | None = None
     due: Hook | None = None
@@ -74,7 +74,7 @@ def of_rule(rule: type[ControllerRule]) -> Mechanism:
 
 
 @dataclass(frozen=True)
-class Table:
+class CountTable:
     """Counts of a channel that are too many for its record. `pointer`: the scalar of CHANNEL that
     has their address, 0 where there are none; `length`: the scalar of CONSTANTS that says how many;
     each is an int32."""

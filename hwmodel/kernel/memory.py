@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hwmodel.kernel.address import CHANNEL_HASHES
 from hwmodel.kernel.channel import SLICE, runner
 from hwmodel.kernel.channel_state import idle_channels
-from hwmodel.kernel.extents import Frames, Stream, as_mapped, descriptor_starts, gather_costs
+from hwmodel.kernel.extents import EngineStream, Frames, as_mapped, descriptor_starts, gather_costs
 from hwmodel.kernel.host import address_of
 from hwmodel.kernel.kernel_names import READ, WRITE
 from hwmodel.kernel.limits import FOREVER, Int
@@ -87,7 +87,7 @@ def _check(device: Device, d: Descriptors) -> None:
         raise ValueError("a descriptor names an engine that the device does not have")
 
 
-def _stream(device: Device, d: Descriptors, frames: Frames | None) -> Stream:
+def _stream(device: Device, d: Descriptors, frames: Frames | None) -> EngineStream:
     """What the engines move at physical addresses, each engine's order kept."""
     a = device.accelerator
     assert a is not None
@@ -96,7 +96,7 @@ def _stream(device: Device, d: Descriptors, frames: Frames | None) -> Stream:
     engine, start, size, write = (
         np.ascontiguousarray(column[order], np.int64) for column in (d.engine, *d[1:])
     )
-    stream = Stream(engine, start, size, write, np.ones(len(start), np.int64))
+    stream = EngineStream(engine, start, size, write, np.ones(len(start), np.int64))
     if frames is not None:
         stream = as_mapped(stream, frames, a.dma.window if a.dma.strided else 0)
     elif a.dma.strided:
@@ -207,7 +207,7 @@ def simulate_system(
     return _result(device.memory, int(descriptors.size.sum()), run, tick_ns)
 
 
-class Prepared(NamedTuple):
+class PreparedDevice(NamedTuple):
     """A device with something to move."""
 
     host: NDArray[np.void]
@@ -247,7 +247,7 @@ class Prepared(NamedTuple):
 def prepare(
     device: Device, descriptors: Descriptors, warm: int, frames: Frames | None = None,
     passed: int = 0,
-) -> Prepared:  # fmt: skip
+) -> PreparedDevice:  # fmt: skip
     """Idle channels and engines that have `descriptors` to move; bytes are noted from tick `warm`
     on; passed: ticks, as in `idle_channels`. Raises ValueError as `simulate_system` does."""
     _check(device, descriptors)
@@ -276,7 +276,7 @@ def prepare(
     host["extents"] = len(start)
     start, size, write, wait = map(np.ascontiguousarray, (start, size, write, wait))
     crossings = np.zeros(p["dies"], np.int64)
-    run = Prepared(
+    run = PreparedDevice(
         host, constants, engines, states, start, size, write, wait, completions, crossings
     )
     host["advance"] = runner(constants.dtype).address
@@ -286,7 +286,7 @@ def prepare(
     return run
 
 
-def _run(run: Prepared, stop: int) -> None:
+def _run(run: PreparedDevice, stop: int) -> None:
     """Run to tick `stop` or to the end, back in Python every SLICE ticks of a channel."""
     p = run.host[0]
     ticks = max(int(p["round"]), SLICE // int(p["channels"]))
@@ -294,7 +294,7 @@ def _run(run: Prepared, stop: int) -> None:
         run.advance(min(stop, int(p["now"]) + ticks))
 
 
-def _result(memory: MemorySpec, total: int, run: Prepared, tick_ns: float) -> SystemResult:
+def _result(memory: MemorySpec, total: int, run: PreparedDevice, tick_ns: float) -> SystemResult:
     states, p, finished, bytes_moved = run.states, run.host[0], run.finished, run.moved
     end = int(states["end"].max()) if finished else int(p["now"])
     warm = int(p["warm"]) if p["warm_bytes"] >= 0 else 0

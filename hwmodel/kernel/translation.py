@@ -21,7 +21,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from hwmodel.kernel.extents import MAPPED, Frames, Int, Stream, cut
+from hwmodel.kernel.extents import MAPPED, EngineStream, Frames, Int, cut
 from hwmodel.specs.virtual_memory import LEAST_FRAME, Tlb, Translation
 
 ENTRY_BYTES = 8
@@ -29,13 +29,13 @@ _FANOUT = LEAST_FRAME // ENTRY_BYTES
 
 
 def translated(
-    spec: Translation, capacity: int, engines: int, stream: Stream, frames: Frames | None,
+    spec: Translation, capacity: int, engines: int, stream: EngineStream, frames: Frames | None,
     trip: int, unit: float,
-) -> Stream:  # fmt: skip
+) -> EngineStream:  # fmt: skip
     """The stream at physical addresses, with the walks in it.
 
     frames: of an allocator, whose extents are at physical addresses. trip: of a read of a walk, in
-    the unit of `Stream.wait`, of which a nanosecond has `unit`.
+    the unit of `EngineStream.wait`, of which a nanosecond has `unit`.
     """
     stream = cut(stream, spec.frame)
     page, start = stream.start // spec.frame, stream.start
@@ -65,7 +65,7 @@ def shuffled(frames: int, seed: int) -> Int:
     return np.random.default_rng(key).permutation(frames)
 
 
-def lookups(tlbs: list[Tlb], engines: int, stream: Stream, page: Int, footprint: int) -> Int:
+def lookups(tlbs: list[Tlb], engines: int, stream: EngineStream, page: Int, footprint: int) -> Int:
     """Which TLB has the translation of each piece: 0 the nearest, len(tlbs) none, -1 the engine
     itself, which used it for the piece before. page: virtual frame of each; footprint: frames that
     are gone through before one is used again."""
@@ -97,8 +97,8 @@ def lookups(tlbs: list[Tlb], engines: int, stream: Stream, page: Int, footprint:
 
 
 def _with_walks(
-    spec: Translation, capacity: int, stream: Stream, page: Int, walks: Int, trip: int
-) -> Stream:
+    spec: Translation, capacity: int, stream: EngineStream, page: Int, walks: Int, trip: int
+) -> EngineStream:
     """The stream with the reads of the page table before the pieces that miss."""
     wait = stream.wait.copy()
     columns = []
@@ -118,7 +118,7 @@ def _with_walks(
     places = [np.arange(len(page)) * (spec.levels + 1) + spec.levels]
     for level, address in enumerate(columns):
         waits = first if level == spec.levels - 1 else none + stalled
-        parts.append(Stream(stream.engine[walks], address, read, none, waits))
+        parts.append(EngineStream(stream.engine[walks], address, read, none, waits))
         places.append(walks * (spec.levels + 1) + spec.levels - 1 - level)
     order = np.argsort(np.concatenate(places))
-    return Stream(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
+    return EngineStream(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))

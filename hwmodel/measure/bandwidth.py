@@ -35,7 +35,7 @@ DEVICE_NS = 40_000.0
 WARMUP_NS = 10_000.0
 
 
-class Span(NamedTuple):
+class MeasuredSpan(NamedTuple):
     """How much is simulated: bytes of a channel; ns of a device, after a warm-up."""
 
     channel_bytes: int
@@ -43,7 +43,7 @@ class Span(NamedTuple):
     device_ns: float
 
 
-class Stream(Protocol):
+class ExtentStream(Protocol):
     """Extents of one size."""
 
     @property
@@ -58,7 +58,7 @@ class Stream(Protocol):
 
 
 @dataclass(frozen=True)
-class Pattern:
+class ExtentPattern:
     """Extents of `extent` bytes in ascending or random order; a share of them written."""
 
     summary: str
@@ -103,25 +103,25 @@ class Pattern:
 _SIZES = (
     ("32B", 32), ("64B", 64), ("512B", 512), ("4KiB", 4096), ("16KiB", 16384), ("128KiB", 131072),
 )  # fmt: skip
-PATTERNS: dict[str, Pattern] = {
-    "sequential": Pattern("reads in address order", None, 0.0, "sequential"),
-    "sequential_w25": Pattern("address order, every fourth KiB written", None, 0.25),
+PATTERNS: dict[str, ExtentPattern] = {
+    "sequential": ExtentPattern("reads in address order", None, 0.0, "sequential"),
+    "sequential_w25": ExtentPattern("address order, every fourth KiB written", None, 0.25),
     **{
-        f"random_{name}": Pattern(f"reads of {name} extents at random", size)
+        f"random_{name}": ExtentPattern(f"reads of {name} extents at random", size)
         for name, size in _SIZES
     },
-    "random_64B_w50": Pattern("64 B extents at random, half of them written", 64, 0.5),
+    "random_64B_w50": ExtentPattern("64 B extents at random, half of them written", 64, 0.5),
 }
 
 
-def extent_pattern(extent: int, write_share: float, align: int = 1) -> tuple[str, Pattern]:
+def extent_pattern(extent: int, write_share: float, align: int = 1) -> tuple[str, ExtentPattern]:
     """(name, pattern) of extents of `extent` bytes at random multiples of `align`, a share of them
     written; the name is that of the shipped pattern where one is the same."""
     size = f"{extent >> 10}KiB" if extent % 1024 == 0 else f"{extent}B"
     name = f"random_{size}" + (f"_w{100 * write_share:g}" if write_share else "")
     name += f"_at_{align}B" if extent % align else ""
     summary = f"{size} extents at random, {write_share:.0%} of them written"
-    return name, Pattern(summary, extent, write_share, align=align)
+    return name, ExtentPattern(summary, extent, write_share, align=align)
 
 
 def measure_patterns(
@@ -147,15 +147,15 @@ def measure(device: Device, pattern: str) -> dict[str, Any]:
     return _measure(device, pattern, PATTERNS[pattern])
 
 
-def _measure(device: Device, name: str, pattern: Pattern) -> dict[str, Any]:
-    span = Span(CHANNEL_BYTES, WARMUP_NS, DEVICE_NS)
+def _measure(device: Device, name: str, pattern: ExtentPattern) -> dict[str, Any]:
+    span = MeasuredSpan(CHANNEL_BYTES, WARMUP_NS, DEVICE_NS)
     limits = _limits(device, pattern)
     least = min(limits.values(), default=None)
     found = figures_of(device, name, pattern, span, least)
     return found | {"bound_by": [each for each, gbps in limits.items() if gbps == least]}
 
 
-def _limits(device: Device, pattern: Pattern) -> dict[str, float]:
+def _limits(device: Device, pattern: ExtentPattern) -> dict[str, float]:
     """What allows how many GB/s at most, where a closed form says so: of the channels for
     sequential reads, or bursts of one activation each; of the engines where extents take them
     longer than the channels' peak."""
@@ -180,7 +180,11 @@ def _engines_gbps(device: Device, extent: int) -> float:
 
 
 def figures_of(
-    device: Device, name: str, stream: Stream, span: Span, bound_gbps: float | None = None
+    device: Device,
+    name: str,
+    stream: ExtentStream,
+    span: MeasuredSpan,
+    bound_gbps: float | None = None,
 ) -> dict[str, Any]:
     """What a channel, as fast as its queues allow, or a device's engines, which take extents in
     turn, reach on a stream: by the names of the CLI contract."""
@@ -199,7 +203,11 @@ def figures_of(
 
 
 def _system_figures(
-    device: Device, pattern: str, descriptors: Descriptors, span: Span, bound_gbps: float | None
+    device: Device,
+    pattern: str,
+    descriptors: Descriptors,
+    span: MeasuredSpan,
+    bound_gbps: float | None,
 ) -> dict[str, Any]:
     """The figures of an accelerator's engines and channels over a window."""
     begun = time.perf_counter()

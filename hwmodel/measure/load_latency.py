@@ -46,7 +46,7 @@ KNEE = 2.0
 SHARES = (0.5, 0.9, 0.99)
 
 
-class Load(NamedTuple):
+class LoadPoint(NamedTuple):
     """What one offered load showed."""
 
     offered: float | None
@@ -71,8 +71,8 @@ class LatencyCurve:
     """Of the extents."""
     saturated_gbps: float
     """Where extents arrive as fast as the queues take them, summed over the channels."""
-    unloaded: Load
-    loads: tuple[Load, ...]
+    unloaded: LoadPoint
+    loads: tuple[LoadPoint, ...]
     """In rising order, up to `NEARLY`; beyond, the wait grows for as long as extents arrive."""
 
     @property
@@ -146,7 +146,7 @@ class _Stream:
         self.arrival = arrival / counted  # in mean gaps of the extents that count
         self._tick_ns = device.memory.tick_clock.ns_of_ticks(1)
 
-    def dependent(self) -> Load:
+    def dependent(self) -> LoadPoint:
         """Reads one after another, of the first extents."""
         host = Channels(self.device, outstanding=1)
         host.submit(0, self.start[:DEPENDENT], self.extent)
@@ -177,7 +177,7 @@ class _Stream:
         each = moved[busy] / (last[busy] * self._tick_ns)
         return float(each.sum()), int(moved.sum()) / (int(last.max()) * self._tick_ns)
 
-    def at(self, offered: float) -> Load:
+    def at(self, offered: float) -> LoadPoint:
         """The load at which extents arrive at a share of the peak."""
         gap_ns = self.extent / (offered * self.device.peak_gbps)
         arrival = (self.arrival * (gap_ns / self._tick_ns)).astype(np.int64)
@@ -193,9 +193,9 @@ class _Stream:
             return found
         return found._replace(write_latency_ns=_quantiles(latency[written], self._tick_ns))
 
-    def _load(self, offered: float | None, gbps: float, latency: Int, host: Channels) -> Load:
+    def _load(self, offered: float | None, gbps: float, latency: Int, host: Channels) -> LoadPoint:
         quantiles = _quantiles(latency, self._tick_ns)
-        return Load(offered, float(gbps), quantiles, len(latency), host.row_hit_rate)
+        return LoadPoint(offered, float(gbps), quantiles, len(latency), host.row_hit_rate)
 
 
 def _quantiles(latency: Int, tick_ns: float) -> dict[str, float]:

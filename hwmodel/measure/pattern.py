@@ -18,13 +18,13 @@ from hwmodel.description.description import Strict, checked
 from hwmodel.description.units import PositiveBytes
 from hwmodel.description.written import text
 from hwmodel.kernel.memory import Descriptors, simulate_system
-from hwmodel.measure.bandwidth import Span, figures_of
+from hwmodel.measure.bandwidth import MeasuredSpan, figures_of
 from hwmodel.measure.grid import changed, served
 from hwmodel.measure.stream import local_address
 from hwmodel.specs.device import Device
 
 SEED = 20261122
-SPAN = Span(8 << 20, 20_000.0, 20_000.0)
+SPAN = MeasuredSpan(8 << 20, 20_000.0, 20_000.0)
 """Some hundred refresh intervals of a channel; engines that read and write drift apart for
 20 us."""
 IDLE_READS = 2000

@@ -79,7 +79,7 @@ class Condition:
         )
 
 
-class Point(NamedTuple):
+class SizePoint(NamedTuple):
     """Extents of one size; a figure a replication."""
 
     extent_bytes: int
@@ -96,9 +96,9 @@ class Curve:
     condition: Condition
     sequential_gbps: tuple[float, ...]
     """B(sequential) of each replication."""
-    points: tuple[Point, ...]
+    points: tuple[SizePoint, ...]
 
-    def at(self, extent: int) -> Point:
+    def at(self, extent: int) -> SizePoint:
         """The point of extents of `extent` bytes. Raises KeyError where it was not simulated."""
         for point in self.points:
             if point.extent_bytes == extent:
@@ -199,7 +199,7 @@ def _curves(
         for size in sizes:
             gbps, hits = zip(*replicated(condition, size), strict=True)
             alpha = tuple(ours / base for ours, base in zip(gbps, sequential, strict=True))
-            points.append(Point(size, gbps, alpha, sum(hits) / replications))
+            points.append(SizePoint(size, gbps, alpha, sum(hits) / replications))
         curves.append(Curve(condition, sequential, tuple(points)))
     return curves
 

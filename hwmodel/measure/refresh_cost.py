@@ -28,7 +28,7 @@ _EXTENTS: dict[str, int | None] = {
 
 
 @dataclass(frozen=True)
-class Choice:
+class RefreshChoice:
     """One way to refresh; see rules.md."""
 
     refresh: Literal["none", "all_bank", "per_bank"]
@@ -43,11 +43,11 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Cost:
+class RefreshCost:
     """What a choice did to one pattern, on one channel."""
 
     pattern: str
-    choice: Choice
+    choice: RefreshChoice
     gbps: float
     relative: float
     """Of the bandwidth without refresh."""
@@ -57,18 +57,18 @@ class Cost:
     """Row misses and conflicts more than without refresh, for each refresh command."""
 
 
-def choices(memory: MemorySpec) -> list[Choice]:
+def choices(memory: MemorySpec) -> list[RefreshChoice]:
     """Every combination that the memory has commands for, `none` first."""
-    every = [Choice("none")]
+    every = [RefreshChoice("none")]
     if memory.refresh.all_bank:
-        every += [Choice("all_bank", postpone=n) for n in POSTPONE]
+        every += [RefreshChoice("all_bank", postpone=n) for n in POSTPONE]
     if memory.refresh.per_bank:
         for order in ("round_robin", "idle_first"):
-            every += [Choice("per_bank", order, n) for n in POSTPONE]
+            every += [RefreshChoice("per_bank", order, n) for n in POSTPONE]
     return every
 
 
-def refresh_table(memory: MemorySpec, size: int = BYTES) -> list[Cost]:
+def refresh_table(memory: MemorySpec, size: int = BYTES) -> list[RefreshCost]:
     """Reads of `size` bytes in each pattern under each choice; patterns in blocks, `none` first."""
     every = choices(memory)
     streams = {name: (memory, _addresses(memory, e, size)) for name, e in _EXTENTS.items()}
@@ -79,7 +79,7 @@ def refresh_table(memory: MemorySpec, size: int = BYTES) -> list[Cost]:
     ]
 
 
-def bandwidth(memory: MemorySpec, choice: Choice, extent: int | None, size: int) -> float:
+def bandwidth(memory: MemorySpec, choice: RefreshChoice, extent: int | None, size: int) -> float:
     """Data that reads of `size` bytes bring in a tick, in order (None) or in extents at random
     places; bytes of checks are none."""
     run = served(changed(memory, choice.changes), _addresses(memory, extent, size))
@@ -96,7 +96,7 @@ def _addresses(memory: MemorySpec, extent: int | None, size: int) -> NDArray[np.
     return bursts(start, extent, o.burst_bytes)
 
 
-def _cost(pattern: str, choice: Choice, run: OpenLoop, base: OpenLoop) -> Cost:
+def _cost(pattern: str, choice: RefreshChoice, run: OpenLoop, base: OpenLoop) -> RefreshCost:
     memory = run.memory
     end = run.end_tick
     o = memory.organisation
@@ -111,7 +111,7 @@ def _cost(pattern: str, choice: Choice, run: OpenLoop, base: OpenLoop) -> Cost:
     units = o.pseudochannels * o.ranks * memory.refreshes_per_round
     reopened = run.total("misses") + run.total("conflicts")
     before = base.total("misses") + base.total("conflicts")
-    return Cost(
+    return RefreshCost(
         pattern,
         choice,
         run.asked_bytes / memory.tick_clock.ns_of_ticks(end),
@@ -152,8 +152,8 @@ def management_cost(memory: MemorySpec, size: int = BYTES) -> dict[str, dict[str
     """By stream, the bandwidth that refresh leaves of what there is without it (`refresh`), and
     what RFMs leave of that (`rfm`). The last stream opens two rows of a bank in turn, one request
     at a time."""
-    kept = Choice(memory.controller.refresh).changes
-    variants = [Choice("none").changes, kept, {**kept, "refresh_management": "rfm"}]
+    kept = RefreshChoice(memory.controller.refresh).changes
+    variants = [RefreshChoice("none").changes, kept, {**kept, "refresh_management": "rfm"}]
     return {
         name: dict(zip(("refresh", "rfm"), shares(runs), strict=True))
         for name, runs in reads(_streams(memory, size), variants).items()
@@ -164,7 +164,7 @@ def counting_cost(plain: MemorySpec, counting: MemorySpec, size: int = BYTES) ->
     """What the times of per-row activation counting leave of the bandwidth, by the streams of
     `management_cost`. One memory is the other with these times."""
     runs = [
-        reads(_streams(each, size), [Choice(each.controller.refresh).changes])
+        reads(_streams(each, size), [RefreshChoice(each.controller.refresh).changes])
         for each in (plain, counting)
     ]
     return {name: shares([*runs[0][name], *runs[1][name]])[0] for name in runs[0]}
@@ -177,7 +177,7 @@ def alert_cost(memory: MemorySpec, size: int = BYTES) -> dict[str, dict[str, flo
     streams = dict(_streams(memory, size))
     again = _addresses(memory, None, 256 << 10)
     streams["again"] = memory, np.resize(again, 600 * len(again))
-    kept = Choice(memory.controller.refresh).changes
+    kept = RefreshChoice(memory.controller.refresh).changes
     counted = [{**kept, "row_counting": counting} for counting in ("none", "prac")]
     return {
         name: {"share": shares(runs)[0], "alerts": float(runs[1].total("alerts"))}

@@ -22,7 +22,7 @@ from hwmodel.kernel.timing import named_counts
 from hwmodel.measure.bounds import least_cycles
 from hwmodel.measure.energy import energy_figures, energy_parts
 from hwmodel.measure.open_loop import Int, LogSink, OpenLoop, called
-from hwmodel.measure.trace import Chunk, read_trace
+from hwmodel.measure.trace import TraceChunk, read_trace
 from hwmodel.oracle.command_log import CommandLog, csv_columns, write_csv
 from hwmodel.specs.device import Device
 from hwmodel.specs.memory_spec import MemorySpec
@@ -79,14 +79,14 @@ def _feed(run: OpenLoop, device: Device, trace: Path, single_channel: bool, at_o
             )
         done += len(address)
         timed = arrival is not None and not at_once
-        chunk = Chunk(address, kind, arrival if timed else None)
+        chunk = TraceChunk(address, kind, arrival if timed else None)
         run.feed_all(split(device, chunk, single_channel))
     run.finish()
     return timed
 
 
 def split(
-    device: Device, chunk: Chunk, single_channel: bool
+    device: Device, chunk: TraceChunk, single_channel: bool
 ) -> list[tuple[int, Int, Int, Int | None]]:
     """(channel, local addresses, kinds, arrival ticks if any) of the accesses of each channel,
     order kept."""

@@ -45,7 +45,7 @@ MOST_TICKS = 1 << 42
 """From the first access of a trace to its last: some twenty minutes."""
 
 
-class Chunk(NamedTuple):
+class TraceChunk(NamedTuple):
     """Accesses in the order of the trace, int64 (n,)."""
 
     address: Int
@@ -84,7 +84,7 @@ class _Clock:
         return ticks
 
 
-def read_trace(path: str | Path, device: Device, single_channel: bool) -> Iterator[Chunk]:
+def read_trace(path: str | Path, device: Device, single_channel: bool) -> Iterator[TraceChunk]:
     """Yield the accesses of a trace in chunks; addresses are the device's, or local to a channel.
     Raises DescriptionError with file and line."""
     file = Path(path)
@@ -100,7 +100,7 @@ def read_trace(path: str | Path, device: Device, single_channel: bool) -> Iterat
         yield from _Text(file, device, single_channel).chunks()
 
 
-def _read_npz(file: Path, device: Device) -> Iterator[Chunk]:
+def _read_npz(file: Path, device: Device) -> Iterator[TraceChunk]:
     try:
         _refuse_bomb(file)
         with np.load(file, allow_pickle=False) as data:
@@ -150,7 +150,7 @@ def _read_npz(file: Path, device: Device) -> Iterator[Chunk]:
                 ) from None
         places, writes = address[part].astype(np.int64), (write[part] != 0).astype(np.int64)
         if size is None:
-            yield Chunk(places, np.where(writes == 1, WRITE, READ), arrival)
+            yield TraceChunk(places, np.where(writes == 1, WRITE, READ), arrival)
         else:
             yield from _in_bursts(device, places, writes, size[part].astype(np.int64), arrival)
 
@@ -176,7 +176,7 @@ _TOO_LATE = f"a time is more than {MOST_TICKS:,} ticks after the first"
 
 def _in_bursts(
     device: Device, address: Int, write: Int, size: Int, arrival: Int | None
-) -> Iterator[Chunk]:
+) -> Iterator[TraceChunk]:
     """Accesses of so many bytes each, cut into those of the bursts that they touch."""
     burst = device.memory.organisation.burst_bytes
     ends = np.cumsum(size // burst + 2)  # of the bursts at most
@@ -187,7 +187,7 @@ def _in_bursts(
             each = Accesses(address[part], write[part], size[part], when[part], when[part])
             one = to_bursts(each, burst)
             kind = kinds(one.write, one.size, burst)
-            yield Chunk(one.address, kind, None if arrival is None else one.cycle)
+            yield TraceChunk(one.address, kind, None if arrival is None else one.cycle)
 
 
 class _Text:
@@ -199,7 +199,7 @@ class _Text:
         self._clock: _Clock | None = None
         self._levels = level_sizes(device, single_channel)
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[TraceChunk]:
         line = 0
         packed = is_packed(self._file)
         with gzip.open(self._file, "rb") if packed else self._file.open("rb") as text:
@@ -223,7 +223,7 @@ class _Text:
         if self._format is None:
             raise DescriptionError("holds no accesses", self._file)
 
-    def _accesses(self, lines: list[bytes], before: int) -> Iterator[Chunk]:
+    def _accesses(self, lines: list[bytes], before: int) -> Iterator[TraceChunk]:
         """The accesses of lines that `before` others precede."""
         numbers, kind, size, time, place = self._parse(lines, before)
         if self._format is None or not place:
@@ -236,7 +236,7 @@ class _Text:
             at = error.args[0] if isinstance(error, ValueError) else int(np.argmax(time))
             raise DescriptionError(_TOO_LATE, self._file, place[at]) from None
         if not self._format.sized:
-            yield Chunk(address, np.array(kind, np.int64), arrival)
+            yield TraceChunk(address, np.array(kind, np.int64), arrival)
             return
         yield from _in_bursts(
             self._device, address, np.array(kind, np.int64), np.array(size, np.int64), arrival

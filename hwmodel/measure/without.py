@@ -15,11 +15,11 @@ import numpy as np
 from hwmodel.kernel.address import by_channel, decode, encode, to_channel
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ
 from hwmodel.kernel.limits import Int
-from hwmodel.measure.trace import Chunk
+from hwmodel.measure.trace import TraceChunk
 from hwmodel.specs.commands import COLUMN_COMMANDS, MASKED_WRITES, MAX_REQUESTS, READ_COMMANDS
 from hwmodel.specs.controller import MAX_QUEUE, AddressField
 from hwmodel.specs.device import Device
-from hwmodel.specs.memory_fields import Row
+from hwmodel.specs.memory_fields import DelayRow
 from hwmodel.specs.memory_spec import MemorySpec
 
 _ACTIVATIONS = ("ACT", "ACT1", "ACT2")
@@ -29,7 +29,7 @@ _STRETCHES, _SEED = 64, 1
 channel's share (assumed)."""
 
 
-class Stream(NamedTuple):
+class AccessStream(NamedTuple):
     """Accesses in the order of the trace by their places, int64 (n,)."""
 
     channel: Int
@@ -43,18 +43,18 @@ class Stream(NamedTuple):
     """Ticks since the first access; None: each as soon as there is room."""
 
 
-class Case(NamedTuple):
+class WithoutCase(NamedTuple):
     """What is simulated: `channels` channels of a memory, and their accesses."""
 
     memory: MemorySpec
     channels: int
-    stream: Stream
+    stream: AccessStream
 
     def parts(self, first: int, last: int) -> Iterator[tuple[int, Int, Int, Int | None]]:
         """(channel, local byte addresses, kinds, arrival ticks) of accesses `first` to `last` - 1,
         for each channel that has any."""
         whole = self.stream
-        part = Stream(*(None if v is None else v[first:last] for v in whole))  # type: ignore[arg-type]
+        part = AccessStream(*(None if v is None else v[first:last] for v in whole))  # type: ignore[arg-type]
         local = encode(self.memory, part.bank, part.row, part.column)
         for channel, own in enumerate(by_channel(part.channel, self.channels)):
             if len(own):
@@ -62,11 +62,11 @@ class Case(NamedTuple):
                 yield channel, local[own], part.kind[own], when
 
 
-Removal = Callable[[Case], Case]
+Removal = Callable[[WithoutCase], WithoutCase]
 """Gives its argument itself where there is nothing to take away."""
 
 
-class Cause(NamedTuple):
+class BandwidthCause(NamedTuple):
     """Why bandwidth is lost."""
 
     name: str
@@ -75,13 +75,13 @@ class Cause(NamedTuple):
     remove: Removal
 
 
-def placed(device: Device, chunk: Chunk, single_channel: bool) -> Case:
+def placed(device: Device, chunk: TraceChunk, single_channel: bool) -> WithoutCase:
     """The accesses of a chunk at their places on a device, or on one channel of it."""
     address, kind, arrival = chunk
     alone = single_channel or device.channels == 1
     channel, local = (np.zeros_like(address), address) if alone else to_channel(device, address)
-    stream = Stream(channel, *decode(device.memory, local), kind, arrival)
-    return Case(device.memory, 1 if alone else device.channels, stream)
+    stream = AccessStream(channel, *decode(device.memory, local), kind, arrival)
+    return WithoutCase(device.memory, 1 if alone else device.channels, stream)
 
 
 def derived(memory: MemorySpec, **changes: Any) -> MemorySpec:
@@ -90,25 +90,25 @@ def derived(memory: MemorySpec, **changes: Any) -> MemorySpec:
     return MemorySpec(**(fields | changes))
 
 
-def _changed(case: Case, **changes: Any) -> Case:
+def _changed(case: WithoutCase, **changes: Any) -> WithoutCase:
     return case._replace(memory=derived(case.memory, **changes))
 
 
-def _controller(case: Case, **changes: Any) -> Case:
+def _controller(case: WithoutCase, **changes: Any) -> WithoutCase:
     """With other fields of its controller."""
     old = case.memory.controller
     new = old.model_copy(update=changes)
     return case if new == old else _changed(case, controller=new)
 
 
-def _rows(gone: Callable[[str, str, str], bool], needs: Callable[[Case], bool]) -> Removal:
+def _rows(gone: Callable[[str, str, str], bool], needs: Callable[[WithoutCase], bool]) -> Removal:
     """Without the rows, or the pairs of a row, for which gone(scope, after, before), of a case that
     `needs` them. A window counts all its commands together and goes as a whole."""
 
-    def remove(case: Case) -> Case:
+    def remove(case: WithoutCase) -> WithoutCase:
         if not needs(case):
             return case
-        kept: list[Row] = []
+        kept: list[DelayRow] = []
         for row in case.memory.constraints:
             pairs = [(a, b) for a in row.after for b in row.before]
             left = [(a, b) for a, b in pairs if not gone(row.scope, a, b)]
@@ -123,7 +123,7 @@ def _rows(gone: Callable[[str, str, str], bool], needs: Callable[[Case], bool]) 
     return remove
 
 
-def _always(case: Case) -> bool:
+def _always(case: WithoutCase) -> bool:
     return True
 
 
@@ -136,35 +136,35 @@ def _turn(after: str, before: str) -> bool:
     return _both_columns(after, before) and (after in READ_COMMANDS) != (before in READ_COMMANDS)
 
 
-def _no_arrivals(case: Case) -> Case:
+def _no_arrivals(case: WithoutCase) -> WithoutCase:
     if case.stream.arrival is None:
         return case
     return case._replace(stream=case.stream._replace(arrival=None))
 
 
-def _mixed(case: Case) -> bool:
+def _mixed(case: WithoutCase) -> bool:
     """Whether it reads and writes."""
     reads = case.stream.kind == READ
     return bool(reads.any() and not reads.all())
 
 
-def _masks(case: Case) -> bool:
+def _masks(case: WithoutCase) -> bool:
     return case.memory.masked_writes and bool((case.stream.kind == PARTIAL_WRITE).any())
 
 
-def _several(case: Case) -> bool:
+def _several(case: WithoutCase) -> bool:
     """Whether it has ranks or stacks to switch between."""
     return case.memory.organisation.ranks > 1 or case.memory.organisation.stacks > 1
 
 
-def _no_data_clock(case: Case) -> Case:
+def _no_data_clock(case: WithoutCase) -> WithoutCase:
     sync = case.memory.sync
     if sync is None or sync.always_on:
         return case
     return _changed(case, sync=sync.model_copy(update={"always_on": True}))
 
 
-def _deep_queues(case: Case) -> Case:
+def _deep_queues(case: WithoutCase) -> WithoutCase:
     """The deepest queues that a channel may have."""
     c, o = case.memory.controller, case.memory.organisation
     queues = o.banks // o.pseudochannels if c.queue_scope == "bank" else 1
@@ -175,7 +175,7 @@ def _deep_queues(case: Case) -> Case:
     )
 
 
-def _one_row_a_bank(case: Case) -> Case:
+def _one_row_a_bank(case: WithoutCase) -> WithoutCase:
     """Every bank is one row that is as large as the bank, and stays open but for refreshes."""
     m, stream = case.memory, case.stream
     o = m.organisation
@@ -192,7 +192,7 @@ def _one_row_a_bank(case: Case) -> Case:
     return _controller(case._replace(stream=stream), page_policy="open")
 
 
-def _spread_over_channels(case: Case) -> Case:
+def _spread_over_channels(case: WithoutCase) -> WithoutCase:
     """No channel has more accesses than its share, but for a stretch of them: what is above goes,
     in stretches spread over the trace, to channels that have less. What moves keeps its bank, and
     meets only rows that it met before."""
@@ -219,7 +219,7 @@ def _spread_over_channels(case: Case) -> Case:
     return case._replace(stream=_apart(case.memory, stream, channel))
 
 
-def _apart(memory: MemorySpec, stream: Stream, channel: Int) -> Stream:
+def _apart(memory: MemorySpec, stream: AccessStream, channel: Int) -> AccessStream:
     """Accesses in other channels: rows of a bank stay different rows where they meet."""
     o, sources = memory.organisation, int(stream.channel.max()) + 1
     bank = channel * o.bank_numbers + stream.bank
@@ -231,7 +231,7 @@ def _apart(memory: MemorySpec, stream: Stream, channel: Int) -> Stream:
     return stream._replace(channel=channel, row=number[which.ravel()])
 
 
-def _spread_over_banks(case: Case) -> Case:
+def _spread_over_banks(case: WithoutCase) -> WithoutCase:
     """Each channel's rows, in the order of their first use, go round its pseudo-channels, bank
     groups, banks, stacks and ranks."""
     o, stream = case.memory.organisation, case.stream
@@ -259,18 +259,23 @@ def _spread_over_banks(case: Case) -> Case:
 
 
 CAUSES = (
-    Cause("arrivals", "every access has arrived at the start", _no_arrivals),
-    Cause("channel imbalance", "no channel has more than its share", _spread_over_channels),
-    Cause("refresh", "controller.refresh: none", lambda case: _controller(case, refresh="none")),
-    Cause(
+    BandwidthCause("arrivals", "every access has arrived at the start", _no_arrivals),
+    BandwidthCause(
+        "channel imbalance", "no channel has more than its share", _spread_over_channels
+    ),
+    BandwidthCause(
+        "refresh", "controller.refresh: none",
+        lambda case: _controller(case, refresh="none"),
+    ),
+    BandwidthCause(
         "read/write turnaround", "no row between reads and writes",
         _rows(lambda scope, a, b: _turn(a, b), _mixed),
     ),
-    Cause(
+    BandwidthCause(
         "masked writes", "partial writes take no longer than whole ones",
         _rows(lambda scope, a, b: _both_columns(a, b) and b in _MASKED, _masks),
     ),
-    Cause(  # two reads, or two writes, still keep what any two banks of a rank must
+    BandwidthCause(  # two reads, or two writes, still keep what any two banks of a rank must
         "bank groups", "tCCD_L = tCCD_S",
         _rows(
             lambda scope, a, b: scope == "bankgroup" and _both_columns(a, b)
@@ -278,30 +283,30 @@ CAUSES = (
             _always,
         ),
     ),
-    Cause(
+    BandwidthCause(
         "rank and stack switches", "no row between ranks or stacks",
         _rows(
             lambda scope, a, b: scope in ("other_rank", "other_stack") and _both_columns(a, b),
             _several,
         ),
     ),
-    Cause("data clock (CAS)", "sync.always_on: true", _no_data_clock),
-    Cause(
+    BandwidthCause("data clock (CAS)", "sync.always_on: true", _no_data_clock),
+    BandwidthCause(
         "activation windows", "no tRRD, no tFAW",
         _rows(
             lambda scope, a, b: scope != "bank" and a in _ACTIVATIONS and b in _ACTIVATIONS,
             _always,
         ),
     ),
-    Cause("too few in flight", "the deepest queues", _deep_queues),
-    Cause("row misses", "every bank is one open row", _one_row_a_bank),
-    Cause("address map", "rows go round the banks by first use", _spread_over_banks),
+    BandwidthCause("too few in flight", "the deepest queues", _deep_queues),
+    BandwidthCause("row misses", "every bank is one open row", _one_row_a_bank),
+    BandwidthCause("address map", "rows go round the banks by first use", _spread_over_banks),
 )  # fmt: skip
 """In the order in which they are taken away: first what loads the memory, then what a standard
 asks of every stream, then what depends on banks and rows."""
 
 
-def without(case: Case, causes: frozenset[str]) -> Case:
+def without(case: WithoutCase, causes: frozenset[str]) -> WithoutCase:
     """`case` without these causes, by name. Rows are spread before they are joined to one."""
     for cause in sorted(CAUSES, key=lambda each: each.name == "row misses"):
         if cause.name in causes:

@@ -30,7 +30,7 @@ from hwmodel.specs.commands import (
     WRITE_COMMANDS,
 )
 from hwmodel.specs.controller_rule import RULES
-from hwmodel.specs.memory_fields import Row
+from hwmodel.specs.memory_fields import DelayRow
 from hwmodel.specs.memory_spec import MemorySpec
 
 Ints = NDArray[np.int64]
@@ -295,7 +295,7 @@ class _Auditor:
             if len(earlier) and len(later):
                 self._row(number, earlier, later, delay, row.window or 1)
 
-    def _siblings(self, here: _Entries, chosen: Flags, row: Row) -> Ints:
+    def _siblings(self, here: _Entries, chosen: Flags, row: DelayRow) -> Ints:
         """Keys of the other instances of the same parent, for commands `chosen` of `here`."""
         size = self.sizes[DEPTH[OTHER[row.scope]] - 1]
         parent, index = here.instance[chosen] // size, here.at[chosen]

@@ -24,7 +24,7 @@ from hwmodel.description.units import (
 )
 from hwmodel.description.written import Also, KeysOf
 from hwmodel.specs.by_size import SizedRate, by_size, rising
-from hwmodel.specs.controller import Controller
+from hwmodel.specs.controller import MemoryController
 from hwmodel.specs.dma import Dma
 from hwmodel.specs.further_memory import MAIN, Dollars, FurtherMemory, SquareMillimetres, Watts
 from hwmodel.specs.given_memory import GivenMemory, Share
@@ -33,7 +33,7 @@ from hwmodel.specs.kv_order import LAYOUTS, KvOrder
 from hwmodel.specs.memory_side_cache import MemorySideCache
 from hwmodel.specs.number_format import ComputeType, number_format
 from hwmodel.specs.plausible import Plausible
-from hwmodel.specs.published import Bus, OnChip
+from hwmodel.specs.published import OnChip, PublishedBus
 from hwmodel.specs.virtual_memory import Translation
 
 GIVEN = "given"
@@ -62,7 +62,7 @@ def _none(value: object) -> object:
     return {} if value is None else value
 
 
-class Work(Strict):
+class AttentionWork(Strict):
     """How attention is spread over the cores, an engine each."""
 
     spread: Literal[
@@ -164,7 +164,7 @@ class Price(Strict):
     """Of a GB (10^9 bytes) of the main memory."""
 
 
-class Draw(Strict):
+class PowerDraw(Strict):
     """Watts while it serves."""
 
     card: Watts
@@ -211,7 +211,7 @@ HOST_HOP_NS = 10_000
 """Latency of a message between two cards by way of the host (assumed: as `mlu370-x4` has it)."""
 
 
-class Link(Strict):
+class CardLink(Strict):
     """The links between the cards of one server."""
 
     bandwidth: BytesPerSecond
@@ -286,7 +286,7 @@ class AcceleratorSpec(Strict):
     channel_map: Literal["known", "borrowed", "drawn"] | None = None
     """Where interleave and hash are from: published or measured of this device, those of another
     one, or chosen here, as nothing is public. None: it is not said. Stated, never borrowed."""
-    controller: Annotated[dict[str, Any], KeysOf(Controller)] = {}
+    controller: Annotated[dict[str, Any], KeysOf(MemoryController)] = {}
     """Overrides of the memory's controller."""
     address_map: list[str] | None = None
     """Overrides the memory's."""
@@ -321,17 +321,17 @@ class AcceleratorSpec(Strict):
     """What kernels take beyond memory and FLOPs: a class, and what is otherwise on this device."""
     price: Price | None = None
     """What the card costs, as you are told; none ships for what is sold."""
-    draw: Draw | None = None
+    draw: PowerDraw | None = None
     """What the card draws, as you are told; hypothetical devices have it."""
     area: Area | None = None
     """What the card takes of its die or package, as you are told; none ships."""
     power: Annotated[Milliwatts, Field(gt=0)] | None = None
     """The most that the whole board draws (TDP)."""
-    work: Work = Work()
+    work: AttentionWork = AttentionWork()
     paging: Paging = Paging()
     host: Host | None = None
-    link: Link | None = None
-    bus: Bus | None = None
+    link: CardLink | None = None
+    bus: PublishedBus | None = None
     """What is published of the memory's interface: checked, and no part of the model."""
     on_chip: OnChip | None = None
     """What lies before the memory beside a `memory_side_cache`: remarked on, no part of the model.
@@ -340,12 +340,12 @@ class AcceleratorSpec(Strict):
     """Name -> what it may be instead, where its vendor publishes nothing."""
 
     @property
-    def card_link(self) -> Link | None:
+    def card_link(self) -> CardLink | None:
         """What connects it to cards like it: `link`, or the way over the host where that alone is
         described (assumed: at the host's bandwidth, a message in `HOST_HOP_NS`)."""
         if self.link is not None or self.host is None:
             return self.link
-        return Link.model_construct(bandwidth=self.host.bandwidth, latency=float(HOST_HOP_NS))
+        return CardLink.model_construct(bandwidth=self.host.bandwidth, latency=float(HOST_HOP_NS))
 
     @property
     def before_memory(self) -> OnChip | None:

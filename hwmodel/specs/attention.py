@@ -19,7 +19,7 @@ Count = Annotated[int, Field(ge=1)]
 Form = Literal["absorbed", "unabsorbed"]
 
 
-class Window(Strict):
+class AttentionWindow(Strict):
     """Layers whose tokens attend to the last `tokens` only, themselves included."""
 
     tokens: Count

@@ -20,7 +20,7 @@ MAX_QUEUE = 256
 """Entries of one queue."""
 
 
-class Controller(Strict):
+class MemoryController(Strict):
     """The memory controller of one channel; see docs/dram.md."""
 
     scheduler: Literal["frfcfs", "frfcfs_oldest_ready", "fcfs"] = "frfcfs"

@@ -18,7 +18,7 @@ from hwmodel.specs.commands import (
     MASKED_WRITES,
     PERIODIC_COMMANDS,
 )
-from hwmodel.specs.controller import FIELDS, AddressMap, Controller, Hash
+from hwmodel.specs.controller import FIELDS, AddressMap, Hash, MemoryController
 from hwmodel.specs.dram_energy import Energy
 from hwmodel.specs.memory_fields import (
     Activate,
@@ -27,12 +27,12 @@ from hwmodel.specs.memory_fields import (
     ClockSpec,
     Command,
     Data,
+    DelayRow,
     Density,
     Hot,
     Organisation,
     PowerStates,
     Refresh,
-    Row,
     Sync,
     Timing,
 )
@@ -69,12 +69,12 @@ class DescribedMemory(Strict):
     temperature: Annotated[float, Field(ge=-40, le=125)] = 45
     """Of the die, degrees Celsius; `hot` says what it changes."""
     hot: Hot | None = None
-    constraints: list[Row]
-    constraint_changes: list[Row] = []
+    constraints: list[DelayRow]
+    constraint_changes: list[DelayRow] = []
     """Beside `based_on`: rows that replace the base's of the same scope, commands and window, or
     with `delay: null` remove them."""
     energy: Energy
-    controller: Controller = Controller()
+    controller: MemoryController = MemoryController()
     address_map: AddressMap
     """Fields of an address from its least bit up, with their bits; the last takes what is left."""
     bank_hash: list[Hash] = []

@@ -14,7 +14,7 @@ from pydantic import Field
 from hwmodel.description.description import Document, Strict
 from hwmodel.description.units import BytesPerSecond, Nanoseconds, PositiveBytes, parse_quantity
 from hwmodel.description.written import KeysOf
-from hwmodel.specs.controller import Controller
+from hwmodel.specs.controller import MemoryController
 from hwmodel.specs.dma import Dma
 from hwmodel.specs.given_memory import GivenMemory, Share
 
@@ -37,7 +37,7 @@ Watts = Dollars
 SquareMillimetres = Dollars
 
 
-class Crossing(Strict):
+class MemoryCrossing(Strict):
     """What lies between the engines and a memory: another die, a link, a controller."""
 
     latency: Nanoseconds = 0.0
@@ -62,7 +62,7 @@ class FurtherMemory(Strict):
     """As of an accelerator."""
     channel_hash: Literal["none", "rotate", "xor"] = "none"
     """As of an accelerator."""
-    controller: Annotated[dict[str, Any], KeysOf(Controller)] = {}
+    controller: Annotated[dict[str, Any], KeysOf(MemoryController)] = {}
     """As of an accelerator."""
     address_map: list[str] | None = None
     """As of an accelerator."""
@@ -74,7 +74,7 @@ class FurtherMemory(Strict):
     """As of an accelerator."""
     request_interval: Annotated[Nanoseconds, Field(ge=0)] = 0.0
     """As of an accelerator."""
-    crossing: Crossing = Crossing()
+    crossing: MemoryCrossing = MemoryCrossing()
     price_gb: Dollars | None = None
     """Dollars of a GB (10^9 bytes), where the accelerator has a `price`."""
     draw_gbps: Watts | None = None

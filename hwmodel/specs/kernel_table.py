@@ -18,7 +18,7 @@ _SAME = 1e-9
 """Logarithms that differ by less are of one value."""
 
 
-class Kind(NamedTuple):
+class KernelKind(NamedTuple):
     """Columns of a kind of kernel. Names of formats are those of `yaml/formats`, `bf16` for all of
     16 bits; sizes are of one card."""
 
@@ -31,44 +31,44 @@ _ATTENTION = ("kv", "heads", "kv_heads", "head_dim", "window")
 _LATENT = ("format", "kv", "hidden", "kept", "heads")
 _STATE = ("state", "heads", "head_dim", "key_heads", "width")
 KINDS = {
-    "product": Kind(
+    "product": KernelKind(
         ("format",), ("rows", "columns", "inner"),
         "a matrix product of `rows` tokens: `inner` numbers in, `columns` out",
     ),
-    "decode_attention": Kind(
+    "decode_attention": KernelKind(
         (*_ATTENTION, "block"), ("sequences", "tokens"),
         "decode attention of a layer over `tokens` of KV a sequence, in shuffled blocks of `block`"
         " tokens (0: contiguous); `window` 0: full attention",
     ),
-    "prefill_attention": Kind(
+    "prefill_attention": KernelKind(
         _ATTENTION, ("sequences", "tokens"), "causal attention of whole prompts in a layer",
     ),
-    "latent_decode": Kind(
+    "latent_decode": KernelKind(
         _LATENT, ("sequences", "tokens"),
         "latent attention of a layer with its projections (`format`), `kept` numbers a token",
     ),
-    "latent_prefill": Kind(_LATENT, ("sequences", "tokens"), "the same of whole prompts"),
-    "experts": Kind(
+    "latent_prefill": KernelKind(_LATENT, ("sequences", "tokens"), "the same of whole prompts"),
+    "experts": KernelKind(
         ("format", "hidden", "width", "per_token", "experts", "cards"), ("rows",),
         "the routed experts of a layer, each `width` wide in the model and split over `cards`",
     ),
-    "all_reduce": Kind(("cards",), ("bytes",), "an all-reduce of `bytes`"),
-    "all_to_all": Kind(
+    "all_reduce": KernelKind(("cards",), ("bytes",), "an all-reduce of `bytes`"),
+    "all_to_all": KernelKind(
         ("cards", "hidden", "per_token", "experts"), ("rows",),
         "`rows` tokens of each card to the cards of their experts, and back",
     ),
-    "state_decode": Kind(
+    "state_decode": KernelKind(
         _STATE, ("sequences",),
         "the kernels of a state layer beside its projections: `state` is its kind, `width` the"
         " keys' or the state's",
     ),
-    "state_prefill": Kind(_STATE, ("sequences", "tokens"), "the same of whole prompts"),
+    "state_prefill": KernelKind(_STATE, ("sequences", "tokens"), "the same of whole prompts"),
 }  # fmt: skip
 Columns = Mapping[str, Iterable[Any]]
 """A column a name of `KINDS`, and `us`, microseconds."""
 
 
-class Grid(NamedTuple):
+class TimeGrid(NamedTuple):
     """Times on a grid. `axes`: natural logarithms of the values along each, rising; `log_us`:
     logarithms of microseconds, float64 (one axis each), NaN where nothing was measured."""
 
@@ -76,7 +76,7 @@ class Grid(NamedTuple):
     log_us: FloatArray
 
     @classmethod
-    def of(cls, points: list[tuple[tuple[float, ...], float]]) -> Grid:
+    def of(cls, points: list[tuple[tuple[float, ...], float]]) -> TimeGrid:
         """Out of (values along the axes, microseconds); of one point the shortest time."""
         places = list(zip(*(place for place, _ in points), strict=True))
         values = [sorted(set(column)) for column in places]
@@ -121,7 +121,7 @@ class KernelTables:
     def __init__(self, name: str, sources: Mapping[str, Callable[[], Iterable[Columns]]]) -> None:
         self.name = name
         self._sources = sources
-        self._grids: dict[str, dict[tuple[Any, ...], Grid]] = {}
+        self._grids: dict[str, dict[tuple[Any, ...], TimeGrid]] = {}
 
     def us(self, kind: str, exact: tuple[Any, ...], *values: Any) -> Any:
         """Microseconds of a kernel, NaN where it is not in the range measured; `exact` and `values`
@@ -131,7 +131,7 @@ class KernelTables:
             return np.full(np.shape(values[-1]), np.nan)[()]
         return grid.us(*values)
 
-    def grids(self, kind: str) -> dict[tuple[Any, ...], Grid]:
+    def grids(self, kind: str) -> dict[tuple[Any, ...], TimeGrid]:
         """All of a kind, by what must be met exactly."""
         if kind not in self._grids:
             exact, axes, _ = KINDS[kind]
@@ -141,5 +141,5 @@ class KernelTables:
                 places = zip(*(columns[name] for name in axes), strict=True)
                 for key, place, us in zip(keys, places, columns["us"], strict=True):
                     points.setdefault(key, []).append((place, us))
-            self._grids[kind] = {key: Grid.of(each) for key, each in points.items()}
+            self._grids[kind] = {key: TimeGrid.of(each) for key, each in points.items()}
         return self._grids[kind]

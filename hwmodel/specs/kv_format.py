@@ -30,7 +30,7 @@ class Outliers(Strict):
     dense part. Whole bytes, as entries of one token follow those of the one before."""
 
 
-class Chunk(Strict):
+class TokenChunk(Strict):
     """What each channel has for so many tokens in common, such as scales of K a channel."""
 
     tokens: Count
@@ -48,7 +48,7 @@ class KvStructure(Strict):
     vector_bits: Bits = 0
     """Of K (or V) of all heads of a token: scales, and channels that are kept wider. A tensor-
     parallel card has its own for the heads it holds."""
-    chunk: Chunk | None = None
+    chunk: TokenChunk | None = None
 
     @checked
     def _says_something(self) -> None:

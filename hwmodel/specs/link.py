@@ -42,7 +42,7 @@ class Path(Strict):
     """Whether bytes move while descriptors are posted, or after (posting is synchronous)."""
 
 
-class Cost(NamedTuple):
+class LinkCost(NamedTuple):
     """What a transfer takes, in ns."""
 
     latency_ns: float
@@ -106,7 +106,7 @@ class LinkSpec(Strict):
 
     def cost(
         self, sizes: NDArray[np.int64], counts: NDArray[np.int64], both_ways: bool = False
-    ) -> Cost:
+    ) -> LinkCost:
         """What a transfer takes of `counts` descriptors of `sizes` bytes each, both (n,), none
         above `largest`. both_ways: as much goes the other way at the same time."""
         share = 1.0
@@ -121,7 +121,7 @@ class LinkSpec(Strict):
             moved = float((counts * sizes)[taken].sum()) / (path.bandwidth * share) * 1e9
             together += max(post, moved) if path.overlap == "max" else post + moved
             posting, wire = posting + post, wire + moved
-        return Cost(self.latency, posting, wire, self.latency + together)
+        return LinkCost(self.latency, posting, wire, self.latency + together)
 
     def seconds(self, size: int, count: int = 1) -> float:
         """Of a transfer of `count` pieces of `size` bytes, cut where they are above `largest`."""

@@ -365,7 +365,7 @@ class PowerStates(Strict):
     """The same in deep sleep."""
 
 
-class Row(Strict):
+class DelayRow(Strict):
     """A minimum delay between two commands in a scope; with `window` N, after the N-th last. What
     its names stand for: `MemorySpec.in_rows`."""
 

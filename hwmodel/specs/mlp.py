@@ -86,7 +86,7 @@ class CardExperts(ExpertsSpec):
         return self
 
 
-class Dense(NamedTuple):
+class DenseMlp(NamedTuple):
     """One MLP of three matrices (SwiGLU, Shazeer 2020) or, ungated, of two."""
 
     hidden: int
@@ -96,12 +96,12 @@ class Dense(NamedTuple):
 
     @property
     def routed(self) -> None:
-        """See `Experts.routed`."""
+        """See `RoutedExperts.routed`."""
         return
 
     @property
     def expert_flops(self) -> int:
-        """See `Experts.expert_flops`."""
+        """See `RoutedExperts.expert_flops`."""
         return 0
 
     @property
@@ -130,7 +130,7 @@ class Dense(NamedTuple):
         return (2 + self.gated) * self.width
 
 
-class Experts(NamedTuple):
+class RoutedExperts(NamedTuple):
     """Routed experts, shared ones as one MLP, and the router. Checkpoints leave the router as wide
     as norms, whatever the format (DeepSeek-V3's fp8, gpt-oss's MXFP4, GGUF, AWQ of Mixtral)."""
 
@@ -145,9 +145,9 @@ class Experts(NamedTuple):
         return self.of
 
     @property
-    def expert(self) -> Dense:
+    def expert(self) -> DenseMlp:
         """One routed expert."""
-        return Dense(self.hidden, self.of.intermediate, self.gated, self.bias)
+        return DenseMlp(self.hidden, self.of.intermediate, self.gated, self.bias)
 
     @property
     def expert_flops(self) -> int:
@@ -162,7 +162,7 @@ class Experts(NamedTuple):
     @property
     def always(self) -> list[Matrices]:
         """Those that every token passes through: router, shared experts."""
-        shared = Dense(self.hidden, self.of.shared_intermediate, self.gated, self.bias)
+        shared = DenseMlp(self.hidden, self.of.shared_intermediate, self.gated, self.bias)
         router = Matrices("vectors", self.of.count + self.of.shared_gate, self.hidden)
         return [router, *(shared.matrices if self.of.shared_intermediate else [])]
 
@@ -187,11 +187,11 @@ class Experts(NamedTuple):
 
     def _vectors(self, experts: int) -> int:
         shared = self.of.shared_intermediate
-        of_shared = Dense(self.hidden, shared, self.gated, self.bias).vectors if shared else 0
+        of_shared = DenseMlp(self.hidden, shared, self.gated, self.bias).vectors if shared else 0
         return experts * self.expert.vectors + of_shared + self.of.count * self.of.router_bias
 
 
-def _matrices(mlp: Dense, many: int, active: int) -> list[Matrices]:
+def _matrices(mlp: DenseMlp, many: int, active: int) -> list[Matrices]:
     wide, narrow = (mlp.width, mlp.hidden), (mlp.hidden, mlp.width)
     gate = [Matrices("gate", *wide, many, active)] if mlp.gated else []
     return [*gate, Matrices("up", *wide, many, active), Matrices("down", *narrow, many, active)]

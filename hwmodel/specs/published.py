@@ -18,7 +18,7 @@ TRAFFIC = 0.05
 """On-chip memory that could keep less of a step's weights than this counts as none (assumed)."""
 
 
-class Bus(Strict):
+class PublishedBus(Strict):
     """The memory interface as it is published."""
 
     rate: TransfersPerSecond

@@ -80,7 +80,7 @@ class StateLayers(Strict):
         return self.model_copy(update={name: many // cards for name, many in each.items()})
 
 
-class State(NamedTuple):
+class LayerState(NamedTuple):
     """The state of one layer, and its projections."""
 
     hidden: int
@@ -98,7 +98,7 @@ class State(NamedTuple):
     conv_bytes: int
 
     @classmethod
-    def made(cls, hidden: int, of: StateLayers) -> State:
+    def made(cls, hidden: int, of: StateLayers) -> LayerState:
         """Of a description."""
         own = {name: getattr(of, name) for name in cls._fields[1:-2]}
         return cls(hidden, **own, number_bytes=BYTES[of.format], conv_bytes=BYTES[of.conv_format])

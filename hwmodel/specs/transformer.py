@@ -20,12 +20,19 @@ from hwmodel.description.library import find
 from hwmodel.description.yaml_reader import load, parse_assignment
 from hwmodel.specs.attention import (
     AttentionFlops,
+    AttentionWindow,
     GroupedQuery,
     Latent,
     LatentAttention,
-    Window,
 )
-from hwmodel.specs.mlp import CardExperts, Dense, Exchange, ExpertPlacement, Experts, ExpertsSpec
+from hwmodel.specs.mlp import (
+    CardExperts,
+    DenseMlp,
+    Exchange,
+    ExpertPlacement,
+    ExpertsSpec,
+    RoutedExperts,
+)
 from hwmodel.specs.number_format import (
     ComputeType,
     KvFormat,
@@ -34,22 +41,22 @@ from hwmodel.specs.number_format import (
     WeightFormat,
     number_format,
 )
-from hwmodel.specs.state import State, StateLayers
+from hwmodel.specs.state import LayerState, StateLayers
 
 Count = Annotated[int, Field(ge=1)]
 
 
-class Layer(NamedTuple):
+class LayerKind(NamedTuple):
     """A kind of layer. `norms`: numbers in its norms; `window`: tokens, or None."""
 
     attention: GroupedQuery | Latent | None
-    mlp: Dense | Experts
+    mlp: DenseMlp | RoutedExperts
     norms: int
     window: int | None
-    state: State | None = None
+    state: LayerState | None = None
 
     @property
-    def mixers(self) -> list[GroupedQuery | Latent | State]:
+    def mixers(self) -> list[GroupedQuery | Latent | LayerState]:
         """What mixes tokens: attention, a state, or both; of a bare MLP nothing."""
         return [each for each in (self.attention, self.state) if each is not None]
 
@@ -95,7 +102,7 @@ class Layer(NamedTuple):
         """Of one routed expert in each tensor of all experts of a layer, as in vLLM's fused_moe:
         gate and up (w13), down (w2), then the scales that lie beside the numbers, and the biases,
         of either. Zero without experts."""
-        if isinstance(self.mlp, Dense):
+        if isinstance(self.mlp, DenseMlp):
             return 0, 0, 0, 0
         own, vector = self.mlp.expert, stored.part("vectors").bits * self.mlp.bias
         numbers = [0, 0]
@@ -157,7 +164,7 @@ class TransformerSpec(Strict):
     latent: LatentAttention | None = None
     """Multi-head latent attention; None: grouped query."""
     experts: ExpertsSpec | None = None
-    window: Window | None = None
+    window: AttentionWindow | None = None
     """Sliding-window layers; None: all attend to everything before."""
     state: StateLayers | None = None
     """Layers with a state of fixed size instead of KV (hybrid models)."""
@@ -229,23 +236,27 @@ class TransformerSpec(Strict):
             self.qkv_bias, self.o_bias, self.qk_norm, self.sinks, self.output_gate,
         )  # fmt: skip
 
-    def layer(self, index: int) -> Layer:
+    def layer(self, index: int) -> LayerKind:
         """What one layer is."""
-        mlp: Dense | Experts = Dense(self.hidden, self.intermediate, self.gated, self.mlp_bias)
+        mlp: DenseMlp | RoutedExperts = DenseMlp(
+            self.hidden, self.intermediate, self.gated, self.mlp_bias
+        )
         if self.experts is not None and self.experts.at(index):
-            mlp = Experts(self.hidden, self.experts, self.gated, self.mlp_bias)
+            mlp = RoutedExperts(self.hidden, self.experts, self.gated, self.mlp_bias)
         window = None if self.window is None else self.window.of(index)
         norms = self.layer_norms * self._norm
         if self.state is None:
-            return Layer(self.attention, mlp, norms, window)
+            return LayerKind(self.attention, mlp, norms, window)
         kind = self.state.of(index)
         attention = self.attention if kind in ("full", "both", "full_only") else None
-        state = State.made(self.hidden, self.state) if "state" in kind or kind == "both" else None
+        state = (
+            LayerState.made(self.hidden, self.state) if "state" in kind or kind == "both" else None
+        )
         if kind in ("state_only", "full_only", "mlp"):
             norms //= 2
         if kind in ("state_only", "full_only"):
-            mlp = Dense(self.hidden, 0, self.gated, False)
-        return Layer(attention, mlp, norms, None, state)
+            mlp = DenseMlp(self.hidden, 0, self.gated, False)
+        return LayerKind(attention, mlp, norms, None, state)
 
     @property
     def kv_layers(self) -> int:
@@ -268,9 +279,9 @@ class TransformerSpec(Strict):
         return sum(many * state.row_bytes for state, many in states if state is not None)
 
     @property
-    def kinds(self) -> dict[Layer, int]:
+    def kinds(self) -> dict[LayerKind, int]:
         """The kinds of layers, and how many are of each."""
-        found: Counter[Layer] = Counter()
+        found: Counter[LayerKind] = Counter()
         for indices in self._alike.values():
             found[self.layer(indices[0])] += len(indices)
         return found

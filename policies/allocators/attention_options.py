@@ -13,7 +13,7 @@ from pydantic import Field, SerializeAsAny
 from hwmodel.description.description import DescriptionError, Strict, checked
 from hwmodel.description.units import Bytes
 from hwmodel.description.written import Chosen
-from hwmodel.specs.attention import Window
+from hwmodel.specs.attention import AttentionWindow
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_sparse import Choice, Sparse
 
@@ -212,7 +212,7 @@ def _without_windows(name: str, model: TransformerSpec) -> TransformerSpec:
 
 
 def _windowed(model: TransformerSpec, tokens: int) -> TransformerSpec:
-    return model.model_copy(update={"window": Window(tokens=tokens)})
+    return model.model_copy(update={"window": AttentionWindow(tokens=tokens)})
 
 
 def _seed(seed: Seed) -> tuple[int, ...]:

@@ -85,7 +85,7 @@ class RunOptions(Strict):
             raise ValueError("compaction: the blocks of slabs do not move; space: arena does")
 
 
-class Runs(NamedTuple):
+class MovableRuns(NamedTuple):
     """Allocated runs that may be moved, by address, int64 (n,)."""
 
     start: IntArray
@@ -95,7 +95,7 @@ class Runs(NamedTuple):
 
 
 def compact(
-    arena: Arena, size: int, runs: Runs, limit: int | None = None
+    arena: Arena, size: int, runs: MovableRuns, limit: int | None = None
 ) -> tuple[IntArray, IntArray] | None:
     """Make one hole of at least `size` slots: (indices of the runs to move, their new starts), the
     arena changed already; None (nothing changes) if `limit` tokens do not suffice.

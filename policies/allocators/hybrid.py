@@ -31,7 +31,7 @@ USES = (
 """What memory is used for; all but the first two is waste."""
 
 
-class Held(NamedTuple):
+class MemoryUse(NamedTuple):
     """What a memory holds. `bytes`: by one of USES; they sum to the memory."""
 
     requests: int
@@ -157,7 +157,7 @@ class Unified:
             groups * pages for groups, pages in zip(self.groups, self.pages(tokens), strict=True)
         )
 
-    def held(self, memory: int, lengths: Sequence[int]) -> Held:
+    def held(self, memory: int, lengths: Sequence[int]) -> MemoryUse:
         """See the module. memory: bytes; lengths: tokens of each request."""
         count = _first([self.needs(tokens) for tokens in lengths], self.blocks(memory))
         used: Counter[str] = Counter()
@@ -176,7 +176,7 @@ class Unified:
             used["padding of states"] += self.padding * states
             used["further states"] += (kept - 1) * self.page * states
             used["missing layers"] += missing * self.page
-        return Held(count, _uses(memory, used))
+        return MemoryUse(count, _uses(memory, used))
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ class TwoPools:
         """(States of a running request, bytes of each in all layers)."""
         return self.slots + self.rows, self.model.state_bytes()
 
-    def held(self, memory: int, lengths: Sequence[int]) -> Held:
+    def held(self, memory: int, lengths: Sequence[int]) -> MemoryUse:
         """As `Unified.held`."""
         each, states = self.model.kv_token_bytes, self.model.state_bytes()
         pages = (memory - self.apart(memory)) // (each * self.page)
@@ -225,7 +225,7 @@ class TwoPools:
         used["end of the last block"] = sum(needs[:count]) * self.page * each - used["tokens"]
         used["states"] = count * states
         used["further states"] = count * (self.slots - 1 + self.rows) * states
-        return Held(count, _uses(memory, used))
+        return MemoryUse(count, _uses(memory, used))
 
     def even(self, lengths: Sequence[int]) -> float:
         """The ratio at which both pools run out together."""
@@ -259,7 +259,7 @@ class Compact:
         """As `TwoPools.copies`."""
         return 1 + self.drafts, self.model.state_bytes(self.drafts)
 
-    def held(self, memory: int, lengths: Sequence[int]) -> Held:
+    def held(self, memory: int, lengths: Sequence[int]) -> MemoryUse:
         """As `Unified.held`."""
         each, states = self.model.kv_token_bytes, self.model.state_bytes(self.drafts)
         left = memory - self.apart(memory)
@@ -270,4 +270,4 @@ class Compact:
         used["end of the last block"] = sum(needs[:count]) * self.block * each - used["tokens"]
         used["states"] = count * states
         used["further states"] = count * self.drafts * states
-        return Held(count, _uses(memory, used))
+        return MemoryUse(count, _uses(memory, used))

@@ -34,7 +34,7 @@ _ANY = 1 << 40
 """Tokens that fit where every layer has a window: a ring holds a request of any length."""
 
 
-class Span(NamedTuple):
+class AttendedSpan(NamedTuple):
     """Tokens that a chunk of a prefill attends to, reads and writes; means over the layers."""
 
     pairs: float
@@ -113,7 +113,7 @@ class KvGroups:
         """Tokens that a request of so many keeps in its run; mean over the layers."""
         return float(self.slots_of(tokens)) * self.size / len(self.windows)
 
-    def span(self, start: int, tokens: int) -> Span:
+    def span(self, start: int, tokens: int) -> AttendedSpan:
         """Of a chunk of `tokens` after `start` that are stored."""
 
         def pairs(window: int) -> int:
@@ -121,7 +121,7 @@ class KvGroups:
             return growing * start + growing * (growing + 1) // 2 + (tokens - growing) * window
 
         ring = self.kind == "ring"
-        return Span(
+        return AttendedSpan(
             self._mean(tokens * start + tokens * (tokens + 1) // 2, pairs),
             self._mean(start, lambda window: min(start, window - 1)),
             self._mean(tokens, lambda window: min(tokens, window) if ring else tokens),

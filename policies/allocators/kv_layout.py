@@ -35,7 +35,7 @@ from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_sparse import Sparse
 from policies.placements.card_memories import CardMemories
 from policies.placements.experts import experts_of
-from policies.placements.placement import Heads, Heat, Space
+from policies.placements.placement import CardSpace, Heads, Heat
 from policies.requests.requests import IntArray
 
 KV_ALIGN_BYTES = 2 << 20
@@ -413,12 +413,12 @@ def _placed_slots(
     return slots if tokens is None else wanted
 
 
-def space_of(model: TransformerSpec, layout: KvLayout, heat: Heat | None = None) -> Space:
+def space_of(model: TransformerSpec, layout: KvLayout, heat: Heat | None = None) -> CardSpace:
     """What is placed of a card's model and its KV."""
     plain = layout.apart is None and not layout.index_bytes
     walk = _Walk(layout, {"layer": None, "kv": None, "head": None})
     side_by_side = plain and layout.dims[-1] == "head" and layout.kv_heads > 1
-    return Space(
+    return CardSpace(
         int(model.weight_bytes), layout.slots, layout.token_bytes, layout.layers,
         layout.dims[0] == "layer" and layout.groups is None,
         walk.slot_bytes if plain else None,

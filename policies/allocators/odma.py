@@ -28,11 +28,11 @@ from policies.allocators.capabilities import (
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.losses import MIGRATION, PREDICTION, RESERVING, RUNS
 from policies.allocators.odma_options import BucketOptions, OdmaOptions
-from policies.allocators.places import Place, Space, SpaceKind
+from policies.allocators.places import Place, SlotSpace, SpaceKind
 from policies.allocators.pools import PartitionedPools, Pools, SharedPools
 from policies.allocators.reservation import ContiguousAllocator
 from policies.allocators.run_holder import RunHolder
-from policies.allocators.score import Guess, Outcome, Score
+from policies.allocators.score import Guess, RequestOutcome, Score
 from policies.allocators.sizes import Sizes
 from policies.allocators.slabs import BORROW
 from policies.predictors.prediction import Predictive, entropy
@@ -66,7 +66,7 @@ class _Decision(NamedTuple):
 class OdmaSizes(Sizes, Migrates, Classifies, Learns, Reports, Remembers):
     """Reservations of bucket sizes from pools."""
 
-    def __init__(self, runs: RunHolder, own: Space | None = None) -> None:
+    def __init__(self, runs: RunHolder, own: SlotSpace | None = None) -> None:
         super().__init__(runs)
         options, limits, requests = runs.options, runs.limits, len(runs.resident)
         self._options: BucketOptions = options
@@ -213,7 +213,7 @@ class OdmaSizes(Sizes, Migrates, Classifies, Learns, Reports, Remembers):
         needed = prompt + output - 1  # the last token's KV is never stored
         whole = self._of.layout.slots_of(prompt + output)
         held, moves = int(self._held[request]), int(self._moves[request])
-        outcome = Outcome(length, needed, output, int(whole), held, moves)
+        outcome = RequestOutcome(length, needed, output, int(whole), held, moves)
         row = self._score.end(self._guesses.pop(request), outcome)
         del self._wanted[request]
         self.buckets.observe(length)

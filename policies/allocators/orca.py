@@ -17,7 +17,7 @@ from policies.allocators.allocator import Demand, PolicyOptions
 from policies.allocators.buddy import Buddy, power_of_two
 from policies.allocators.declaration import CHOICES, References
 from policies.allocators.losses import RESERVING
-from policies.allocators.places import Space
+from policies.allocators.places import SlotSpace
 from policies.allocators.reservation import ContiguousAllocator
 from policies.allocators.run_holder import RunHolder
 from policies.allocators.sizes import OneSpace
@@ -43,7 +43,7 @@ class BuddySizes(OneSpace):
 
     space: Buddy
 
-    def __init__(self, runs: RunHolder, own: Space | None = None) -> None:
+    def __init__(self, runs: RunHolder, own: SlotSpace | None = None) -> None:
         super().__init__(runs, own or Buddy(runs.layout.slots))
 
     @property

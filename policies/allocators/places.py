@@ -18,7 +18,7 @@ class Place(NamedTuple):
     size: int
 
 
-class Space(Protocol):
+class SlotSpace(Protocol):
     """Contiguous slots to take places from."""
 
     free: int

@@ -112,7 +112,7 @@ class SharedPools:
         """One space has no sizes."""
 
 
-class BlockPool:
+class SizedPool:
     """Slots [start, start + slots) cut into blocks of `block` slots. What cannot be cut, because it
     is too short or lies between blocks of an older size, is stranded."""
 
@@ -197,11 +197,11 @@ class PartitionedPools:
         self.overflow = overflow
         power = ("slots", "blocks", "demand").index(split)
         weights = [size**power for size in sizes]
-        self._pools: list[BlockPool] = []
+        self._pools: list[SizedPool] = []
         start = 0
         for size, weight in zip(sizes, weights, strict=True):
             part = (slots - kept) * weight // sum(weights) // align * align
-            self._pools.append(BlockPool(start, part, size))
+            self._pools.append(SizedPool(start, part, size))
             start += part
         self._large = Arena(start, slots - start, fit)
         self._starts = [pool.start for pool in self._pools]
@@ -254,6 +254,6 @@ class PartitionedPools:
             for pool, size in zip(self._pools, sizes, strict=True):
                 pool.resize(size, at_once=self.repartition == "on_refresh")
 
-    def _fitting(self, slots: int) -> list[BlockPool]:
+    def _fitting(self, slots: int) -> list[SizedPool]:
         """Pools whose blocks are large enough, and that have one when empty."""
         return [pool for pool in self._pools if slots <= pool.block <= pool.slots]

@@ -36,7 +36,7 @@ class Caching(Protocol):
     def shared_samples(self) -> bool | None: ...
 
 
-class Part(NamedTuple):
+class KeptBlocks(NamedTuple):
     """Blocks from `start` to `end` of a request that are kept under `key`."""
 
     key: tuple[str, int]
@@ -167,10 +167,10 @@ class PrefixIndex:
             or bool(demand.above) or bool(self.states)
         )  # fmt: skip
 
-    def _parts(self, request: int, demand: Demand | None, full: int) -> list[Part]:
+    def _parts(self, request: int, demand: Demand | None, full: int) -> list[KeptBlocks]:
         """The path through the tree of the first `full` blocks of a request. A block belongs to the
         part that its last token is of; the last part is what no other request that runs has."""
-        parts: list[Part] = []
+        parts: list[KeptBlocks] = []
         own = ("own", request)
         if demand is not None:
             known = self._limits.lookahead.hit == "next_known"
@@ -178,10 +178,10 @@ class PrefixIndex:
                 at = parts[-1].end if parts else 0
                 tokens -= known  # the token behind a block is part of its name
                 end = max(min(min(tokens, demand.prompt) // self._block, full), at)
-                parts.append(Part(key, at, end))
+                parts.append(KeptBlocks(key, at, end))
             if self.continues(demand):
                 own = ("session", demand.session)
-        return [*parts, Part(own, parts[-1].end if parts else 0, full)]
+        return [*parts, KeptBlocks(own, parts[-1].end if parts else 0, full)]
 
     def _texts(self, demand: Demand) -> list[tuple[tuple[str, int], int]]:
         """(key, tokens up to its end) of what a prompt has in common with others."""
@@ -207,7 +207,7 @@ class PrefixIndex:
                     key = ("session", demand.session)
         return not any(cache.has(key) for cache in self.caches)
 
-    def _unbroken(self, parts: list[Part]) -> IntArray:
+    def _unbroken(self, parts: list[KeptBlocks]) -> IntArray:
         """Blocks in memory of the longest prefix, in the one group."""
         found: list[IntArray] = []
         for key, start, end in parts:
@@ -224,13 +224,13 @@ class PrefixIndex:
                 break
         return np.concatenate(found) if found else NO_BLOCKS
 
-    def _with_states(self, parts: list[Part], count: int) -> int:
+    def _with_states(self, parts: list[KeptBlocks], count: int) -> int:
         """The most of the first `count` blocks at whose end the states are in memory, too."""
         while self.states and count and self._states_of(parts, count) is None:
             count -= 1
         return count
 
-    def _states_of(self, parts: list[Part], count: int) -> IntArray | None:
+    def _states_of(self, parts: list[KeptBlocks], count: int) -> IntArray | None:
         at = count - 1
         key = next((key for key, start, end in parts if start <= at < end), None)
         held = [cache.find(key) for cache in self.states] if key is not None else []

@@ -40,7 +40,7 @@ from policies.allocators.free_lists.free_list_registry import free_list
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.kv_managers import WindowRules
 from policies.allocators.losses import GROWING
-from policies.allocators.radix_tree import NO_PAGES, Node, RadixTree, text_of
+from policies.allocators.radix_tree import NO_PAGES, RadixNode, RadixTree, text_of
 from policies.requests.requests import IntArray
 
 LISTS = {"queue": "fifo", "stack": "split", "staged": "staged"}
@@ -100,8 +100,8 @@ class RadixAllocator(BlockAllocator, Batches):
         assert isinstance(self.pool.order, _Pages)
         self._order = self.pool.order
         self.block_moves = _FewMoves(self)
-        self._nodes: dict[int, Node] = {}
-        self._left: dict[int, Node] = {}
+        self._nodes: dict[int, RadixNode] = {}
+        self._left: dict[int, RadixNode] = {}
         """The leaf of what a request has left in the tree, until it has ended."""
         self._promised: list[tuple[int, int, int]] = []
         """Prefills whose pages are not chosen yet: request, tokens it had stored, tokens more."""
@@ -308,7 +308,7 @@ class RadixAllocator(BlockAllocator, Batches):
             self._nodes[request] = node
         self._tree.touch(node)
 
-    def _lock(self, request: int, path: list[Node]) -> None:
+    def _lock(self, request: int, path: list[RadixNode]) -> None:
         """The request holds these nodes, too."""
         fresh = self._tree.lock(path)
         self._order.take(fresh)

@@ -43,17 +43,17 @@ def beginning(request: int, demand: Demand, tokens: int) -> Key:
 
 
 @dataclass(eq=False, slots=True)
-class Node:
+class RadixNode:
     """Pages `start` and following of the text `key`; `access`: when it was asked for last, 0: never
     yet."""
 
     key: Key
     start: int
     pages: IntArray
-    parent: Node | None
+    parent: RadixNode | None
     access: int = 0
     locks: int = 0
-    children: dict[Key, Node] = field(default_factory=dict)
+    children: dict[Key, RadixNode] = field(default_factory=dict)
 
     @property
     def end(self) -> int:
@@ -65,40 +65,40 @@ class RadixTree:
 
     def __init__(self, page: int) -> None:
         self.page = page
-        self.root = Node((), 0, NO_PAGES, None)
+        self.root = RadixNode((), 0, NO_PAGES, None)
         self._now = 0
         self._made = 0
-        self._leaves: list[tuple[int, int, Node]] = []
+        self._leaves: list[tuple[int, int, RadixNode]] = []
         """A heap of leaves by access; entries whose node has changed since are skipped."""
 
-    def find(self, key: Key, end: int, below: Node | None = None) -> IntArray:
+    def find(self, key: Key, end: int, below: RadixNode | None = None) -> IntArray:
         """Pages that hold the text up to page `end`, as far as there are any: from the beginning,
         or behind the node `below`, which holds what comes before."""
         pages = [node.pages[:count] for node, count in self._walk(below or self.root, key, end)]
         return np.concatenate(pages) if pages else NO_PAGES
 
-    def descend(self, key: Key, end: int, below: Node | None = None) -> list[Node]:
+    def descend(self, key: Key, end: int, below: RadixNode | None = None) -> list[RadixNode]:
         """As `find`, the nodes that hold just these pages; the last one is split where needed."""
         path = []
         for node, count in self._walk(below or self.root, key, end):
             path.append(node if count == len(node.pages) else self._split(node, count))
         return path
 
-    def add(self, parent: Node, key: Key, pages: IntArray, locks: int = 0) -> Node:
+    def add(self, parent: RadixNode, key: Key, pages: IntArray, locks: int = 0) -> RadixNode:
         """A leaf with the pages of the text that follow those of `parent`."""
-        node = Node(key, parent.end, pages.copy(), parent, locks=locks)
+        node = RadixNode(key, parent.end, pages.copy(), parent, locks=locks)
         parent.children[self._first(key, node.start)] = node
         self._offer(node)
         return node
 
-    def lock(self, path: list[Node]) -> IntArray:
+    def lock(self, path: list[RadixNode]) -> IntArray:
         """Keep these nodes from eviction; the pages that no lock held before."""
         fresh = [node.pages for node in path if not node.locks]
         for node in path:
             node.locks += 1
         return np.concatenate(fresh) if fresh else NO_PAGES
 
-    def unlock(self, node: Node) -> IntArray:
+    def unlock(self, node: RadixNode) -> IntArray:
         """Take back a lock of the way to `node`; the pages that no lock holds any more."""
         freed = []
         while node.parent is not None:
@@ -109,10 +109,10 @@ class RadixTree:
             node = node.parent
         return np.concatenate(freed[::-1]) if freed else NO_PAGES
 
-    def touch(self, node: Node) -> None:
+    def touch(self, node: RadixNode) -> None:
         """The text up to this node is asked for now."""
         self._now += 1
-        last: Node | None = node
+        last: RadixNode | None = node
         while last is not None:
             last.access = self._now
             last = last.parent
@@ -131,7 +131,7 @@ class RadixTree:
         self._offer(parent)
         return node.pages
 
-    def _walk(self, node: Node, key: Key, end: int) -> Iterator[tuple[Node, int]]:
+    def _walk(self, node: RadixNode, key: Key, end: int) -> Iterator[tuple[RadixNode, int]]:
         """Nodes below `node` on the way of the text, and how many pages of each agree with it."""
         while node.end < end:
             child = node.children.get(self._first(key, node.end))
@@ -147,13 +147,13 @@ class RadixTree:
                 return
             node = child
 
-    def _split(self, node: Node, count: int) -> Node:
+    def _split(self, node: RadixNode, count: int) -> RadixNode:
         """The first `count` pages of a node become its parent, which is returned."""
         self._now += 1
         node.access = self._now
         parent, now = node.parent, self._now
         assert parent is not None
-        upper = Node(node.key, node.start, node.pages[:count], parent, now, node.locks)
+        upper = RadixNode(node.key, node.start, node.pages[:count], parent, now, node.locks)
         parent.children[self._first(node.key, node.start)] = upper
         node.start, node.pages, node.parent = upper.end, node.pages[count:], upper
         upper.children[self._first(node.key, node.start)] = node
@@ -164,10 +164,10 @@ class RadixTree:
         """What tells the text of a page from those of its siblings."""
         return _part(key, page * self.page, (page + 1) * self.page)
 
-    def _evictable(self, node: Node) -> bool:
+    def _evictable(self, node: RadixNode) -> bool:
         return node.parent is not None and not node.locks and not node.children
 
-    def _offer(self, node: Node) -> None:
+    def _offer(self, node: RadixNode) -> None:
         """The node may be evicted, if it is a leaf without locks."""
         if self._evictable(node):
             self._made += 1

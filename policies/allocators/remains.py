@@ -7,7 +7,7 @@ from typing import NamedTuple
 from policies.allocators.allocator import Demand
 
 
-class Run(NamedTuple):
+class TokenRun(NamedTuple):
     """`tokens` of a request in a reservation of `size` slots."""
 
     request: int
@@ -29,9 +29,9 @@ class Remains:
 
     def __init__(self, flat: bool) -> None:
         self.flat = flat
-        self.runs: list[Run] = []
+        self.runs: list[TokenRun] = []
 
-    def leave(self, run: Run) -> None:
+    def leave(self, run: TokenRun) -> None:
         """A run was freed; what an earlier turn of its session left serves no more."""
         session = run.demand.session
         if session >= 0:
@@ -41,7 +41,7 @@ class Remains:
 
     def overwrite(self, start: int, size: int) -> None:
         """The slots [start, start + size) are reserved: what lies behind them is no prefix."""
-        kept: list[Run] = []
+        kept: list[TokenRun] = []
         for run in self.runs:
             if start + size <= run.start or run.start + run.size <= start:
                 kept.append(run)

@@ -13,7 +13,7 @@ from policies.allocators.capabilities import Contiguous, Migration
 from policies.allocators.columns import add_to, least_room
 from policies.allocators.compaction import ArenaOptions
 from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
-from policies.allocators.places import Place, Space
+from policies.allocators.places import Place, SlotSpace
 from policies.allocators.run_parts import (
     Joining,
     RunCopies,
@@ -41,7 +41,7 @@ class ContiguousAllocator(Allocator, Contiguous):
 
     def __init__(
         self, layout: KvLayout, requests: int, limits: Limits, options: Any,
-        own: Space | None = None,
+        own: SlotSpace | None = None,
     ) -> None:  # fmt: skip
         """own: what runs are taken out of; None: the space that its `RunOptions` describe."""
         super().__init__(layout, requests, limits, options)

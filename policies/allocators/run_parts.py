@@ -18,9 +18,9 @@ from policies.allocators.capabilities import (
     Migration,
     Swaps,
 )
-from policies.allocators.compaction import Runs, compact
+from policies.allocators.compaction import MovableRuns, compact
 from policies.allocators.kv_layout import ByteRuns
-from policies.allocators.remains import Remains, Run
+from policies.allocators.remains import Remains, TokenRun
 from policies.allocators.run_holder import RunHolder
 from policies.allocators.state_places import behind
 from policies.requests.requests import IntArray
@@ -91,9 +91,11 @@ class RunCopies(Caches):
                 best = Migration(request, run.start, -1, tokens, run.size)
         return best
 
-    def _run(self, request: int) -> Run:
+    def _run(self, request: int) -> TokenRun:
         columns = (self._of.start, self._of.reserved, self._of.stored)
-        return Run(request, self._of.demands[request], *(int(each[request]) for each in columns))
+        return TokenRun(
+            request, self._of.demands[request], *(int(each[request]) for each in columns)
+        )
 
 
 class _Away(NamedTuple):
@@ -212,7 +214,7 @@ class Joining:
         held = held[np.argsort(of.start[held])]
         tokens = of.stored[held].copy()
         tokens[np.isin(held, list(of.fresh))] = 0
-        runs = Runs(of.start[held], of.reserved[held], tokens)
+        runs = MovableRuns(of.start[held], of.reserved[held], tokens)
         plan = compact(arena, size, runs, of.options.compaction_tokens)
         if plan is None:
             return False

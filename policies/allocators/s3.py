@@ -25,7 +25,7 @@ from policies.allocators.capabilities import Classifies, Remembers, Reports
 from policies.allocators.compaction import ArenaOptions, RunOptions
 from policies.allocators.declaration import CHOICES, Range, References
 from policies.allocators.losses import PREDICTION, RESERVING, RUNS
-from policies.allocators.places import Place, Space
+from policies.allocators.places import Place, SlotSpace
 from policies.allocators.reservation import ContiguousAllocator
 from policies.allocators.run_holder import RunHolder
 from policies.allocators.sizes import OneSpace
@@ -74,7 +74,7 @@ class _Admission(NamedTuple):
 class S3Sizes(OneSpace, Classifies, Remembers, Reports):
     """Classes of output length."""
 
-    def __init__(self, runs: RunHolder, own: Space | None = None) -> None:
+    def __init__(self, runs: RunHolder, own: SlotSpace | None = None) -> None:
         super().__init__(runs, own)
         options, limits = runs.options, runs.limits
         self._options: S3Options = options

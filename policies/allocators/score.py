@@ -30,7 +30,7 @@ class Guess(NamedTuple):
     """Whether a large reservation was asked for."""
 
 
-class Outcome(NamedTuple):
+class RequestOutcome(NamedTuple):
     """What became of a request."""
 
     length: int
@@ -62,7 +62,7 @@ class Score:
         self._rows: list[dict[str, Any]] = []
         self._lengths: list[int] = []
 
-    def end(self, guess: Guess, outcome: Outcome) -> bool:
+    def end(self, guess: Guess, outcome: RequestOutcome) -> bool:
         """A request ended; True if PERIOD of them are complete, and `close` is to add their row."""
         counts = self._counts
         counts["ended"] += 1

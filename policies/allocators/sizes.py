@@ -10,7 +10,7 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Demand
 from policies.allocators.arena import Arena, external_fragmentation
-from policies.allocators.places import Place, Space
+from policies.allocators.places import Place, SlotSpace
 from policies.allocators.run_holder import RunHolder
 from policies.allocators.slabs import space
 
@@ -18,7 +18,7 @@ from policies.allocators.slabs import space
 class Sizes(ABC):
     """Chooses the place of each admission."""
 
-    def __init__(self, runs: RunHolder, own: Space | None = None) -> None:
+    def __init__(self, runs: RunHolder, own: SlotSpace | None = None) -> None:
         """own: what runs are taken out of; None: what the options describe."""
         self._of = runs
 
@@ -60,7 +60,7 @@ class Sizes(ABC):
 class OneSpace(Sizes):
     """Runs of `size(request, demand)` slots or more, as the allocator says, out of one space."""
 
-    def __init__(self, runs: RunHolder, own: Space | None = None) -> None:
+    def __init__(self, runs: RunHolder, own: SlotSpace | None = None) -> None:
         super().__init__(runs)
         options = runs.options
         self.space = own or space(options.space, 0, runs.layout.slots, options.fit)

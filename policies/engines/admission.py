@@ -17,7 +17,7 @@ from policies.engines.engine_requests import EngineRequests
 from policies.engines.scheduled_step import Chunk, Step
 
 
-class Line:
+class WaitingLine:
     """Requests that wait, and are tried."""
 
     def __init__(self, engine: EngineRequests) -> None:

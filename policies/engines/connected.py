@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from policies.allocators.allocator import Demand
-from policies.engines.connector import NONE, Connector, Ending, Loading, Match, Scheduler
+from policies.engines.connector import NONE, ConnectedEngine, Connector, Ending, Loading, Match
 from policies.engines.engine_requests import EngineRequests, Kind
 from policies.engines.scheduled_step import Chunk, Step
 from policies.requests.requests import IntArray
@@ -87,7 +87,7 @@ class Loads:
         self.line_asks |= any(
             getattr(type(connector), hook) is not getattr(Connector, hook) for hook in _LINE
         )
-        connector.connect(cast(Scheduler, self._engine))
+        connector.connect(cast(ConnectedEngine, self._engine))
         self._engine.scheduler.connected(connector)
 
     def known(self, request: int) -> int:

@@ -110,7 +110,7 @@ class Loading(NamedTuple):
     connector: Connector
 
 
-class Scheduler(Protocol):
+class ConnectedEngine(Protocol):
     """What a connector may ask of the engine that has it."""
 
     allocator: Allocator
@@ -175,7 +175,7 @@ class Connector:
 
     name: ClassVar[str]
     """For messages."""
-    engine: Scheduler
+    engine: ConnectedEngine
     foresees_ends: ClassVar[bool] = False
     """Whether it is known in which step each request ends here, also where the engine does not
     know the lengths of outputs."""
@@ -184,7 +184,7 @@ class Connector:
     outlives: ClassVar[bool] = False
     """Whether it keeps what it has when its card fails, which then comes again with it."""
 
-    def connect(self, engine: Scheduler) -> None:
+    def connect(self, engine: ConnectedEngine) -> None:
         """This engine has it from now on.
 
         Args:

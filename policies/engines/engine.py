@@ -11,7 +11,7 @@ import numpy as np
 
 from policies.allocators.allocator import Allocator
 from policies.allocators.columns import count_down, least_of
-from policies.engines.admission import Line
+from policies.engines.admission import WaitingLine
 from policies.engines.connected import Loads
 from policies.engines.connector import Connector
 from policies.engines.engine_requests import EngineRequests, Kind, Offered
@@ -31,7 +31,7 @@ class Engine(EngineRequests):
         """make: makes the scheduler of an engine."""
         super().__init__(spec, allocator, offered)
         self.loads = Loads(self)
-        self.line = Line(self)
+        self.line = WaitingLine(self)
         self.growth = Growth(self)
         self.scheduler = make(self)
         self._soonest, self._soonest_of = 0, self.running  # the least `left` of those that run

@@ -11,7 +11,7 @@ MOST_FUTILE = 1000
 one that goes on makes a token in nearly every step, whatever it preempts."""
 
 
-class Progress:
+class TokenProgress:
     """Of an engine that runs `sequences` requests at most. It is asked with the output tokens to
     come, int64 (n,), of all requests."""
 

@@ -24,7 +24,7 @@ from policies.allocators.capabilities import (
 )
 from policies.allocators.columns import sum_of
 from policies.engines.connector import Connector, Loading
-from policies.engines.engine_progress import Progress
+from policies.engines.engine_progress import TokenProgress
 from policies.engines.scheduled_step import Chunk, Step, SwapCopies
 from policies.engines.verifier import Verifier
 from policies.predictors.prediction import Predictions
@@ -102,7 +102,7 @@ class EngineRequests(ABC):
         self.preemptions = 0
         self.windowed = allocator.layout.groups is not None
         self._uneven = self.windowed or allocator.layout.sparse is not None
-        self.progress = Progress(self.cap)
+        self.progress = TokenProgress(self.cap)
 
     @property
     @abstractmethod
@@ -159,7 +159,7 @@ class EngineRequests(ABC):
         return step._replace(copies=tuple(copies))
 
     def was_preempted(self, request: int) -> None:
-        """It has lost its memory. Raises DescriptionError as `Progress.preempted` says."""
+        """It has lost its memory. Raises DescriptionError as `TokenProgress.preempted` says."""
         self.reserved_ever[request] = 0
         self.preemptions += 1
         if (what := self.progress.preempted(request, self.left)) is not None:

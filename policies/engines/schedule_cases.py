@@ -23,7 +23,7 @@ from policies.allocators.free_lists.free_list_registry import FreeListName
 from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine_options import Count
-from policies.engines.speculation import Drawn, Method
+from policies.engines.speculation import DrawnDrafts, Method
 from policies.engines.vllm_version import VERSIONS
 from policies.requests.requests import Requests
 
@@ -82,7 +82,7 @@ class Config(Strict):
         return replace(plain, groups=KvGroups("blocks", kept, 1, kept, places))
 
 
-class Trace(Strict):
+class ScheduleTrace(Strict):
     """Columns of the requests. `arrival`: the first step that sees it."""
 
     arrival: list[int]
@@ -93,7 +93,7 @@ class Trace(Strict):
     held: list[str] | None = None
     """With speculation: a digit for each output token, how many of its drafts hold."""
 
-    def drawn(self) -> Drawn:
+    def drawn(self) -> DrawnDrafts:
         """Raises ValueError where a request has fewer digits than output tokens."""
         digits = self.held or []
         enough = [
@@ -104,7 +104,7 @@ class Trace(Strict):
         rows = [text[:n] + "0" for text, n in zip(digits, self.output, strict=True)]
         ends = np.cumsum([len(row) for row in rows])
         held = np.array([int(digit) for digit in "".join(rows)], np.uint8)
-        return Drawn(held, ends - [len(row) for row in rows])
+        return DrawnDrafts(held, ends - [len(row) for row in rows])
 
 
 _JSON = Exactly(False)
@@ -113,7 +113,7 @@ _Pair = Annotated[tuple[int, int], _JSON]
 Tables = list[Annotated[tuple[int, list[int]], _JSON]]
 
 
-class Scheduler(Strict):
+class SchedulerOptions(Strict):
     """Options of vLLM's `SchedulerConfig` that are not in `Config`."""
 
     policy: Literal["fcfs", "priority"] = "fcfs"
@@ -135,7 +135,7 @@ class Further(BaseModel):
     session: list[int] | None = None
     tree: list[_Pair] | None = None
     priority: list[int] | None = None
-    scheduler: Scheduler = Scheduler()
+    scheduler: SchedulerOptions = SchedulerOptions()
     free_list: FreeListName | None = None
     """In a pool whose queue of free blocks was replaced: its order (None: the version's own)."""
 
@@ -157,21 +157,23 @@ class Scheduled(NamedTuple):
     """crc32 of little-endian int32s: request, number of blocks, blocks, of each running request."""
 
 
-class Case(Strict):
+class ScheduleCase(Strict):
     """A schedule of one version. `tables`: by step, blocks of each running request."""
 
     name: str
     about: str = ""
     vllm: str
     config: Config
-    trace: Trace
+    trace: ScheduleTrace
     steps: list[Scheduled]
     tables: dict[str, Tables] = {}
     bankwise: Further = Further()
 
     def requests(self) -> Requests:
         """Raises ValueError where columns are not those of requests."""
-        columns = (getattr(self.trace, name) for name in Trace.model_fields if name != "held")
+        columns = (
+            getattr(self.trace, name) for name in ScheduleTrace.model_fields if name != "held"
+        )
         arrival, *rest = (None if each is None else np.array(each, np.int64) for each in columns)
         made = Requests(arrival.astype(np.float64), *rest)  # type: ignore[union-attr, arg-type]
         if self.config.speculation is not None:
@@ -189,7 +191,7 @@ class Case(Strict):
         return replace(made, session=session, context=session, think_s=think, tree=tree)
 
 
-def read_cases(path: str | Path) -> list[Case]:
+def read_cases(path: str | Path) -> list[ScheduleCase]:
     """The cases of a file. Raises DescriptionError for the first mistake in it."""
     path = Path(path)
     try:
@@ -208,14 +210,14 @@ def read_cases(path: str | Path) -> list[Case]:
     return [_case(path, at, data) for at, data in enumerate(cases)]
 
 
-def _case(path: Path, at: int, data: Any) -> Case:
+def _case(path: Path, at: int, data: Any) -> ScheduleCase:
     place = f"cases[{at}]"
     if not isinstance(data, dict):
         raise DescriptionError("expected a mapping", path, None, place)
     if "version" in data and "vllm" not in data:
         data = {"vllm": data["version"], **{k: v for k, v in data.items() if k != "version"}}
     try:
-        case = Document(data, str(path)).build(Case)
+        case = Document(data, str(path)).build(ScheduleCase)
         case.requests()
     except DescriptionError as error:
         first = getattr(error, "errors", [error])[0]
@@ -228,7 +230,7 @@ def _case(path: Path, at: int, data: Any) -> Case:
     return case
 
 
-def version_of(case: Case) -> str:
+def version_of(case: ScheduleCase) -> str:
     """0.33 of 0.33.0, and of 0.28.0, which schedules alike."""
     version = ".".join(case.vllm.split(".")[:2])
     return TWINS.get(version, version)

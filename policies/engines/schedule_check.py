@@ -17,7 +17,7 @@ from policies.engines.engine import Engine
 from policies.engines.engine_requests import Offered
 from policies.engines.engine_v1 import EngineV1
 from policies.engines.engine_v1_options import EngineV1Spec
-from policies.engines.schedule_cases import LARGEST, Case, Scheduled, Tables, version_of
+from policies.engines.schedule_cases import LARGEST, ScheduleCase, Scheduled, Tables, version_of
 from policies.engines.speculation import SpeculationSpec
 from policies.engines.verifier import Verifier
 from policies.engines.vllm_version import VERSIONS
@@ -50,7 +50,7 @@ class Agreement(NamedTuple):
 class Driven:
     """Our engine and its paged allocator on the requests of a case."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: ScheduleCase) -> None:
         config, requests = case.config, case.requests()
         paged = dict(VERSIONS[version_of(case)].paged)
         if case.bankwise.free_list is not None:
@@ -169,7 +169,7 @@ _NAMES = (
 _ENDED = "the schedule has ended"
 
 
-def check(case: Case) -> Agreement:
+def check(case: ScheduleCase) -> Agreement:
     """Drive our engine on the requests of a case up to the first step that differs."""
     driven, count = Driven(case), len(case.steps)
     steps, at = driven.steps(), -1

@@ -102,7 +102,7 @@ class SpeculationSpec(Strict):
         return 0 if self.method == "ngram" else self.tokens
 
 
-class Drawn(NamedTuple):
+class DrawnDrafts(NamedTuple):
     """Drafts that hold at each output token of each request: `held` uint8 (all output tokens,),
     `first` int64 (n,) of each request."""
 
@@ -114,11 +114,11 @@ class Drawn(NamedTuple):
         return self.held[self.first[requests] + made].astype(np.int64)
 
 
-def draw(spec: SpeculationSpec, output: IntArray, seed: int | tuple[int, ...]) -> Drawn:
+def draw(spec: SpeculationSpec, output: IntArray, seed: int | tuple[int, ...]) -> DrawnDrafts:
     """A draw for each output token, the same under every policy. output: int64 (n,), tokens."""
     key = tuple(b"policies.speculation")
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
     first = np.cumsum(output + 1) - output - 1
     drawn = rng.random(int((output + 1).sum()), np.float32)
     held = sum((drawn < each).astype(np.uint8) for each in spec.holds)
-    return Drawn(np.asarray(held, np.uint8), first)
+    return DrawnDrafts(np.asarray(held, np.uint8), first)

@@ -17,7 +17,7 @@ from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Contiguous, Drafts
 from policies.engines.scheduled_step import Step
-from policies.engines.speculation import Drawn, SpeculationSpec
+from policies.engines.speculation import DrawnDrafts, SpeculationSpec
 from policies.requests.requests import IntArray
 
 
@@ -25,7 +25,11 @@ class Verifier:
     """Drafts of the requests of an engine. `drawn`: how many of them hold."""
 
     def __init__(
-        self, speculation: SpeculationSpec, drawn: Drawn, allocator: Allocator, output: IntArray
+        self,
+        speculation: SpeculationSpec,
+        drawn: DrawnDrafts,
+        allocator: Allocator,
+        output: IntArray,
     ) -> None:
         """output: int64 (n,), output tokens of each request. Raises DescriptionError for a policy
         that has no room for drafts."""

@@ -23,9 +23,9 @@ from policies.memory import dealing
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.interval import confidence_interval
 from policies.memory.probe import Probe
-from policies.memory.sampling import Clock
+from policies.memory.sampling import ProbeClock
 from policies.memory.step_streams import StepStreams
-from policies.placements.placement import Extents, whole
+from policies.placements.placement import PlacedExtents, whole
 from policies.requests.requests import IntArray
 
 LONGEST = 6.0
@@ -49,7 +49,7 @@ class Moving(NamedTuple):
     last: int | None = None
 
 
-Here = Callable[[IntArray, IntArray, int], Extents]
+Here = Callable[[IntArray, IntArray, int], PlacedExtents]
 """What lies in one memory of runs (start, bytes) of the KV of a layer."""
 
 
@@ -87,18 +87,18 @@ def accesses(
     return start[chosen], size[chosen]
 
 
-class Found(NamedTuple):
+class Slowdown(NamedTuple):
     """By which share of its time a step was longer, and of its bytes what moved meanwhile."""
 
     lost: float
     moved: float
 
 
-NOTHING = Found(0.0, 0.0)
+NOTHING = Slowdown(0.0, 0.0)
 """Where nothing of the step, or of what moves, lies in this memory."""
 
 
-def ratio(found: Sequence[Found]) -> float:
+def ratio(found: Sequence[Slowdown]) -> float:
     """What was lost over what moved: those with more in motion count for more."""
     return sum(each.lost for each in found) / (sum(each.moved for each in found) or 1.0)
 
@@ -111,15 +111,15 @@ class Contention:
         self, probe: Probe, streams: StepStreams, spec: FidelitySpec, here: Here | None = None
     ) -> None:
         self._probe, self._streams, self._spec, self._here = probe, streams, spec, here
-        self._clocks: dict[tuple[bool, ...], Clock] = {}
-        self._found: dict[tuple[bool, ...], list[Found]] = {}
+        self._clocks: dict[tuple[bool, ...], ProbeClock] = {}
+        self._found: dict[tuple[bool, ...], list[Slowdown]] = {}
 
     def cost(self, step: Step, allocator: Allocator, moving: Sequence[Moving], at: int) -> float:
         """Time that a byte in motion takes from step number `at` over that of one of the step's
         own; 1 is what a share of the bandwidth says."""
         kind = (bool(step.chunks), *sorted(each.write for each in moving))
         found = self._found.setdefault(kind, [])
-        clock = self._clocks.setdefault(kind, Clock(self._spec))
+        clock = self._clocks.setdefault(kind, ProbeClock(self._spec))
         placed = 1 + step.tokens, sum(each.rate for each in moving)
         every = self._spec.fidelity != "sampled"
         if every or clock.asks(at, placed, False, self._spec.max_probes):
@@ -128,7 +128,7 @@ class Contention:
 
     def _simulated(
         self, step: Step, allocator: Allocator, moving: Sequence[Moving], at: int
-    ) -> Found:
+    ) -> Slowdown:
         device = self._probe.device
         parts = [(each, *runs(allocator.layout, each, self._here)) for each in moving]
         parts = [each for each in parts if each[-1]]
@@ -148,7 +148,7 @@ class Contention:
             beside.append(Paced(start, size, np.full(len(start), each.write), gbps))
         both_ns = issuing_ns(device, own, beside)
         moved = both_ns * sum(rates) / float(own.size.sum() * (1 - WARM))
-        return Found(both_ns / alone_ns - 1, moved)
+        return Slowdown(both_ns / alone_ns - 1, moved)
 
     def _own(self, step: Step, allocator: Allocator, at: int, least: float) -> Descriptors:
         """A layer of a step, and the next ones up to `least` bytes; `sampled`: as long at most."""

@@ -48,7 +48,7 @@ class Share:
     pairs: int = 0
 
 
-class Asked(NamedTuple):
+class LenderWork(NamedTuple):
     """What a step asks of all lenders: bytes of all layers, seconds of the mean stage."""
 
     path_s: float = 0.0
@@ -117,12 +117,12 @@ class DistributedAttention:
     def asks(
         self, parts: Sequence[Share], busy: Sequence[bool], tokens: int, steps: StepModel,
         efficiency: Efficiency,
-    ) -> Asked:  # fmt: skip
+    ) -> LenderWork:  # fmt: skip
         """What a step takes that asks these of lenders, for so many tokens in all. busy: whether
         each lender has steps of its own."""
         queries = sum(part.decoding + part.chunked for part in parts)
         if not queries:
-            return Asked(card_s=(0.0,) * len(parts))
+            return LenderWork(card_s=(0.0,) * len(parts))
         out, back = queries * self.query_bytes, queries * self.partial_bytes
         layer_s = self._link.seconds(out) + self._link.seconds(back)
         link_s = self._layers / self._stages * layer_s
@@ -134,7 +134,7 @@ class DistributedAttention:
         merge = self._layers * (tokens * self.merge_bytes(1) + queries * self.partial_bytes)
         read = sum(part.context + part.stored for part in parts) * self.kv_token_bytes
         merge_s = merge / (self._stages * steps.bandwidth * efficiency.attention)
-        return Asked(
+        return LenderWork(
             link_s + slowest_s, link_s, merge_s, card_s,
             self._layers * out, self._layers * back, merge, read,
         )  # fmt: skip

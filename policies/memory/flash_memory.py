@@ -23,7 +23,7 @@ from policies.memory.fidelity import Memory
 from policies.memory.step_times import Efficiency, StepTimes
 from policies.memory.step_work import total
 from policies.memory.traffic import Extents
-from policies.placements.placement import Placement, Space
+from policies.placements.placement import CardSpace, Placement
 
 EVERY = 64
 """Steps after which the pages of a phase are counted again (assumed)."""
@@ -35,7 +35,7 @@ class FlashMemory(Memory):
 
     def __init__(
         self, device: Device, model: TransformerSpec, even: float, base: int,
-        placement: Placement | None = None, memory: str = "", space: Space | None = None,
+        placement: Placement | None = None, memory: str = "", space: CardSpace | None = None,
     ) -> None:  # fmt: skip
         assert device.given is not None and device.given.flash is not None
         self._flash = device.given.flash

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.kernel.extents import Frames, Stream, cut
+from hwmodel.kernel.extents import EngineStream, Frames, cut
 from hwmodel.kernel.memory import Descriptors
 from hwmodel.specs.device import Device
 from policies.allocators.allocator import Allocator
@@ -73,7 +73,9 @@ def require_frames(device: Device, size: int, who: str) -> None:
 
 def at_frames(d: Descriptors, card: CardFrames) -> Descriptors:
     """Descriptors cut at frames, those of the card's virtual addresses where their frames are."""
-    stream = Stream(d.engine, d.start, d.size, d.write.astype(np.int64), np.zeros_like(d.start))
+    stream = EngineStream(
+        d.engine, d.start, d.size, d.write.astype(np.int64), np.zeros_like(d.start)
+    )
     engine, start, size, write, _ = cut(stream, card.frame_bytes, card.base)
     at, within = np.divmod(start - card.base, card.frame_bytes)
     inside = (at >= 0) & (at < card.held.size)

@@ -31,9 +31,9 @@ from policies.memory.attention_read import AttentionRead, attention_rate
 from policies.memory.layout_read import LayoutRead, layout_gbps
 from policies.memory.measured_cells import (
     UNITS,
-    Compared,
-    Latency,
+    ComparedCell,
     MeasuredCell,
+    ReadLatency,
     Recorded,
     Settings,
     Tolerance,
@@ -49,11 +49,11 @@ from policies.memory.measured_steps import (
 )
 
 
-class Cell(MeasuredCell):
+class MemoryCell(MeasuredCell):
     """A figure of a memory or of a step; exactly one of the keys of `UNITS` says of what."""
 
     bandwidth: Pattern | None = None
-    latency: Latency | None = None
+    latency: ReadLatency | None = None
     energy: Pattern | None = None
     decode: Decode | None = None
     prefill: Prefill | None = None
@@ -114,7 +114,7 @@ class MeasurementSpec(Strict):
     """What the requester adds to a channel's latency."""
     tolerances: dict[str, Tolerance]
     """By name."""
-    cells: list[Cell]
+    cells: list[MemoryCell]
     """The figures."""
 
 
@@ -185,7 +185,7 @@ def _device(spec: MeasurementSpec, settings: Settings, overrides: Iterable[str] 
 
 def compare(
     spec: MeasurementSpec, candidate: str | None = None, overrides: list[str] | None = None
-) -> list[Compared]:
+) -> list[ComparedCell]:
     """Every cell beside the model, in the file's order; under a candidate's settings or with
     overrides of the device where given. Raises DescriptionError."""
     last = spec.candidates[candidate] if candidate else {}
@@ -200,7 +200,7 @@ def compare(
         if cell.runtime is not None
     }
 
-    def one(cell: Cell) -> Compared:
+    def one(cell: MemoryCell) -> ComparedCell:
         if cell.runtime is None:
             return _compare(spec, described, described[cell.setup], cell)
         return _compare(spec, described, programmed[cell.setup, cell.runtime], cell)
@@ -209,7 +209,7 @@ def compare(
         return list(pool.map(one, spec.cells))
 
 
-def _settings(spec: MeasurementSpec, cell: Cell) -> Settings:
+def _settings(spec: MeasurementSpec, cell: MemoryCell) -> Settings:
     """Of the device of a cell: those of its set-up, and the program that ran."""
     settings = dict(spec.setups[cell.setup]) if cell.setup else {}
     program = spec.runtimes[cell.runtime].program if cell.runtime else None
@@ -217,8 +217,8 @@ def _settings(spec: MeasurementSpec, cell: Cell) -> Settings:
 
 
 def _compare(
-    spec: MeasurementSpec, described: dict[str | None, Device], device: Device, cell: Cell
-) -> Compared:
+    spec: MeasurementSpec, described: dict[str | None, Device], device: Device, cell: MemoryCell
+) -> ComparedCell:
     tolerance = half_width(cell, spec.tolerances)
     law = None if device.accelerator is None else device.accelerator.kernels.of
     if cell.decode is not None or cell.prefill is not None:
@@ -228,24 +228,26 @@ def _compare(
             if cell.decode.since is not None:
                 rate_found = kv_rate(device, model, cell.decode, runtime)
                 share = cell.stated.value / device.peak_gbps
-                return Compared(cell, rate_found, tolerance, share, kernels=law)
+                return ComparedCell(cell, rate_found, tolerance, share, kernels=law)
             step = decode_time(device, model, cell.decode, runtime)
         else:
             assert cell.prefill is not None
             step = prefill_time(device, model, cell.prefill)
-        return Compared(cell, step.ms, tolerance, step.peak_ms / cell.stated.value, kernels=law)
+        return ComparedCell(cell, step.ms, tolerance, step.peak_ms / cell.stated.value, kernels=law)
     if cell.layout is not None:
-        return Compared(cell, cell.layout.value(), tolerance)
+        return ComparedCell(cell, cell.layout.value(), tolerance)
     if cell.attention is not None:
         of_peak = None if cell.divided else cell.stated.value / device.peak_gbps
-        return Compared(cell, attention_rate(device, cell.attention), tolerance, of_peak)
+        return ComparedCell(cell, attention_rate(device, cell.attention), tolerance, of_peak)
     if cell.kv_order is not None:
-        return Compared(cell, layout_gbps(device, cell.kv_order), tolerance)
+        return ComparedCell(cell, layout_gbps(device, cell.kv_order), tolerance)
     derate = device.derate if cell.bandwidth is not None and cell.over is None else 1.0
-    return Compared(cell, _simulated(spec, described, cell) * derate, tolerance, derate=derate)
+    return ComparedCell(cell, _simulated(spec, described, cell) * derate, tolerance, derate=derate)
 
 
-def _simulated(spec: MeasurementSpec, described: dict[str | None, Device], cell: Cell) -> float:
+def _simulated(
+    spec: MeasurementSpec, described: dict[str | None, Device], cell: MemoryCell
+) -> float:
     device = described[cell.setup]
     if cell.latency is not None:
         if cell.latency.row is not None:

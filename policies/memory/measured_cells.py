@@ -48,7 +48,7 @@ Settings = dict[str, Any]
 """Dotted path -> value, as `--set` has them."""
 
 
-class Figure(NamedTuple):
+class Quantity(NamedTuple):
     """A number and its unit."""
 
     value: float
@@ -68,10 +68,10 @@ def _figure(value: object) -> object:
     match = re.fullmatch(rf"\s*([0-9]+(?:\.[0-9]+)?)\s*({units})\s*", str(value))
     if match is None or not float(match[1]):
         raise ValueError(f"expected a number with its unit, {units}; got {value!r}")
-    return Figure(float(match[1]), match[2])
+    return Quantity(float(match[1]), match[2])
 
 
-Written = Annotated[Figure, BeforeValidator(_figure), text(r"^\s*[0-9.]+\s*\S+$", "13.27GB/s")]
+Written = Annotated[Quantity, BeforeValidator(_figure), text(r"^\s*[0-9.]+\s*\S+$", "13.27GB/s")]
 
 
 class Tolerance(Strict):
@@ -82,13 +82,13 @@ class Tolerance(Strict):
     reason: str
     """Why so much."""
 
-    def around(self, measured: Figure) -> float:
+    def around(self, measured: Quantity) -> float:
         """Half the width of the interval, in the measurement's unit."""
         share = self.within.unit == "%"
         return self.within.value / 100 * measured.value if share else self.within.value
 
 
-class Latency(Strict):
+class ReadLatency(Strict):
     """An idle, dependent read: on a channel by the state of its row, on a device anywhere in a
     window of its memory."""
 
@@ -167,7 +167,7 @@ class MeasuredCell(Strict):
         return self.over is not None
 
     @property
-    def stated(self) -> Figure:
+    def stated(self) -> Quantity:
         """What was measured, or was predicted where nothing is."""
         found = self.measured or self.prediction
         assert found is not None
@@ -190,7 +190,7 @@ class MeasuredCell(Strict):
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedCell:
     """A cell beside the model's figure, both in the cell's unit."""
 
     cell: MeasuredCell

@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import Field
 
 from hwmodel.description.description import DescriptionError, Strict
-from hwmodel.specs.accelerator import Link
+from hwmodel.specs.accelerator import CardLink
 from hwmodel.specs.link import LinkSpec, load_link
 from policies.allocators.allocator import Allocator
 from policies.engines.scheduled_step import Chunk, Step
@@ -175,11 +175,11 @@ class PipelineSteps:
 
     def __init__(
         self, spec: PipelineSpec, stages: Sequence[StepModel], allocator: Allocator,
-        arrival_s: FloatArray, own: Link | None, state_bytes: int, cards: int = 1,
+        arrival_s: FloatArray, own: CardLink | None, state_bytes: int, cards: int = 1,
     ) -> None:  # fmt: skip
         """Raises DescriptionError where there is no link."""
         self._spec, self._stages, self._allocator = spec, stages, allocator
-        self._link: LinkSpec | Link | None = own
+        self._link: LinkSpec | CardLink | None = own
         if spec.link is not None:
             self._link = load_link(spec.link)
         if self._link is None:

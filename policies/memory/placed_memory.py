@@ -20,7 +20,7 @@ from policies.memory.step_energy import Transfer
 from policies.memory.step_times import Efficiency, StepTimes
 from policies.memory.step_work import StepWork
 from policies.placements.card_memories import CardMemories
-from policies.placements.placement import MAIN, Batch, IntArray, Space, What
+from policies.placements.placement import MAIN, CardSpace, IntArray, PlacedBatch, What
 
 MOST_ROUNDS = 16
 """Steps in which the shares of the memories stay as they are, where they change (assumed)."""
@@ -40,7 +40,7 @@ class PlacedMemory(Memory):
     where its phases overlap."""
 
     def __init__(
-        self, parts: dict[str, Memory], card: CardMemories, space: Space,
+        self, parts: dict[str, Memory], card: CardMemories, space: CardSpace,
         work: Callable[[Step], StepWork],
     ) -> None:  # fmt: skip
         super().__init__(parts[MAIN].efficiency)
@@ -238,7 +238,7 @@ class PlacedMemory(Memory):
         )
 
 
-def _has(card: CardMemories, space: Space, what: What) -> set[str]:
+def _has(card: CardMemories, space: CardSpace, what: What) -> set[str]:
     """The memories that have any of it."""
     return {name for name, share in card.placement.held(what, space).items() if share}
 
@@ -249,7 +249,7 @@ def _phases_of(step: Step) -> list[str]:
     return ["weights", *(phase for phase, there in has.items() if there)]
 
 
-def _batch(engine: Engine, requests: IntArray, routed: int) -> Batch:
+def _batch(engine: Engine, requests: IntArray, routed: int) -> PlacedBatch:
     """What a step reads of these requests; of layers of several kinds, as those of the first."""
     allocator = engine.allocator
 
@@ -260,4 +260,4 @@ def _batch(engine: Engine, requests: IntArray, routed: int) -> Batch:
         start, tokens = (np.concatenate([one[n] for one in each]) for n in range(2))
         return start, tokens
 
-    return Batch(allocator.stored[requests], units, routed)
+    return PlacedBatch(allocator.stored[requests], units, routed)

@@ -63,7 +63,9 @@ class PlacedStreams(StepStreams):
             part.start, part.size, extents.write[part.source], extents.owner[part.source], ahead
         )
 
-    def part(self, what: What, start: IntArray, size: IntArray, nth: int) -> placement.Extents:
+    def part(
+        self, what: What, start: IntArray, size: IntArray, nth: int
+    ) -> placement.PlacedExtents:
         """What lies in this memory, and where, of the runs of a layer: of KV, of the nth that has
         any."""
         begin, base = self._bases[what]

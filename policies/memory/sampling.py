@@ -58,7 +58,7 @@ class SampledMemory(SimulatedMemory):
         super().__init__(efficiency, transfers, spec, probe, layout, streams, routed)
         key = (*b"policies.fidelity", spec.seed)
         self._rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
-        self._clocks: dict[str, Clock] = {name: Clock(spec) for name in KV_PHASES}
+        self._clocks: dict[str, ProbeClock] = {name: ProbeClock(spec) for name in KV_PHASES}
         self._changes = -1
         self._results: dict[str, list[tuple[float, Any]]] = {name: [] for name in self._clocks}
         self._marks = dict.fromkeys(self._clocks, 0)
@@ -258,7 +258,7 @@ def moved(now: tuple[float, ...], then: tuple[float, ...]) -> float:
     return max((max(new / old, old / new) - 1 for new, old in pairs), default=0.0)
 
 
-class Clock:
+class ProbeClock:
     """When the next probe of a phase is due: ever more rarely, so that a run twice as long takes a
     few more probes, spread over all of it."""
 

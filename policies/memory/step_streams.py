@@ -23,7 +23,7 @@ from policies.engines.scheduled_step import Step
 from policies.memory import dealing, traffic
 from policies.memory.routing import Routing
 from policies.memory.state_streams import StateStreams
-from policies.memory.traffic import Extents, Rows, Spread
+from policies.memory.traffic import Extents, Spread, WrittenRows
 
 StreamPhase = Literal["migration", "weights", "prefill", "attention"]
 PHASES: tuple[StreamPhase, ...] = ("migration", "weights", "prefill", "attention")
@@ -126,7 +126,7 @@ class StepStreams:
         """Of what decodes, in the nth layer with KV."""
         rows = None
         if step.rows is not None and step.lengths is not None:
-            rows = Rows(step.lengths, step.rows)
+            rows = WrittenRows(step.lengths, step.rows)
         return traffic.attention(allocator, step.decode, nth, self.reading, rows)
 
     def _kernels(

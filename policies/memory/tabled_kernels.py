@@ -22,8 +22,8 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.kernel_table import KernelTables
 from hwmodel.specs.kernel_tables import kernel_tables
 from hwmodel.specs.number_format import Matrices, NumberFormat, number_format
-from hwmodel.specs.state import State
-from hwmodel.specs.transformer import Layer, TransformerSpec
+from hwmodel.specs.state import LayerState
+from hwmodel.specs.transformer import LayerKind, TransformerSpec
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.attention_read import read_share
 from policies.memory.step_work import Collective, Phase, StepWork, each_of
@@ -285,7 +285,7 @@ class TabledKernels:
                 us = us + many * self._layer_us("decode", kind, sequences, context)
         return us
 
-    def _layer_us(self, phase: str, kind: Layer, sequences: int, tokens: Any) -> Any:
+    def _layer_us(self, phase: str, kind: LayerKind, sequences: int, tokens: Any) -> Any:
         model = self._model
         key: tuple[Any, ...] = (
             self._kv, model.heads, model.kv_heads, model.head_dim, kind.window or 0
@@ -348,7 +348,9 @@ def _same(name: str) -> str:
     return _SAME_KERNELS.get(name, name)
 
 
-def _products(kind: Layer, many: int, model: TransformerSpec, latent: bool) -> Iterator[Product]:
+def _products(
+    kind: LayerKind, many: int, model: TransformerSpec, latent: bool
+) -> Iterator[Product]:
     """The products of a kind of layer but for routed experts; latent: its attention's projections
     are in the table of attention."""
     stored = number_format(model.weights)
@@ -386,6 +388,6 @@ def _experts_key(model: TransformerSpec, cards: int) -> tuple[Any, ...] | None:
     return form, model.hidden, width, experts.per_token, experts.count, cards
 
 
-def _state_key(state: State) -> tuple[Any, ...]:
+def _state_key(state: LayerState) -> tuple[Any, ...]:
     keys = state.key_heads or state.groups
     return state.kind, state.heads, state.head_dim, keys, state.key_dim or state.size

@@ -70,7 +70,7 @@ class Extents(NamedTuple):
         )
 
 
-class Rows(NamedTuple):
+class WrittenRows(NamedTuple):
     """Tokens of each sequence that a step writes behind those that were stored, int64 (n,) each:
     its last one and its drafts, of which not all stay."""
 
@@ -80,7 +80,7 @@ class Rows(NamedTuple):
 
 def attention(
     allocator: Allocator, requests: IntArray, layer: int, reading: Reading = _PLAIN,
-    rows: Rows | None = None,
+    rows: WrittenRows | None = None,
 ) -> Extents:  # fmt: skip
     """One layer of a decode step whose new tokens have their slots already: for each request the K
     of the tokens before and the new ones' K written, then the same of V. Where tokens are chosen,

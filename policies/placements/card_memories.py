@@ -7,7 +7,7 @@ from typing import Literal
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
-from policies.placements.placement import MAIN, PlacementOptions, Space, Supply, What
+from policies.placements.placement import MAIN, CardSpace, MemorySupply, PlacementOptions, What
 from policies.placements.placements import PLACEMENTS
 
 ALIGN_BYTES = 2 << 20
@@ -32,7 +32,7 @@ class CardMemories:
         self.overlap: Literal["step", "phase", "none"] = device.accelerator.memories_overlap
         self.port = device.accelerator.memories_port
         supplies = {
-            name: Supply(each.capacity_bytes, self.let_through(name, each.peak_gbps * 1e9))
+            name: MemorySupply(each.capacity_bytes, self.let_through(name, each.peak_gbps * 1e9))
             for name, each in self.devices.items()
         }
         self.placement = PLACEMENTS[options.name](options, supplies)
@@ -42,7 +42,7 @@ class CardMemories:
         limits = [each for each in (self._limits.get(memory), self.port) if each is not None]
         return min(rate, *limits) if limits else rate
 
-    def base(self, what: What, memory: str, space: Space) -> int:
+    def base(self, what: What, memory: str, space: CardSpace) -> int:
         """Where in a memory its weights begin, or its KV."""
         if what == "weights":
             return 0
@@ -50,7 +50,7 @@ class CardMemories:
         return -(-int(own) // ALIGN_BYTES) * ALIGN_BYTES
 
     def room(
-        self, space: Space, kept_bytes: int, sequences: int, share: float
+        self, space: CardSpace, kept_bytes: int, sequences: int, share: float
     ) -> tuple[int, str]:  # fmt: skip
         """(token slots that fit, the memory that has no room for more). `space` without its slots.
         kept_bytes: of the main memory, for others; sequences: at once, at most; share: of each
@@ -67,7 +67,7 @@ class CardMemories:
         slots = max(slots, 0)
         return slots - slots % self._slots_of_a_page(space), memory
 
-    def _slots_of_a_page(self, space: Space) -> int:
+    def _slots_of_a_page(self, space: CardSpace) -> int:
         """A multiple of so many slots has whole pages of every flash in each of the planes that the
         KV consists of, so that all planes begin where a page does (assumed: a server that knows its
         flash lays K and V out so)."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hwmodel.specs.transformer import TransformerSpec
-from policies.placements.placement import Experts
+from policies.placements.placement import PlacedExperts
 
 
-def experts_of(model: TransformerSpec) -> Experts | None:
+def experts_of(model: TransformerSpec) -> PlacedExperts | None:
     """None where there are none, or a card has some of them."""
     if model.experts is None or model.experts.on_cards is not None:
         return None
@@ -17,4 +17,4 @@ def experts_of(model: TransformerSpec) -> Experts | None:
     def tensors(layer: int) -> tuple[int, tuple[int, ...]]:
         return edges[layer + 1] - count * sum(sizes[layer]), sizes[layer]
 
-    return Experts(count, each, int(model.step_weight_bytes) - count * each, tensors)
+    return PlacedExperts(count, each, int(model.step_weight_bytes) - count * each, tensors)

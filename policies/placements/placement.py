@@ -23,7 +23,7 @@ What = Literal["weights", "kv"]
 EVERYTHING: tuple[What, ...] = get_args(What)
 
 
-class Supply(NamedTuple):
+class MemorySupply(NamedTuple):
     """What a memory of a card has."""
 
     capacity_bytes: int
@@ -41,7 +41,7 @@ class Heat(Protocol):
         """The experts of a layer, most popular first."""
 
 
-class Experts(NamedTuple):
+class PlacedExperts(NamedTuple):
     """The routed experts that a card has, as they lie among its weights."""
 
     many: int
@@ -62,7 +62,7 @@ class Heads(NamedTuple):
     each_bytes: int
 
 
-class Space(NamedTuple):
+class CardSpace(NamedTuple):
     """What is placed: sizes in bytes, of one card."""
 
     weight_bytes: int
@@ -78,12 +78,12 @@ class Space(NamedTuple):
     """Of a slot in each of the planes that the KV consists of; None: they differ."""
     heads: Heads | None = None
     """None: those of a token do not lie side by side, or there is one."""
-    experts: Experts | None = None
+    experts: PlacedExperts | None = None
     heat: Heat | None = None
     """None: the model has no routed experts, or it is not known yet."""
 
 
-class Batch(NamedTuple):
+class PlacedBatch(NamedTuple):
     """What a step reads the KV and weights of."""
 
     tokens: IntArray
@@ -94,7 +94,7 @@ class Batch(NamedTuple):
     """Tokens that pass through experts."""
 
 
-class Extents(NamedTuple):
+class PlacedExtents(NamedTuple):
     """Bytes of a stream that lie in one memory; int64 (n,) each."""
 
     start: IntArray
@@ -126,7 +126,7 @@ class Placement:
     grows: ClassVar[bool] = False
     """Whether what `read` says changes from step to step."""
 
-    def __init__(self, options: Any, supplies: Mapping[str, Supply]) -> None:
+    def __init__(self, options: Any, supplies: Mapping[str, MemorySupply]) -> None:
         self.options, self.supplies = options, supplies
         self._in_one = {
             what: self._known(key, getattr(options, key)) for what, key in self.in_one.items()
@@ -138,20 +138,22 @@ class Placement:
             if self.names[1] == MAIN:
                 raise DescriptionError(f"memories.{key}: {there} in main; expected another")
 
-    def shares(self, space: Space) -> list[float]:
+    def shares(self, space: CardSpace) -> list[float]:
         """Of what is parted, the share in each memory of `names`."""
         raise NotImplementedError
 
-    def shares_read(self, space: Space, batch: Batch) -> list[float]:
+    def shares_read(self, space: CardSpace, batch: PlacedBatch) -> list[float]:
         """Of what a step reads of it."""
         return self.shares(space)
 
-    def split(self, own: int, start: IntArray, size: IntArray, layer: int, space: Space) -> Extents:
+    def split(
+        self, own: int, start: IntArray, size: IntArray, layer: int, space: CardSpace
+    ) -> PlacedExtents:
         """What lies in the memory at a place in `names` of these extents of what is parted, as
         `part` has them."""
         raise NotImplementedError
 
-    def held(self, what: What, space: Space) -> dict[str, float]:
+    def held(self, what: What, space: CardSpace) -> dict[str, float]:
         """Bytes that each memory has room for, as shares of all the bytes there are. Their sum is 1
         where every byte lies once."""
         if what in self._in_one:
@@ -162,7 +164,9 @@ class Placement:
         """Bytes of each memory that are kept beside that, for as many sequences at once."""
         return {}
 
-    def read(self, what: What, space: Space, batch: Batch | None = None) -> dict[str, float]:
+    def read(
+        self, what: What, space: CardSpace, batch: PlacedBatch | None = None
+    ) -> dict[str, float]:
         """Share of the bytes that are read in each memory. batch: of a step; None: in the long
         run."""
         if what in self._in_one or batch is None or not self.grows:
@@ -170,8 +174,8 @@ class Placement:
         return dict(zip(self.names, self.shares_read(space, batch), strict=True))
 
     def part(
-        self, what: What, memory: str, start: IntArray, size: IntArray, layer: int, space: Space
-    ) -> Extents:
+        self, what: What, memory: str, start: IntArray, size: IntArray, layer: int, space: CardSpace
+    ) -> PlacedExtents:
         """What lies in a memory of these extents, which are offsets into all the weights, or into
         all the KV as if it lay in one memory; those of KV are of one layer."""
         if what in self._in_one:
@@ -194,7 +198,7 @@ class Placement:
         """Tokens that do so as requests grow from so many to so many, int64 (n,) each."""
         return np.zeros_like(before)
 
-    def layers(self, memory: str, space: Space) -> range:
+    def layers(self, memory: str, space: CardSpace) -> range:
         """The layers of which a memory has KV."""
         return range(space.layers) if self.held("kv", space).get(memory) else range(0)
 
@@ -207,12 +211,12 @@ class Placement:
         return memory
 
 
-def whole(start: IntArray, size: IntArray) -> Extents:
+def whole(start: IntArray, size: IntArray) -> PlacedExtents:
     """All of these extents, where they are."""
-    return Extents(start, size, np.arange(len(start)))
+    return PlacedExtents(start, size, np.arange(len(start)))
 
 
-def cut(start: IntArray, size: IntArray, edges: IntArray, moved: IntArray) -> Extents:
+def cut(start: IntArray, size: IntArray, edges: IntArray, moved: IntArray) -> PlacedExtents:
     """What extents have in the spans that lie in this memory. edges: where spans begin, rising,
     the first before all extents, int64 (n,); moved: where each begins here, -1: elsewhere, int64
     (n,)."""
@@ -228,16 +232,16 @@ def cut(start: IntArray, size: IntArray, edges: IntArray, moved: IntArray) -> Ex
     return joined(moved[span] + low - edges[span], high - low, source)
 
 
-def joined(start: IntArray, size: IntArray, source: IntArray) -> Extents:
+def joined(start: IntArray, size: IntArray, source: IntArray) -> PlacedExtents:
     """Pieces of an extent that touch in their memory are one."""
     if not len(start):
         return none()
     apart = (start[1:] != (start + size)[:-1]) | (source[1:] != source[:-1])
     first = np.flatnonzero(np.concatenate(([True], apart)))
-    return Extents(start[first], np.add.reduceat(size, first), source[first])
+    return PlacedExtents(start[first], np.add.reduceat(size, first), source[first])
 
 
-def none() -> Extents:
+def none() -> PlacedExtents:
     """No extents."""
     empty = np.zeros(0, np.int64)
-    return Extents(empty, empty, empty)
+    return PlacedExtents(empty, empty, empty)

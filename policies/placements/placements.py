@@ -15,15 +15,15 @@ from hwmodel.description.written import Chosen
 from policies.placements.placement import (
     EVERYTHING,
     MAIN,
-    Batch,
-    Experts,
-    Extents,
+    CardSpace,
     Heads,
     IntArray,
+    MemorySupply,
+    PlacedBatch,
+    PlacedExperts,
+    PlacedExtents,
     Placement,
     PlacementOptions,
-    Space,
-    Supply,
     What,
     cut,
     none,
@@ -44,7 +44,7 @@ class ApartOptions(PlacementOptions):
     """The memory that has the KV."""
 
 
-class Apart(Placement):
+class WeightsApart(Placement):
     """All weights in one memory and all KV in one, the same or another."""
 
     Options = ApartOptions
@@ -74,7 +74,7 @@ class Interleaved(Placement):
 
     Options = InterleavedOptions
 
-    def __init__(self, options: Any, supplies: Mapping[str, Supply]) -> None:
+    def __init__(self, options: Any, supplies: Mapping[str, MemorySupply]) -> None:
         super().__init__(options, supplies)
         turn = options.by
         if isinstance(turn, str):
@@ -92,10 +92,12 @@ class Interleaved(Placement):
         self._in_one = {what: MAIN for what in EVERYTHING if what not in options.what}
         self._turn = Turn(dealt(list(pages.values())), len(pages), options.page)
 
-    def shares(self, space: Space) -> list[float]:
+    def shares(self, space: CardSpace) -> list[float]:
         return [float(each) for each in self._turn.shares]
 
-    def split(self, own: int, start: IntArray, size: IntArray, layer: int, space: Space) -> Extents:
+    def split(
+        self, own: int, start: IntArray, size: IntArray, layer: int, space: CardSpace
+    ) -> PlacedExtents:
         return self._turn.part(start, size, own)
 
 
@@ -118,24 +120,26 @@ class ByLayer(Placement):
     Options = ByLayerOptions
     in_one, elsewhere = {"weights": "weights"}, ("kv", "the first layers lie")
 
-    def shares(self, space: Space) -> list[float]:
+    def shares(self, space: CardSpace) -> list[float]:
         near = self._first(space) / space.layers
         return [near, 1.0 - near]
 
-    def layers(self, memory: str, space: Space) -> range:
+    def layers(self, memory: str, space: CardSpace) -> range:
         first = self._first(space)
         if memory == MAIN:
             return range(first)
         return range(first, space.layers) if memory == self.options.kv else range(0)
 
-    def split(self, own: int, start: IntArray, size: IntArray, layer: int, space: Space) -> Extents:
+    def split(
+        self, own: int, start: IntArray, size: IntArray, layer: int, space: CardSpace
+    ) -> PlacedExtents:
         layers = self.layers(self.names[own], space)
         if layer not in layers:
             return none()
         plane = space.slots * space.slot_bytes // space.layers
         return whole(start - layers.start * plane, size)
 
-    def _first(self, space: Space) -> int:
+    def _first(self, space: CardSpace) -> int:
         """The first layer that lies elsewhere."""
         if not space.layers_first:
             raise DescriptionError(
@@ -164,12 +168,14 @@ class ByHead(Placement):
     Options = ByHeadOptions
     in_one, elsewhere = {"weights": "weights"}, ("kv", "the first heads lie")
 
-    def shares(self, space: Space) -> list[float]:
+    def shares(self, space: CardSpace) -> list[float]:
         heads = _heads(space)
         far = _some(self.options.share, heads.many) / heads.many
         return [1.0 - far, far]
 
-    def split(self, own: int, start: IntArray, size: IntArray, layer: int, space: Space) -> Extents:
+    def split(
+        self, own: int, start: IntArray, size: IntArray, layer: int, space: CardSpace
+    ) -> PlacedExtents:
         heads = _heads(space)
         far = np.arange(heads.many) >= heads.many - _some(self.options.share, heads.many)
         return Turn(far.astype(np.int64), 2, heads.each_bytes).part(start, size, own)
@@ -202,18 +208,20 @@ class ByRequest(Placement):
     grows = True
     in_one, elsewhere = {"weights": "weights"}, ("kv", "the first slots lie")
 
-    def shares(self, space: Space) -> list[float]:
+    def shares(self, space: CardSpace) -> list[float]:
         far = self._far(space)
         return [1.0 - far, far]
 
-    def shares_read(self, space: Space, batch: Batch) -> list[float]:
+    def shares_read(self, space: CardSpace, batch: PlacedBatch) -> list[float]:
         start, tokens = batch.units()
         if not (total := int(tokens.sum())):
             return self.shares(space)
         near = float(np.clip(self._bound(space) - start, 0, tokens).sum() / total)
         return [near, 1.0 - near]
 
-    def split(self, own: int, start: IntArray, size: IntArray, layer: int, space: Space) -> Extents:
+    def split(
+        self, own: int, start: IntArray, size: IntArray, layer: int, space: CardSpace
+    ) -> PlacedExtents:
         if (run := space.run_bytes) is None:
             raise DescriptionError(
                 "memories: by_request needs all KV of a slot in the layout's own planes; expected"
@@ -227,7 +235,7 @@ class ByRequest(Placement):
         moved[:, own] = plane * (far if own else near)
         return cut(start, size, edges.ravel(), moved.ravel())
 
-    def _far(self, space: Space) -> float:
+    def _far(self, space: CardSpace) -> float:
         """The share of the slots in the other memory."""
         if (share := self.options.share) is not None:
             return float(share)
@@ -237,7 +245,7 @@ class ByRequest(Placement):
         near, far = (max(each, 1) for each in left.values())
         return far / (near + far)
 
-    def _bound(self, space: Space) -> int:
+    def _bound(self, space: CardSpace) -> int:
         """Slots of the main memory."""
         return space.slots - round(space.slots * self._far(space))
 
@@ -267,12 +275,12 @@ class ByHeat(Placement):
     grows = True
     in_one, elsewhere = {"kv": "kv"}, ("experts", "the popular ones lie")
 
-    def shares(self, space: Space) -> list[float]:
+    def shares(self, space: CardSpace) -> list[float]:
         experts = _experts(space)
         far = _some(self.options.share, experts.many) * experts.each_bytes / space.weight_bytes
         return [1.0 - far, far]
 
-    def shares_read(self, space: Space, batch: Batch) -> list[float]:
+    def shares_read(self, space: CardSpace, batch: PlacedBatch) -> list[float]:
         if space.heat is None:
             return self.shares(space)
         experts = _experts(space)
@@ -281,7 +289,9 @@ class ByHeat(Placement):
         far = float(cold / (experts.beside_bytes + read.sum()))
         return [1.0 - far, far]
 
-    def split(self, own: int, start: IntArray, size: IntArray, layer: int, space: Space) -> Extents:
+    def split(
+        self, own: int, start: IntArray, size: IntArray, layer: int, space: CardSpace
+    ) -> PlacedExtents:
         experts, heat = _experts(space), space.heat
         assert heat is not None, "what is simulated is routed"
         far = _some(self.options.share, experts.many)
@@ -339,7 +349,9 @@ class Recent(Placement):
     def kept(self, slot_bytes: int, sequences: int) -> dict[str, int]:
         return {MAIN: sequences * self.options.tokens * slot_bytes}
 
-    def read(self, what: What, space: Space, batch: Batch | None = None) -> dict[str, float]:
+    def read(
+        self, what: What, space: CardSpace, batch: PlacedBatch | None = None
+    ) -> dict[str, float]:
         if what == "weights":
             return self.held(what, space)
         if batch is None or not len(batch.tokens):
@@ -363,7 +375,7 @@ def _some(share: float, many: int) -> int:
     return min(max(round(share * many), 1), many - 1)
 
 
-def _heads(space: Space) -> Heads:
+def _heads(space: CardSpace) -> Heads:
     if space.heads is None:
         raise DescriptionError(
             "memories: by_head needs several KV heads that lie side by side; expected a model"
@@ -373,7 +385,7 @@ def _heads(space: Space) -> Heads:
     return space.heads
 
 
-def _experts(space: Space) -> Experts:
+def _experts(space: CardSpace) -> PlacedExperts:
     if space.experts is None:
         raise DescriptionError(
             "memories: by_heat needs all routed experts on each card; expected a model with"
@@ -383,7 +395,7 @@ def _experts(space: Space) -> Experts:
 
 
 PLACEMENTS: dict[str, type[Placement]] = {
-    "apart": Apart,
+    "apart": WeightsApart,
     "interleaved": Interleaved,
     "by_layer": ByLayer,
     "by_head": ByHead,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.placements.placement import Extents, FloatArray, IntArray, joined
+from policies.placements.placement import FloatArray, IntArray, PlacedExtents, joined
 
 MOST_TURNS = 32
 """Pages of a turn at most, over which the shares are approached (assumed)."""
@@ -27,7 +27,7 @@ class Turn:
         shares: FloatArray = self._counts / self._counts.sum()
         return shares
 
-    def part(self, start: IntArray, size: IntArray, own: int) -> Extents:
+    def part(self, start: IntArray, size: IntArray, own: int) -> PlacedExtents:
         """What extents have in a memory."""
         page = self._page
         first, last = start // page, (start + size - 1) // page

@@ -64,7 +64,7 @@ class PromptClass(Strict):
                 raise ValueError(f"{name} must not decrease; they are quantile points")
 
 
-class Window(Strict):
+class TraceWindow(Strict):
     """One stretch of a trace."""
 
     share: Share
@@ -90,7 +90,7 @@ class LengthTable(Strict):
     """How many requests it stands for."""
     quantiles: Annotated[list[float], Field(min_length=2)]
     """Cumulative probabilities of the quantile points, from 0 to 1."""
-    windows: Annotated[list[Window], Field(min_length=1)]
+    windows: Annotated[list[TraceWindow], Field(min_length=1)]
     """Stretches of the day, each with its own lengths."""
 
     @checked
@@ -199,7 +199,7 @@ def fit(
         requests=len(trace),
         quantiles=[float(level) for level in quantiles],
         windows=[
-            Window(
+            TraceWindow(
                 share=_rounded(np.mean(where == k)),
                 span_s=span_s,
                 classes=_classes(trace, where == k, k, prompt_classes, quantiles),

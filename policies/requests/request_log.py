@@ -18,7 +18,7 @@ from policies.requests.requests import MAX_TOKENS, FloatArray, IntArray, Request
 from policies.requests.trace_formats import read_text
 
 
-class RequestTimes(NamedTuple):
+class LoggedTimes(NamedTuple):
     """Requests in the order in which they queued. Times: float64 (n,), seconds since the first;
     tokens: int64 (n,)."""
 
@@ -33,9 +33,9 @@ class RequestTimes(NamedTuple):
         """The stream that the server had."""
         return Requests(self.queued_s, self.prompt_tokens, self.output_tokens)
 
-    def only(self, which: NDArray[np.bool_]) -> RequestTimes:
+    def only(self, which: NDArray[np.bool_]) -> LoggedTimes:
         """Those of the mask, bool (n,)."""
-        return RequestTimes(
+        return LoggedTimes(
             self.queued_s[which], self.first_s[which], self.last_s[which],
             self.prompt_tokens[which], self.output_tokens[which],
         )  # fmt: skip
@@ -52,7 +52,7 @@ class RequestTimes(NamedTuple):
         }
 
 
-def read_request_log(path: Path) -> RequestTimes:
+def read_request_log(path: Path) -> LoggedTimes:
     """Read a log. Raises DescriptionError with file and line for whatever is wrong with it."""
     log = LoggedRequests(read_text(path), MAX_TOKENS)
     try:
@@ -62,4 +62,4 @@ def read_request_log(path: Path) -> RequestTimes:
     prompts, outputs, queued, first, last = np.array(rows).T
     start = queued[0]
     times = (each - start for each in (queued, first, last))
-    return RequestTimes(*times, *(each.astype(np.int64) for each in (prompts, outputs)))
+    return LoggedTimes(*times, *(each.astype(np.int64) for each in (prompts, outputs)))

@@ -58,7 +58,7 @@ class UniformLengths(Strict):
     """Share of the mean by which lengths differ from it at most."""
 
 
-class Part(Strict):
+class SplicePart(Strict):
     """One of the workloads a splice is made of."""
 
     workload: Annotated[WorkloadSpec, Field(json_schema_extra=NAME_TOO)]
@@ -76,7 +76,7 @@ class Splice(Strict):
     `drift`: from the first of two to the second, whose share grows evenly over the run.
     """
 
-    parts: Annotated[list[Part], Field(min_length=2)]
+    parts: Annotated[list[SplicePart], Field(min_length=2)]
     """The workloads."""
     order: Literal["sequence", "interleave", "drift"] = "sequence"
     """How requests come from them."""
@@ -149,7 +149,7 @@ class Lengths(Strict):
             self.table.windows_at(np.zeros(0), 0.0)
 
 
-class Limits(Strict):
+class LengthCaps(Strict):
     """Caps that truncate: a longer prompt (with its prefix) or output is cut to the cap; no request
     is dropped."""
 
@@ -167,7 +167,7 @@ class WorkloadSpec(Strict):
     summary: str
     lengths: Lengths
     arrivals: Arrivals = Arrivals()
-    limits: Limits = Limits()
+    limits: LengthCaps = LengthCaps()
     prefixes: Prefixes | None = None
     samples: Tokens | None = None
     """Outputs drawn at once from each prompt. None: 1, or in a splice what its parts say."""

@@ -26,7 +26,7 @@ from policies.requests.requests import IntArray, Requests
 Seed = int | tuple[int, ...]
 
 
-class Law:
+class BeamLaw:
     """What beam search chooses, the same under every policy."""
 
     def __init__(self, requests: Requests, output: IntArray, seed: Seed) -> None:
@@ -96,7 +96,7 @@ def require_beams(engine: Engine) -> Forks:
 class Beams(Connector):
     """The beams of an engine's requests."""
 
-    def __init__(self, engine: Engine, law: Law) -> None:
+    def __init__(self, engine: Engine, law: BeamLaw) -> None:
         """Joins the connectors of `engine`. Raises DescriptionError where it cannot have beams."""
         self._engine, self._law, self._shares = engine, law, engine.requests.forks
         self._forks = require_beams(engine)

@@ -35,7 +35,7 @@ from policies.memory.step_times import StepTimer
 from policies.placements.card_memories import CardMemories
 from policies.requests.requests import IntArray, Requests
 from policies.serving.activations import peak_activation_bytes
-from policies.serving.beams import Beams, Law
+from policies.serving.beams import BeamLaw, Beams
 from policies.serving.combinations import Facts, conflicts
 from policies.serving.connecting import connect
 from policies.serving.replica import Replica
@@ -43,7 +43,7 @@ from policies.serving.run import Run
 from policies.serving.serving_spec import ServingSpec, state_pages, state_pool
 from policies.transfers.fabric import Links
 from policies.transfers.kv_connector import Site
-from policies.transfers.kv_link import Place
+from policies.transfers.kv_link import KvPlace
 from policies.transfers.moves import Moves
 from policies.transfers.ports import Port
 
@@ -197,11 +197,11 @@ def build_replica(
     cards = spec.tensor_parallel * len(models)  # stages move their layers at once
     site = Site(
         device, placing.local, allocator, models[0], cards, lambda: memory.efficiency, len(models),
-        links or run.fabric.at(Place("", 0)),
+        links or run.fabric.at(KvPlace("", 0)),
     )  # fmt: skip
     connect(spec, site, engine, port)
     if offered.requests.forks.any():
-        Beams(engine, Law(offered.requests, engine.output, run.seed))
+        Beams(engine, BeamLaw(offered.requests, engine.output, run.seed))
     moves = None if spec.moves is None else Moves(spec.moves, placing.local, allocator)
     return Replica(engine, steps, memory, run.metrics, spec.together, run.watches, moves)
 

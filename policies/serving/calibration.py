@@ -34,7 +34,7 @@ S3_CLASSES = 10
 _NORMAL = NormalDist()
 
 
-class Law(Strict):
+class TokenLaw(Strict):
     """A law of lengths: tokens at the levels of `policies.requests.length_table.QUANTILES`,
     log-linear in between, or lognormal around 1 with a spread of the logarithm."""
 
@@ -62,7 +62,7 @@ class Law(Strict):
         return np.exp(self.sigma * np.array([_NORMAL.inv_cdf(each) for each in level]))
 
 
-class Draw(NamedTuple):
+class LengthDraw(NamedTuple):
     """Requests of one seed before their outputs are scaled: prompts, int64 (n,) tokens; shape,
     float64 (n,); and the seed of what is predicted of them."""
 
@@ -76,14 +76,14 @@ class Draw(NamedTuple):
         return np.clip(scaled, 1, limit - self.prompt_tokens)
 
 
-def draw(prompts: Law, shape: Law, count: int, seed: tuple[int, ...]) -> Draw:
+def draw(prompts: TokenLaw, shape: TokenLaw, count: int, seed: tuple[int, ...]) -> LengthDraw:
     """`count` requests of a seed."""
     sequence = np.random.SeedSequence(seed, spawn_key=tuple(b"policies.calibration"))
     level = np.random.default_rng(sequence).random((2, count))
     level = np.maximum(level, 1e-12)
     prompt_tokens = np.rint(prompts.at(level[0])).astype(np.int64)
     number = int(np.random.SeedSequence(seed).generate_state(1)[0])
-    return Draw(prompt_tokens, shape.at(level[1]), number)
+    return LengthDraw(prompt_tokens, shape.at(level[1]), number)
 
 
 class Solution(NamedTuple):
@@ -94,7 +94,7 @@ class Solution(NamedTuple):
     reached: bool
 
 
-def solve_scale(target: float, draws: Sequence[Draw], limit: int) -> Solution:
+def solve_scale(target: float, draws: Sequence[LengthDraw], limit: int) -> Solution:
     """The scale of the outputs at which static reservation of `limit` uses the share `target`."""
 
     def used(scale: float) -> float:
@@ -103,7 +103,7 @@ def solve_scale(target: float, draws: Sequence[Draw], limit: int) -> Solution:
     return _bisect(used, target, SCALES)
 
 
-def solve_spread(target: float, draws: Sequence[Draw], scale: float, limit: int) -> Solution:
+def solve_spread(target: float, draws: Sequence[LengthDraw], scale: float, limit: int) -> Solution:
     """The sigma of lognormal prediction errors at which S3's accuracy is `target`."""
 
     def wrong(sigma: float) -> float:
@@ -113,13 +113,13 @@ def solve_spread(target: float, draws: Sequence[Draw], scale: float, limit: int)
     return spread._replace(given=-spread.given)
 
 
-def utilization(drawn: Draw, scale: float, limit: int) -> float:
+def utilization(drawn: LengthDraw, scale: float, limit: int) -> float:
     """Mean share of a reservation of `limit` tokens that requests use."""
     used = drawn.prompt_tokens + drawn.output_tokens(scale, limit)
     return float(used.mean() / limit)
 
 
-def s3_accuracy(drawn: Draw, scale: float, limit: int, sigma: float) -> float:
+def s3_accuracy(drawn: LengthDraw, scale: float, limit: int, sigma: float) -> float:
     """Share of the predictions in the class of the length, of `S3_CLASSES` equal ones up to
     `limit`."""
     output_tokens = drawn.output_tokens(scale, limit)

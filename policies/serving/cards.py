@@ -11,7 +11,7 @@ from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import Learns, report_of
 from policies.requests.requests import Requests
 from policies.serving.building import admissible
-from policies.serving.cells import Cell, energy_of
+from policies.serving.cells import ServedCell, energy_of
 from policies.serving.cluster import Manager
 from policies.serving.faults import faults_of
 from policies.serving.network import Network
@@ -47,7 +47,7 @@ class Cards:
         reach = max(reaches, default=None)
         self.admitted = admissible(spec, allocator, requests, stream.outputs, reach)
 
-    def figures(self) -> tuple[dict[str, Any], Cell]:
+    def figures(self) -> tuple[dict[str, Any], ServedCell]:
         """All metrics of a run, those of several cards as of one; and what those of several cells
         are made of."""
         node, run = self._node, self._run
@@ -83,7 +83,7 @@ class Cards:
         figures |= energy_of(run.device, spec, metrics, transfers)
         one = replicas[0].engine
         known = Known(one.reserved_ever, one.run_tokens, one.allocator.layout)
-        cell = Cell(metrics, known, transfers, {**figures, "node": report}, None, controllers)
+        cell = ServedCell(metrics, known, transfers, {**figures, "node": report}, None, controllers)
         return figures, cell
 
 

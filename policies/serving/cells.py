@@ -24,7 +24,7 @@ from policies.serving.step_figures import energy, tokens_per_joule
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class ServedCell:
     """What serving a cell left behind, of which metrics of several are made."""
 
     metrics: Metrics
@@ -47,7 +47,7 @@ class ServingResult:
     """As the requests have it; in a closed loop when each was sent."""
     first_token_s: FloatArray
     finish_s: FloatArray
-    cell: Cell | None = None
+    cell: ServedCell | None = None
     """What the metrics of several cells are made of."""
 
 
@@ -102,7 +102,7 @@ def merged_cells(
     return ServingResult({**figures, "seed": seed}, *metrics.requests.of_requests())
 
 
-def _counted(cells: Sequence[Cell]) -> dict[str, Any]:
+def _counted(cells: Sequence[ServedCell]) -> dict[str, Any]:
     """What is counted in each cell, and warnings."""
     reports = [cell.figures for cell in cells]
     found = {key: sum(each[key] for each in reports) for key in ("dropped", "cut_outputs")}

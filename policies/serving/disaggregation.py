@@ -23,7 +23,7 @@ import numpy as np
 from hwmodel.specs.device import load_device
 from policies.requests.requests import IntArray
 from policies.serving.building import admissible
-from policies.serving.cells import Cell
+from policies.serving.cells import ServedCell
 from policies.serving.cluster import Manager
 from policies.serving.faults import faults_of
 from policies.serving.network import Network
@@ -38,7 +38,7 @@ from policies.serving.replica_builder import ReplicaBuilder
 from policies.serving.run import Run
 from policies.serving.simulation import Watcher
 from policies.serving.slot_use import Known
-from policies.serving.unit import Part, Unit
+from policies.serving.unit import ReplicaSteps, Unit
 from policies.transfers.ports import Port, ReceivingPort, SendingPort, Sent
 
 
@@ -131,7 +131,7 @@ class Disaggregation(Watcher):
                 return
         self._to_prefill(request, at_s)
 
-    def began(self, node: Node, part: Part, end_s: float) -> None:
+    def began(self, node: Node, part: ReplicaSteps, end_s: float) -> None:
         if node.name == DECODE:
             self._given(part.replica)
         elif self._spec.transfer == "layers":
@@ -147,7 +147,7 @@ class Disaggregation(Watcher):
         if node.name == DECODE:
             self._given(unit.replicas[0])
 
-    def done(self, node: Node, part: Part, begin_s: float, ended: list[int]) -> None:
+    def done(self, node: Node, part: ReplicaSteps, begin_s: float, ended: list[int]) -> None:
         now_s = part.replica.now_s
         if node.name == PREFILL:
             for chunk in part.step.chunks:
@@ -361,7 +361,7 @@ class Disaggregation(Watcher):
 
     # figures
 
-    def figures(self) -> tuple[dict[str, Any], Cell]:
+    def figures(self) -> tuple[dict[str, Any], ServedCell]:
         """All metrics of a run, and what those of several cells are made of."""
         stream, decode = self._stream, self.pools[DECODE]
         sides = {
@@ -381,4 +381,4 @@ class Disaggregation(Watcher):
         figures |= stream.counts(self.admitted, self._most_tokens) | stream.predicting()
         figures |= {"energy": None, "tokens_per_joule": {}}
         none = Known(np.zeros(0, np.int64), np.zeros(0), sides[DECODE].layout)
-        return figures, Cell(self._metrics, none, {}, figures, run)
+        return figures, ServedCell(self._metrics, none, {}, figures, run)

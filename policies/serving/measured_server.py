@@ -28,14 +28,14 @@ from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import load_model
 from policies.memory.measured import assignments
 from policies.memory.measured_cells import (
-    Compared,
-    Figure,
+    ComparedCell,
     MeasuredCell,
+    Quantity,
     Settings,
     Skipped,
     Tolerance,
 )
-from policies.requests.request_log import RequestTimes, read_request_log
+from policies.requests.request_log import LoggedTimes, read_request_log
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.requests.workload import TRACE_SUFFIXES, WorkloadSpec, workload_document
@@ -56,7 +56,7 @@ FIGURES = {
 _OF_A_LOG = ("ttft_mean", "ttft_p50", "ttft_p99", "tpot_mean", "tpot_p50", "tpot_p99",
              "latency_mean", "output_tokens_per_s")  # fmt: skip
 """Figures compared where a file has no cells."""
-_STATED = Tolerance(within=Figure(15.0, "%"), reason="assumed: the file states none")
+_STATED = Tolerance(within=Quantity(15.0, "%"), reason="assumed: the file states none")
 
 
 class ServerCell(MeasuredCell):
@@ -115,7 +115,7 @@ class ServerSpec(Strict):
             raise ValueError("cells: expected some where there is no log to take them from")
 
 
-class Served(NamedTuple):
+class ServedServer(NamedTuple):
     """A run of the simulation, and what it was given."""
 
     requests: Requests
@@ -123,7 +123,7 @@ class Served(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Server:
+class MeasuredServer:
     """A description and what it was read from."""
 
     spec: ServerSpec
@@ -140,7 +140,7 @@ class Server:
         serving = document.build(ServerSpec).serving
         return load_device(self.spec.device, [*assignments(of_device), *overrides]), serving
 
-    def times(self) -> RequestTimes | None:
+    def times(self) -> LoggedTimes | None:
         """The log; None where there is a workload instead. Raises Skipped if it is not here."""
         return None if (file := self.log()) is None else read_request_log(file)
 
@@ -162,12 +162,12 @@ class Server:
         spec = workload_document(name).build(WorkloadSpec)
         return generate(spec, int(self.spec.requests or 0), None, self.spec.seed)
 
-    def serve(self, settings: Settings, overrides: Iterable[str] = ()) -> Served:
+    def serve(self, settings: Settings, overrides: Iterable[str] = ()) -> ServedServer:
         """Simulate the run under `settings`. Raises DescriptionError."""
         device, serving = self.case(settings, overrides)
         requests = self.stream()
         model = load_model(serving.model)
-        return Served(requests, serve(device, model, serving, requests, seed=self.spec.seed))
+        return ServedServer(requests, serve(device, model, serving, requests, seed=self.spec.seed))
 
     def cells(self) -> list[ServerCell]:
         """The cells, or those of the log. Raises Skipped."""
@@ -199,12 +199,12 @@ class Server:
         raise Skipped(message, mark.file, mark.line, key)
 
 
-def load_server(name_or_path: str) -> Server:
+def load_server(name_or_path: str) -> MeasuredServer:
     """A shipped server by name, or a YAML file. Raises DescriptionError, also for names that are
     not in the file and for settings that are no device or no serving."""
     document = load(find("servers", name_or_path))
     spec = document.build(ServerSpec)
-    server = Server(spec, document)
+    server = MeasuredServer(spec, document)
     for i, cell in enumerate(spec.cells):
         known: dict[str, Any] = {
             "tolerance": spec.tolerances,
@@ -228,8 +228,8 @@ def load_server(name_or_path: str) -> Server:
 
 
 def compare_server(
-    server: Server, counterfactual: str | None = None, overrides: Iterable[str] = ()
-) -> list[Compared]:
+    server: MeasuredServer, counterfactual: str | None = None, overrides: Iterable[str] = ()
+) -> list[ComparedCell]:
     """Every cell beside the model, each run simulated once; Skipped where a data file is absent.
     Raises DescriptionError."""
     spec = server.spec
@@ -245,13 +245,13 @@ def compare_server(
         model = _figure(served[cell.run], cell.figure).value
         if cell.over is not None:
             model /= max(_figure(served[cell.over], cell.figure).value, 1e-300)
-        compared.append(Compared(cell, model, server.tolerance(cell).around(cell.stated)))
+        compared.append(ComparedCell(cell, model, server.tolerance(cell).around(cell.stated)))
     return compared
 
 
-def _figure(metrics: dict[str, Any], name: str) -> Figure:
+def _figure(metrics: dict[str, Any], name: str) -> Quantity:
     unit, place = FIGURES[name]
     value: Any = metrics
     for key in place:
         value = value[key]
-    return Figure(float(value) * (1e3 if unit == "ms" else 1.0), unit)
+    return Quantity(float(value) * (1e3 if unit == "ms" else 1.0), unit)

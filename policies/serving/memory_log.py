@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from policies.serving.recorder import Recorder, Rows
+from policies.serving.recorder import CsvRows, Recorder
 
 if TYPE_CHECKING:
     from policies.allocators.allocator import Allocator
@@ -36,7 +36,7 @@ class MemoryLog(Recorder):
     COLUMNS = ("request", "first_slot", "slots", "from_s", "until_s", "replica")
 
     def __init__(self, path: Path, requests: Requests) -> None:
-        self._rows = Rows(path, self.COLUMNS)
+        self._rows = CsvRows(path, self.COLUMNS)
         self._wait = int(BEGIN * len(requests))
         """Requests still to end before recording begins."""
         self._written = 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from policies.serving.simulation import LINK, Watcher
 from policies.transfers.fabric import Fabric
-from policies.transfers.kv_link import Place, Transfer
+from policies.transfers.kv_link import KvPlace, Transfer
 
 
 class Network(Watcher):
@@ -58,12 +58,12 @@ class Network(Watcher):
         for place in {place for (place, _), _ in changed}:
             self.interrupt(place, at_s)
 
-    def interrupt(self, place: Place, at_s: float) -> None:
+    def interrupt(self, place: KvPlace, at_s: float) -> None:
         """No step of a card that was planned begins then or later."""
         node = next(each for each in self.simulation.nodes if each.name == place.node)
         self.simulation.interrupt(node.unit_of[place.card], at_s)
 
 
-def places(name: str, cards: Iterable[int]) -> tuple[Place, ...]:
+def places(name: str, cards: Iterable[int]) -> tuple[KvPlace, ...]:
     """Those of these cards of a node, in order."""
-    return tuple(Place(name, card) for card in sorted(cards))
+    return tuple(KvPlace(name, card) for card in sorted(cards))

@@ -2,8 +2,8 @@
 controller of one's own, each a class in a named file.
 
 Every class in the file with all that its base asks for is registered under the name that it states
-(`Kind.name`). Only files that are named are loaded, and modules that an installed package names in
-the entry points `bankwise.plugins`: a description never loads code.
+(`PluginKind.name`). Only files that are named are loaded, and modules that an installed package
+names in the entry points `bankwise.plugins`: a description never loads code.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from policies.transfers.connectors import CONNECTORS
 from policies.transfers.kv_connector import ConnectorOptions, KvConnector
 
 
-class Kind(NamedTuple):
+class PluginKind(NamedTuple):
     """What a file may define."""
 
     base: type
@@ -90,22 +90,22 @@ class Kind(NamedTuple):
         return fields[field].default if field in fields else getattr(spec, field, None)
 
 
-KINDS: dict[str, Kind] = {
-    "policy": Kind(
+KINDS: dict[str, PluginKind] = {
+    "policy": PluginKind(
         Allocator, POLICIES, "Options.name", returns=OF_ALLOCATORS, options=PolicyOptions
     ),
-    "scheduler": Kind(
+    "scheduler": PluginKind(
         Scheduler, SCHEDULERS, "Options.name", returns=OF_SCHEDULERS, options=EngineOptions
     ),
-    "predictor": Kind(PredictorSpec, PREDICTORS, "kind", ("predictions",)),
-    "placement": Kind(Router, ROUTERS, "name", returns=OF_ROUTERS),
-    "connector": Kind(
+    "predictor": PluginKind(PredictorSpec, PREDICTORS, "kind", ("predictions",)),
+    "placement": PluginKind(Router, ROUTERS, "name", returns=OF_ROUTERS),
+    "connector": PluginKind(
         KvConnector, CONNECTORS, "name", ("matched",), OF_CONNECTORS, ConnectorOptions
     ),
-    "controller": Kind(
+    "controller": PluginKind(
         Controller, CONTROLLERS, "name", ("decide or plan",), OF_CONTROLLERS, ControllerOptions
     ),
-    "rule": Kind(ControllerRule, {}, "name", ("lower",), guarded=False),
+    "rule": PluginKind(ControllerRule, {}, "name", ("lower",), guarded=False),
 }
 """By a word for it. A kind is added by a line here."""
 

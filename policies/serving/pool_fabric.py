@@ -16,7 +16,7 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.serving.network import Network
 from policies.serving.pool import Pool
 from policies.serving.pool_options import DECODE, PREFILL, PoolsSpec
-from policies.transfers.kv_link import Place
+from policies.transfers.kv_link import KvPlace
 from policies.transfers.ports import Places, Sent, between
 
 
@@ -127,8 +127,8 @@ class PoolFabric:
             last=last, tokens=tokens,
         )  # fmt: skip
 
-    def _end_of(self, name: str, number: int) -> Place:
+    def _end_of(self, name: str, number: int) -> KvPlace:
         """Where links to a card of a node end: at the first of those that serve with it."""
         if number < 0:
-            return Place(name, number)
-        return Place(name, self.pools[name].node.unit_of[number].number)
+            return KvPlace(name, number)
+        return KvPlace(name, self.pools[name].node.unit_of[number].number)

@@ -16,7 +16,7 @@ from policies.serving.pool import Pool, PoolMetrics
 from policies.serving.pool_fabric import Arrived
 from policies.serving.ratios import rate
 from policies.serving.slot_use import Known
-from policies.transfers.kv_link import Place
+from policies.transfers.kv_link import KvPlace
 
 KEPT = (
     "kv_capacity_tokens", "kv_stored_share", "batch", "steps", "step_s", "preemptions",
@@ -59,7 +59,7 @@ def side_run(name: str, pool: Pool, busy_s: Mapping[Any, float]) -> SideRun:
     """Of a pool. busy_s: of each end of links after the warm-up."""
     replicas, ports = pool.replicas, pool.builder.ports
     direction = ports[replicas[0]].direction
-    ends = [(Place(name, number), direction) for number in range(len(replicas))]
+    ends = [(KvPlace(name, number), direction) for number in range(len(replicas))]
     return SideRun(
         pool.metrics, [
             Known(each.engine.reserved_ever, each.engine.run_tokens, each.engine.allocator.layout)

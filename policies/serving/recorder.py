@@ -187,7 +187,7 @@ def _bounds(allocator: Allocator) -> tuple[int, ...]:
     return () if (able := allocator.able(Classifies)) is None else able.bounds
 
 
-class Rows:
+class CsvRows:
     """A CSV file that is written row by row."""
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
@@ -228,7 +228,7 @@ class RequestLog(Recorder):
     )  # fmt: skip
 
     def __init__(self, path: Path, requests: Requests) -> None:
-        self._rows = Rows(path, self.COLUMNS)
+        self._rows = CsvRows(path, self.COLUMNS)
         self._requests = requests
         self._lives: dict[int, _Life] = {}
         self._sent_s: dict[int, float] = {}
@@ -294,7 +294,7 @@ class StepLog(Recorder):
     )  # fmt: skip
 
     def __init__(self, path: Path) -> None:
-        self._rows = Rows(path, self.COLUMNS)
+        self._rows = CsvRows(path, self.COLUMNS)
 
     def step(
         self, now_s: float, seconds: float, step: Step, times: StepTimes, allocator: Allocator,

@@ -11,7 +11,7 @@ from policies.memory.fidelity import Simulate
 from policies.requests.requests import Requests
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Watches
-from policies.serving.served_stream import Stream
+from policies.serving.served_stream import ServedStream
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.transfers.fabric import Fabric
 
@@ -32,7 +32,7 @@ class Run:
     device: Device
     model: TransformerSpec
     spec: ServingSpec
-    stream: Stream
+    stream: ServedStream
     metrics: Metrics
     seed: int
     simulate: Simulate | None = None

@@ -14,7 +14,7 @@ from policies.requests.requests import FloatArray, IntArray, Requests
 from policies.serving.serving_spec import ServingSpec
 
 
-class Stream(NamedTuple):
+class ServedStream(NamedTuple):
     """A request stream as engines get it, a request a sequence, and as it came."""
 
     requests: Requests
@@ -54,7 +54,7 @@ class Stream(NamedTuple):
             )
 
 
-def stream_of(spec: ServingSpec, requests: Requests, seed: int, warmup: int) -> Stream:
+def stream_of(spec: ServingSpec, requests: Requests, seed: int, warmup: int) -> ServedStream:
     """The stream with its predictions. Raises DescriptionError for what cannot be served so."""
     outputs = spec.engine.cut(requests.output_tokens)
     cost = spec.predictor.inference if spec.predicts else None
@@ -78,10 +78,10 @@ def stream_of(spec: ServingSpec, requests: Requests, seed: int, warmup: int) -> 
     inference = None if cost is None else infer(cost, requests.arrival_s)
     ready_s = requests.arrival_s if inference is None else inference.ready_s
     if rows is None:
-        return Stream(
+        return ServedStream(
             requests, outputs, predicted, ready_s, warmup, None, requests, warmup, inference
         )
-    return Stream(
+    return ServedStream(
         requests.apart(), outputs[rows], RepeatedPredictions(predicted, rows), ready_s[rows],
         int((rows < warmup).sum()), first_samples(rows), requests, warmup, inference,
     )  # fmt: skip

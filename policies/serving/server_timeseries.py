@@ -10,12 +10,12 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.requests.requests import FloatArray
 from policies.requests.trace_formats import read_text
-from policies.serving.measured_server import Server
+from policies.serving.measured_server import MeasuredServer
 
 _COLUMNS = ("t", "running", "waiting")
 
 
-def read_timeseries(server: Server) -> dict[str, FloatArray]:
+def read_timeseries(server: MeasuredServer) -> dict[str, FloatArray]:
     """The measured columns t (seconds), running and waiting, float64 (n,). Raises DescriptionError
     with file and line."""
     path = server.timeseries()
@@ -33,7 +33,7 @@ def read_timeseries(server: Server) -> dict[str, FloatArray]:
     return dict(zip(_COLUMNS, np.array(rows, np.float64).reshape(-1, 3).T, strict=True))
 
 
-def running_and_waiting(server: Server) -> dict[str, FloatArray]:
+def running_and_waiting(server: MeasuredServer) -> dict[str, FloatArray]:
     """The same of the simulation as described, at the middle of the bins of its timeline: those
     that have come and not ended wait unless they run. Raises DescriptionError."""
     served = server.serve({})

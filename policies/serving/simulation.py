@@ -28,7 +28,7 @@ from policies.serving.replica import Replica
 from policies.serving.source import Source
 from policies.serving.steady import SteadyPart
 from policies.serving.stretch_rows import Stretches
-from policies.serving.unit import Part, Unit
+from policies.serving.unit import ReplicaSteps, Unit
 
 DONE, RETURN, FAIL, LINK, SENT, LOOK, ARRIVE, BEGIN = range(8)
 """What happens, in the order in which it does at one time."""
@@ -52,10 +52,10 @@ class Watcher:
         """The run begins."""
         self.simulation = simulation
 
-    def began(self, node: Node, part: Part, end_s: float) -> None:
+    def began(self, node: Node, part: ReplicaSteps, end_s: float) -> None:
         """A replica's steps were planned; they end then unless they are cut."""
 
-    def done(self, node: Node, part: Part, begin_s: float, ended: list[int]) -> None:
+    def done(self, node: Node, part: ReplicaSteps, begin_s: float, ended: list[int]) -> None:
         """A replica's steps are over, and these requests ended with them."""
 
     def idle(self, node: Node, unit: Unit) -> None:

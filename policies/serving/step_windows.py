@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
-from policies.requests.request_log import RequestTimes
+from policies.requests.request_log import LoggedTimes
 
 LEAST = 16
 """Decode steps of a stretch at least (assumed): fewer say little."""
@@ -51,7 +51,7 @@ _NAMES = {
 _COLUMNS = ("prompt_throughput", "gen_throughput", "running", "kv_cache_pct")
 
 
-class Window(NamedTuple):
+class StepWindow(NamedTuple):
     """A stretch. batch, context: the mean of its steps, requests and tokens that are stored."""
 
     end_s: float
@@ -64,7 +64,7 @@ class Window(NamedTuple):
     """That were computed in it."""
 
 
-def of_requests(times: RequestTimes) -> list[Window]:
+def of_requests(times: LoggedTimes) -> list[StepWindow]:
     """A stretch a request. What others had stored in the middle of what they share with it counts
     as stored throughout; their prompts count where their first tokens came."""
     found = []
@@ -79,7 +79,7 @@ def of_requests(times: RequestTimes) -> list[Window]:
         inside = (times.first_s > first) & (times.first_s <= last)
         prompts = float(times.prompt_tokens[inside].sum())
         batch, context = float(shared.sum()), float((shared * stored).sum())
-        found.append(Window(float(last), float(span), float(steps[i]), batch, context, prompts))
+        found.append(StepWindow(float(last), float(span), float(steps[i]), batch, context, prompts))
     return found
 
 
@@ -93,7 +93,7 @@ class _Line(NamedTuple):
     used: float
 
 
-def read_counters(text: str, path: Path, kv_tokens: int) -> list[Window]:
+def read_counters(text: str, path: Path, kv_tokens: int) -> list[StepWindow]:
     """The stretches of a log of counters. kv_tokens: slots of the KV cache, which its use is a
     share of. Raises DescriptionError where none of the formats is there."""
     if _SGLANG.search(text):
@@ -115,14 +115,14 @@ def read_counters(text: str, path: Path, kv_tokens: int) -> list[Window]:
         steps = now.output_per_s * seconds / running
         context = (before.used + now.used) / 2 * kv_tokens
         if steps >= LEAST:
-            found.append(Window(now.time_s, seconds, steps, running, context,
+            found.append(StepWindow(now.time_s, seconds, steps, running, context,
                                 now.prompt_per_s * seconds))  # fmt: skip
     if not found:
         raise DescriptionError(f"no stretch of {LEAST} steps or more", path)
     return found
 
 
-def _of_sglang(text: str) -> Iterator[Window]:
+def _of_sglang(text: str) -> Iterator[StepWindow]:
     """Lines have whole seconds; the rate of tokens says more of how long forty steps took."""
     now, prompts = 0.0, 0.0
     for line in text.splitlines():
@@ -133,7 +133,7 @@ def _of_sglang(text: str) -> Iterator[Window]:
             if running and rate:
                 seconds = SGLANG_EVERY * running / rate
                 now += seconds
-                yield Window(now, seconds, SGLANG_EVERY, running, tokens, prompts)
+                yield StepWindow(now, seconds, SGLANG_EVERY, running, tokens, prompts)
             prompts = 0.0
 
 

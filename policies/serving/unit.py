@@ -20,7 +20,7 @@ from policies.requests.requests import IntArray
 from policies.serving.replica import Replica
 
 
-class Part(NamedTuple):
+class ReplicaSteps(NamedTuple):
     """What one replica does in a stretch. `fitting`: see `Engine.fitting`."""
 
     replica: Replica
@@ -32,7 +32,7 @@ class Part(NamedTuple):
 class Stretch(NamedTuple):
     """Equal steps that lie ahead of a unit, the first from `begin_s`; as many of each part."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ReplicaSteps, ...]
     begin_s: float
     end_s: float
 
@@ -144,7 +144,7 @@ class Unit:
         times = replica.times(step, *replica.observe(step))
         rounds, end_s = replica.cut(step, times, math.inf)
         times = times.first(rounds)
-        self.ahead = Stretch((Part(replica, step, fitting, times),), replica.now_s, end_s)
+        self.ahead = Stretch((ReplicaSteps(replica, step, fitting, times),), replica.now_s, end_s)
         return True
 
     def further(self, replica: Replica, at_s: float) -> tuple[IntArray, int]:
@@ -178,7 +178,7 @@ class Unit:
         return self.recut(replica.next_s)  # it has no part in these steps, but in the next one
 
 
-def _together(begun: list[tuple[Replica, Step, int]]) -> tuple[Part, ...]:
+def _together(begun: list[tuple[Replica, Step, int]]) -> tuple[ReplicaSteps, ...]:
     """Steps of replicas that wait for each other."""
     decoded = sum(step.tokens for _, step, _ in begun)
     chunked = sum(step.batched for _, step, _ in begun) - decoded
@@ -196,6 +196,6 @@ def _together(begun: list[tuple[Replica, Step, int]]) -> tuple[Part, ...]:
     total_s = np.max([times.total_s for times in own], axis=0)
     own = [each.delayed(total_s - each.total_s)._replace(total_s=total_s) for each in own]
     return tuple(
-        Part(replica, step, fitting, times)
+        ReplicaSteps(replica, step, fitting, times)
         for (replica, _, fitting), step, times in zip(begun, steps, own, strict=True)
     )

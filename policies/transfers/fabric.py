@@ -18,25 +18,25 @@ import math
 from dataclasses import dataclass, field
 
 from policies.engines.host_memory import HostTraffic, Swapping, host_of
-from policies.transfers.kv_link import IN, OUT, Link, Place, Transfer
+from policies.transfers.kv_link import IN, OUT, KvLink, KvPlace, Transfer
 
 
 class Fabric:
     """Owns the links."""
 
     def __init__(self) -> None:
-        self.network: Link[Transfer] = Link(apart=True)
+        self.network: KvLink[Transfer] = KvLink(apart=True)
         self._memories: dict[str, HostTraffic | None] = {}
-        self._links: dict[Place, Link[Transfer]] = {}
+        self._links: dict[KvPlace, KvLink[Transfer]] = {}
 
-    def at(self, *places: Place) -> Links:
+    def at(self, *places: KvPlace) -> Links:
         """What a replica on these cards has of it."""
         return Links(self, places)
 
-    def link(self, place: Place, far_bandwidth: float = math.inf) -> Link[Transfer]:
-        """That which ends at a host, or at a drive. far_bandwidth: see `Link`; where several ask,
+    def link(self, place: KvPlace, far_bandwidth: float = math.inf) -> KvLink[Transfer]:
+        """That which ends at a host, or at a drive. far_bandwidth: see `KvLink`; where several ask,
         the least."""
-        link = self._links.setdefault(place, Link())
+        link = self._links.setdefault(place, KvLink())
         link.far_bandwidth = min(link.far_bandwidth, far_bandwidth)
         return link
 
@@ -47,7 +47,7 @@ class Fabric:
         return self._memories[node]
 
     @property
-    def hosts(self) -> list[Link[Transfer]]:
+    def hosts(self) -> list[KvLink[Transfer]]:
         """All links to hosts, and of these to drives."""
         return list(self._links.values())
 
@@ -57,24 +57,24 @@ class Links:
     """Those of one replica, on these cards."""
 
     fabric: Fabric = field(default_factory=Fabric)
-    places: tuple[Place, ...] = (Place("", 0),)
+    places: tuple[KvPlace, ...] = (KvPlace("", 0),)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> KvPlace:
         """The first card, which stands for all that move their shares at the same time."""
         return self.places[0]
 
     @property
-    def network(self) -> Link[Transfer]:
+    def network(self) -> KvLink[Transfer]:
         """See `Fabric`."""
         return self.fabric.network
 
-    def host(self, far_bandwidth: float = math.inf) -> Link[Transfer]:
+    def host(self, far_bandwidth: float = math.inf) -> KvLink[Transfer]:
         """Between the card and its host."""
         return self.fabric.link(self.place.host, far_bandwidth)
 
     @property
-    def drive(self) -> Link[Transfer]:
+    def drive(self) -> KvLink[Transfer]:
         """Between the host and its drive."""
         return self.fabric.link(self.place.drive)
 

@@ -30,11 +30,11 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.transfers.eviction import BlockKey
-from policies.transfers.kv_link import IN, Link, Transfer
+from policies.transfers.kv_link import IN, KvLink, Transfer
 from policies.transfers.pieces import Pieces
 from policies.transfers.restoring import Rest, fetch, hcache, hidden_bytes, projection_s, recompute
 from policies.transfers.tier_options import HcacheSpec
-from policies.transfers.transfer import Moved, Server, transfer
+from policies.transfers.transfer import Moved, TransferEnd, transfer
 
 PROFILED = 4096
 """Tokens of the context that layers are split for; times are nearly linear in it."""
@@ -54,7 +54,7 @@ class HiddenStates:
 
     def __init__(
         self, spec: HcacheSpec, link: LinkSpec, device: Device, model: TransformerSpec,
-        steps: StepModel, ends: tuple[Server, Server], stages: int = 1, cards: int = 1,
+        steps: StepModel, ends: tuple[TransferEnd, TransferEnd], stages: int = 1, cards: int = 1,
         rests: Sequence[Rest] = ("kv", "recompute"),
     ) -> None:  # fmt: skip
         """model: of a card, with the layers that keep all tokens alone. stages, cards: of a
@@ -89,9 +89,16 @@ class HiddenStates:
         return self._kv is not None
 
     def transfer(
-        self, link: LinkSpec, model: TransformerSpec, tokens: int, source: Server, target: Server,
-        both_ways: bool = False, skip: int = 0, every: bool = False,
-    ) -> Moved:  # fmt: skip
+        self,
+        link: LinkSpec,
+        model: TransformerSpec,
+        tokens: int,
+        source: TransferEnd,
+        target: TransferEnd,
+        both_ways: bool = False,
+        skip: int = 0,
+        every: bool = False,
+    ) -> Moved:
         """As `policies.transfers.transfer` of `model`, the same: of one card, or of `every` card
         over one link. Hidden states of a layer lie together in a block of the tier, and in a buffer
         of the device."""
@@ -124,7 +131,7 @@ class HiddenStates:
 class Projections:
     """Work of the cores for loads, first come, first served, beside a queue that brings them."""
 
-    def __init__(self, queue: Link) -> None:
+    def __init__(self, queue: KvLink) -> None:
         self._queue = queue
         self._works: dict[int, Work] = {}
         self._waiting: deque[tuple[float, int, Sequence[BlockKey]]] = deque()

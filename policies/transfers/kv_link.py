@@ -38,7 +38,7 @@ class Near(NamedTuple):
     last: int | None
 
 
-class Place(NamedTuple):
+class KvPlace(NamedTuple):
     """Where KV can be: the card of a node by its number, its host, or a drive at that. Of a replica
     with several cards its first stands for all, which move their shares at the same time."""
 
@@ -47,12 +47,12 @@ class Place(NamedTuple):
     kind: Literal["card", "host", "drive"] = "card"
 
     @property
-    def host(self) -> Place:
+    def host(self) -> KvPlace:
         """That of the card."""
         return self._replace(kind="host")
 
     @property
-    def drive(self) -> Place:
+    def drive(self) -> KvPlace:
         """That of the card's host."""
         return self._replace(kind="drive")
 
@@ -62,8 +62,8 @@ class Transfer:
     """KV on its way from one place to another, the only way for it to move. Between cards it takes
     the links of each `source` out and of each `target` in."""
 
-    source: tuple[Place, ...] = ()
-    target: tuple[Place, ...] = ()
+    source: tuple[KvPlace, ...] = ()
+    target: tuple[KvPlace, ...] = ()
     request: int = -1
     """Whose KV it is; -1: of several, or none's."""
     tokens: tuple[int, int] = (0, 0)
@@ -136,7 +136,7 @@ class Transfer:
         return self.bytes * self.speed
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[KvPlace, ...]:
         """Where it comes from and goes to."""
         return (*self.source, *self.target)
 
@@ -145,7 +145,7 @@ Kind = TypeVar("Kind", bound=Transfer)
 
 
 @dataclass(eq=False)
-class Link(Generic[Kind]):
+class KvLink(Generic[Kind]):
     """`far_bandwidth`: bytes a second of the memory behind the link, of both directions together;
     inf: not limited. `apart`: each transfer has a link of its own between its ends."""
 

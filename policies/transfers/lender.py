@@ -21,20 +21,20 @@ from policies.allocators.allocator import Demand
 from policies.engines.connector import Connector
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
-from policies.memory.distributed_attention import Asked, DistributedAttention, Share
+from policies.memory.distributed_attention import DistributedAttention, LenderWork, Share
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 from policies.transfers.fabric import Links
 from policies.transfers.guests import require_blocks
-from policies.transfers.kv_link import IN, OUT, Link, Place, Transfer
+from policies.transfers.kv_link import IN, OUT, KvLink, KvPlace, Transfer
 from policies.transfers.loans import Loan, Loans
 
 
 class Wire(Protocol):
     """Puts transfers on the network, in the time of the event core."""
 
-    link: Link[Transfer]
+    link: KvLink[Transfer]
 
     def put(self, transfer: Transfer, at_s: float) -> None:
         """It waits for its links from then on."""
@@ -42,7 +42,7 @@ class Wire(Protocol):
     def drop(self, transfers: Iterable[Transfer]) -> None:
         """These are lost, those that have not landed."""
 
-    def interrupt(self, place: Place, at_s: float) -> None:
+    def interrupt(self, place: KvPlace, at_s: float) -> None:
         """No step of a card that was planned begins then or later."""
 
 
@@ -318,7 +318,7 @@ class Lender(Connector):
         self._send_all(asked, times.total_s + waits, late_s)
         return waits
 
-    def _question(self, asked: Asked, at_s: float) -> Transfer:
+    def _question(self, asked: LenderWork, at_s: float) -> Transfer:
         """Queries of a step to lenders, and their partial results, in turn on both ways of their
         links, between the pieces of what else moves there (assumed)."""
         places = [self._links.place, *(self._cards[each]._links.place for each in self._shares)]
@@ -346,7 +346,7 @@ class Lender(Connector):
         late_s = self._wire.link.end_s(transfer) - transfer.put_s - transfer.alone_s
         return late_s if late_s > 1e-9 * transfer.alone_s + 1e-15 else 0.0
 
-    def _send_all(self, asked: Asked, steps_s: FloatArray, late_s: float) -> None:
+    def _send_all(self, asked: LenderWork, steps_s: FloatArray, late_s: float) -> None:
         """Put what steps of so many seconds ask of lenders and copy to them."""
         begins_s = self._now_s + np.cumsum(steps_s) - steps_s
         self._put = []

@@ -17,7 +17,7 @@ from policies.allocators.allocator import Allocator
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.radix_tree import NO_PAGES
 from policies.requests.requests import IntArray
-from policies.transfers.transfer import Server
+from policies.transfers.transfer import TransferEnd
 
 
 class Layers(NamedTuple):
@@ -50,7 +50,7 @@ def table_of(allocator: Allocator, request: int, group: int) -> tuple[int, IntAr
     return _table(allocator.layer_units(request, group), allocator.transfer_block)
 
 
-Places = list[tuple[Layers, Server]]
+Places = list[tuple[Layers, TransferEnd]]
 """Groups of a model's layers, and where a request has their KV."""
 
 
@@ -60,7 +60,7 @@ def places_of(
     """Where the KV of a request lies in each of these groups of layers, of a shard on each of so
     many cards."""
     return [
-        (layers, Server(allocator.layout.dims, *table_of(allocator, request, group), cards))
+        (layers, TransferEnd(allocator.layout.dims, *table_of(allocator, request, group), cards))
         for group, layers in enumerate(groups)
     ]
 

@@ -17,10 +17,10 @@ from hwmodel.description.yaml_reader import load
 from hwmodel.specs.kv_order import LAYOUTS, Dims
 from hwmodel.specs.link import LinkSpec, load_link
 from hwmodel.specs.transformer import load_model
-from policies.memory.measured_cells import Compared, MeasuredCell, Tolerance, half_width
+from policies.memory.measured_cells import ComparedCell, MeasuredCell, Tolerance, half_width
 from policies.requests.requests import IntArray
 from policies.transfers.pieces import KNOWN_LAYOUTS, pages
-from policies.transfers.transfer import Index, Moved, Server, transfer
+from policies.transfers.transfer import Index, Moved, TransferEnd, transfer
 
 Count = Annotated[int, Field(ge=1)]
 UNITS = {
@@ -30,7 +30,7 @@ UNITS = {
 """Figure of a cell -> its unit."""
 
 
-class Batch(Strict):
+class PieceBatch(Strict):
     """So many pieces of one size."""
 
     size: PositiveBytes
@@ -69,7 +69,7 @@ class TransferCell(MeasuredCell):
     figure: Literal["descriptors", "piece", "posting", "time", "rate", "ratio"]
     """`piece`: the mean size; `time` and `rate` of the whole transfer; `ratio`: of its time to that
     over the link `over`."""
-    batch: Batch | None = None
+    batch: PieceBatch | None = None
     request: Request | None = None
     both_ways: bool = False
     """As much goes the other way at the same time."""
@@ -144,10 +144,11 @@ def _tables(asked: Request) -> list[IntArray]:
     return [pages(kind, blocks, seed) for seed, kind in enumerate(asked.pages)]
 
 
-def compare_transfers(spec: TransferSpec) -> list[Compared]:
+def compare_transfers(spec: TransferSpec) -> list[ComparedCell]:
     """Every cell beside the model, in the file's order."""
     return [
-        Compared(cell, _modelled(cell), half_width(cell, spec.tolerances)) for cell in spec.cells
+        ComparedCell(cell, _modelled(cell), half_width(cell, spec.tolerances))
+        for cell in spec.cells
     ]
 
 
@@ -181,7 +182,8 @@ def _moved(cell: TransferCell, link: LinkSpec) -> Moved:
     asked = cell.request
     assert asked is not None
     near, far = (
-        Server(_dims(asked.layout), asked.block, table, asked.cards) for table in _tables(asked)
+        TransferEnd(_dims(asked.layout), asked.block, table, asked.cards)
+        for table in _tables(asked)
     )
     index = Index(asked.index_layers, asked.index_bytes) if asked.index_layers else None
     model = load_model(asked.model)

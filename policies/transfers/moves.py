@@ -20,7 +20,7 @@ from policies.requests.requests import IntArray
 from policies.transfers.located import layers_of, table_of
 from policies.transfers.pieces import pages
 from policies.transfers.ports import between
-from policies.transfers.transfer import Server, states
+from policies.transfers.transfer import TransferEnd, states
 
 
 class MovesSpec(Strict):
@@ -67,8 +67,8 @@ class Moves:
             blocks += len(table) - gone
             runs += 1 + int((np.diff(table[gone:]) != 1).sum())
             there = pages(self._to if len(table) > 1 else "fresh", len(table), request)
-            near.append((layers, Server(self._dims, block, table)))
-            far.append((layers, Server(self._dims, block, there)))
+            near.append((layers, TransferEnd(self._dims, block, table)))
+            far.append((layers, TransferEnd(self._dims, block, there)))
         self._blocks.append(blocks)
         self._runs.append(runs)
         for link in self._links:

@@ -46,7 +46,7 @@ class StepCost(NamedTuple):
         return self.token_s * tokens + self.fixed_s
 
 
-class Batch(NamedTuple):
+class BesideBatch(NamedTuple):
     """What runs beside: requests that decode, and the tokens that they hold together."""
 
     running: int
@@ -72,8 +72,12 @@ class Pause(NamedTuple):
 
 
 def step_cost(
-    device: Device, model: TransformerSpec, steps: StepModel, efficiency: Efficiency, batch: Batch
-) -> StepCost:  # fmt: skip
+    device: Device,
+    model: TransformerSpec,
+    steps: StepModel,
+    efficiency: Efficiency,
+    batch: BesideBatch,
+) -> StepCost:
     """The line through the times of a step in which the batch decodes: alone, and with a chunk that
     takes the tokens computed to where the cores, not the weights, bound it."""
     assert device.accelerator is not None
@@ -95,7 +99,7 @@ def step_cost(
     return StepCost(token_s, fixed_s, saturation)
 
 
-def drop_waste(context: int, cost: StepCost, batch: Batch) -> float:
+def drop_waste(context: int, cost: StepCost, batch: BesideBatch) -> float:
     """Token seconds that recomputing `context` tokens costs, in chunks."""
     chunk = max(cost.saturation - batch.running, 1)
     whole = math.ceil(context / chunk) - 1
@@ -112,7 +116,7 @@ def least_waste(
     memory, now."""
 
     def weighs(tokens: int, running: int, held: int) -> tuple[int, bool]:
-        batch = Batch(running, held)
+        batch = BesideBatch(running, held)
         cost = step_cost(device, model, steps, efficiency(), batch)
         hidden = int(cost.seconds(running) / steps.host_s(steps.work.moved_bytes))
         copy_s = steps.host_s(steps.work.transferred((tokens,)))
@@ -129,7 +133,12 @@ def budget(step_s: float, copy_s: dict[int, float]) -> int:
 
 
 def paused(
-    seconds: float, context: int, cost: StepCost, batch: Batch, copy_s: float, hidden_tokens: int
+    seconds: float,
+    context: int,
+    cost: StepCost,
+    batch: BesideBatch,
+    copy_s: float,
+    hidden_tokens: int,
 ) -> Pause:
     """A pause of so many seconds. copy_s: of the whole context, one way, the mean of both;
     hidden_tokens: what hides behind each step."""
@@ -144,7 +153,7 @@ def paused(
     )  # fmt: skip
 
 
-def break_even_s(context: int, cost: StepCost, batch: Batch) -> float:
+def break_even_s(context: int, cost: StepCost, batch: BesideBatch) -> float:
     """The pause at which keeping wastes as much as dropping. A pause of unknown length, taken to
     last as long as it already has, is kept up to half of it."""
     return drop_waste(context, cost, batch) / context
@@ -154,7 +163,7 @@ class Pauses:
     """Decides for one replica. step_cost: of a step beside a batch."""
 
     def __init__(
-        self, choice: PauseChoice, known: bool, step_cost: Callable[[Batch], StepCost]
+        self, choice: PauseChoice, known: bool, step_cost: Callable[[BesideBatch], StepCost]
     ) -> None:
         self._choice, self._known, self._step_cost = choice, known, step_cost
         self._until: dict[int, tuple[float, Way]] = {}
@@ -167,8 +176,14 @@ class Pauses:
         return min((at for at, _ in self._until.values()), default=math.inf)
 
     def begins(
-        self, request: int, now_s: float, pause_s: float, context: int, batch: Batch, swap_s: float
-    ) -> Way:  # fmt: skip
+        self,
+        request: int,
+        now_s: float,
+        pause_s: float,
+        context: int,
+        batch: BesideBatch,
+        swap_s: float,
+    ) -> Way:
         """What to do with the `context` tokens of a request that pauses for so long. swap_s: time
         until they have left, and to be back."""
         way: Way

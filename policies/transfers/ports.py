@@ -21,7 +21,7 @@ import numpy as np
 from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Demand
-from policies.engines.connector import Connector, Ending, Match, Scheduler
+from policies.engines.connector import ConnectedEngine, Connector, Ending, Match
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
 from policies.memory.contention import Moving
@@ -33,7 +33,15 @@ from policies.transfers.kv_link import IN, OUT, Transfer
 from policies.transfers.located import Places, layers_of, places_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.tier_options import Contends
-from policies.transfers.transfer import Index, Leg, Moved, Server, of_layers, states, transfer_legs
+from policies.transfers.transfer import (
+    Index,
+    Leg,
+    Moved,
+    TransferEnd,
+    of_layers,
+    states,
+    transfer_legs,
+)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -76,7 +84,7 @@ class Port(Connector):
         """What states of a request move as, to or from each card; None: it has none."""
         engine.connect(self)
 
-    def connect(self, engine: Scheduler) -> None:
+    def connect(self, engine: ConnectedEngine) -> None:
         super().connect(engine)
         self.block = engine.allocator.transfer_block
         """Tokens in which KV moves."""
@@ -112,7 +120,7 @@ class Port(Connector):
         """As `places`, of a request in the first block."""
         dims, table = self.engine.allocator.layout.dims, np.zeros(1, np.int64)
         return [
-            (layers, Server(dims, self.block, table, self._cards)) for layers in self._groups
+            (layers, TransferEnd(dims, self.block, table, self._cards)) for layers in self._groups
         ]  # fmt: skip
 
     # of time
@@ -185,7 +193,7 @@ class SendingPort(Port):
     foresees_ends: ClassVar[bool] = True
     direction = OUT
 
-    def connect(self, engine: Scheduler) -> None:
+    def connect(self, engine: ConnectedEngine) -> None:
         super().connect(engine)
         self._outputs = engine.output.copy()
         self.held: dict[int, None] = {}
@@ -240,7 +248,7 @@ class ReceivingPort(Port):
 
     direction = IN
 
-    def connect(self, engine: Scheduler) -> None:
+    def connect(self, engine: ConnectedEngine) -> None:
         super().connect(engine)
         self._after: dict[int, set[int]] = {}
         """Of those that load: requests on whose KV they wait, themselves among them."""

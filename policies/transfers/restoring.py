@@ -24,7 +24,7 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
-from policies.transfers.transfer import Server, transfer
+from policies.transfers.transfer import TransferEnd, transfer
 
 HCACHE_CHUNK = 64
 """Tokens of one layer's hidden states that lie together (HCache, section 4.2)."""
@@ -86,7 +86,7 @@ def recompute(
 
 
 def fetch(
-    link: LinkSpec, model: TransformerSpec, tokens: int, source: Server, target: Server
+    link: LinkSpec, model: TransformerSpec, tokens: int, source: TransferEnd, target: TransferEnd
 ) -> Restored:
     """The KV, by its descriptors."""
     moved = transfer(link, model, tokens, source, target)

@@ -33,7 +33,7 @@ from policies.transfers.kv_link import IN, OUT, Transfer
 from policies.transfers.located import layers_of, places_of
 from policies.transfers.pausing import least_waste
 from policies.transfers.ports import between
-from policies.transfers.transfer import Server, states
+from policies.transfers.transfer import TransferEnd, states
 
 Weighs = Callable[[int, int, int], tuple[int, bool]]
 """Of tokens beside so many running requests with so many tokens: how many can be copied behind a
@@ -212,7 +212,7 @@ class SwapSpace(KvConnector):
         """Seconds that what a request has on a card takes over a link."""
         near = places_of(self.engine.allocator, self._groups, request)
         far = [
-            (layers, Server(end.dims, end.block, np.arange(len(end.table))))
+            (layers, TransferEnd(end.dims, end.block, np.arange(len(end.table))))
             for layers, end in near
         ]  # fmt: skip
         index = self.engine.allocator.layout.layer_index_bytes

@@ -28,7 +28,7 @@ from policies.memory.step import StepModel
 from policies.requests.requests import IntArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.hidden_states import PROFILED, HiddenStates
-from policies.transfers.kv_link import OUT, Near, Place, Transfer
+from policies.transfers.kv_link import OUT, KvPlace, Near, Transfer
 from policies.transfers.located import Layers, layers_of, table_of
 from policies.transfers.pieces import Pieces
 from policies.transfers.restoring import HCACHE_CHUNK
@@ -37,7 +37,7 @@ from policies.transfers.transfer import (
     Index,
     Leg,
     Moved,
-    Server,
+    TransferEnd,
     of_layers,
     states,
     together,
@@ -45,7 +45,7 @@ from policies.transfers.transfer import (
 )
 
 
-class Part(NamedTuple):
+class TierBlocks(NamedTuple):
     """Blocks of a tier that hold tokens of a request in a group of layers, one after another from
     block number `first` on."""
 
@@ -60,7 +60,7 @@ class TierLinks:
 
     def __init__(
         self, spec: TiersSpec, device: Device, model: TransformerSpec, allocator: Allocator,
-        steps: StepModel, cards: int, stages: int, places: Sequence[Place],
+        steps: StepModel, cards: int, stages: int, places: Sequence[KvPlace],
     ) -> None:  # fmt: skip
         """places: the cards. Raises DescriptionError for blocks that are no multiple of the
         device's, and as `HiddenStates`."""
@@ -131,8 +131,13 @@ class TierLinks:
         return self._drive
 
     def loading(
-        self, request: int, start: int, parts: Sequence[tuple[Part, IntArray]], what: Any, to: int
-    ) -> Transfer:  # fmt: skip
+        self,
+        request: int,
+        start: int,
+        parts: Sequence[tuple[TierBlocks, IntArray]],
+        what: Any,
+        to: int,
+    ) -> Transfer:
         """A transfer of parts, with their ids at the host, to what a request has from token `start`
         on; `to`: the direction."""
         legs, near = [], []
@@ -144,13 +149,13 @@ class TierLinks:
             step = math.gcd(block, self.block)
             skip = max(begin, start // step * step)
             far = np.concatenate((np.zeros(part.first, np.int64), ids))
-            ends = Server(self._far, self.block, far), Server(self._near, block, table)
+            ends = TransferEnd(self._far, self.block, far), TransferEnd(self._near, block, table)
             legs.append(self._leg(part.group, end, ends, skip))
             near.append(self._near_of(request, part.group, block, table, skip, end))
         return self._job(to, 0, self.host, legs, what, near, self._states)
 
     def storing(
-        self, request: int, parts: Sequence[tuple[Part, list[int], IntArray]], priority: int,
+        self, request: int, parts: Sequence[tuple[TierBlocks, list[int], IntArray]], priority: int,
         what: Any, to: int,
     ) -> Transfer:  # fmt: skip
         """A transfer of blocks of a request, numbers of those in a part, to these ids at the
@@ -165,7 +170,10 @@ class TierLinks:
                 many = self.block // block
                 most = (max(places) + 1) * many
                 table = table[:most].reshape(-1, many)[places].ravel()
-                ends = Server(self._near, block, table), Server(self._far, self.block, ids)
+                ends = (
+                    TransferEnd(self._near, block, table),
+                    TransferEnd(self._far, self.block, ids),
+                )
                 legs.append(self._leg(part.group, len(ids) * self.block, ends))
                 near.append(_near_blocks(block, table))
                 continue
@@ -173,7 +181,10 @@ class TierLinks:
             for run, here in zip(np.split(places, breaks), np.split(ids, breaks), strict=True):
                 begin, end = int(run[0]) * self.block, (int(run[-1]) + 1) * self.block
                 far = np.concatenate((np.zeros(int(run[0]), np.int64), here))
-                ends = Server(self._near, block, table), Server(self._far, self.block, far)
+                ends = (
+                    TransferEnd(self._near, block, table),
+                    TransferEnd(self._far, self.block, far),
+                )
                 legs.append(self._leg(part.group, end, ends, begin))
                 near.append(self._near_of(request, part.group, block, table, begin, end))
         return self._job(to, priority, self._host_back, legs, what, near, beside)
@@ -182,7 +193,10 @@ class TierLinks:
         self, to: int, priority: int, source: IntArray, target: IntArray, what: Any
     ) -> Transfer:  # fmt: skip
         """A transfer of blocks between host and drive; `to`: onto the drive is OUT."""
-        ends = Server(self._far, self.block, source), Server(self._far, self.block, target)
+        ends = (
+            TransferEnd(self._far, self.block, source),
+            TransferEnd(self._far, self.block, target),
+        )
         leg = Leg(self._whole, len(source) * self.block, *ends, 0, self._index)
         link = self._drive_back if to == OUT else self._drive
         assert link is not None
@@ -198,7 +212,9 @@ class TierLinks:
         """The same from the drive to the host."""
         return self._estimate_s(self.drive, blocks, self.block, self._far)
 
-    def _leg(self, group: int, tokens: int, ends: tuple[Server, Server], skip: int = 0) -> Leg:
+    def _leg(
+        self, group: int, tokens: int, ends: tuple[TransferEnd, TransferEnd], skip: int = 0
+    ) -> Leg:
         index = self._index if group == 0 else None
         hidden = self.hidden is not None and self.groups[group].window is None
         return Leg(self._whole if hidden else self._models[group], tokens, *ends, skip, index)
@@ -277,10 +293,10 @@ class TierLinks:
             link, others, both_ways, beside=reduce(together, parts) if parts else None
         )
 
-    def _apart(self, blocks: int, small: int, dims: Dims) -> tuple[Server, Server]:
+    def _apart(self, blocks: int, small: int, dims: Dims) -> tuple[TransferEnd, TransferEnd]:
         """So many blocks of the host, and those of `small` tokens: none lie together."""
-        near = Server(dims, small, np.arange(blocks * self.block // small) * 2)
-        return Server(self._far, self.block, np.arange(blocks) * 2), near
+        near = TransferEnd(dims, small, np.arange(blocks * self.block // small) * 2)
+        return TransferEnd(self._far, self.block, np.arange(blocks) * 2), near
 
 
 def _near_blocks(block: int, table: IntArray) -> Near:

@@ -22,9 +22,9 @@ from policies.requests.requests import IntArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.fabric import Links
 from policies.transfers.hidden_states import Projections, Work
-from policies.transfers.kv_link import IN, OUT, Link, Transfer
+from policies.transfers.kv_link import IN, OUT, KvLink, Transfer
 from policies.transfers.tier_figures import TierFigures
-from policies.transfers.tier_links import Part, TierLinks
+from policies.transfers.tier_links import TierBlocks, TierLinks
 from policies.transfers.tier_options import TiersSpec
 from policies.transfers.tier_pool import TierPool
 
@@ -36,7 +36,7 @@ class Store(NamedTuple):
     keys: tuple[BlockKey, ...]
 
 
-class Load(NamedTuple):
+class TierLoad(NamedTuple):
     """Blocks on their way to a request, or to the host first (`rest`: how it goes on)."""
 
     request: int
@@ -45,10 +45,10 @@ class Load(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan(Match):
+class TierPlan(Match):
     """What a request would load, in these blocks, of which some are on the drive only."""
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[TierBlocks, ...] = ()
     cold: tuple[BlockKey, ...] = ()
 
     @property
@@ -149,16 +149,16 @@ class TierStore:
                 return end
         return first
 
-    def parts(self, keys: Sequence[BlockKey], first: int, end: int) -> tuple[Part, ...]:
+    def parts(self, keys: Sequence[BlockKey], first: int, end: int) -> tuple[TierBlocks, ...]:
         """Blocks `first` to `end` of a text that a request needs from the tiers."""
         found = []
         for group in range(len(self.links.groups)):
             begin = max(first, self._begin(group, end))
             chosen = tuple(_of_group(key, group) for key in keys[begin:end])
-            found.append(Part(group, begin, chosen))
+            found.append(TierBlocks(group, begin, chosen))
         return tuple(found)
 
-    def cold(self, parts: Sequence[Part]) -> tuple[BlockKey, ...]:
+    def cold(self, parts: Sequence[TierBlocks]) -> tuple[BlockKey, ...]:
         """Those that are on the drive only."""
         return tuple(
             key for part in parts for key in part.keys if not self.host.ready(key)
@@ -180,7 +180,7 @@ class TierStore:
         """The first block that the token behind block `end` needs of a group."""
         return self.links.groups[group].needs_from(end * self.block) // self.block
 
-    def load_s(self, plan: Plan) -> float:
+    def load_s(self, plan: TierPlan) -> float:
         """How long a planned load takes from now on."""
         load_s = self.queue.wait_s(IN) + self.links.host_s(len(plan.keys), IN)
         if plan.cold:
@@ -197,7 +197,7 @@ class TierStore:
 
     # what moves
 
-    def load(self, request: int, plan: Plan, work: Work | None) -> None:
+    def load(self, request: int, plan: TierPlan, work: Work | None) -> None:
         """Put the transfer of what was planned, to the blocks that the request has now. work: of
         the cores, where hidden states come."""
         fits = self.host.put(plan.cold, plan.keys)
@@ -212,7 +212,7 @@ class TierStore:
             self.projections.put(request, work)
         host, links = self.host, self.links
         parts = [(part, _ids(host, part.keys)) for part in plan.parts]
-        asked = Load(request, plan.keys)
+        asked = TierLoad(request, plan.keys)
         if not plan.cold:
             job = links.loading(request, plan.start, parts, asked, IN)
             self.loads[request] = job
@@ -222,7 +222,7 @@ class TierStore:
         self.drive.use(plan.cold)
         job = links.loading(request, plan.start, parts, asked, IN)
         ends = _ids(self.drive, plan.cold), _ids(host, plan.cold)
-        first = links.over_drive(IN, 0, *ends, Load(request, plan.cold, job))
+        first = links.over_drive(IN, 0, *ends, TierLoad(request, plan.cold, job))
         self.loads[request] = first
         self._put(self.drive_queue, first)
 
@@ -231,7 +231,7 @@ class TierStore:
         request which has stored `has` tokens; whether it has to keep its memory for this, or an
         earlier one. Of layers with a window as much goes as their window has."""
         least, wanted = self._spec.host.store_threshold, self.keys_of(keys)
-        chosen: list[tuple[Part, list[int]]] = []
+        chosen: list[tuple[TierBlocks, list[int]]] = []
         for group, layers in enumerate(self.links.groups):
             begin = layers.needs_from(has) // self.block
             if group >= self.links.kv_groups:  # those there are: behind the last whole block
@@ -242,7 +242,7 @@ class TierStore:
                 if own not in self.host and (not least or self._asked[own] >= least):
                     places.append(at)
             if places:
-                part = Part(group, begin, tuple(_of_group(keys[at], group) for at in places))
+                part = TierBlocks(group, begin, tuple(_of_group(keys[at], group) for at in places))
                 chosen.append((part, places))
         fresh = tuple(key for part, _ in chosen for key in part.keys)
         if fresh and self.host.put(fresh, wanted):
@@ -276,7 +276,7 @@ class TierStore:
             if isinstance(job.what, Store):
                 self.host.lost(job.what.keys)
         for job in self.loads.values():
-            what: Load = job.what
+            what: TierLoad = job.what
             if what.rest is not None:
                 assert self.drive is not None
                 self.drive_queue.drop(job)
@@ -304,13 +304,13 @@ class TierStore:
 
     # its own
 
-    def _put(self, queue: Link[Transfer], job: Transfer, at_s: float | None = None) -> None:
+    def _put(self, queue: KvLink[Transfer], job: Transfer, at_s: float | None = None) -> None:
         job.on_landed = self._arrived
         queue.put(job, at_s)
 
     def _arrived(self, job: Transfer, at_s: float) -> None:
         what, counted = job.what, self.counted
-        if isinstance(what, Load):
+        if isinstance(what, TierLoad):
             counted.arrived("load" if what.rest is None else "read", job, at_s)
             if what.rest is not None:
                 assert self.drive is not None
@@ -360,7 +360,7 @@ class TierStore:
         for job in jobs:
             if job.what.request < 0 and self.drive is not None:
                 self.drive.lost(job.what.keys)
-            elif isinstance(job.what, Load) and job.what.rest is not None and self.drive:
+            elif isinstance(job.what, TierLoad) and job.what.rest is not None and self.drive:
                 self.drive.leave(job.what.keys)
         for request, job in self.loads.items():
             last = job.what.rest or job

@@ -31,7 +31,7 @@ from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.capabilities import Caches
 from policies.allocators.radix_tree import text_of
-from policies.engines.connector import Ending, Match, Scheduler
+from policies.engines.connector import ConnectedEngine, Ending, Match
 from policies.engines.scheduled_step import Step
 from policies.memory.contention import Moving
 from policies.memory.step_times import Efficiency, StepTimes
@@ -39,11 +39,11 @@ from policies.requests.requests import FloatArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.kv_connector import KvConnector, Site
 from policies.transfers.kv_link import IN, OUT
-from policies.transfers.pausing import Batch, Pauses, Way, step_cost
+from policies.transfers.pausing import BesideBatch, Pauses, Way, step_cost
 from policies.transfers.restoring import recompute
 from policies.transfers.tier_links import TierLinks
 from policies.transfers.tier_options import TiersSpec
-from policies.transfers.tier_store import Plan, TierStore
+from policies.transfers.tier_store import TierPlan, TierStore
 
 
 class Tiers(KvConnector):
@@ -201,7 +201,7 @@ class Tiers(KvConnector):
 
     # as a connector of an engine: requests in line
 
-    def connect(self, engine: Scheduler) -> None:
+    def connect(self, engine: ConnectedEngine) -> None:
         super().connect(engine)
         requests, before = engine.requests, engine.requests.turn_before
         self._pause_s = np.full(len(requests), np.nan)
@@ -236,7 +236,7 @@ class Tiers(KvConnector):
         """The longest kept gives way."""
         return self._give_up(next(iter(self._kept), -1))
 
-    def matched(self, request: int, demand: Demand, cached: int, total: int) -> Plan | None:
+    def matched(self, request: int, demand: Demand, cached: int, total: int) -> TierPlan | None:
         """What to load behind what the device has, in whole blocks of the tier."""
         first, block = cached // self.block, self.block
         keys = self._keys_of(request, demand, total - 1)
@@ -245,7 +245,7 @@ class Tiers(KvConnector):
             return None
         parts = self.store.parts(keys, first, end // block)
         cold = self.store.cold(parts)
-        plan = Plan(cached, end, not self._spec.layerwise, False, parts, cold)
+        plan = TierPlan(cached, end, not self._spec.layerwise, False, parts, cold)
         self._declined.pop(request, None)
         if cold and self.store.host.victims(cold, plan.keys) is None:
             return None
@@ -258,7 +258,7 @@ class Tiers(KvConnector):
     def allocated(
         self, request: int, demand: Demand, cached: int, total: int, match: Match | None
     ) -> None:  # fmt: skip
-        if isinstance(match, Plan):
+        if isinstance(match, TierPlan):
             hidden = self.links.hidden
             work = None
             if hidden is not None:
@@ -383,7 +383,7 @@ class Tiers(KvConnector):
             known = self._keys[request] = list(zip(ends, range(count), strict=True))
         return known[:count]
 
-    def _sooner(self, plan: Plan) -> bool:
+    def _sooner(self, plan: TierPlan) -> bool:
         """Whether a load ends before a lone prefill of the same tokens would."""
         load_s = self.store.load_s(plan)
         if self.links.hidden is not None:
@@ -418,7 +418,7 @@ class Tiers(KvConnector):
         swap_s = queue.wait_s(OUT) + self.links.host_s(out, OUT)
         swap_s += queue.wait_s(IN) + self.links.host_s(len(keys), IN)
         running = self.engine.running
-        batch = Batch(len(running), int(self.engine.allocator.stored[running].sum()))
+        batch = BesideBatch(len(running), int(self.engine.allocator.stored[running].sum()))
         return self._pauses.begins(request, queue.now_s, pause_s, tokens, batch, swap_s)
 
     def _end(self, request: int, tokens: int, way: Way | Literal["end"] | None) -> Ending:

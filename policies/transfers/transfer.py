@@ -16,7 +16,7 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.kv_order import Dims
-from hwmodel.specs.link import Cost, LinkSpec
+from hwmodel.specs.link import LinkCost, LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_apart import apart
 from policies.requests.requests import IntArray
@@ -24,7 +24,7 @@ from policies.transfers.pieces import End, Pieces, pieces
 
 
 @dataclass(frozen=True)
-class Server:
+class TransferEnd:
     """One end: how its cards keep KV. `table` (blocks,) int64: block ids in token order, the same
     on each card."""
 
@@ -47,7 +47,7 @@ class Moved:
     """What the busiest rank moves, and what that takes."""
 
     pieces: Pieces
-    cost: Cost
+    cost: LinkCost
     ranks: int
     """Ranks that post."""
 
@@ -74,7 +74,7 @@ def together(one: Pieces, other: Pieces) -> Pieces:
 
 
 def transfer(
-    link: LinkSpec, model: TransformerSpec, tokens: int, source: Server, target: Server,
+    link: LinkSpec, model: TransformerSpec, tokens: int, source: TransferEnd, target: TransferEnd,
     index: Index | None = None, both_ways: bool = False, skip: int = 0,
     by_layer: bool = False,
 ) -> Moved:  # fmt: skip
@@ -129,8 +129,8 @@ class Leg(NamedTuple):
     model: TransformerSpec
     """With these layers only."""
     tokens: int
-    source: Server
-    target: Server
+    source: TransferEnd
+    target: TransferEnd
     skip: int = 0
     indexer: Index | None = None
 
@@ -172,7 +172,7 @@ def of_layers(model: TransformerSpec, layers: int) -> TransformerSpec:
 
 
 def _mover(
-    link: LinkSpec, tokens: int, source: Server, target: Server, skip: int, by_layer: bool
+    link: LinkSpec, tokens: int, source: TransferEnd, target: TransferEnd, skip: int, by_layer: bool
 ) -> Callable[..., Pieces]:  # fmt: skip
     """The pieces between two ranks, each (heads it holds, first of them that moves)."""
 

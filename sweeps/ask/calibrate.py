@@ -21,15 +21,22 @@ from hwmodel.description.yaml_reader import parse_assignment
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.requests.logged_requests import LoggedRequests
-from policies.requests.request_log import RequestTimes, read_request_log
+from policies.requests.request_log import LoggedTimes, read_request_log
 from policies.requests.trace_formats import read_text
 from policies.serving.building import kv_region
-from policies.serving.measured_server import Server, ServerSpec
+from policies.serving.measured_server import MeasuredServer, ServerSpec
 from policies.serving.rates import closed_form_share
 from policies.serving.serving_spec import model_of_a_card
-from policies.serving.step_windows import Window, of_requests, read_counters
+from policies.serving.step_windows import StepWindow, of_requests, read_counters
 from sweeps.analyse.statistics import Interval
-from sweeps.ask.calibration_fit import NUMBERS, Calibration, StepFit, Untold, fitted, with_numbers
+from sweeps.ask.calibration_fit import (
+    NUMBERS,
+    LogCalibration,
+    StepFit,
+    Untold,
+    fitted,
+    with_numbers,
+)
 
 PART = 0.5
 """Share of the log, the first in time, that is fitted; the rest validates."""
@@ -55,9 +62,9 @@ class Validated:
 class Calibrated:
     """What was found, and how well it holds on the rest of the log."""
 
-    server: Server
+    server: MeasuredServer
     log: Path
-    found: Calibration
+    found: LogCalibration
     described: dict[str, float]
     windows: tuple[int, int]
     """Stretches that were fitted, and that were not."""
@@ -83,7 +90,7 @@ class Calibrated:
         return settings_of(self.server, values)
 
 
-def server_of(log: Path, device: str, model: str, overrides: Iterable[str]) -> Server:
+def server_of(log: Path, device: str, model: str, overrides: Iterable[str]) -> MeasuredServer:
     """A server by its settings: `serving.` and a key, others are the device's. Raises
     DescriptionError."""
     data: dict[str, Any] = {
@@ -99,10 +106,10 @@ def server_of(log: Path, device: str, model: str, overrides: Iterable[str]) -> S
         else:
             data["set"][".".join(map(str, path))] = value
     load_device(device)
-    return Server(document.build(ServerSpec), document)
+    return MeasuredServer(document.build(ServerSpec), document)
 
 
-def settings_of(server: Server, values: Mapping[str, float]) -> dict[str, Any]:
+def settings_of(server: MeasuredServer, values: Mapping[str, float]) -> dict[str, Any]:
     """The numbers as the settings of a server: an efficiency of simulated memory is its derate,
     and what is described by size goes with the one number."""
     device, spec = server.case({})
@@ -141,7 +148,7 @@ def _digits(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def calibrate(server: Server, part: float = PART) -> Calibrated:
+def calibrate(server: MeasuredServer, part: float = PART) -> Calibrated:
     """What the first part of the server's log fixes, held against the rest. Raises
     DescriptionError; Skipped where the log is not here."""
     if (log := server.log()) is None:
@@ -161,7 +168,7 @@ def calibrate(server: Server, part: float = PART) -> Calibrated:
     rest = StepFit(device, spec, _only(windows, [not each for each in use]))
     described = fit.described()
 
-    def settled(names: Sequence[str] | None) -> Calibration:
+    def settled(names: Sequence[str] | None) -> LogCalibration:
         found = fitted(fit, described, names)
         return found if times is None else _moved(server, found, use)
 
@@ -177,7 +184,7 @@ def calibrate(server: Server, part: float = PART) -> Calibrated:
 
 
 def _instead(
-    left: Untold, found: Calibration, settled: Callable[[Sequence[str]], Calibration]
+    left: Untold, found: LogCalibration, settled: Callable[[Sequence[str]], LogCalibration]
 ) -> Untold:
     """With what it would be instead of the number that it is not told from."""
     if left.other not in found.found:
@@ -186,21 +193,21 @@ def _instead(
     return left._replace(instead=settled(names).values[left.name])
 
 
-def _only(windows: Sequence[Window], which: Sequence[bool]) -> list[Window]:
+def _only(windows: Sequence[StepWindow], which: Sequence[bool]) -> list[StepWindow]:
     return [each for each, wanted in zip(windows, which, strict=True) if wanted]
 
 
-def _simulated(server: Server, values: Mapping[str, float]) -> RequestTimes:
+def _simulated(server: MeasuredServer, values: Mapping[str, float]) -> LoggedTimes:
     """The server's requests as the simulation serves them under these numbers."""
     served = server.serve(settings_of(server, values))
     requests, result = served
-    return RequestTimes(
+    return LoggedTimes(
         requests.arrival_s, result.first_token_s, result.finish_s, requests.prompt_tokens,
         requests.output_tokens,
     )  # fmt: skip
 
 
-def _moved(server: Server, found: Calibration, use: Sequence[bool]) -> Calibration:
+def _moved(server: MeasuredServer, found: LogCalibration, use: Sequence[bool]) -> LogCalibration:
     """The numbers at which stretches of the simulation fit as those of the log do."""
     device, spec = server.case({})
     values, names = dict(found.values), list(found.found)
@@ -220,7 +227,7 @@ def _moved(server: Server, found: Calibration, use: Sequence[bool]) -> Calibrati
 
 
 def _figures(
-    server: Server, found: Calibration, times: RequestTimes, cut: float
+    server: MeasuredServer, found: LogCalibration, times: LoggedTimes, cut: float
 ) -> list[Validated]:
     """Of the requests that ended after the cut, simulated with all the others."""
     late = times.last_s > cut

@@ -33,7 +33,7 @@ from policies.requests.requests import FloatArray
 from policies.serving.building import kv_region
 from policies.serving.rates import closed_form_share
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
-from policies.serving.step_windows import Window
+from policies.serving.step_windows import StepWindow
 from sweeps.analyse.statistics import Interval
 
 SLACK = 0.03
@@ -136,7 +136,7 @@ class Untold(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Calibration:
+class LogCalibration:
     """What a log fixes. found: number -> its interval; values: all numbers; errors: median relative
     error of a step as described and as fitted."""
 
@@ -150,7 +150,7 @@ class Calibration:
 class StepFit:
     """The model's mean step of each stretch under any of the numbers."""
 
-    def __init__(self, device: Device, spec: ServingSpec, windows: Sequence[Window]) -> None:
+    def __init__(self, device: Device, spec: ServingSpec, windows: Sequence[StepWindow]) -> None:
         model = load_model(spec.model)
         spec = spec.on_device(device, model)
         self._device, self._spec, self._windows = device, spec, windows
@@ -187,7 +187,7 @@ class StepFit:
         """Median relative error of a step, without its sign."""
         return float(np.median(np.abs(self.steps(values) / self.measured - 1)))
 
-    def _mean(self, model: StepModel, efficiency: Efficiency, window: Window) -> float:
+    def _mean(self, model: StepModel, efficiency: Efficiency, window: StepWindow) -> float:
         """Of steps that decode alone and steps with chunks of prompts, as many as these fill."""
         batch = max(round(window.batch), 1)
         chunked = min(math.ceil(window.prompt_tokens / self._budget), window.steps)
@@ -204,7 +204,7 @@ class StepFit:
 
 def fitted(
     fit: StepFit, start: Mapping[str, float], names: Sequence[str] | None = None
-) -> Calibration:
+) -> LogCalibration:
     """What the stretches fix; names: of the numbers to take, where that is known. Raises
     DescriptionError where the stretches are too few."""
     if (count := len(fit.measured)) < 2 * GROUPS:
@@ -222,7 +222,7 @@ def fitted(
             continue
         taken, found = [*taken, name], tried
     untold = [Untold(name, start[name], other) for name, other in rejected.items()]
-    return Calibration(
+    return LogCalibration(
         {name: found.interval(name) for name in taken}, untold, found.values,
         fit.error(start), fit.error(found.values),
     )  # fmt: skip

@@ -48,7 +48,7 @@ PART = 0.1
 """Share of a step above which what it rests on is named (assumed)."""
 
 
-class Question(Strict):
+class FitQuestion(Strict):
     """What is to be served, and in which formats; sizes in tokens."""
 
     prompt: Count = PROMPT
@@ -92,7 +92,7 @@ class Fit:
     device: Device
     model: TransformerSpec
     """In the formats it is served in."""
-    question: Question
+    question: FitQuestion
     part: TransformerSpec
     """Of one card."""
     activations: int
@@ -195,15 +195,15 @@ class Misfit:
 
     device: Device
     model: TransformerSpec
-    question: Question
+    question: FitQuestion
     why: str
     change: dict[str, Any] | None
-    """Keys of `Question`."""
+    """Keys of `FitQuestion`."""
     fits = False
 
 
 def fit(
-    device: Device, model: TransformerSpec, question: Question, simulate: bool | None = None
+    device: Device, model: TransformerSpec, question: FitQuestion, simulate: bool | None = None
 ) -> Fit | Misfit:
     """The sheet of a pair. simulate: do the short run, or use it if it is kept (None: neither).
     Raises DescriptionError where a model with states is to be simulated."""
@@ -219,7 +219,9 @@ def fit(
         return Misfit(device, own, question, error.message, change)
 
 
-def _fit(device: Device, model: TransformerSpec, question: Question, simulate: bool | None) -> Fit:
+def _fit(
+    device: Device, model: TransformerSpec, question: FitQuestion, simulate: bool | None
+) -> Fit:
     if question.cards > 1 and not linked(device):
         raise DescriptionError(
             f"{device.name} describes no link, which {question.cards} cards need;"
@@ -289,7 +291,7 @@ def linked(device: Device) -> bool:
 
 
 def _changes(
-    device: Device, model: TransformerSpec, question: Question
+    device: Device, model: TransformerSpec, question: FitQuestion
 ) -> Iterator[dict[str, Any]]:
     """What would make it fit: narrower weights, more cards, or both; one card without a link; else
     narrower KV, alone or with narrower weights."""
@@ -317,7 +319,7 @@ def _changes(
         yield change
 
 
-def _allocator(name: str, layout: KvLayout, question: Question, requests: int) -> Allocator:
+def _allocator(name: str, layout: KvLayout, question: FitQuestion, requests: int) -> Allocator:
     """An empty one, which has learnt nothing."""
     limits = Limits(question.limit, question.prompt + question.limit, step=1)
     return build(layout, requests, limits, POLICIES[name].Options(name=name))

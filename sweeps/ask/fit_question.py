@@ -11,15 +11,15 @@ from hwmodel.description.yaml_reader import load
 from hwmodel.specs.device import Device, device_names, load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model
 from sweeps.ask.as_one import as_one
-from sweeps.ask.fit import LIMIT, Question
+from sweeps.ask.fit import LIMIT, FitQuestion
 
 
-def question_of(given: Mapping[str, Any]) -> Question:
-    """The question, of what is given by the keys of `Question`; None: as by default. Raises
+def question_of(given: Mapping[str, Any]) -> FitQuestion:
+    """The question, of what is given by the keys of `FitQuestion`; None: as by default. Raises
     DescriptionError."""
     data = {key: value for key, value in given.items() if value is not None}
     data.setdefault("limit", max(LIMIT, data.get("output", 0)))
-    return Document(data, "fit").build(Question)
+    return Document(data, "fit").build(FitQuestion)
 
 
 def of_library(

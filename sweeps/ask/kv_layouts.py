@@ -43,7 +43,7 @@ of strix-halo, the one LPDDR device whose map is public."""
 
 
 @dataclass(frozen=True)
-class Row:
+class LayoutRow:
     """Of one shape and order under one map: channels of a head's rows, and GB/s by kind of read,
     without and with the pad."""
 
@@ -61,7 +61,7 @@ class KvLayouts:
 
     device: Device
     pad_bytes: int
-    rows: list[Row]
+    rows: list[LayoutRow]
 
     @property
     def maps(self) -> list[str]:
@@ -120,14 +120,14 @@ def _maps(name: str, overrides: Sequence[str], own: Device) -> Iterator[tuple[st
 
 def _row(
     device: Device, map: str, geometry: Geometry, order: str, pad_bytes: int, reads: Sequence[str]
-) -> Row:
+) -> LayoutRow:
     read = LayoutRead.model_validate(
         {"kv_heads": geometry.kv_heads, "head_dim": geometry.head_dim,
          "order": LAYOUTS[ORDERS[order]]}
     )  # fmt: skip
     shapes = {kind: read.model_copy(update=READS[kind]) for kind in reads}
     padded = {kind: each.model_copy(update={"pad": pad_bytes}) for kind, each in shapes.items()}
-    return Row(
+    return LayoutRow(
         geometry, order, map, channels_engaged(device, read),
         {kind: layout_gbps(device, each) for kind, each in shapes.items()},
         {kind: layout_gbps(device, each) for kind, each in padded.items()},

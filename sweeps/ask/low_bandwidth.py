@@ -21,8 +21,8 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.measure.open_loop import OpenLoop
-from hwmodel.measure.trace import Chunk, read_trace
-from hwmodel.measure.without import CAUSES, Case, placed, without
+from hwmodel.measure.trace import TraceChunk, read_trace
+from hwmodel.measure.without import CAUSES, WithoutCase, placed, without
 from hwmodel.specs.device import Device, load_device
 from sweeps.analyse.statistics import Interval, relative_gap
 from sweeps.ask.memory_changes import candidates
@@ -49,15 +49,15 @@ class Ran(NamedTuple):
     part_ns: tuple[float, ...]
 
 
-class Window(NamedTuple):
+class AccessWindow(NamedTuple):
     """The accesses that are explained: `count` of them, from `first` (0 on) of `of`."""
 
-    chunk: Chunk
+    chunk: TraceChunk
     first: int
     of: int
 
 
-def run(case: Case) -> Ran:
+def run(case: WithoutCase) -> Ran:
     """Simulate a case from idle to its last data beat."""
     loop = OpenLoop(case.memory, case.channels)
     edges = np.linspace(0, len(case.stream.bank), PARTS + 1).astype(int)
@@ -100,14 +100,14 @@ def explain(
 
 def cut(
     device: Device, trace: Path, count: int, single_channel: bool, at_once: bool, runs: int
-) -> Window:
+) -> AccessWindow:
     """The accesses around the middle of a trace that `runs` simulations may take."""
     size = min(count, max(LEAST, min(MOST, BUDGET * count // runs)))
     first = (count - size) // 2
     chunks, done = [], 0
     for chunk in read_trace(trace, device, single_channel):
         part = slice(max(first - done, 0), max(first + size - done, 0))
-        chunks.append(Chunk(*(None if v is None else v[part] for v in chunk)))  # type: ignore[arg-type]
+        chunks.append(TraceChunk(*(None if v is None else v[part] for v in chunk)))  # type: ignore[arg-type]
         done += len(chunk.address)
         if done >= first + size:
             break
@@ -116,13 +116,13 @@ def cut(
     arrival = None if at_once or not when else np.concatenate(when)
     if arrival is not None:
         arrival = np.maximum(arrival - arrival[0], 0)
-    return Window(Chunk(address, kind, arrival), first, count)
+    return AccessWindow(TraceChunk(address, kind, arrival), first, count)
 
 
 class Ladder:
     """Simulations of a case without sets of causes, each run once."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: WithoutCase) -> None:
         self.case = case
         self.names = [cause.name for cause in CAUSES if cause.remove(case) is not case]
         self._known: dict[frozenset[str], Ran] = {}
@@ -159,7 +159,7 @@ class Ladder:
         }  # fmt: skip
 
 
-def _load(ladder: Ladder, window: Window) -> dict[str, Any] | None:
+def _load(ladder: Ladder, window: AccessWindow) -> dict[str, Any] | None:
     """How fast accesses arrive, and how fast they would be served if all had arrived; None for a
     trace without times."""
     case, arrival = ladder.case, window.chunk.arrival
@@ -172,7 +172,7 @@ def _load(ladder: Ladder, window: Window) -> dict[str, Any] | None:
 
 
 def _changes(
-    device: Device, name: str, overrides: Sequence[str], single_channel: bool, window: Window,
+    device: Device, name: str, overrides: Sequence[str], single_channel: bool, window: AccessWindow,
     base: Ran, tried: list[list[str]],
 ) -> dict[str, Any]:  # fmt: skip
     """The changes that a user can make, best first, each with its gain and whether it ties with the

@@ -11,7 +11,7 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.memory.step import StepModel
 from policies.serving.rates import closed_form, require_room
 from policies.transfers.pausing import (
-    Batch,
+    BesideBatch,
     Pause,
     StepCost,
     break_even_s,
@@ -20,27 +20,27 @@ from policies.transfers.pausing import (
     step_cost,
 )
 from policies.transfers.pieces import pages
-from policies.transfers.transfer import Server, transfer
+from policies.transfers.transfer import TransferEnd, transfer
 
 BLOCKS = [2**n for n in range(11)]
 """Blocks of a copy that may hide behind a step."""
 
 
 @dataclass(frozen=True)
-class Question:
+class PauseQuestion:
     """A request of `context` tokens pauses beside a batch. `kinds`: pages of card and host."""
 
     device: Device
     model: TransformerSpec
     link: LinkSpec
     context: int
-    batch: Batch
+    batch: BesideBatch
     block: int
     kinds: tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Answer:
+class PauseAnswer:
     """`copy_s`: one way, the mean of both. `hidden`: tokens a step that hide, in the card's layout
     and with whole blocks."""
 
@@ -51,7 +51,7 @@ class Answer:
     pauses: list[Pause]
 
 
-def pause(question: Question, seconds: list[float]) -> Answer:
+def pause(question: PauseQuestion, seconds: list[float]) -> PauseAnswer:
     """The waste of each pause. Raises DescriptionError where the KV does not fit beside the
     weights, or the model has windows."""
     device, model, batch = question.device, question.model, question.batch
@@ -71,13 +71,13 @@ def pause(question: Question, seconds: list[float]) -> Answer:
         paused(each, question.context, cost, batch, copy_s, hidden["as it lies"])
         for each in seconds
     ]  # fmt: skip
-    return Answer(cost, copy_s, hidden, break_even_s(question.context, cost, batch), found)
+    return PauseAnswer(cost, copy_s, hidden, break_even_s(question.context, cost, batch), found)
 
 
-def _copy_s(question: Question, dims: Dims, tokens: int) -> float:
+def _copy_s(question: PauseQuestion, dims: Dims, tokens: int) -> float:
     blocks = -(-tokens // question.block)
     near, far = (
-        Server(dims, question.block, pages(kind, blocks, seed))
+        TransferEnd(dims, question.block, pages(kind, blocks, seed))
         for seed, kind in enumerate(question.kinds)
     )
     link = question.link

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from policies.requests.slo import Slo
 from sweeps.ask.sizing import DRAWS, REQUESTS, SEED, WARMUP, attained, enough
 from sweeps.plan import bisection
-from sweeps.plan.experiment import ExperimentSpec, Load, Task
+from sweeps.plan.experiment import ExperimentSpec, OfferedLoad, Task
 
 MOST = 64
 """Replicas of a pool, or in all: more are not tried, and so many are ample."""
@@ -49,14 +49,14 @@ class Both(NamedTuple):
     chunk: int
 
 
-class Apart(NamedTuple):
+class SidesApart(NamedTuple):
     """Replicas that prefill, and that decode."""
 
     prefill: int
     decode: int
 
 
-class Question(NamedTuple):
+class ReplicaCount(NamedTuple):
     """The least number of one kind of replica; `chunk`: of those that do both."""
 
     asked: PoolAsked
@@ -64,7 +64,7 @@ class Question(NamedTuple):
     chunk: int = 0
 
 
-def tasks(asked: PoolAsked, found: Both | Apart) -> list[Task]:
+def tasks(asked: PoolAsked, found: Both | SidesApart) -> list[Task]:
     """The runs that decide whether these replicas meet the load."""
     answer_s = (asked.slo.ttft + asked.slo.tpot * (asked.mean_output - 1)) * 1e-9
     warm = max(WARMUP, math.ceil(asked.per_s * answer_s))
@@ -78,38 +78,38 @@ def tasks(asked: PoolAsked, found: Both | Apart) -> list[Task]:
         serving["pools"] = {**pools, "link": asked.link}
     experiment = ExperimentSpec.model_validate({
         **asked.described, "serving": serving, "slo": asked.slo, "seed": SEED,
-        "load": Load(rate_per_s=asked.per_s), "warmup_requests": warm,
+        "load": OfferedLoad(rate_per_s=asked.per_s), "warmup_requests": warm,
         "requests": max(REQUESTS, ANSWERS * warm),
     })  # fmt: skip
     return [Task(experiment, draw, asked.per_s) for draw in range(1, DRAWS + 1)]
 
 
-def share(asked: PoolAsked, found: Both | Apart) -> float:
+def share(asked: PoolAsked, found: Both | SidesApart) -> float:
     """Of the requests of all runs that attain the objective. Raises DescriptionError."""
     return sum(map(attained, tasks(asked, found))) / DRAWS
 
 
-def meets(asked: PoolAsked, found: Both | Apart) -> bool:
+def meets(asked: PoolAsked, found: Both | SidesApart) -> bool:
     """Whether these replicas meet the load. Raises DescriptionError."""
     runs = tasks(asked, found)
     return enough(lambda draw: attained(runs[draw - 1]), asked.slo.attainment)
 
 
-def least(question: Question) -> int | None:
+def least(question: ReplicaCount) -> int | None:
     """The least number; None where `MOST` do not meet the load. Raises DescriptionError."""
     asked, of, chunk = question
-    kinds: dict[str, Callable[[int], Both | Apart]] = {
+    kinds: dict[str, Callable[[int], Both | SidesApart]] = {
         "both": lambda n: Both(n, chunk),
-        "prefill": lambda n: Apart(n, MOST), "decode": lambda n: Apart(MOST, n),
+        "prefill": lambda n: SidesApart(n, MOST), "decode": lambda n: SidesApart(MOST, n),
     }  # fmt: skip
     return bisection.least(lambda n: meets(asked, kinds[of](n)), 1, MOST, 1)
 
 
-def fewest(asked: PoolAsked, prefill: int, decode: int) -> Apart | None:
+def fewest(asked: PoolAsked, prefill: int, decode: int) -> SidesApart | None:
     """The pair of the least sum that meets the load, of so many at least; None where there is none
     of `MOST` in all. Raises DescriptionError."""
     for total in range(prefill + decode, MOST + 1):
         for x in range(prefill, total - decode + 1):
-            if meets(asked, Apart(x, total - x)):
-                return Apart(x, total - x)
+            if meets(asked, SidesApart(x, total - x)):
+                return SidesApart(x, total - x)
     return None

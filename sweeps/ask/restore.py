@@ -13,11 +13,11 @@ from policies.memory.step_times import Efficiency
 from policies.serving.rates import closed_form, require_room
 from policies.transfers.pieces import KNOWN_LAYOUTS, pages
 from policies.transfers.restoring import Restored, fetch, hcache, recompute
-from policies.transfers.transfer import Server
+from policies.transfers.transfer import TransferEnd
 
 
 @dataclass(frozen=True)
-class Question:
+class RestoreQuestion:
     """What is to be restored. `kinds`: pages of the host's pool and of the card's."""
 
     device: Device
@@ -28,7 +28,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RestoreAnswer:
     """Of one context, each way by its name."""
 
     tokens: int
@@ -40,7 +40,7 @@ class Answer:
         return min(self.ways, key=lambda name: self.ways[name].total_s)
 
 
-def restore(question: Question, contexts: list[int]) -> list[Answer]:
+def restore(question: RestoreQuestion, contexts: list[int]) -> list[RestoreAnswer]:
     """Each context's ways: `recompute`, `fetch KV`, `fetch KV, whole blocks` (all layers of a block
     together) and, where K and V are kept, `HCache`.
 
@@ -60,14 +60,16 @@ def restore(question: Question, contexts: list[int]) -> list[Answer]:
     return [_answer(question, steps, efficiency, tokens) for tokens in contexts]
 
 
-def _answer(question: Question, steps: StepModel, efficiency: Efficiency, tokens: int) -> Answer:
+def _answer(
+    question: RestoreQuestion, steps: StepModel, efficiency: Efficiency, tokens: int
+) -> RestoreAnswer:
     device, model, link = question.device, question.model, question.link
     blocks = -(-tokens // question.block)
     tables = [pages(kind, blocks, seed) for seed, kind in enumerate(question.kinds)]
 
     def fetched(layout: str | None) -> Restored:
         dims = device.paging.kv_layout if layout is None else KNOWN_LAYOUTS[layout]
-        ends = [Server(dims, question.block, table) for table in tables]
+        ends = [TransferEnd(dims, question.block, table) for table in tables]
         return fetch(link, model, tokens, ends[0], ends[1])
 
     ways = {
@@ -79,4 +81,4 @@ def _answer(question: Question, steps: StepModel, efficiency: Efficiency, tokens
         ways["HCache"] = hcache(
             link, device, model, tokens, ways["recompute"], ways["fetch KV"]
         )  # fmt: skip
-    return Answer(tokens, ways)
+    return RestoreAnswer(tokens, ways)

@@ -65,7 +65,7 @@ FACTORS = (
 
 
 @dataclass(frozen=True)
-class Asked:
+class SettingsQuestion:
     """What is to be served how well; sets: assignments to the experiment, as of a sweep."""
 
     device: str
@@ -134,7 +134,7 @@ def _at(spec: ServingSpec, path: str) -> Any:
     return value
 
 
-def changed(asked: Asked, values: Mapping[str, Any]) -> ExperimentSpec:
+def changed(asked: SettingsQuestion, values: Mapping[str, Any]) -> ExperimentSpec:
     """The experiment under these values by factor. Raises DescriptionError."""
     known = {each.name: each for each in FACTORS}
     changes: dict[str, Any] = {}

@@ -25,9 +25,9 @@ from policies.serving.serving_spec import ServingSpec
 from sweeps.ask import pool_sizing as pools
 from sweeps.ask.as_one import as_one
 from sweeps.ask.fit import NARROWER
-from sweeps.ask.pool_sizing import Apart, Both, PoolAsked
+from sweeps.ask.pool_sizing import Both, PoolAsked, SidesApart
 from sweeps.ask.sizing import answer, answer_where_it_fits, attained, confirmation, with_users
-from sweeps.ask.sizing_runs import Asked, Run, Target, delivered, mean_output
+from sweeps.ask.sizing_runs import SizingQuestion, SizingRun, Target, delivered, mean_output
 from sweeps.run.capacity import answered
 from sweeps.run.progress import Progress
 
@@ -71,7 +71,7 @@ class SizeQuestion(NamedTuple):
     """Overrides of the devices, `dotted.path=value`."""
 
 
-class Found(NamedTuple):
+class SizedDevice(NamedTuple):
     """Of a device: what a replica carries and how many carry the target."""
 
     cards: int
@@ -80,7 +80,7 @@ class Found(NamedTuple):
     """The largest of a replica; None: none attains the objective."""
     replicas: int | None = None
     """The fewest that carry the target; None: none do."""
-    runs: tuple[Run, ...] = ()
+    runs: tuple[SizingRun, ...] = ()
     """With the most users: what became of them on requests that no search has seen."""
 
 
@@ -90,9 +90,9 @@ class Sized(NamedTuple):
 
     target: Target
     devices: dict[str, Device]
-    loads: dict[str, Found | str]
+    loads: dict[str, SizedDevice | str]
     base: Device | None = None
-    asked: list[Asked] = []
+    asked: list[SizingQuestion] = []
     found: list[Any] = []
     prices: dict[str, float] = {}
     """Of a card, by device; devices that have none come last."""
@@ -142,14 +142,14 @@ class PoolSized(NamedTuple):
     wanted: str
     """The load and the objective in words."""
     least: tuple[int | None, int | None]
-    apart: Apart | None
+    apart: SidesApart | None
     both: Both | None
     same: Both | None
     """As many replicas as `apart`, together."""
     shares: list[float]
 
     @property
-    def rows(self) -> dict[str, Apart | Both]:
+    def rows(self) -> dict[str, SidesApart | Both]:
         """The arrangements that were run."""
         named = {"apart": self.apart, "together": self.both, "together, as many": self.same}
         return {name: each for name, each in named.items() if each is not None}
@@ -182,23 +182,27 @@ def sized(asked: SizeQuestion, workers: int, confirm: bool = False) -> Sized:
         return of._replace(confirmed=(0.0, []))
     named = dict(zip(asked_of, wanted, strict=False)).get(base.name, asked.device or "")
     tasks = confirmation(
-        Asked("load", target._replace(cards=found.cards), base), named, asked.model,
+        SizingQuestion("load", target._replace(cards=found.cards), base), named, asked.model,
         asked.workload, _dotted(asked.sets), found.load,
     )  # fmt: skip
     shares = _answers(f"a sweep at {found.load:.3g}", tasks, workers, attained)
     return of._replace(confirmed=(found.load, shares))
 
 
-def _loads(target: Target, devices: dict[str, Device], workers: int) -> dict[str, Found | str]:
+def _loads(
+    target: Target, devices: dict[str, Device], workers: int
+) -> dict[str, SizedDevice | str]:
     """What each device carries, and how many replicas of it carry the target."""
-    asked = [Asked("load", target, device) for device in devices.values()]
+    asked = [SizingQuestion("load", target, device) for device in devices.values()]
     loads = _answers("devices", asked, workers, answer_where_it_fits)
     pairs = zip(devices, loads, strict=True)
-    found = {name: each if isinstance(each, str) else Found(*each) for name, each in pairs}
-    some = {name: each for name, each in found.items() if isinstance(each, Found) and each.load}
+    found = {name: each if isinstance(each, str) else SizedDevice(*each) for name, each in pairs}
+    some = {
+        name: each for name, each in found.items() if isinstance(each, SizedDevice) and each.load
+    }
     fleets, loops = [], []
     for name, each in some.items():
-        of = Asked("load", target._replace(cards=each.cards), devices[name])
+        of = SizingQuestion("load", target._replace(cards=each.cards), devices[name])
         assert each.load is not None
         fleets.append(of._replace(what="replicas", guess=math.ceil(target.load / each.load)))
         loops.append((of, each.load))
@@ -216,14 +220,16 @@ def _loads(target: Target, devices: dict[str, Device], workers: int) -> dict[str
 def _varied(of: Sized, base: Device, workers: int) -> Sized:
     """The least bandwidth of a device by capacity and format, and the least gather ratio."""
     found = of.loads.get(base.name)
-    target = of.target._replace(cards=found.cards if isinstance(found, Found) else of.target.cards)
+    target = of.target._replace(
+        cards=found.cards if isinstance(found, SizedDevice) else of.target.cards
+    )
     frontier = [
-        Asked("bandwidth", target, base, weights, round(share * base.capacity_bytes))
+        SizingQuestion("bandwidth", target, base, weights, round(share * base.capacity_bytes))
         for share in CAPACITIES
         for weights in of.formats
     ]
     scattered = of.formats if target.gathers else []
-    asked = [*frontier, *(Asked("gather", target, base, weights) for weights in scattered)]
+    asked = [*frontier, *(SizingQuestion("gather", target, base, weights) for weights in scattered)]
     answers = _answers(f"{base.name}, least bandwidth and gather", asked, workers, answer)
     return of._replace(base=base, asked=asked, found=answers)
 
@@ -246,8 +252,8 @@ def pooled(asked: SizeQuestion, link: str, workers: int) -> PoolSized:
         {**described, "workload": asked.workload}, serving, target.slo, target.load, mean, link,
         asked.cards or 1,
     )  # fmt: skip
-    questions = [pools.Question(of, "both", chunk) for chunk in pools.CHUNKS]
-    questions += [pools.Question(of, kind) for kind in ("prefill", "decode")]
+    questions = [pools.ReplicaCount(of, "both", chunk) for chunk in pools.CHUNKS]
+    questions += [pools.ReplicaCount(of, kind) for kind in ("prefill", "decode")]
     *both, prefill, decode = _answers("least replicas", questions, workers, pools.least)
     if words := next((each for each in (*both, prefill, decode) if isinstance(each, str)), None):
         raise DescriptionError(words, "--pools")

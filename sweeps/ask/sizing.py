@@ -29,8 +29,8 @@ from sweeps.ask.sizing_runs import (
     REQUESTS,
     SEED,
     WARMUP,
-    Asked,
-    Run,
+    SizingQuestion,
+    SizingRun,
     capacity_of,
     delivered,
     mean_output,
@@ -38,7 +38,7 @@ from sweeps.ask.sizing_runs import (
     served,
 )
 from sweeps.plan.bisection import NoRate, least
-from sweeps.plan.experiment import ExperimentSpec, Load, Task, run_task
+from sweeps.plan.experiment import ExperimentSpec, OfferedLoad, Task, run_task
 from sweeps.plan.saturation import Capacity
 from sweeps.run.goodput import largest_rate
 
@@ -72,7 +72,7 @@ MOST_REPLICAS = 4 * SERVED_TOGETHER
 _ROUNDING = 1e-9
 
 
-def answer(asked: Asked) -> float | None:
+def answer(asked: SizingQuestion) -> float | None:
     """The figure that is asked for; None where none meets the target. Raises DescriptionError where
     the model cannot be served on the device at all."""
     target, own = asked.target, delivered(asked.device)
@@ -96,7 +96,7 @@ def answer(asked: Asked) -> float | None:
     return own / narrower
 
 
-def answer_where_it_fits(asked: Asked) -> tuple[int, float | None]:
+def answer_where_it_fits(asked: SizingQuestion) -> tuple[int, float | None]:
     """(cards of a replica, the largest load that it carries): as many as the target names, or the
     fewest of `CARDS` that hold the model. Raises DescriptionError where none do."""
     if asked.target.cards is not None:
@@ -111,7 +111,7 @@ def answer_where_it_fits(asked: Asked) -> tuple[int, float | None]:
     raise first
 
 
-def _load(asked: Asked, own: float) -> float | None:
+def _load(asked: SizingQuestion, own: float) -> float | None:
     """Requests a second, or users, that attain the objective; without one output tokens a
     second."""
     target = asked.target
@@ -154,7 +154,7 @@ def _load(asked: Asked, own: float) -> float | None:
     return found if found >= 1e-300 else None
 
 
-def _users_again(asked: Asked, own: float, found: float, ceiling: float) -> float | None:
+def _users_again(asked: SizingQuestion, own: float, found: float, ceiling: float) -> float | None:
     """The most users that attain the objective in runs that the bisection has not seen, from where
     it ended up or down: its own few were lucky, or were not."""
     slo, step = asked.target.slo, max(math.floor(OF_USERS * found), 1)
@@ -177,10 +177,10 @@ def _users_again(asked: Asked, own: float, found: float, ceiling: float) -> floa
     return found if found >= 1 else None
 
 
-def _known(asked: Asked, own: float, users: float, first: int) -> list[Run]:
+def _known(asked: SizingQuestion, own: float, users: float, first: int) -> list[SizingRun]:
     """Runs of so many users, from this draw on: until the share that attains the objective is
     known, or `MOST_RUNS`."""
-    runs: list[Run] = []
+    runs: list[SizingRun] = []
     for draw in range(first, first + MOST_RUNS):
         runs.append(served(asked, own, users, None, draw))
         if len(runs) >= DRAWS:
@@ -190,7 +190,7 @@ def _known(asked: Asked, own: float, users: float, first: int) -> list[Run]:
     return runs
 
 
-def _replicas(asked: Asked, own: float) -> float | None:
+def _replicas(asked: SizingQuestion, own: float) -> float | None:
     """The fewest replicas behind a router that counts requests; None: not so many as are tried.
     Many are not served together: they carry what each does alone."""
     if asked.guess > SERVED_TOGETHER:
@@ -203,14 +203,14 @@ def _replicas(asked: Asked, own: float) -> float | None:
     return None if found is None else float(found)
 
 
-def _attained_again(asked: Asked, own: float, load: float, attainment: float) -> bool:
+def _attained_again(asked: SizingQuestion, own: float, load: float, attainment: float) -> bool:
     """Whether runs that the bisection has not seen attain the rate as well: it ends where its own
     were lucky."""
     return enough(lambda draw: served(asked, own, load, None, DRAWS + draw).attained, attainment)
 
 
 def _meets(
-    asked: Asked, bandwidth: float, load: float, slower: float | None = None,
+    asked: SizingQuestion, bandwidth: float, load: float, slower: float | None = None,
     most: Capacity | None = None, replicas: int = 1,
 ) -> bool:  # fmt: skip
     """slower: how much slower scattered KV is read; None: as the card's software reads it. most:
@@ -248,7 +248,7 @@ def enough(share: Callable[[int], float], attainment: float) -> bool:
 
 
 def confirmation(
-    asked: Asked, device: str, model: str, workload: str, device_set: dict[str, Any], load: float
+    asked: SizingQuestion, device: str, model: str, workload: str, device_set: dict[str, Any], load: float
 ) -> list[Task]:  # fmt: skip
     """Replications of a sweep's point at a rate, or with so many users: other requests, and memory
     as a sweep has it. device, model, workload: as they were named; device_set: overrides by
@@ -267,7 +267,7 @@ def confirmation(
     )
     experiment = ExperimentSpec(
         device=device, device_set=device_set, model=model, workload=workload,
-        serving=serving, slo=target.slo, load=Load(rate_per_s=rate) if rate else None,
+        serving=serving, slo=target.slo, load=OfferedLoad(rate_per_s=rate) if rate else None,
         arrivals=users, requests=len(requests) - warm, warmup_requests=warm,
         replications=CONFIRMED, seed=SEED + 1,
     )  # fmt: skip
@@ -279,7 +279,7 @@ def attained(task: Task) -> float:
     return float(run_task(task)["slo"]["attainment"])
 
 
-def with_users(question: tuple[Asked, float]) -> list[Run]:
+def with_users(question: tuple[SizingQuestion, float]) -> list[SizingRun]:
     """Of a question and users: what becomes of so many, on requests that no search has seen.
     Raises DescriptionError."""
     asked, users = question

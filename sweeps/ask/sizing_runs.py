@@ -80,7 +80,7 @@ class Target(NamedTuple):
         return isinstance(self.policy, PagedOptions)
 
 
-class Asked(NamedTuple):
+class SizingQuestion(NamedTuple):
     """One question. `load`: the largest that the device carries; `bandwidth`: the least of the
     device that meets the target, delivered B/s; `gather`: the least ratio that does; `replicas`:
     the fewest that do."""
@@ -94,7 +94,7 @@ class Asked(NamedTuple):
     """Replicas that are tried first."""
 
 
-class Run(NamedTuple):
+class SizingRun(NamedTuple):
     """What became of the requests that count."""
 
     attained: float
@@ -109,9 +109,13 @@ def delivered(device: Device) -> float:
 
 
 def served(
-    asked: Asked, bandwidth: float, load: float, slower: float | None = None, draw: int = 1,
+    asked: SizingQuestion,
+    bandwidth: float,
+    load: float,
+    slower: float | None = None,
+    draw: int = 1,
     replicas: int = 1,
-) -> Run:  # fmt: skip
+) -> SizingRun:
     """One run at a rate, or with so many users. Raises DescriptionError."""
     target = asked.target
     assert target.slo is not None
@@ -125,7 +129,7 @@ def served(
     attained = target.slo.attained(*times, requests.output_tokens)[warm:]
     latency_s = float(found.metrics["latency_s"]["mean"])
     per_s = load if target.think_s is None else load / (_thought_s(requests, warm) + latency_s)
-    return Run(float(attained.mean()), per_s)
+    return SizingRun(float(attained.mean()), per_s)
 
 
 def _thought_s(requests: Requests, warm: int) -> float:
@@ -133,7 +137,7 @@ def _thought_s(requests: Requests, warm: int) -> float:
     return float(np.nanmean(requests.think_s[warm:]))
 
 
-def _serving(asked: Asked, slower: float | None, replicas: int) -> ServingSpec:
+def _serving(asked: SizingQuestion, slower: float | None, replicas: int) -> ServingSpec:
     target, policy = asked.target, asked.target.policy
     if slower is not None:
         policy = policy.model_copy(update={"indirection": slower})
@@ -145,7 +149,7 @@ def _serving(asked: Asked, slower: float | None, replicas: int) -> ServingSpec:
     )  # fmt: skip
 
 
-def _profile(asked: Asked) -> Requests | None:
+def _profile(asked: SizingQuestion) -> Requests | None:
     if not offers(POLICIES[asked.target.policy.name], Learns):
         return None
     waiting = asked.target.workload.model_copy(update={"arrivals": ALL_AT_ONCE})
@@ -153,7 +157,10 @@ def _profile(asked: Asked) -> Requests | None:
 
 
 def capacity_of(
-    asked: Asked, bandwidth: float, slower: float | None = None, against: float | None = None
+    asked: SizingQuestion,
+    bandwidth: float,
+    slower: float | None = None,
+    against: float | None = None,
 ) -> Capacity:
     """Of one replica; against: a load from which it is enough to tell it. Raises
     DescriptionError."""

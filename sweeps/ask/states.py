@@ -8,10 +8,10 @@ from typing import NamedTuple
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
-from policies.allocators.hybrid import Compact, Held, Mode, TwoPools, Unified
+from policies.allocators.hybrid import Compact, MemoryUse, Mode, TwoPools, Unified
 from policies.requests.request_stream import generate
 from policies.requests.workload import WorkloadSpec, workload_document
-from sweeps.ask.fit import Misfit, Question, fit
+from sweeps.ask.fit import FitQuestion, Misfit, fit
 
 REQUESTS, SEED = 4000, (1, 1)
 """Drawn of each workload: more than any card holds (assumed)."""
@@ -28,13 +28,13 @@ class Options(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Answer:
+class StatesAnswer:
     """`memory`: bytes for KV and states of a card. `held`: by workload and allocator. `even`: by
     workload, the ratio at which both of SGLang's pools run out together; `length`: mean tokens."""
 
     pages: Unified
     memory: int
-    held: dict[str, dict[str, Held]]
+    held: dict[str, dict[str, MemoryUse]]
     even: dict[str, float]
     length: dict[str, float]
 
@@ -51,9 +51,9 @@ def lengths_of(workload: str, longest: int) -> list[int]:
 
 
 def states(
-    device: Device, model: TransformerSpec, workloads: list[str], question: Question,
+    device: Device, model: TransformerSpec, workloads: list[str], question: FitQuestion,
     options: Options,
-) -> Answer:  # fmt: skip
+) -> StatesAnswer:  # fmt: skip
     """The answer for a device and a model in the formats and on the cards of `question`. Raises
     DescriptionError if the model has no states, or does not fit."""
     if model.state is None:
@@ -72,4 +72,4 @@ def states(
     }
     even = {name: pools.even(tokens) for name, tokens in lengths.items()}
     means = {name: sum(tokens) / len(tokens) for name, tokens in lengths.items()}
-    return Answer(pages, memory, held, even, means)
+    return StatesAnswer(pages, memory, held, even, means)

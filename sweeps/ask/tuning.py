@@ -22,7 +22,7 @@ from hwmodel.description.description import DescriptionError
 from sweeps.analyse.best import NEGLIGIBLE, WIDE
 from sweeps.analyse.statistics import Interval, family_signs, grown, interval, log_ratios
 from sweeps.ask.fit import linked
-from sweeps.ask.server_settings import FACTORS, Asked, changed, settings_of, value_text
+from sweeps.ask.server_settings import FACTORS, SettingsQuestion, changed, settings_of, value_text
 from sweeps.plan.experiment import (
     ALL_AT_ONCE,
     CALIBRATION,
@@ -46,7 +46,7 @@ Says = Literal["better", "worse", "no matter", "undecided", "not possible"]
 
 
 @dataclass(frozen=True)
-class Choice:
+class TuningChoice:
     """Settings beside the base's, by factor; none: the base."""
 
     values: dict[str, Any]
@@ -69,7 +69,7 @@ class Choice:
         """The mean of its replications, requests a second."""
         return math.fsum(self.rates.values()) / len(self.rates) if self.rates else None
 
-    def over(self, base: Choice) -> Interval | None:
+    def over(self, base: TuningChoice) -> Interval | None:
         """ln of what it carries a card over the base; None where one of them carries nothing."""
         both = sorted(self.rates.keys() & base.rates.keys())
         if not both:
@@ -82,7 +82,7 @@ class Choice:
 class Worth:
     """What a choice is worth against the base."""
 
-    choice: Choice
+    choice: TuningChoice
     lead: Interval | None
     """ln of the ratio, a card."""
     says: Says
@@ -96,12 +96,12 @@ class Worth:
 class Tuned:
     """The base, what each other setting is worth, and the best of them held against it again."""
 
-    asked: Asked
-    base: Choice
+    asked: SettingsQuestion
+    base: TuningChoice
     settings: dict[str, Any]
     """Of the best, by factor; all that flags are printed for."""
     worths: list[Worth]
-    best: Choice | None
+    best: TuningChoice | None
     confirmed: Worth | None
     """On other requests; None where nothing is better."""
 
@@ -117,29 +117,29 @@ class Tuned:
         ]  # fmt: skip
 
 
-def choices(asked: Asked) -> list[Choice]:
+def choices(asked: SettingsQuestion) -> list[TuningChoice]:
     """The base, and each setting changed alone. Raises DescriptionError where the base cannot be
     described, or there is nothing to try."""
     base = asked.experiment()
     own = settings_of(base)
-    found = [Choice({}, base)]
+    found = [TuningChoice({}, base)]
     for factor in asked.factors():
         if factor.name == "cards" and not linked(device_of(base)):
             continue
         for value in factor.tried(own[factor.name]):
             values = {factor.name: value}
             try:
-                found.append(Choice(values, changed(asked, values)))
+                found.append(TuningChoice(values, changed(asked, values)))
             except DescriptionError as error:
-                found.append(Choice(values, base, why=error.message))
+                found.append(TuningChoice(values, base, why=error.message))
     if len(found) == 1:
         raise DescriptionError(f"nothing else to try; {asked.device} describes no link", "--only")
     return found
 
 
 def with_efficiencies(
-    found: Sequence[Choice], known: dict[str, Any], jobs: int, progress: Progress
-) -> list[Choice]:
+    found: Sequence[TuningChoice], known: dict[str, Any], jobs: int, progress: Progress
+) -> list[TuningChoice]:
     """The choices on memory of the efficiencies that each has where it is sampled, all requests
     there at once; as they are where memory is given. known: those found so far, which grow."""
     if device_of(found[0].experiment).given is not None:
@@ -160,7 +160,7 @@ def with_efficiencies(
     return told
 
 
-def _place(choice: Choice) -> str:
+def _place(choice: TuningChoice) -> str:
     """What the efficiencies depend on, as text: what moves KV."""
     relaid = {each.name for each in FACTORS if each.relaid}
     return str(sorted((k, v) for k, v in choice.values.items() if k in relaid))
@@ -175,8 +175,12 @@ def _efficiencies(experiment: ExperimentSpec) -> dict[str, float]:
 
 
 def searched(
-    found: Sequence[Choice], replications: Sequence[int], jobs: int, progress: Progress, stage: str
-) -> list[Choice]:
+    found: Sequence[TuningChoice],
+    replications: Sequence[int],
+    jobs: int,
+    progress: Progress,
+    stage: str,
+) -> list[TuningChoice]:
     """The choices with their goodput in these replications; why there is none where one of them
     has none."""
     asked = [(i, r) for i, each in enumerate(found) if not each.why for r in replications]
@@ -198,14 +202,16 @@ def searched(
     ]  # fmt: skip
 
 
-def tune(asked: Asked, found: Sequence[Choice], jobs: int, progress: Progress) -> Tuned:
+def tune(
+    asked: SettingsQuestion, found: Sequence[TuningChoice], jobs: int, progress: Progress
+) -> Tuned:
     """What each of `choices` is worth, and the best held against the base again. Raises
     DescriptionError where none carries anything."""
     known: dict[str, Any] = {}
     first = range(1, asked.replications + 1)
     fresh = range(asked.replications + 1, 2 * asked.replications + 1)
 
-    def measured(some: Sequence[Choice], on: Sequence[int], stage: str) -> list[Choice]:
+    def measured(some: Sequence[TuningChoice], on: Sequence[int], stage: str) -> list[TuningChoice]:
         some = (
             some if asked.fidelity == "analytic" else with_efficiencies(some, known, jobs, progress)
         )
@@ -233,7 +239,7 @@ def goodput_s(experiment: ExperimentSpec) -> float:
     return SEARCH * (time.process_time() - start)
 
 
-def worths(base: Choice, others: Sequence[Choice]) -> list[Worth]:
+def worths(base: TuningChoice, others: Sequence[TuningChoice]) -> list[Worth]:
     """Each against the base, Holm over all. Where the base carries nothing, what carries anything
     is better."""
     leads = {i: lead for i, each in enumerate(others) if (lead := each.over(base)) is not None}
@@ -258,7 +264,7 @@ def _says(lead: Interval, sign: int) -> Says:
     return "no matter" if low >= -WIDE and high <= WIDE else "undecided"
 
 
-def together(asked: Asked, found: Sequence[Worth]) -> list[Choice]:
+def together(asked: SettingsQuestion, found: Sequence[Worth]) -> list[TuningChoice]:
     """The best value of each factor that is better than the base's, together; and the best single
     one. Nothing where none is better. Raises DescriptionError."""
     best: dict[str, Worth] = {}
@@ -273,7 +279,7 @@ def together(asked: Asked, found: Sequence[Worth]) -> list[Choice]:
         return [replace(alone, rates={})]
     values = {name: worth.choice.values[name] for name, worth in best.items()}
     try:
-        joint = Choice(values, changed(asked, values))
+        joint = TuningChoice(values, changed(asked, values))
     except DescriptionError:
         return [replace(alone, rates={})]
     return [joint, replace(alone, rates={})]

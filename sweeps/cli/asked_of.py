@@ -9,7 +9,7 @@ from hwmodel.description.library import elsewhere, find, names
 from hwmodel.description.yaml_reader import load
 from hwmodel.specs.device import Device, device_names, load_device
 from hwmodel.specs.transformer import load_model
-from sweeps.ask.fit import Misfit, Question, fit
+from sweeps.ask.fit import FitQuestion, Misfit, fit
 from sweeps.study.by_device import MODELS, assignments
 
 STUDY = "odma"
@@ -70,7 +70,9 @@ def _of_accelerator(name: str, device: Device) -> list[tuple[str, str]]:
         why = "which way of laying out the KV serves most, and why"
         rows.append((f"bankwise run quickstart{sets}", why))
     fits = (
-        each for each in MODELS if not isinstance(fit(device, load_model(each), Question()), Misfit)
+        each
+        for each in MODELS
+        if not isinstance(fit(device, load_model(each), FitQuestion()), Misfit)
     )
     if (model := next(fits, None)) is not None:
         rows.append((

@@ -80,13 +80,19 @@ def command(
 
     from sweeps.report.screen import print_json
     from sweeps.run.executor import worker_count
-    from sweeps.run.trace_export import Wanted
+    from sweeps.run.trace_export import WantedTrace
     from sweeps.run.trace_export import export as perform
 
-    wanted = Wanted(
-        steps or Wanted.steps, layers or Wanted.layers, phase or Wanted.phase, channel, format,
-        at_once, mapper, replica or 0,
-    )  # fmt: skip
+    wanted = WantedTrace(
+        steps or WantedTrace.steps,
+        layers or WantedTrace.layers,
+        phase or WantedTrace.phase,
+        channel,
+        format,
+        at_once,
+        mapper,
+        replica or 0,
+    )
     workers = worker_count(jobs)
     found = perform(sweep, out, wanted, overrides or (), point, replication or 1, workers)
     if json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweeps.ask.kv_layouts import AS_DESCRIBED, MAPS, READS, KvLayouts, Row
+from sweeps.ask.kv_layouts import AS_DESCRIBED, MAPS, READS, KvLayouts, LayoutRow
 from sweeps.report.chart import Axis, Lines, Series
 from sweeps.report.section import Grid, Say, Section
 
@@ -65,7 +65,7 @@ def chart(found: KvLayouts) -> Lines:
                  Axis("share of the rate, times"), series, figure="layouts")  # fmt: skip
 
 
-def _line(row: Row) -> list[str]:
+def _line(row: LayoutRow) -> list[str]:
     shape = f"{row.geometry.kv_heads} x {row.geometry.head_dim}"
     figures = (row.gbps["decode"], row.gbps["decode in blocks"], row.gbps["prefill"],
                row.padded["prefill"], row.padded["prefill in blocks"])  # fmt: skip

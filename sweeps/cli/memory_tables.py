@@ -11,7 +11,7 @@ from typing import Any
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.units import parse_quantity
 from hwmodel.measure.bandwidth import measure_patterns
-from hwmodel.measure.refresh_cost import Choice, Cost
+from hwmodel.measure.refresh_cost import RefreshChoice, RefreshCost
 from hwmodel.specs.device import Device, load_device, load_variants
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.report.chart import Chart
@@ -156,7 +156,7 @@ def ranges_sheet(found: dict[str, Any]) -> Section:
     return Section(title, [Say(title), grid, *left])
 
 
-def refresh_costs(device: Device, found: list[Cost]) -> dict[str, Any]:
+def refresh_costs(device: Device, found: list[RefreshCost]) -> dict[str, Any]:
     """The table as JSON."""
     rows = [asdict(cost) | asdict(cost.choice) for cost in found]
     for row in rows:
@@ -164,7 +164,7 @@ def refresh_costs(device: Device, found: list[Cost]) -> dict[str, Any]:
     return {"device": device.name, "version": version(), "rows": rows}
 
 
-def refresh_sheet(device: Device, found: list[Cost]) -> Section:
+def refresh_sheet(device: Device, found: list[RefreshCost]) -> Section:
     """A line a choice, a column a pattern; then what per-bank refresh gains or loses, and why."""
     patterns = list(dict.fromkeys(cost.pattern for cost in found))
     by = {(cost.choice, cost.pattern): cost for cost in found}
@@ -184,11 +184,11 @@ def refresh_sheet(device: Device, found: list[Cost]) -> Section:
     return Section(title, [Say(title), grid, *map(Say, _why(by, patterns))])
 
 
-def _why(by: dict[tuple[Choice, str], Cost], patterns: list[str]) -> list[str]:
+def _why(by: dict[tuple[RefreshChoice, str], RefreshCost], patterns: list[str]) -> list[str]:
     """Sentences: for each pattern, the best of each policy and what made the difference."""
     lines = []
     for pattern in patterns:
-        best: dict[str, Cost] = {}
+        best: dict[str, RefreshCost] = {}
         for (choice, of), cost in by.items():
             kept = best.get(choice.refresh)
             if of == pattern and (kept is None or cost.gbps > kept.gbps):

@@ -10,8 +10,8 @@ import typer
 from sweeps.cli.options import Jobs, Json, Kv, Plugin, Set, Weights, mistake, refuse, shipped
 
 if TYPE_CHECKING:
-    from sweeps.ask.server_settings import Asked
-    from sweeps.ask.tuning import Choice
+    from sweeps.ask.server_settings import SettingsQuestion
+    from sweeps.ask.tuning import TuningChoice
 
 
 def command(
@@ -121,12 +121,12 @@ def command(
         refuse("does not go with --device", of_load | {"--kv": kv})
         if slo is None:
             raise mistake("needs --slo; whose memory is varied says --vary", "--device")
-        from sweeps.ask.server_settings import REPLICATIONS, REQUESTS, Asked
+        from sweeps.ask.server_settings import REPLICATIONS, REQUESTS, SettingsQuestion
         from sweeps.ask.sized import slo_of
 
         if fidelity not in (None, "sampled", "analytic"):
             raise mistake(f"expected sampled or analytic; got {fidelity!r}", "--fidelity")
-        asked = Asked(
+        asked = SettingsQuestion(
             device, model, workload, slo_of(slo), weights, cards or 1,
             only.split(",") if only else (),
             "analytic" if fidelity == "analytic" else "sampled", requests or REQUESTS,
@@ -154,7 +154,7 @@ def command(
     print_json(record(found)) if json else print_section(sheet(found))
 
 
-def _settings(asked: Asked, jobs: int | None, dry_run: bool, json: bool) -> None:
+def _settings(asked: SettingsQuestion, jobs: int | None, dry_run: bool, json: bool) -> None:
     """What each setting of a server is worth, and the flags."""
     from sweeps.ask import tuning
     from sweeps.report.formats import cpu_text
@@ -178,14 +178,14 @@ def _settings(asked: Asked, jobs: int | None, dry_run: bool, json: bool) -> None
     print_json(record(tuned)) if json else print_section(sheet(tuned))
 
 
-def _refuse_misfit(asked: Asked, base: Choice) -> None:
+def _refuse_misfit(asked: SettingsQuestion, base: TuningChoice) -> None:
     """Raise DescriptionError, which says with what it would fit, where the weights do not."""
     from hwmodel.description.description import DescriptionError
-    from sweeps.ask.fit import Misfit, Question, fit
+    from sweeps.ask.fit import FitQuestion, Misfit, fit
     from sweeps.plan.experiment import device_of, model_of
     from sweeps.report.fit_sheet import change_text
 
-    question = Question(weights=asked.weights, cards=asked.cards)
+    question = FitQuestion(weights=asked.weights, cards=asked.cards)
     found = fit(device_of(base.experiment), model_of(base.experiment), question)
     if isinstance(found, Misfit):
         hint = f"; it fits with {change_text(found.change)}" if found.change else ""

@@ -149,7 +149,7 @@ def _restore(
     from hwmodel.specs.device import load_device
     from hwmodel.specs.link import load_link
     from hwmodel.specs.transformer import load_model
-    from sweeps.ask.restore import Question
+    from sweeps.ask.restore import RestoreQuestion
     from sweeps.ask.restore import restore as answer
     from sweeps.report.restore_sheet import record, sheet
     from sweeps.report.screen import print_json, print_section
@@ -159,7 +159,7 @@ def _restore(
     card = load_device(device, overrides)
     shape = load_model(model).stored_as(*formats)
     size = card.paging.block if block is None else int(block)
-    question = Question(card, shape, load_link(link), size, one_or_two(pages, "--pages"))
+    question = RestoreQuestion(card, shape, load_link(link), size, one_or_two(pages, "--pages"))
     contexts = _tokens(tokens or CONTEXTS)
     if tokens is None:
         contexts = [n for n in contexts if n <= shape.max_position] or [shape.max_position]
@@ -175,16 +175,16 @@ def _pause(
     from hwmodel.specs.device import load_device
     from hwmodel.specs.link import load_link
     from hwmodel.specs.transformer import load_model
-    from policies.transfers.pausing import Batch
-    from sweeps.ask.pause import Question
+    from policies.transfers.pausing import BesideBatch
+    from sweeps.ask.pause import PauseQuestion
     from sweeps.ask.pause import pause as answer
     from sweeps.report.pause_sheet import record, sheet
     from sweeps.report.screen import print_json, print_section
 
     card, (running, each) = load_device(device, overrides), batch
     context = CONTEXT if tokens is None else _one(tokens)
-    question = Question(
-        card, load_model(model), load_link(link), context, Batch(running, running * each),
+    question = PauseQuestion(
+        card, load_model(model), load_link(link), context, BesideBatch(running, running * each),
         card.paging.block, one_or_two(pages, "--pages"),
     )  # fmt: skip
     found = answer(question, _seconds(seconds))

@@ -14,7 +14,7 @@ from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
 from policies.serving.server_log import BlockLog
 from policies.transfers.pieces import KNOWN_LAYOUTS, pages
-from policies.transfers.transfer import Index, Moved, Server
+from policies.transfers.transfer import Index, Moved, TransferEnd
 from policies.transfers.transfer import transfer as move
 from sweeps.cli.options import one_or_two
 
@@ -48,7 +48,7 @@ def transferred(
     cards = _pair("--tp", ends.tp, [1, 1], _count)
     ids = _tables(kinds, blocks, tokens, ends.tables)
     near, far = (
-        Server(order, size, table, many)
+        TransferEnd(order, size, table, many)
         for order, size, table, many in zip(dims, blocks, ids, cards, strict=True)
     )
     merged = link.model_copy(update={"merges": "any_order"})
@@ -56,7 +56,7 @@ def transferred(
     whole = [replace(each, dims=_layout("block_layer_kv_token")) for each in (near, far)]
     beside = _index(index, model)
 
-    def moved(how: LinkSpec, ends: list[Server]) -> Moved:
+    def moved(how: LinkSpec, ends: list[TransferEnd]) -> Moved:
         return move(how, model, tokens, ends[0], ends[1], beside, both_ways)
 
     found = {

@@ -24,7 +24,7 @@ from sweeps.plan.experiment import ExperimentSpec
 _NOT_SIMULATED = {"load", "replications", "logs", "latency_at", "slo"}
 
 
-class Cause(NamedTuple):
+class LossCause(NamedTuple):
     """Why a point serves less than the ceiling, in words, and what takes it away."""
 
     name: Loss | Literal["layout"]
@@ -32,27 +32,27 @@ class Cause(NamedTuple):
     removed_by: str
 
 
-LAYOUT = Cause("layout", "KV layout", "memory.fidelity: analytic")
+LAYOUT = LossCause("layout", "KV layout", "memory.fidelity: analytic")
 BETWEEN = (
-    Cause("copies", "copies of migration and compaction", "free: [copies]"),
-    Cause("prediction", "mispredicted lengths", "predictor: {kind: oracle}"),
-    Cause("reservation", "reservations beyond the length", "policy: oracle"),
-    Cause("holes", "holes", "compaction: free"),
+    LossCause("copies", "copies of migration and compaction", "free: [copies]"),
+    LossCause("prediction", "mispredicted lengths", "predictor: {kind: oracle}"),
+    LossCause("reservation", "reservations beyond the length", "policy: oracle"),
+    LossCause("holes", "holes", "compaction: free"),
 )
 """In the order in which they are removed. With exact lengths nothing is predicted or outgrown."""
 TO_CEILING = (
-    Cause("line", "head-of-line blocking", "policy: {name: ideal, reserve: output}"),
-    Cause("held", "memory reserved for tokens not yet generated", "policy: ideal"),
+    LossCause("line", "head-of-line blocking", "policy: {name: ideal, reserve: output}"),
+    LossCause("held", "memory reserved for tokens not yet generated", "policy: ideal"),
 )
-RECOMPUTE = Cause("recompute", "preemption, recompute and blocks", "policy: ideal")
-CAUSES: dict[str, Cause] = {
+RECOMPUTE = LossCause("recompute", "preemption, recompute and blocks", "policy: ideal")
+CAUSES: dict[str, LossCause] = {
     cause.name: cause for cause in (LAYOUT, *BETWEEN, *TO_CEILING, RECOMPUTE)
 }
 HARDWARE = {"weights": "reading the weights", "compute": "FLOPs"}
 """What no allocator changes, and what is removed from both sides to see how it scales the gap."""
 
 
-class State(NamedTuple):
+class RemovedState(NamedTuple):
     """A side with causes removed, in their order of removal."""
 
     removed: tuple[str, ...]
@@ -71,7 +71,7 @@ def losses(serving: ServingSpec) -> dict[Loss, Removal]:
     }
 
 
-def chain(experiment: ExperimentSpec, reverse: bool = False) -> list[State]:
+def chain(experiment: ExperimentSpec, reverse: bool = False) -> list[RemovedState]:
     """The side as described, then with one more cause removed each; the ceiling last."""
     serving, order = experiment.serving, -1 if reverse else 1
     names: list[str] = [LAYOUT.name] * (serving.memory.fidelity != "analytic")
@@ -81,7 +81,7 @@ def chain(experiment: ExperimentSpec, reverse: bool = False) -> list[State]:
     return [without(experiment, names[:n]) for n in range(len(names) + 1)]
 
 
-def without(experiment: ExperimentSpec, names: Iterable[str]) -> State:
+def without(experiment: ExperimentSpec, names: Iterable[str]) -> RemovedState:
     """A side without these causes, or without a cost of the hardware. However it came about, a set
     of causes gives one experiment."""
     names = tuple(names)
@@ -96,7 +96,7 @@ def without(experiment: ExperimentSpec, names: Iterable[str]) -> State:
     for cost in HARDWARE:
         if cost in names:
             serving = _free(serving, cost)
-    return State(names, experiment.model_copy(update={"serving": serving}))
+    return RemovedState(names, experiment.model_copy(update={"serving": serving}))
 
 
 def _removed(serving: ServingSpec, removal: Removal) -> ServingSpec:

@@ -65,7 +65,7 @@ class ResultRefused(Exception):
     exit_code = 1
 
 
-class Load(Strict):
+class OfferedLoad(Strict):
     """How many requests a second are offered: outright, as a multiple of a measured capacity, or
     as many as an objective allows."""
 
@@ -97,7 +97,7 @@ class Task(NamedTuple):
     """Of a fleet: this cell alone, whose result is one for `merge`. None: all of it."""
 
 
-class Source(NamedTuple):
+class NamedDescription(NamedTuple):
     """A description that an experiment names."""
 
     key: str
@@ -167,20 +167,20 @@ class Described(Strict):
         return CALIBRATION
 
     @property
-    def offered(self) -> Load | None:
+    def offered(self) -> OfferedLoad | None:
         """The load, where there is one."""
         return None
 
-    def sources(self) -> Iterator[Source]:
+    def sources(self) -> Iterator[NamedDescription]:
         """The descriptions it names."""
         name = _named(self.device, self.device_set)
-        yield Source("device", "devices", name, lambda: _device_record(device_of(self)))
+        yield NamedDescription("device", "devices", name, lambda: _device_record(device_of(self)))
         name = _named(self.model, self.model_set)
-        yield Source(
+        yield NamedDescription(
             "model", "models", name, lambda: _hashed(model_of(self).model_dump(mode="json"))
         )
         for name, document in number_format.documents(self.formats()):
-            yield Source("model", "formats", name, partial(_document_record, document))
+            yield NamedDescription("model", "formats", name, partial(_document_record, document))
 
     def formats(self) -> list[str]:
         """The formats that weights and KV are stored in. Raises DescriptionError."""
@@ -205,7 +205,7 @@ class ExperimentSpec(Described):
     arrivals: Arrivals | None = None
     """Instead of the workload's own."""
     serving: ServingSpec
-    load: Load | None = None
+    load: OfferedLoad | None = None
     """None keeps a trace's own times, or belongs to arrivals all at once or of a closed loop."""
     calibration: Literal["replication", "shared"] = "replication"
     """Which requests a relative load's capacity is measured on, and a policy that learns profiles:
@@ -307,22 +307,22 @@ class ExperimentSpec(Described):
         return _kernel(self.device, tuple(assignments(self.device_set)))
 
     @property
-    def offered(self) -> Load | None:
+    def offered(self) -> OfferedLoad | None:
         return self.load
 
     def calibrated_on(self, replication: int) -> int:
         return CALIBRATION if self.calibration == "shared" else -abs(replication)
 
-    def sources(self) -> Iterator[Source]:
+    def sources(self) -> Iterator[NamedDescription]:
         yield from super().sources()
         name = _named(self.workload, self.workload_set)
-        yield Source("workload", "workloads", name, lambda: _workload_record(self))
+        yield NamedDescription("workload", "workloads", name, lambda: _workload_record(self))
         for key, name in self.serving.other_devices.items():
             read = partial(_device_record, load_device(name))
-            yield Source(f"serving.pools.{key}.device", "devices", name, read)
+            yield NamedDescription(f"serving.pools.{key}.device", "devices", name, read)
         if (file := self.serving.predictor.file) is not None:
             read = partial(_predictor_record, self.serving.predictor)
-            yield Source("serving", "predictors", file, read)
+            yield NamedDescription("serving", "predictors", file, read)
 
     def documents(self) -> list[Document]:
         return [*super().documents(), workload_document(self.workload)]

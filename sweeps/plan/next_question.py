@@ -2,7 +2,7 @@
 
 A winner on one page was measured at one limit, on one workload, with one chunk, one room for KV.
 Each entry of `QUESTIONS` changes one such thing for both sides, or says what the one side's users
-would answer. To add one: a generator of `Asked`, and its line.
+would answer. To add one: a generator of `ProposedChange`, and its line.
 
     >>> held = Held(winner, loser, ("paged", "odma"), kv_slots=457_216)
     >>> [each.name for each in QUESTIONS["limit"].ask(held)]
@@ -39,7 +39,7 @@ _CHUNK = ("max_num_batched_tokens", "chunked_prefill_size")
 """Options of a scheduler that say how many tokens a step has at most: vLLM's and SGLang's."""
 
 
-class Held(NamedTuple):
+class GapSides(NamedTuple):
     """The two sides of a gap."""
 
     winner: ExperimentSpec
@@ -54,7 +54,7 @@ class Held(NamedTuple):
         return self.winner
 
 
-class Asked(NamedTuple):
+class ProposedChange(NamedTuple):
     """One change."""
 
     name: str
@@ -64,20 +64,20 @@ class Asked(NamedTuple):
     """The one side that is changed; None: both."""
 
 
-class Question(NamedTuple):
+class NextChange(NamedTuple):
     """What is changed, in words, and the changes."""
 
     words: str
-    ask: Callable[[Held], Iterator[Asked]]
+    ask: Callable[[GapSides], Iterator[ProposedChange]]
 
 
-def _limit(held: Held) -> Iterator[Asked]:
+def _limit(held: GapSides) -> Iterator[ProposedChange]:
     own = held.spec.serving.engine.max_tokens
     for value in (2048, 8192) if own is None else (own // 4, own // 2, 2 * own):
-        yield Asked(f"limit {value:,}", {f"{_ENGINE}max_tokens": value})
+        yield ProposedChange(f"limit {value:,}", {f"{_ENGINE}max_tokens": value})
 
 
-def _workload(held: Held) -> Iterator[Asked]:
+def _workload(held: GapSides) -> Iterator[ProposedChange]:
     own = held.spec.workload
     now = held.spec.workload_set
     kept = {key: now[key] for key in now if key.startswith("arrivals") or key == "lengths.drift"}
@@ -90,113 +90,113 @@ def _workload(held: Held) -> Iterator[Asked]:
         if name in CHATS[1:] and (limit is None or limit > LIMIT_OF_CHATS):
             asked[f"{_ENGINE}max_tokens"] = limit = LIMIT_OF_CHATS
         told = name if limit is None or name in SESSIONS else f"{name} at a limit of {limit:,}"
-        yield Asked(told, asked)
+        yield ProposedChange(told, asked)
 
 
-def _chunk(held: Held) -> Iterator[Asked]:
+def _chunk(held: GapSides) -> Iterator[ProposedChange]:
     options = held.spec.serving.engine.model_dump()
     for key in (each for each in _CHUNK if each in options):
         for value in CHUNKS:
             if value != options[key]:
-                yield Asked(f"chunk {value:,}", {f"{_ENGINE}{key}": value})
+                yield ProposedChange(f"chunk {value:,}", {f"{_ENGINE}{key}": value})
 
 
-def _kv_size(held: Held) -> Iterator[Asked]:
+def _kv_size(held: GapSides) -> Iterator[ProposedChange]:
     if held.spec.serving.kv_tokens is not None:
-        yield Asked("the card's own room for KV", {"serving.kv_tokens": None})
+        yield ProposedChange("the card's own room for KV", {"serving.kv_tokens": None})
     elif held.kv_slots:
-        yield Asked("half the room for KV", {"serving.kv_tokens": held.kv_slots // 2})
+        yield ProposedChange("half the room for KV", {"serving.kv_tokens": held.kv_slots // 2})
 
 
-def _cap(held: Held) -> Iterator[Asked]:
+def _cap(held: GapSides) -> Iterator[ProposedChange]:
     own = held.spec.serving.engine.max_num_seqs
     for value in CAPS:
         if value != own:
-            yield Asked(f"at most {value} sequences", {f"{_ENGINE}max_num_seqs": value})
+            yield ProposedChange(f"at most {value} sequences", {f"{_ENGINE}max_num_seqs": value})
 
 
-def _clients(held: Held) -> Iterator[Asked]:
+def _clients(held: GapSides) -> Iterator[ProposedChange]:
     arrivals = held.spec.arrivals
     if arrivals is None or arrivals.process != "closed" or arrivals.clients is None:
         return
     for value in (arrivals.clients // 4, 4 * arrivals.clients):
         if value >= 1:
-            yield Asked(f"{value:,} clients", {"arrivals.clients": value})
+            yield ProposedChange(f"{value:,} clients", {"arrivals.clients": value})
             if value > arrivals.clients and held.spec.serving.kv_tokens is not None:
                 asked = {"arrivals.clients": value, "serving.kv_tokens": None}
-                yield Asked(f"{value:,} clients and the card's own room for KV", asked)
+                yield ProposedChange(f"{value:,} clients and the card's own room for KV", asked)
 
 
-def _seed(held: Held) -> Iterator[Asked]:
+def _seed(held: GapSides) -> Iterator[ProposedChange]:
     for value in (held.spec.seed + 1, held.spec.seed + 2):
-        yield Asked(f"seed {value}", {"seed": value})
+        yield ProposedChange(f"seed {value}", {"seed": value})
 
 
-def _weights(held: Held) -> Iterator[Asked]:
+def _weights(held: GapSides) -> Iterator[ProposedChange]:
     shape, serving = model_of(held.spec), held.spec.serving
     now = shape.stored_as(serving.weights, serving.kv).weight_bytes
     for value in FORMATS:
         if value != serving.weights and shape.stored_as(value, serving.kv).weight_bytes < now:
-            yield Asked(f"weights {value}", {"serving.weights": value})
+            yield ProposedChange(f"weights {value}", {"serving.weights": value})
 
 
-def _router(held: Held) -> Iterator[Asked]:
+def _router(held: GapSides) -> Iterator[ProposedChange]:
     cluster = held.spec.serving.cluster
     for value in ROUTERS if cluster.cards > held.spec.serving.tensor_parallel else ():
         if value != cluster.placement:
-            yield Asked(f"router {value}", {"serving.cluster.placement": value})
+            yield ProposedChange(f"router {value}", {"serving.cluster.placement": value})
 
 
-def _load(held: Held) -> Iterator[Asked]:
+def _load(held: GapSides) -> Iterator[ProposedChange]:
     load = held.spec.load
     if load is None or (load.relative is not None and load.relative > BELOW):
-        yield Asked(f"load of {BELOW} of capacity", {
+        yield ProposedChange(f"load of {BELOW} of capacity", {
             "arrivals": {"process": "poisson"}, "load": {"relative": BELOW, "of": "best"},
         })  # fmt: skip
 
 
-def _predictor(held: Held) -> Iterator[Asked]:
+def _predictor(held: GapSides) -> Iterator[ProposedChange]:
     if not any("prediction" in losses(side.serving) for side in (held.winner, held.loser)):
         return
     for value in DEVIATIONS:
         predictor = {"kind": "lognormal", "sigma": value}
-        yield Asked(f"predictor's log-sd {value}", {"serving.predictor": predictor})
-    yield Asked("lengths known", {"serving.predictor": {"kind": "oracle"}})
+        yield ProposedChange(f"predictor's log-sd {value}", {"serving.predictor": predictor})
+    yield ProposedChange("lengths known", {"serving.predictor": {"kind": "oracle"}})
 
 
-def _layout(held: Held) -> Iterator[Asked]:
+def _layout(held: GapSides) -> Iterator[ProposedChange]:
     serving = held.spec.serving
     if serving.memory.fidelity == "analytic":
         return
     for value in ("layer_kv_token", "layer_kv_block_head"):
         if serving.kv_layout != LAYOUTS[value]:
-            yield Asked(f"KV layout {value}", {"serving.kv_layout": value})
+            yield ProposedChange(f"KV layout {value}", {"serving.kv_layout": value})
 
 
-def _answer(held: Held) -> Iterator[Asked]:
+def _answer(held: GapSides) -> Iterator[ProposedChange]:
     for name, side in zip(held.names, (held.winner, held.loser), strict=True):
         policy = side.serving.policy
         for words, options in policy_class(policy).answers.items():
             changed = {k: v for k, v in options.items() if getattr(policy, k) != v}
             paths = {f"serving.policy.{key}": value for key, value in changed.items()}
             if paths:
-                yield Asked(f"{name} with {words}", paths, name)
+                yield ProposedChange(f"{name} with {words}", paths, name)
 
 
-QUESTIONS: dict[str, Question] = {
-    "limit": Question("the longest answer that is allowed", _limit),
-    "workload": Question("whose requests", _workload),
-    "chunk": Question("tokens of a step", _chunk),
-    "kv": Question("the room for KV", _kv_size),
-    "cap": Question("sequences at once", _cap),
-    "clients": Question("clients that wait for answers", _clients),
-    "seed": Question("other requests of the same kind", _seed),
-    "weights": Question("the format of the weights", _weights),
-    "router": Question("which replica a request goes to", _router),
-    "load": Question("what is offered", _load),
-    "predictor": Question("how well lengths are predicted", _predictor),
-    "layout": Question("the order of KV in memory", _layout),
-    "answer": Question("what a side's users would set", _answer),
+QUESTIONS: dict[str, NextChange] = {
+    "limit": NextChange("the longest answer that is allowed", _limit),
+    "workload": NextChange("whose requests", _workload),
+    "chunk": NextChange("tokens of a step", _chunk),
+    "kv": NextChange("the room for KV", _kv_size),
+    "cap": NextChange("sequences at once", _cap),
+    "clients": NextChange("clients that wait for answers", _clients),
+    "seed": NextChange("other requests of the same kind", _seed),
+    "weights": NextChange("the format of the weights", _weights),
+    "router": NextChange("which replica a request goes to", _router),
+    "load": NextChange("what is offered", _load),
+    "predictor": NextChange("how well lengths are predicted", _predictor),
+    "layout": NextChange("the order of KV in memory", _layout),
+    "answer": NextChange("what a side's users would set", _answer),
 }
 """By the name that `bankwise explain --next` takes."""
 

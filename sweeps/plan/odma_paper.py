@@ -20,7 +20,7 @@ from policies.allocators.allocator import PolicyOptions
 from policies.allocators.registry import POLICIES, PolicySpec
 from policies.requests.requests import FloatArray, Requests
 from policies.serving import calibration
-from policies.serving.calibration import Draw, Law, Solution
+from policies.serving.calibration import LengthDraw, Solution, TokenLaw
 from policies.serving.cluster_options import ClusterSpec
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
@@ -60,7 +60,7 @@ class Dataset(Strict):
     """Prompts, and what the paper gives for them."""
 
     name: str
-    prompts: Law
+    prompts: TokenLaw
     paper: Published
 
 
@@ -94,7 +94,7 @@ class OdmaPaperSpec(Described):
 
     dataset: Dataset
     assumption: Assumption
-    shapes: dict[str, Law]
+    shapes: dict[str, TokenLaw]
     """Forms of laws by name."""
     serving: ServingSpec
     """Engine, memory, and odma with the paper's options."""
@@ -143,7 +143,7 @@ class OdmaPaperSpec(Described):
         return list(found.values())
 
 
-class Prepared(NamedTuple):
+class PreparedPoint(NamedTuple):
     """What the replications of a point share: the solutions, what each policy is served with, the
     requests of the calibration seeds, which are profiled, and the best one's requests a second."""
 
@@ -154,11 +154,11 @@ class Prepared(NamedTuple):
     capacity: float
 
 
-_PREPARED: dict[str, Prepared] = {}
+_PREPARED: dict[str, PreparedPoint] = {}
 """By point, in this process."""
 
 
-def solve(spec: OdmaPaperSpec) -> tuple[Solution, Solution, list[Draw]]:
+def solve(spec: OdmaPaperSpec) -> tuple[Solution, Solution, list[LengthDraw]]:
     """(scale, spread, draws) on the calibration seeds."""
     drawn = [_draw(spec, number) for number in CALIBRATION_SEEDS]
     paper, limit = spec.dataset.paper, spec.assumption.limit
@@ -221,7 +221,7 @@ _OF_EACH: dict[str, Callable[[dict[str, Any]], float]] = {
 """Metrics that each policy has, from what serving gives."""
 
 
-def _prepared(spec: OdmaPaperSpec) -> Prepared:
+def _prepared(spec: OdmaPaperSpec) -> PreparedPoint:
     key = spec.model_dump_json(exclude={"replications"})
     if key not in _PREPARED:
         scale, spread, drawn = solve(spec)
@@ -234,17 +234,19 @@ def _prepared(spec: OdmaPaperSpec) -> Prepared:
             )
         )
         capacity = _capacity(spec, served, each[0], drawn[0].seed, profile)
-        _PREPARED[key] = Prepared(scale, spread, served, profile, capacity)
+        _PREPARED[key] = PreparedPoint(scale, spread, served, profile, capacity)
     return _PREPARED[key]
 
 
-def _draw(spec: OdmaPaperSpec, number: int) -> Draw:
+def _draw(spec: OdmaPaperSpec, number: int) -> LengthDraw:
     shape = spec.shapes[spec.assumption.shape]
     count = spec.assumption.cards * (spec.requests + spec.warmup_requests)
     return calibration.draw(spec.dataset.prompts, shape, count, (spec.seed, number))
 
 
-def _requests(spec: OdmaPaperSpec, drawn: Draw, scale: Solution, arrival_s: FloatArray) -> Requests:
+def _requests(
+    spec: OdmaPaperSpec, drawn: LengthDraw, scale: Solution, arrival_s: FloatArray
+) -> Requests:
     outputs = drawn.output_tokens(scale.value, spec.assumption.limit)
     return Requests(arrival_s, drawn.prompt_tokens, outputs)
 

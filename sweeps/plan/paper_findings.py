@@ -16,7 +16,7 @@ an interval of one of these holds it."""
 
 
 @dataclass(frozen=True)
-class Placement:
+class FigurePlacement:
     """One of the paper's figures against the band of means over the assumptions."""
 
     words: str
@@ -78,7 +78,7 @@ class DatasetResult:
     name: str
     gain: float
     """The paper's: throughput of odma over static, less 1."""
-    placements: list[Placement]
+    placements: list[FigurePlacement]
     """The gain last."""
     cells: list[MapCell]
     """The map over length shape and limit."""
@@ -110,7 +110,7 @@ FIGURES = (
 
 
 @dataclass(frozen=True)
-class Case:
+class AssumptionCase:
     """One set of assumptions and its results."""
 
     assumption: dict[str, Any]
@@ -138,7 +138,7 @@ class Case:
                   if name not in ("odma", "static")}  # fmt: skip
         return {name: ratio for name, ratio in ratios.items() if ratio is not None}
 
-    def apart(self, centre: Case) -> list[str]:
+    def apart(self, centre: AssumptionCase) -> list[str]:
         """What it differs in from the centre, option by option."""
         keys = sorted({*self.assumption, *centre.assumption} - {"name"})
         plain = {"limit": LIMIT, "load": LOAD}
@@ -146,7 +146,7 @@ class Case:
         return [key for key in keys if mine.get(key) != its.get(key)]
 
 
-def map_cells(table: Table, cases: list[Case]) -> list[tuple[float, int, Case]]:
+def map_cells(table: Table, cases: list[AssumptionCase]) -> list[tuple[float, int, AssumptionCase]]:
     """(log-sd of the lengths, limit, case) of the cases that differ from the centre in no more."""
     shapes = table.config["base"].get("shapes", {})
     cells = [
@@ -164,16 +164,19 @@ def given(table: Table, group: Group, key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _cases(table: Table, group: Group) -> list[Case]:
+def _cases(table: Table, group: Group) -> list[AssumptionCase]:
     """The cases that have results, as the sweep lists them."""
     rows = [row for row in group.main() if row.replications]
     base = given(table, group, "assumption")
-    return [Case(row.overrides.get("assumption", base), row) for row in rows]
+    return [AssumptionCase(row.overrides.get("assumption", base), row) for row in rows]
 
 
 def dataset_result(
-    name: str, dataset: dict[str, Any], cases: list[Case], cells: list[tuple[float, int, Case]]
-) -> DatasetResult:  # fmt: skip
+    name: str,
+    dataset: dict[str, Any],
+    cases: list[AssumptionCase],
+    cells: list[tuple[float, int, AssumptionCase]],
+) -> DatasetResult:
     """What is found on a data set; the first case is the centre, and `cells` are the map's."""
     paper, centre = dataset["paper"], cases[0]
     grid = [case for case in cases if "load" not in case.apart(centre)]
@@ -211,7 +214,7 @@ def _name(group: Group, dataset: dict[str, Any]) -> str:
     return ", ".join(filter(None, names))
 
 
-def placement(paper: float, metric: str, words: str, grid: list[Case]) -> Placement:
+def placement(paper: float, metric: str, words: str, grid: list[AssumptionCase]) -> FigurePlacement:
     """Where a figure of the paper lies; the first of the grid is the centre."""
     means, centre = {case.name: case.mean(metric) for case in grid}, grid[0]
     low, high = min(means.values()), max(means.values())
@@ -224,10 +227,10 @@ def placement(paper: float, metric: str, words: str, grid: list[Case]) -> Placem
              for case in grid if len(case.apart(centre)) == 1}  # fmt: skip
     most = max(moved.items(), key=lambda item: abs(item[1]), default=None)
     interval = centre.interval(metric)
-    return Placement(words, paper, interval, low, high, len(grid), place, most)
+    return FigurePlacement(words, paper, interval, low, high, len(grid), place, most)
 
 
-def _by_load(cases: list[Case]) -> list[tuple[float, Case]]:
+def _by_load(cases: list[AssumptionCase]) -> list[tuple[float, AssumptionCase]]:
     """(load, case) of the centre and of those that differ from it in load alone, by load."""
     alike = [case for case in cases if case.apart(cases[0]) in ([], ["load"])]
     loads = [(float(case.assumption.get("load", LOAD)), case) for case in alike]

@@ -34,7 +34,7 @@ from policies.serving.cells import ServingResult
 from policies.serving.node import Node
 from policies.serving.simulation import Simulation, Watcher
 from policies.serving.stretch_rows import Stretches
-from policies.serving.unit import Part
+from policies.serving.unit import ReplicaSteps
 from sweeps.analyse.figures import KV_MEMORY
 
 ENOUGH, LONG, ROUGH = 0.05, 4_000, 0.08
@@ -142,7 +142,7 @@ class Pace(Watcher):
         self._cards = {node.name: len(node.own) for node in simulation.nodes}
         self._clients = simulation.source.more
 
-    def done(self, node: Node, part: Part, begin_s: float, ended: list[int]) -> None:
+    def done(self, node: Node, part: ReplicaSteps, begin_s: float, ended: list[int]) -> None:
         times, step = part.times, part.step
         rounds, seconds = len(times.total_s), total_of(times.total_s)
         self._rows[node.name].append((

@@ -56,7 +56,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class AnyChart:
     """What every chart has. `figure`: a short name by which it is asked for, the same whatever a
     run compares; several of one name stand under one another."""
 
@@ -65,7 +65,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Lines(Drawn):
+class Lines(AnyChart):
     """Lines, steps or points over an axis."""
 
     x: Axis
@@ -125,7 +125,7 @@ class Bar(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Bars(Drawn):
+class Bars(AnyChart):
     """Horizontal bars with whiskers, as far as these say something; `title` has the unit."""
 
     bars: list[Bar]
@@ -171,7 +171,7 @@ class Bars(Drawn):
         ]  # fmt: skip
 
 
-class Span(NamedTuple):
+class RowSpan(NamedTuple):
     """A stretch of a row from `start` to `end`: its kind, and more words for the pointer."""
 
     row: str
@@ -189,13 +189,13 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Spans(Drawn):
+class Spans(AnyChart):
     """Coloured stretches over one axis, in rows or over a second axis."""
 
     x: Axis
     names: list[str]
     """The rows, from the top; none over a second axis."""
-    spans: list[Span]
+    spans: list[RowSpan]
     kinds: dict[str, str]
     """Kind -> its colour, in the legend's order; without a colour it has that of a competitor."""
     pale: frozenset[str] = frozenset()
@@ -244,7 +244,7 @@ class Dot(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Points(Drawn):
+class Points(AnyChart):
     """Relative errors as points in named rows, on both sides of none, to scale in logarithms."""
 
     groups: dict[str, dict[str, list[Dot]]]

@@ -18,7 +18,7 @@ from hwmodel.specs.commands import (
     READ_COMMANDS,
 )
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
-from sweeps.report.chart import Axis, Span, Spans
+from sweeps.report.chart import Axis, RowSpan, Spans
 from sweeps.report.palette import COLOURS
 
 CLOCKS = 300
@@ -160,7 +160,7 @@ class _Drawing:
         self._banks: dict[tuple[int, ...], str] = {}
         self._ranks: set[str] = set()
         self._buses: set[str] = set()
-        self.spans: list[Span] = []
+        self.spans: list[RowSpan] = []
         for line in zip(*(values.tolist() for values in log), strict=True):
             self._command(CommandLog(*line))
         for bank in list(self._open):
@@ -174,7 +174,7 @@ class _Drawing:
 
     def _add(self, row: str, start: float, end: float, kind: str, told: str = "") -> None:
         if end > self._window.first and start < self._window.last:
-            self.spans.append(Span(row, start, end, kind, told))
+            self.spans.append(RowSpan(row, start, end, kind, told))
 
     def _clocks(self, ticks: int) -> float:
         return ticks / self._per_ck

@@ -10,7 +10,7 @@ from hwmodel.measure.student import LEVEL
 from sweeps.analyse.crossing import sure
 from sweeps.analyse.facts import Verdict
 from sweeps.plan.crossing_findings import Crossed, Crossings, Search
-from sweeps.report.chart import Axis, Span, Spans
+from sweeps.report.chart import Axis, RowSpan, Spans
 from sweeps.report.formats import NONE, at_most, between, effect, gain
 from sweeps.report.section import Block, Grid, Say, Section
 
@@ -40,7 +40,7 @@ def _number(cell: Search) -> Crossed:
     return cell.found[0]
 
 
-def _spans(cell: Search) -> list[Span]:
+def _spans(cell: Search) -> list[RowSpan]:
     """Between neighbouring values in steps, interpolated between logarithms; cut at the tie."""
     number = _number(cell)
     leads = number.parameter.leads(number.found)
@@ -56,7 +56,7 @@ def _spans(cell: Search) -> list[Span]:
             owner, middle = cell.pair[0 if lead > 0 else 1], math.sqrt(low * high)
             tied = tie is not None and tie.low <= middle <= tie.high
             told = not tied and sure(leads, middle, number.parameter.log)
-            made.append(Span(cell.name, low, high, owner, lead=math.expm1(abs(lead)), sure=told))
+            made.append(RowSpan(cell.name, low, high, owner, lead=math.expm1(abs(lead)), sure=told))
     return made
 
 

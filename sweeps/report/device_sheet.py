@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from sweeps.analyse.statistics import Interval
-from sweeps.report.chart import Axis, Bar, Bars, Span, Spans
+from sweeps.report.chart import Axis, Bar, Bars, RowSpan, Spans
 from sweeps.report.formats import counted, gain
 from sweeps.report.palette import COLOURS
 from sweeps.report.section import Block, Grid, Say, Section
@@ -117,7 +117,7 @@ def pictures(found: list[DeviceFound]) -> list[Block]:
         ends = [0, *(each.bounds or ())]
         for i, (low, high) in enumerate(pairwise(ends)):
             kind = str(i % len(COLOURS) + 1)
-            spans.append(Span(names[each.device], low, high, kind, f"bucket {i + 1}"))
+            spans.append(RowSpan(names[each.device], low, high, kind, f"bucket {i + 1}"))
             most = max(most, high)
     blocks: list[Block] = []
     if spans:

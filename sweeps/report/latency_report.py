@@ -12,7 +12,7 @@ from hwmodel.measure.load_latency import (
     NEARLY,
     SEED,
     LatencyCurve,
-    Load,
+    LoadPoint,
     largest_extent,
     latency_curves,
 )
@@ -33,7 +33,7 @@ _SHOWN = ("mean", "p50", "p99", "max")
 
 
 @dataclass(frozen=True)
-class Latency:
+class LatencyCurves:
     """The curves of a device."""
 
     device: Device
@@ -43,7 +43,7 @@ class Latency:
 def latency(
     name: str, overrides: list[str], extent: str | None, writes: float | None,
     through: Through = silent,
-) -> Latency:  # fmt: skip
+) -> LatencyCurves:  # fmt: skip
     """Simulate the curves of a device: of an extent and a share written, or of those that are not
     given the usual ones. Raises DescriptionError for an extent that makes no sense, and where no
     extent is read."""
@@ -61,10 +61,10 @@ def latency(
     else:
         mixes = [(sizes[0], share) for share in WRITE_SHARES]
         mixes += [(size, WRITE_SHARES[0]) for size in sizes[1:]]
-    return Latency(device, latency_curves(device, mixes, through))
+    return LatencyCurves(device, latency_curves(device, mixes, through))
 
 
-def record(found: Latency) -> dict[str, Any]:
+def record(found: LatencyCurves) -> dict[str, Any]:
     """The result as JSON has it; GB/s, ns, and shares of the peak."""
     device = found.device
     return {
@@ -84,7 +84,7 @@ def record(found: Latency) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _load(load: Load, device: Device) -> dict[str, Any]:
+def _load(load: LoadPoint, device: Device) -> dict[str, Any]:
     offered = None if load.offered is None else load.offered * device.peak_gbps
     return {
         "offered": load.offered, "offered_gbps": offered, "bandwidth_gbps": load.gbps,
@@ -94,7 +94,7 @@ def _load(load: Load, device: Device) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def page_section(found: Latency, drawn: bool = False) -> Section:
+def page_section(found: LatencyCurves, drawn: bool = False) -> Section:
     """Sentences and tables; `drawn`: with charts and what is assumed."""
     device = found.device
     rest: list[Block] = []
@@ -175,7 +175,7 @@ def _grid(curve: LatencyCurve, device: Device) -> Grid:
     return Grid(f"{size_text(curve.extent_bytes)}, {_mix(curve)}", heads, rows)
 
 
-def charts(found: Latency) -> list[Lines]:
+def charts(found: LatencyCurves) -> list[Lines]:
     """One curve: its mean and quantiles. Several: mean and p99, by mix and by extent."""
     curves = found.curves
     if len(curves) == 1:

@@ -9,7 +9,7 @@ import numpy as np
 from policies.requests.requests import IntArray
 from policies.serving.memory_log import MemoryLog
 from sweeps.plan.logs import FOLDER, MEMORY, stem_of
-from sweeps.report.chart import Axis, Span, Spans
+from sweeps.report.chart import Axis, RowSpan, Spans
 
 _ACROSS, _UP = 120, 100
 """Places of the grid in time and in memory."""
@@ -37,7 +37,7 @@ def memory_map(run: Path, name: str, point: int, replication: int) -> Spans | No
     holders = _grid(rows, begin_s, end_s, top)
     width, height = (end_s - begin_s) / _ACROSS, top / _UP
     spans = [
-        Span("", begin_s + x * width, begin_s + (x + count) * width, str(whose), "", y * height,
+        RowSpan("", begin_s + x * width, begin_s + (x + count) * width, str(whose), "", y * height,
              (y + high) * height)
         for x, count, y, high, whose in _patches(holders)
     ]  # fmt: skip

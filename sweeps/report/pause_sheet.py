@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweeps.ask.pause import Answer, Question
+from sweeps.ask.pause import PauseAnswer, PauseQuestion
 from sweeps.report.section import Grid, Say, Section
 
 
-def record(question: Question, found: Answer) -> dict[str, Any]:
+def record(question: PauseQuestion, found: PauseAnswer) -> dict[str, Any]:
     """What was asked and found; waste in GB s."""
     each = question.model.kv_token_bytes / 1e9
     return {
@@ -31,7 +31,7 @@ def record(question: Question, found: Answer) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def sheet(question: Question, found: Answer) -> Section:
+def sheet(question: PauseQuestion, found: PauseAnswer) -> Section:
     """The step, what hides behind it, and a line a pause."""
     told = record(question, found)
     hidden = ", ".join(f"{tokens:,} {name}" for name, tokens in found.hidden.items())

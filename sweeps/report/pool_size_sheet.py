@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweeps.ask.pool_sizing import MOST, Apart
+from sweeps.ask.pool_sizing import MOST, SidesApart
 from sweeps.ask.sized import PoolSized
 from sweeps.report.section import Grid, Say, Section
 
@@ -24,8 +24,8 @@ def pool_sheet(found: PoolSized) -> Section:
     """A table and what it says."""
     rows = []
     for (name, each), share in zip(found.rows.items(), found.shares, strict=True):
-        apart = isinstance(each, Apart)
-        many = each.prefill + each.decode if isinstance(each, Apart) else each.replicas
+        apart = isinstance(each, SidesApart)
+        many = each.prefill + each.decode if isinstance(each, SidesApart) else each.replicas
         what = f"{each[0]} prefill, {each[1]} decode" if apart else f"chunks of {each[1]:,}"
         rows.append([name, what, str(many), str(many * found.asked.cards), f"{share:.0%}"])
     columns = ["", "replicas", "in all", "cards", "attain it"]

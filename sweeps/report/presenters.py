@@ -9,7 +9,7 @@ from sweeps.plan.lazy_registry import Registry
 from sweeps.plan.rules import STUDY, kind_of
 from sweeps.report.presenter import Presenter
 from sweeps.run.findings import Findings
-from sweeps.run.reading import Shape, read_run
+from sweeps.run.reading import RunShape, read_run
 from sweeps.run.store import RunDirectory
 
 PRESENTERS: Registry[type[Presenter]] = Registry({
@@ -19,7 +19,7 @@ PRESENTERS: Registry[type[Presenter]] = Registry({
     "least": "sweeps.report.least_page:LeastPage",
     STUDY: "sweeps.report.study_page:StudyPage",
 })  # fmt: skip
-_SHAPES: Registry[Shape] = Registry(
+_SHAPES: Registry[RunShape] = Registry(
     {"sweep": "sweeps.run.reading:SWEEP", STUDY: "sweeps.study.study_findings:STUDY"}
 )
 """By the `kind` of a config."""

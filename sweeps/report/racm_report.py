@@ -19,7 +19,7 @@ from hwmodel.measure.racm import (
     Condition,
     Curve,
     Level,
-    Point,
+    SizePoint,
     check_extent,
     curves,
     described_curves,
@@ -156,7 +156,7 @@ def extent_bytes(device: Device, text: str, largest: int | None = None) -> int:
     return int(size)
 
 
-def alpha_of(point: Point) -> Interval:
+def alpha_of(point: SizePoint) -> Interval:
     """Mean alpha of a point with its interval over the replications."""
     return interval(point.alpha)
 
@@ -166,7 +166,7 @@ def sentences(racm: Racm, level: Level) -> list[str]:
     return random_access(racm.verdict(level))
 
 
-def _near_descriptors(device: Device, point: Point) -> bool:
+def _near_descriptors(device: Device, point: SizePoint) -> bool:
     limit = min(descriptor_gbps(device, point.extent_bytes), device.peak_gbps)
     mean = interval(point.gbps).mean
     return limit < device.peak_gbps and mean >= _NEAR * limit

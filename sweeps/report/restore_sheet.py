@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from policies.transfers.restoring import bytes_ratio, flops_ratio
-from sweeps.ask.restore import Answer, Question
+from sweeps.ask.restore import RestoreAnswer, RestoreQuestion
 from sweeps.report.section import Grid, Say, Section
 
 
-def record(question: Question, found: list[Answer]) -> dict[str, Any]:
+def record(question: RestoreQuestion, found: list[RestoreAnswer]) -> dict[str, Any]:
     """What was asked and found; times in ms."""
     return {
         "device": question.device.name, "model": question.model.name, "link": question.link.name,
@@ -32,7 +32,7 @@ def record(question: Question, found: list[Answer]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ratios(question: Question) -> dict[str, float]:
+def _ratios(question: RestoreQuestion) -> dict[str, float]:
     model = question.model
     if model.latent is not None:
         return {}
@@ -42,7 +42,7 @@ def _ratios(question: Question) -> dict[str, float]:
     }
 
 
-def sheet(question: Question, found: list[Answer]) -> Section:
+def sheet(question: RestoreQuestion, found: list[RestoreAnswer]) -> Section:
     """A line a context and way."""
     kinds = " and ".join(question.kinds)
     asked = (
@@ -69,7 +69,7 @@ def sheet(question: Question, found: list[Answer]) -> Section:
     return Section("Ways to restore", [Say(asked), Grid("", columns, rows), Say("*: the fastest")])
 
 
-def _layers(question: Question, name: str, hidden: int, rest: str | None) -> str:
+def _layers(question: RestoreQuestion, name: str, hidden: int, rest: str | None) -> str:
     if name != "HCache":
         return ""
     return f"{hidden} of {question.model.layers}" + (f", the others by {rest}" if rest else "")

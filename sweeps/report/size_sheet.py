@@ -6,7 +6,7 @@ from textwrap import shorten
 from typing import Any
 
 from sweeps.analyse.statistics import Interval, interval
-from sweeps.ask.sized import Found, Sized, wanted
+from sweeps.ask.sized import Sized, SizedDevice, wanted
 from sweeps.ask.sizing import LEAST_GATHER
 from sweeps.ask.sizing_runs import Target, delivered, mean_output
 from sweeps.report.fit_sheet import GIB, rate_text
@@ -35,7 +35,7 @@ def record(sized: Sized) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _found(found: Found | str) -> dict[str, Any] | str:
+def _found(found: SizedDevice | str) -> dict[str, Any] | str:
     """What a device carries, in JSON's types; why it carries nothing."""
     if isinstance(found, str):
         return found
@@ -54,7 +54,7 @@ def _unit(target: Target, tokens: str = "out tok/s") -> str:
     return "requests/s" if target.think_s is None else "users"
 
 
-def _loop(found: Found) -> tuple[float, Interval] | None:
+def _loop(found: SizedDevice) -> tuple[float, Interval] | None:
     """Requests a second of the most users, and the share that attains the objective."""
     if not found.runs:
         return None
@@ -100,12 +100,12 @@ def sheet(sized: Sized) -> Section:
     ])  # fmt: skip
 
 
-def _most(found: Found | str) -> float:
+def _most(found: SizedDevice | str) -> float:
     """The largest load; of what carries none, less."""
     return -1.0 if isinstance(found, str) else (found.load or 0.0)
 
 
-def _row(sized: Sized, name: str, found: Found | str, mean: float) -> list[str]:
+def _row(sized: Sized, name: str, found: SizedDevice | str, mean: float) -> list[str]:
     """Of a device in the table of devices."""
     target, device = sized.target, sized.devices[name]
     row = [name, f"{device.capacity_bytes / GIB:,.0f}", f"{delivered(device) / 1e9:,.0f}"]
@@ -128,7 +128,7 @@ def _row(sized: Sized, name: str, found: Found | str, mean: float) -> list[str]:
     return [*row, _meets(sized, found)]
 
 
-def _meets(sized: Sized, found: Found | str) -> str:
+def _meets(sized: Sized, found: SizedDevice | str) -> str:
     """How many cards meet the target, in a word or two; why none do."""
     if isinstance(found, str):
         return shorten(found, 60, placeholder=" ...")

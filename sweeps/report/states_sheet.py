@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from policies.allocators.hybrid import USES
-from sweeps.ask.states import Answer
+from sweeps.ask.states import StatesAnswer
 from sweeps.report.section import Grid, Say, Section
 
 
-def record(found: Answer) -> dict[str, Any]:
+def record(found: StatesAnswer) -> dict[str, Any]:
     """Bytes, tokens and shares."""
     pages = found.pages
     return {
@@ -31,7 +31,7 @@ def record(found: Answer) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def sheet(found: Answer) -> Section:
+def sheet(found: StatesAnswer) -> Section:
     """A line a workload and allocator."""
     told = record(found)
     about = (

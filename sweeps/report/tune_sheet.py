@@ -6,7 +6,7 @@ from typing import Any
 
 from sweeps.analyse.best import WIDE
 from sweeps.ask.server_settings import FACTORS, settings_of
-from sweeps.ask.tuning import Choice, Tuned, Worth
+from sweeps.ask.tuning import Tuned, TuningChoice, Worth
 from sweeps.report.formats import NONE, gain, listed
 from sweeps.report.section import Grid, Say, Section
 
@@ -47,7 +47,7 @@ def record(tuned: Tuned) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _choice(choice: Choice) -> dict[str, Any]:
+def _choice(choice: TuningChoice) -> dict[str, Any]:
     return {"values": choice.values, "cards": choice.cards, "rate_per_s": choice.rate,
             "rates_per_s": choice.rates, "why": choice.why}  # fmt: skip
 
@@ -86,7 +86,7 @@ def _last_first(worth: Worth) -> tuple[bool, float]:
     return (found is None, -found.mean if found is not None else -(worth.choice.rate or 0.0))
 
 
-def _rate(choice: Choice, cards: int = 1) -> str:
+def _rate(choice: TuningChoice, cards: int = 1) -> str:
     return NONE if choice.rate is None else f"{choice.rate / cards:,.3g}"
 
 

@@ -15,9 +15,9 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
 from hwmodel.description.yaml_reader import load
 from policies.memory.measured import MeasurementSpec, compare, load_measurements
-from policies.memory.measured_cells import Compared, Figure, Settings, Verdict
+from policies.memory.measured_cells import ComparedCell, Quantity, Settings, Verdict
 from policies.serving.measured_server import (
-    Server,
+    MeasuredServer,
     ServerSpec,
     compare_server,
     load_server,
@@ -31,11 +31,11 @@ from policies.transfers.measured_transfers import (
 from sweeps.report.chart import Axis, Dot, Lines, Points, Series
 from sweeps.report.section import Block, Grid, Listing, Say, Section
 
-Found = dict[str, list[Compared]]
+Found = dict[str, list[ComparedCell]]
 """Name of the measurements -> its cells."""
 
 
-Source = MeasurementSpec | Server | TransferSpec
+Source = MeasurementSpec | MeasuredServer | TransferSpec
 """What cells are read from."""
 Spec = MeasurementSpec | ServerSpec | TransferSpec
 
@@ -66,22 +66,22 @@ def _no_device(device: str | None, name: str) -> None:
 
 def spec_of(source: Source) -> Spec:
     """The description."""
-    return source.spec if isinstance(source, Server) else source
+    return source.spec if isinstance(source, MeasuredServer) else source
 
 
 def compared(
     source: Source, candidate: str | None = None, overrides: list[str] | None = None
-) -> list[Compared]:
+) -> list[ComparedCell]:
     """Every cell beside the model; under a candidate's or counterfactual's settings where given.
     Raises DescriptionError; Skipped where a data file is absent."""
-    if isinstance(source, Server):
+    if isinstance(source, MeasuredServer):
         return compare_server(source, candidate, overrides or ())
     if isinstance(source, TransferSpec):
         return compare_transfers(source)
     return compare(source, candidate, overrides)
 
 
-def summary(found: Iterable[Compared]) -> str:
+def summary(found: Iterable[ComparedCell]) -> str:
     """How many cells have which verdict, and how many are within that set a mechanism."""
     listed = list(found)
     counts = Counter(item.verdict for item in listed)
@@ -92,7 +92,7 @@ def summary(found: Iterable[Compared]) -> str:
     return f"{counts.total()} cells: " + ", ".join(parts)
 
 
-def errors_by_class(found: Iterable[Compared]) -> dict[str, dict[str, float]]:
+def errors_by_class(found: Iterable[ComparedCell]) -> dict[str, dict[str, float]]:
     """Errors by kind of a cell, of step times by class of kernels too: the device as shipped beside
     what was measured. Inputs and limits are left out."""
     groups: dict[str, list[float]] = {}
@@ -109,7 +109,7 @@ def errors_by_class(found: Iterable[Compared]) -> dict[str, dict[str, float]]:
     }  # fmt: skip
 
 
-def by_class(found: Iterable[Compared]) -> Grid:
+def by_class(found: Iterable[ComparedCell]) -> Grid:
     """`errors_by_class` as a table."""
     rows = [
         [
@@ -124,7 +124,7 @@ def by_class(found: Iterable[Compared]) -> Grid:
     return Grid("By kind and class", columns, rows)
 
 
-def grid(found: list[Compared]) -> Grid:
+def grid(found: list[ComparedCell]) -> Grid:
     """A row a cell."""
     columns = ["cell", "predicted", "measured", "model", "error", "tolerance", "verdict", "source"]
     rows = [
@@ -145,13 +145,13 @@ def grid(found: list[Compared]) -> Grid:
         for row, item in zip(rows, found, strict=True):
             pure = item.model / item.derate
             error = pure / item.cell.stated.value - 1
-            text = f"{Figure(pure, item.cell.stated.unit)} ({error:+.1%})"
+            text = f"{Quantity(pure, item.cell.stated.unit)} ({error:+.1%})"
             row.append(text if item.derate < 1 else "–")
     return Grid("", columns, rows)
 
 
 def sheet(
-    every: list[Compared], each: Iterable[tuple[Spec, list[Compared] | None, str]]
+    every: list[ComparedCell], each: Iterable[tuple[Spec, list[ComparedCell] | None, str]]
 ) -> Section:
     """What `bankwise validate` shows of descriptions with their cells, or why they are skipped."""
     classes = by_class(every)
@@ -169,7 +169,7 @@ def sheet(
     return Section("Validation", [*blocks, Say(summary(every))])
 
 
-def causes(found: list[Compared]) -> dict[str, str]:
+def causes(found: list[ComparedCell]) -> dict[str, str]:
     """The likely causes of what is refuted, where one is given, by cell."""
     refuted = [item.cell for item in found if item.verdict == "refuted" and item.cell.cause]
     return {cell.what: cell.cause for cell in refuted}
@@ -188,7 +188,7 @@ def alternatives(spec: Spec) -> dict[str, Settings]:
 
 
 def record(
-    spec: Spec, found: list[Compared], others: Mapping[str, list[Compared]] | None = None
+    spec: Spec, found: list[ComparedCell], others: Mapping[str, list[ComparedCell]] | None = None
 ) -> dict[str, Any]:
     """The same in JSON's types; figures in each cell's `unit`. Of candidates the settings, and
     with `others` each cell's figure under them."""
@@ -246,7 +246,7 @@ def picture(found: Found) -> Points:
 
 def left(found: Found) -> dict[str, dict[str, Any]]:
     """What to doubt first: group of causes -> how much of what is refuted lies there."""
-    groups: dict[str, list[tuple[str, Compared]]] = {}
+    groups: dict[str, list[tuple[str, ComparedCell]]] = {}
     for name, item in _two_sided(found):
         if item.verdict == "refuted":
             groups.setdefault(item.cell.group or "no cause known", []).append((name, item))
@@ -284,7 +284,7 @@ def figures(found: Found) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _two_sided(found: Found) -> Iterable[tuple[str, Compared]]:
+def _two_sided(found: Found) -> Iterable[tuple[str, ComparedCell]]:
     """What agrees or is refuted, with the name of its measurements."""
     pairs = ((name, item) for name, items in found.items() for item in items)
     return [pair for pair in pairs if pair[1].verdict in ("within", "refuted")]
@@ -294,7 +294,7 @@ def _far(dot: Dot) -> float:
     return abs(math.log1p(dot.value))
 
 
-def over_time(server: Server) -> Lines:
+def over_time(server: MeasuredServer) -> Lines:
     """Running and waiting requests, simulated and measured. Raises Skipped."""
     model, measured = running_and_waiting(server), read_timeseries(server)
     series = [
@@ -306,17 +306,17 @@ def over_time(server: Server) -> Lines:
     return Lines(title, Axis("time since the first request, s"), Axis("requests"), series)
 
 
-def _model(item: Compared) -> str:
-    return str(Figure(item.model, item.cell.stated.unit))
+def _model(item: ComparedCell) -> str:
+    return str(Quantity(item.model, item.cell.stated.unit))
 
 
-def section(source: Source, found: list[Compared]) -> Section:
+def section(source: Source, found: list[ComparedCell]) -> Section:
     spec = spec_of(source)
     blocks: list[Block] = [Say(f"{spec.summary}. Device: {spec.device}. {summary(found)}.")]
     if not found:
         return Section(spec.name, [*blocks, Say("Skipped: its log was not here.", "problem")])
     blocks.append(grid(found))
-    if isinstance(source, Server) and source.spec.timeseries:
+    if isinstance(source, MeasuredServer) and source.spec.timeseries:
         blocks.append(Say(f"![Running and waiting requests](validation-{spec.name}.svg)"))
     listed = {
         "Likely causes of what is refuted": causes(found),
@@ -334,7 +334,7 @@ def section(source: Source, found: list[Compared]) -> Section:
 
 
 def _candidates(
-    title: str, why: str, source: Source, others: dict[str, Settings], shipped: list[Compared]
+    title: str, why: str, source: Source, others: dict[str, Settings], shipped: list[ComparedCell]
 ) -> Section:
     """The same cells under other settings."""
     columns = {"as shipped": shipped, **{name: compared(source, name) for name in others}}

@@ -32,7 +32,7 @@ class CapacityFailed(Exception):
 
 
 @dataclass
-class Calibration:
+class Capacities:
     """Capacities in requests a second, by a key that says what was served on what."""
 
     capacities: dict[str, float]
@@ -47,7 +47,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedCapacity:
     """A capacity to measure: a point's, on what one of its replications is calibrated on."""
 
     point: Point
@@ -75,10 +75,10 @@ def capacity_key(experiment: Described, replication: int) -> str:
     return json.dumps(data, sort_keys=True)
 
 
-def wanted(sweep: Sweep) -> dict[str, Wanted]:
+def wanted(sweep: Sweep) -> dict[str, WantedCapacity]:
     """The capacities that the sweep needs, by key."""
     found = (
-        Wanted(point, replication)
+        WantedCapacity(point, replication)
         for point in sweep.points
         if (load := point.experiment.offered) is not None
         and load.relative is not None
@@ -89,7 +89,7 @@ def wanted(sweep: Sweep) -> dict[str, Wanted]:
 
 
 def calibrate(
-    asked: dict[str, Wanted], known: dict[str, float], jobs: int, cluster: str | None = None
+    asked: dict[str, WantedCapacity], known: dict[str, float], jobs: int, cluster: str | None = None
 ) -> Iterator[tuple[str, float]]:
     """Measure what is not known yet and yield it. Raises DescriptionError."""
     missing = {key: each for key, each in asked.items() if key not in known}

@@ -20,10 +20,10 @@ from sweeps.plan.experiment import ExperimentSpec
 from sweeps.plan.sweep import Sweep, load_sweep
 from sweeps.plan.sweep_spec import BEST
 from sweeps.run import explanation
-from sweeps.run.explanation import FILE, FOLDER, Explanation, Known, Pair, explain, results
+from sweeps.run.explanation import FILE, FOLDER, Explanation, Known, RivalPair, explain, results
 from sweeps.run.findings import find, keep_sweep
 from sweeps.run.kept_simulations import (
-    Sought,
+    SoughtSimulation,
     Wanted,
     experiment_of,
     known_of,
@@ -47,13 +47,13 @@ class Explained:
 
 
 @dataclass
-class Plan:
+class ExplainPlan:
     """Pairs to explain, and what is known of them."""
 
     path: Path
     sweep: Sweep
     resolved: dict[str, Any]
-    pairs: list[Pair]
+    pairs: list[RivalPair]
     known: Known
     wanted: Wanted
     """Everything that is simulated."""
@@ -93,24 +93,24 @@ def leading_gap(path: Path) -> tuple[Table, Group, list[str]] | None:
     return (found.table, group, [gap.best, gap.other]) if group.objective.is_rate else None
 
 
-def _planned(path: Path, choose: Callable[[Table, Sweep], list[Pair]]) -> Plan:
+def _planned(path: Path, choose: Callable[[Table, Sweep], list[RivalPair]]) -> ExplainPlan:
     table = read_sweep(RunDirectory(path))
     sweep = sweep_of(table)
     pairs = choose(table, sweep)
     resolved = resolve(sweep)
     refuse_changes(table.config.get("resolved") or {}, resolved, str(path / CONFIG))
     wanted = {
-        (key(state.experiment, rate), r): Sought(
+        (key(state.experiment, rate), r): SoughtSimulation(
             state.experiment, rate, f"without {', '.join(state.removed) or 'nothing'}"
         )
         for pair in pairs
         for state, rates in pair.states()
         for r, rate in rates.items()
     }
-    return Plan(path, sweep, resolved, pairs, known_of(path, table, sweep), wanted)
+    return ExplainPlan(path, sweep, resolved, pairs, known_of(path, table, sweep), wanted)
 
 
-def _explained(plan: Plan, jobs: int, progress: Progress) -> Explained:
+def _explained(plan: ExplainPlan, jobs: int, progress: Progress) -> Explained:
     """Simulate what is left, and keep what comes of it. Raises Stopped."""
     failed = simulate(plan.path, plan.sweep, plan.resolved, plan.wanted, plan.known, jobs, progress)
     explained = Explained(
@@ -145,7 +145,7 @@ def sweep_of(table: Table) -> Sweep:
     return sweep
 
 
-def pairs_of(table: Table, sweep: Sweep, point: str) -> list[Pair]:
+def pairs_of(table: Table, sweep: Sweep, point: str) -> list[RivalPair]:
     """The pairs that `point` names: in each of its groups the best against each other competitor,
     or against the one that is named, unless it is the best; or two that are named.
 
@@ -168,7 +168,7 @@ def pairs_of(table: Table, sweep: Sweep, point: str) -> list[Pair]:
     return found
 
 
-def pairs_in(group: Group, sweep: Sweep, wanted: list[str]) -> Iterator[Pair]:
+def pairs_in(group: Group, sweep: Sweep, wanted: list[str]) -> Iterator[RivalPair]:
     rows = {
         row.name: row for row in group.main() if row.values(THROUGHPUT) and laid_out(sweep, row)
     }
@@ -187,7 +187,7 @@ def pairs_in(group: Group, sweep: Sweep, wanted: list[str]) -> Iterator[Pair]:
             )
         if other != first and common([ours, theirs], THROUGHPUT):
             sides = (experiment_of(sweep, ours), experiment_of(sweep, theirs))
-            yield Pair(
+            yield RivalPair(
                 group.title, (first, other), sides, rates,
                 ours.overloaded and theirs.overloaded, (ours.point, theirs.point),
             )  # fmt: skip

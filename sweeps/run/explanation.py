@@ -22,7 +22,7 @@ from sweeps.plan.counterfactual import (
     CAUSES,
     HARDWARE,
     RECOMPUTE,
-    State,
+    RemovedState,
     chain,
     key,
     without,
@@ -48,7 +48,7 @@ Known = dict[str, dict[int, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
-class Part:
+class CausePart:
     """What one cause makes of a gap: log ratios of the gap with it over the gap without."""
 
     cause: str
@@ -73,7 +73,7 @@ class Explanation:
     winner: str
     loser: str
     total: Interval
-    parts: list[Part]
+    parts: list[CausePart]
     unexplained: Interval
     """The gap that is left where every cause is removed from both."""
     hardware: dict[str, Interval]
@@ -83,7 +83,7 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class Pair:
+class RivalPair:
     """Two points of a group, the one that serves more first, and the rate that both are offered, by
     replication."""
 
@@ -95,7 +95,7 @@ class Pair:
     points: tuple[int, int] = (0, 1)
     """Their numbers in the sweep."""
 
-    def states(self) -> Iterator[tuple[State, Rates]]:
+    def states(self) -> Iterator[tuple[RemovedState, Rates]]:
         """Everything to simulate, and its rates; some of it more than once."""
         for side in self.sides:
             for reverse in (False, True):
@@ -108,12 +108,12 @@ class Pair:
         many = UNSATURATED if self.saturated else 1.0
         return {r: None if rate is None else many * rate for r, rate in self.rates.items()}
 
-    def hardware(self, side: ExperimentSpec, cost: str) -> State:
+    def hardware(self, side: ExperimentSpec, cost: str) -> RemovedState:
         """A side with analytic memory, where a cost takes no time."""
         return without(side, [name for name in ("layout", cost) if name])
 
 
-def explain(pair: Pair, known: Known) -> Explanation:
+def explain(pair: RivalPair, known: Known) -> Explanation:
     """The explanation of a pair whose states are all known, in the replications common to all.
     Raises DescriptionError where none is."""
     served = (_served(known, state, rates) for state, rates in pair.states())
@@ -122,7 +122,7 @@ def explain(pair: Pair, known: Known) -> Explanation:
         names = " and ".join(pair.names)
         raise DescriptionError(f"{pair.group}: {names} have no replication without a failure")
 
-    def logs(state: State, rates: Rates) -> Logs:
+    def logs(state: RemovedState, rates: Rates) -> Logs:
         found = results(known, state, rates)
         return {r: math.log(found[r][THROUGHPUT]) for r in common}
 
@@ -147,7 +147,7 @@ def explain(pair: Pair, known: Known) -> Explanation:
     return Explanation(
         pair.group, *pair.names, _mean(less(ends[0][0], ends[1][0])),
         [
-            Part(*each, _mean(forward[each]), _mean(reverse_[each]),
+            CausePart(*each, _mean(forward[each]), _mean(reverse_[each]),
                  _mean(less(forward[each], reverse_[each])))
             for each in sorted(forward, key=lambda part: [*CAUSES].index(part[0]))
         ],
@@ -157,13 +157,13 @@ def explain(pair: Pair, known: Known) -> Explanation:
     )  # fmt: skip
 
 
-def results(known: Known, state: State, rates: Rates) -> dict[int, dict[str, Any]]:
+def results(known: Known, state: RemovedState, rates: Rates) -> dict[int, dict[str, Any]]:
     """What is known of a state at these rates, by replication."""
     found = ((r, known.get(key(state.experiment, rate), {}).get(r)) for r, rate in rates.items())
     return {r: metrics for r, metrics in found if metrics is not None}
 
 
-def _served(known: Known, state: State, rates: Rates) -> set[int]:
+def _served(known: Known, state: RemovedState, rates: Rates) -> set[int]:
     found = results(known, state, rates)
     return {r for r, metrics in found.items() if (metrics.get(THROUGHPUT) or 0.0) > 0}
 
@@ -172,7 +172,7 @@ def _mean(logs: Logs) -> Interval:
     return interval([*logs.values()])
 
 
-def _unsaturated(pair: Pair, known: Known, common: list[int]) -> Iterator[str]:
+def _unsaturated(pair: RivalPair, known: Known, common: list[int]) -> Iterator[str]:
     if not pair.saturated:
         return
     for side, name in zip(pair.sides, pair.names, strict=True):
@@ -208,7 +208,7 @@ def interval_of(data: dict[str, Any]) -> Interval:
 
 def _read(data: dict[str, Any]) -> Explanation:
     orders = ("forward", "reverse", "interaction")
-    parts = [Part(**{**each, **{name: interval_of(each[name]) for name in orders}})
+    parts = [CausePart(**{**each, **{name: interval_of(each[name]) for name in orders}})
              for each in data["parts"]]  # fmt: skip
     hardware = {name: interval_of(each) for name, each in data["hardware"].items()}
     ends = {name: interval_of(data[name]) for name in ("total", "unexplained")}

@@ -40,7 +40,7 @@ _DOUBLINGS = 10
 """How often the first guess, the capacity, is doubled or halved before giving up."""
 
 
-class Sought(NamedTuple):
+class SoughtGoodput(NamedTuple):
     """A goodput to find: a point's, over the requests of some of its replications."""
 
     point: Point
@@ -55,21 +55,21 @@ def goodput_key(sweep: Sweep, point: Point, replication: int) -> str:
     return json.dumps(data, sort_keys=True)
 
 
-def searched(sweep: Sweep) -> dict[str, Sought]:
+def searched(sweep: Sweep) -> dict[str, SoughtGoodput]:
     """The goodputs that the sweep needs, by key."""
-    found: dict[str, Sought] = {}
+    found: dict[str, SoughtGoodput] = {}
     for point in sweep.points:
         load = point.experiment.offered
         for r in range(1, point.experiment.replications + 1):
             if load is not None and load.goodput is not None:
                 key = goodput_key(sweep, point, r)
-                so_far = found.get(key, Sought(point, ())).replications
-                found[key] = Sought(point, tuple(dict.fromkeys([*so_far, r])))
+                so_far = found.get(key, SoughtGoodput(point, ())).replications
+                found[key] = SoughtGoodput(point, tuple(dict.fromkeys([*so_far, r])))
     return found
 
 
 def search(
-    points: dict[str, Sought], known: dict[str, float], jobs: int, cluster: str | None = None
+    points: dict[str, SoughtGoodput], known: dict[str, float], jobs: int, cluster: str | None = None
 ) -> Iterator[tuple[str, float | str]]:
     """Find what is not known yet and yield it: (key, requests a second), or why there is no such
     rate where the point or its objective is at fault. Raises CapacityFailed."""

@@ -27,7 +27,7 @@ _KEPT = ("kv_slots", "batch", "preemptions", "migrations", "limit_share", "phase
 """Metrics that are kept of a simulation, beside its rate and backlog."""
 
 
-class Sought(NamedTuple):
+class SoughtSimulation(NamedTuple):
     """A simulation of one replication."""
 
     experiment: ExperimentSpec
@@ -44,7 +44,7 @@ class Failure(NamedTuple):
     """The description asks for what cannot be served."""
 
 
-Wanted = dict[tuple[str, int], Sought]
+Wanted = dict[tuple[str, int], SoughtSimulation]
 """By key and replication."""
 
 

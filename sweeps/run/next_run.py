@@ -19,15 +19,22 @@ from sweeps.analyse.variants import CASE
 from sweeps.plan.counterfactual import key
 from sweeps.plan.experiment import ExperimentSpec, Task, capacity_task
 from sweeps.plan.layout import experiment_with
-from sweeps.plan.next_question import QUESTIONS, Asked, Held
+from sweeps.plan.next_question import QUESTIONS, GapSides, ProposedChange
 from sweeps.plan.sweep import Sweep
 from sweeps.plan.sweep_spec import BEST
 from sweeps.run import next_answer
 from sweeps.run.capacity import answered, capacity_key
 from sweeps.run.explained_run import leading_gap, pairs_in, pairs_of, sweep_of
-from sweeps.run.explanation import FOLDER, Known, Pair, Rates
+from sweeps.run.explanation import FOLDER, Known, Rates, RivalPair
 from sweeps.run.findings import keep_sweep
-from sweeps.run.kept_simulations import Failure, Sought, Stopped, Wanted, known_of, simulate
+from sweeps.run.kept_simulations import (
+    Failure,
+    SoughtSimulation,
+    Stopped,
+    Wanted,
+    known_of,
+    simulate,
+)
 from sweeps.run.next_answer import NEXT, NextAnswer, Reply
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
@@ -42,7 +49,7 @@ class Change(NamedTuple):
     """A change as it is simulated; `why` says why it cannot be, where it cannot."""
 
     question: str
-    asked: Asked
+    asked: ProposedChange
     sides: tuple[ExperimentSpec, ExperimentSpec] | None
     why: str = ""
 
@@ -93,7 +100,7 @@ def ask_next(
     return answers
 
 
-def _pairs(table: Table, sweep: Sweep, path: Path, point: str) -> list[Pair]:
+def _pairs(table: Table, sweep: Sweep, path: Path, point: str) -> list[RivalPair]:
     if point:
         return pairs_of(table, sweep, point)
     found = leading_gap(path)
@@ -103,8 +110,8 @@ def _pairs(table: Table, sweep: Sweep, path: Path, point: str) -> list[Pair]:
     return [*pairs_in(group, sweep, names)]
 
 
-def _changes(sweep: Sweep, pair: Pair, table: Table, questions: list[str]) -> Iterator[Change]:
-    held = Held(*pair.sides, pair.names, _slots(table, pair))
+def _changes(sweep: Sweep, pair: RivalPair, table: Table, questions: list[str]) -> Iterator[Change]:
+    held = GapSides(*pair.sides, pair.names, _slots(table, pair))
     for question in questions:
         for asked in QUESTIONS[question].ask(held):
             try:
@@ -117,14 +124,14 @@ def _changes(sweep: Sweep, pair: Pair, table: Table, questions: list[str]) -> It
                 yield Change(question, asked, None, error.message)
 
 
-def _slots(table: Table, pair: Pair) -> int | None:
+def _slots(table: Table, pair: RivalPair) -> int | None:
     """Tokens that the winner had room for."""
     rows = (row for group in table.groups for row in group.rows if row.point == pair.points[0])
     total = next((row.mean(CAPACITY) for row in rows), None)
     return None if total is None else int(total)
 
 
-def _changed(sweep: Sweep, number: int, asked: Asked | None) -> ExperimentSpec:
+def _changed(sweep: Sweep, number: int, asked: ProposedChange | None) -> ExperimentSpec:
     """A point of the sweep with a change over all that it is laid out with."""
     point, file = sweep.points[number], sweep.document.file
     laid = [(path, v, Mark(file)) for path, v in point.overrides.items() if path != CASE]
@@ -140,7 +147,7 @@ Capacities = dict[str, float | str]
 
 
 def _capacities(
-    path: Path, changes: list[Change], pair: Pair, jobs: int, progress: Progress
+    path: Path, changes: list[Change], pair: RivalPair, jobs: int, progress: Progress
 ) -> Capacities:
     """Those that relative loads of the changes ask for; what is measured is kept."""
     file = RunDirectory(path / FOLDER)
@@ -168,7 +175,7 @@ def _capacities(
     return found
 
 
-def _rates(change: Change, pair: Pair, capacities: Capacities) -> tuple[Rates, Rates] | str:
+def _rates(change: Change, pair: RivalPair, capacities: Capacities) -> tuple[Rates, Rates] | str:
     """What both sides are offered, by replication; or why nothing can be."""
     assert change.sides is not None
     found: list[Rates] = []
@@ -187,7 +194,7 @@ def _rates(change: Change, pair: Pair, capacities: Capacities) -> tuple[Rates, R
     return found[0], found[1]
 
 
-def _wanted(changes: list[Change], pair: Pair, capacities: Capacities) -> Wanted:
+def _wanted(changes: list[Change], pair: RivalPair, capacities: Capacities) -> Wanted:
     wanted: Wanted = {}
     for change in changes:
         offered = None if change.sides is None else _rates(change, pair, capacities)
@@ -195,12 +202,12 @@ def _wanted(changes: list[Change], pair: Pair, capacities: Capacities) -> Wanted
             continue
         for side, rates in zip(change.sides, offered, strict=True):
             for r, rate in rates.items():
-                wanted[key(side, rate), r] = Sought(side, rate, change.asked.name)
+                wanted[key(side, rate), r] = SoughtSimulation(side, rate, change.asked.name)
     return wanted
 
 
 def _reply(
-    change: Change, pair: Pair, capacities: Capacities, known: Known,
+    change: Change, pair: RivalPair, capacities: Capacities, known: Known,
     failed: dict[tuple[str, int], Failure],
 ) -> Reply:  # fmt: skip
     name = change.asked.name

@@ -12,7 +12,7 @@ from sweeps.analyse.rows import Record
 from sweeps.plan.experiment import Described, Task, measure, seed_of
 from sweeps.plan.sweep import Given, load_sweep
 from sweeps.plan.sweep_spec import Point, Sweep
-from sweeps.run.capacity import Calibration, calibrate, rivals, wanted
+from sweeps.run.capacity import Capacities, calibrate, rivals, wanted
 from sweeps.run.goodput import goodput_key, search, searched
 from sweeps.run.provenance import refuse_changes, resolve
 from sweeps.run.store import CALIBRATION, CONFIG, RunDirectory
@@ -92,4 +92,4 @@ def rate_of(
         group = rivals(sweep, point, replication)
         asked = {key: each for key, each in wanted(sweep).items() if key in group}
         capacities.update(calibrate(asked, capacities, jobs))
-    return Calibration(capacities).rate_per_s(sweep, point, replication)
+    return Capacities(capacities).rate_per_s(sweep, point, replication)

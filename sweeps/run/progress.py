@@ -19,7 +19,7 @@ _FIRST, _LONG_S = 2, 60.0
 """Steps after which a stage that takes longer than this says how long."""
 
 
-class Step(Protocol):
+class ProgressStep(Protocol):
     """One more is done."""
 
     def __call__(self, note: str = "") -> None: ...
@@ -39,7 +39,7 @@ class Progress:
     @contextmanager
     def stage(
         self, name: str, total: int, done: int = 0, late_s: float = 0.0, after: int = 0
-    ) -> Iterator[Step]:
+    ) -> Iterator[ProgressStep]:
         """Count through `total` steps of which `done` were there already; yields the step, which
         takes a few words to show beside the count. Nothing is shown of the first `late_s`. after:
         steps of the stages that follow, about as long: the time left is said of all."""
@@ -61,7 +61,9 @@ class Progress:
         return passed
 
     @contextmanager
-    def _bar(self, name: str, total: int, done: int, late_s: float, after: int) -> Iterator[Step]:
+    def _bar(
+        self, name: str, total: int, done: int, late_s: float, after: int
+    ) -> Iterator[ProgressStep]:
         from rich.console import Console  # heavy
         from rich.progress import (
             BarColumn,

@@ -13,7 +13,7 @@ from typing import Any
 from hwmodel.description.description import DescriptionError, Mistakes
 from policies.serving.plugins import recorded
 from sweeps.analyse.rows import differences
-from sweeps.plan.experiment import Described, Source, device_of
+from sweeps.plan.experiment import Described, NamedDescription, device_of
 from sweeps.plan.place import in_sweep
 from sweeps.plan.sweep_spec import Planned
 from sweeps.run.version import version
@@ -79,7 +79,7 @@ def _refuse(experiment: Described, run: Planned) -> None:
         raise run.document.error(error.message, ("base", "serving", "memory")) from None
 
 
-def _read(source: Source, run: Planned) -> dict[str, Any]:
+def _read(source: NamedDescription, run: Planned) -> dict[str, Any]:
     """What it means. Raises DescriptionError, placed where the run's description gives it."""
     try:
         return source.read()

@@ -20,7 +20,7 @@ _NUMBERS = ("replications", "requests", "warmup_requests")
 _OF_PROVENANCE = {"assumed": dict, "inputs": dict, "libraries": dict, "seeds": list}
 
 
-class Shape(NamedTuple):
+class RunShape(NamedTuple):
     """What a run directory has to hold to be shown."""
 
     config: dict[str, type]
@@ -41,7 +41,7 @@ class RunParts:
     problems: list[str] = field(default_factory=list)
 
 
-def read_run(directory: RunDirectory, shapes: Mapping[str, Shape]) -> RunParts:
+def read_run(directory: RunDirectory, shapes: Mapping[str, RunShape]) -> RunParts:
     """Read what there is. shapes: by the `kind` of a config, that of sweeps first. Raises
     DescriptionError where there is nothing to show."""
     path = directory.path
@@ -131,7 +131,7 @@ def _guessed(records: list[Record], name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-SWEEP = Shape(
+SWEEP = RunShape(
     {"axes": dict, "base": dict, "compare": str, "name": str},
     {"point": int, "replication": int, "overrides": dict, "metrics": dict},
     _guessed,

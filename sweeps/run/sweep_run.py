@@ -20,7 +20,7 @@ from sweeps.plan.logs import keep, staging, stem_of
 from sweeps.plan.place import shortened
 from sweeps.plan.sweep import as_recorded, further
 from sweeps.plan.sweep_spec import Point, Sweep
-from sweeps.run.capacity import Calibration, calibrate, wanted
+from sweeps.run.capacity import Capacities, calibrate, wanted
 from sweeps.run.executor import execute
 from sweeps.run.findings import keep_sweep
 from sweeps.run.goodput import goodput_key, search, searched
@@ -34,7 +34,7 @@ Key = tuple[int, int]
 
 
 @dataclass
-class Run:
+class SweepRun:
     """What a run did: its directory, results in order, and failures with their reason."""
 
     directory: RunDirectory
@@ -53,7 +53,7 @@ class Interrupted(Exception):
 
     exit_code = 130
 
-    def __init__(self, run: Run, total: int, at: str = "") -> None:
+    def __init__(self, run: SweepRun, total: int, at: str = "") -> None:
         """at: what was interrupted, where that is known."""
         kept = f"{len(run.records)} of {total} results are kept in {run.directory.path}"
         nothing = "nothing was finished, nothing was written"
@@ -67,7 +67,7 @@ class Interrupted(Exception):
 def run_sweep(
     sweep: Sweep, out: Path | None, resume: bool, jobs: int, progress: Progress,
     cluster: str | None = None,
-) -> Run:  # fmt: skip
+) -> SweepRun:  # fmt: skip
     """Run what is not there yet. Nothing is written before the first result is there.
 
     out: `runs/NAME-N` where it is None. Raises DescriptionError where sweep, inputs or `out` are
@@ -80,8 +80,8 @@ def run_sweep(
     if sweep.spec.resolved is not None:
         refuse_changes(sweep.spec.resolved, resolved, sweep.document.file)
     config = {**sweep.config, "resolved": resolved}
-    run = Run(directory)
-    calibration = Calibration({})
+    run = SweepRun(directory)
+    calibration = Capacities({})
     if resume and directory.exists:
         refuse_another(config, directory)
         run.records = [record for record in directory.records() if "metrics" in record]
@@ -114,7 +114,7 @@ def run_sweep(
     return run
 
 
-def _refuse_others(sweep: Sweep, run: Run) -> None:
+def _refuse_others(sweep: Sweep, run: SweepRun) -> None:
     """Raise DescriptionError where the directory holds results of other points."""
     for record in run.records:
         at = record["point"]
@@ -127,7 +127,7 @@ def _refuse_others(sweep: Sweep, run: Run) -> None:
 
 
 @contextmanager
-def _interruptible(run: Run) -> Iterator[None]:
+def _interruptible(run: SweepRun) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
@@ -223,7 +223,7 @@ def _of_point(
 
 
 def _calibrate(
-    sweep: Sweep, calibration: Calibration, jobs: int, cluster: str | None, progress: Progress,
+    sweep: Sweep, calibration: Capacities, jobs: int, cluster: str | None, progress: Progress,
     after: int,
 ) -> None:  # fmt: skip
     asked, known = wanted(sweep), calibration.capacities
@@ -235,7 +235,7 @@ def _calibrate(
 
 
 def _search(
-    sweep: Sweep, calibration: Calibration, jobs: int, cluster: str | None, progress: Progress
+    sweep: Sweep, calibration: Capacities, jobs: int, cluster: str | None, progress: Progress
 ) -> dict[str, str]:
     """Find goodputs; why points have none, by key. Raises DescriptionError where none has one."""
     points, known = searched(sweep), calibration.capacities
@@ -261,7 +261,7 @@ def _ordered(sweep: Sweep, known: dict[str, float]) -> dict[str, float]:
 
 
 def _offered(
-    sweep: Sweep, left: list[tuple[Point, int]], refused: dict[str, str], run: Run
+    sweep: Sweep, left: list[tuple[Point, int]], refused: dict[str, str], run: SweepRun
 ) -> list[tuple[Point, int]]:
     """Those of `left` that have a rate; the others are failures of the run."""
     offered = []
@@ -275,7 +275,7 @@ def _offered(
 
 
 def _rate_per_s(
-    sweep: Sweep, point: Point, replication: int, calibration: Calibration
+    sweep: Sweep, point: Point, replication: int, calibration: Capacities
 ) -> float | None:
     """The rate that `point` is offered, None where its load names none."""
     load = point.experiment.offered
@@ -285,7 +285,7 @@ def _rate_per_s(
 
 
 def _run(
-    sweep: Sweep, run: Run, left: list[tuple[Point, int]], calibration: Calibration,
+    sweep: Sweep, run: SweepRun, left: list[tuple[Point, int]], calibration: Capacities,
     config: dict[str, Any], jobs: int, cluster: str | None, progress: Progress,
 ) -> None:  # fmt: skip
     if run.directory.is_open:
@@ -348,14 +348,16 @@ def _one(at: int, task: Task, parts: list[Outcome]) -> Outcome:
 
 
 def _task(
-    sweep: Sweep, point: Point, replication: int, calibration: Calibration, logs: Path | None
+    sweep: Sweep, point: Point, replication: int, calibration: Capacities, logs: Path | None
 ) -> Task:
     stem = None if logs is None else str(logs / stem_of(point.index, replication))
     rate_per_s = _rate_per_s(sweep, point, replication, calibration)
     return Task(point.experiment, replication, rate_per_s, stem)
 
 
-def _note(run: Run, outcome: Outcome, point: Point, replication: int, progress: Progress) -> None:
+def _note(
+    run: SweepRun, outcome: Outcome, point: Point, replication: int, progress: Progress
+) -> None:
     where = f"{title(point.overrides, point.control)}, replication {replication}"
     text = f"failed: {where}: {shortened(outcome.error or '')}"
     run.failures.append(text)

@@ -21,7 +21,7 @@ from policies.memory.mapped import CardStreams
 from policies.memory.step_streams import PHASES
 from policies.serving.node import Node
 from policies.serving.simulation import Watcher
-from policies.serving.unit import Part
+from policies.serving.unit import ReplicaSteps
 from sweeps.analyse.label import named
 from sweeps.plan.experiment import (
     ExperimentSpec,
@@ -39,7 +39,7 @@ ALL = "all"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedTrace:
     """What of a run goes into a trace, and how; texts as on the command line."""
 
     steps: str = "100"
@@ -100,7 +100,7 @@ class _Export(Watcher):
         self.passed = 0
         """Steps so far."""
 
-    def began(self, node: Node, part: Part, end_s: float) -> None:
+    def began(self, node: Node, part: ReplicaSteps, end_s: float) -> None:
         replica, step = part.replica, part.step
         if node.replica_of(self._replica) is not replica:
             return
@@ -126,7 +126,7 @@ class _Export(Watcher):
 
 
 def export(
-    given: str, out: Path, wanted: Wanted, overrides: Iterable[str] = (),
+    given: str, out: Path, wanted: WantedTrace, overrides: Iterable[str] = (),
     point: int | None = None, replication: int = 1, jobs: int = 1,
 ) -> Exported:  # fmt: skip
     """Serve a replication of a point of a sweep, or of a run directory with its measured
@@ -207,7 +207,7 @@ def _warnings(found: Exported, form: Format, device: Device) -> list[str]:
     ]
 
 
-def _refuse_nothing(passed: int, steps: range, writer: TraceWriter, wanted: Wanted) -> None:
+def _refuse_nothing(passed: int, steps: range, writer: TraceWriter, wanted: WantedTrace) -> None:
     whole = steps.stop == 1 << 62  # to the end, whenever that is
     if passed <= steps.start or (passed < steps.stop and not whole):
         raise DescriptionError(
@@ -220,7 +220,7 @@ def _refuse_nothing(passed: int, steps: range, writer: TraceWriter, wanted: Want
         )
 
 
-def _remark(device: Device, point: Point, wanted: Wanted) -> str:
+def _remark(device: Device, point: Point, wanted: WantedTrace) -> str:
     labels = ", ".join(named(axis, value) for axis, value in point.overrides.items())
     where = "device" if wanted.channel is None else f"channel-{wanted.channel}"
     return (

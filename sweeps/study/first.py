@@ -25,7 +25,7 @@ Lengths = dict[str, IntArray]
 """`output`, and `total` with the prompt: int64 (n,), tokens."""
 
 
-class Study(Protocol):
+class FirstStudy(Protocol):
     """What of a study first trials are made of."""
 
     @property
@@ -50,7 +50,7 @@ class FirstTrial(NamedTuple):
     """Whether it is one of several, by the number of buckets."""
 
 
-def first_trials(study: Study) -> list[FirstTrial]:
+def first_trials(study: FirstStudy) -> list[FirstTrial]:
     """The points of the space that `first` names, in its order, each once. Raises DescriptionError
     where one is not in the space."""
     found: list[FirstTrial] = []
@@ -81,7 +81,7 @@ def first_trials(study: Study) -> list[FirstTrial]:
     return [each for each in found if each is once[repr(sorted(each.params.items()))]]
 
 
-def _points(study: Study, kind: First) -> Iterator[tuple[str, Overrides]]:
+def _points(study: FirstStudy, kind: First) -> Iterator[tuple[str, Overrides]]:
     """(name, overrides of the base)."""
     if kind == "base":
         yield "base", {}
@@ -118,7 +118,7 @@ def counts_of(fewest: int, most: int) -> list[int]:
     return [*counts, most]
 
 
-def _tuned(study: Study) -> Iterator[tuple[str, Overrides]]:
+def _tuned(study: FirstStudy) -> Iterator[tuple[str, Overrides]]:
     """What policies that are the base's with other defaults change, as far as it is searched."""
     base = study.base.serving.policy
     own = type(base)
@@ -139,7 +139,7 @@ def _tuned(study: Study) -> Iterator[tuple[str, Overrides]]:
 
 
 def _params(
-    study: Study, overrides: Overrides, lengths: Lengths | None, space: Space | None = None
+    study: FirstStudy, overrides: Overrides, lengths: Lengths | None, space: Space | None = None
 ) -> dict[str, Any]:
     """Of the study's space, or of one around what the overrides make."""
     made, space = ({}, study.space) if space is None else (overrides, space)
@@ -154,7 +154,7 @@ def _params(
 
 
 def _nearest(
-    study: Study, overrides: Overrides, lengths: Lengths | None, space: Space
+    study: FirstStudy, overrides: Overrides, lengths: Lengths | None, space: Space
 ) -> dict[str, Any]:
     """The point of a space that is nearest to these overrides. Raises Outside."""
     wanted = study.experiment(overrides)
@@ -172,7 +172,7 @@ def bounded(policy: Any, lengths: Lengths) -> IntArray:
     return lengths[getattr(policy, "bucket_on", "output")]
 
 
-def _value(study: Study, overrides: Overrides, experiment: ExperimentSpec, path: str) -> Any:
+def _value(study: FirstStudy, overrides: Overrides, experiment: ExperimentSpec, path: str) -> Any:
     """What an experiment has at a path, as it was written if it was; None where it has nothing."""
     keys = path.split(".")
     written = overrides.get(path, study.document.get(("base", *keys)))
@@ -184,7 +184,7 @@ def _value(study: Study, overrides: Overrides, experiment: ExperimentSpec, path:
     return found
 
 
-def known_lengths(study: Study) -> Lengths:
+def known_lengths(study: FirstStudy) -> Lengths:
     """Tokens of the requests that trials were measured on, as the engine cuts them."""
     experiment = study.base
     workload = workload_of(experiment.model_copy(update={"arrivals": ALL_AT_ONCE}))

@@ -21,7 +21,7 @@ from sweeps.analyse.objective import Objective
 from sweeps.analyse.rows import flat, is_number
 from sweeps.plan.experiment import ExperimentSpec, Task, measure
 from sweeps.plan.sweep_spec import Point
-from sweeps.run.capacity import Wanted, calibrate
+from sweeps.run.capacity import WantedCapacity, calibrate
 from sweeps.run.outcome import attempt
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
@@ -42,7 +42,7 @@ from sweeps.study.sampler import best
 from sweeps.study.study_findings import keep_study
 from sweeps.study.study_run import StudyInterrupted, StudyRun, Workers
 from sweeps.study.study_spec import Study
-from sweeps.study.trial_batch import EVEN, Batch, on_its_memory
+from sweeps.study.trial_batch import EVEN, TrialBatch, on_its_memory
 from sweeps.study.trials import FINALE
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def rates(
     load = study.base.load
     if load is None or load.relative is None:
         return dict.fromkeys(replications, None if load is None else load.rate_per_s)
-    asked = {r: [Wanted(point, r) for point in study.points] for r in replications}
+    asked = {r: [WantedCapacity(point, r) for point in study.points] for r in replications}
     every = {each.key: each for rivals in asked.values() for each in rivals}
     with progress.stage("capacity", len(every.keys() - capacities.keys())) as done:
         found = calibrate(every, capacities, workers.jobs, workers.cluster)
@@ -183,4 +183,4 @@ def _search(run: StudyRun) -> None:
             end = min(begin + batch, run.total)
             states = [finished(trial) for trial in run.journal.trials()[begin:end]]
             if len(states) < end - begin or not all(states):
-                Batch(run, begin, end, lambda: _write_best(run)).evaluate(step)
+                TrialBatch(run, begin, end, lambda: _write_best(run)).evaluate(step)

@@ -16,7 +16,7 @@ from sweeps.analyse.statistics import Interval, interval
 from sweeps.analyse.table import Group, Table
 from sweeps.plan.experiment import ExperimentSpec
 from sweeps.run.findings import Findings, keep
-from sweeps.run.reading import RunParts, Shape, read_run
+from sweeps.run.reading import RunParts, RunShape, read_run
 from sweeps.run.store import RunDirectory
 from sweeps.study.family_findings import (
     FamilyFound,
@@ -97,7 +97,7 @@ def guessed(records: list[Record], name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-STUDY = Shape(
+STUDY = RunShape(
     {"space": dict, "base": dict, "name": str},
     {"trial": int, "overrides": dict, "params": dict},
     guessed,

@@ -46,7 +46,7 @@ def on_its_memory(
     return on_table(experiment, table) if study.spec.memory == "table" else experiment
 
 
-class Batch:
+class TrialBatch:
     """Trials `begin` to `end` - 1. on_best: called when one of them is the best so far."""
 
     def __init__(self, run: StudyRun, begin: int, end: int, on_best: Callable[[], None]) -> None:

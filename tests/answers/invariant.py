@@ -9,7 +9,7 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import find
-from hwmodel.specs.attention import Window
+from hwmodel.specs.attention import AttentionWindow
 from hwmodel.specs.mlp import ExpertsSpec
 from policies.requests.requests import Requests
 from policies.serving.recorder import Recorder
@@ -106,7 +106,7 @@ def a_window_longer_than_all(draw: Draw) -> Breaches:
         or draw.model.attention.halves == 1
     ):
         raise DescriptionError("it has windows, or states, or latents")
-    window = Window(tokens=draw.model.max_position, pattern=["window", "full"])
+    window = AttentionWindow(tokens=draw.model.max_position, pattern=["window", "full"])
     windowed = draw._replace(model=draw.model.model_copy(update={"window": window}))
     yield from same(windowed.served(), draw.served(), CLOSE)
 

@@ -15,7 +15,7 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
-from sweeps.ask.fit import Fit, Question, fit
+from sweeps.ask.fit import Fit, FitQuestion, fit
 from tests.answers.draws import Draw, at_once, device_of
 
 EXACT, NEAR, CLOSE = 1e-12, 1e-6, 0.02
@@ -72,7 +72,7 @@ def alone_with(draw: Draw, prompt: int, output: int) -> Draw:
 
 
 def fitted(draw: Draw, *sets: str, **question: Any) -> Fit:
-    asked = Question.model_validate({"weights": draw.changes.get("weights"), **question})
+    asked = FitQuestion.model_validate({"weights": draw.changes.get("weights"), **question})
     found = fit(device_of(draw.device, sets), draw.model, asked)
     if not isinstance(found, Fit):
         raise DescriptionError(found.why)

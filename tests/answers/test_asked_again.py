@@ -15,7 +15,7 @@ from hwmodel.specs.device import load_device
 from policies.allocators.paged import PagedOptions
 from sweeps.ask.sized import SizeQuestion, target_of
 from sweeps.ask.sizing import answer
-from sweeps.ask.sizing_runs import Asked
+from sweeps.ask.sizing_runs import SizingQuestion
 from sweeps.plan.experiment import Task, measure
 from sweeps.study.search import rates
 from sweeps.study.study_run import Workers
@@ -90,7 +90,7 @@ def test_the_cheapest_fleet_of_a_study_is_the_one_that_size_names(
     wanted = target._replace(cards=1, policy=PagedOptions(block=16))
     sized = {}
     for name in PRICES:
-        asked = Asked("load", wanted, load_device(name))
+        asked = SizingQuestion("load", wanted, load_device(name))
         most = answer(asked)
         assert most is not None
         sized[name] = answer(asked._replace(what="replicas", guess=math.ceil(per_s / most)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodel.specs.attention import LatentAttention, Window
+from hwmodel.specs.attention import AttentionWindow, LatentAttention
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.mlp import ExpertsSpec
 from hwmodel.specs.transformer import TransformerSpec
@@ -62,7 +62,7 @@ WINDOWS = MODEL.model_copy(
     update={
         "name": "small-windows",
         "layers": 6,
-        "window": Window(tokens=40, pattern=["window", "window", "full"]),
+        "window": AttentionWindow(tokens=40, pattern=["window", "window", "full"]),
     }
 )
 """768 bytes of KV a token; four layers of six attend to the last 40 tokens."""

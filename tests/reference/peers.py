@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.trace import read_trace
 from hwmodel.specs.device import Device, load_device
-from sweeps.run.trace_export import Wanted, export
+from sweeps.run.trace_export import WantedTrace, export
 
 VARIABLES = {"Ramulator": "BANKWISE_RAMULATOR", "DRAMsim3": "BANKWISE_DRAMSIM3"}
 CHANNEL, MOST = 5, 150_000
@@ -255,7 +255,7 @@ class Row(NamedTuple):
     """The peer's, of addresses by our map."""
 
 
-def asked(place: str, policy: str, traffic: Traffic) -> Iterator[tuple[list[str], Wanted]]:
+def asked(place: str, policy: str, traffic: Traffic) -> Iterator[tuple[list[str], WantedTrace]]:
     """Settings of the sweep `quickstart`, and what is exported of it."""
     p = PLACES[place]
     settings = [
@@ -265,10 +265,12 @@ def asked(place: str, policy: str, traffic: Traffic) -> Iterator[tuple[list[str]
     ]  # fmt: skip
     for step in STEPS[: 1 if traffic.steps else None]:
         steps = traffic.steps or f"{step}:{step + p.steps[policy]}"
-        yield settings, Wanted(steps=steps, phase=traffic.phase, channel=CHANNEL, at_once=True)
+        yield settings, WantedTrace(steps=steps, phase=traffic.phase, channel=CHANNEL, at_once=True)
 
 
-def exported(settings: list[str], wanted: Wanted, reads_only: bool, out: Path) -> tuple[int, int]:
+def exported(
+    settings: list[str], wanted: WantedTrace, reads_only: bool, out: Path
+) -> tuple[int, int]:
     """Write the first MOST bursts as `bankwise export` has them; bursts, and writes of them. What
     was exported stays beside `out`, for other traffic of the same steps."""
     key = repr((settings, wanted)).encode()

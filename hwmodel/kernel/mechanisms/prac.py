@@ -19,7 +19,7 @@ from hwmodel.kernel.maintenance import (
     rank_mask,
     step_for_rank,
 )
-from hwmodel.kernel.mechanism import Mechanism, Table
+from hwmodel.kernel.mechanism import CountTable, Mechanism
 from hwmodel.specs.memory_spec import MemorySpec
 
 
@@ -167,7 +167,7 @@ MECHANISM = Mechanism(
         "refreshes": (MAX_BANKS,),  # refreshes of a bank in this turn of its rows
     },
     first=lambda c: {"back_off_at": FOREVER},
-    table=Table("row_counts", "rows_counted"),
+    table=CountTable("row_counts", "rows_counted"),
     closed=_closed,
     due=_due,
     offer=_offer,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hwmodel.kernel.channel_state import INBOX, RUN_KIND, RUN_ROW, RUN_TAKEN
-from hwmodel.kernel.driver import Source, driver
+from hwmodel.kernel.driver import AccessSource, driver
 from hwmodel.kernel.host import DONE, LOG_KEPT, MORE, array_at
 from hwmodel.kernel.jit import c_function, called, inlined
 from hwmodel.kernel.kernel_names import MWRA, RD, RDA, READ, Record
@@ -207,7 +207,7 @@ def _passed(port: Record, until: int) -> int:
     return MORE
 
 
-_drive: Any = driver(Source(_horizon, _give, _fill, _took, _passed))
+_drive: Any = driver(AccessSource(_horizon, _give, _fill, _took, _passed))
 
 
 @c_function(3)

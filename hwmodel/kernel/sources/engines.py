@@ -29,7 +29,7 @@ import numpy as np
 
 from hwmodel.kernel.address import channel_of
 from hwmodel.kernel.channel_state import CHANNEL, INBOX, RUN_TAKEN
-from hwmodel.kernel.driver import Source, driver
+from hwmodel.kernel.driver import AccessSource, driver
 from hwmodel.kernel.host import DONE, MORE, array_at, host_type
 from hwmodel.kernel.inbox import put_in_order
 from hwmodel.kernel.inline_ecc import UNASKED, access_to_checks
@@ -289,7 +289,7 @@ def _passed(host: Record, until: int) -> int:
     return MORE
 
 
-_drive: Any = driver(Source(_horizon, _give, _fill, _took, _passed))
+_drive: Any = driver(AccessSource(_horizon, _give, _fill, _took, _passed))
 
 
 @c_function(2)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodel.kernel.driver import Source, driver
+from hwmodel.kernel.driver import AccessSource, driver
 from hwmodel.kernel.host import DONE, LOG_KEPT, MORE, array_at, host_type
 from hwmodel.kernel.inbox import put
 from hwmodel.kernel.inline_ecc import UNASKED, access_to_checks
@@ -84,7 +84,7 @@ def _passed(host: Record, until: int) -> int:
     return DONE
 
 
-_drive: Any = driver(Source(_horizon, _give, _fill, _took, _passed))
+_drive: Any = driver(AccessSource(_horizon, _give, _fill, _took, _passed))
 
 
 @c_function(2)

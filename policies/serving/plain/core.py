@@ -37,10 +37,10 @@ from policies.serving.plain.plain_state import (
     WANT,
     WARM,
     Blocks,
-    Queue,
-    Requests,
+    PlainQueue,
+    PlainRequests,
+    PlainRuns,
     Rows,
-    Runs,
 )
 from policies.serving.plain.plain_state import ROWS as FULL
 from policies.serving.stretch_rows import MOST_ROWS, MOST_STEPS
@@ -53,7 +53,7 @@ NO_ROW = 1 << 62
 
 
 @called
-def _join(s: Any, c: Queue) -> bool:
+def _join(s: Any, c: PlainQueue) -> bool:
     """Who has come waits; whether there is anybody. If not, it is the time of the next arrival."""
     while s.next < len(c.arrival_s) and c.arrival_s[s.next] <= s.now_s:
         c.line[(s.first + s.waiting) % len(c.line)] = c.arriving[s.next]
@@ -68,9 +68,11 @@ def _join(s: Any, c: Queue) -> bool:
 
 
 @called
-def _preempt(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, r: Runs, request: int) -> bool:
+def _preempt(
+    s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: PlainRuns, request: int
+) -> bool:
     """A request gives its memory back and waits in front of the line; False where so many were and
-    nothing was made (`Progress.preempted`)."""
+    nothing was made (`TokenProgress.preempted`)."""
     if rule.kind == BLOCKS:
         blocks.release(s, q, b, rule.block, request, rule.keeps != 0)
     else:
@@ -99,7 +101,9 @@ def _preempt(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, r: Runs, reque
 
 
 @called
-def _fitting(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, at: int, end: int) -> int:
+def _fitting(
+    s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, at: int, end: int
+) -> int:
     """How many of the batch from `at` to `end` have room for a token, from the first on."""
     if rule.kind == BLOCKS:
         return blocks.fitting(s, b, rule.block, c.batch, at, end)
@@ -112,7 +116,7 @@ def _fitting(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, at: int, end: 
 
 @called
 def _advance(
-    s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, begin: int, end: int, rounds: int
+    s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, begin: int, end: int, rounds: int
 ) -> None:
     """So many tokens more for each of the batch from `begin` to `end`."""
     if rule.kind == BLOCKS:
@@ -123,7 +127,7 @@ def _advance(
 
 
 @called
-def _decode(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, r: Runs) -> bool:
+def _decode(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: PlainRuns) -> bool:
     """A token more for each that decodes; who has no room migrates, or one is preempted
     (`Engine._decode_one_by_one`). False as of `_preempt`."""
     grown = 0
@@ -152,7 +156,7 @@ def _decode(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, r: Runs) -> boo
 
 @called
 def _chunk(
-    s: Any, q: Requests, c: Queue, request: int, start: int, tokens: int, last: bool
+    s: Any, q: PlainRequests, c: PlainQueue, request: int, start: int, tokens: int, last: bool
 ) -> None:
     """The step computes so many tokens of a prompt."""
     chunk = c.chunks[s.chunks]
@@ -170,7 +174,7 @@ def _chunk(
 
 
 @called
-def _continue(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, r: Runs) -> bool:
+def _continue(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: PlainRuns) -> bool:
     """The next chunk of the prefill under way, or it is preempted. False as of `_preempt`."""
     request = c.batch[s.running - 1]
     start = q.stored[request]
@@ -193,7 +197,7 @@ def _continue(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, r: Runs) -> b
 
 
 @called
-def _begin(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, r: Runs) -> bool:
+def _begin(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: PlainRuns) -> bool:
     """What runs is scheduled. False as of `_preempt`."""
     if s.waiting > 0 or s.next < len(c.arrival_s):  # `SteadyPart.began`
         s.close_s = s.now_s
@@ -211,7 +215,9 @@ def _begin(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, r: Runs) -> bool
 
 
 @called
-def _reserve(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, r: Runs, request: int) -> int:
+def _reserve(
+    s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: PlainRuns, request: int
+) -> int:
     """Admit a request if it has room for all of its tokens; how many it found, -1 if it has not."""
     total = q.prompt[request] + q.output[request] - q.left[request]
     if rule.kind == BLOCKS:
@@ -229,7 +235,7 @@ def _reserve(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, r: Runs, reque
 
 
 @called
-def _admit(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, r: Runs) -> int:
+def _admit(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: PlainRuns) -> int:
     """Admit from the head of the line (`Admission._admit_from_line`); why it returns."""
     s.limit = OFFERED_LOAD
     while s.waiting > 0:
@@ -259,7 +265,7 @@ def _admit(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, r: Runs) -> int:
 
 
 @called
-def _fit(s: Any, rule: Any, q: Requests, c: Queue, r: Runs) -> int:
+def _fit(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, r: PlainRuns) -> int:
     """Slots that the next requests in line would reserve if all free slots were one run
     (`Admission.fitting`); why it returns."""
     s.fitting = 0
@@ -309,7 +315,7 @@ def _changed(now: float, then: float) -> float:
 
 
 @called
-def _looks(s: Any, rule: Any, c: Queue, b: Blocks, clocks: Any) -> bool:
+def _looks(s: Any, rule: Any, c: PlainQueue, b: Blocks, clocks: Any) -> bool:
     """Whether any phase of the step is to be probed."""
     found = False
     clock = clocks[0]
@@ -333,7 +339,7 @@ def _looks(s: Any, rule: Any, c: Queue, b: Blocks, clocks: Any) -> bool:
 
 
 @called
-def _rounds(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, clocks: Any) -> int:
+def _rounds(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, clocks: Any) -> int:
     """How many steps from this one on are equal (`Engine.rounds`)."""
     limit = rule.rounds
     if rule.sampled:
@@ -353,7 +359,14 @@ def _rounds(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, clocks: Any) ->
 
 @called
 def _stretch(
-    s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, r: Runs, clocks: Any, kept: Rows
+    s: Any,
+    rule: Any,
+    q: PlainRequests,
+    c: PlainQueue,
+    b: Blocks,
+    r: PlainRuns,
+    clocks: Any,
+    kept: Rows,
 ) -> int:
     """The steps pass, and are a row more; how many."""
     rounds = _rounds(s, rule, q, c, b, clocks)
@@ -423,7 +436,7 @@ def _count(s: Any, rule: Any, rounds: int) -> None:
 
 
 @called
-def _end(s: Any, rule: Any, q: Requests, b: Blocks, r: Runs, request: int) -> None:
+def _end(s: Any, rule: Any, q: PlainRequests, b: Blocks, r: PlainRuns, request: int) -> None:
     """A request has its last token."""
     q.end_s[request] = s.now_s
     s.ended += 1
@@ -438,7 +451,9 @@ def _end(s: Any, rule: Any, q: Requests, b: Blocks, r: Runs, request: int) -> No
 
 
 @called
-def _complete(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, r: Runs, rounds: int) -> None:
+def _complete(
+    s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: PlainRuns, rounds: int
+) -> None:
     """The steps are done (`Engine.complete`)."""
     if s.leaving:
         runs.settle(s, rule, r)
@@ -472,7 +487,14 @@ def _complete(s: Any, rule: Any, q: Requests, c: Queue, b: Blocks, r: Runs, roun
 
 @simulation
 def core(
-    now: Any, rules: Any, clocks: Any, q: Requests, c: Queue, b: Blocks, r: Runs, kept: Rows
+    now: Any,
+    rules: Any,
+    clocks: Any,
+    q: PlainRequests,
+    c: PlainQueue,
+    b: Blocks,
+    r: PlainRuns,
+    kept: Rows,
 ) -> int:
     """Goes on until there is something for Python to do; what, is named in `plain_state`. now,
     rules: a record of `NOW` and `RULES`; clocks: of `CLOCK`, of each of `PHASES`."""

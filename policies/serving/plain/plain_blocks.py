@@ -7,7 +7,7 @@ from typing import Any
 
 from hwmodel.kernel.jit import called
 from policies.requests.requests import IntArray
-from policies.serving.plain.plain_state import Blocks, Requests
+from policies.serving.plain.plain_state import Blocks, PlainRequests
 
 
 @called
@@ -54,7 +54,7 @@ def append(b: Blocks, row: int, block: int) -> None:
 
 
 @called
-def extend(s: Any, q: Requests, b: Blocks, block: int, request: int, tokens: int) -> None:
+def extend(s: Any, q: PlainRequests, b: Blocks, block: int, request: int, tokens: int) -> None:
     """A request stores so many tokens in all from now on; there is room."""
     row = b.row[request]
     lacking = (tokens + block - 1) // block - b.places[row]
@@ -109,7 +109,14 @@ def rounds_of(s: Any, b: Blocks, block: int, batch: IntArray, end: int, limit: i
 
 @called
 def advance(
-    s: Any, q: Requests, b: Blocks, block: int, batch: IntArray, begin: int, end: int, rounds: int
+    s: Any,
+    q: PlainRequests,
+    b: Blocks,
+    block: int,
+    batch: IntArray,
+    begin: int,
+    end: int,
+    rounds: int,
 ) -> None:
     """So many tokens more for each of the batch from `begin` to `end`; there is room. A row asks in
     the rounds that find it full, and of all that ask in a round the first is first."""
@@ -179,7 +186,7 @@ def own_left(b: Blocks, block: int, request: int, limit: int) -> int:
 
 
 @called
-def enter(s: Any, q: Requests, b: Blocks, block: int, request: int, found: int) -> None:
+def enter(s: Any, q: PlainRequests, b: Blocks, block: int, request: int, found: int) -> None:
     """A request is resident and holds so many blocks that it found."""
     s.rows_unused -= 1
     row = b.rows_unused[s.rows_unused]
@@ -200,7 +207,7 @@ def enter(s: Any, q: Requests, b: Blocks, block: int, request: int, found: int) 
 
 
 @called
-def release(s: Any, q: Requests, b: Blocks, block: int, request: int, keeps: bool) -> int:
+def release(s: Any, q: PlainRequests, b: Blocks, block: int, request: int, keeps: bool) -> int:
     """A request gives all back, tail first; what is in full blocks is found again if it `keeps` it.
     The slots it had."""
     row = b.row[request]

@@ -33,9 +33,9 @@ from policies.serving.plain.plain_state import (
     WANT,
     WARM,
     Blocks,
-    Queue,
-    Requests,
-    Runs,
+    PlainQueue,
+    PlainRequests,
+    PlainRuns,
     no_blocks,
     no_runs,
     rows,
@@ -68,12 +68,12 @@ def compile_core() -> None:
     """Compile the core, which is else done when it is first needed: a run of no requests."""
     whole, real, truth = np.zeros(1, np.int64), np.zeros(1), np.zeros(1, np.bool_)
     wide = np.zeros((1, 1), np.int64)
-    requests = Requests(
+    requests = PlainRequests(
         whole, whole, whole, whole, whole, truth, whole, real, real, real, whole, whole
     )
     core(
         np.zeros(1, NOW), np.zeros(1, RULES), np.zeros(len(PHASES), CLOCK), requests,
-        Queue(real, whole, whole, whole, wide, wide, whole), no_blocks(), no_runs(),
+        PlainQueue(real, whole, whole, whole, wide, wide, whole), no_blocks(), no_runs(),
         rows(MOST_ROUNDS),
     )  # fmt: skip
 
@@ -135,16 +135,16 @@ class PlainRun:
 
     # the state at the beginning
 
-    def _of_requests(self) -> Requests:
+    def _of_requests(self) -> PlainRequests:
         engine, allocator, times = self._engine, self._allocator, self._metrics.requests
         count = len(engine.left)
-        return Requests(
+        return PlainRequests(
             engine.prompt, engine.output, engine.left, allocator.stored, allocator.reserved,
             allocator.resident, engine.reserved_ever, engine.run_tokens, times.first_s,
             times.end_s, np.zeros(count, np.int64), np.zeros(count, np.int64),
         )  # fmt: skip
 
-    def _of_arrivals(self) -> Queue:
+    def _of_arrivals(self) -> PlainQueue:
         engine, source = self._engine, self._simulation.source
         coming = sorted(iter(source.next, None))
         cap, rules = engine.cap, self._rules[0]
@@ -153,7 +153,7 @@ class PlainRun:
         rules["slots"], rules["most_futile"] = self._allocator.slots, engine.progress._most
         self._now["left_then"] = -1
         several = min(cap, len(coming)) + 1
-        return Queue(
+        return PlainQueue(
             np.array([at_s for at_s, _ in coming], np.float64),
             np.array([request for _, request in coming], np.int64),
             np.zeros(len(coming) + 1, np.int64), np.zeros(several, np.int64),
@@ -208,7 +208,7 @@ class PlainRun:
             np.zeros(max(MOST_ROUNDS, block) + 2, np.int64),
         )  # fmt: skip
 
-    def _of_runs(self, allocator: Any) -> Runs:
+    def _of_runs(self, allocator: Any) -> PlainRuns:
         rules, state, options = self._rules[0], self._now[0], allocator.options
         sizes, learns = allocator.sizes, named(allocator) == f"{ODMA}Allocator"
         space: Any = sizes._pools._all if learns else sizes.space
@@ -225,7 +225,7 @@ class PlainRun:
             name: np.zeros(count if learns else 1, np.int64)
             for name in ("bucket", "raw", "raw_slots", "large_slots")
         }
-        runs = Runs(
+        runs = PlainRuns(
             start=allocator.start, hole_start=np.zeros(several, np.int64),
             hole_size=np.zeros(several, np.int64), slab_start=np.zeros(several, np.int64),
             slab_size=np.zeros(several, np.int64), slab_blocks=np.zeros(several, np.int64),

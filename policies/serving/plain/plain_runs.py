@@ -6,14 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 from hwmodel.kernel.jit import called
-from policies.serving.plain.plain_state import BUCKETS, Queue, Requests, Runs
+from policies.serving.plain.plain_state import BUCKETS, PlainQueue, PlainRequests, PlainRuns
 
 SPLIT, MOST = 4, 8
 """As of `policies.allocators.slabs`."""
 
 
 @called
-def largest(s: Any, r: Runs) -> int:
+def largest(s: Any, r: PlainRuns) -> int:
     """Slots of the largest hole."""
     most = 0
     for hole in range(s.holes):
@@ -22,7 +22,7 @@ def largest(s: Any, r: Runs) -> int:
 
 
 @called
-def largest_place(s: Any, rule: Any, r: Runs) -> int:
+def largest_place(s: Any, rule: Any, r: PlainRuns) -> int:
     """Slots of the largest hole, or of a larger free block."""
     most = largest(s, r)
     if rule.slabs:
@@ -33,7 +33,7 @@ def largest_place(s: Any, rule: Any, r: Runs) -> int:
 
 
 @called
-def take(s: Any, rule: Any, r: Runs, size: int) -> int:
+def take(s: Any, rule: Any, r: PlainRuns, size: int) -> int:
     """So many slots of the first hole that has them, or of the smallest; the start, or -1."""
     at = -1
     for hole in range(s.holes):
@@ -56,7 +56,7 @@ def take(s: Any, rule: Any, r: Runs, size: int) -> int:
 
 
 @called
-def give(s: Any, r: Runs, start: int, size: int) -> None:
+def give(s: Any, r: PlainRuns, start: int, size: int) -> None:
     """These slots are free, and join the holes they touch."""
     at, holes, end = 0, s.holes, start + size
     while at < holes and r.hole_start[at] < start:
@@ -84,7 +84,7 @@ def give(s: Any, r: Runs, start: int, size: int) -> None:
 
 
 @called
-def ready(s: Any, r: Runs, size: int) -> int:
+def ready(s: Any, r: PlainRuns, size: int) -> int:
     """The lowest slab of blocks of this size that has a free one; -1: none."""
     found = -1
     for slab in range(s.slabs):
@@ -95,7 +95,7 @@ def ready(s: Any, r: Runs, size: int) -> int:
 
 
 @called
-def cut(s: Any, rule: Any, r: Runs, size: int) -> int:
+def cut(s: Any, rule: Any, r: PlainRuns, size: int) -> int:
     """A new slab of blocks of this size; -1: there is no room."""
     used = 0
     for slab in range(s.slabs):
@@ -116,7 +116,7 @@ def cut(s: Any, rule: Any, r: Runs, size: int) -> int:
 
 
 @called
-def borrowed(s: Any, rule: Any, r: Runs, size: int) -> int:
+def borrowed(s: Any, rule: Any, r: PlainRuns, size: int) -> int:
     """The lowest slab with a free block among those of the least size above; -1: none."""
     least = 0
     for slab in range(s.slabs):
@@ -128,7 +128,7 @@ def borrowed(s: Any, rule: Any, r: Runs, size: int) -> int:
 
 
 @called
-def place(s: Any, rule: Any, r: Runs, request: int, size: int) -> int:
+def place(s: Any, rule: Any, r: PlainRuns, request: int, size: int) -> int:
     """A request has its place from now on, of `size` slots or more; how many, 0 if there is none
     (nothing changes)."""
     if not rule.slabs:
@@ -156,7 +156,7 @@ def place(s: Any, rule: Any, r: Runs, request: int, size: int) -> int:
 
 
 @called
-def leave(s: Any, rule: Any, r: Runs, start: int, size: int) -> None:
+def leave(s: Any, rule: Any, r: PlainRuns, start: int, size: int) -> None:
     """A place is free."""
     s.free_slots += size
     if not rule.slabs:
@@ -177,7 +177,7 @@ def leave(s: Any, rule: Any, r: Runs, start: int, size: int) -> None:
 
 
 @called
-def decided(s: Any, rule: Any, q: Requests, r: Runs, request: int) -> int:
+def decided(s: Any, rule: Any, q: PlainRequests, r: PlainRuns, request: int) -> int:
     """Slots that a request should have; `large`: whether that is a large reservation
     (`OdmaAllocator._decide`)."""
     s.large = 0
@@ -195,7 +195,7 @@ def decided(s: Any, rule: Any, q: Requests, r: Runs, request: int) -> int:
 
 
 @called
-def slots_in(rule: Any, q: Requests, r: Runs, request: int, bucket: int) -> int:
+def slots_in(rule: Any, q: PlainRequests, r: PlainRuns, request: int, bucket: int) -> int:
     """Slots that a request needs in a bucket (`OdmaAllocator._slots_in`)."""
     output = r.bounds[bucket]
     if rule.total:
@@ -205,7 +205,7 @@ def slots_in(rule: Any, q: Requests, r: Runs, request: int, bucket: int) -> int:
 
 
 @called
-def admit(s: Any, rule: Any, q: Requests, r: Runs, request: int, tokens: int) -> bool:
+def admit(s: Any, rule: Any, q: PlainRequests, r: PlainRuns, request: int, tokens: int) -> bool:
     """Reserve what a request should have, and store its first tokens; whether there is room."""
     asked = decided(s, rule, q, r, request)
     large = s.large
@@ -231,7 +231,7 @@ def admit(s: Any, rule: Any, q: Requests, r: Runs, request: int, tokens: int) ->
 
 
 @called
-def migrate(s: Any, rule: Any, q: Requests, c: Queue, r: Runs, request: int) -> bool:
+def migrate(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, r: PlainRuns, request: int) -> bool:
     """A request that has outgrown its place moves to a larger one; whether there is one
     (`OdmaAllocator.migrate`)."""
     large, start, old = r.large_slots[request], r.start[request], q.reserved[request]
@@ -266,7 +266,7 @@ def migrate(s: Any, rule: Any, q: Requests, c: Queue, r: Runs, request: int) -> 
 
 
 @called
-def settle(s: Any, rule: Any, r: Runs) -> None:
+def settle(s: Any, rule: Any, r: PlainRuns) -> None:
     """What requests have left is free."""
     for nth in range(s.leaving):
         leave(s, rule, r, r.leaving[nth, 0], r.leaving[nth, 1])
@@ -275,7 +275,7 @@ def settle(s: Any, rule: Any, r: Runs) -> None:
 
 
 @called
-def dismiss(s: Any, rule: Any, q: Requests, r: Runs, request: int) -> int:
+def dismiss(s: Any, rule: Any, q: PlainRequests, r: PlainRuns, request: int) -> int:
     """A request gives its place back; the slots it had."""
     size = q.reserved[request]
     leave(s, rule, r, r.start[request], size)

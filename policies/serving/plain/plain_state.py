@@ -88,7 +88,7 @@ CLOCK = np.dtype([
 two probes count; `half`: of the interval, below 0 if there is none."""
 
 
-class Requests(NamedTuple):
+class PlainRequests(NamedTuple):
     """By request, int64 or float64 (n,): of the engine, the allocator and the metrics."""
 
     prompt: IntArray
@@ -107,7 +107,7 @@ class Requests(NamedTuple):
     """When the first of these was."""
 
 
-class Queue(NamedTuple):
+class PlainQueue(NamedTuple):
     """Who comes, waits and runs, and what the step does with them."""
 
     arrival_s: FloatArray
@@ -152,7 +152,7 @@ class Blocks(NamedTuple):
     """Of each round."""
 
 
-class Runs(NamedTuple):
+class PlainRuns(NamedTuple):
     """Of a `ContiguousAllocator` and its space: holes by address; slabs with a bit for each free
     block, in no order. What a request should have is known while `epoch` is that of `NOW`."""
 
@@ -206,10 +206,10 @@ def no_blocks() -> Blocks:
     return Blocks(**arrays | {"table": wide, "kept": wide, "kept_written": wide})
 
 
-def no_runs() -> Runs:
+def no_runs() -> PlainRuns:
     """Of a run whose allocator has none."""
     one = np.zeros(1, np.int64)
     wide = np.zeros((1, 1), np.int64)
-    arrays: dict[str, Any] = dict.fromkeys(Runs._fields, one)
+    arrays: dict[str, Any] = dict.fromkeys(PlainRuns._fields, one)
     arrays |= {"unsure": np.zeros(1, np.bool_), "leaving": wide, "guess": wide}
-    return Runs(**arrays)
+    return PlainRuns(**arrays)

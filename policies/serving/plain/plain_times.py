@@ -6,7 +6,7 @@ from typing import Any
 
 from hwmodel.kernel.jit import called
 from policies.requests.requests import FloatArray
-from policies.serving.plain.plain_state import Queue, Rows
+from policies.serving.plain.plain_state import PlainQueue, Rows
 
 
 @called
@@ -19,7 +19,7 @@ def overlapped(left: float, compute_s: float, memory_s: float) -> float:
 
 @called
 def passed(
-    s: Any, rule: Any, c: Queue, kept: Rows, rounds: int, event_s: float, row: FloatArray
+    s: Any, rule: Any, c: PlainQueue, kept: Rows, rounds: int, event_s: float, row: FloatArray
 ) -> int:
     """Adds the times of so many equal steps to `kept`, but for those that begin at `event_s` or
     later, the first in any case, and their sums to a row; how many there are."""

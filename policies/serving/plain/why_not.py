@@ -20,7 +20,7 @@ from policies.allocators.kv_managers import FullAttention
 from policies.allocators.pools import SharedPools
 from policies.allocators.sizes import OneSpace
 from policies.allocators.slabs import Slabs
-from policies.engines.admission import Line
+from policies.engines.admission import WaitingLine
 from policies.engines.connected import Loads
 from policies.engines.engine import Engine
 from policies.engines.engine_v1 import EngineV1
@@ -90,7 +90,7 @@ _ENGINE: Must = {
     "windowed": False, "_uneven": False, "late": False, "state_block": 0, "ending": _empty,
     "waiting": _empty, "running": _empty, "growth": lambda growth: type(growth) is Growth,
     "scheduler": lambda scheduler: not _unknown(scheduler, _V1_ANY, _V1, EngineV1),
-    "line": lambda line: not _unknown(line, _LINE_ANY, {"_in_order": True}, Line),
+    "line": lambda line: not _unknown(line, _LINE_ANY, {"_in_order": True}, WaitingLine),
     "loads": lambda loads: not _unknown(loads, _LOADS_ANY, _LOADS, Loads),
 }  # fmt: skip
 _ENGINE_ANY = _text(

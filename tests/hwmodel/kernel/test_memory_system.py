@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hwmodel.kernel.extents import Stream, descriptor_starts, gather_costs
+from hwmodel.kernel.extents import EngineStream, descriptor_starts, gather_costs
 from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
 from hwmodel.specs.commands import COLUMN_COMMANDS
 from hwmodel.specs.device import Device, load_device
@@ -139,7 +139,7 @@ def test_a_list_of_addresses_is_one_descriptor() -> None:
 def test_a_list_is_of_one_engine_and_one_direction() -> None:
     write, first = np.array([0, 0, 0, 1, 1, 0, 0, 0]), np.array([1, 1, 1, 1, 1, 1, 0, 1])
     engine = np.array([0, 0, 1, 1, 1, 1, 1, 1])
-    found = gather_costs(2, 5, 100, Stream(engine, write, write, write, first))
+    found = gather_costs(2, 5, 100, EngineStream(engine, write, write, write, first))
     assert found.tolist() == [105, 5, 105, 105, 5, 105, 0, 5]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hwmodel.oracle.command_log import CODE
-from hwmodel.specs.controller import Controller
+from hwmodel.specs.controller import MemoryController
 from tests.hwmodel.memories import SHIPPED, spec
 from tests.hwmodel.one_channel import simulate_channel
 from tests.hwmodel.oracle.reference import decode
@@ -14,7 +14,9 @@ from tests.hwmodel.oracle.reference import decode
 HITS = 5_000
 
 
-@pytest.mark.parametrize(("limit", "starves"), [(Controller().row_hit_limit, False), (0, True)])
+@pytest.mark.parametrize(
+    ("limit", "starves"), [(MemoryController().row_hit_limit, False), (0, True)]
+)
 def test_a_read_behind_row_hits_is_served_soon(limit: int, starves: bool) -> None:
     memory = spec("hbm2-2.0", controller__row_hit_limit=limit, controller__refresh="none")
     other_row = memory.organisation.capacity_bytes // 2

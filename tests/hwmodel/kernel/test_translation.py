@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.kernel.extents import Frames, Stream, as_mapped, cut
+from hwmodel.kernel.extents import EngineStream, Frames, as_mapped, cut
 from hwmodel.kernel.memory import Descriptors, SystemResult, idle_read_ns, simulate_system
 from hwmodel.kernel.translation import ENTRY_BYTES, lookups, shuffled, translated
 from hwmodel.measure.pattern import device_latency
@@ -20,12 +20,12 @@ KIB, MIB = 1024, 1 << 20
 CAPACITY = 1 << 30
 
 
-def stream(engine: np.ndarray, start: np.ndarray, size: int) -> Stream:
+def stream(engine: np.ndarray, start: np.ndarray, size: int) -> EngineStream:
     one = np.ones(len(start), np.int64)
-    return Stream(engine, start, size * one, 0 * one, one)
+    return EngineStream(engine, start, size * one, 0 * one, one)
 
 
-def one_engine(start: np.ndarray, size: int) -> Stream:
+def one_engine(start: np.ndarray, size: int) -> EngineStream:
     return stream(np.zeros(len(start), np.int64), start, size)
 
 
@@ -33,7 +33,7 @@ def described(**keys: Any) -> Translation:
     return Translation.model_validate(keys)
 
 
-def moved(spec: Translation, given: Stream, trip: int = 10) -> Stream:
+def moved(spec: Translation, given: EngineStream, trip: int = 10) -> EngineStream:
     return translated(spec, CAPACITY, 4, given, None, trip, 1.0)
 
 

@@ -18,7 +18,7 @@ from hwmodel.measure.channels import Channels, Completions
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.replay import figures, split
 from hwmodel.measure.simulator_traces import kinds, to_bursts
-from hwmodel.measure.trace import Chunk
+from hwmodel.measure.trace import TraceChunk
 from hwmodel.measure.trace_format import Accesses
 from hwmodel.oracle.audit import audit
 from hwmodel.oracle.command_log import CODE
@@ -50,7 +50,7 @@ def replayed(device: Device, accesses: Stream) -> dict[str, Any]:
                      device.memory.organisation.burst_bytes)  # fmt: skip
     kind = kinds(each.write, each.size, device.memory.organisation.burst_bytes)
     run = OpenLoop(device.memory, device.channels)
-    run.feed_all(split(device, Chunk(each.address, kind, each.cycle), False))
+    run.feed_all(split(device, TraceChunk(each.address, kind, each.cycle), False))
     run.finish()
     return shown(figures(device, run, device.channels, ""))
 

@@ -11,7 +11,7 @@ from hwmodel.measure.channels import Channels
 from hwmodel.measure.load_latency import (
     NEARLY,
     LatencyCurve,
-    Load,
+    LoadPoint,
     _Stream,
     latency_curves,
     offered_shares,
@@ -123,8 +123,8 @@ def test_places_and_kinds_are_the_same_at_every_load_and_no_place_comes_twice() 
 
 
 def test_the_knee_is_where_mean_latency_is_twice_the_unloaded_one() -> None:
-    def load(gbps: float, mean: float) -> Load:
-        return Load(None, gbps, {"mean": mean}, 1, 0.0)
+    def load(gbps: float, mean: float) -> LoadPoint:
+        return LoadPoint(None, gbps, {"mean": mean}, 1, 0.0)
 
     loads = load(10.0, 75.0), load(20.0, 125.0), load(30.0, 500.0)
     assert LatencyCurve(64, 0.0, 40.0, load(9.0, 50.0), loads).knee_gbps == 15.0

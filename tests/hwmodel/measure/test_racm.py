@@ -12,7 +12,7 @@ from hwmodel.measure.racm import (
     LARGEST_EXTENT,
     Condition,
     Curve,
-    Point,
+    SizePoint,
     check_extent,
     conditions,
     curves,
@@ -179,7 +179,7 @@ def made(
     """A result with these alphas by extent, and others by condition, about 0.01 wide."""
 
     def curve(condition: Condition, values: dict[int, tuple[float, ...]]) -> Curve:
-        points = (Point(size, found, found, 0.5) for size, found in values.items())
+        points = (SizePoint(size, found, found, 0.5) for size, found in values.items())
         return Curve(condition, (1.0,) * 3, tuple(points))
 
     beside = [curve(c, {size: around(mean) for size in alpha}) for c, mean in others]

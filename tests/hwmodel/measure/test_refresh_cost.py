@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hwmodel.measure import refresh_cost
-from hwmodel.measure.refresh_cost import Choice, Cost, choices
+from hwmodel.measure.refresh_cost import RefreshChoice, RefreshCost, choices
 from hwmodel.specs.device import load_device
 from hwmodel.specs.memory_spec import row_delay
 from sweeps.cli.main import app
@@ -19,7 +19,7 @@ measured = refresh_cost.refresh_table
 
 
 @cache
-def table(name: str) -> list[Cost]:
+def table(name: str) -> list[RefreshCost]:
     return measured(load_device(name).memory, SIZE)
 
 
@@ -29,7 +29,7 @@ def test_refresh_costs_at_most_what_it_takes_from_a_channel_that_waits_for_it(na
     found = table(name)
     assert len(found) == 4 * len(choices(memory)) == 4 * 10
     for cost in found:
-        if cost.choice == Choice("none"):
+        if cost.choice == RefreshChoice("none"):
             assert cost.relative == 1 and cost.refreshing == 0
         elif cost.choice.refresh == "all_bank":
             # the rank stands still while it refreshes, and rows have to close and open again

@@ -17,7 +17,7 @@ from hwmodel.kernel.channel_state import EXACT_LATENCIES, LATENCY_BINS
 from hwmodel.kernel.issue import latency_bin
 from hwmodel.measure.open_loop import OpenLoop, longest_in_bin
 from hwmodel.measure.replay import figures, replay, split
-from hwmodel.measure.trace import Chunk
+from hwmodel.measure.trace import TraceChunk
 from hwmodel.oracle.audit import audit
 from hwmodel.oracle.command_log import read_csv
 from hwmodel.specs.device import Device, load_device
@@ -136,7 +136,7 @@ def test_channels_in_threads_give_the_figures_of_one_thread() -> None:
     for threads in (1, 3):
         run = OpenLoop(device.memory, device.channels, threads=threads)
         for part in range(0, len(address), 50_000):
-            chunk = Chunk(address[part : part + 50_000], kind[part : part + 50_000])
+            chunk = TraceChunk(address[part : part + 50_000], kind[part : part + 50_000])
             run.feed_all(split(device, chunk, False))
         run.finish()
         assert run.threads == threads

@@ -11,7 +11,7 @@ import pytest
 
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
-from policies.allocators.score import Guess, Outcome, Score
+from policies.allocators.score import Guess, RequestOutcome, Score
 from policies.requests.requests import Requests, load_trace
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
@@ -119,7 +119,7 @@ def test_a_row_has_what_its_period_came_to() -> None:
     """A thousand requests of 0 to 999 tokens, that were all thought to have up to 500."""
     score = Score()
     guess = Guess((500,), predicted=0, raw_slots=600, asked=500, slots=750, large=False)
-    full = [score.end(guess, Outcome(n, n, n, n + 1, 1000, n % 2)) for n in range(1000)]
+    full = [score.end(guess, RequestOutcome(n, n, n, n + 1, 1000, n % 2)) for n in range(1000)]
     assert full == [False] * 999 + [True]
     score.close((400, 800))
     score.clock(2.5)
@@ -136,6 +136,6 @@ def test_a_row_has_what_its_period_came_to() -> None:
     }  # fmt: skip
     assert figures.items() <= row.items()
     for _ in range(1000):
-        score.end(guess, Outcome(7, 7, 7, 8, 1000, 0))
+        score.end(guess, RequestOutcome(7, 7, 7, 8, 1000, 0))
     score.close((400, 800))
     assert score.figures()["over_time"][1]["lengths"] == [7] * 5

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from policies.allocators.arena import Arena
-from policies.allocators.compaction import Runs, compact
+from policies.allocators.compaction import MovableRuns, compact
 from tests.policies.small import mixed, run
 
 STREAM = mixed(300)
 SIZES = (10, 20, 10, 30, 10, 20)
 
 
-def crowded(*released: int) -> tuple[Arena, Runs]:
+def crowded(*released: int) -> tuple[Arena, MovableRuns]:
     """An arena of 100 slots full of runs of SIZES, of which some are released; a run has as many
     tokens as slots."""
     arena = Arena(0, 100)
@@ -22,7 +22,7 @@ def crowded(*released: int) -> tuple[Arena, Runs]:
         arena.give_back(starts[i], SIZES[i])
     kept = [i for i in range(len(SIZES)) if i not in released]
     size = np.array([SIZES[i] for i in kept])
-    return arena, Runs(np.array([starts[i] for i in kept]), size, size.copy())
+    return arena, MovableRuns(np.array([starts[i] for i in kept]), size, size.copy())
 
 
 def test_the_window_with_the_fewest_tokens_moves_down() -> None:
@@ -44,7 +44,7 @@ def test_nothing_moves_beyond_the_limit_or_past_what_is_fixed() -> None:
     before = arena.holes
     assert compact(arena, 30, runs, limit=49) is None
     assert compact(crowded(0, 2, 4)[0], 20, runs, limit=20)  # two windows, the other one costs 30
-    fixed = Runs(runs.start[1:], runs.size[1:], runs.tokens[1:])  # the run at 10 cannot move
+    fixed = MovableRuns(runs.start[1:], runs.size[1:], runs.tokens[1:])  # the run at 10 cannot move
     assert compact(arena, 30, fixed) is None
     assert arena.holes == before
     moved, _ = compact(arena, 20, fixed)
@@ -52,7 +52,7 @@ def test_nothing_moves_beyond_the_limit_or_past_what_is_fixed() -> None:
 
 
 def test_a_full_or_unbroken_arena_has_nothing_to_move() -> None:
-    empty = Runs(*(np.zeros(0, np.int64),) * 3)
+    empty = MovableRuns(*(np.zeros(0, np.int64),) * 3)
     assert compact(Arena(0, 100), 101, empty) is None
     assert compact(crowded()[0], 1, crowded()[1]) is None
 

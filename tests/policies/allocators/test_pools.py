@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from policies.allocators.pools import BlockPool, PartitionedPools, Place, SharedPools
+from policies.allocators.pools import PartitionedPools, Place, SharedPools, SizedPool
 
 
 def test_a_pool_hands_out_blocks_by_address_and_takes_them_back() -> None:
-    pool = BlockPool(100, 35, 10)
+    pool = SizedPool(100, 35, 10)
     taken = [pool.take(), pool.take(), pool.take()]
     assert taken == [Place(100, 10), Place(110, 10), Place(120, 10)]
     assert pool.take() is None
@@ -18,7 +18,7 @@ def test_a_pool_hands_out_blocks_by_address_and_takes_them_back() -> None:
 
 
 def test_free_blocks_change_their_size_at_once_and_taken_ones_when_they_come_back() -> None:
-    pool = BlockPool(0, 40, 10)
+    pool = SizedPool(0, 40, 10)
     first, second = pool.take(), pool.take()
     assert first and second
     pool.resize(16, at_once=True)
@@ -32,7 +32,7 @@ def test_free_blocks_change_their_size_at_once_and_taken_ones_when_they_come_bac
 
 
 def test_an_empty_pool_is_cut_anew_from_its_start() -> None:
-    pool = BlockPool(0, 40, 10)
+    pool = SizedPool(0, 40, 10)
     blocks = [pool.take() for _ in range(4)]
     pool.resize(20, at_once=True)
     for place in (blocks[1], blocks[2], blocks[0], blocks[3]):  # [10, 30) first
@@ -42,7 +42,7 @@ def test_an_empty_pool_is_cut_anew_from_its_start() -> None:
 
 
 def test_a_pool_can_wait_until_it_is_empty() -> None:
-    pool = BlockPool(0, 40, 10)
+    pool = SizedPool(0, 40, 10)
     taken = pool.take()
     assert taken
     pool.resize(20, at_once=False)

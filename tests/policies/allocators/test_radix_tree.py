@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.allocators.radix_tree import Key, Node, RadixTree
+from policies.allocators.radix_tree import Key, RadixNode, RadixTree
 
 Text = tuple[str, ...]
 """The owner of each token."""
@@ -90,7 +90,7 @@ def cut(parts: list[tuple[str, int]], length: int) -> tuple[Key, Text]:
 def test_equals_a_dictionary_of_prefixes(data: st.DataObject, page: int) -> None:
     tree, plain = RadixTree(page), Prefixes(page)
     holds: dict[int, Text] = {}
-    held: list[tuple[Node, Text]] = []
+    held: list[tuple[RadixNode, Text]] = []
     for turn in range(data.draw(st.integers(1, 30))):
         action = data.draw(st.sampled_from(["store", "store", "store", "leave", "evict", "evict"]))
         parts = data.draw(st.sampled_from(TEXTS))

@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 
 from policies.allocators.allocator import Demand
-from policies.allocators.remains import Remains, Run, in_common
+from policies.allocators.remains import Remains, TokenRun, in_common
 from policies.predictors.predictor import Prediction
 
 GUESS = Prediction(50.0)
 
 
-def run(request: int = 0, start: int = 0, size: int = 40, tokens: int = 30, **known: Any) -> Run:
-    return Run(request, Demand(20, 0, GUESS, **known), start, size, tokens)
+def run(
+    request: int = 0, start: int = 0, size: int = 40, tokens: int = 30, **known: Any
+) -> TokenRun:
+    return TokenRun(request, Demand(20, 0, GUESS, **known), start, size, tokens)
 
 
 @pytest.mark.parametrize(

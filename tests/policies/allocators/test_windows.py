@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.specs.attention import Window
+from hwmodel.specs.attention import AttentionWindow
 from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
 from policies.allocators.capabilities import Migrates, OnDemand, Remembers
@@ -21,7 +21,9 @@ from policies.allocators.registry import POLICIES, build
 from policies.predictors.prediction import Prediction
 from tests.policies.small import WINDOWS
 
-TWO = WINDOWS.model_copy(update={"window": Window(tokens=40, pattern=["window", 16, "full"])})
+TWO = WINDOWS.model_copy(
+    update={"window": AttentionWindow(tokens=40, pattern=["window", 16, "full"])}
+)
 """Windows of two lengths."""
 LIMITS = Limits(max_tokens=200, max_model_len=400, step=96)
 POLICY: dict[str, dict[str, Any]] = {
@@ -85,7 +87,7 @@ def test_layers_are_grouped_as_vllm_groups_them() -> None:
         for name, facts in models.items():
             kinds = ["window" if window else "full" for window in facts["pattern"]]
             tokens = next(window for window in facts["pattern"] if window)
-            window = Window(tokens=tokens, pattern=kinds)
+            window = AttentionWindow(tokens=tokens, pattern=kinds)
             model = WINDOWS.model_copy(update={"layers": facts["layers"], "window": window})
             found = groups_of(model, "blocks")
             ours: list[list[int]] = [[] for _ in found.kept]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from policies.engines.schedule_cases import Case, read_cases
+from policies.engines.schedule_cases import ScheduleCase, read_cases
 from policies.engines.schedule_check import check
 from tests.policies.small import mixed, run
 from tests.rotation import long, shared
@@ -45,7 +45,7 @@ EXAMPLE: dict[str, Any] = {
 
 
 @functools.cache
-def read(file: str) -> dict[str, Case]:
+def read(file: str) -> dict[str, ScheduleCase]:
     """Its cases by name, read by the worker that runs them."""
     return {case.name: case for case in read_cases(FOLDER / file)}
 

@@ -9,7 +9,7 @@ from hwmodel.description.yaml_reader import loads
 from hwmodel.specs.device import load_device
 from policies.memory.attention_read import AttentionRead, attention_rate
 from policies.memory.measured import MeasurementSpec
-from policies.memory.measured_cells import Compared, Figure
+from policies.memory.measured_cells import ComparedCell, Quantity
 
 SMALL = AttentionRead(sequences=8, tokens=2048, since=1024, kv_heads=2, head_dim=64, block=16)
 TEXT = """kind: measurement
@@ -34,11 +34,11 @@ def test_a_share_is_of_the_two_rates() -> None:
 
 def test_a_prediction_waits_and_is_judged_by_its_interval() -> None:
     cell = loads(TEXT, "mine.yaml").build(MeasurementSpec).cells[0]
-    assert Compared(cell, 100.0, 50.0).verdict == "open"
-    assert cell.stated == Figure(200, "GB/s")
+    assert ComparedCell(cell, 100.0, 50.0).verdict == "open"
+    assert cell.stated == Quantity(200, "GB/s")
     for measured, verdict in ((160.0, "within"), (149.0, "refuted"), (251.0, "refuted")):
-        known = cell.model_copy(update={"measured": Figure(measured, "GB/s")})
-        assert Compared(known, 1.0, 50.0).verdict == verdict
+        known = cell.model_copy(update={"measured": Quantity(measured, "GB/s")})
+        assert ComparedCell(known, 1.0, 50.0).verdict == verdict
 
 
 def test_a_cell_says_what_it_lacks() -> None:

@@ -14,7 +14,7 @@ from hwmodel.measure.paced import WARM, Paced, issuing_ns, write_queue_bytes
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
 from policies.allocators.kv_layout import KvLayout, Units
-from policies.memory.contention import Contention, Found, Moving, accesses, runs
+from policies.memory.contention import Contention, Moving, Slowdown, accesses, runs
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.interval import confidence_interval
 from policies.placements.placement import none, whole
@@ -139,7 +139,7 @@ def test_what_is_simulated_is_longer_than_the_write_queues_hide() -> None:
     assert found.report() == {"cost": cost, "ci95": None, "probes": 1}
 
 
-def report(probes: list[Found]) -> dict[str, Any]:
+def report(probes: list[Slowdown]) -> dict[str, Any]:
     """Of a step of each kind of which so much was found."""
     spec = FidelitySpec.model_validate(TOGETHER | {"fidelity": "full"})
     found = Contention(cast(Any, None), cast(Any, None), spec)
@@ -152,15 +152,15 @@ def report(probes: list[Found]) -> dict[str, Any]:
 
 
 def test_the_cost_of_many_probes_is_a_ratio_with_its_interval() -> None:
-    probes = [Found(0.2, 0.4), Found(0.1, 0.4), Found(0.4, 0.4)]
+    probes = [Slowdown(0.2, 0.4), Slowdown(0.1, 0.4), Slowdown(0.4, 0.4)]
     even = report(probes)
     mean, half = confidence_interval([each.lost / each.moved for each in probes])
     assert even == {"cost": pytest.approx(mean), "ci95": pytest.approx(half), "probes": 3}
     # whatever it is counted in; those that are on one line have no doubt
-    uneven = [Found(0.2, 0.4), Found(0.3, 0.9), Found(0.1, 0.1)]
-    tenth = report([Found(each.lost / 10, each.moved / 10) for each in uneven])
+    uneven = [Slowdown(0.2, 0.4), Slowdown(0.3, 0.9), Slowdown(0.1, 0.1)]
+    tenth = report([Slowdown(each.lost / 10, each.moved / 10) for each in uneven])
     assert tenth == pytest.approx(report(uneven))
-    sure = report([Found(0.3 * moved, moved) for moved in (0.1, 0.4, 0.8)])
+    sure = report([Slowdown(0.3 * moved, moved) for moved in (0.1, 0.4, 0.8)])
     assert sure["cost"] == pytest.approx(0.3) and sure["ci95"] == pytest.approx(0, abs=1e-12)
 
 

@@ -21,7 +21,7 @@ from policies.memory.measured_steps import Prefill, prefill_time
 from policies.memory.products import Products
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
-from sweeps.ask.fit import Fit, Question, fit
+from sweeps.ask.fit import Fit, FitQuestion, fit
 from tests.policies.memory.test_step import decode
 
 SIMULATED = {
@@ -77,7 +77,7 @@ def test_no_class_of_kernels_is_faster_than_the_bound(device: str) -> None:
 
     def rates(of: str, program: str) -> list[float]:
         card = load_device(device, [f"kernels={{class: {of}, program: {program}}}"])
-        found = fit(card, model, Question())
+        found = fit(card, model, FitQuestion())
         assert isinstance(found, Fit)
         return [each.tokens_per_s for each in (found.alone, found.full, found.prefill)]
 

@@ -15,7 +15,7 @@ from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Limits
 from policies.memory import measured, measured_steps
 from policies.memory.measured import MeasurementSpec, compare, load_measurements
-from policies.memory.measured_cells import Compared, Figure, Tolerance
+from policies.memory.measured_cells import ComparedCell, Quantity, Tolerance
 from policies.memory.measured_steps import Decode, Runtime, decode_time
 from tests.rotation import long
 
@@ -97,7 +97,7 @@ def test_verdicts_by_hand() -> None:
 
     def verdict(error: float, stands: str = "measured", agrees: bool = False) -> tuple[str, bool]:
         changed = cell.model_copy(update={"stands": stands, "agrees": agrees})
-        item = Compared(changed, measured * (1 + error), measured * 0.1)
+        item = ComparedCell(changed, measured * (1 + error), measured * 0.1)
         return item.verdict, item.lost
 
     assert verdict(0.09) == verdict(-0.09, agrees=True) == ("within", False)
@@ -166,11 +166,11 @@ def test_is_each_figure_in_the_unit_that_it_was_measured_in(
 
 def test_how_is_a_figure_written() -> None:
     figures = [(14.0, "GB/s"), (2.5, "x"), (12.345, "%"), (1234.5, "tokens/s"), (999.96, "ms")]
-    assert [str(Figure(*each)) for each in figures] == [
+    assert [str(Quantity(*each)) for each in figures] == [
         "14 GB/s", "2.5x", "12.35%", "1,234 tokens/s", "1000 ms"
     ]  # fmt: skip
     share, absolute = (Tolerance(within=within, reason="") for within in ("3%", "2ns"))
-    measured = Figure(50.0, "ns")
+    measured = Quantity(50.0, "ns")
     assert (share.around(measured), absolute.around(measured)) == (1.5, 2.0)
 
 

@@ -10,10 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
-from policies.placements.placement import Batch, Experts, Heads, Placement, Space, Supply
+from policies.placements.placement import (
+    CardSpace,
+    Heads,
+    MemorySupply,
+    PlacedBatch,
+    PlacedExperts,
+    Placement,
+)
 from policies.placements.placements import PLACEMENTS
 
-SUPPLIES = {"main": Supply(64 << 30, 3.0e12), "far": Supply(256 << 30, 1.0e12)}
+SUPPLIES = {"main": MemorySupply(64 << 30, 3.0e12), "far": MemorySupply(256 << 30, 1.0e12)}
 EXPERTS, EACH, LAYER = 16, (3 << 10, 1 << 10, 0), 1 << 18
 """Experts of a layer, what one has in its tensors, and the bytes of a layer's weights."""
 
@@ -34,23 +41,23 @@ def tensors(layer: int) -> tuple[int, tuple[int, ...]]:
     return (layer + 1) * LAYER - EXPERTS * sum(each), each
 
 
-SPACE = Space(
+SPACE = CardSpace(
     8 * LAYER, 1024, 8 * 256, 8, layers_first=True, run_bytes=128, heads=Heads(4, 32),
-    experts=Experts(EXPERTS, 7 * sum(EACH), 8 * LAYER - EXPERTS * 7 * sum(EACH), tensors),
+    experts=PlacedExperts(EXPERTS, 7 * sum(EACH), 8 * LAYER - EXPERTS * 7 * sum(EACH), tensors),
     heat=Falling(),
 )  # fmt: skip
 """Weights of 2 MiB, KV of 2 MiB in eight layers, K and V each of four heads of 32 B."""
 PLANE = SPACE.slots * SPACE.slot_bytes // SPACE.layers
 
 
-def placed(options: dict[str, Any], supplies: dict[str, Supply] = SUPPLIES) -> Placement:
+def placed(options: dict[str, Any], supplies: dict[str, MemorySupply] = SUPPLIES) -> Placement:
     kind = PLACEMENTS[options["name"]]
     return kind(kind.Options.model_validate(options), supplies)
 
 
-def batch(tokens: list[int], start: list[int] | None = None, routed: int = 0) -> Batch:
+def batch(tokens: list[int], start: list[int] | None = None, routed: int = 0) -> PlacedBatch:
     many, first = np.array(tokens), np.array(start or [0] * len(tokens))
-    return Batch(many, lambda: (first, many), routed)
+    return PlacedBatch(many, lambda: (first, many), routed)
 
 
 ONCE = [
@@ -130,7 +137,7 @@ def test_requests_are_read_where_their_slots_are() -> None:
     assert own.read("kv", SPACE, batch([100, 100], [0, 800])) == {"main": 0.5, "far": 0.5}
     assert own.read("kv", SPACE, batch([100], [718]))["main"] == 0.5  # at the bound
     assert own.read("kv", SPACE, batch([])) == own.held("kv", SPACE)
-    beside = {"main": Supply(3 << 20, 3.0), "far": Supply(3 << 20, 1.0)}
+    beside = {"main": MemorySupply(3 << 20, 3.0), "far": MemorySupply(3 << 20, 1.0)}
     shared = placed({"name": "by_request", "kv": "far"}, beside)
     assert shared.held("kv", SPACE)["main"] == 0.25  # of 1 MiB beside the weights, and 3
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 import yaml
 from hwmodel.description.library import find
-from policies.requests.length_table import LengthTable, PromptClass, Window, fit, main, to_yaml
+from policies.requests.length_table import LengthTable, PromptClass, TraceWindow, fit, main, to_yaml
 from policies.requests.requests import Requests, Trace, load_trace
 from tests.policies.workloads import resolve_workload
 
@@ -60,9 +60,9 @@ def draw(
 
 
 def two_windows() -> LengthTable:
-    def window(share: float, prompts: list[int], outputs: list[int]) -> Window:
+    def window(share: float, prompts: list[int], outputs: list[int]) -> TraceWindow:
         part = PromptClass(share=1, prompt_tokens=prompts, output_tokens=outputs)
-        return Window(share=share, classes=[part])
+        return TraceWindow(share=share, classes=[part])
 
     return LengthTable(
         quantiles=[0, 0.5, 1],
@@ -188,7 +188,7 @@ def test_the_same_generator_state_gives_the_same_lengths_and_a_longer_run_begins
 
 def test_quantiles_are_interpolated_on_a_logarithmic_scale() -> None:
     part = PromptClass(share=1, prompt_tokens=[100, 10_000], output_tokens=[1, 1])
-    table = LengthTable(quantiles=[0, 1], windows=[Window(share=1, classes=[part])])
+    table = LengthTable(quantiles=[0, 1], windows=[TraceWindow(share=1, classes=[part])])
     prompts, _ = draw(table)
     assert np.median(prompts) == pytest.approx(1000, rel=0.02)
     assert prompts.mean() == pytest.approx(9900 / np.log(100), rel=0.01)  # integral of 100 * 100**u
@@ -200,7 +200,7 @@ def test_samples_stay_between_the_lowest_and_the_highest_point(points: list[int]
     points.sort()
     part = PromptClass(share=1, prompt_tokens=points, output_tokens=points)
     levels = np.linspace(0, 1, len(points)).tolist()
-    table = LengthTable(quantiles=levels, windows=[Window(share=1, classes=[part])])
+    table = LengthTable(quantiles=levels, windows=[TraceWindow(share=1, classes=[part])])
     for tokens in draw(table, n):
         assert len(tokens) == n and tokens.min() >= points[0] and tokens.max() <= points[-1]
 

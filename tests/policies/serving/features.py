@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from bankwise.conservation import Auditor, watched_links
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import find
-from hwmodel.specs.attention import Window
+from hwmodel.specs.attention import AttentionWindow
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.mlp import ExpertsSpec
 from hwmodel.specs.state import StateLayers
@@ -109,8 +109,8 @@ def beams(given: Requests) -> Requests:
     return dataclasses.replace(several, forks=np.where(several.samples > 1, 0.2, 0.0))
 
 
-WINDOWS = {"window": Window(tokens=64, pattern=["window", "full"])}
-TWO_WINDOWS = {"window": Window(tokens=64, pattern=["window", 160, "full", "window"])}
+WINDOWS = {"window": AttentionWindow(tokens=64, pattern=["window", "full"])}
+TWO_WINDOWS = {"window": AttentionWindow(tokens=64, pattern=["window", 160, "full", "window"])}
 EXPERTS = {"experts": ExpertsSpec(count=16, per_token=2, intermediate=64)}
 HYBRID = {
     "state": StateLayers(

@@ -13,7 +13,7 @@ from hwmodel.description.description import DescriptionError
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.requests.workload import WorkloadSpec
-from policies.serving.beams import Law
+from policies.serving.beams import BeamLaw
 from policies.serving.serving import ServingResult, serve
 from tests.policies.small import MODEL, device, mixed, requests, run, spec
 
@@ -32,7 +32,7 @@ def sampled(stream: Requests, samples: int) -> Requests:
 
 def law(beams: int, forks: float, output: int = 4000) -> np.ndarray:
     stream = searching(requests([0.0], 20, output), beams, forks).apart()
-    drawn = Law(stream, stream.output_tokens, 7)
+    drawn = BeamLaw(stream, stream.output_tokens, 7)
     return np.array(
         [[drawn.source(beam, made) for beam in range(beams)] for made in range(1, output + 1)]
     )
@@ -43,7 +43,7 @@ def test_each_prompt_has_beams_of_its_own() -> None:
         requests([0.0, 0.0, 0.0], 20, 50), samples=np.array([2, 1, 3]),
         forks=np.array([0.5, 0.0, 0.5]),
     ).apart()  # fmt: skip
-    drawn = Law(stream, stream.output_tokens, 7)
+    drawn = BeamLaw(stream, stream.output_tokens, 7)
     assert [drawn.group(request) for request in range(6)] == [0, 0, 2, 3, 3, 3]
     for made in range(1, 51):
         sources = [drawn.source(request, made) for request in range(6)]

@@ -10,7 +10,7 @@ import pytest
 from policies.requests.length_table import QUANTILES
 from policies.serving.calibration import (
     TOLERANCE,
-    Law,
+    TokenLaw,
     draw,
     s3_accuracy,
     solve_scale,
@@ -19,8 +19,8 @@ from policies.serving.calibration import (
 )
 
 LIMIT = 2048
-PROMPTS = Law(sigma=0.3)
-SHAPE = Law(sigma=0.8)
+PROMPTS = TokenLaw(sigma=0.3)
+SHAPE = TokenLaw(sigma=0.8)
 DRAWS = [draw(PROMPTS, SHAPE, 2_000, (1, number)) for number in range(10)]
 
 
@@ -40,7 +40,7 @@ def test_a_planted_spread_comes_back(spread: float) -> None:
 
 def test_what_cannot_be_reached_is_said() -> None:
     # prompts alone are longer than that
-    long = [draw(Law(quantiles=[900] * len(QUANTILES)), SHAPE, 100, (1, 0))]
+    long = [draw(TokenLaw(quantiles=[900] * len(QUANTILES)), SHAPE, 100, (1, 0))]
     found = solve_scale(0.3, long, LIMIT)
     assert not found.reached and found.given > 0.3 + TOLERANCE
     # even the widest errors of the search hit more often than never
@@ -48,7 +48,12 @@ def test_what_cannot_be_reached_is_said() -> None:
 
 
 def test_utilization_by_hand() -> None:
-    one = draw(Law(quantiles=[24] * len(QUANTILES)), Law(quantiles=[100] * len(QUANTILES)), 5, (1,))
+    one = draw(
+        TokenLaw(quantiles=[24] * len(QUANTILES)),
+        TokenLaw(quantiles=[100] * len(QUANTILES)),
+        5,
+        (1,),
+    )
     assert utilization(one, 2.0, 448) == pytest.approx(0.5)  # 24 and 200 of 448
     assert one.output_tokens(1e6, 448).tolist() == [424] * 5  # cut where the reservation ends
     assert one.output_tokens(1e-6, 448).tolist() == [1] * 5
@@ -62,14 +67,14 @@ def test_errors_of_no_size_are_always_right() -> None:
 
 def test_a_law_at_its_levels() -> None:
     points = [10 * (k + 1) for k in range(len(QUANTILES))]
-    law = Law(quantiles=points)
+    law = TokenLaw(quantiles=points)
     assert law.at(np.array(QUANTILES)) == pytest.approx(points)
     middle = law.at(np.array([0.45]))[0]  # halfway between 40 and 50 %, in the logarithm
     assert middle == pytest.approx(math.sqrt(50 * 60))
-    assert Law(sigma=0.5).at(np.array([0.5]))[0] == pytest.approx(1)
+    assert TokenLaw(sigma=0.5).at(np.array([0.5]))[0] == pytest.approx(1)
     for wrong in ({}, {"quantiles": points, "sigma": 1.0}, {"quantiles": points[:3]}):
         with pytest.raises(ValueError, match="expected"):
-            Law.model_validate(wrong)
+            TokenLaw.model_validate(wrong)
 
 
 def test_seeds_draw_apart_and_the_same_again() -> None:

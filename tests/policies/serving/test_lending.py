@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.specs.attention import LatentAttention, Window
+from hwmodel.specs.attention import AttentionWindow, LatentAttention
 from hwmodel.specs.device import load_device
 from hwmodel.specs.link import load_link
 from hwmodel.specs.stages import stages_of
@@ -388,6 +388,6 @@ def test_what_a_window_sees_stays_at_home(
 
 
 def test_nothing_can_be_lent_where_every_layer_has_a_window() -> None:
-    near = SHAPE.model_copy(update={"window": Window(tokens=64)})
+    near = SHAPE.model_copy(update={"window": AttentionWindow(tokens=64)})
     with pytest.raises(DescriptionError, match="every layer of heavy has a window"):
         serve(card(1280), near, spec(cluster=LENDING, engine=ENGINE), some_long(4), seed=1)

@@ -11,7 +11,7 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
 from policies.requests.request_log import read_request_log
-from policies.serving.measured_server import Server, Skipped, compare_server, load_server
+from policies.serving.measured_server import MeasuredServer, Skipped, compare_server, load_server
 from policies.serving.server_timeseries import read_timeseries, running_and_waiting
 from tests.rotation import long
 
@@ -35,7 +35,7 @@ def write(folder: Path, text: str = FILE) -> Path:
     return file
 
 
-def log_of(folder: Path, server: Server | None = None) -> None:
+def log_of(folder: Path, server: MeasuredServer | None = None) -> None:
     """A log of 40 requests; with the times of the simulation of `server`, where it is given."""
     queued = 1000 + np.arange(40) * 0.05
     first, last = queued + 1.0, queued + 9.0

@@ -39,7 +39,7 @@ from policies.serving.simulation import Simulation
 from policies.serving.source import Source
 from policies.transfers.fabric import Fabric
 from policies.transfers.guests import Guests
-from policies.transfers.kv_link import Place, Transfer
+from policies.transfers.kv_link import KvPlace, Transfer
 from tests.policies.small import FakeMemory, mixed, requests, spec
 from tests.rotation import LONG
 
@@ -224,8 +224,8 @@ def test_requests_of_several_samples_move(cluster: dict[str, Any]) -> None:
 
 
 def test_rates_of_copies_at_once_add_up_until_each_ends() -> None:
-    links = Fabric().at(Place("", 0))
-    here, there = (Place("", 0),), (Place("", 1),)
+    links = Fabric().at(KvPlace("", 0))
+    here, there = (KvPlace("", 0),), (KvPlace("", 1),)
     for end, rate, seconds in (({"source": here, "target": there}, 3.0, 2.0),
                                ({"source": there, "target": here}, 4.0, 1.0)):  # fmt: skip
         copy = Transfer(bytes=8, alone_s=seconds, read=rate, written=rate, **end)
@@ -449,7 +449,7 @@ def moving(context: int) -> Migrating:
     run = Run(chosen, shape, given, served, metrics, 1)
     node = Node(
         manager,
-        lambda number, life: build_replica(run, 1, links=run.fabric.at(Place("", number))),
+        lambda number, life: build_replica(run, 1, links=run.fabric.at(KvPlace("", number))),
     )
     network = Network(run.fabric)
     control = Migrating(

@@ -18,9 +18,9 @@ from policies.requests.requests import Requests
 from policies.serving.disaggregation import Disaggregation
 from policies.serving.serving import ServingResult
 from policies.serving.serving_spec import ServingSpec
-from policies.transfers.kv_link import Link
+from policies.transfers.kv_link import KvLink
 from policies.transfers.ports import Sent
-from policies.transfers.transfer import Server, transfer
+from policies.transfers.transfer import TransferEnd, transfer
 from tests.policies.serving.test_sessions import two_turns
 from tests.policies.small import MODEL, mixed, requests, run
 from tests.policies.small import spec as serving
@@ -61,7 +61,7 @@ class Watched:
         nodes: list[Disaggregation] = []
         watched = self
 
-        class Seen(Link):
+        class Seen(KvLink):
             def put(self, sent: Any, at_s: float | None = None) -> None:
                 watched.put.append(sent)
                 super().put(sent, at_s)
@@ -173,7 +173,9 @@ def test_the_second_token_waits_for_a_transfer_from_real_blocks_of_both_sides(
     near = run(1024, stream, engine=ENGINE | ahead)
     far = served(stream, ahead=ahead)
     ids = np.arange(10)
-    moved = transfer(load_link(LINK), MODEL, 160, Server(DIMS, 16, ids), Server(DIMS, 16, ids))
+    moved = transfer(
+        load_link(LINK), MODEL, 160, TransferEnd(DIMS, 16, ids), TransferEnd(DIMS, 16, ids)
+    )
     later = far.finish_s[0] - near.finish_s[0]
     assert far.first_token_s[0] == pytest.approx(near.first_token_s[0])
     assert later == pytest.approx(moved.cost.total_ns / 1e9, rel=1e-6)
@@ -250,13 +252,13 @@ def test_unlike_numbers_of_cards_and_blocks_move_the_heads_they_share() -> None:
     stream = requests(np.arange(4) * 0.01, 160, 4)
     found = Watched(stream, decode={"tensor_parallel": 2, "policy": {"name": "paged", "block": 32}})
     dims = [pool.replicas[0].engine.allocator.layout.dims for pool in found.node.pools.values()]
-    near, far = Server(dims[0], 16, np.arange(10)), Server(dims[1], 32, np.arange(5), 2)
+    near, far = TransferEnd(dims[0], 16, np.arange(10)), TransferEnd(dims[1], 32, np.arange(5), 2)
     moved = transfer(load_link(LINK), MODEL, 160, near, far)
     assert found.came[0].descriptors == moved.pieces.descriptors
     assert found.came[0].bytes == 160 * MODEL.kv_token_bytes
     assert found.result.metrics["pools"]["decode"]["cards"] == 2
     token = LAYOUTS["layer_kv_token"]
-    near, far = Server(token, 16, np.arange(10)), Server(token, 32, np.arange(5), 2)
+    near, far = TransferEnd(token, 16, np.arange(10)), TransferEnd(token, 32, np.arange(5), 2)
     apart = transfer(load_link(LINK), MODEL, 160, near, far)
     assert apart.pieces.descriptors == 16 * moved.pieces.descriptors  # a token each, not a block
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from policies.requests.request_log import RequestTimes, read_request_log
+from policies.requests.request_log import LoggedTimes, read_request_log
 from policies.serving.step_windows import of_requests, read_counters
 
 CAPTURE = Path(__file__).resolve().parents[3] / "examples/capture"
@@ -37,7 +37,7 @@ vllm:generation_tokens_total{{engine="0",model_name="m"}} {1}
 
 
 def test_a_request_is_a_stretch_with_what_others_do_meanwhile() -> None:
-    times = RequestTimes(
+    times = LoggedTimes(
         np.zeros(2), np.array([0.0, 5.0]), np.array([10.0, 15.0]), np.array([100, 200]),
         np.array([21, 41]),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hwmodel.specs.accelerator import Work
+from hwmodel.specs.accelerator import AttentionWork
 from policies.serving.combinations import unjoined, without_use
 from tests.policies.small import EXPERTS, MODEL, mixed, run, spec
 
@@ -71,5 +71,5 @@ def test_blocks_that_no_core_reads_as_one_are_named(
     read: Any, order: str, kind: str, said: bool
 ) -> None:
     found = spec(policy={"name": "paged", "free_list": kind}, kv_layout=order)
-    device: Any = SimpleNamespace(accelerator=SimpleNamespace(work=Work(spread=read)))
+    device: Any = SimpleNamespace(accelerator=SimpleNamespace(work=AttentionWork(spread=read)))
     assert len([*unjoined(found, device)]) == said

@@ -9,21 +9,23 @@ import pytest
 
 from bankwise.conservation import Auditor, watched_links
 from policies.transfers.fabric import Fabric
-from policies.transfers.kv_link import OUT, Link, Place, Transfer
+from policies.transfers.kv_link import OUT, KvLink, KvPlace, Transfer
 from tests.policies.engines.test_engine_v0 import Scene
 from tests.policies.serving.features import Setting, run_of, stream
 
 MS = 1e-3
-PREFILL, FIRST, SECOND, THIRD = (Place("prefill", 0), *(Place("decode", at) for at in range(3)))
+PREFILL, FIRST, SECOND, THIRD = (KvPlace("prefill", 0), *(KvPlace("decode", at) for at in range(3)))
 
 
-def sent(source: Place, target: Place, way: str, ms: float = 1.0, priority: int = 0) -> Transfer:
+def sent(
+    source: KvPlace, target: KvPlace, way: str, ms: float = 1.0, priority: int = 0
+) -> Transfer:
     return Transfer(
         source=(source,), target=(target,), bytes=1000, alone_s=ms * MS, way=way, priority=priority
     )
 
 
-def landed(link: Link[Transfer]) -> dict[str, float]:
+def landed(link: KvLink[Transfer]) -> dict[str, float]:
     found: dict[str, float] = {}
     while link.due_s < math.inf:
         found |= {each.way: link.now_s for each in link.until(link.due_s)}

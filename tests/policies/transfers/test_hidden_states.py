@@ -20,11 +20,11 @@ from policies.memory.step_times import Efficiency
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
 from policies.transfers.hidden_states import PROFILED, HiddenStates, Projections, Work
-from policies.transfers.kv_link import IN, Link, Transfer
+from policies.transfers.kv_link import IN, KvLink, Transfer
 from policies.transfers.restoring import hidden_bytes
 from policies.transfers.tier_options import HcacheSpec
-from policies.transfers.tier_store import Load
-from policies.transfers.transfer import Server
+from policies.transfers.tier_store import TierLoad
+from policies.transfers.transfer import TransferEnd
 from tests.policies.serving.test_sessions import talks
 from tests.policies.small import EXPERTS, LATENT, MODEL, WINDOWS
 from tests.policies.small import spec as serving
@@ -32,7 +32,8 @@ from tests.policies.transfers.test_tiers import AGAIN, Watched, served, slow, ti
 
 DEVICE = load_device("a100-80gb", ["compute.prefill_efficiency=0.65"])
 FAR, NEAR = (
-    Server(LAYOUTS["layer_kv_token"], block, np.arange(PROFILED // block) * 2) for block in (64, 16)
+    TransferEnd(LAYOUTS["layer_kv_token"], block, np.arange(PROFILED // block) * 2)
+    for block in (64, 16)
 )
 OUTPUTS = {"offload_prompt_only": False, "block_size": 16}
 
@@ -43,7 +44,9 @@ def kept(hcache: dict[str, Any], **host: Any) -> dict[str, Any]:
 
 def load(size: int, seconds: float, request: int = 0) -> Transfer:
     """Of a request, to the device."""
-    return Transfer(ends=(IN,), bytes=size, descriptors=1, alone_s=seconds, what=Load(request, ()))
+    return Transfer(
+        ends=(IN,), bytes=size, descriptors=1, alone_s=seconds, what=TierLoad(request, ())
+    )
 
 
 def states(model: str, link: str, layers: int | None = None) -> HiddenStates:
@@ -125,7 +128,7 @@ def test_a_lone_load_ends_as_soon_as_the_closed_form_says(model: str, link: str,
     assert hidden.split.rest == rest
     moved = hidden.transfer(load_link(link), load_model(model), PROFILED, FAR, NEAR)
     assert moved.pieces.bytes == hidden.split.bytes == PROFILED * hidden.token_bytes
-    queue = Link()
+    queue = KvLink()
     work = hidden.work(0, PROFILED, Efficiency())
     projections = Projections(queue)
     projections.put(0, work)
@@ -157,7 +160,7 @@ def test_all_work_is_done_once_and_steps_are_longer_by_it(
     steps: list[float], works: list[tuple[float, float]], idle: set[int]
 ) -> None:
     """Links of a second each; steps of any length, and times without one between them."""
-    queue = Link()
+    queue = KvLink()
     projections = Projections(queue)
     for request, work in enumerate(works):
         projections.put(request, Work(*work))
@@ -186,7 +189,7 @@ def test_all_work_is_done_once_and_steps_are_longer_by_it(
 
 def test_a_step_shares_the_cores_with_the_layers_that_come_in_it() -> None:
     """A link of 10 s whose layers take 5: a step of 1 s takes 2, and half of its time projects."""
-    queue = Link()
+    queue = KvLink()
     projections = Projections(queue)
     projections.put(0, Work(0, 5))
     queue.put(load(8, 10.0, 0))
@@ -199,7 +202,7 @@ def test_a_step_shares_the_cores_with_the_layers_that_come_in_it() -> None:
 
 def test_cores_have_done_what_is_lost_with_a_load() -> None:
     """As above, of which a second is projected when the host fails; then another such load."""
-    queue = Link()
+    queue = KvLink()
     projections = Projections(queue)
     for request in range(2):
         projections.put(request, Work(0, 5))
@@ -224,7 +227,7 @@ def test_a_block_of_the_host_is_64_tokens_or_the_next_multiple_of_the_devices(bl
 @pytest.mark.parametrize(("idle_s", "longer_s"), [(0.5, 0.0), (0.25, 0.5), (0.0, 1.0)])
 def test_where_cores_idle_a_step_is_longer_only_by_the_rest(idle_s: float, longer_s: float) -> None:
     """As above: in 1 s come 0.5 s of work; steps that are longer bring half as much again."""
-    queue = Link()
+    queue = KvLink()
     projections = Projections(queue)
     projections.put(0, Work(0, 5))
     queue.put(load(8, 10.0, 0))

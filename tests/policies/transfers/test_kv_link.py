@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.transfers.kv_link import IN, OUT, Link, Transfer
+from policies.transfers.kv_link import IN, OUT, KvLink, Transfer
 
 MS = 1e-3
 
@@ -27,7 +27,7 @@ def moved_bytes(jobs: Iterable[Transfer]) -> float:
     return sum((1 - each.left) * each.bytes for each in jobs)
 
 
-def arrivals(queue: Link, end_s: float = math.inf) -> list[tuple[float, Transfer]]:
+def arrivals(queue: KvLink, end_s: float = math.inf) -> list[tuple[float, Transfer]]:
     found = []
     while queue.due_s <= end_s and queue.due_s < math.inf:
         found += [(queue.now_s, each) for each in queue.until(queue.due_s)]
@@ -35,7 +35,7 @@ def arrivals(queue: Link, end_s: float = math.inf) -> list[tuple[float, Transfer
 
 
 def test_a_direction_carries_one_transfer_at_a_time_in_order_of_priority() -> None:
-    queue = Link()
+    queue = KvLink()
     jobs = [job(priority=1), job(priority=1), job(priority=0)]
     for each in jobs:
         queue.put(each)
@@ -46,7 +46,7 @@ def test_a_direction_carries_one_transfer_at_a_time_in_order_of_priority() -> No
 
 
 def test_both_directions_at_once_go_at_the_rate_of_both() -> None:
-    queue = Link()
+    queue = KvLink()
     jobs = job(IN, 1.0, slower=2.0), job(OUT, 3.0, slower=2.0)
     for each in jobs:
         queue.put(each)
@@ -56,7 +56,7 @@ def test_both_directions_at_once_go_at_the_rate_of_both() -> None:
 
 
 def test_the_memory_behind_the_link_limits_both_directions_alike() -> None:
-    queue = Link(far_bandwidth=1e6)  # each wants 1000 B in 1 ms
+    queue = KvLink(far_bandwidth=1e6)  # each wants 1000 B in 1 ms
     queue.put(job(IN))
     queue.put(job(OUT))
     assert queue.rate() == pytest.approx(1e6)
@@ -64,7 +64,7 @@ def test_the_memory_behind_the_link_limits_both_directions_alike() -> None:
 
 
 def test_what_was_dropped_makes_way_at_once() -> None:
-    queue = Link()
+    queue = KvLink()
     first, second = job(ms=4.0), job()
     queue.put(first)
     queue.put(second)
@@ -87,7 +87,7 @@ def test_what_was_dropped_makes_way_at_once() -> None:
 def test_whatever_is_put_arrives_once_or_is_dropped(
     plan: list[tuple[int, float, int, float, float, int]], far: float
 ) -> None:
-    queue, put, came, moved = Link(far), [], [], 0.0
+    queue, put, came, moved = KvLink(far), [], [], 0.0
     for direction, ms, priority, slower, pause_ms, dropped in plan:
         put.append(job(direction, ms, priority, slower))
         queue.put(put[-1])
@@ -109,7 +109,7 @@ def test_whatever_is_put_arrives_once_or_is_dropped(
 
 
 def test_transfers_between_replicas_have_links_of_their_own_and_overtake() -> None:
-    fabric = Link(apart=True)
+    fabric = KvLink(apart=True)
 
     def sent(source: str, target: str) -> Transfer:
         return Transfer(ends=(source, target), bytes=1000, descriptors=1, alone_s=1e-3)
@@ -125,7 +125,7 @@ def test_transfers_between_replicas_have_links_of_their_own_and_overtake() -> No
 
 
 def test_a_transfer_is_not_there_before_what_it_brings_is_made() -> None:
-    fabric = Link(apart=True)
+    fabric = KvLink(apart=True)
     late = Transfer(ends=("a", "x"), bytes=1000, descriptors=1, alone_s=1e-3, until_s=4e-3)
     fabric.put(late, 0.0)
     fabric.until(fabric.due_s)
@@ -134,7 +134,7 @@ def test_a_transfer_is_not_there_before_what_it_brings_is_made() -> None:
 
 
 def test_what_waits_begins_when_what_was_in_its_way_is_dropped_and_not_before() -> None:
-    fabric = Link(apart=True)
+    fabric = KvLink(apart=True)
     first, second = (
         Transfer(ends=(source, "x"), bytes=1000, descriptors=1, alone_s=1e-3)
         for source in ("a", "b")

@@ -9,7 +9,7 @@ import pytest
 
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
-from policies.transfers.pausing import Batch, Pauses, StepCost, drop_waste
+from policies.transfers.pausing import BesideBatch, Pauses, StepCost, drop_waste
 from tests.policies.serving.test_sessions import talks
 from tests.policies.small import MODEL, run
 from tests.rotation import rotated
@@ -97,7 +97,7 @@ def test_steps_wait_for_copies_that_do_not_hide() -> None:
     assert hidden.metrics["tiers"]["stalled_s"] == 0 < shown.metrics["tiers"]["stalled_s"]
 
 
-COST, BATCH = StepCost(0.0463e-3, 10e-3, 384), Batch(20, 5000)
+COST, BATCH = StepCost(0.0463e-3, 10e-3, 384), BesideBatch(20, 5000)
 
 
 def test_least_waste_keeps_up_to_the_pause_at_which_another_way_wastes_as_much() -> None:

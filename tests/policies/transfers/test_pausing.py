@@ -9,7 +9,7 @@ from hwmodel.specs.transformer import load_model
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.transfers.pausing import (
-    Batch,
+    BesideBatch,
     Pause,
     StepCost,
     break_even_s,
@@ -27,19 +27,19 @@ def test_a_context_of_one_chunk_is_waste_for_one_step() -> None:
     """300 tokens beside 20 requests fit the 364 that are left: a step of 320 tokens."""
     step_s = 0.0463e-3 * 320 + 10e-3
     expected = step_s * 300 + 0.0463e-3 * 300 * 5000
-    assert drop_waste(300, GPT_J, Batch(20, 5000)) == pytest.approx(expected)
+    assert drop_waste(300, GPT_J, BesideBatch(20, 5000)) == pytest.approx(expected)
 
 
 def test_chunks_are_waste_from_when_they_are_stored() -> None:
     """1,000 tokens are 364, 364 and 272; the first two wait for those behind them."""
     full_s, last_s = 0.0463e-3 * 384 + 10e-3, 0.0463e-3 * (20 + 272) + 10e-3
     own = full_s * 364 + full_s * 2 * 364 + last_s * 1000
-    found = drop_waste(1000, GPT_J, Batch(20, 5000))
+    found = drop_waste(1000, GPT_J, BesideBatch(20, 5000))
     assert found == pytest.approx(own + 0.0463e-3 * 1000 * 5000)
 
 
 def test_short_pauses_are_kept_long_ones_dropped_and_hidden_swaps_are_free() -> None:
-    batch = Batch(20, 5000)
+    batch = BesideBatch(20, 5000)
     even = break_even_s(1000, GPT_J, batch)
     short, long = (paused(f * even, 1000, GPT_J, batch, 1.0, 0) for f in (0.5, 2))
     assert (short.least, long.least) == ("keep", "drop")
@@ -64,7 +64,7 @@ def test_a_step_is_a_line_in_what_it_computes() -> None:
     device = load_device("a100-80gb", ["kernels={class: ideal}"])  # rows are not padded to tiles
     model = load_model("llama-2-7b")
     steps = StepModel(device, model)
-    cost = step_cost(device, model, steps, Efficiency(), Batch(16, 16 * 512))
+    cost = step_cost(device, model, steps, Efficiency(), BesideBatch(16, 16 * 512))
     assert device.accelerator is not None
     compute = device.accelerator.compute
     rate = compute.peak(model.weights) * compute.prefill_efficiency

@@ -18,7 +18,7 @@ from policies.transfers.restoring import (
     hcache,
     projection_flops,
 )
-from policies.transfers.transfer import Server
+from policies.transfers.transfer import TransferEnd
 
 DEVICE, MODEL = load_device("a100-80gb"), load_model("llama-2-7b")
 TOKENS = 2048
@@ -46,7 +46,7 @@ def test_flops_of_recompute_over_restore(model: str, ratio: float) -> None:
 
 
 def restored(spec: LinkSpec, recompute_s: float) -> Restored:
-    server = Server(LAYOUTS["layer_kv_token"], 16, pages("fresh", TOKENS // 16))
+    server = TransferEnd(LAYOUTS["layer_kv_token"], 16, pages("fresh", TOKENS // 16))
     fetched = fetch(spec, MODEL, TOKENS, server, server)
     return hcache(spec, DEVICE, MODEL, TOKENS, Restored(recompute_s, 0, recompute_s, 0), fetched)
 

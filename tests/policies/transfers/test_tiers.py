@@ -16,9 +16,9 @@ from hwmodel.specs.link import load_link
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
 from policies.transfers.connectors import CONNECTORS
-from policies.transfers.kv_link import Link, Transfer
+from policies.transfers.kv_link import KvLink, Transfer
 from policies.transfers.tiers import Tiers
-from policies.transfers.transfer import Server, transfer
+from policies.transfers.transfer import TransferEnd, transfer
 from tests.policies.serving.test_sessions import talks
 from tests.policies.small import MODEL, run
 from tests.rotation import LONG
@@ -69,7 +69,7 @@ def test_what_the_device_lost_is_loaded_over_the_link_from_real_blocks() -> None
     assert found["host_share"] * found["asked_tokens"] == pytest.approx(160)
     ids = np.arange(10)
     dims = ("layer", "kv", "unit", "token", "head")
-    end = Server(dims, 16, ids)
+    end = TransferEnd(dims, 16, ids)
     moved = transfer(load_link(LINK), MODEL, 160, end, end)
     assert found["load"]["bytes"] == 160 * MODEL.kv_token_bytes == moved.pieces.bytes
     assert found["load"]["descriptors"] == moved.pieces.descriptors
@@ -172,10 +172,10 @@ def test_each_card_moves_its_heads_over_a_link_of_its_own_and_all_share_host_and
     assert two["ssd_share"] == one["ssd_share"] > 0
 
 
-class Watched(Link):
+class Watched(KvLink):
     """Keeps what was put and what arrived."""
 
-    seen: ClassVar[list[Link]] = []
+    seen: ClassVar[list[KvLink]] = []
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)

@@ -12,7 +12,7 @@ from hwmodel.specs.link import LinkSpec, load_link
 from hwmodel.specs.transformer import load_model
 from policies.transfers.measured_transfers import compare_transfers, load_transfers
 from policies.transfers.pieces import pages
-from policies.transfers.transfer import Index, Server, transfer
+from policies.transfers.transfer import Index, TransferEnd, transfer
 
 MODEL = load_model("llama-3.1-8b")  # 32 layers, 8 KV heads of 256 B
 
@@ -26,8 +26,8 @@ def link(**changes: object) -> LinkSpec:
     return LinkSpec.model_validate(plain | changes)
 
 
-def server(cards: int = 1, layout: str = "layer_kv_token", kind: str = "fresh") -> Server:
-    return Server(LAYOUTS[layout], 16, pages(kind, 64), cards)
+def server(cards: int = 1, layout: str = "layer_kv_token", kind: str = "fresh") -> TransferEnd:
+    return TransferEnd(LAYOUTS[layout], 16, pages(kind, 64), cards)
 
 
 def cost(spec: LinkSpec, *, both_ways: bool = False, **counts: int) -> float:
@@ -109,7 +109,7 @@ def test_a_latent_is_whole_on_every_card_and_cards_take_turns_as_sources() -> No
 def test_descending_runs_merge_where_the_sender_sorts(merges: str, count: int) -> None:
     """As eviction leaves them (vLLM PR 56110): MiniMax-M3 on four cards, 256 blocks of 128."""
     ends = [
-        Server(LAYOUTS["layer_block_kv_token"], 128, pages("descending", 256, seed), 4)
+        TransferEnd(LAYOUTS["layer_block_kv_token"], 128, pages("descending", 256, seed), 4)
         for seed in (0, 1)
     ]
     model = load_model("minimax-m3")

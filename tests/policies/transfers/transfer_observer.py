@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from policies.transfers.kv_link import Link, Place, Transfer
+from policies.transfers.kv_link import KvLink, KvPlace, Transfer
 
 NETWORK, HOST = "network", "host"
 """What a transfer takes of a card: its link to other cards, or that to its host."""
@@ -86,19 +86,19 @@ class Seen:
             key=lambda each: (each.begin_s, each.gone_s, each.way, each.ends),
         )
 
-    def arrives(self, method: Any, own: Link[Any], now_s: float) -> Any:
+    def arrives(self, method: Any, own: KvLink[Any], now_s: float) -> Any:
         came = method(own, now_s)
         for job in came:
             self._over(own, job, True)
         return came
 
-    def dropped(self, method: Any, own: Link[Any], job: Transfer, at_s: float = 0.0) -> None:
+    def dropped(self, method: Any, own: KvLink[Any], job: Transfer, at_s: float = 0.0) -> None:
         began = job in own.under_way
         method(own, job, at_s)
         if began:
             self._over(own, job, False)
 
-    def cleared(self, method: Any, own: Link[Any], way: str) -> Any:
+    def cleared(self, method: Any, own: KvLink[Any], way: str) -> Any:
         began = own.under_way
         jobs = method(own, way)
         for job in began:
@@ -106,7 +106,7 @@ class Seen:
                 self._over(own, job, False)
         return jobs
 
-    def _over(self, link: Link[Any], job: Transfer, landed: bool) -> None:
+    def _over(self, link: KvLink[Any], job: Transfer, landed: bool) -> None:
         names: Iterable[str] = dict.fromkeys(_name(each) for each in job.places)
         if job.way in ("dropping", "weights", "swap"):  # whichever way
             names = sorted(names)
@@ -118,7 +118,7 @@ class Seen:
         ))  # fmt: skip
 
 
-def _name(place: Place) -> str:
+def _name(place: KvPlace) -> str:
     kind = "" if place.kind == "card" else place.kind
     return " ".join(filter(None, (kind, place.node, str(place.card))))
 
@@ -128,8 +128,10 @@ def observed() -> Iterator[Seen]:
     """All transfers of runs inside are seen."""
     seen = Seen()
     told: list[tuple[type, str, Callable[..., Any]]] = [
-        (Link, "until", seen.arrives), (Link, "drop", seen.dropped), (Link, "clear", seen.cleared),
-    ]  # fmt: skip
+        (KvLink, "until", seen.arrives),
+        (KvLink, "drop", seen.dropped),
+        (KvLink, "clear", seen.cleared),
+    ]
     with ExitStack() as stack:
         for kind, name, tell in told:
             stack.enter_context(patch.object(kind, name, _telling(getattr(kind, name), tell)))

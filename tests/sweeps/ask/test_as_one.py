@@ -7,7 +7,7 @@ import pytest
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import load_model
 from sweeps.ask.as_one import as_one
-from sweeps.ask.fit import Fit, Question, fit
+from sweeps.ask.fit import Fit, FitQuestion, fit
 from sweeps.ask.sizing import delivered
 
 FAR = "memory: given, given: {bandwidth: 100GB/s, efficiency: 0.5}, capacity: 1TiB"
@@ -39,7 +39,7 @@ def test_a_device_with_one_memory_is_itself() -> None:
 def test_fit_has_the_room_and_the_rate_of_both() -> None:
     model, both = load_model("llama-3.1-8b"), load_device("hbm4-lpddr6")
     alone = load_device("hbm4-lpddr6", ["memories=null"])
-    one, two = (fit(as_one(each), model, Question()) for each in (alone, both))
+    one, two = (fit(as_one(each), model, FitQuestion()) for each in (alone, both))
     assert isinstance(one, Fit) and isinstance(two, Fit)
     assert 1.05 < two.alone.tokens_per_s / one.alone.tokens_per_s < 1.25
     assert two.layout.slots > 1.2 * one.layout.slots
@@ -50,7 +50,7 @@ def test_the_short_run_of_fit_reads_both(overlap: str) -> None:
     """Two memories alike give about twice what one gives, or as much where they take turns."""
     far = "memory: lpddr5-6400-x16, channels: 24, interleave: 512B, capacity: 24GiB"
     sets = ["derate=1", f"memories.far={{{far}}}", f"memories_overlap={overlap}"]
-    model, question = load_model("qwen3-0.6b"), Question(prompt=200, output=50)
+    model, question = load_model("qwen3-0.6b"), FitQuestion(prompt=200, output=50)
     one, two = (
         fit(as_one(load_device("mlu370-x4", each)), model, question, True)
         for each in (sets[:1], sets)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from policies.serving.measured_server import Server, Skipped, compare_server, load_server
+from policies.serving.measured_server import MeasuredServer, Skipped, compare_server, load_server
 from sweeps.ask.calibrate import Calibrated, calibrate, server_of, settings_of
 from sweeps.report.calibration_sheet import overlay, record, sheet
 from sweeps.report.section import Say
@@ -18,7 +18,9 @@ DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 SHARED = ["serving.kv_tokens=30000", "given.weights=null", "given.attention=null"]
 
 
-def made(folder: Path, *overrides: str, device: str = "rtx-4090", count: int = 80) -> Server:
+def made(
+    folder: Path, *overrides: str, device: str = "rtx-4090", count: int = 80
+) -> MeasuredServer:
     """A server, and the log of one in which the first of the overrides is another."""
     log = folder / "log.jsonl"
     random = np.random.default_rng(1)

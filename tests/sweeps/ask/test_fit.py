@@ -14,15 +14,15 @@ from policies.memory.fidelity import FidelitySpec
 from policies.memory.probe_cache import PLACE
 from policies.requests.requests import Requests
 from policies.serving.serving import serve
-from sweeps.ask.fit import Fit, Misfit, Question, fit
+from sweeps.ask.fit import Fit, FitQuestion, Misfit, fit
 from sweeps.report.fit_sheet import listing, matrix, record, sheet
 from tests.policies.small import MODEL
 from tests.policies.small import device as small_device
 
-SHORT = Question(prompt=2500, output=40, limit=60)
+SHORT = FitQuestion(prompt=2500, output=40, limit=60)
 
 
-def found(device: str, model: str, asked: Question = SHORT) -> Fit:
+def found(device: str, model: str, asked: FitQuestion = SHORT) -> Fit:
     answer = fit(load_device(device), load_model(model), asked)
     assert isinstance(answer, Fit), answer
     return answer
@@ -45,7 +45,7 @@ PAIRS = [
     (
         "mlu370-x4",
         "qwen2.5-7b",
-        Question(prompt=2500, output=40, limit=60, weights="int8", kv="int8", cards=2),
+        FitQuestion(prompt=2500, output=40, limit=60, weights="int8", kv="int8", cards=2),
     ),
     ("spyre", "qwen3-30b-a3b", SHORT),
 ]
@@ -53,7 +53,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("device", "model", "asked"), PAIRS)
 def test_one_request_alone_takes_as_long_as_in_a_run(
-    device: str, model: str, asked: Question
+    device: str, model: str, asked: FitQuestion
 ) -> None:
     answer = found(device, model, asked)
     run = served(answer, 1)
@@ -104,18 +104,21 @@ def test_a_figure_names_the_assumed_numbers_it_rests_on() -> None:
 def test_a_misfit_says_with_what_it_fits() -> None:
     card, small = load_device("mlu370-x4"), load_device("rtx-4090", ["host=null"])
     answers = {
-        model: fit(card, load_model(model), Question()) for model in ("llama-2-13b", "llama-2-70b")
+        model: fit(card, load_model(model), FitQuestion())
+        for model in ("llama-2-13b", "llama-2-70b")
     }
     assert [each.change for each in answers.values() if isinstance(each, Misfit)] == [
         {"weights": "int8"}, {"cards": 8},
     ]  # fmt: skip
-    lost = fit(small, load_model("llama-2-70b"), Question())
+    lost = fit(small, load_model("llama-2-70b"), FitQuestion())
     assert isinstance(lost, Misfit) and lost.change is None
     assert "no link" in sheet(lost).blocks[0].text  # type: ignore[union-attr]
-    narrow = fit(small, load_model("qwen3-32b"), Question(weights="w4a16", prompt=7500, output=500))
+    narrow = fit(
+        small, load_model("qwen3-32b"), FitQuestion(weights="w4a16", prompt=7500, output=500)
+    )
     assert isinstance(narrow, Misfit) and narrow.change == {"kv": "fp8"}
     for weights, change in ((None, {"weights": "w4a16", "cards": 1}), ("w4a16", {"cards": 1})):
-        question = Question(cards=2, weights=weights)  # it has no link, but one card holds w4a16
+        question = FitQuestion(cards=2, weights=weights)  # it has no link, but one card holds w4a16
         apart = fit(small, load_model("qwen3-30b-a3b"), question)
         assert isinstance(apart, Misfit) and apart.change == change
         assert "describes no link, which 2 cards need; --set 'link=" in apart.why
@@ -141,7 +144,7 @@ def test_what_was_simulated_is_kept(tmp_path: Any, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setenv(PLACE, str(tmp_path))
     probe_cache._folder.cache_clear()
-    card, asked = small_device(1 << 16), Question(prompt=300, output=40, limit=60)
+    card, asked = small_device(1 << 16), FitQuestion(prompt=300, output=40, limit=60)
     first, simulated, again = (fit(card, MODEL, asked, how) for how in (False, True, False))
     assert isinstance(first, Fit) and isinstance(simulated, Fit) and isinstance(again, Fit)
     assert [each.source for each in (first, simulated, again)] == ["bound", *["simulated"] * 2]
@@ -152,7 +155,7 @@ def test_what_was_simulated_is_kept(tmp_path: Any, monkeypatch: pytest.MonkeyPat
 def test_tables_have_a_row_for_each() -> None:
     devices = [load_device(name) for name in ("mlu370-x4", "rtx-4090")]
     models = [load_model(name) for name in ("llama-2-7b", "llama-2-70b", "qwen3-8b")]
-    answers = [fit(device, model, Question()) for device in devices for model in models]
+    answers = [fit(device, model, FitQuestion()) for device in devices for model in models]
     grid = matrix(answers).blocks[0]
     assert [row[0] for row in grid.rows] == ["llama-2-7b", "qwen3-8b", "llama-2-70b"]  # type: ignore[union-attr]
     assert [row[2] for row in grid.rows][2] == "8x"  # type: ignore[union-attr]
@@ -168,7 +171,7 @@ def test_tables_have_a_row_for_each() -> None:
 )  # fmt: skip
 def test_tokens_are_those_that_a_server_logs(model: str, kv: str | None, tokens: int) -> None:
     """vLLM 0.19.0 on an H100, utilisation 0.95 (llm-d-planner 151baf3, accuracy_report.md)."""
-    asked = Question(kv=kv, like="0.19", gpu_memory_utilization=0.95)
+    asked = FitQuestion(kv=kv, like="0.19", gpu_memory_utilization=0.95)
     found = fit(load_device("h100-sxm"), load_model(model), asked)
     assert isinstance(found, Fit)
     assert found.layout.tokens == pytest.approx(tokens, rel=0.02)
@@ -179,7 +182,7 @@ def test_fewer_sequences_leave_more_for_kv() -> None:
     one = {"like": "0.19", "gpu_memory_utilization": 0.95}
     card, model = load_device("h100-sxm"), load_model("llama-3.1-8b")
     few, many = (
-        fit(card, model, Question(**one, max_num_seqs=most))  # type: ignore[arg-type]
+        fit(card, model, FitQuestion(**one, max_num_seqs=most))  # type: ignore[arg-type]
         for most in (128, 1024)
     )
     assert isinstance(few, Fit) and isinstance(many, Fit)

@@ -17,8 +17,8 @@ from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ, WRITE
 from hwmodel.kernel.timing import lower
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.replay import replay
-from hwmodel.measure.trace import Chunk
-from hwmodel.measure.without import CAUSES, Case, placed, without
+from hwmodel.measure.trace import TraceChunk
+from hwmodel.measure.without import CAUSES, WithoutCase, placed, without
 from hwmodel.oracle.audit import audit
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.specs.device import Device, load_device
@@ -35,44 +35,44 @@ COUNT = 8_000
 TURN = np.arange(COUNT)
 
 
-def of(device: Device, address: Any, kind: Any = READ, arrival: Any = None) -> Case:
+def of(device: Device, address: Any, kind: Any = READ, arrival: Any = None) -> WithoutCase:
     kinds = np.broadcast_to(np.asarray(kind, np.int64), address.shape).copy()
-    return placed(device, Chunk(np.asarray(address, np.int64), kinds, arrival), False)
+    return placed(device, TraceChunk(np.asarray(address, np.int64), kinds, arrival), False)
 
 
-def in_order(device: Device) -> Case:
+def in_order(device: Device) -> WithoutCase:
     return of(device, TURN * device.memory.organisation.burst_bytes)
 
 
-def one_bank(device: Device) -> Case:
+def one_bank(device: Device) -> WithoutCase:
     rows = TURN * 7 % device.memory.organisation.rows
     return of(device, encode(device.memory, 0 * TURN, rows, 0 * TURN))
 
 
-def one_group(device: Device) -> Case:
+def one_group(device: Device) -> WithoutCase:
     o = device.memory.organisation
     visit, column = np.divmod(TURN, o.columns)
     bank = visit % o.banks_per_group  # of group 0
     return of(device, encode(device.memory, bank, visit // o.banks_per_group, column))
 
 
-def alternating(device: Device) -> Case:
+def alternating(device: Device) -> WithoutCase:
     return of(device, TURN * device.memory.organisation.burst_bytes, TURN % 2)
 
 
-def one_channel(device: Device) -> Case:
+def one_channel(device: Device) -> WithoutCase:
     block, within = np.divmod(TURN, 16)  # bursts of 32 B in an interleave of 512 B
     return of(device, block * device.channels * 512 + within * 32)
 
 
-def slow(device: Device) -> Case:
+def slow(device: Device) -> WithoutCase:
     return of(device, TURN * device.memory.organisation.burst_bytes, READ, 10 * TURN)
 
 
-def extents(bursts: int) -> Callable[[Device], Case]:
+def extents(bursts: int) -> Callable[[Device], WithoutCase]:
     """So many bursts side by side, at random."""
 
-    def built(device: Device) -> Case:
+    def built(device: Device) -> WithoutCase:
         o, rng = device.memory.organisation, np.random.default_rng(5)
         size = bursts * o.burst_bytes
         start = rng.integers(0, o.capacity_bytes // size, COUNT // bursts) * size

@@ -8,7 +8,16 @@ import pytest
 
 from policies.requests.slo import Slo
 from sweeps.ask import pool_sizing, sizing
-from sweeps.ask.pool_sizing import Apart, Both, PoolAsked, Question, fewest, least, share, tasks
+from sweeps.ask.pool_sizing import (
+    Both,
+    PoolAsked,
+    ReplicaCount,
+    SidesApart,
+    fewest,
+    least,
+    share,
+    tasks,
+)
 from sweeps.report.pool_size_sheet import PoolSized, pool_record, pool_sheet
 from sweeps.report.section import Grid, Say
 
@@ -34,28 +43,28 @@ def test_the_least_number_is_found_by_bisection(
     number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = serves(monkeypatch, lambda found: found.decode >= number)
-    assert least(Question(ASKED, "decode")) == number
+    assert least(ReplicaCount(ASKED, "decode")) == number
     assert len(seen) <= 12 and all(each.prefill == pool_sizing.MOST for each in seen)
 
 
 def test_more_than_the_most_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     serves(monkeypatch, lambda found: False)
-    assert least(Question(ASKED, "both", 512)) is None
+    assert least(ReplicaCount(ASKED, "both", 512)) is None
 
 
 def test_the_pair_has_the_least_sum_and_no_less_of_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    def enough(found: Apart) -> bool:  # either may be short by itself, both together are slow
+    def enough(found: SidesApart) -> bool:  # either may be short by itself, both together are slow
         return found.prefill >= 2 and found.decode >= 3 and found.prefill + 2 * found.decode >= 10
 
     seen = serves(monkeypatch, enough)
-    assert fewest(ASKED, 2, 3) == Apart(2, 4)
-    assert seen[0] == Apart(2, 3) and all(x >= 2 and y >= 3 for x, y in seen)
+    assert fewest(ASKED, 2, 3) == SidesApart(2, 4)
+    assert seen[0] == SidesApart(2, 3) and all(x >= 2 and y >= 3 for x, y in seen)
     serves(monkeypatch, lambda found: False)
     assert fewest(ASKED, 60, 3) is None
 
 
 def test_runs_last_several_answers_and_draw_other_requests() -> None:
-    first, *others = tasks(ASKED._replace(per_s=100.0), Apart(1, 2))
+    first, *others = tasks(ASKED._replace(per_s=100.0), SidesApart(1, 2))
     answer_s = 1 + 0.02 * 127
     experiment = first.experiment
     assert experiment.requests / 100 > 2.9 * answer_s
@@ -80,7 +89,7 @@ def test_what_was_found_meets_the_load_and_one_less_does_not(
     monkeypatch.setattr(pool_sizing, "MOST", 8)
     slo = Slo.model_validate({"ttft": "300ms", "tpot": "10ms"})
     asked = ASKED._replace(slo=slo, per_s=100.0, cards=1)
-    prefill, decode = (least(Question(asked, of)) for of in ("prefill", "decode"))
+    prefill, decode = (least(ReplicaCount(asked, of)) for of in ("prefill", "decode"))
     assert prefill is not None and decode is not None
     found = fewest(asked, prefill, decode)
     assert found is not None and share(asked, found) >= 0.9
@@ -88,7 +97,7 @@ def test_what_was_found_meets_the_load_and_one_less_does_not(
 
 
 SIZED = PoolSized(
-    ASKED, "10 requests/s.", (1, 2), Apart(1, 2), Both(4, 512), Both(3, 512), [0.95, 0.91, 0.8]
+    ASKED, "10 requests/s.", (1, 2), SidesApart(1, 2), Both(4, 512), Both(3, 512), [0.95, 0.91, 0.8]
 )
 
 

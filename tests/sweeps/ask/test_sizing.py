@@ -18,7 +18,7 @@ from policies.requests.workload import WorkloadSpec, workload_document
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 from sweeps.ask import sizing, sizing_runs
-from sweeps.ask.sized import Found, target_of
+from sweeps.ask.sized import SizedDevice, target_of
 from sweeps.ask.sized import SizeQuestion as Size
 from sweeps.ask.sizing import (
     TOLERANCE,
@@ -28,7 +28,7 @@ from sweeps.ask.sizing import (
     enough,
     with_users,
 )
-from sweeps.ask.sizing_runs import Asked, Run, Target, delivered, mean_output
+from sweeps.ask.sizing_runs import SizingQuestion, SizingRun, Target, delivered, mean_output
 from sweeps.report.section import Grid, Say
 from sweeps.report.size_sheet import Sized, record, sheet
 
@@ -52,7 +52,7 @@ def target(tpot: str, per_s: float = 0.01) -> Target:
 
 
 def found(what: Any, wanted: Target, **more: Any) -> Any:
-    return answer(Asked(what, wanted, CARD, **more))
+    return answer(SizingQuestion(what, wanted, CARD, **more))
 
 
 def test_least_bandwidth_of_one_request_at_a_time() -> None:
@@ -74,9 +74,9 @@ def test_gather_is_how_slow_scattered_kv_may_be() -> None:
     assert found("gather", target("20ms")) == 0.1
     assert found("gather", target("0.3ms")) is None
     wanted = target("20ms")
-    own = answer(Asked("load", wanted, CARD))
+    own = answer(SizingQuestion("load", wanted, CARD))
     assert own is not None
-    tight = answer(Asked("gather", wanted._replace(load=0.8 * own), CARD))
+    tight = answer(SizingQuestion("gather", wanted._replace(load=0.8 * own), CARD))
     assert tight is not None and 0.1 < tight < 1
 
 
@@ -96,12 +96,14 @@ def test_the_sheet_names_the_cheapest_that_meets_it() -> None:
         "a100-80gb": load_device("a100-80gb"),
     }
     asked = [
-        Asked("bandwidth", wanted, CARD, "bf16", 1 << 30),
-        Asked("gather", wanted, CARD, "bf16"),
+        SizingQuestion("bandwidth", wanted, CARD, "bf16", 1 << 30),
+        SizingQuestion("gather", wanted, CARD, "bf16"),
     ]
-    loads: dict[str, Found | str] = {
-        "rtx-4090": Found(1, 2.0, 1), "spyre": "it has none", "a100-80gb": Found(1, 3.0, 1),
-    }  # fmt: skip
+    loads: dict[str, SizedDevice | str] = {
+        "rtx-4090": SizedDevice(1, 2.0, 1),
+        "spyre": "it has none",
+        "a100-80gb": SizedDevice(1, 3.0, 1),
+    }
     sized = Sized(wanted, devices, loads, CARD, asked, [3e11, None])
     assert sized.meeting == ["rtx-4090", "a100-80gb"] and mean_output(wanted) == 128
     priced = sized._replace(prices={"a100-80gb": 100.0, "rtx-4090": 200.0})
@@ -142,14 +144,14 @@ def closed_loop(many: float, think_s: float, slo: Slo) -> float:
 
 def test_the_most_users_are_those_of_a_closed_loop() -> None:
     wanted = users("2s", "12ms", 10)
-    most = answer(Asked("load", wanted, CARD))
+    most = answer(SizingQuestion("load", wanted, CARD))
     assert most is not None and wanted.slo is not None
     assert closed_loop(most, 0.0, wanted.slo) >= 0.85
     assert closed_loop(1.25 * most, 0.0, wanted.slo) < 0.5
 
 
 def test_users_have_a_rate_and_an_attainment_on_requests_of_their_own() -> None:
-    asked = Asked("load", users("2s", "20ms", 10, 5.0), CARD)
+    asked = SizingQuestion("load", users("2s", "20ms", 10, 5.0), CARD)
     runs = with_users((asked, 10.0))
     assert len(runs) > 2 and all(run.attained == 1.0 for run in runs)
     assert 10 / (5 + 2 + 128 * 0.02) < runs[0].per_s < 10 / 5
@@ -158,24 +160,24 @@ def test_users_have_a_rate_and_an_attainment_on_requests_of_their_own() -> None:
 def test_how_many_at_once_is_no_more_than_run_at_once() -> None:
     """Who waits for room has no time of a token: with any wait allowed, more would be no fewer."""
     wanted = users("1000000s", "1s", 1)._replace(at_once=True)
-    most = answer(Asked("load", wanted, CARD))
+    most = answer(SizingQuestion("load", wanted, CARD))
     assert most is not None and 200 < most <= 257  # 256 sequences are vLLM's own limit
-    few = answer(Asked("load", users("1000000s", "9ms", 1)._replace(at_once=True), CARD))
+    few = answer(SizingQuestion("load", users("1000000s", "9ms", 1)._replace(at_once=True), CARD))
     assert few is not None and few < most / 2
 
 
 def test_replicas_are_as_many_as_carry_the_load() -> None:
     wanted = target("20ms")
-    one = answer(Asked("load", wanted, CARD))
+    one = answer(SizingQuestion("load", wanted, CARD))
     assert one is not None
-    fleet = Asked("replicas", wanted._replace(load=2.5 * one), CARD, guess=3)
+    fleet = SizingQuestion("replicas", wanted._replace(load=2.5 * one), CARD, guess=3)
     assert answer(fleet) == 3
     assert answer(fleet._replace(target=wanted._replace(load=0.5 * one), guess=1)) == 1
 
 
 def test_a_model_that_one_card_does_not_hold_is_shared_by_as_few_as_do() -> None:
     wanted = Size("llama-3.3-70b", "constant", "ttft=5s,tpot=100ms", weights="bf16")
-    asked = Asked("load", target_of(wanted), load_device("h100-sxm"))
+    asked = SizingQuestion("load", target_of(wanted), load_device("h100-sxm"))
     cards, load = sizing.answer_where_it_fits(asked)
     assert cards == 2 or cards == 4
     assert load is not None and load > 0
@@ -195,12 +197,12 @@ def test_one_lucky_run_does_not_make_a_rate() -> None:
 def test_a_load_that_other_runs_do_not_attain_is_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
     def served(
         asked: Any, own: Any, load: Any, slower: Any = None, draw: int = 1, replicas: int = 1
-    ) -> Run:
+    ) -> SizingRun:
         most = 10.0 if draw <= sizing.DRAWS else 8.0  # the runs of the bisection were lucky
-        return Run(1.0 if load <= most else 0.0, load)
+        return SizingRun(1.0 if load <= most else 0.0, load)
 
     monkeypatch.setattr(sizing, "served", served)
-    load = answer(Asked("load", target("20ms"), CARD))
+    load = answer(SizingQuestion("load", target("20ms"), CARD))
     assert load is not None and 8 / (1 + TOLERANCE) ** 2 < load <= 8
 
 
@@ -246,7 +248,7 @@ def test_users_are_served_until_their_share_is_known(monkeypatch: pytest.MonkeyP
 def test_any_policy_is_sized_and_only_paging_is_asked_about_gather(policy: str) -> None:
     options = POLICIES[policy].Options(name=policy)
     wanted = target("20ms")._replace(policy=options)
-    load = answer(Asked("load", wanted, CARD))
+    load = answer(SizingQuestion("load", wanted, CARD))
     assert load is not None and load > 0 and not wanted.gathers and target("20ms").gathers
 
 
@@ -254,7 +256,9 @@ def test_a_sweep_agrees_with_the_load_that_was_found(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sizing, "REQUESTS", 150)
     monkeypatch.setattr(sizing, "DRAWS", 2)
     wanted = target("20ms")._replace(slo=Slo.model_validate({"ttft": "1s", "tpot": "15ms"}))
-    asks = Asked("load", wanted, load_device("rtx-4090"))  # reads little KV slower than much
+    asks = SizingQuestion(
+        "load", wanted, load_device("rtx-4090")
+    )  # reads little KV slower than much
     load = answer(asks)
     assert load is not None
     shares = []
@@ -268,11 +272,14 @@ def test_a_sweep_agrees_with_the_load_that_was_found(monkeypatch: pytest.MonkeyP
 def test_replicas_times_cards_times_price_is_what_is_cheapest() -> None:
     """Three cards for 1,800 each are cheaper than one for 8,000."""
     devices = {"rtx-4090": CARD, "l40s": load_device("l40s")}
-    loads: dict[str, Found | str] = {"rtx-4090": Found(1, 0.7, 3), "l40s": Found(1, 1.9, 1)}
+    loads: dict[str, SizedDevice | str] = {
+        "rtx-4090": SizedDevice(1, 0.7, 3),
+        "l40s": SizedDevice(1, 1.9, 1),
+    }
     prices = {"rtx-4090": 1800.0, "l40s": 8000.0}
     sized = Sized(target("20ms", 1.5), devices, loads, CARD, prices=prices)
     assert sized.meeting == ["rtx-4090", "l40s"]
-    pairs = sized._replace(loads={**loads, "rtx-4090": Found(2, 0.7, 3)})
+    pairs = sized._replace(loads={**loads, "rtx-4090": SizedDevice(2, 0.7, 3)})
     assert pairs.meeting == ["l40s", "rtx-4090"]
     drawn = sized._replace(prices={}, watts={"rtx-4090": 450.0, "l40s": 350.0})
     assert drawn.cheapest == "l40s"
@@ -281,7 +288,10 @@ def test_replicas_times_cards_times_price_is_what_is_cheapest() -> None:
 def test_watts_decide_where_prices_do_not_and_give_tokens_a_joule() -> None:
     wanted = target("20ms", 1.0)
     devices = {"rtx-4090": CARD, "a100-80gb": load_device("a100-80gb")}
-    loads: dict[str, Found | str] = {"rtx-4090": Found(1, 2.0, 1), "a100-80gb": Found(1, 3.0, 1)}
+    loads: dict[str, SizedDevice | str] = {
+        "rtx-4090": SizedDevice(1, 2.0, 1),
+        "a100-80gb": SizedDevice(1, 3.0, 1),
+    }
     sized = Sized(wanted, devices, loads, CARD, watts={"a100-80gb": 300.0, "rtx-4090": 450.0})
     assert sized.cheapest == "a100-80gb"
     priced = sized._replace(prices={"rtx-4090": 1.0})
@@ -296,7 +306,7 @@ def test_the_sheet_says_what_a_sweep_finds_at_the_load() -> None:
     sized = Sized(
         target("20ms", 1.0),
         {"rtx-4090": CARD},
-        {"rtx-4090": Found(1, 2.0, 1)},
+        {"rtx-4090": SizedDevice(1, 2.0, 1)},
         CARD,
         confirmed=(2.0, [0.8, 0.9]),
     )

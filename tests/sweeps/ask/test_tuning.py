@@ -10,20 +10,20 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from sweeps.ask import tuning
-from sweeps.ask.server_settings import Asked, settings_of
+from sweeps.ask.server_settings import SettingsQuestion, settings_of
 from sweeps.ask.sized import slo_of
-from sweeps.ask.tuning import Choice, Tuned, choices, together, tune, worths
+from sweeps.ask.tuning import Tuned, TuningChoice, choices, together, tune, worths
 from sweeps.plan.experiment import ExperimentSpec
 from sweeps.report.section import Grid, Say
 from sweeps.report.tune_sheet import flags, record, sheet
 from sweeps.run.progress import Progress
 
 SLO = slo_of("ttft=2s,tpot=50ms")
-ASKED = Asked("rtx-4090", "llama-3.1-8b", "sharegpt", SLO, requests=40, replications=2)
+ASKED = SettingsQuestion("rtx-4090", "llama-3.1-8b", "sharegpt", SLO, requests=40, replications=2)
 
 
-def made(values: dict[str, Any], *rates: float) -> Choice:
-    return Choice(values, ASKED.experiment(), dict(enumerate(rates, 1)))
+def made(values: dict[str, Any], *rates: float) -> TuningChoice:
+    return TuningChoice(values, ASKED.experiment(), dict(enumerate(rates, 1)))
 
 
 BASE = made({}, 1.0, 1.1, 0.9, 1.0)
@@ -35,7 +35,7 @@ NOISY = made({"sequences": 64}, 0.6, 1.5, 1.2, 0.7)
 
 
 def test_what_each_setting_is_worth() -> None:
-    found = worths(BASE, [BETTER, SAME, WORSE, NOISY, Choice({"cards": 2}, BASE.experiment)])
+    found = worths(BASE, [BETTER, SAME, WORSE, NOISY, TuningChoice({"cards": 2}, BASE.experiment)])
     said = [each.says for each in found]
     assert said == ["better", "no matter", "worse", "undecided", "not possible"]
     gain = found[0].gain
@@ -45,7 +45,7 @@ def test_what_each_setting_is_worth() -> None:
 
 def test_a_setting_counts_by_the_card() -> None:
     twice = ASKED.experiment({"serving.tensor_parallel": 2})
-    (found,) = worths(BASE, [Choice({"cards": 2}, twice, dict.fromkeys((1, 2, 3, 4), 1.5))])
+    (found,) = worths(BASE, [TuningChoice({"cards": 2}, twice, dict.fromkeys((1, 2, 3, 4), 1.5))])
     assert found.says == "worse" and found.gain is not None and found.gain.mean < -0.2
 
 

@@ -12,7 +12,7 @@ import bankwise as api
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
-from sweeps.ask.fit import Fit, Question, fit
+from sweeps.ask.fit import Fit, FitQuestion, fit
 from sweeps.cli import new_command
 from sweeps.plan.software import programs_of
 from sweeps.report.fit_sheet import record
@@ -75,7 +75,7 @@ def test_a_card_described_twice_gives_one_answer(tmp_path: Path, like: str) -> N
     }  # fmt: skip
     model = load_model("llama-3.1-8b")
     first, other = (
-        fit(api.new_device(name, **given, like=base, out=tmp_path).device, model, Question())
+        fit(api.new_device(name, **given, like=base, out=tmp_path).device, model, FitQuestion())
         for name, base in (("first", None), ("other", like))
     )
     assert isinstance(first, Fit) and isinstance(other, Fit)

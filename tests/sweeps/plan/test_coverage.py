@@ -15,7 +15,7 @@ from sweeps.analyse.figures import THROUGHPUT
 from sweeps.analyse.statistics import interval
 from sweeps.plan.experiment import Task, run_task
 from sweeps.plan.sweep import load_sweep
-from sweeps.run.capacity import Calibration, calibrate, wanted
+from sweeps.run.capacity import Capacities, calibrate, wanted
 
 SEEDS, REPLICATIONS = 60, 3
 SMALL = (
@@ -31,7 +31,7 @@ def logs(*sets: str) -> dict[str, FloatArray]:
     found: dict[str, list[float]] = {}
     for seed in range(1, SEEDS + 1):
         sweep = load_sweep("smoke", [*SMALL, f"seed={seed}", *sets])
-        known = Calibration(dict(calibrate(wanted(sweep), {}, 1)))
+        known = Capacities(dict(calibrate(wanted(sweep), {}, 1)))
         for point in sweep.points:
             for r in range(1, REPLICATIONS + 1):
                 rate = known.rate_per_s(sweep, point, r)

@@ -19,7 +19,7 @@ from sweeps.plan.experiment import (
     workload_of,
 )
 from sweeps.plan.sweep import load_sweep
-from sweeps.run.capacity import Calibration, CapacityFailed, calibrate, capacity_key, wanted
+from sweeps.run.capacity import Capacities, CapacityFailed, calibrate, capacity_key, wanted
 from sweeps.run.one_point import simulate
 from sweeps.run.reading import read_sweep
 from sweeps.run.store import RunDirectory
@@ -36,7 +36,7 @@ def calibrated(
     """Capacity by policy, and each point's rate, in a replication."""
     sweep = load_sweep("smoke", overrides)
     found = dict(calibrate(wanted(sweep), {}, 1))
-    calibration = Calibration(found)
+    calibration = Capacities(found)
     by_policy = {
         point.experiment.serving.policy.name: found[key]
         for point in sweep.points
@@ -258,6 +258,6 @@ def test_capacities_are_kept_in_the_order_of_the_sweep(monkeypatch: pytest.Monke
     keys = list(wanted(sweep))
     backwards = [(key, 1.0) for key in reversed(keys)]  # the last worker was the quickest
     monkeypatch.setattr("sweeps.run.sweep_run.calibrate", lambda *_: iter(backwards))
-    calibration = Calibration({})
+    calibration = Capacities({})
     _calibrate(sweep, calibration, 2, None, Progress(terminal=False), 0)
     assert list(calibration.capacities) == keys

@@ -13,7 +13,7 @@ from hwmodel.description.description import DescriptionError
 from sweeps.analyse.figures import THROUGHPUT
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.plan.experiment import ExperimentSpec
-from sweeps.plan.next_question import QUESTIONS, Asked, Held, chosen
+from sweeps.plan.next_question import QUESTIONS, GapSides, ProposedChange, chosen
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.next_page import chart, grid, sentence
 from sweeps.run import next_answer
@@ -27,17 +27,17 @@ SETTINGS = (
 )  # fmt: skip
 
 
-def held(*overrides: str) -> Held:
+def held(*overrides: str) -> GapSides:
     found = load_sweep("quickstart", ["axes.device=[mlu370-x4]", *overrides]).points
     sides: dict[str, Any] = {
         p.overrides["serving.policy"]: p.experiment for p in found if not p.control
     }
     for side in sides.values():
         assert isinstance(side, ExperimentSpec)
-    return Held(sides["paged"], sides["odma"], ("paged", "odma"), kv_slots=1000)
+    return GapSides(sides["paged"], sides["odma"], ("paged", "odma"), kv_slots=1000)
 
 
-def asked(question: str, of: Held) -> list[Asked]:
+def asked(question: str, of: GapSides) -> list[ProposedChange]:
     return [*QUESTIONS[question].ask(of)]
 
 
@@ -53,9 +53,11 @@ def test_what_is_there_already_is_not_asked() -> None:
     assert "at most 64 sequences" not in [each.name for each in asked("cap", of)]
     assert "azure-code" not in [each.set["workload"] for each in asked("workload", of)]
     assert not asked("weights", of)
-    assert asked("kv", held()) == [Asked("half the room for KV", {"serving.kv_tokens": 500})]
+    assert asked("kv", held()) == [
+        ProposedChange("half the room for KV", {"serving.kv_tokens": 500})
+    ]
     assert asked("kv", held("serving.kv_tokens=8000")) == [
-        Asked("the card's own room for KV", {"serving.kv_tokens": None})
+        ProposedChange("the card's own room for KV", {"serving.kv_tokens": None})
     ]
     assert not asked("predictor", held("policy=[paged, odma]", "serving.predictor={kind: oracle}"))
 

@@ -17,7 +17,7 @@ import pytest
 
 from sweeps.analyse.statistics import Interval
 from sweeps.cli.reporting import compare, report
-from sweeps.run.explanation import Explanation, Part, record
+from sweeps.run.explanation import CausePart, Explanation, record
 from sweeps.run.store import plain
 from tests.rotation import rotated
 from tests.sweeps.made import made
@@ -31,8 +31,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not instal
 SOME, MORE = (Interval(math.log(x), math.log(x) - 0.05, math.log(x) + 0.05, 3) for x in (1.4, 0.93))
 WHY = Explanation(
     "card", "odma", "paged", Interval(SOME.mean + MORE.mean, 0.2, 0.3, 3),
-    [Part("holes", "", SOME, SOME, Interval(0, -0.1, 0.1, 3)),
-     Part("line", "", MORE, MORE, Interval(0, -0.1, 0.1, 3))],
+    [CausePart("holes", "", SOME, SOME, Interval(0, -0.1, 0.1, 3)),
+     CausePart("line", "", MORE, MORE, Interval(0, -0.1, 0.1, 3))],
     Interval(0, 0, 0, 3), {"": SOME, "weights": SOME, "compute": MORE}, [],
 )  # fmt: skip
 CUT = """

@@ -19,7 +19,7 @@ from sweeps.plan.sweep import load_sweep
 from sweeps.report.explanation_page import chart, sentence
 from sweeps.run import explained_run
 from sweeps.run.explained_run import Explained, explain_leading
-from sweeps.run.explanation import Known, Pair, explain, read, record
+from sweeps.run.explanation import Known, RivalPair, explain, read, record
 from sweeps.run.findings import find
 from sweeps.run.progress import Progress
 from sweeps.run.reading import read_sweep
@@ -44,7 +44,7 @@ def sides() -> dict[str, ExperimentSpec]:
     return named  # type: ignore[return-value]
 
 
-def planted(pair: Pair) -> Known:
+def planted(pair: RivalPair) -> Known:
     """Any throughputs: a state's is drawn from its place in the order of first use."""
     numbers = count(1)
     known: Known = {}
@@ -70,7 +70,7 @@ def test_every_policy_ends_at_one_ceiling_in_both_orders(policy: str) -> None:
 
 def test_causes_add_up_to_the_gap_in_both_orders() -> None:
     found = sides()
-    pair = Pair("card", ("paged", "odma"), (found["paged"], found["odma"]), RATES, True)
+    pair = RivalPair("card", ("paged", "odma"), (found["paged"], found["odma"]), RATES, True)
     why = explain(pair, planted(pair))
     for order in ("forward", "reverse"):
         whole = math.fsum(getattr(part, order).mean for part in why.parts)
@@ -87,7 +87,7 @@ def test_causes_add_up_to_the_gap_in_both_orders() -> None:
 
 def test_explanations_are_read_as_they_were_written(tmp_path: Path) -> None:
     found = sides()
-    pair = Pair("card", ("paged", "static"), (found["paged"], found["static"]), UNNAMED, False)
+    pair = RivalPair("card", ("paged", "static"), (found["paged"], found["static"]), UNNAMED, False)
     why = explain(pair, planted(pair))
     assert read(tmp_path) == []
     (tmp_path / "explain").mkdir()

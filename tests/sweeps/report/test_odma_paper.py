@@ -18,7 +18,7 @@ from sweeps.plan.experiment import Task, seed_of
 from sweeps.plan.odma_paper import EVALUATION_SEED, OdmaPaperSpec, measure, solve
 from sweeps.plan.paper_findings import (
     GAIN,
-    Case,
+    AssumptionCase,
     CaseResult,
     DatasetResult,
     MapCell,
@@ -47,7 +47,9 @@ def test_evaluation_never_touches_calibration(monkeypatch: pytest.MonkeyPatch) -
     seen: list[int] = []
     plain = calibration.draw
 
-    def spied(prompts: Any, shape: Any, count: int, seed: tuple[int, ...]) -> calibration.Draw:
+    def spied(
+        prompts: Any, shape: Any, count: int, seed: tuple[int, ...]
+    ) -> calibration.LengthDraw:
         seen.append(seed[1])
         return plain(prompts, shape, count, seed)
 
@@ -159,11 +161,11 @@ def test_the_map_names_the_shapes_and_limits_where_the_figures_are_met() -> None
 
 
 def test_the_paper_lies_inside_at_the_edge_or_outside() -> None:
-    def case(name: str, values: list[float]) -> Case:
+    def case(name: str, values: list[float]) -> AssumptionCase:
         row = Row(name, "", {r: {"accuracy": value} for r, value in enumerate(values, 1)})
-        return Case({"name": name}, row)
+        return AssumptionCase({"name": name}, row)
 
-    def place(paper: float, grid: list[Case]) -> str:
+    def place(paper: float, grid: list[AssumptionCase]) -> str:
         return placement(paper, "accuracy", "accuracy", grid).place
 
     grid = [case("low", [0.70, 0.72]), case("high", [0.79, 0.81])]  # means 0.71 and 0.80
@@ -180,7 +182,7 @@ def test_the_paper_lies_inside_at_the_edge_or_outside() -> None:
 def test_does_one_replication_say_that_it_cannot_tell() -> None:
     def met(values: list[float]) -> list[str]:
         row = Row("odma", "", {r: {GAIN: v} for r, v in enumerate(values, 1)})
-        case = Case({"name": "centre"}, row)
+        case = AssumptionCase({"name": "centre"}, row)
         placed = placement(0.23, GAIN, "gain", [case])
         cell = MapCell(0.4, 2048, {GAIN: case.interval(GAIN)})
         return list(
@@ -195,7 +197,7 @@ def test_does_one_replication_say_that_it_cannot_tell() -> None:
 
 def test_another_policy_stands_beside_the_papers_own() -> None:
     served = {r: {"throughput.odma": 100.0 * r, "throughput.paged": 150.0 * r} for r in (1, 2, 3)}
-    found = Case({"name": "centre"}, Row("lpddr", "", served))
+    found = AssumptionCase({"name": "centre"}, Row("lpddr", "", served))
     assert found.name == "centre, lpddr"
     over = found.over_odma()
     assert list(over) == ["paged"] and over["paged"].mean == pytest.approx(math.log(1.5))

@@ -19,7 +19,7 @@ from sweeps.analyse.random_access import RandomAccess
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Group, Row, Table
 from sweeps.plan.crossing_findings import Crossed, Crossings, Search
-from sweeps.plan.paper_findings import DatasetResult, MapCell, Placement
+from sweeps.plan.paper_findings import DatasetResult, FigurePlacement, MapCell
 from sweeps.plan.parameter import Parameter
 from sweeps.plan.what_if import Changes
 from sweeps.report import (
@@ -45,7 +45,7 @@ from sweeps.report.formats import (
     points,
     ratio,
 )
-from sweeps.run.explanation import Explanation, Part
+from sweeps.run.explanation import CausePart, Explanation
 from sweeps.study.trials import StudyGain
 
 ONE = Interval(0.3, -math.inf, math.inf, 1)
@@ -365,7 +365,7 @@ def test_two_runs(text: str, said: str) -> None:
 
 def test_the_odma_papers_table() -> None:
     def result(name: str, centre: float) -> DatasetResult:
-        placed = Placement("gain", 0.23, near(centre), 0.0, 0.3, 5, "inside", None)
+        placed = FigurePlacement("gain", 0.23, near(centre), 0.0, 0.3, 5, "inside", None)
         cells = [MapCell(0.2, 1024, {"gain": near(0.23)}), MapCell(0.4, 1024, {"gain": near(0.5)})]
         return DatasetResult(name, 0.23, [placed], cells, {"gain": 0.23})
 
@@ -378,10 +378,10 @@ def test_the_odma_papers_table() -> None:
 
 
 def test_an_explanation() -> None:
-    def part(cause: str, forward: float) -> Part:
-        return Part(cause, "", near(forward), near(0), near(0))
+    def part(cause: str, forward: float) -> CausePart:
+        return CausePart(cause, "", near(forward), near(0), near(0))
 
-    def told(parts: Iterable[Part]) -> str:
+    def told(parts: Iterable[CausePart]) -> str:
         return explanation_page.sentence(
             Explanation("card", "a", "b", near(0.5), list(parts), near(0), {}, [])
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from policies.memory.measured import load_measurements
-from policies.memory.measured_cells import Compared
+from policies.memory.measured_cells import ComparedCell
 from sweeps.report.drawing import svg
 from sweeps.report.validation import (
     causes,
@@ -21,7 +21,9 @@ from sweeps.report.validation import (
 )
 
 CELLS = load_measurements("u280-hbm2-channel").cells[:4]
-FOUND = [Compared(cell, cell.measured.value * 1.05, cell.measured.value * 0.03) for cell in CELLS]
+FOUND = [
+    ComparedCell(cell, cell.measured.value * 1.05, cell.measured.value * 0.03) for cell in CELLS
+]
 
 
 def test_the_table_and_the_record_agree() -> None:
@@ -36,22 +38,22 @@ def test_the_table_and_the_record_agree() -> None:
 
 def test_agreements_that_set_a_mechanism_are_counted_apart() -> None:
     setting = CELLS[0].model_copy(update={"sets": "collected writes"})
-    found = [Compared(cell, cell.measured.value, 1.0) for cell in (setting, CELLS[1])]
+    found = [ComparedCell(cell, cell.measured.value, 1.0) for cell in (setting, CELLS[1])]
     assert summary(found).startswith("2 cells: 2 within (1 of which set a mechanism), 0 refuted")
     assert grid(found).rows[0][6] == "within (sets the mechanism)"
 
 
 def test_a_derated_figure_stands_beside_the_simulated_one() -> None:
-    half = Compared(CELLS[0], CELLS[0].measured.value, 1.0, derate=0.5)
+    half = ComparedCell(CELLS[0], CELLS[0].measured.value, 1.0, derate=0.5)
     table = grid([half, FOUND[1]])
     assert table.columns[-1] == "without derate"
     assert [row[-1] for row in table.rows] == ["26.54 GB/s (+100.0%)", "–"]
 
 
 def test_the_picture_has_agreements_by_kind_and_the_rest_by_name_under_their_group() -> None:
-    near = Compared(CELLS[0], CELLS[0].measured.value * 1.02, CELLS[0].measured.value * 0.03)
+    near = ComparedCell(CELLS[0], CELLS[0].measured.value * 1.02, CELLS[0].measured.value * 0.03)
     grouped = CELLS[1].model_copy(update={"cause": "x", "group": "missing mechanism"})
-    far = Compared(grouped, grouped.measured.value * 1.5, 1.0)
+    far = ComparedCell(grouped, grouped.measured.value * 1.5, 1.0)
     drawn = picture({"u280": [near, FOUND[2], far]})
     rows = {group: list(named) for group, named in drawn.groups.items()}
     assert rows == {
@@ -66,8 +68,8 @@ def test_the_picture_has_agreements_by_kind_and_the_rest_by_name_under_their_gro
 
 def test_what_to_doubt_first_is_counted_by_cause() -> None:
     fast, slow = (c.model_copy(update={"cause": "x", "group": "not comparable"}) for c in CELLS[:2])
-    found = {"u280": [Compared(fast, 2 * fast.measured.value, 0.1),
-                      Compared(slow, slow.measured.value / 4, 0.1)]}  # fmt: skip
+    found = {"u280": [ComparedCell(fast, 2 * fast.measured.value, 0.1),
+                      ComparedCell(slow, slow.measured.value / 4, 0.1)]}  # fmt: skip
     row = left(found)["not comparable"]
     assert row["refuted"] == 2 and row["widest"] == f"u280: {slow.what} (-75%)"
     assert row["median error"] == round(2**1.5, 4)

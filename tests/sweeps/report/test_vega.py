@@ -21,8 +21,8 @@ from sweeps.report.chart import (
     Dot,
     Lines,
     Points,
+    RowSpan,
     Series,
-    Span,
     Spans,
 )
 from sweeps.report.drawing import FORMS, VEGA_LITE, still, svg
@@ -56,8 +56,8 @@ LINES = Lines(
 CHARTS: dict[str, Chart] = {
     "timeline": Spans(
         "commands", Axis("clocks"), ["bus", "bank 0"],
-        [Span("bank 0", 2, 9, "row open"), Span("bank 0", 3, 4, "RD", "column 5"),
-         Span("bus", 7, 19, "RD"), Span("bus", 30, 34, "RD")],
+        [RowSpan("bank 0", 2, 9, "row open"), RowSpan("bank 0", 3, 4, "RD", "column 5"),
+         RowSpan("bus", 7, 19, "RD"), RowSpan("bus", 30, 34, "RD")],
         {"RD": COLOURS[2], "WR": COLOURS[1], "row open": "#cde"}, frozenset({"row open"}), (3, 13),
     ),
     "dots": Points(
@@ -91,11 +91,11 @@ CHARTS: dict[str, Chart] = {
         Series("static", [1, 20, 300], [0, 50, 100]), Series("paged", [2, 4, 5], [0, 50, 100])],
         form="quantiles"),
     "patches": Spans("memory", Axis("time, s", tight=True), [], [
-        Span("", 0, 1, "3", low=0, high=10), Span("", 1, 3, "12", low=5, high=9)], {},
+        RowSpan("", 0, 1, "3", low=0, high=10), RowSpan("", 1, 3, "12", low=5, high=9)], {},
         y=Axis("slot"), holder="request"),
     "regions": Spans("who", Axis("ratio", "log"), ["bf16", "int8"], [
-        Span("bf16", 0.1, 0.5, "static", lead=0.3), Span("bf16", 0.5, 1, "paged", lead=0.02),
-        Span("int8", 0.1, 1, "paged", lead=0.7)], dict.fromkeys(["static", "paged", "odma"], ""),
+        RowSpan("bf16", 0.1, 0.5, "static", lead=0.3), RowSpan("bf16", 0.5, 1, "paged", lead=0.02),
+        RowSpan("int8", 0.1, 1, "paged", lead=0.7)], dict.fromkeys(["static", "paged", "odma"], ""),
         ties={"bf16": some(0.5, 0.1)}),
 }  # fmt: skip
 

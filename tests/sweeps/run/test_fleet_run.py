@@ -16,7 +16,7 @@ from hwmodel.description.description import DescriptionError
 from sweeps.plan.experiment import measure
 from sweeps.plan.sweep import load_sweep
 from sweeps.run import sweep_run
-from sweeps.run.sweep_run import Run, run_sweep
+from sweeps.run.sweep_run import SweepRun, run_sweep
 from tests.sweeps.study.studies import QUIET, results
 
 SMALL = [
@@ -26,7 +26,7 @@ SMALL = [
 ]  # fmt: skip
 
 
-def run(out: Path, jobs: int = 1, cluster: str | None = None) -> Run:
+def run(out: Path, jobs: int = 1, cluster: str | None = None) -> SweepRun:
     return run_sweep(load_sweep("fleet", SMALL), out, False, jobs, QUIET, cluster)
 
 
