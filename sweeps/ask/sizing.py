@@ -248,8 +248,13 @@ def enough(share: Callable[[int], float], attainment: float) -> bool:
 
 
 def confirmation(
-    asked: SizingQuestion, device: str, model: str, workload: str, device_set: dict[str, Any], load: float
-) -> list[Task]:  # fmt: skip
+    asked: SizingQuestion,
+    device: str,
+    model: str,
+    workload: str,
+    device_set: dict[str, Any],
+    load: float,
+) -> list[Task]:
     """Replications of a sweep's point at a rate, or with so many users: other requests, and memory
     as a sweep has it. device, model, workload: as they were named; device_set: overrides by
     path."""

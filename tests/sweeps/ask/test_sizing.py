@@ -215,13 +215,13 @@ def test_users_are_those_that_other_runs_attain_wherever_the_search_ended(
 
     def served(
         asked: Any, own: Any, load: Any, slower: Any = None, draw: int = 1, replicas: int = 1
-    ) -> Run:
+    ) -> SizingRun:
         most = of_search if draw <= sizing.DRAWS else 10.0
         asked_for.append(draw)
-        return Run(1.0 if load <= most else 0.0, load)
+        return SizingRun(1.0 if load <= most else 0.0, load)
 
     monkeypatch.setattr(sizing, "served", served)
-    asked = Asked("load", users("2s", "20ms", 10, 5.0), CARD)
+    asked = SizingQuestion("load", users("2s", "20ms", 10, 5.0), CARD)
     assert answer(asked) == 10
     unseen = set(range(max(asked_for) + 1, 1000))
     asked_for.clear()
@@ -232,11 +232,11 @@ def test_users_are_those_that_other_runs_attain_wherever_the_search_ended(
 def test_users_are_served_until_their_share_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     def served(
         asked: Any, own: Any, load: Any, slower: Any = None, draw: int = 1, replicas: int = 1
-    ) -> Run:
-        return Run(0.9 + spread * (-1) ** draw, load)
+    ) -> SizingRun:
+        return SizingRun(0.9 + spread * (-1) ** draw, load)
 
     monkeypatch.setattr(sizing, "served", served)
-    asked, spread = Asked("load", users("2s", "20ms", 10, 5.0), CARD), 0.0
+    asked, spread = SizingQuestion("load", users("2s", "20ms", 10, 5.0), CARD), 0.0
     assert len(with_users((asked, 10.0))) == sizing.DRAWS
     spread = 0.03
     assert sizing.DRAWS < len(with_users((asked, 10.0))) < sizing.MOST_RUNS
