@@ -38,7 +38,7 @@ from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 
 
-class Row(NamedTuple):
+class PublishedRow(NamedTuple):
     """A published setting: tokens in and out, requests at once, times in ms."""
 
     device: str
@@ -52,7 +52,7 @@ class Row(NamedTuple):
     tpot_ms: float
 
 
-ROWS = [Row(*row) for row in (
+ROWS = [PublishedRow(*row) for row in (
     ("h100-sxm", "llama-3.1-8b", "trtllm", "bf16", 1024, 128, 8, 191.0, 7.94),
     ("h100-sxm", "llama-3.1-8b", "trtllm", "bf16", 1024, 256, 16, 194.9, 8.77),
     ("h100-sxm", "llama-3.1-8b", "trtllm", "bf16", 1024, 512, 32, 225.6, 9.88),
@@ -119,7 +119,7 @@ def efficiency(device: str) -> float:
     return weights_efficiency(card, load_model("llama-3.1-8b"), FidelitySpec(), simulate_once, 1)
 
 
-def formats(row: Row) -> tuple[str | None, str | None]:
+def formats(row: PublishedRow) -> tuple[str | None, str | None]:
     """Of weights and KV; None: the model's own."""
     if row.model == "gpt-oss-120b":
         return None, None
@@ -127,12 +127,12 @@ def formats(row: Row) -> tuple[str | None, str | None]:
     return weights, None if row.server == "sglang" else kv
 
 
-def card_of(row: Row) -> Device:
+def card_of(row: PublishedRow) -> Device:
     """Its card, with the kernels of its program."""
     return load_device(row.device, [f"kernels.program={PROGRAMS[row.server]}"])
 
 
-def flops_share(row: Row) -> float:
+def flops_share(row: PublishedRow) -> float:
     """Share of the peak FLOPs that its tokens need in the time that they took."""
     card, model = load_device(row.device), load_model(row.model).stored_as(*formats(row))
     assert card.accelerator is not None
@@ -143,7 +143,7 @@ def flops_share(row: Row) -> float:
     return float(2 * model.active_parameters * tokens / peak)
 
 
-def served(row: Row) -> tuple[float, float]:
+def served(row: PublishedRow) -> tuple[float, float]:
     """(TTFT, TPOT) of our serving, ms."""
     weights, kv = formats(row)
     card = card_of(row)
@@ -174,10 +174,10 @@ def served(row: Row) -> tuple[float, float]:
     return 1e3 * found["ttft_s"]["mean"], 1e3 * found["tpot_s"]["mean"]
 
 
-class Beside(NamedTuple):
+class ServersBeside(NamedTuple):
     """A row, and what our serving does."""
 
-    row: Row
+    row: PublishedRow
     ttft_ms: float
     tpot_ms: float
     inside: bool
@@ -189,22 +189,22 @@ class Beside(NamedTuple):
         return self.ttft_ms / self.row.ttft_ms - 1, self.tpot_ms / self.row.tpot_ms - 1
 
 
-def possible(only: str = "") -> list[Row]:
+def possible(only: str = "") -> list[PublishedRow]:
     """Rows of models whose names contain `only`, without those that no card can do."""
     return [row for row in ROWS if only in row.model and flops_share(row) <= MOST]
 
 
-def each(rows: Iterable[Row]) -> Iterator[Beside]:
+def each(rows: Iterable[PublishedRow]) -> Iterator[ServersBeside]:
     """Serve them."""
     for row in rows:
         accelerator = card_of(row).accelerator
         assert accelerator is not None
         law, (ttft, tpot) = accelerator.kernels, served(row)
         inside = law.spread_low <= row.tpot_ms / tpot <= law.spread_high
-        yield Beside(row, ttft, tpot, inside)
+        yield ServersBeside(row, ttft, tpot, inside)
 
 
-def summary(found: Sequence[Beside]) -> dict[str, Any]:
+def summary(found: Sequence[ServersBeside]) -> dict[str, Any]:
     """Errors of TTFT and TPOT: median, nine in ten, and how many TPOT lie in their interval."""
     told: dict[str, Any] = {
         "rows": len(found), "left out": len(ROWS) - len(possible()),

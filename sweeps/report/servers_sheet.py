@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeps.ask.published_servers import MOST, Beside, Row, flops_share
+from sweeps.ask.published_servers import MOST, PublishedRow, ServersBeside, flops_share
 from sweeps.report.section import Grid, Say, Section
 
 COLUMNS = ["server", "tokens", "at once", "TTFT ms", "here", "TPOT ms", "here", "inside"]
 
 
-def sheet(found: Sequence[Beside], out: Sequence[Row], told: Mapping[str, Any]) -> Section:
+def sheet(
+    found: Sequence[ServersBeside], out: Sequence[PublishedRow], told: Mapping[str, Any]
+) -> Section:
     """A row for each, what is left out and why, and how far the times are."""
     rows = [
         [_name(one.row), _tokens(one.row), str(one.row.at_once),
@@ -34,9 +36,9 @@ def sheet(found: Sequence[Beside], out: Sequence[Row], told: Mapping[str, Any]) 
     return Section("Published servers", [Grid("", COLUMNS, rows), Say(text)])
 
 
-def _name(row: Row) -> str:
+def _name(row: PublishedRow) -> str:
     return f"{row.model} {row.precision}, {row.device}, {row.server}"
 
 
-def _tokens(row: Row) -> str:
+def _tokens(row: PublishedRow) -> str:
     return f"{row.prompt:,} + {row.output:,}"

@@ -84,8 +84,8 @@ CLOCK = np.dtype([
     )),
     *((name, np.float64) for name in ("decoding", "extents", "run", "mean", "half")),
 ])  # fmt: skip
-"""Of `policies.memory.sampling.Clock` and what `SampledMemory._wants` says of its phase: `known`:
-two probes count; `half`: of the interval, below 0 if there is none."""
+"""Of `policies.memory.sampling.ProbeClock` and what `SampledMemory._wants` says of its phase:
+`known`: two probes count; `half`: of the interval, below 0 if there is none."""
 
 
 class PlainRequests(NamedTuple):

@@ -85,7 +85,7 @@ class Watched:
                 super().done(*args)
 
         with (
-            mock.patch("policies.transfers.fabric.Link", Seen),
+            mock.patch("policies.transfers.fabric.KvLink", Seen),
             mock.patch("policies.serving.serving.Disaggregation", Both),
         ):
             self.result = served(stream, **changes)

@@ -267,7 +267,7 @@ def busy(stream: Requests, fails: list[float], hcache: dict[str, Any]) -> Servin
 def test_every_byte_that_leaves_arrives_once_or_is_dropped(fails: list[float], layers: int) -> None:
     stream = talks(30, 10)
     Watched.seen.clear()
-    with mock.patch("policies.transfers.fabric.Link", Watched):
+    with mock.patch("policies.transfers.fabric.KvLink", Watched):
         found = busy(stream, fails, {"layers": layers})
     assert found.metrics["finished"] == len(stream)
     for queue in Watched.seen:

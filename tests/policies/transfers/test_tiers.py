@@ -219,7 +219,7 @@ def test_every_transfer_arrives_once_or_is_dropped_whatever_is_preempted_or_fail
     faults += [{"at_s": at_s, "down_s": 0.0} for at_s in card]
     made: list[Tiers] = []
     Watched.seen.clear()
-    with mock.patch("policies.transfers.fabric.Link", Watched), seen_tiers(made):
+    with mock.patch("policies.transfers.fabric.KvLink", Watched), seen_tiers(made):
         found = served(
             stream, slots, policy=policy, engine=ENGINE | late,
             tiers=tiers(**{**way, "host": host}, **drive), faults=faults,
@@ -295,7 +295,7 @@ def test_the_host_s_dram_limits_the_link() -> None:
 def test_cards_share_the_host_s_dram() -> None:
     dram = {"memory": "ddr5-4800-x32", "channels": 1}
     Watched.seen.clear()
-    with mock.patch("policies.transfers.fabric.Link", Watched):
+    with mock.patch("policies.transfers.fabric.KvLink", Watched):
         for cards in (1, 2):
             served(AGAIN, 512 // cards, tensor_parallel=cards, tiers=tiers({"dram": dram}))
     alone, both = (queue.far_bandwidth for queue in Watched.seen if queue.far_bandwidth < 1e15)

@@ -9,12 +9,20 @@ import pytest
 from typer.testing import CliRunner
 
 from sweeps.ask import published_servers as published
-from sweeps.ask.published_servers import ROWS, Row, each, flops_share, formats, possible, summary
+from sweeps.ask.published_servers import (
+    ROWS,
+    PublishedRow,
+    each,
+    flops_share,
+    formats,
+    possible,
+    summary,
+)
 from sweeps.cli.main import app
 from sweeps.report.servers_sheet import sheet
 from tests.sweeps.cli.test_mistakes import mistakes
 
-SMALL = Row("h200", "llama-3.1-8b", "trtllm", "fp8", 64, 16, 2, 10.0, 5.0)
+SMALL = PublishedRow("h200", "llama-3.1-8b", "trtllm", "fp8", 64, 16, 2, 10.0, 5.0)
 NEVER = SMALL._replace(prompt=100_000, ttft_ms=1.0)
 
 
