@@ -1,0 +1,22 @@
+"""Is a run that is short beside its batch told apart, with the shortest that counts?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeps.report.run_length import too_short
+from sweeps.run.reading import read_sweep
+from sweeps.run.store import RunDirectory
+from tests.sweeps.made import CONFIG, made
+
+
+@pytest.mark.parametrize(("batch", "shortest"), [(15.0, None), (30.0, 300)])
+def test_a_run_of_few_requests_beside_its_batch_names_the_shortest_that_counts(
+    batch: float, shortest: int | None, tmp_path: Path
+) -> None:
+    config = {**CONFIG, "base": {**CONFIG["base"], "requests": 100}}  # and 20 of warm-up
+    said = too_short(read_sweep(RunDirectory(made(tmp_path / "run", config=config, batch=batch))))
+    assert len(said) == (shortest is not None)
+    assert all(text.endswith(f"--set requests={shortest}") for text in said)
