@@ -17,6 +17,8 @@ from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Table, along
 
 Value = TypeVar("Value")
+_ROUNDING = 1e-12
+"""Of a bound, by which a mean that is exactly it may differ."""
 
 
 class Constraint(Strict):
@@ -50,7 +52,8 @@ class Constraint(Strict):
 
     def violation(self, value: float) -> float:
         """By how much `value` breaks it; 0 or less where it does not."""
-        return value - self.bound if self.at_most is not None else self.bound - value
+        by = value - self.bound if self.at_most is not None else self.bound - value
+        return 0.0 if abs(by) <= _ROUNDING * abs(self.bound) else by
 
     def surely(self, found: Interval) -> bool:
         """Whether a whole interval keeps it."""
