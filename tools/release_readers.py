@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +218,34 @@ def speed(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def windows(_: Path) -> dict[str, Any]:
+    """Short probes beside long ones, as they were last measured (tests.policies.memory.windows)."""
+    kept = Path(__file__).resolve().parents[1] / "docs/release/windows.csv"
+    with kept.open(encoding="utf-8") as file:
+        cells = list(csv.DictReader(file))
+    modes = dict.fromkeys(cell["mode"] for cell in cells)
+    every = _windows(cells) | {"devices": len({cell["device"] for cell in cells})}
+    return every | {
+        "modes": {mode: _windows([c for c in cells if c["mode"] == mode]) for mode in modes}
+    }
+
+
+def _windows(cells: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """Of these cells how many, how many within 2 %, and so on."""
+    off = [abs(float(cell["off"])) for cell in cells]
+    found: dict[str, Any] = {
+        "cells": len(cells), "within 2 %": sum(each <= 0.02 for each in off), "farthest": max(off),
+        "interval of 3 % at most": sum(float(cell["half"]) <= 0.03 for cell in cells),
+        "covered": sum(cell["covers"] == "yes" for cell in cells),
+    }  # fmt: skip
+    former = [abs(float(cell["former_off"])) for cell in cells if cell["former_off"]]
+    if former:
+        within = sum(each <= 0.02 for each in former)
+        found |= {"cells with 0.3.0 beside": len(former), "0.3.0 within 2 %": within,
+                  "farthest of 0.3.0": max(former)}  # fmt: skip
+    return found
+
+
 def kv_layouts(_: Path) -> dict[str, Any]:
     """Tokens over heads outermost by device and map: what each kind of read keeps of the rate."""
     from policies.memory.layout_read import Geometry
@@ -257,5 +286,5 @@ READERS: dict[str, Read] = {
     "why": why, "next_question": next_question, "crossing_map": crossing_map, "devices": devices,
     "crossings": crossings, "bursts": bursts, "memory_map": memory_map, "h3": h3,
     "measurements": measurements, "servers": servers, "schedules": schedules, "speed": speed,
-    "kv_layouts": kv_layouts,
+    "kv_layouts": kv_layouts, "windows": windows,
 }  # fmt: skip
