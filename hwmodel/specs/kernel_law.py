@@ -78,6 +78,11 @@ class KernelLaw(Strict):
     """Vectors that one pass over the weights serves."""
     vector_efficiency: Rate
     """Share of the peak FLOPs that those reach."""
+    lone_expert_rows: Annotated[int, Field(ge=0)]
+    """From two rows of a step to below so many each of them reads the weights of each of its
+    experts, whoever else passes through that."""
+    lone_experts: Rate
+    """Times the rate at which other products read weights, at which they do."""
     chunk_products: Rate
     """Times `compute.prefill_efficiency`, at which products of a prompt's chunk compute."""
     chunk_attention: Rate

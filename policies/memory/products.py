@@ -62,6 +62,8 @@ class Products:
         found = [self._bounds(flops, times, read_s, chunks)]
         if experts:
             times, passes = self._expert_tiles(work.rows, work.expert_rows)
+            if 1 < work.rows < self._law.lone_expert_rows:
+                times, passes = self._vector_times, work.expert_rows / self._law.lone_experts
             read_s = passes * work.expert_bytes / (self._expert_rate * share)
             times /= self._law.experts_efficiency
             found.append(self._bounds(experts, times, read_s, chunks))
