@@ -10,6 +10,7 @@ import numpy as np
 
 from bankwise.conservation import Auditor, watched_links
 from bankwise.contract_broken import ContractBroken
+from bankwise.slot_contents import SlotContents
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import TransformerSpec
@@ -162,6 +163,7 @@ def _lives(options: PolicyOptions, steps: int = 400) -> str:
     rng = np.random.default_rng(7)
     allocator = POLICIES[options.name](LAYOUT, steps, LIMITS, options)
     empty, held = allocator.free_slots, dict[int, Demand]()
+    contents = SlotContents(allocator)
     for request in range(steps):
         prompt, output = int(rng.integers(1, 120)), int(rng.integers(1, 120))
         demand = Demand(prompt, 0, Prediction(float(output)), output=output)
@@ -174,6 +176,8 @@ def _lives(options: PolicyOptions, steps: int = 400) -> str:
                     f"reserve({request}) took {allocator.reserved[request]} slots; needs says at"
                     f" most {most} for an answer of any length"
                 )
+            _holds(allocator, held, empty)
+            contents.after(f"reserve({request})", list(held))
         elif _state(allocator) != before:
             raise ContractBroken(f"reserve({request}) returned False and changed something")
         for other in list(held):
@@ -184,12 +188,14 @@ def _lives(options: PolicyOptions, steps: int = 400) -> str:
                 raise ContractBroken(
                     f"grow({other}, {tokens}) returned False and changed something"
                 )
-        _holds(allocator, held, empty)
+            _holds(allocator, held, empty)
+            contents.after(f"grow({other}, {tokens})", list(held))
         for other in [each for each in held if rng.random() < 0.2]:
             reserved = int(allocator.reserved[other])
             if allocator.release(other) != reserved:
                 raise ContractBroken(f"release({other}) returned other slots than were reserved")
             del held[other]
+            contents.after(f"release({other})", list(held))
         _holds(allocator, held, empty)
     for other in held:
         allocator.release(other)

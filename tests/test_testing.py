@@ -57,6 +57,31 @@ class A(ContiguousAllocator):
     def needs(self, prompt, output):
         return prompt + 2 * output + 40
 """
+MOVER = """
+from typing import Any, Literal
+from policies.allocators.capabilities import Migration
+from policies.allocators.paged import PagedAllocator, PagedOptions
+class B(PagedAllocator):
+    class Options(PagedOptions):
+        name: Literal["bad"] = "bad"
+        copied: bool = False
+    def grow(self, request, tokens):
+        before = int(self.stored[request])
+        if not super().grow(request, tokens):
+            return False
+        if before >= self.block and self.pool.free:
+            row, (new,) = int(self.row[request]), self.pool.take(1).tolist()
+            old = self.tables.blocks(row)[:1].copy()
+            self.tables.replace(row, 0, self.pool_of(new))
+            self.pool.give(old, 0)
+            if self.options.copied:
+                one = int(old[0]) * self.block, new * self.block, self.block, self.block
+                self.copied.append(Migration(request, *one))
+        return True
+    def pool_of(self, block):
+        import numpy as np
+        return np.array([block])
+"""
 BROKEN = {
     "a draw without a seed": (
         f"{ROUTER}    name = 'bad'\n    def choose(self, request, count, tokens):\n"
@@ -113,6 +138,7 @@ BROKEN = {
         "    def decide(self, at_s):\n        self.node.replicas.clear()\n",
         "bad.py: controller bad: a serving ends with ValueError",
     ),
+    "a block that is moved without a copy": (MOVER, "neither CopiesKv.copies nor"),
 }
 
 
@@ -177,3 +203,9 @@ def test_a_package_at_fault_is_left_out_and_named(tmp_path: Path) -> None:
     said = "plug-in it of bankwise_bad is left out: "
     assert any(line.startswith(said) for line in done.stderr.splitlines()), done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_blocks_that_are_moved_with_copies_keep_the_contract(tmp_path: Path) -> None:
+    (tmp_path / "mover.py").write_text(MOVER)
+    (said,) = check(tmp_path / "mover.py", {"bad": {"copied": True}})
+    assert "alike and conserved" in said

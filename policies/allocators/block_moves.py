@@ -8,7 +8,6 @@ import numpy as np
 from policies.allocators.allocator import Demand
 from policies.allocators.block_holder import BlockHolder
 from policies.allocators.capabilities import Migration, MovesBlocks
-from policies.allocators.kv_managers import SlidingWindow
 from policies.allocators.state_blocks import renamed
 from policies.requests.requests import IntArray
 
@@ -18,7 +17,7 @@ class BlockMoves(MovesBlocks):
 
     def __init__(self, allocator: BlockHolder) -> None:
         self._of, self.block = allocator, allocator.block
-        self._windows = [each for each in allocator.managers if isinstance(each, SlidingWindow)]
+        self._windows = [each for each in allocator.managers if each.window]
 
     def drop_first(self, request: int, tokens: int) -> None:
         of = self._of

@@ -51,6 +51,8 @@ class FullAttention:
 
     window: ClassVar[bool] = False
     """Whether places are given up."""
+    given_up: IntArray = np.zeros(0, np.int64)
+    """Places that each request has given up, int64 (requests,); where none are, none."""
 
     def left(self, stored: Any, last: Any) -> Any:
         """Places before what the token after `stored` ones attends to, of which the step before
@@ -95,8 +97,7 @@ class SlidingWindow(FullAttention):
         self._ahead = limits.ahead * (rules == "0.33")
         under_way = (1 + self._ahead) * limits.step
         self._cap = None if rules == "0.19" else -(-(tokens - 1 + under_way) // block) + 1
-        self.given_up: IntArray = np.zeros(requests, np.int64)
-        """Places of each request, int64 (requests,)."""
+        self.given_up = np.zeros(requests, np.int64)
 
     def left(self, stored: Any, last: Any) -> Any:
         return np.maximum(stored - self._ahead * last - self._tokens + 1, 0) // self._block

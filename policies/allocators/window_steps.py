@@ -9,7 +9,6 @@ import numpy as np
 
 from policies.allocators.allocator import Demand
 from policies.allocators.block_holder import BlockHolder
-from policies.allocators.kv_managers import SlidingWindow
 from policies.requests.requests import IntArray
 
 
@@ -21,7 +20,7 @@ class WindowSteps:
         self._of = allocator
         self.near = [
             (group, manager) for group, manager in enumerate(allocator.managers)
-            if isinstance(manager, SlidingWindow)
+            if manager.window
         ]  # fmt: skip
         self.last: IntArray = np.zeros(len(allocator.resident) if self.near else 0, np.int64)
         options = allocator.options
