@@ -1,5 +1,6 @@
 """How the code is built, in figures: depths of inheritance, methods of a class, class names that
-several files have, and lines of code without docstrings, comments and blank lines.
+several files have, who makes links for KV, the hooks of features, files that pass a parameter on,
+and lines of code without docstrings, comments and blank lines.
 
     python -m tests.rooms
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from collections import Counter
 from dataclasses import dataclass
@@ -17,6 +19,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = ("hwmodel", "policies", "sweeps", "bankwise", "tools")
+SEAMS = (
+    ("policies/engines/connector.py", "Connector"),
+    ("policies/serving/node_controller.py", "Controller"),
+)
 OUTSIDE = {"ABC", "Protocol", "NamedTuple", "Enum", "IntEnum", "Exception", "Generic"}
 
 
@@ -92,6 +98,37 @@ class Tree:
         }
 
 
+def link_makers() -> list[str]:
+    """Files of policies that make a link for KV: each is a way of its own for KV to move."""
+    return [
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "policies").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split("[")[0] == "KvLink"
+    ]
+
+
+def hooks(file: str, name: str) -> tuple[set[str], set[str]]:
+    """(Public methods of a base of features, names in code in the text at the head of its file.)"""
+    tree = ast.parse((ROOT / file).read_text())
+    own = next(each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
+    public = {each for each in _methods(own) if not each.startswith("_")}
+    return public, set(re.findall(r"`(\w+)`", ast.get_docstring(tree) or ""))
+
+
+def passed_on(parameter: str, folder: str = "policies") -> list[str]:
+    """Files with a function that takes a parameter of this name."""
+    return [
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if any(
+            parameter in {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.FunctionDef)
+        )
+    ]
+
+
 def code_lines(folder: str) -> int:
     """Lines of code below a folder, without docstrings, comments and blank lines."""
     return sum(_code_lines(path.read_text()) for path in (ROOT / folder).rglob("*.py"))
@@ -127,6 +164,12 @@ def main() -> None:
     print("class names in several files:", len(tree.several))
     for name, files in sorted(tree.several.items(), key=lambda each: -len(each[1]))[:12]:
         print(f"  {len(files)}  {name}")
+    print("files that make a link for KV:", *sorted(set(link_makers())))
+    for file, name in SEAMS:
+        public, told = hooks(file, name)
+        print(f"hooks of {name}: {len(public)}, of which {len(public & told)} at the file's head")
+    for parameter in ("simulate", "watches", "metrics"):
+        print(f"files of policies that take {parameter}: {len(passed_on(parameter))}")
     for folder in (*FLOORS, "tests"):
         print(f"lines of code, {folder}: {code_lines(folder):,}")
 

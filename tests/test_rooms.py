@@ -23,7 +23,7 @@ from sweeps.plan.rules import RULES, STUDY
 from sweeps.plan.sweep_spec import SweepSpec
 from sweeps.report.presenter import Presenter
 from sweeps.report.presenters import PRESENTERS
-from tests.rooms import Tree, classes
+from tests.rooms import SEAMS, Tree, classes, hooks, link_makers, passed_on
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = ["hwmodel", "policies", "sweeps", "bankwise"]
@@ -200,8 +200,22 @@ def test_the_code_does_not_grow_deeper_than_it_is() -> None:
     """What was reached; each may only fall (`python -m tests.rooms` prints who is at the limit)."""
     found = classes()
     tree = Tree(found)
-    assert max(tree.depth(each) for each in found) <= 4
-    assert max(tree.methods(each) for each in found) <= 117
+    depths: dict[str, int] = {}
+    for each in found:
+        floor = each.file.split("/")[0]
+        depths[floor] = max(depths.get(floor, 0), tree.depth(each))
+    assert depths.pop("sweeps") <= 3
+    assert max(depths.values()) <= 2
+    assert max(tree.methods(each) for each in found) <= 81
+    few = ("policies/engines/engine", "policies/engines/scheduler", "policies/allocators/re")
+    parts = [each for each in found if each.file.startswith(few) or each.name == "Loads"]
+    assert max(tree.methods(each) for each in parts) <= 40
     assert not tree.several
-    blocks = [each for each in found if each.name in ("PagedAllocator", "RadixAllocator")]
-    assert {tree.depth(each) for each in blocks} == {2}
+
+
+def test_kv_moves_in_one_way_and_a_run_is_handed_down_whole() -> None:
+    assert set(link_makers()) == {"policies/transfers/fabric.py"}
+    own, told = hooks(*SEAMS[0])
+    assert own - told <= {"connect"}, "hooks stand in the tables at the head of their base"
+    assert len(passed_on("simulate")) <= 6
+    assert len(passed_on("watches")) <= 1

@@ -183,18 +183,18 @@ class EngineSglang(Scheduler):
         decode = self.to_decode()
         to_come = 0.0
         if self.engine.on_demand is not None:
-            asked = np.minimum(self._asked[decode] - self._made(decode), MOST_NEW)
+            asked = np.minimum(self._asked[decode] - _made(self.engine, decode), MOST_NEW)
             to_come = float((asked * self._ratio).sum())
         budget = _Pass(self.spec, to_come, self._page)
         if self.engine.partial and not self._continue(chunks, budget):
             return "kv_memory"
-        admitted, limit, line = [], "offered_load", self._line_open()
+        admitted, limit, line = [], "offered_load", _line_open(self.engine)
         if self.engine.loads.back and not self.engine.partial:
             self._prefill_back(chunks, budget)
             if self.engine.partial:
                 limit, line = "token_budget", []
         for request in line:
-            if budget.spent and self._left(budget) > 0:
+            if budget.spent and _left(self.engine, budget) > 0:
                 limit = "token_budget"
                 break
             if len(decode) + len(chunks) >= self.engine.cap:
@@ -213,16 +213,6 @@ class EngineSglang(Scheduler):
         self.engine.running = np.concatenate((self.engine.running, np.array(admitted, np.int64)))
         return limit
 
-    def _line_open(self) -> list[int]:
-        """Of the requests in `_line`, those that no connector passes over."""
-        line = self._line()
-        if self.engine.loads.line_asks:
-            line = [line[place] for place in self.engine.loads.open(line)]
-            if (place := self.engine.loads.foremost()) >= 0:
-                first = self.engine.waiting[place]
-                line = [first, *(request for request in line if request != first)]
-        return line
-
     def _prefill_back(self, chunks: list[Chunk], budget: _Pass) -> None:
         """Prefill those whose KV has come, or will not, which have most of their memory."""
         free, before = self.engine.allocator.free_slots, len(chunks)
@@ -238,7 +228,7 @@ class EngineSglang(Scheduler):
         request = int(self.engine.running[-1])
         start = int(self.engine.allocator.stored[request])
         rest = self.engine.total(request) - self.engine.loads.stored(request)
-        most = int(min(budget.chunk, self._left(budget)))
+        most = int(min(budget.chunk, _left(self.engine, budget)))
         tokens = min(rest, most if most > 0 else budget.chunk)
         before = self.engine.allocator.free_slots
         if not self.engine.loads.grow(request, tokens):
@@ -259,11 +249,11 @@ class EngineSglang(Scheduler):
         if self.engine.loads.connectors:
             self.engine.loads.resume(request)
         total, demand = self.engine.total(request), self.engine.demand(request)
-        cached, pinned = self._ask(request, total - 1, demand)
+        cached, pinned = _ask(self.engine, request, total - 1, demand)
         asked, rest = int(self._asked[request]), total - cached
-        made = int(self._made(request))
+        made = int(_made(self.engine, request))
         wanted = rest + min(max(asked - made, 0), MOST_NEW) + self._page
-        if wanted >= self._left(budget) - pinned:
+        if wanted >= _left(self.engine, budget) - pinned:
             return "kv_memory", None
         if self.engine.loads.connectors and (
             found := self.engine.loads.matched(request, demand, cached, total)
@@ -284,7 +274,7 @@ class EngineSglang(Scheduler):
         self._filled[request] = total
         self.engine.cached_tokens += cached
         self.engine.partial = tokens < rest
-        limit = "kv_memory" if self._left(budget) <= 0 else "offered_load"
+        limit = "kv_memory" if _left(self.engine, budget) <= 0 else "offered_load"
         limit = "token_budget" if budget.spent and limit != "kv_memory" else limit
         return limit, Chunk(request, cached, tokens, not self.engine.partial)
 
@@ -303,47 +293,6 @@ class EngineSglang(Scheduler):
             output = min(int(self._asked[request]), MOST_NEW) if chunk.last else 0
             budget.charge(chunk.tokens, output)
         return limit, chunk
-
-    def _left(self, budget: _Pass) -> float:
-        """Slots that nothing is promised to, neither with nor without output to come. A policy that
-        reserves at admission has promised them itself."""
-        if self.engine.on_demand is None:
-            return np.inf
-        free = self.engine.allocator.free_slots + budget.promised
-        return min(free - budget.total, free - budget.current)
-
-    def _made(self, requests: IntArray | int) -> IntArray:
-        """Output tokens so far."""
-        made: IntArray = self.engine.output[requests] - self.engine.left[requests]
-        return made
-
-    def _ask(self, request: int, limit: int, demand: Demand) -> tuple[int, int]:
-        """See `Caches.ask`."""
-        return (
-            (0, 0)
-            if self.engine.caching is None
-            else self.engine.caching.ask(request, limit, demand)
-        )
-
-    def _line(self) -> list[int]:
-        """Requests in the order in which they are admitted."""
-        line = list(self.engine.waiting)
-        if self.spec.schedule_policy == "fcfs" or len(line) > LINE:
-            return line
-        rank: dict[int, float] = {}
-        begun: set[Key] = set()
-        for request in line:
-            total, demand = self.engine.total(request), self.engine.demand(request)
-            found, _ = self._ask(request, total, demand)
-            rank[request] = -min(found, total - 1)
-            if found <= IN_BATCH <= total:
-                begins = beginning(request, demand, IN_BATCH)
-                if begins in begun:
-                    rank[request] = np.inf
-                begun.add(begins)
-        line.sort(key=rank.__getitem__)
-        self.engine.waiting = deque(line)  # equals keep the order of the last time
-        return line
 
     def _decode_all(self) -> tuple[IntArray, list[Migration]]:
         """Reserve a token of every running request, or what it verifies; or retract some. Of a
@@ -375,7 +324,7 @@ class EngineSglang(Scheduler):
 
     def _retract_some(self) -> None:
         running: list[int] = self.engine.running.tolist()
-        made = dict(zip(running, self._made(self.engine.running).tolist(), strict=True))
+        made = dict(zip(running, _made(self.engine, self.engine.running).tolist(), strict=True))
         running.sort(key=lambda each: (made[each], -int(self.engine.prompt[each])), reverse=True)
         first = True
         while running and (first or not self._fit(np.array(running))):
@@ -409,3 +358,55 @@ class EngineSglang(Scheduler):
 
     def first_chunk(self, rest: int, budget: int) -> int:
         return min(rest, budget)
+
+
+def _left(engine: EngineRequests, budget: _Pass) -> float:
+    """Slots that nothing is promised to, neither with nor without output to come. A policy that
+    reserves at admission has promised them itself."""
+    if engine.on_demand is None:
+        return np.inf
+    free = engine.allocator.free_slots + budget.promised
+    return min(free - budget.total, free - budget.current)
+
+
+def _made(engine: EngineRequests, requests: IntArray | int) -> IntArray:
+    """Output tokens so far."""
+    made: IntArray = engine.output[requests] - engine.left[requests]
+    return made
+
+
+def _ask(engine: EngineRequests, request: int, limit: int, demand: Demand) -> tuple[int, int]:
+    """See `Caches.ask`."""
+    return (0, 0) if engine.caching is None else engine.caching.ask(request, limit, demand)
+
+
+def _line(engine: EngineRequests) -> list[int]:
+    """Requests in the order in which they are admitted."""
+    line = list(engine.waiting)
+    if engine.spec.schedule_policy == "fcfs" or len(line) > LINE:
+        return line
+    rank: dict[int, float] = {}
+    begun: set[Key] = set()
+    for request in line:
+        total, demand = engine.total(request), engine.demand(request)
+        found, _ = _ask(engine, request, total, demand)
+        rank[request] = -min(found, total - 1)
+        if found <= IN_BATCH <= total:
+            begins = beginning(request, demand, IN_BATCH)
+            if begins in begun:
+                rank[request] = np.inf
+            begun.add(begins)
+    line.sort(key=rank.__getitem__)
+    engine.waiting = deque(line)  # equals keep the order of the last time
+    return line
+
+
+def _line_open(engine: EngineRequests) -> list[int]:
+    """Of the requests in `_line`, those that no connector passes over."""
+    line = _line(engine)
+    if engine.loads.line_asks:
+        line = [line[place] for place in engine.loads.open(line)]
+        if (place := engine.loads.foremost()) >= 0:
+            first = engine.waiting[place]
+            line = [first, *(request for request in line if request != first)]
+    return line
