@@ -69,6 +69,8 @@ class SlotUse:
         in earlier ones times seconds of these)."""
         if (grows := self._grows.get(type(allocator))) is None:
             grows = self._grows[type(allocator)] = allocator.able(OnDemand) is not None
+        if step.migrations:  # what is reserved may be as much as before, and others'
+            self._filled = (None, 0, 0)
         if not grows:
             return self._unneeded(allocator, running), 0.0
         if len(times_s) == 1:

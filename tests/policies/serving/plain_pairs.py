@@ -67,7 +67,7 @@ def drawn(seed: int, number: int) -> Drawn:
     if rng.random() < 0.4:
         memory = {"fidelity": "sampled", "weights": 0.8, "every_steps": rng.choice((20, 200, 2000))}
     policy = rng.choice((_paged,) * 4 + (_static, _oracle) + (_odma,) * 6)(rng)
-    if policy.get("borrow", 1) > 1 and rng.random() < 0.9:
+    if policy.get("borrow", 1) > 1 and rng.random() < 0.98:
         stream, policy["align"] = _alike(rng), 16
         engine |= {"max_tokens": 48, "max_num_seqs": 64, "max_num_batched_tokens": 2048}
     changes = {

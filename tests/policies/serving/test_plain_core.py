@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from policies.serving.counted_runs import RUNS
-from tests.policies.serving.plain_pairs import RARE, pairs
+from tests.policies.serving.plain_pairs import RARE, differences, drawn, pairs, served
 from tests.policies.small import EXPERTS, FakeMemory, mixed, run
 from tests.rotation import LONG
 
@@ -21,6 +21,12 @@ def test_is_every_figure_of_random_runs_equal_both_ways() -> None:
     wanted = {"next larger", "preempts last", "idle"}  # rarer than the others
     for name in RARE:
         assert found.met[name] > (0 if name in wanted else least * many), name
+
+
+def test_is_what_is_unneeded_found_anew_where_two_migrate_in_turn() -> None:
+    """Of two steps, in each of which another request moved, as much was reserved in all."""
+    run = drawn(11, 1863)
+    assert not differences(served(run, plain=False), served(run, plain=True))
 
 
 @pytest.fixture(autouse=True)
