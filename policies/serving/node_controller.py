@@ -3,6 +3,21 @@
 A controller looks at even intervals, at what each card said as the step under way began: looking
 changes nothing. It acts between the steps of the replicas that it concerns: the step under way
 counts as done, and begins nothing new before the controller has acted.
+
+| hook | called | what it may do |
+|---|---|---|
+| `equips` | as a replica is built | give it a connector of the controller's own |
+| `join` | once, as the run begins | begin to look; `at` calls it back |
+| `plan` | every `every_s` seconds, steps under way | read; say what is done to which cards |
+| `decide` | the same, every card between two steps | anything: move, put transfers |
+| an act of `plan` or `at` | the cards that it names between two steps | the same to these |
+| `began`, `done` | a replica's steps are planned; are over | note, and change nothing there |
+| `rows` | the compiled loop has served stretches (without controllers) | note |
+| `idle` | a unit is asked and computes nothing | the same |
+| `lost` | a card has failed, before who is on it is drained | end what moves from and to it |
+| `changed_card`, `regrouped` | as another controller moves a request, or groups cards | follow |
+| `untie` | nothing will happen any more, and requests are left | change that, or say no |
+| `report` | once, at the end | give its figures |
 """
 
 from __future__ import annotations
