@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from policies.serving.counted_runs import RUNS
-from tests.policies.serving.plain_pairs import RARE, differences, drawn, pairs, served
+from policies.serving.serving import ServingResult
+from tests.policies.serving.plain_pairs import (
+    RARE,
+    Drawn,
+    differences,
+    drawn,
+    pairs,
+    served,
+)
 from tests.policies.small import EXPERTS, FakeMemory, mixed, run
 from tests.rotation import LONG
 
@@ -27,6 +35,20 @@ def test_is_what_is_unneeded_found_anew_where_two_migrate_in_turn() -> None:
     """Of two steps, in each of which another request moved, as much was reserved in all."""
     run = drawn(11, 1863)
     assert not differences(served(run, plain=False), served(run, plain=True))
+
+
+def test_are_rows_over_time_of_buckets_equal() -> None:
+    """A row is of 1,000 requests, so that no small run has one."""
+    changes = {
+        "policy": {"name": "odma", "refresh": 100, "gamma": 0.0, "large_full": "next_larger"},
+        "predictor": {"kind": "lognormal", "sigma": 0.6}, "memory": {"efficiency": 1.0},
+        "engine": {"max_num_seqs": 64, "max_num_batched_tokens": 2048, "max_model_len": 1024},
+    }  # fmt: skip
+    many = Drawn(mixed(1100), 2048, "mlu370-x4", 50, changes)
+    plain = served(many, plain=True)
+    assert isinstance(plain, ServingResult)
+    assert plain.metrics["migrations"] and plain.metrics["policy"]["over_time"][0]["until_s"]
+    assert not differences(served(many, plain=False), plain)
 
 
 @pytest.fixture(autouse=True)
