@@ -95,7 +95,7 @@ def test_check_and_schema_see_it(tmp_path: Path) -> None:
         (None, "mine.py: cannot be read: No such file or directory"),
         (
             "x = 1",
-            "mine.py: defines no subclass of any of Allocator, Engine, PredictorSpec, Router,"
+            "mine.py: defines no subclass of any of Allocator, Scheduler, PredictorSpec, Router,"
             " KvConnector, Controller, ControllerRule",
         ),
         ("def f(:", "mine.py:1: not Python: invalid syntax"),
