@@ -121,6 +121,9 @@ class PagedAllocator(BlockAllocator):
     answers: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "a watermark of 5 %": {"watermark": 0.05},
         "one of 10 %": {"watermark": 0.1},
+        "blocks of 64": {"block": 64},
+        "blocks of 128": {"block": 128},
+        "blocks that lie together": {"free_list": "spread", "watermark": 0.05},
     }
     losses = GROWING
     searched = {

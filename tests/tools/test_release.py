@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from policies.serving.plugins import load_plugin
 from sweeps.plan.sweep import load_sweep, planned_kind
 from sweeps.study.study_spec import load_study
 from tests.rotation import shared
@@ -25,10 +26,13 @@ RUNS = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("unplugged")
 @pytest.mark.parametrize("words", shared([each.values[0] for each in RUNS], every=3))
 def test_what_a_part_runs_is_sound(words: list[str]) -> None:
     name, *options = words
     path = release.ROOT / name if "/" in name else name
+    for file in (value for word, value in pairwise(options) if word == "--plugin"):
+        load_plugin(release.ROOT / file)
     sets = [value for word, value in pairwise(options) if word == "--set"]
     load = {"sweep": load_sweep, "study": load_study}[planned_kind(path)]
     assert load(path, sets).points
