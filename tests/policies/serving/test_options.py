@@ -124,6 +124,11 @@ MOVES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "policy.paged.free_list": (
         {}, {"policy": {"name": "paged", "free_list": "sorted"}}, "mean_run_tokens",
     ),
+    "policy.paged.free_list_window": (
+        {"policy": {"name": "paged", "free_list": "spread"}},
+        {"policy": {"name": "paged", "free_list": "spread", "free_list_window": 0.2}},
+        "mean_run_tokens",
+    ),
     "policy.paged.watermark": (
         {}, {"policy": {"name": "paged", "watermark": 0.2}}, "preemptions",
     ),
