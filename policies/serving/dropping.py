@@ -278,9 +278,10 @@ class Dropping(Controller):
 
     def _tell_pipeline(self, group: Group) -> None:
         """When the KV on each link of a group is over, as far as is known now."""
-        pipeline, end_s = self._made[group].pipeline, self._network.link.end_s
+        pipeline = self._made[group].pipeline
         assert pipeline is not None
-        ends = [[end_s(each) for each in link] for link in self._pipes[group]]
+        ends_s = self._network.link.ends_s
+        ends = [ends_s(link) for link in self._pipes[group]]
         pipeline.exchange = Exchange(ends, self._spec.exchange == "chunks")
 
     def _place(self, first: Group, cards: Group) -> Placed | None:

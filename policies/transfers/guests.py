@@ -93,11 +93,10 @@ class Guests(Connector):
     @property
     def coming_at(self) -> dict[int, float]:
         """When all of the requests is here that are to run here, as far as is known."""
-        end_s = self._links.network.end_s
         there = {request: at_s for at_s, request, runs in sorted(self._landed) if runs}
-        coming = {
-            request: end_s(each) for request, each in self.awaited.items() if request not in there
-        }
+        awaited = {request: each for request, each in self.awaited.items() if request not in there}
+        ends_s = self._links.network.ends_s([*awaited.values()])
+        coming = dict(zip(awaited, ends_s, strict=True))
         return there | dict(sorted(coming.items(), key=itemgetter(1, 0)))
 
     def freeness(self, taken: int) -> float:

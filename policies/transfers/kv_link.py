@@ -18,7 +18,7 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -274,24 +274,42 @@ class KvLink(Generic[Kind]):
         it. It may not have been put yet."""
         if transfer.landed_s < math.inf or transfer.due_s < math.inf:
             return min(transfer.landed_s, transfer.due_s)
+        planned = [job for job in self._to_be_put() if job.put_s <= transfer.put_s]
+        ends = self._ends([*self._waiting(), *planned, transfer])
+        return next(over_s for job, over_s in ends if job is transfer)
+
+    def ends_s(self, transfers: Sequence[Kind]) -> list[float]:
+        """`end_s` of each; the line is looked at once for all that are in it."""
+        open_ = [each for each in transfers if math.isinf(min(each.landed_s, each.due_s))]
+        if not open_:
+            return [self.end_s(each) for each in transfers]
+        line = self._ends([*self._waiting(), *self._to_be_put()])
+        found = {id(job): over_s for job, over_s in line}
+        known = {id(each): found[id(each)] for each in open_ if id(each) in found}
+        return [known[id(each)] if id(each) in known else self.end_s(each) for each in transfers]
+
+    def _waiting(self) -> list[Kind]:
+        """What is in line, in the order in which it goes."""
+        line = {id(job): job for lane in self._lines.values() for _, _, job in lane}
+        return sorted(line.values(), key=lambda job: (job.priority, job.order))
+
+    def _to_be_put(self) -> list[Kind]:
+        """What is put for a time to come, in the order in which it will be."""
+        return [job for *_, job in sorted(self._later, key=lambda each: each[:2])]
+
+    def _ends(self, line: Iterable[Kind]) -> Iterator[tuple[Kind, float]]:
+        """When each of a line arrives, behind what is under way and those before it."""
         free: dict[End, float] = {}
         for job in self.under_way:
             over_s = min(job.due_s, self.now_s + self.left(job) * job.alone_s)
             free |= {end: max(free.get(end, 0.0), over_s) for end in self._lanes(job)}
-        line = {id(job): job for lane in self._lines.values() for _, _, job in lane}
-        waiting = sorted(line.values(), key=lambda job: (job.priority, job.order))
-        later = sorted(self._later, key=lambda each: each[:2])
-        planned = [job for at_s, _, job in later if at_s <= transfer.put_s]
-        for job in [*waiting, *planned, transfer]:
-            if job.dropped and job is not transfer:
-                continue
+        for job in line:
             lanes = self._lanes(job)
             begin_s = max([self.now_s, job.put_s, *(free.get(lane, 0.0) for lane in lanes)])
             over_s = max(begin_s + job.alone_s, job.until_s)
-            if job is transfer:
-                return over_s
-            free |= dict.fromkeys(lanes, over_s)
-        raise AssertionError("it is in the list")
+            yield job, over_s
+            if not job.dropped:
+                free |= dict.fromkeys(lanes, over_s)
 
     @staticmethod
     def _lanes(job: Transfer) -> tuple[End, ...]:
