@@ -192,6 +192,22 @@ def _growing(count: IntArray, tokens: IntArray, rows: IntArray, block: int, free
 
 
 @kernel
+def _first_asked(
+    count: IntArray, tokens: IntArray, rows: IntArray, block: int, rounds: int
+) -> IntArray:
+    """Of the blocks of `advance`, the first that each round asks for, int64 (rounds + 1,)."""
+    first = np.zeros(rounds + 1, np.int64)  # counted one place behind
+    for row in rows:
+        full = count[row] * block - tokens[row]
+        while full < rounds:
+            first[full + 1] += 1
+            full += block
+    for done in range(1, rounds):
+        first[done] += first[done - 1]
+    return first
+
+
+@kernel
 def _advance(
     table: NDArray[np.int64], count: IntArray, tokens: IntArray, runs: IntArray, owner: IntArray,
     rows: IntArray, block: int, rounds: int, blocks: IntArray, stored: IntArray, reserved: IntArray,
@@ -201,14 +217,7 @@ def _advance(
     A row asks in the rounds that find it full. Of all that ask in a round the first row is first,
     so that each round's first block is known once it is counted who asks when."""
     if len(blocks):
-        first = np.zeros(rounds + 1, np.int64)  # of blocks, by round; counted one place behind
-        for row in rows:
-            full = count[row] * block - tokens[row]
-            while full < rounds:
-                first[full + 1] += 1
-                full += block
-        for done in range(1, rounds):
-            first[done] += first[done - 1]
+        first = _first_asked(count, tokens, rows, block, rounds)
         for row in rows:
             full = count[row] * block - tokens[row]
             while full < rounds:
@@ -232,14 +241,7 @@ def _asks(
     rounds: int, asks: IntArray, last: IntArray,
 ) -> None:  # fmt: skip
     """See `BlockTables.asks`; in the order of `_advance`. Modifies asks and last."""
-    first = np.zeros(rounds + 1, np.int64)
-    for row in rows:
-        full = count[row] * block - tokens[row]
-        while full < rounds:
-            first[full + 1] += 1
-            full += block
-    for done in range(1, rounds):
-        first[done] += first[done - 1]
+    first = _first_asked(count, tokens, rows, block, rounds)
     for at in range(len(rows)):
         row = rows[at]
         if count[row]:
