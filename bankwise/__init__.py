@@ -159,12 +159,12 @@ def explain(
     Raises DescriptionError, and `sweeps.run.kept_simulations.Stopped` on Ctrl-C."""
     from bankwise.answered import Answered
     from sweeps.report import explanation_page
-    from sweeps.report.section import Section
     from sweeps.run.executor import worker_count
     from sweeps.run.explained_run import explain_run
     from sweeps.run.explanation import read, record
     from sweeps.run.progress import Progress
     from sweeps.run.store import last_run
+    from sweeps.sections.section import Section
 
     path = last_run(Path(run_dir))
     if next is not None:
@@ -178,10 +178,10 @@ def _next(path: Path, point: str, questions: str, jobs: int) -> Answered:
     from bankwise.answered import Answered
     from sweeps.plan.next_question import chosen
     from sweeps.report import next_page
-    from sweeps.report.section import Section
     from sweeps.run.next_answer import read, record
     from sweeps.run.next_run import ask_next
     from sweeps.run.progress import Progress
+    from sweeps.sections.section import Section
 
     done = ask_next(path, point, chosen(questions), jobs, Progress())
     shown = Section(f"The next question, in {path.name}", [*next_page.sections(read(path))])

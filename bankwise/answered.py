@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweeps.report.section import Section
 from sweeps.report.shown import Shown
+from sweeps.sections.section import Section
 
 
 class Answered(Shown):

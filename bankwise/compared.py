@@ -7,8 +7,8 @@ from typing import Any
 
 from sweeps.report import comparison_page
 from sweeps.report.contents import read_report
-from sweeps.report.section import Section
 from sweeps.report.shown import Shown
+from sweeps.sections.section import Section
 
 
 class Compared(Shown):

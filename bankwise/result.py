@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sweeps.report.contents import Report
     from sweeps.report.frame import Frame
     from sweeps.report.picture import Picture
-    from sweeps.report.section import Block, Section
+    from sweeps.sections.section import Block, Section
 
 
 class Result:
@@ -109,7 +109,7 @@ class Result:
         """What a notebook shows: problems, verdicts, and a table of each group."""
         from sweeps.report.footnotes import footnotes
         from sweeps.report.group_sections import grid
-        from sweeps.report.section import Say, Section
+        from sweeps.sections.section import Say, Section
 
         found = self.report.found
         table = found.table

@@ -37,8 +37,8 @@ from typing import Any
 import yaml
 from sweeps.analyse.statistics import Interval, interval, relative_gap
 from sweeps.report.contents import read_report
-from sweeps.report.section import Block, Grid, Section
 from sweeps.run.store import CONFIG, RunDirectory
+from sweeps.sections.section import Block, Grid, Section
 from tools.figures import RESULTS, ROOT, FigureError, Results, Value, results_row
 from tools.release_readers import READERS
 

@@ -27,9 +27,9 @@ def command(
     from hwmodel.oracle.command_log import read_csv
     from hwmodel.specs.device import load_device
     from sweeps.cli import timeline_file
-    from sweeps.report.formats import counted
     from sweeps.report.screen import show_audit
-    from sweeps.report.section import Say
+    from sweeps.sections.formats import counted
+    from sweeps.sections.section import Say
 
     window = timeline_file.asked(timeline, clocks)
     loaded = load_device(device, overrides or [])

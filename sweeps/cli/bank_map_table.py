@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hwmodel.measure.bank_map import BankMap
 from hwmodel.measure.open_loop import LogSink
 from hwmodel.oracle.command_log import CommandLog
-from sweeps.report.section import Grid, Say, Section
+from sweeps.sections.section import Grid, Say, Section
 
 _SHADES = " ▁▂▃▄▅▆▇█"
 

@@ -11,8 +11,8 @@ from hwmodel.description.yaml_reader import load
 from hwmodel.measure.bounds import BURSTS_PER_ROW, bounds
 from hwmodel.specs.device import Device, device_names, load_device
 from hwmodel.specs.transformer import load_model
-from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.run.progress import Progress
+from sweeps.sections.section import Block, Grid, Say, Section
 
 SMALL = ("llama-3.2-3b", "q4_k_m")
 """A small model in a small format: what on-chip memory is held against."""

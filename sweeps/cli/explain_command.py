@@ -10,7 +10,7 @@ import typer
 from sweeps.cli.options import FOUND, RUNS, Jobs, Json, Plugin, wrote
 
 if TYPE_CHECKING:
-    from sweeps.report.section import Section
+    from sweeps.sections.section import Section
 
 
 def command(

@@ -10,7 +10,7 @@ from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_fit import Supply, crossover_bytes, half_empty_bytes, kv_token_bits, sequences
 from hwmodel.specs.number_format import FormatOf, number_format
 from hwmodel.specs.transformer import load_model
-from sweeps.report.section import Grid, Say, Section
+from sweeps.sections.section import Grid, Say, Section
 
 PAGES = (4 << 10, 64 << 10)
 

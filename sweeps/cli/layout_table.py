@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sweeps.ask.kv_layouts import AS_DESCRIBED, MAPS, READS, KvLayouts, LayoutRow
-from sweeps.report.chart import Axis, Lines, Series
-from sweeps.report.section import Grid, Say, Section
+from sweeps.sections.chart import Axis, Lines, Series
+from sweeps.sections.section import Grid, Say, Section
 
 _KNOWN = {
     "known": "its map of channels is published or measured",

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from sweeps.analyse.statistics import Interval
-from sweeps.report.formats import percent, share
-from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.sections.formats import percent, share
+from sweeps.sections.section import Block, Grid, Say, Section
 
 _SEEN = 0.0005
 """Of the peak; a cause that is below it in any order is only named."""

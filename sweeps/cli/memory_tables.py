@@ -14,12 +14,12 @@ from hwmodel.measure.bandwidth import measure_patterns
 from hwmodel.measure.refresh_cost import RefreshChoice, RefreshCost
 from hwmodel.specs.device import Device, load_device, load_variants
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.report.chart import Chart
 from sweeps.report.drawing import FORMS
-from sweeps.report.section import Grid, Say, Section
 from sweeps.run.progress import Progress
 from sweeps.run.store import write_atomically
 from sweeps.run.version import version
+from sweeps.sections.chart import Chart
+from sweeps.sections.section import Grid, Say, Section
 
 _PATTERNS = "--pattern"
 """What is measured where nothing else is asked for."""

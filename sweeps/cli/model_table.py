@@ -9,7 +9,7 @@ from typing import Any
 from hwmodel.description.library import names
 from hwmodel.specs.huggingface import Imported
 from hwmodel.specs.transformer import TransformerSpec, load_model
-from sweeps.report.section import Grid, Say, Section
+from sweeps.sections.section import Grid, Say, Section
 
 _OWN = ("name", "summary", "layers", "hidden", "heads", "kv_heads", "head_dim")
 FORMATS = ("bf16", "fp8", "w4a16")

@@ -11,9 +11,9 @@ from sweeps.report.contents import Report, read_report
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
 from sweeps.report.screen import print_json, print_report
-from sweeps.report.section import Section
 from sweeps.run.findings import keep
 from sweeps.run.store import last_run, write_atomically
+from sweeps.sections.section import Section
 
 
 def report(

@@ -141,9 +141,9 @@ def command(
     if told := young_sessions(point.experiment for point in loaded.points):
         print(f"note: {told}", file=sys.stderr)
     if dry_run:
-        from sweeps.report.formats import cpu_text
         from sweeps.run.dry_run import dry_run as estimate
         from sweeps.run.store import RunDirectory
+        from sweeps.sections.formats import cpu_text
 
         if out is not None and not resume:
             RunDirectory(out).refuse_if_taken()
@@ -264,7 +264,7 @@ def _study_cost(
     name: str, devices: list[str], overrides: list[str], asked: tuple[int | None, str | None]
 ) -> None:
     """Say what a study takes; of several devices all together."""
-    from sweeps.report.formats import counted, cpu_text
+    from sweeps.sections.formats import counted, cpu_text
     from sweeps.study.by_device import assignments
     from sweeps.study.study_cost import study_cost
     from sweeps.study.study_spec import load_study
@@ -285,7 +285,7 @@ def _devices_cost(
     name: str, devices: list[str], overrides: list[str], asked: tuple[int | None, str | None]
 ) -> str:
     """What a study on these devices takes in all, and on which it does not run."""
-    from sweeps.report.formats import cpu_text
+    from sweeps.sections.formats import cpu_text
     from sweeps.study.by_device import assignments
     from sweeps.study.study_cost import devices_cost
     from sweeps.study.study_spec import Study, load_study

@@ -157,11 +157,11 @@ def command(
 def _settings(asked: SettingsQuestion, jobs: int | None, dry_run: bool, json: bool) -> None:
     """What each setting of a server is worth, and the flags."""
     from sweeps.ask import tuning
-    from sweeps.report.formats import cpu_text
     from sweeps.report.screen import print_json, print_section
     from sweeps.report.tune_sheet import record, sheet
     from sweeps.run.executor import worker_count
     from sweeps.run.progress import Progress
+    from sweeps.sections.formats import cpu_text
 
     workers = worker_count(jobs)
     found = tuning.choices(asked)

@@ -7,13 +7,13 @@ from pathlib import Path
 from hwmodel.description.description import DescriptionError
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.specs.device import Device
-from sweeps.report.chart import Spans
 from sweeps.report.chrome_trace import ENDINGS, chrome_trace, write_trace
 from sweeps.report.command_timeline import MOST_CLOCKS, Clocks, clocks, timeline
 from sweeps.report.drawing import FORMS
 from sweeps.report.picture import Picture, Placed
-from sweeps.report.section import Block, Section
 from sweeps.report.shown import save
+from sweeps.sections.chart import Spans
+from sweeps.sections.section import Block, Section
 
 _PICTURES = (*FORMS, ".html")
 

@@ -152,8 +152,8 @@ def _schedules(files: list[Path], json: bool) -> None:
     from policies.engines.schedule_cases import read_cases
     from policies.engines.schedule_check import check
     from sweeps.report.screen import print_json, print_section
-    from sweeps.report.section import Grid, Say, Section
     from sweeps.run.progress import Progress
+    from sweeps.sections.section import Grid, Say, Section
 
     cases = [case for file in files for case in read_cases(file)]
     found = [check(case) for case in Progress().through("cases")(cases, len(cases))]

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from sweeps.report.chart import Lines, Series
 from sweeps.report.encoding import Spec, axis_of, colour_of, drawable, inline, tooltip
 from sweeps.report.labels import Side, sides
 from sweeps.report.palette import colours
+from sweeps.sections.chart import Lines, Series
 
 _DASHES = ([1, 0], [7, 3], [2, 3], [9, 3, 2, 3], [12, 4], [4, 2], [1, 3], [9, 2, 2, 2, 2, 2])
 _HIGH, _WIDE = 210, 560

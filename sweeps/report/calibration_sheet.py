@@ -9,8 +9,8 @@ from hwmodel.description.yaml_writer import to_yaml, to_yaml_flow
 from sweeps.analyse.statistics import Interval
 from sweeps.ask.calibrate import Calibrated
 from sweeps.ask.calibration_fit import NUMBERS, WORDS, Untold
-from sweeps.report.formats import between, listed
-from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.sections.formats import between, listed
+from sweeps.sections.section import Block, Grid, Say, Section
 
 _UNITS = {each.name: each.unit for each in NUMBERS}
 

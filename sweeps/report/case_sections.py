@@ -9,11 +9,11 @@ from sweeps.analyse.cases import CaseOutcome
 from sweeps.analyse.conclusion import Conclusion
 from sweeps.analyse.label import label
 from sweeps.analyse.table import Table
-from sweeps.report.chart import Axis, Lines, Series
-from sweeps.report.formats import NONE, gain
-from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.report.verdict_sentences import short
 from sweeps.run.findings import Findings
+from sweeps.sections.chart import Axis, Lines, Series
+from sweeps.sections.formats import NONE, gain
+from sweeps.sections.section import Block, Grid, Say, Section
 
 _GIB = 2**30
 

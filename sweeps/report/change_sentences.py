@@ -9,14 +9,14 @@ from sweeps.analyse.effects import Sensitivity
 from sweeps.analyse.figures import limit_word
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.plan.what_if import Changes
-from sweeps.report.formats import (
+from sweeps.report.verdict_sentences import settled
+from sweeps.sections.formats import (
     counted,
     effect,
     ratio,
     share,
     some,
 )  # fmt: skip
-from sweeps.report.verdict_sentences import settled
 
 
 def what_if(found: Changes) -> Iterator[str]:

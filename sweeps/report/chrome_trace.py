@@ -12,8 +12,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sweeps.report.chart import Spans
 from sweeps.run.store import write_atomically
+from sweeps.sections.chart import Spans
 
 ENDINGS = (".json", ".json.gz")
 """Of files that hold such a trace."""

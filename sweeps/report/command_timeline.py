@@ -18,8 +18,8 @@ from hwmodel.specs.commands import (
     READ_COMMANDS,
 )
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
-from sweeps.report.chart import Axis, RowSpan, Spans
 from sweeps.report.palette import COLOURS
+from sweeps.sections.chart import Axis, RowSpan, Spans
 
 CLOCKS = 300
 """Of the window that is shown unless one is asked for."""

@@ -10,12 +10,12 @@ from hwmodel.measure.student import LEVEL
 from sweeps.analyse.comparison import Comparison, compared, decisive
 from sweeps.analyse.facts import MetricChange
 from sweeps.analyse.statistics import Interval
-from sweeps.report.chart import Bar, Bars
 from sweeps.report.comparison_sentences import inputs, results
-from sweeps.report.formats import between, percent
-from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.report.verdict_sentences import turned
 from sweeps.run.findings import Findings
+from sweeps.sections.chart import Bar, Bars
+from sweeps.sections.formats import between, percent
+from sweeps.sections.section import Block, Grid, Say, Section
 
 
 def compare(a: Findings[Any], b: Findings[Any]) -> Comparison:

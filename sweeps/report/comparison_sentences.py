@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sweeps.analyse.facts import MetricChange
 from sweeps.analyse.objective import SERVED, Objective
-from sweeps.report.formats import (
+from sweeps.sections.formats import (
     counted,
     either_way,
     gain,

@@ -7,7 +7,7 @@ from typing import Any
 from sweeps.analyse.label import label
 from sweeps.analyse.table import Table
 from sweeps.analyse.variants import overrides, with_role
-from sweeps.report.formats import (
+from sweeps.sections.formats import (
     counted,
     listed,
 )  # fmt: skip

@@ -16,16 +16,16 @@ from sweeps.analyse.facts import Verdict
 from sweeps.analyse.objective import figures_of
 from sweeps.analyse.table import Group, Table
 from sweeps.report import next_page, software_sheet
-from sweeps.report.chart import Chart
 from sweeps.report.conditions import conditions
 from sweeps.report.footnotes import footnotes
 from sweeps.report.inputs import configuration, origin
 from sweeps.report.overview import compared, overview
 from sweeps.report.presenters import find, presenter_of
 from sweeps.report.run_length import at_capacity, too_short
-from sweeps.report.section import Block, Grid, Say, Section, as_json, is_chart
 from sweeps.run.findings import Findings, as_data
 from sweeps.run.store import RunDirectory
+from sweeps.sections.chart import Chart
+from sweeps.sections.section import Block, Grid, Say, Section, as_json, is_chart
 
 
 class Report:

@@ -10,9 +10,9 @@ from hwmodel.measure.student import LEVEL
 from sweeps.analyse.crossing import sure
 from sweeps.analyse.facts import Verdict
 from sweeps.plan.crossing_findings import Crossed, Crossings, Search
-from sweeps.report.chart import Axis, RowSpan, Spans
-from sweeps.report.formats import NONE, at_most, between, effect, gain
-from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.sections.chart import Axis, RowSpan, Spans
+from sweeps.sections.formats import NONE, at_most, between, effect, gain
+from sweeps.sections.section import Block, Grid, Say, Section
 
 _STEPS = 24
 """Of the picture, in a decade of the ratio."""

@@ -19,13 +19,13 @@ from sweeps.plan.parameter import Parameter
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.report import crossing_map
 from sweeps.report import crossing_sentences as sentences
-from sweeps.report.chart import Axis, Bar, Bars, Lines, Series
-from sweeps.report.formats import NONE, ratio
 from sweeps.report.group_sections import group_sections
 from sweeps.report.presenter import Presenter, in_words
-from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.report.trend import band
 from sweeps.run.findings import Findings
+from sweeps.sections.chart import Axis, Bar, Bars, Lines, Series
+from sweeps.sections.formats import NONE, ratio
+from sweeps.sections.section import Block, Grid, Say, Section
 
 
 def over_places(found: list[Search]) -> Iterator[Bars]:

@@ -9,7 +9,7 @@ from sweeps.analyse.best import WIDE
 from sweeps.analyse.crossing import Crossing
 from sweeps.plan.crossing_findings import Crossed, Crossings, Search
 from sweeps.plan.parameter import Parameter
-from sweeps.report.formats import (
+from sweeps.sections.formats import (
     counted,
     gain,
     listed,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 from sweeps.analyse.statistics import Interval
-from sweeps.report.chart import Axis, Bar, Bars, RowSpan, Spans
-from sweeps.report.formats import counted, gain
 from sweeps.report.palette import COLOURS
-from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.sections.chart import Axis, Bar, Bars, RowSpan, Spans
+from sweeps.sections.formats import counted, gain
+from sweeps.sections.section import Block, Grid, Say, Section
 from sweeps.study.by_device import RIVALS, DeviceFound, counts
 from sweeps.study.first import PAPER
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sweeps.report.chart import Chart, Points, Spans
 from sweeps.report.vega import DARK, LIGHT, Spec, legend_columns, spec
+from sweeps.sections.chart import Chart, Points, Spans
 
 VEGA_LITE = "6.4"
 _WIDTH, _WIDE = 680, 1080

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sweeps.report.chart import Axis, cell
+from sweeps.sections.chart import Axis, cell
 
 Spec = dict[str, Any]
 _BYTES = (

@@ -8,8 +8,9 @@ from sweeps.plan.counterfactual import (
     CAUSES,
     HARDWARE,
 )
-from sweeps.report.chart import Bar, Bars
-from sweeps.report.formats import (
+from sweeps.run.explanation import Explanation
+from sweeps.sections.chart import Bar, Bars
+from sweeps.sections.formats import (
     NONE,
     SHOWN,
     effect,
@@ -17,8 +18,7 @@ from sweeps.report.formats import (
     more,
     share,
 )  # fmt: skip
-from sweeps.report.section import Grid, Say, Section
-from sweeps.run.explanation import Explanation
+from sweeps.sections.section import Grid, Say, Section
 
 
 def grids(found: Explanation) -> list[Grid]:

@@ -14,8 +14,8 @@ from policies.serving.rates import Rate
 from sweeps.ask.fit import CARDS, NARROWER, NARROWER_KV, Fit, Misfit, linked
 from sweeps.ask.new_device import software_note
 from sweeps.plan.software import programs_of
-from sweeps.report.chart import Bars
-from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.sections.chart import Bars
+from sweeps.sections.section import Block, Grid, Say, Section
 
 GIB = 2**30
 SOURCES = {

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hwmodel.measure.student import LEVEL
 from sweeps.analyse.figures import ENERGY_CONFIDENCE, ENOUGH
 from sweeps.analyse.table import Table
-from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.sections.section import Block, Grid, Say, Section
 
 _INTERVAL = " to "
 _GAP = " % ("

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from sweeps.report.screen import table_text
-from sweeps.report.section import Grid, Section
 from sweeps.report.shown import Shown
 from sweeps.run.store import to_csv
+from sweeps.sections.section import Grid, Section
 
 Row = dict[str, Any]
 

@@ -24,7 +24,7 @@ from sweeps.analyse.figures import (
 from sweeps.analyse.objective import KV_READ
 from sweeps.analyse.rows import at
 from sweeps.analyse.table import Group, Row
-from sweeps.report.chart import Axis, Bar, Bars, Chart, Lines, Series
+from sweeps.sections.chart import Axis, Bar, Bars, Chart, Lines, Series
 
 PARTS = {
     "weights": "weights", "attention": "KV of decoding", "prefill": "prefill",

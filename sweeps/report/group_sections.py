@@ -12,13 +12,13 @@ from sweeps.analyse.figures import REFERENCE, THROUGHPUT
 from sweeps.analyse.gap import CONTROL
 from sweeps.analyse.objective import figures_of
 from sweeps.analyse.table import Group, Row, Table, headings
-from sweeps.report.formats import NONE, effect, gain, listed, points, share
 from sweeps.report.gallery import RATES, charts
 from sweeps.report.memory_map import memory_map
 from sweeps.report.overview import OPEN
-from sweeps.report.section import MOST_COLUMNS, Block, Grid, Say, Section
 from sweeps.report.trend import trends
 from sweeps.run.findings import Findings
+from sweeps.sections.formats import NONE, effect, gain, listed, points, share
+from sweeps.sections.section import MOST_COLUMNS, Block, Grid, Say, Section
 
 _MAPS = 6
 """Maps of memory in a page, a few hundred KB each."""

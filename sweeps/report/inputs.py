@@ -8,7 +8,7 @@ from typing import Any
 
 from policies.allocators.registry import POLICIES
 from sweeps.analyse.table import Table
-from sweeps.report.section import Block, Grid, Listing, Section
+from sweeps.sections.section import Block, Grid, Listing, Section
 
 _TITLES = {
     "devices": "Devices", "models": "Models", "formats": "Number formats", "workloads": "Workloads",

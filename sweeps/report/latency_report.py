@@ -18,11 +18,11 @@ from hwmodel.measure.load_latency import (
 )
 from hwmodel.measure.through import Through, silent
 from hwmodel.specs.device import Device, load_device
-from sweeps.report.chart import Axis, Lines, Series
-from sweeps.report.formats import size_text
 from sweeps.report.racm_report import extent_bytes
-from sweeps.report.section import Block, Grid, Listing, Say, Section
 from sweeps.run.version import version
+from sweeps.sections.chart import Axis, Lines, Series
+from sweeps.sections.formats import size_text
+from sweeps.sections.section import Block, Grid, Listing, Say, Section
 
 LINE = 64
 """Bytes of a cache line, the extent that Mess reads; of a burst where that is longer."""

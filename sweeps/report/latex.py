@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sweeps.report.section import Block, Grid, Section, fitted
+from sweeps.sections.section import Block, Grid, Section, fitted
 
 _MARKS = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",

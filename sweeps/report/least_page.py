@@ -9,16 +9,16 @@ from hwmodel.measure.student import LEVEL
 from sweeps.analyse.figures import FIGURES, Figure
 from sweeps.analyse.least import LeastFound
 from sweeps.plan.least_sweep import LeastConstraint
-from sweeps.report.chart import Axis, Lines, Series
-from sweeps.report.formats import (
+from sweeps.report.presenter import Presenter
+from sweeps.report.trend import band
+from sweeps.run.findings import Findings
+from sweeps.sections.chart import Axis, Lines, Series
+from sweeps.sections.formats import (
     NONE,
     between,
     listed,
 )  # fmt: skip
-from sweeps.report.presenter import Presenter
-from sweeps.report.section import Block, Grid, Say
-from sweeps.report.trend import band
-from sweeps.run.findings import Findings
+from sweeps.sections.section import Block, Grid, Say
 
 Found = list[LeastFound]
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from sweeps.report.chart import Chart, cell
-from sweeps.report.section import Block, Grid, Listing, Say, Section, fitted, sides
+from sweeps.sections.chart import Chart, cell
+from sweeps.sections.section import Block, Grid, Listing, Say, Section, fitted, sides
 
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 """What a name could begin HTML with."""

@@ -9,7 +9,7 @@ import numpy as np
 from policies.requests.requests import IntArray
 from policies.serving.memory_log import MemoryLog
 from sweeps.plan.logs import FOLDER, MEMORY, stem_of
-from sweeps.report.chart import Axis, RowSpan, Spans
+from sweeps.sections.chart import Axis, RowSpan, Spans
 
 _ACROSS, _UP = 120, 100
 """Places of the grid in time and in memory."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hwmodel.measure.student import LEVEL
 from sweeps.analyse.statistics import grown
 from sweeps.plan.next_question import QUESTIONS
-from sweeps.report.chart import Bar, Bars
-from sweeps.report.formats import NONE, counted, effect, some
-from sweeps.report.section import Grid, Say, Section
 from sweeps.run.next_answer import NextAnswer
+from sweeps.sections.chart import Bar, Bars
+from sweeps.sections.formats import NONE, counted, effect, some
+from sweeps.sections.section import Grid, Say, Section
 
 _SIDES = {1: "{0.winner}", -1: "{0.loser}", 0: "not significant"}
 

@@ -12,8 +12,8 @@ from sweeps.report.paper_verdict import (
     placement_grid,
 )
 from sweeps.report.presenter import Presenter
-from sweeps.report.section import Block, Grid, Section
 from sweeps.run.findings import Findings
+from sweeps.sections.section import Block, Grid, Section
 
 
 class OdmaPaperPage(Presenter):

@@ -9,11 +9,11 @@ from sweeps.analyse.figures import KV_RATE, THROUGHPUT, limit_texts
 from sweeps.analyse.objective import figures_of
 from sweeps.analyse.table import Group, Row, Table
 from sweeps.report import explanation_page
-from sweeps.report.chart import Chart
-from sweeps.report.formats import NONE
 from sweeps.report.gallery import RATES, charts
-from sweeps.report.section import Grid, Section
 from sweeps.run.findings import Findings
+from sweeps.sections.chart import Chart
+from sweeps.sections.formats import NONE
+from sweeps.sections.section import Grid, Section
 
 _BESIDE = 4
 """Groups that are columns of the table; more are rows."""

@@ -10,11 +10,11 @@ from functools import cache, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from sweeps.report.chart import Chart, Lines, Spans, file_name
 from sweeps.report.drawing import script, svg
 from sweeps.report.palette import colours
-from sweeps.report.section import Block, Grid, Listing, Say, Section, fitted, is_chart
 from sweeps.report.vega import DARK, LIGHT, Spec, spec
+from sweeps.sections.chart import Chart, Lines, Spans, file_name
+from sweeps.sections.section import Block, Grid, Listing, Say, Section, fitted, is_chart
 
 if TYPE_CHECKING:
     from jinja2 import Environment

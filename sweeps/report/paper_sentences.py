@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweeps.plan.paper_findings import DatasetResult
-from sweeps.report.formats import effect, hundred, listed, percent
+from sweeps.sections.formats import effect, hundred, listed, percent
 
 
 def paper(found: list[DatasetResult]) -> Iterator[str]:

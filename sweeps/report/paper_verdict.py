@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from sweeps.analyse.statistics import Interval
 from sweeps.plan.paper_findings import GAIN, PAPER_FIGURES, DatasetResult
-from sweeps.report.chart import Axis, Bar, Bars, Chart, Lines, Series
-from sweeps.report.formats import NONE, effect, hundred, percent, share
-from sweeps.report.section import Grid
 from sweeps.report.trend import band
+from sweeps.sections.chart import Axis, Bar, Bars, Chart, Lines, Series
+from sweeps.sections.formats import NONE, effect, hundred, percent, share
+from sweeps.sections.section import Grid
 
 
 def placement_grid(found: list[DatasetResult]) -> Grid:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sweeps.ask.pause import PauseAnswer, PauseQuestion
-from sweeps.report.section import Grid, Say, Section
+from sweeps.sections.section import Grid, Say, Section
 
 
 def record(question: PauseQuestion, found: PauseAnswer) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError, nearest
-from sweeps.report.chart import Chart, file_name
 from sweeps.report.contents import Report
 from sweeps.report.drawing import FORMS
-from sweeps.report.section import Section, is_chart
 from sweeps.report.shown import Shown, save
 from sweeps.run.store import to_csv, write_atomically
+from sweeps.sections.chart import Chart, file_name
+from sweeps.sections.section import Section, is_chart
 
 
 class Placed(NamedTuple):

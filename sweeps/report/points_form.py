@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from sweeps.report.chart import Points
 from sweeps.report.encoding import Spec, colour_of, inline, tooltip
 from sweeps.report.palette import COLOURS
+from sweeps.sections.chart import Points
 
 _HIGH, _LABEL = 15, 430
 """Pixels of a row, and of the longest name."""

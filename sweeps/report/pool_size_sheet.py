@@ -6,7 +6,7 @@ from typing import Any
 
 from sweeps.ask.pool_sizing import MOST, SidesApart
 from sweeps.ask.sized import PoolSized
-from sweeps.report.section import Grid, Say, Section
+from sweeps.sections.section import Grid, Say, Section
 
 
 def pool_record(found: PoolSized) -> dict[str, Any]:

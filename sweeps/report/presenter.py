@@ -14,10 +14,10 @@ from sweeps.plan.variant import ROLES
 from sweeps.report import case_sections, explanation_page, next_page
 from sweeps.report import verdict_sentences as sentences
 from sweeps.report.group_sections import along, group_sections, lacking, maps
-from sweeps.report.section import Block, Grid
 from sweeps.run.findings import Findings, find
 from sweeps.run.reading import RunParts, sweep_table
 from sweeps.run.store import RunDirectory
+from sweeps.sections.section import Block, Grid
 
 _MANY = 12
 """Sentences on single combinations above which they are counted instead, axis by axis."""

@@ -10,12 +10,12 @@ from hwmodel.measure.racm import Curve, Level, descriptor_gbps
 from hwmodel.measure.student import LEVEL
 from sweeps.analyse.statistics import interval
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.report.chart import Axis, Lines, Series
-from sweeps.report.formats import between, condition_text, difference_text, size_text
 from sweeps.report.racm_report import Racm, alpha_of, sentences
-from sweeps.report.section import Block, Grid, Listing, Say, Section
 from sweeps.report.trend import band
 from sweeps.run.version import version
+from sweeps.sections.chart import Axis, Lines, Series
+from sweeps.sections.formats import between, condition_text, difference_text, size_text
+from sweeps.sections.section import Block, Grid, Listing, Say, Section
 
 _VARIED = {
     "alpha by read share": "read_share",

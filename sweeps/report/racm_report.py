@@ -31,8 +31,8 @@ from hwmodel.measure.through import Through, silent
 from hwmodel.specs.device import Device, load_device, load_variants
 from sweeps.analyse.random_access import RandomAccess, RandomAccessAnswer
 from sweeps.analyse.statistics import Interval, interval
-from sweeps.report.formats import between, difference_text, listed, size_text
 from sweeps.run.version import version
+from sweeps.sections.formats import between, difference_text, listed, size_text
 
 if TYPE_CHECKING:
     from hwmodel.measure.racm import Condition

@@ -6,7 +6,7 @@ from typing import Any
 
 from policies.transfers.restoring import bytes_ratio, flops_ratio
 from sweeps.ask.restore import RestoreAnswer, RestoreQuestion
-from sweeps.report.section import Grid, Say, Section
+from sweeps.sections.section import Grid, Say, Section
 
 
 def record(question: RestoreQuestion, found: list[RestoreAnswer]) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
-from sweeps.report.chart import Bars
 from sweeps.report.encoding import Spec, colour_of, inline, tooltip
 from sweeps.report.palette import COLOURS, GAIN, LOSS, PARTS, PLAIN, colours
+from sweeps.sections.chart import Bars
 
 _LETTERS = 30
 """A name beside a bar is broken after so many."""

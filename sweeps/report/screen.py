@@ -12,7 +12,7 @@ from typing import Any
 
 from hwmodel.description.yaml_writer import plain
 from hwmodel.specs.device import Device
-from sweeps.report.section import Grid, Say, Section, sides
+from sweeps.sections.section import Grid, Say, Section, sides
 
 _CONFIDENCE = {"A": "two open sources", "B": "one source", "C": "derived", "D": "assumed in part"}
 _SHOWN = 20

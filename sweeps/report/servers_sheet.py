@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweeps.ask.published_servers import MOST, PublishedRow, ServersBeside, flops_share
-from sweeps.report.section import Grid, Say, Section
+from sweeps.sections.section import Grid, Say, Section
 
 COLUMNS = ["server", "tokens", "at once", "TTFT ms", "here", "TPOT ms", "here", "inside"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from hwmodel.description.description import DescriptionError
 from sweeps.report.markdown import markdown
 from sweeps.report.page import fragment, page
-from sweeps.report.section import Section
 from sweeps.run.store import write_atomically
+from sweeps.sections.section import Section
 
 
 class Shown(ABC):

@@ -10,8 +10,8 @@ from sweeps.ask.sized import Sized, SizedDevice, wanted
 from sweeps.ask.sizing import LEAST_GATHER
 from sweeps.ask.sizing_runs import Target, delivered, mean_output
 from sweeps.report.fit_sheet import GIB, rate_text
-from sweeps.report.formats import percent
-from sweeps.report.section import Grid, Say, Section
+from sweeps.sections.formats import percent
+from sweeps.sections.section import Grid, Say, Section
 
 
 def record(sized: Sized) -> dict[str, Any]:

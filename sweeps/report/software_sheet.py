@@ -7,8 +7,8 @@ from typing import Any
 
 from sweeps.analyse.table import Table
 from sweeps.plan.software import BATCH, OUTPUT, PROMPT
-from sweeps.report.formats import NONE
-from sweeps.report.section import Block, Grid, Say, Section
+from sweeps.sections.formats import NONE
+from sweeps.sections.section import Block, Grid, Say, Section
 
 RATES = {"decode": "decode_tokens_per_s", "prefill": "prefill_tokens_per_s"}
 

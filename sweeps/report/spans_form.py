@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sweeps.report.chart import Spans
 from sweeps.report.encoding import Spec, axis_of, colour_of, inline, tooltip
 from sweeps.report.palette import COLOURS, colours
 from sweeps.report.row_forms import THICK, names_axis, whiskers
+from sweeps.sections.chart import Spans
 
 _HIGH, _THICK, _BEHIND = 16, 12, 14
 """Pixels of a row, of what is in it, and of what lies behind that."""

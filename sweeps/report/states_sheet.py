@@ -6,7 +6,7 @@ from typing import Any
 
 from policies.allocators.hybrid import USES
 from sweeps.ask.states import StatesAnswer
-from sweeps.report.section import Grid, Say, Section
+from sweeps.sections.section import Grid, Say, Section
 
 
 def record(found: StatesAnswer) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sweeps.report.chart import Axis, Bar, Bars, Lines, Series
-from sweeps.report.formats import between, gain
-from sweeps.report.section import Block, Grid, Section
+from sweeps.sections.chart import Axis, Bar, Bars, Lines, Series
+from sweeps.sections.formats import between, gain
+from sweeps.sections.section import Block, Grid, Section
 from sweeps.study.family_findings import (
     FamilyFound,
     SettingAlone,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from sweeps.analyse.table import Table
 from sweeps.report import study_sentences as sentences
 from sweeps.report.presenter import Presenter, in_words, variant_rows
-from sweeps.report.section import Block, Grid
 from sweeps.report.study_sections import settings_rows, study_blocks
 from sweeps.run.findings import Findings
 from sweeps.run.reading import RunParts
 from sweeps.run.store import RunDirectory
+from sweeps.sections.section import Block, Grid
 from sweeps.study.family_findings import alone_signs
 from sweeps.study.first import LEVELS
 from sweeps.study.fleet_size import CARDS

@@ -10,12 +10,12 @@ from typing import Any
 from hwmodel.description.yaml_writer import to_yaml_flow
 from sweeps.analyse.figures import FIGURES
 from sweeps.analyse.statistics import Interval, interval
-from sweeps.report.chart import Axis, Bar, Bars, Chart, Lines, Series
-from sweeps.report.formats import share
 from sweeps.report.group_sections import drawn, every_pair, grid
-from sweeps.report.section import Block, Grid, Section
 from sweeps.report.study_answer import answer_blocks
 from sweeps.run.findings import Findings
+from sweeps.sections.chart import Axis, Bar, Bars, Chart, Lines, Series
+from sweeps.sections.formats import share
+from sweeps.sections.section import Block, Grid, Section
 from sweeps.study.study_findings import StudyFindings
 from sweeps.study.trials import (
     BASE,

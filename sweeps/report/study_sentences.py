@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sweeps.analyse.statistics import Interval
-from sweeps.report.formats import between, counted, gain, listed, percent, share
+from sweeps.sections.formats import between, counted, gain, listed, percent, share
 from sweeps.study.family_findings import FamilyFound, SettingAlone
 from sweeps.study.study_findings import Cheapest
 from sweeps.study.trials import BASE, StudyGain

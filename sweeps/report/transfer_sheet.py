@@ -7,7 +7,7 @@ from typing import Any
 from hwmodel.specs.link import LinkSpec
 from hwmodel.specs.transformer import TransformerSpec
 from policies.transfers.transfer import Moved
-from sweeps.report.section import Grid, Say, Section
+from sweeps.sections.section import Grid, Say, Section
 
 
 def record(

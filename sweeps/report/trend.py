@@ -14,7 +14,7 @@ from sweeps.analyse.figures import THROUGHPUT
 from sweeps.analyse.objective import KV_READ, OBJECTIVES, Objective
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Group, Row, Table, along
-from sweeps.report.chart import Axis, Lines, Series
+from sweeps.sections.chart import Axis, Lines, Series
 
 _SHOWN = 12
 """Charts of one axis."""

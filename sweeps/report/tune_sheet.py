@@ -7,8 +7,8 @@ from typing import Any
 from sweeps.analyse.best import WIDE
 from sweeps.ask.server_settings import FACTORS, settings_of
 from sweeps.ask.tuning import Tuned, TuningChoice, Worth
-from sweeps.report.formats import NONE, gain, listed
-from sweeps.report.section import Grid, Say, Section
+from sweeps.sections.formats import NONE, gain, listed
+from sweeps.sections.section import Grid, Say, Section
 
 _WORDS = {
     "block": "tokens in a block", "kv": "the format of KV", "chunk": "tokens computed in a step",

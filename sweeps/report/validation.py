@@ -28,8 +28,8 @@ from policies.transfers.measured_transfers import (
     compare_transfers,
     load_transfers,
 )
-from sweeps.report.chart import Axis, Dot, Lines, Points, Series
-from sweeps.report.section import Block, Grid, Listing, Say, Section
+from sweeps.sections.chart import Axis, Dot, Lines, Points, Series
+from sweeps.sections.section import Block, Grid, Listing, Say, Section
 
 Found = dict[str, list[ComparedCell]]
 """Name of the measurements -> its cells."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sweeps.report.area_forms import lines
-from sweeps.report.chart import Bars, Chart, Lines, Points, Spans
 from sweeps.report.encoding import Spec
 from sweeps.report.points_form import kinds, points
 from sweeps.report.row_forms import bars
 from sweeps.report.spans_form import spans
+from sweeps.sections.chart import Bars, Chart, Lines, Points, Spans
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 CONTROLS = "controls"

@@ -12,7 +12,7 @@ from sweeps.analyse.best import MOST, WIDE
 from sweeps.analyse.facts import Dependence, Gap, Reference, Turned, Verdict
 from sweeps.analyse.figures import KV_MEMORY, limit_word
 from sweeps.analyse.statistics import Interval
-from sweeps.report.formats import (
+from sweeps.sections.formats import (
     SHOWN,
     at_most,
     counted,

@@ -18,12 +18,12 @@ from sweeps.analyse.table import Table
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.plan.what_if import CHANGE, Changes
 from sweeps.report.change_sentences import what_if
-from sweeps.report.chart import Bar, Bars
-from sweeps.report.formats import NONE, effect, ratio, share
 from sweeps.report.group_sections import group_sections
 from sweeps.report.presenter import Presenter
-from sweeps.report.section import Block, Grid, Say, Section
 from sweeps.run.findings import Findings
+from sweeps.sections.chart import Bar, Bars
+from sweeps.sections.formats import NONE, effect, ratio, share
+from sweeps.sections.section import Block, Grid, Say, Section
 
 
 def _tornados(found: Changes) -> Iterator[Bars]:

@@ -17,7 +17,7 @@ from sweeps.analyse.figures import (
 )
 from sweeps.analyse.label import label
 from sweeps.analyse.statistics import Interval
-from sweeps.report.chart import Bar, Bars
+from sweeps.sections.chart import Bar, Bars
 
 
 def test_how_is_a_figure_written() -> None:

@@ -12,7 +12,7 @@ from hwmodel.description.description import DescriptionError
 from policies.serving.measured_server import MeasuredServer, Skipped, compare_server, load_server
 from sweeps.ask.calibrate import Calibrated, calibrate, server_of, settings_of
 from sweeps.report.calibration_sheet import overlay, record, sheet
-from sweeps.report.section import Say
+from sweeps.sections.section import Say
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 SHARED = ["serving.kv_tokens=30000", "given.weights=null", "given.attention=null"]

@@ -25,7 +25,7 @@ from hwmodel.specs.device import Device, load_device
 from sweeps.ask.low_bandwidth import Ladder, explain
 from sweeps.ask.memory_changes import address_maps, candidates
 from sweeps.cli.low_bandwidth_table import sheet
-from sweeps.report.section import Say
+from sweeps.sections.section import Say
 from tests.rotation import shared
 from tests.sweeps.cli.test_memory_commands import bankwise, found
 from tests.sweeps.cli.test_mistakes import mistakes

@@ -19,7 +19,7 @@ from sweeps.ask.pool_sizing import (
     tasks,
 )
 from sweeps.report.pool_size_sheet import PoolSized, pool_record, pool_sheet
-from sweeps.report.section import Grid, Say
+from sweeps.sections.section import Grid, Say
 
 SLO = Slo.model_validate({"ttft": "1s", "tpot": "20ms"})
 DESCRIBED = {"device": "h100-sxm", "model": "llama-3.1-8b", "workload": "constant"}

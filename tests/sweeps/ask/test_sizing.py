@@ -29,8 +29,8 @@ from sweeps.ask.sizing import (
     with_users,
 )
 from sweeps.ask.sizing_runs import SizingQuestion, SizingRun, Target, delivered, mean_output
-from sweeps.report.section import Grid, Say
 from sweeps.report.size_sheet import Sized, record, sheet
+from sweeps.sections.section import Grid, Say
 
 CARD = load_device("rtx-4090", ["given.attention=null", "given.weights=null"])
 """One share of its peak in all that it reads."""

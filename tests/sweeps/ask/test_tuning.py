@@ -14,9 +14,9 @@ from sweeps.ask.server_settings import SettingsQuestion, settings_of
 from sweeps.ask.sized import slo_of
 from sweeps.ask.tuning import Tuned, TuningChoice, choices, together, tune, worths
 from sweeps.plan.experiment import ExperimentSpec
-from sweeps.report.section import Grid, Say
 from sweeps.report.tune_sheet import flags, record, sheet
 from sweeps.run.progress import Progress
+from sweeps.sections.section import Grid, Say
 
 SLO = slo_of("ttft=2s,tpot=50ms")
 ASKED = SettingsQuestion("rtx-4090", "llama-3.1-8b", "sharegpt", SLO, requests=40, replications=2)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from sweeps.report.chart import file_name
 from sweeps.report.contents import read_report
 from sweeps.report.picture import picture, pictures
+from sweeps.sections.chart import file_name
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 from tests.sweeps.made import made
 from tests.sweeps.study.test_study_report import study

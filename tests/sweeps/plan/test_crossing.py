@@ -19,11 +19,11 @@ from sweeps.plan.parameter import Parameter
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.contents import Report, read_report
 from sweeps.report.crossing_page import over_places
-from sweeps.report.section import Grid
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import Interrupted, run_sweep
+from sweeps.sections.section import Grid
 from tests.sweeps.cli.test_mistakes import SWEEP, mistakes, write
 from tests.sweeps.made import RESULTS
 

@@ -17,7 +17,6 @@ from sweeps.analyse.statistics import Interval
 from sweeps.plan.crossing_findings import Crossings
 from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.chart import file_name
 from sweeps.report.contents import Report, read_report
 from sweeps.report.crossing_map import regions
 from sweeps.report.page import page
@@ -25,6 +24,7 @@ from sweeps.report.picture import picture
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
 from sweeps.run.sweep_run import run_sweep
+from sweeps.sections.chart import file_name
 
 QUIET = Progress(terminal=False)
 RATIO = "KV bandwidth, scattered over contiguous"

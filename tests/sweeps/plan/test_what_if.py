@@ -13,12 +13,12 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from sweeps.plan.sweep import load_sweep
-from sweeps.report.chart import Bars
 from sweeps.report.contents import read_report
 from sweeps.report.screen import print_report
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
+from sweeps.sections.chart import Bars
 from tests.sweeps.cli.test_mistakes import SWEEP, mistakes, write
 from tests.sweeps.made import PROVENANCE, metrics
 

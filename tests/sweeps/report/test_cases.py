@@ -9,13 +9,13 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.case_sections import section
-from sweeps.report.chart import Lines
 from sweeps.report.contents import read_report
 from sweeps.report.labels import label, shared, sides
-from sweeps.report.section import Grid
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
+from sweeps.sections.chart import Lines
+from sweeps.sections.section import Grid
 from tests.sweeps.made import PROVENANCE, metrics
 
 TINY: dict[str, Any] = {

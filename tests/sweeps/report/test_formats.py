@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.report.formats import cpu_text
+from sweeps.sections.formats import cpu_text
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweeps.report.latex import latex
-from sweeps.report.section import Grid, Section
+from sweeps.sections.section import Grid, Section
 from tests.sweeps.cli.test_command_line import bankwise
 from tests.sweeps.made import made
 

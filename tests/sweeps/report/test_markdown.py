@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sweeps.report.chart import Bars
 from sweeps.report.markdown import markdown
-from sweeps.report.section import Section
+from sweeps.sections.chart import Bars
+from sweeps.sections.section import Section
 
 
 def test_shares_are_percent_as_their_titles_say() -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from sweeps.analyse.statistics import Interval
-from sweeps.report.chart import Bar, Bars
 from sweeps.report.drawing import script
 from sweeps.report.page import fragment, page
-from sweeps.report.section import Grid, Listing, Say, Section
+from sweeps.sections.chart import Bar, Bars
+from sweeps.sections.section import Grid, Listing, Say, Section
 
 RATES = Bars("Output tokens/s", [Bar("a<b", Interval(5.0, 4.0, 6.0, 3))], "Note & all.")
 BLOCKS = [

@@ -14,13 +14,13 @@ from sweeps.analyse.figures import FIGURES, PREEMPTIONS_EACH, THROUGHPUT
 from sweeps.analyse.objective import OBJECTIVES, SERVED
 from sweeps.analyse.table import Group, Row, Table, headings
 from sweeps.cli.reporting import report
-from sweeps.report.chart import Bars
 from sweeps.report.contents import read_report
 from sweeps.report.gallery import charts, phases, throughput
 from sweeps.report.markdown import markdown
 from sweeps.report.trend import trends
 from sweeps.report.vega import spec
 from sweeps.run.store import RunDirectory
+from sweeps.sections.chart import Bars
 from tests.sweeps.made import CONFIG, PROVENANCE, made
 
 ROOT = Path(__file__).resolve().parents[3]

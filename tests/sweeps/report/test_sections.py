@@ -11,8 +11,8 @@ from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Group, Row, Table
 from sweeps.report.footnotes import footnotes
 from sweeps.report.group_sections import drawn
-from sweeps.report.section import Grid, Say, Section, fitted, sides
 from sweeps.run.findings import Findings
+from sweeps.sections.section import Grid, Say, Section, fitted, sides
 
 NEAR = Interval(0.3, 0.29, 0.31, 3)
 

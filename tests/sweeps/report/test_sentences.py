@@ -34,7 +34,8 @@ from sweeps.report.change_sentences import what_if
 from sweeps.report.comparison_sentences import inputs, results
 from sweeps.report.conditions import conditions
 from sweeps.report.crossing_map import regions
-from sweeps.report.formats import (
+from sweeps.run.explanation import CausePart, Explanation
+from sweeps.sections.formats import (
     counted,
     effect,
     either_way,
@@ -45,7 +46,6 @@ from sweeps.report.formats import (
     points,
     ratio,
 )
-from sweeps.run.explanation import CausePart, Explanation
 from sweeps.study.trials import StudyGain
 
 ONE = Interval(0.3, -math.inf, math.inf, 1)

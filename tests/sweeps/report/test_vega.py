@@ -13,7 +13,10 @@ import pytest
 import vl_convert
 
 from sweeps.analyse.statistics import Interval
-from sweeps.report.chart import (
+from sweeps.report.drawing import FORMS, VEGA_LITE, still, svg
+from sweeps.report.palette import COLOURS, colours
+from sweeps.report.vega import DARK, LIGHT, Spec, spec
+from sweeps.sections.chart import (
     Axis,
     Bar,
     Bars,
@@ -25,9 +28,6 @@ from sweeps.report.chart import (
     Series,
     Spans,
 )
-from sweeps.report.drawing import FORMS, VEGA_LITE, still, svg
-from sweeps.report.palette import COLOURS, colours
-from sweeps.report.vega import DARK, LIGHT, Spec, spec
 from tests.rotation import rotated, shared
 
 COMPARED = ("static", "paged", "paged block=32")

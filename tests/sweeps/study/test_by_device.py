@@ -13,9 +13,9 @@ from hwmodel.description.library import names
 from sweeps.analyse.statistics import Interval
 from sweeps.cli.run_command import own_devices
 from sweeps.plan.experiment import device_of
-from sweeps.report.chart import Bars, Spans
 from sweeps.report.device_sheet import sheet
-from sweeps.report.section import Grid, Say
+from sweeps.sections.chart import Bars, Spans
+from sweeps.sections.section import Grid, Say
 from sweeps.study.by_device import DeviceFound, Winner, assignments, counts, started
 from sweeps.study.study_spec import load_study
 from tests.sweeps.cli.test_command_line import bankwise, refusal

@@ -14,8 +14,8 @@ from sweeps.report.comparison_page import compare
 from sweeps.report.contents import read_report
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
-from sweeps.report.section import Grid
 from sweeps.run.store import CONFIG, RunDirectory
+from sweeps.sections.section import Grid
 from sweeps.study.trials import FINALE, StudyGain, importances, settings, unbeaten
 from tests.sweeps.made import PROVENANCE
 

@@ -44,7 +44,7 @@ def measure(
     from bankwise_measure.measure_sheet import record, sheet
     from sweeps.report import validation
     from sweeps.report.screen import print_json, print_section
-    from sweeps.report.section import Section
+    from sweeps.sections.section import Section
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise mistake("exists and is not empty; name another folder", f"--out {out}")

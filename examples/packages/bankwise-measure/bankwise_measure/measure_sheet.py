@@ -9,8 +9,8 @@ from bankwise_measure.machine_memory import block_ratios
 from bankwise_measure.median import Median
 from bankwise_measure.rounds import Benchmark
 from sweeps.analyse.statistics import Interval
-from sweeps.report.formats import between
-from sweeps.report.section import Grid, Say, Section
+from sweeps.sections.formats import between
+from sweeps.sections.section import Grid, Say, Section
 
 OTHERS = "NVIDIA GPUs: --gpu; other accelerators are not supported yet"
 

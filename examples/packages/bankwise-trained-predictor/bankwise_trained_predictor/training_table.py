@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweeps.report.section import Grid, Say, Section
+from sweeps.sections.section import Grid, Say, Section
 
 
 def sheet(report: dict[str, Any]) -> Section:

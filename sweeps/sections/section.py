@@ -13,8 +13,8 @@ from itertools import zip_longest
 from typing import Any, Literal, TypeGuard
 
 from hwmodel.description.yaml_writer import plain
-from sweeps.report.chart import Chart
-from sweeps.report.formats import NONE
+from sweeps.sections.chart import Chart
+from sweeps.sections.formats import NONE
 
 MOST_COLUMNS = 8
 """Columns of a table that stand side by side at most; the others fold."""
