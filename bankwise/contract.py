@@ -21,7 +21,7 @@ from policies.predictors.prediction import Prediction
 from policies.predictors.predictor import PredictorSpec, predict
 from policies.predictors.predictors import PREDICTORS
 from policies.requests.requests import Requests
-from policies.serving.plugin_faults import loaded, with_file, within
+from policies.serving.plugin_faults import blamed, with_file, within
 from policies.serving.plugins import load_plugin
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
@@ -62,8 +62,9 @@ def check_file(
         except ContractBroken as error:
             raise ContractBroken(f"{file}: {who}: {error}") from None
         except Exception as error:
-            told = f"a serving ends with {type(error).__name__}: {error}"
-            raise ContractBroken(f"{file}: {who}: {told}{loaded()}") from error
+            if (fault := blamed(error)) is None:
+                raise
+            raise fault from error
     return said
 
 

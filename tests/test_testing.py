@@ -110,7 +110,7 @@ BROKEN = {
         "from policies.predictors.predictor import PredictorSpec\nfrom typing import Literal\n"
         "class P(PredictorSpec):\n    kind: Literal['bad'] = 'bad'\n"
         "    def predictions(self, output_tokens, stream):\n        output_tokens[:] = 1\n",
-        r"bad.py:6: predictor bad: predictions raised ValueError: assignment destination is read",
+        r"bad.py:6: predictions raised ValueError: assignment destination is read",
     ),
     "what outlasts a run": (
         f"{ROUTER}    name, seen = 'bad', []\n    def choose(self, request, count, tokens):\n"
@@ -120,7 +120,7 @@ BROKEN = {
     "a way out": (
         f"{ROUTER}    name = 'bad'\n    def choose(self, request, count, tokens):\n"
         "        raise SystemExit(3)\n",
-        "bad.py:6: placement bad: choose raised SystemExit: 3",
+        "bad.py:6: choose raised SystemExit: 3",
     ),
     "no such card": (
         f"{ROUTER}    name = 'bad'\n    def choose(self, request, count, tokens):\n"
@@ -136,7 +136,7 @@ BROKEN = {
         "from policies.serving.node_controller import Controller\nclass C(Controller):\n"
         "    name = 'bad'\n    def report(self):\n        return {}\n"
         "    def decide(self, at_s):\n        self.node.replicas.clear()\n",
-        "bad.py: controller bad: a serving ends with ValueError",
+        "bad.py: ValueError",
     ),
     "a block that is moved without a copy": (MOVER, "neither CopiesKv.copies nor"),
 }

@@ -91,6 +91,10 @@ class Match:
     """Whether the output token that follows from them is known, too: then the request decodes once
     they are there. `end` is one token less than it has."""
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"a Match is of tokens 0 <= start <= end; got {self}")
+
 
 class Ending(Enum):
     """What becomes of the memory of a request that has ended."""

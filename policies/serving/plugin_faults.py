@@ -1,15 +1,17 @@
-"""Which plug-in is at fault where no value that a method returned says so, and at which line."""
+"""Which plug-in is at fault, and at which line."""
 
 from __future__ import annotations
 
 import signal
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 from hwmodel.description.description import DescriptionError
-from policies.serving.plugins import LOADED
+from policies.serving.plugins import LOADED, last_step
 
 
 def with_file(said: str) -> str:
@@ -22,10 +24,33 @@ def with_file(said: str) -> str:
     return said
 
 
-def loaded() -> str:
-    """What to add to an error that is no plug-in's own while some are there; empty: none is."""
-    files = ", ".join(plugin.file for plugin in LOADED.values())
-    return files and f"; with {files}, which may have changed what is not its own"
+@contextmanager
+def named() -> Iterator[None]:
+    """An error in here that is a plug-in's is raised as `blamed` has it."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if isinstance(error, DescriptionError) or (fault := blamed(error)) is None:
+            raise
+        raise fault from error
+
+
+def blamed(error: BaseException) -> DescriptionError | None:
+    """An error while plug-ins are loaded, with the line of that which it came through; else with
+    all files, since what one returned may be met anywhere. None: there are none."""
+    files = {plugin.file for plugin in LOADED.values()}
+    if not files:
+        return None
+    said = f"{type(error).__name__}: {error}"
+    if step := last_step(error, files):
+        return DescriptionError(f"{step.name} raised {said}", step.filename, step.lineno)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    return DescriptionError(
+        f"{said} (at {where}): it returned what its base does not expect, or has changed what is "
+        "not its own",
+        ", ".join(sorted(files)),
+    )
 
 
 def at_work(frame: FrameType | None) -> str | None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import Container
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -36,16 +37,6 @@ from policies.routers.routers import ROUTERS
 from policies.serving.controllers import CONTROLLERS
 from policies.serving.moving_options import ControllerOptions
 from policies.serving.node_controller import Controller
-from policies.serving.plugin_guard import (
-    OF_ALLOCATORS,
-    OF_CONNECTORS,
-    OF_CONTROLLERS,
-    OF_ROUTERS,
-    OF_SCHEDULERS,
-    Expected,
-    guard,
-    line_of,
-)
 from policies.transfers.connectors import CONNECTORS
 from policies.transfers.kv_connector import ConnectorOptions, KvConnector
 
@@ -61,12 +52,8 @@ class PluginKind(NamedTuple):
     overrides: tuple[str, ...] = ()
     """Methods of the base, beside its abstract ones, that a class has to override; `a or b`: one of
     these."""
-    returns: Mapping[str, Expected] = {}
-    """What methods have to return."""
     options: type | None = None
     """What its `Options` have to be."""
-    guarded: bool = True
-    """Whether its methods are wrapped, so that what they raise is named; hooks are compiled."""
 
     def lacks(self, cls: Any) -> list[str]:
         """What a class would need and does not have."""
@@ -91,21 +78,15 @@ class PluginKind(NamedTuple):
 
 
 KINDS: dict[str, PluginKind] = {
-    "policy": PluginKind(
-        Allocator, POLICIES, "Options.name", returns=OF_ALLOCATORS, options=PolicyOptions
-    ),
-    "scheduler": PluginKind(
-        Scheduler, SCHEDULERS, "Options.name", returns=OF_SCHEDULERS, options=EngineOptions
-    ),
+    "policy": PluginKind(Allocator, POLICIES, "Options.name", options=PolicyOptions),
+    "scheduler": PluginKind(Scheduler, SCHEDULERS, "Options.name", options=EngineOptions),
     "predictor": PluginKind(PredictorSpec, PREDICTORS, "kind", ("predictions",)),
-    "placement": PluginKind(Router, ROUTERS, "name", returns=OF_ROUTERS),
-    "connector": PluginKind(
-        KvConnector, CONNECTORS, "name", ("matched",), OF_CONNECTORS, ConnectorOptions
-    ),
+    "placement": PluginKind(Router, ROUTERS, "name"),
+    "connector": PluginKind(KvConnector, CONNECTORS, "name", ("matched",), ConnectorOptions),
     "controller": PluginKind(
-        Controller, CONTROLLERS, "name", ("decide or plan",), OF_CONTROLLERS, ControllerOptions
+        Controller, CONTROLLERS, "name", ("decide or plan",), ControllerOptions
     ),
-    "rule": PluginKind(ControllerRule, {}, "name", ("lower",), guarded=False),
+    "rule": PluginKind(ControllerRule, {}, "name", ("lower",)),
 }
 """By a word for it. A kind is added by a line here."""
 
@@ -169,8 +150,6 @@ def register(file: str, text: str) -> Plugin:
     for kind, stated in own:
         del KINDS[kind].known[stated]
     for kind, stated, cls in found:
-        if KINDS[kind].guarded:
-            guard(cls, f"{kind} {stated}", file, KINDS[kind].returns)
         KINDS[kind].known[stated] = cls
     sys.modules[module.__name__] = module
     LOADED[name] = Plugin(file, text, tuple((kind, stated) for kind, stated, _ in found))
@@ -188,8 +167,9 @@ def _executed(file: str, text: str) -> ModuleType:
     except SyntaxError as error:
         raise DescriptionError(f"not Python: {error.msg}", file, error.lineno) from None
     except (Exception, SystemExit) as error:
+        step = last_step(error, {file})
         raise DescriptionError(
-            f"{type(error).__name__}: {error}", file, line_of(error, file)
+            f"{type(error).__name__}: {error}", file, step and step.lineno
         ) from None
     finally:
         del sys.modules[module.__name__]
@@ -222,6 +202,12 @@ def _named(cls: type, file: str) -> tuple[str, str]:
     if not isinstance(stated, str) or not stated:
         raise DescriptionError(f"{cls.__name__}.{KINDS[word].name} states no name", file)
     return word, stated
+
+
+def last_step(error: BaseException, files: Container[str]) -> traceback.FrameSummary | None:
+    """The last place in one of these files on the way to where an error was raised."""
+    steps = reversed(traceback.extract_tb(error.__traceback__))
+    return next((step for step in steps if step.filename in files), None)
 
 
 def recorded() -> dict[str, dict[str, str]]:

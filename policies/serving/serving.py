@@ -16,6 +16,7 @@ from policies.serving.cells import ServingResult, for_price, merged_cells, rows_
 from policies.serving.combinations import unjoined, without_use
 from policies.serving.disaggregation import Disaggregation
 from policies.serving.metrics import Metrics
+from policies.serving.plugin_faults import named
 from policies.serving.recorder import Recorder, Watches
 from policies.serving.run import Run
 from policies.serving.served_stream import stream_of
@@ -58,10 +59,11 @@ def serve(
             ]  # fmt: skip
         return merged_cells(device, model, spec, requests, seed, warmup_requests, cells)
     try:
-        return _serve(
-            device, model, spec, requests, seed, warmup_requests, progress, simulate, recorder,
-            profile, watchers,
-        )  # fmt: skip
+        with named():
+            return _serve(
+                device, model, spec, requests, seed, warmup_requests, progress, simulate, recorder,
+                profile, watchers,
+            )  # fmt: skip
     finally:
         if recorder is not None:
             recorder.close()

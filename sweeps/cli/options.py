@@ -131,7 +131,9 @@ def failure(error: Exception) -> str | None:
         return shortened(str(error))
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return None
+    faults = sys.modules.get("policies.serving.plugin_faults")
+    fault = None if faults is None else faults.blamed(error)
+    return None if fault is None else str(fault)
 
 
 def usage(error: Any) -> str:

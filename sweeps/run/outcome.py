@@ -16,7 +16,7 @@ from typing import Any
 
 from hwmodel.description.description import DescriptionError
 from policies.serving.counted_runs import RUNS
-from policies.serving.plugin_faults import at_work, loaded, with_file
+from policies.serving.plugin_faults import at_work, blamed, with_file
 from sweeps.plan.experiment import ResultRefused
 
 Work = Callable[[Any], Any]
@@ -51,9 +51,11 @@ def attempt(work: Work, index: int, task: Any) -> Outcome:
     except MemoryError:
         return Outcome(index, error="out of memory")
     except Exception as error:
+        if (fault := blamed(error)) is not None:
+            return Outcome(index, error=str(fault), at_fault=True)
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{os.path.basename(place.filename)}:{place.lineno}"
-        return Outcome(index, error=f"{type(error).__name__}: {error} (at {where}){loaded()}")
+        return Outcome(index, error=f"{type(error).__name__}: {error} (at {where})")
     return Outcome(index, value, wall_s=time.perf_counter() - start, runs=RUNS - before)
 
 
