@@ -218,10 +218,11 @@ def _loads(
 
 
 def _varied(of: Sized, base: Device, workers: int) -> Sized:
-    """The least bandwidth of a device by capacity and format, and the least gather ratio."""
+    """The least bandwidth of a device by capacity and format, and the least gather ratio; users
+    think for times that are drawn."""
     found = of.loads.get(base.name)
     target = of.target._replace(
-        cards=found.cards if isinstance(found, SizedDevice) else of.target.cards
+        cards=found.cards if isinstance(found, SizedDevice) else of.target.cards, drawn=True
     )
     frontier = [
         SizingQuestion("bandwidth", target, base, weights, round(share * base.capacity_bytes))

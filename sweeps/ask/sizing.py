@@ -90,7 +90,7 @@ def answer(asked: SizingQuestion) -> float | None:
         if gathers(1 / LEAST_GATHER):
             return LEAST_GATHER
         return 1 / largest_rate(lambda x: x * LEAST_GATHER < 1 and gathers(x), 1.0, TOLERANCE)
-    if not _meets(asked, AMPLE * own, target.load):
+    if not _meets(asked, AMPLE * own, target.load) and not _meets(asked, own, target.load):
         return None
     narrower = largest_rate(lambda x: _meets(asked, own / x, target.load), 1.0, TOLERANCE)
     return own / narrower

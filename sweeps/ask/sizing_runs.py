@@ -16,7 +16,7 @@ from policies.allocators.allocator import PolicyOptions
 from policies.allocators.capabilities import Learns, offers
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import POLICIES
-from policies.requests.arrivals import Arrivals
+from policies.requests.arrivals import Arrivals, ExponentialTime
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.requests.slo import Slo
@@ -71,6 +71,10 @@ class Target(NamedTuple):
     """Lengths are predicted exactly."""
     think_s: float | None = None
     """Of users, from an answer to their next request; None: requests come at a rate."""
+    drawn: bool = False
+    """Whether users think for exponential times of that mean. With memory faster than any card's,
+    users who all think for the same time stay in step: they ask together, and the first token is
+    late though the card idles."""
     at_once: bool = False
     """Whether users who wait for room do not count."""
 
@@ -186,7 +190,9 @@ def requests_of(target: Target, load: float, draw: int, replicas: int) -> tuple[
         warm = WARMUP * replicas
         return generate(target.workload, warm + REQUESTS * replicas, load, (SEED, draw)), warm
     users = int(load)
-    arrivals = Arrivals(process="closed", clients=users, think_s=target.think_s)
+    drawn = target.drawn and target.think_s > 0
+    think = ExponentialTime(mean_s=target.think_s) if drawn else target.think_s
+    arrivals = Arrivals(process="closed", clients=users, think_s=think)
     turns = _turns(target)
     warm = max(WARMUP, math.ceil(ROUNDS_BEFORE * turns * users))
     counted = max(REQUESTS, math.ceil(ROUNDS * turns * users))

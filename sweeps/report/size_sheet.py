@@ -88,6 +88,8 @@ def sheet(sized: Sized) -> Section:
             " that scattered KV may be read at, as a share of contiguous KV;"
             f" {LEAST_GATHER:g}: no more was asked."
         )
+        if target.think_s:
+            notes += " Think times are drawn with that mean here, lest users ask in step."
     return Section(target.model.name, [
         Say(wanted(target, mean), "question"),
         Grid("", columns, rows),

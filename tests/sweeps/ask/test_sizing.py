@@ -150,6 +150,17 @@ def test_the_most_users_are_those_of_a_closed_loop() -> None:
     assert closed_loop(1.25 * most, 0.0, wanted.slo) < 0.5
 
 
+def test_no_user_waits_for_others_in_step_where_memory_is_varied() -> None:
+    wanted = users("200ms", "60ms", 30, 5.0)._replace(workload=WORKLOAD)
+    asked = SizingQuestion("bandwidth", wanted, CARD)
+    drawn = asked._replace(target=wanted._replace(drawn=True))
+    ample = sizing.AMPLE * delivered(CARD)
+    assert sizing_runs.served(asked, ample, 30).attained < 0.5  # all think for 5 s: ask together
+    assert sizing_runs.served(drawn, ample, 30).attained > 0.9
+    room = [answer(drawn._replace(capacity=n * CARD.capacity_bytes)) for n in (1, 2)]
+    assert room[0] is not None and room[0] < delivered(CARD) and room[1] == room[0]
+
+
 def test_users_have_a_rate_and_an_attainment_on_requests_of_their_own() -> None:
     asked = SizingQuestion("load", users("2s", "20ms", 10, 5.0), CARD)
     runs = with_users((asked, 10.0))
