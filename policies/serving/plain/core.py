@@ -13,6 +13,7 @@ from typing import Any
 
 from hwmodel.kernel.jit import called, simulation
 from policies.serving.plain import plain_blocks as blocks
+from policies.serving.plain import plain_joining as joining
 from policies.serving.plain import plain_runs as runs
 from policies.serving.plain import plain_times as times
 from policies.serving.plain.plain_state import (
@@ -229,9 +230,9 @@ def _reserve(
         found *= rule.block
         blocks.extend(s, q, b, rule.block, request, found + min(total - found, s.budget))
         return found
-    if runs.decided(s, rule, q, r, request) > runs.largest_place(s, rule, r):
+    if not rule.joins and runs.decided(s, rule, q, r, request) > runs.largest_place(s, rule, r):
         return -1
-    return 0 if runs.admit(s, rule, q, r, request, min(total, s.budget)) else -1
+    return 0 if runs.admit(s, rule, q, c, r, request, min(total, s.budget)) else -1
 
 
 @called
@@ -514,6 +515,8 @@ def core(
                 return why
             s.stage = COUNT
         if s.stage == COUNT:
+            if s.slid:
+                joining.moved(s, q, c, r)
             s.changes += s.chunks + s.moves + s.preempted
             s.context = -s.decoding
             for place in range(s.decoding):

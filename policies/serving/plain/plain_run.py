@@ -36,6 +36,7 @@ from policies.serving.plain.plain_state import (
     PlainQueue,
     PlainRequests,
     PlainRuns,
+    holes,
     no_blocks,
     no_runs,
     rows,
@@ -157,7 +158,7 @@ class PlainRun:
             np.array([at_s for at_s, _ in coming], np.float64),
             np.array([request for _, request in coming], np.int64),
             np.zeros(len(coming) + 1, np.int64), np.zeros(several, np.int64),
-            np.zeros((several, 4), np.int64), np.zeros((several, 5), np.int64),
+            np.zeros((several, 4), np.int64), np.zeros((2 * several, 5), np.int64),
             np.zeros(len(coming), np.int64),
         )  # fmt: skip
 
@@ -210,15 +211,21 @@ class PlainRun:
 
     def _of_runs(self, allocator: Any) -> PlainRuns:
         rules, state, options = self._rules[0], self._now[0], allocator.options
-        sizes, learns = allocator.sizes, named(allocator) == f"{ODMA}Allocator"
+        sizes, learns = allocator.sizes, named(allocator.sizes) == f"{ODMA}Sizes"
         space: Any = sizes._pools._all if learns else sizes.space
+        apart = sizes._pools._large if learns else space
         slabs, arena = hasattr(space, "_common"), getattr(space, "_common", space)
         count, several = len(self._requests.left), 2 * len(self._queue.batch) + 4
         rules["kind"] = BUCKETS if learns else RUNS
         rules["runs_each"], rules["space"] = allocator.layout.parts, space.size
         rules["slabs"], rules["best_fit"] = slabs, arena.fit == "best"
         rules["borrow"] = space._borrow if slabs else 1.0
-        state["free_slots"], state["holes"] = space.free, 1
+        rules["apart"], rules["apart_at"] = apart is not space, apart.start
+        rules["overflows"] = apart is not space and len(sizes._pools._spaces_of_large) > 1
+        rules["joins"] = ("none", "free", "copied").index(options.compaction)
+        most = options.compaction_tokens
+        rules["joins_most"] = -1 if most is None else most
+        state["free_slots"] = sizes.free
         state["fit_changes"] = -1
         one = np.zeros(1, np.int64)
         by_request = {
@@ -226,15 +233,17 @@ class PlainRun:
             for name in ("bucket", "raw", "raw_slots", "large_slots")
         }
         runs = PlainRuns(
-            start=allocator.start, hole_start=np.zeros(several, np.int64),
-            hole_size=np.zeros(several, np.int64), slab_start=np.zeros(several, np.int64),
+            start=allocator.start, common=holes(arena.start, several, arena.size),
+            kept=holes(apart.start, several, apart.size), slab_start=np.zeros(several, np.int64),
             slab_size=np.zeros(several, np.int64), slab_blocks=np.zeros(several, np.int64),
             slab_free=np.zeros(several, np.int64), leaving=np.zeros((several, 2), np.int64),
             epoch=np.full(count, -1, np.int64), slots=np.zeros(count, np.int64),
             unsure=np.zeros(count, np.bool_), bounds=one, held=one, moved=one,
+            gaps=np.zeros((several, 2), np.int64), window=np.zeros(2, np.int64),
+            order=np.zeros(several, np.int64), slid=np.zeros(several, np.int64),
+            slid_from=np.full(count, -1, np.int64),
             guess=np.full((count if learns else 1, 6), -1, np.int64), **by_request,
         )  # fmt: skip
-        runs.hole_start[0], runs.hole_size[0] = arena.holes[0]
         if not learns:
             runs.slots[:] = allocator.needs(self._requests.prompt, self._requests.output)
             return runs

@@ -6,25 +6,28 @@ from __future__ import annotations
 from typing import Any
 
 from hwmodel.kernel.jit import called
-from policies.serving.plain.plain_state import BUCKETS, PlainQueue, PlainRequests, PlainRuns
+from policies.serving.plain.plain_joining import close_up, join
+from policies.serving.plain.plain_state import BUCKETS, Holes, PlainQueue, PlainRequests, PlainRuns
 
 SPLIT, MOST = 4, 8
 """As of `policies.allocators.slabs`."""
 
 
 @called
-def largest(s: Any, r: PlainRuns) -> int:
+def largest(h: Holes) -> int:
     """Slots of the largest hole."""
     most = 0
-    for hole in range(s.holes):
-        most = max(most, r.hole_size[hole])
+    for hole in range(h.number[0]):
+        most = max(most, h.size[hole])
     return most
 
 
 @called
 def largest_place(s: Any, rule: Any, r: PlainRuns) -> int:
     """Slots of the largest hole, or of a larger free block."""
-    most = largest(s, r)
+    most = largest(r.common)
+    if rule.apart:
+        most = max(most, largest(r.kept))
     if rule.slabs:
         for slab in range(s.slabs):
             if r.slab_free[slab]:
@@ -33,54 +36,48 @@ def largest_place(s: Any, rule: Any, r: PlainRuns) -> int:
 
 
 @called
-def take(s: Any, rule: Any, r: PlainRuns, size: int) -> int:
+def take(rule: Any, h: Holes, size: int) -> int:
     """So many slots of the first hole that has them, or of the smallest; the start, or -1."""
     at = -1
-    for hole in range(s.holes):
-        if r.hole_size[hole] >= size and (at < 0 or r.hole_size[hole] < r.hole_size[at]):
+    for hole in range(h.number[0]):
+        if h.size[hole] >= size and (at < 0 or h.size[hole] < h.size[at]):
             at = hole
             if not rule.best_fit:
                 break
     if at < 0:
         return -1
-    start = r.hole_start[at]
-    if r.hole_size[at] == size:
-        s.holes -= 1
-        for hole in range(at, s.holes):
-            r.hole_start[hole] = r.hole_start[hole + 1]
-            r.hole_size[hole] = r.hole_size[hole + 1]
+    start = h.start[at]
+    if h.size[at] == size:
+        close_up(h, at, at + 1)
     else:
-        r.hole_start[at] += size
-        r.hole_size[at] -= size
+        h.start[at] += size
+        h.size[at] -= size
     return start
 
 
 @called
-def give(s: Any, r: PlainRuns, start: int, size: int) -> None:
+def give(h: Holes, start: int, size: int) -> None:
     """These slots are free, and join the holes they touch."""
-    at, holes, end = 0, s.holes, start + size
-    while at < holes and r.hole_start[at] < start:
+    at, holes, end = 0, h.number[0], start + size
+    while at < holes and h.start[at] < start:
         at += 1
-    before = at > 0 and r.hole_start[at - 1] + r.hole_size[at - 1] >= start
-    after = at < holes and r.hole_start[at] <= end
+    before = at > 0 and h.start[at - 1] + h.size[at - 1] >= start
+    after = at < holes and h.start[at] <= end
     if before and after:
-        r.hole_size[at - 1] += size + r.hole_size[at]
-        s.holes -= 1
-        for hole in range(at, s.holes):
-            r.hole_start[hole] = r.hole_start[hole + 1]
-            r.hole_size[hole] = r.hole_size[hole + 1]
+        h.size[at - 1] += size + h.size[at]
+        close_up(h, at, at + 1)
     elif before:
-        r.hole_size[at - 1] += size
+        h.size[at - 1] += size
     elif after:
-        r.hole_start[at] = start
-        r.hole_size[at] += size
+        h.start[at] = start
+        h.size[at] += size
     else:
         for hole in range(holes, at, -1):
-            r.hole_start[hole] = r.hole_start[hole - 1]
-            r.hole_size[hole] = r.hole_size[hole - 1]
-        r.hole_start[at] = start
-        r.hole_size[at] = size
-        s.holes += 1
+            h.start[hole] = h.start[hole - 1]
+            h.size[hole] = h.size[hole - 1]
+        h.start[at] = start
+        h.size[at] = size
+        h.number[0] += 1
 
 
 @called
@@ -101,13 +98,13 @@ def cut(s: Any, rule: Any, r: PlainRuns, size: int) -> int:
     for slab in range(s.slabs):
         if r.slab_size[slab] == size:
             used += r.slab_blocks[slab]  # none of them is free
-    blocks, room = min(1 + used // SPLIT, MOST), largest(s, r)
+    blocks, room = min(1 + used // SPLIT, MOST), largest(r.common)
     while size * blocks > room:
         blocks //= 2
     if blocks == 0:
         return -1
     new = s.slabs
-    r.slab_start[new] = take(s, rule, r, size * blocks)
+    r.slab_start[new] = take(rule, r.common, size * blocks)
     r.slab_size[new] = size
     r.slab_blocks[new] = blocks
     r.slab_free[new] = (1 << blocks) - 1
@@ -128,16 +125,32 @@ def borrowed(s: Any, rule: Any, r: PlainRuns, size: int) -> int:
 
 
 @called
+def _of_holes(s: Any, rule: Any, r: PlainRuns, h: Holes, request: int, size: int) -> int:
+    """As `place`, of these holes."""
+    start = take(rule, h, size)
+    if start < 0:
+        return 0
+    r.start[request] = start
+    s.free_slots -= size
+    return size
+
+
+@called
+def place_large(s: Any, rule: Any, r: PlainRuns, request: int, size: int) -> int:
+    """As `place`, of a large reservation (`SharedPools.place_large`)."""
+    if rule.apart:
+        taken = _of_holes(s, rule, r, r.kept, request, size)
+        if taken or not rule.overflows:
+            return taken
+    return place(s, rule, r, request, size)
+
+
+@called
 def place(s: Any, rule: Any, r: PlainRuns, request: int, size: int) -> int:
     """A request has its place from now on, of `size` slots or more; how many, 0 if there is none
     (nothing changes)."""
     if not rule.slabs:
-        start = take(s, rule, r, size)
-        if start < 0:
-            return 0
-        r.start[request] = start
-        s.free_slots -= size
-        return size
+        return _of_holes(s, rule, r, r.common, request, size)
     slab = ready(s, r, size)
     if slab < 0:
         slab = cut(s, rule, r, size)
@@ -159,15 +172,18 @@ def place(s: Any, rule: Any, r: PlainRuns, request: int, size: int) -> int:
 def leave(s: Any, rule: Any, r: PlainRuns, start: int, size: int) -> None:
     """A place is free."""
     s.free_slots += size
+    if rule.apart and start >= rule.apart_at:
+        give(r.kept, start, size)
+        return
     if not rule.slabs:
-        give(s, r, start, size)
+        give(r.common, start, size)
         return
     slab = 0
     while not 0 <= start - r.slab_start[slab] < r.slab_size[slab] * r.slab_blocks[slab]:
         slab += 1
     r.slab_free[slab] |= 1 << ((start - r.slab_start[slab]) // size)
     if r.slab_free[slab] == (1 << r.slab_blocks[slab]) - 1:
-        give(s, r, r.slab_start[slab], size * r.slab_blocks[slab])
+        give(r.common, r.slab_start[slab], size * r.slab_blocks[slab])
         s.slabs -= 1
         last = s.slabs
         r.slab_start[slab] = r.slab_start[last]
@@ -205,13 +221,40 @@ def slots_in(rule: Any, q: PlainRequests, r: PlainRuns, request: int, bucket: in
 
 
 @called
-def admit(s: Any, rule: Any, q: PlainRequests, r: PlainRuns, request: int, tokens: int) -> bool:
+def _place_anew(s: Any, rule: Any, r: PlainRuns, request: int, slots: int, large: int) -> int:
+    """As `place`, of an admission (`OdmaSizes._place`)."""
+    if large:
+        return place_large(s, rule, r, request, slots)
+    size = place(s, rule, r, request, slots)
+    if size == 0 and rule.bucket_larger:
+        size = place_large(s, rule, r, request, r.large_slots[request])
+    return size
+
+
+@called
+def _make_room(
+    s: Any, rule: Any, q: PlainRequests, c: PlainQueue, r: PlainRuns, slots: int, large: int
+) -> bool:
+    """By joining holes, where they may be joined; whether there is one of so many slots now."""
+    if not rule.joins:
+        return False
+    if not large or not rule.apart:
+        return join(s, rule, q, c, r, r.common, slots)
+    if join(s, rule, q, c, r, r.kept, slots):
+        return True
+    return rule.overflows != 0 and join(s, rule, q, c, r, r.common, slots)
+
+
+@called
+def admit(
+    s: Any, rule: Any, q: PlainRequests, c: PlainQueue, r: PlainRuns, request: int, tokens: int
+) -> bool:
     """Reserve what a request should have, and store its first tokens; whether there is room."""
     asked = decided(s, rule, q, r, request)
     large = s.large
-    size = place(s, rule, r, request, asked)
-    if size == 0 and rule.bucket_larger and not large:
-        size = place(s, rule, r, request, r.large_slots[request])
+    size = _place_anew(s, rule, r, request, asked, large)
+    if size == 0 and _make_room(s, rule, q, c, r, asked, large):
+        size = _place_anew(s, rule, r, request, asked, large)
     if size == 0:
         return False
     q.reserved[request] = size
@@ -237,7 +280,7 @@ def migrate(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, r: PlainRuns, re
     large, start, old = r.large_slots[request], r.start[request], q.reserved[request]
     if large <= old:
         return False
-    size = place(s, rule, r, request, large)
+    size = place_large(s, rule, r, request, large)
     if size == 0 and rule.next_larger:
         for bucket in range(rule.buckets):
             slots = slots_in(rule, q, r, request, bucket)

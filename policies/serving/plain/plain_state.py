@@ -46,7 +46,7 @@ NOW = np.dtype([
         # blocks
         "free", "head", "tail", "rows_unused", "kept_unused",
         # runs
-        "free_slots", "reserved", "holes", "slabs", "leaving", "large", "epoch",
+        "free_slots", "reserved", "slabs", "leaving", "slid", "large", "epoch",
         "fit_changes", "fit_free", "fit_slots",
         # probes
         "seen", "step",
@@ -66,7 +66,8 @@ RULES = np.dtype([
         "kind", "count", "warmup", "budget", "cap", "slots", "most_futile",
         "block", "spared", "spared_idle", "keeps",
         "space", "slabs", "best_fit", "buckets", "total", "align", "next_larger", "bucket_larger",
-        "preempts_last", "runs_each", "sampled", "rounds",
+        "preempts_last", "apart", "apart_at", "overflows", "joins", "joins_most",
+        "runs_each", "sampled", "rounds",
         "attention_flops", "kv_bytes", "row_flops", "layer_flops", "head_flops", "weight_bytes",
         "chunk_flops", "vector_rows", "vector_columns", "tile", "kv_layers",
     )),
@@ -77,7 +78,9 @@ RULES = np.dtype([
         "spacing", "change", "another", "again",
     )),
 ])  # fmt: skip
-"""What stays: options, sizes and rates."""
+"""What stays: options, sizes and rates. `apart`: large reservations have a space of their own,
+which begins at `apart_at`; `joins`: of `plain_joining`, copying at most `joins_most` tokens at a
+time, if that is not below 0."""
 CLOCK = np.dtype([
     *((name, _INT) for name in (
         "given", "taken", "due", "last", "begin", "most", "more", "known", "wide",
@@ -152,13 +155,22 @@ class Blocks(NamedTuple):
     """Of each round."""
 
 
-class PlainRuns(NamedTuple):
-    """Of a `ContiguousAllocator` and its space: holes by address; slabs with a bit for each free
-    block, in no order. What a request should have is known while `epoch` is that of `NOW`."""
+class Holes(NamedTuple):
+    """Of an `Arena`, by address; `number`, int64 (1,): how many there are."""
 
     start: IntArray
-    hole_start: IntArray
-    hole_size: IntArray
+    size: IntArray
+    number: IntArray
+
+
+class PlainRuns(NamedTuple):
+    """Of a `ContiguousAllocator` and its space: holes; slabs with a bit for each free block, in no
+    order. What a request should have is known while `epoch` is that of `NOW`."""
+
+    start: IntArray
+    common: Holes
+    kept: Holes
+    """Of the space of large reservations."""
     slab_start: IntArray
     slab_size: IntArray
     slab_blocks: IntArray
@@ -176,6 +188,13 @@ class PlainRuns(NamedTuple):
     held: IntArray
     """Slots of all places of a residence; and how often a request moved."""
     moved: IntArray
+    gaps: IntArray
+    """(slots, tokens) of the runs behind each hole; this and the next two are of one compaction."""
+    window: IntArray
+    order: IntArray
+    slid: IntArray
+    """Requests whose runs slid in this step; and by request from where, or -1."""
+    slid_from: IntArray
     guess: IntArray
     """By request at its first admission: `epoch`, -1 before, then as `Guess` from `predicted`
     on."""
@@ -211,5 +230,12 @@ def no_runs() -> PlainRuns:
     one = np.zeros(1, np.int64)
     wide = np.zeros((1, 1), np.int64)
     arrays: dict[str, Any] = dict.fromkeys(PlainRuns._fields, one)
-    arrays |= {"unsure": np.zeros(1, np.bool_), "leaving": wide, "guess": wide}
-    return PlainRuns(**arrays)
+    arrays |= {"unsure": np.zeros(1, np.bool_), "leaving": wide, "guess": wide, "gaps": wide}
+    return PlainRuns(**arrays | {"common": holes(0, 1), "kept": holes(0, 1)})
+
+
+def holes(start: int, several: int, size: int = 0) -> Holes:
+    """So many at most; at first one of `size` slots, if any."""
+    made = Holes(*(np.zeros(each, np.int64) for each in (several, several, 1)))
+    made.start[0], made.size[0], made.number[0] = start, size, size > 0
+    return made

@@ -18,6 +18,7 @@ from policies.allocators.block_pool import BlockPool
 from policies.allocators.block_tables import BlockTables
 from policies.allocators.kv_managers import FullAttention
 from policies.allocators.pools import SharedPools
+from policies.allocators.run_parts import Joining
 from policies.allocators.sizes import OneSpace
 from policies.allocators.slabs import Slabs
 from policies.engines.admission import WaitingLine
@@ -47,6 +48,7 @@ PAGED = "policies.allocators.paged.PagedAllocator"
 STATIC = "policies.allocators.static.StaticAllocator"
 ORACLE = "policies.allocators.oracle.OracleAllocator"
 ODMA = "policies.allocators.odma.Odma"
+ODMA_BEST = "policies.allocators.odma_best.OdmaBestAllocator"
 FIFO = "policies.allocators.free_lists.fifo.Queue"
 OPEN = "policies.serving.open_arrivals.OpenArrivals"
 """Features by name: each of them may be taken away."""
@@ -155,11 +157,15 @@ def _buckets(sizes: Any) -> bool:
     if named(sizes) != f"{ODMA}Sizes" or _unknown(sizes, _SIZES_ANY, {"_blocks": None}):
         return False
     pools = sizes._pools
-    return type(pools) is SharedPools and pools._large is pools._all and _space(pools._all)
+    return type(pools) is SharedPools and _space(pools._all) and _space(pools._large)
+
+
+def _joining(joining: Any) -> bool:
+    return not _unknown(joining, _text("_of on"), {"moved": _empty}, Joining)
 
 
 _RUNS: Must = {
-    "slack": 0, "pinned": _empty, "joining": lambda joining: not joining.on,
+    "slack": 0, "pinned": _empty, "joining": _joining,
     "prefixes": lambda prefixes: prefixes.remains is None,
 }  # fmt: skip
 _RUNS_ANY = _text(
@@ -170,7 +176,13 @@ _ODMA: Must = {**_RUNS, "sizes": _buckets}
 _SIZES_ANY = _text(
     "_of _options buckets _pools _refreshes _tags _held _moves _leaving _guesses _wanted _score"
 )
-_RUN_OPTIONS = _text("name fit window_kv prefixes space reserve")
+_RUN_OPTIONS = _text("name fit window_kv prefixes space reserve compaction compaction_tokens")
+_BUCKET_OPTIONS = _RUN_OPTIONS | _text(
+    "buckets levels balance gamma clip tau uncertainty constant window refresh refreshes"
+    " first_bounds bounds align bucket_on large borrow pool_share pool_overflow"
+    " bucket_full large_full"
+)
+_BUCKET_MUST: Must = {"stagger": 0, "refresh_delay": 0, "pool_split": None, "repartition": None}
 _OPTIONS: dict[str, tuple[frozenset[str], Must]] = {
     PAGED: (
         _text(
@@ -182,29 +194,17 @@ _OPTIONS: dict[str, tuple[frozenset[str], Must]] = {
             "state_caching": None,
         },
     ),
-    STATIC: (
-        _RUN_OPTIONS, {"compaction": "none", "compaction_tokens": None, "stagger": 0}
-    ),
-    ORACLE: (
-        _RUN_OPTIONS, {"compaction": "none", "compaction_tokens": None, "stagger": 0}
-    ),
-    f"{ODMA}Allocator": (
-        _RUN_OPTIONS | _text(
-            "buckets levels balance gamma clip tau uncertainty constant window refresh refreshes"
-            " first_bounds bounds align bucket_on large borrow pool_share pool_overflow"
-            " bucket_full large_full"
-        ),
-        {
-            "compaction": "none", "compaction_tokens": None, "stagger": 0, "refresh_delay": 0,
-            "pool_split": None, "repartition": None,
-        },
-    ),
+    STATIC: (_RUN_OPTIONS, {"stagger": 0}),
+    ORACLE: (_RUN_OPTIONS, {"stagger": 0}),
+    f"{ODMA}Allocator": (_BUCKET_OPTIONS, _BUCKET_MUST),
+    ODMA_BEST: (_BUCKET_OPTIONS, _BUCKET_MUST),
 }  # fmt: skip
 _ALLOCATORS: dict[str, tuple[frozenset[str], Must]] = {
     PAGED: (_BLOCKS_ANY, _BLOCKS),
     STATIC: (_RUNS_ANY, _RESERVING),
     ORACLE: (_RUNS_ANY, _RESERVING),
     f"{ODMA}Allocator": (_RUNS_ANY, _ODMA),
+    ODMA_BEST: (_RUNS_ANY, _ODMA),
 }
 _MEMORIES: dict[str, tuple[frozenset[str], Must]] = {
     named(Memory): (_MEMORY_ANY, _MEMORY),

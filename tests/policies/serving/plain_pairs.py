@@ -31,7 +31,8 @@ from tests.policies.small import MODEL, FakeMemory
 DEVICES = ("mlu370-x4", "a100-80gb", "h100-sxm", "mi300x", "jetson-agx-orin", "arc-pro-b60")
 RARE = (
     "preemption", "chunked prompt", "own blocks found", "slabs", "borrowing", "migration",
-    "refresh", "probe", "next larger", "preempts last", "idle", "warm-up",
+    "refresh", "probe", "next larger", "preempts last", "idle", "warm-up", "compaction",
+    "pool of large ones", "odma-best",
 )  # fmt: skip
 
 
@@ -45,8 +46,8 @@ class Drawn(NamedTuple):
     changes: dict[str, Any]
 
 
-def drawn(seed: int, number: int) -> Drawn:
-    """The so many-th of a seed."""
+def drawn(seed: int, number: int, first: bool = False) -> Drawn:
+    """The so many-th of a seed. first: with the options alone that the core knew first."""
     rng = random.Random(f"{seed} {number}")
     slots = 64 * rng.randint(6, 32)
     longest = min(slots - 64, rng.choice((256, 512, 1024)))
@@ -70,6 +71,12 @@ def drawn(seed: int, number: int) -> Drawn:
     if policy.get("borrow", 1) > 1 and rng.random() < 0.98:
         stream, policy["align"] = _alike(rng), 16
         engine |= {"max_tokens": 48, "max_num_seqs": 64, "max_num_batched_tokens": 2048}
+    if not first:
+        more = random.Random(f"{seed} {number} more")
+        _more(more, policy)
+        if "compaction" in policy and more.random() < 0.7:  # which begins where requests wait
+            at_once = np.zeros(len(stream)), stream.prompt_tokens, stream.output_tokens
+            stream, engine["max_num_seqs"] = Requests(*at_once), min(64, budget)
     changes = {
         "policy": policy, "engine": engine, "memory": memory,
         "predictor": {"kind": "lognormal", "sigma": rng.choice((0.0, 0.4, 1.0))},
@@ -141,6 +148,20 @@ def _odma(rng: random.Random) -> dict[str, Any]:
         "bucket_full": rng.choice(("wait", "next_larger")),
         "large_full": rng.choice(("preempt", "preempt_last", "next_larger")),
     }  # fmt: skip
+
+
+def _more(rng: random.Random, policy: dict[str, Any]) -> None:
+    """Adds to a policy what the core learnt later."""
+    if policy["name"] == "odma":
+        if rng.random() < 0.2 and policy.get("borrow", 1) == 1:
+            policy |= {"name": "odma-best", "space": "arena"}
+            policy.pop("borrow", None)
+        if rng.random() < 0.3:
+            policy |= {"pool_share": rng.choice((0.25, 0.6)), "pool_overflow": rng.random() < 0.8}
+    if policy.get("space") == "arena" and rng.random() < 0.7:
+        policy["compaction"] = rng.choice(("copied", "copied", "free"))
+        if policy["compaction"] == "copied" and rng.random() < 0.3:
+            policy["compaction_tokens"] = rng.choice((20, 200))
 
 
 class _ByRows(Watcher):
@@ -220,6 +241,9 @@ def rare(run: Drawn, result: ServingResult) -> set[str]:
         "preempts last": policy.get("large_full") == "preempt_last" and metrics["preemptions"] > 0,
         "idle": bool((np.diff(run.requests.arrival_s) > 1.0).any()),
         "warm-up": run.warmup > 0,
+        "compaction": policy.get("compaction") == "copied" and metrics["migrations"] > 0,
+        "pool of large ones": policy.get("pool_share", 0) > 0,
+        "odma-best": policy["name"] == "odma-best",
     }
     return {name for name in RARE if met[name]}
 
