@@ -264,8 +264,9 @@ def test_any_policy_is_sized_and_only_paging_is_asked_about_gather(policy: str) 
 
 
 def test_a_sweep_agrees_with_the_load_that_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sizing, "REQUESTS", 150)
-    monkeypatch.setattr(sizing, "DRAWS", 2)
+    for room in (sizing, sizing_runs):
+        monkeypatch.setattr(room, "REQUESTS", 150)
+        monkeypatch.setattr(room, "DRAWS", 2)
     wanted = target("20ms")._replace(slo=Slo.model_validate({"ttft": "1s", "tpot": "15ms"}))
     asks = SizingQuestion(
         "load", wanted, load_device("rtx-4090")
