@@ -40,14 +40,14 @@ Set = Mapping[str, Any] | Iterable[str] | None
 __all__ = [
     "Channels", "DescriptionError", "audit", "compare", "explain", "fit", "load", "memory",
     "new_device", "objective", "open_device", "plugin", "replay", "report", "run", "simulate",
-    "size", "write_c_host",
+    "size", "transfer", "transfer_pause", "transfer_restore", "write_c_host",
 ]  # fmt: skip
+_QUESTIONS = ("transfer", "transfer_pause", "transfer_restore")
+"""Functions that ask a question of `sweeps/ask/questions.py`."""
 _ELSEWHERE = {
     "Channels": "hwmodel.measure.channels", "DescriptionError": "hwmodel.description.description",
     "new_device": "sweeps.ask.new_device",
 }  # fmt: skip
-_FORMER = {"bandwidth": "memory", "study": "run"}
-"""What a former function is called now."""
 
 
 def load(description: Given, *, set: Set = None) -> Sweep | Study | Device:
@@ -365,8 +365,10 @@ def _path(given: str | Path | None) -> Path | None:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FORMER:  # an AttributeError would lose its text in `from bankwise import study`
-        raise ImportError(f"bankwise.{name} is now bankwise.{_FORMER[name]}")
+    if name in _QUESTIONS:
+        from bankwise.answered import function_of
+
+        return globals().setdefault(name, function_of(name.replace("_", " ")))
     if name not in _ELSEWHERE:
         why = f"module 'bankwise' has no attribute {name!r}"
         raise AttributeError(why, name=name, obj=sys.modules[__name__])  # Python names the nearest

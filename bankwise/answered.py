@@ -1,15 +1,19 @@
-"""The answer to a question, as Python sees it."""
+"""The answer to a question, as Python sees it, and the functions that ask."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
+from sweeps.ask.question import Question, record, typing_of
+from sweeps.ask.questions import question as question_of
 from sweeps.report.shown import Shown
 from sweeps.sections.section import Section
 
 
 class Answered(Shown):
-    """Shows itself in a notebook; `save("page.html")` or `.md` writes it."""
+    """Shows itself in a notebook; `save("page.html")`, `.md` or `.svg` writes it."""
 
     def __init__(self, shown: list[Section], record: Any) -> None:
         self._shown, self._record = shown, record
@@ -20,3 +24,37 @@ class Answered(Shown):
 
     def sections(self) -> list[Section]:
         return self._shown
+
+
+def answered(question: Question) -> Answered:
+    """The answer to a question. Raises DescriptionError."""
+    findings = question.answer()
+    return Answered([question.section(findings)], record(findings))
+
+
+def function_of(verb: str) -> Callable[..., Answered]:
+    """A verb as a function: its fields are the parameters, those that stand without a name on the
+    command line first."""
+    question = question_of(verb)
+    places, names = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    fields = sorted(
+        question.model_fields.items(), key=lambda each: not typing_of(question, each[0]).argument
+    )
+    signature = inspect.Signature([
+        inspect.Parameter(
+            name, places if typing_of(question, name).argument else names,
+            annotation=field.annotation,
+            default=inspect.Parameter.empty if field.is_required() else field.default,
+        )
+        for name, field in fields
+    ])  # fmt: skip
+
+    def ask(*given: Any, **named: Any) -> Answered:
+        return answered(question.of(signature.bind(*given, **named).arguments))
+
+    parts = (f"{name}: {' '.join((field.description or '').split())}" for name, field in fields)
+    text = inspect.cleandoc(question.__doc__ or "")
+    ask.__name__ = ask.__qualname__ = verb.replace(" ", "_")
+    ask.__doc__ = "\n\n".join([text, "\n".join(parts), "Raises DescriptionError."])
+    ask.__signature__ = signature  # type: ignore[attr-defined]
+    return ask

@@ -38,14 +38,11 @@ Device = Annotated[
 
 
 def _each_once(assignments: list[str] | None) -> list[str] | None:
-    """Raise DescriptionError where one path is given twice: which of them counts would be a
-    guess."""
-    given: dict[str, str] = {}
-    for text in assignments or ():
-        path = text.partition("=")[0].removeprefix("base.")
-        if path in given:
-            raise mistake(f"given twice, as {given[path]} and as {text}", f"--set {path}")
-        given[path] = text
+    """Raise DescriptionError where one path is given twice."""
+    if assignments:
+        from sweeps.ask.question import once
+
+        once(assignments)
     return assignments
 
 

@@ -41,9 +41,9 @@ def packaged(name: str) -> Any:
     return made(name.split()[-1], function)
 
 
-def made(name: str, function: Any) -> Any:
+def made(name: str, function: Any, kind: Any = None) -> Any:
     """A function, as a command of this name."""
-    info = CommandInfo(name, callback=function)
+    info = CommandInfo(name, cls=kind, callback=function)
     return typer.main.get_command_from_info(
         info, pretty_exceptions_short=True, rich_markup_mode=None
     )

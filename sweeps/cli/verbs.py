@@ -1,6 +1,7 @@
-"""The verbs, and what `bankwise WORD` does with each word: a verb, a device, a former command.
+"""The verbs, and what `bankwise WORD` does with each word: a question, another verb, a device.
 
-A new verb is a file `sweeps/cli/VERB_command.py` with its `command`, and a line here.
+A new question is a line of `sweeps/ask/questions.py`; another verb is a file
+`sweeps/cli/VERB_command.py` with its `command`. Either has a line here.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from sweeps.cli.former import FORMER, successor
-from sweeps.cli.options import AT_FAULT, mistake
+from sweeps.ask.questions import QUESTIONS, does, words_of
+from sweeps.cli.options import mistake
 from sweeps.cli.packaged import PACKAGES, brought, made, packaged
 
 ASK, DESCRIBE, RUN, LOOK, TRUST = "Ask", "Describe", "Run", "Look", "Trust"
@@ -33,6 +34,8 @@ def _of(name: str) -> Any:
 
 def _does(name: str) -> str:
     """The first sentence of its help."""
+    if name in QUESTIONS:
+        return does(name)
     found = _of(name)
     own: Any = found.registered_callback if isinstance(found, typer.Typer) else None
     text = (own.callback if own else found).__doc__
@@ -53,7 +56,11 @@ class Verbs(TyperGroup):
         return [*VERBS, *_of_packages()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in VERBS and cmd_name not in self.commands:
+        if cmd_name in QUESTIONS and cmd_name not in self.commands:
+            from sweeps.cli.asking import asking
+
+            self.commands[cmd_name] = asking(cmd_name)
+        elif cmd_name in VERBS and cmd_name not in self.commands:
             found = _of(cmd_name)
             if isinstance(found, typer.Typer):
                 group: Any = typer.main.get_group(found)
@@ -74,12 +81,12 @@ class Verbs(TyperGroup):
             formatter.write(f"{'Packages':9} {name:10} {does}\n")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if words := words_of(args):
+            name = " ".join(args[:words])
+            return name, self.get_command(ctx, name), args[words:]
         known = {*VERBS, *PACKAGES, *_of_packages()}
         if args[0] in known or ctx.resilient_parsing or args[0].startswith("-"):
             return super().resolve_command(ctx, args)
-        if args[0] in FORMER:
-            typer.echo(f"{args[0]}: now `{successor(args[0], args[1:])}`", err=True)
-            raise typer.Exit(AT_FAULT)
         from sweeps.cli.asked_of import show_questions, what_it_is
 
         if what_it_is(args[0], list(VERBS)) != "device":

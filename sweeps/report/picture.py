@@ -50,7 +50,7 @@ class Picture(Shown):
         for other names."""
         path = Path(file)
         if path.suffix not in FORMS:
-            return save(self.sections(), path, FORMS)
+            return save(self.sections(), path)
         several = len(self.charts) > 1
         charts = [
             replace(chart, title=f"{group}: {chart.title}") if several else chart

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from pathlib import Path
 
 from hwmodel.description.description import DescriptionError
+from sweeps.report.drawing import FORMS as PICTURES
 from sweeps.report.markdown import markdown
 from sweeps.report.page import fragment, page
 from sweeps.run.store import write_atomically
-from sweeps.sections.section import Section
+from sweeps.sections.section import Section, is_chart
 
 
 class Shown(ABC):
@@ -29,18 +29,30 @@ class Shown(ABC):
     def __str__(self) -> str:
         return self._repr_markdown_()
 
-    def save(self, file: str | Path) -> Path:
-        """Write it as a page (.html) or Markdown (.md). Raises DescriptionError for others."""
-        return save(self.sections(), Path(file))
+    FORMS = {".html": page, ".md": markdown}
 
 
-def save(sections: list[Section], path: Path, others: Iterable[str] = ()) -> Path:
-    """Write sections as a page (.html) or Markdown (.md). others: what else would have been
-    written. Raises DescriptionError for other names."""
-    forms = {".html": page, ".md": markdown}
-    if path.suffix not in forms:
-        known = ", ".join([*others, *forms])
+FORMS = {".html": page, ".md": markdown}
+
+
+def check_name(path: Path) -> None:
+    """Raise DescriptionError for a name that neither a page nor a picture has."""
+    if path.suffix not in {**FORMS, **PICTURES}:
+        known = ", ".join([*PICTURES, *FORMS])
         raise DescriptionError(f"expected a name that ends in one of {known}", path)
+
+
+def save(sections: list[Section], path: Path) -> Path:
+    """Write sections as a page (.html) or Markdown (.md), or their charts under one another as a
+    picture (.svg, .png, .pdf). Raises DescriptionError for other names, and where there is no
+    chart."""
+    check_name(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, forms[path.suffix](sections))
+    if path.suffix in FORMS:
+        write_atomically(path, FORMS[path.suffix](sections))
+        return path
+    charts = [block for section in sections for block in section.walk() if is_chart(block)]
+    if not charts:
+        raise DescriptionError("has no chart to draw; a page ends in .html or .md", path)
+    write_atomically(path, PICTURES[path.suffix](charts, ()))
     return path

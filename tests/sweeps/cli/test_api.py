@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import bankwise as api
-import sweeps
 from bankwise import (
     DescriptionError,
     audit,
@@ -52,20 +51,6 @@ def test_no_module_stands_in_the_way_of_a_function() -> None:
         assert callable(getattr(api, name))
         assert not (ROOT / f"bankwise/{name}.py").exists()
         assert not (ROOT / f"bankwise/{name}").exists()
-
-
-@pytest.mark.parametrize("name", sorted(sweeps._MOVED))
-def test_a_former_name_says_where_it_is_now(name: str) -> None:
-    code = f"from sweeps import {name}"
-    told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    now = sweeps._MOVED[name]
-    assert f"ImportError: sweeps.{name} is now bankwise.{now}" in told.stderr
-    assert hasattr(api, now)
-    if name != now:
-        with pytest.raises(ImportError, match=f"bankwise.{name} is now bankwise.{now}"):
-            getattr(api, name)
-    with pytest.raises(AttributeError, match="no attribute 'rnu'"):
-        sweeps.rnu  # noqa: B018
 
 
 def test_a_description_is_loaded_by_its_name_or_its_kind(tmp_path: Path) -> None:

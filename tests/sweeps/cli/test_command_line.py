@@ -7,7 +7,6 @@ import io
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -93,34 +92,6 @@ def test_help_fits_a_screen_and_names_every_verb_beside_what_it_is_for(tmp_path:
 def test_every_verb_has_help(verb: str) -> None:
     shown = bankwise(verb, "--help", cwd=ROOT)
     assert shown.returncode == 0 and f" {verb} " in shown.stdout.splitlines()[0]
-
-
-FORMER = {
-    "bandwidth mlu370-x4 --pattern sequential": "bankwise memory mlu370-x4 --pattern sequential",
-    "devices --no-simulate --json": "bankwise list devices --json",
-    "device new x --rate 3": "bankwise new device x --rate 3",
-    "explore a b": "bankwise report a --explore b",
-    "figure RUN front --dark": "bankwise report RUN --figure front --dark",
-    "kv-formats m --device a --device b": "bankwise fit m --formats a b",
-    "kv-read d log.jsonl --every 2": "bankwise replay d log.jsonl --every 2",
-    "model import config.json": "bankwise new model config.json",
-    "models": "bankwise list models",
-    "pause d m --link l --context 9": "bankwise transfer l --pause --device d --model m --tokens 9",
-    "predictor train f": "bankwise new predictor f",
-    "restore d m": "bankwise transfer LINK --restore --device d --model m",
-    "schedule-check f.json": "bankwise validate --schedules f.json",
-    "schema memory --out d": "bankwise check --schema d",
-    "site out runs/a": "make docs runs/a",
-    "states d m --drafts 3": "bankwise fit d m --states --drafts 3",
-    "study quick --trials 4": "bankwise run quick --trials 4",
-    "tune d m --slo 'a b'": "bankwise size --device d --model m --slo 'a b'",
-}
-
-
-@pytest.mark.parametrize("typed", FORMER)
-def test_a_former_command_names_its_successor_in_a_line(typed: str, tmp_path: Path) -> None:
-    words = shlex.split(typed)
-    assert refusal(*words, cwd=tmp_path) == f"{words[0]}: now `{FORMER[typed]}`"
 
 
 def test_a_device_says_what_can_be_asked_of_it(tmp_path: Path) -> None:

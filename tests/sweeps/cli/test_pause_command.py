@@ -1,4 +1,4 @@
-"""`bankwise transfer --pause` as a user types it."""
+"""`bankwise transfer pause` as a user types it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 
 ASKED = (
-    "transfer", "pcie4-a30-batched", "--pause", "--device", "a100-80gb", "--model", "llama-2-7b",
+    "transfer", "pause", "pcie4-a30-batched", "--device", "a100-80gb", "--model", "llama-2-7b",
 )  # fmt: skip
 
 
@@ -19,15 +19,15 @@ def test_waste_by_pause(tmp_path: Path) -> None:
     assert [pause["least"] for pause in found["pauses"]] == ["keep", "swap"]
     hidden = found["hidden_tokens_a_step"]
     assert 0 < hidden["as it lies"] <= hidden["whole blocks"]
-    assert "keeping wastes as much as dropping at" in bankwise(*ASKED, cwd=tmp_path).stdout
+    assert "Keeping wastes as much as dropping at" in bankwise(*ASKED, cwd=tmp_path).stdout
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--seconds", "-1"), "--seconds: expected seconds above 0, as 0.1,0.5"),
+        (("--seconds", "-1"), "--seconds: expected a number above 0; got '-1'"),
         (("--pages", "old"), "expected fresh, aged, descending"),
-        (("--tokens", "1,2"), "--tokens: expected the tokens of one request; got 1,2"),
+        (("--tokens", "1,2"), "--tokens: expected a whole number; got '1,2'"),
         (("--running", "500"), "GiB; a100-80gb has 80.0"),
     ],
 )

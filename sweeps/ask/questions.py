@@ -1,0 +1,42 @@
+"""The questions, by their verbs. Names alone: importing this loads nothing heavy."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sweeps.ask.question import Question
+
+QUESTIONS = {
+    "transfer": "sweeps.ask.transfer:TransferQuestion",
+    "transfer restore": "sweeps.ask.restore:RestoreQuestion",
+    "transfer pause": "sweeps.ask.pause:PauseQuestion",
+}
+"""Verb -> module:class. In Python it is the function of this name, with `_` between words."""
+
+
+def question(verb: str) -> type[Question]:
+    """The class of a verb; loads what it needs."""
+    module, _, name = QUESTIONS[verb].partition(":")
+    found: type[Question] = getattr(import_module(module), name)
+    return found
+
+
+@cache
+def does(verb: str) -> str:
+    """The first sentence of a question's docstring, from its file: nothing is loaded."""
+    module, _, name = QUESTIONS[verb].partition(":")
+    spec: Any = find_spec(module)
+    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    own = next(each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
+    return " ".join((ast.get_docstring(own) or "").split()).partition(". ")[0].rstrip(".") + "."
+
+
+def words_of(arguments: list[str]) -> int:
+    """How many of the first words are a verb: 2, 1, or 0."""
+    return next((n for n in (2, 1) if " ".join(arguments[:n]) in QUESTIONS), 0)

@@ -1,0 +1,149 @@
+"""A question as a command: its fields are the arguments and options, its docstring the help."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+import typer
+from typer.core import TyperCommand
+
+from sweeps.ask.questions import QUESTIONS, does, question
+from sweeps.cli.options import FOUND, Json, Plugin, mistake, shipped, wrote
+from sweeps.cli.packaged import made
+
+Save = Annotated[
+    Path | None,
+    typer.Option(
+        "--save", metavar="FILE",
+        help="Write the answer as a page (.html, .md) or its charts (.svg, .png, .pdf).",
+    ),
+]  # fmt: skip
+
+
+def asking(verb: str) -> Any:
+    """The command of a question."""
+    former = dict(question(verb).former)
+    return made(verb, _function(verb), type("Asking", (QuestionCommand,), {"former": former}))
+
+
+def _function(verb: str) -> Any:
+    """What a command does, with a signature that Typer reads."""
+    asked = question(verb)
+
+    def run(save: Path | None = None, json: bool = False, plugin: Any = None, **given: Any) -> None:
+        from sweeps.ask.question import record
+        from sweeps.report.screen import print_json, print_section
+        from sweeps.report.shown import check_name
+        from sweeps.report.shown import save as write
+
+        stated = {key: value for key, value in given.items() if value not in (None, [], False)}
+        one = asked.of(stated)
+        if save is not None:
+            check_name(save)
+        findings = one.answer()
+        section = None if json and save is None else one.section(findings)
+        if json:
+            print_json(record(findings))
+        elif section is not None:
+            print_section(section)
+        if save is not None and section is not None:
+            write([section], save)
+            wrote([save], json)
+        if one.failed(findings):
+            raise typer.Exit(FOUND)
+
+    every = [
+        *(_parameter(name, _typed(asked, name), _default(field))
+          for name, field in sorted(asked.model_fields.items(), key=lambda each: each[0] == "set")),
+        *([_parameter("plugin", Plugin, None)] if asked.plugs else []),
+        _parameter("save", Save, None), _parameter("json", Json, False),
+    ]  # fmt: skip
+    run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in every}
+    run.__doc__ = inspect.cleandoc(asked.__doc__ or "") + _beside(verb)
+    return run
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, annotation=annotation, default=default)
+
+
+def _default(field: Any) -> Any:
+    """What Typer gives where nothing is typed; the question has its own."""
+    if field.is_required():
+        return inspect.Parameter.empty
+    return False if field.annotation is bool else None
+
+
+def _beside(verb: str) -> str:
+    """The verbs of two words that begin with this one."""
+    others = [name for name in QUESTIONS if name.startswith(f"{verb} ")]
+    return "".join(f"\n\nbankwise {name}: {does(name)}" for name in others)
+
+
+def _typed(asked: Any, name: str) -> Any:
+    """A field as Typer knows it: a flag, or text that the question reads and checks."""
+    from sweeps.ask.question import core_of, option, typing_of
+
+    field, typed = asked.model_fields[name], typing_of(asked, name)
+    core = core_of(field.annotation)
+    plural = get_origin(core) is tuple and Ellipsis in get_args(core)
+    known: dict[str, Any] = {"help": _help(field)}
+    if typed.completes:
+        known["autocompletion"] = shipped(*typed.completes)
+    if core is not bool:
+        known["metavar"] = typed.metavar or _metavar(core)
+    kind: Any = bool if core is bool else list[str] if plural else str
+    if not field.is_required() and core is not bool:
+        kind = kind | None
+    if typed.argument:
+        return Annotated[kind, typer.Argument(**known)]
+    return Annotated[kind, typer.Option(option(asked, name), **known)]
+
+
+def _metavar(core: Any) -> str:
+    """What a value looks like: choices, or a number."""
+    from sweeps.ask.question import core_of
+
+    parts = [core_of(each) for each in get_args(core) if each is not Ellipsis]
+    if parts and all(isinstance(each, str) for each in parts):
+        return "|".join(parts)
+    kind = core_of(parts[0]) if parts else core
+    letter = {int: "N", float: "NUMBER", Path: "FILE"}.get(kind, "TEXT")
+    if get_origin(core) is tuple:
+        return f"{letter},..." if Ellipsis in get_args(core) else f"{letter}[:{letter}]"
+    return letter
+
+
+def _help(field: Any) -> str:
+    """Its docstring, with the default where there is one to tell."""
+    text = " ".join((field.description or "").split())
+    if field.is_required() or field.default in (None, False, ()):
+        return text
+    value = field.default
+    if isinstance(value, tuple):
+        value = (":" if _is_pair(field.annotation) else ",").join(map(str, value))
+    return f"{text.rstrip('.')} (default: {value})."
+
+
+def _is_pair(annotation: Any) -> bool:
+    """Whether it is of two ends."""
+    from sweeps.ask.question import core_of
+
+    return Ellipsis not in get_args(core_of(annotation))
+
+
+class QuestionCommand(TyperCommand):
+    """Answers an option of earlier versions with what is typed now."""
+
+    former: dict[str, str] = {}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for word in args:
+            name = word.partition("=")[0]
+            if name in self.former:
+                raise mistake(f"is now {self.former[name]}", name)
+        return super().parse_args(ctx, args)

@@ -1,0 +1,113 @@
+"""Do the command line, Python and JSON give the same answer to each question, and the same refusal
+to what does not go together?"""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+
+import bankwise as api
+from bankwise import DescriptionError
+from sweeps.ask.question import Question, core_of, option, typing_of
+from sweeps.ask.questions import QUESTIONS, does, question
+from sweeps.sections.section import Grid, Section
+from tests.sweeps.cli.test_command_line import bankwise
+
+MOST_OPTIONS = 15
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "transfer": {"link": "pcie5-h100-single", "model": "qwen3-0.6b", "tokens": 1008,
+                 "block": (16, 32), "set": {"merges": "any_order"}},
+    "transfer restore": {"link": "nvme-pcie4", "model": "llama-2-7b", "device": "a100-80gb",
+                         "tokens": [512, 1024], "set": {"capacity": "70GiB"}},
+    "transfer pause": {"link": "pcie4-a30-batched", "model": "llama-2-7b", "device": "a100-80gb",
+                       "seconds": 0.5, "tokens_each": 512},
+}  # fmt: skip
+"""Of each question one that is answered in a second."""
+
+
+def words(verb: str, given: dict[str, Any]) -> list[str]:
+    """What one types to ask it."""
+    asked, found = question(verb), verb.split()
+    for name, value in given.items():
+        if name == "set":
+            found += [w for path, text in value.items() for w in ("--set", f"{path}={text}")]
+            continue
+        pair = isinstance(value, tuple)
+        several = value if isinstance(value, (list, tuple)) else [value]
+        text = (":" if pair else ",").join(map(str, several))
+        flag = [] if typing_of(asked, name).argument else [option(asked, name)]
+        found += flag if value is True else [*flag, text]
+    return found
+
+
+def test_every_question_has_an_example_and_a_function() -> None:
+    assert EXAMPLES.keys() == QUESTIONS.keys()
+    assert {verb.replace(" ", "_") for verb in QUESTIONS} == set(api._QUESTIONS) <= {*api.__all__}
+
+
+@pytest.mark.parametrize("verb", QUESTIONS)
+def test_the_answer_is_the_same_on_a_command_line_in_python_and_as_json(
+    verb: str, tmp_path: Path
+) -> None:
+    given = EXAMPLES[verb]
+    ours = getattr(api, verb.replace(" ", "_"))(**given)
+    typed = bankwise(*words(verb, given), "--json", "--save", "a.html", cwd=tmp_path)
+    assert typed.returncode == 0, typed.stderr
+    assert json.loads(typed.stdout) == json.loads(json.dumps(ours.record()))
+    shown = bankwise(*words(verb, given), cwd=tmp_path).stdout
+    for block in ours.sections()[0].blocks:
+        if isinstance(block, Grid):
+            assert all(cell in shown for row in block.rows for cell in row)
+    assert ours.sections()[0].title in (tmp_path / "a.html").read_text()
+
+
+@pytest.mark.parametrize("verb", QUESTIONS)
+def test_a_help_is_short_and_whole(verb: str) -> None:
+    shown = bankwise(*verb.split(), "--help", cwd=Path.cwd()).stdout
+    options = re.findall(r"^  (--[\w-]+)", shown, re.MULTILINE)
+    assert len(options) - len({"--help"}) <= MOST_OPTIONS, options
+    assert not re.search(r"Instead|With --|Likewise", shown)
+    assert does(verb).rstrip(".") in " ".join(shown.split())
+    for name, field in question(verb).model_fields.items():
+        assert str(field.description)[0].isupper(), name
+        assert str(field.description).rstrip(")").endswith((".", "model's")), name
+
+
+def sample(annotation: Any) -> Any:
+    """A value of a type."""
+    core = core_of(annotation)
+    if get_origin(core) is Literal:
+        return get_args(core)[-1]
+    if get_origin(core) is tuple:
+        inner = [sample(each) for each in get_args(core) if each is not Ellipsis]
+        return tuple(inner) if Ellipsis not in get_args(core) else inner
+    return {bool: True, int: 3, float: 0.5, str: "x", Path: "x"}[core]
+
+
+@pytest.mark.parametrize("verb", QUESTIONS)
+def test_options_go_together_or_are_refused_in_a_line_by_both(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = question(verb)
+    monkeypatch.setattr(asked, "answer", lambda self: self.model_dump(mode="json"))
+    monkeypatch.setattr(Question, "section", lambda self, findings: Section("", []))
+    monkeypatch.setattr(asked, "failed", lambda self, findings: False)
+    needed = {n: v for n, v in EXAMPLES[verb].items() if asked.model_fields[n].is_required()}
+    optional = [name for name in asked.model_fields if name not in needed and name != "set"]
+    for names in [(), *((name,) for name in optional), *combinations(optional, 2)]:
+        given = needed | {name: sample(asked.model_fields[name].annotation) for name in names}
+        typed = bankwise(*words(verb, given), "--json", cwd=tmp_path)
+        try:
+            one = asked.of(given)
+        except DescriptionError as error:
+            assert (typed.returncode, typed.stdout) == (2, ""), given
+            text = re.sub(r"; got .*", "", str(error))  # "3" on a command line, 3 in Python
+            assert typed.stderr.startswith(text) and typed.stderr.count("\n") == 1
+        else:
+            assert (typed.returncode, typed.stderr) == (0, ""), (given, typed)
+            assert json.loads(typed.stdout) == one.model_dump(mode="json")
