@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sweeps.ask.question import Question
 
 QUESTIONS = {
-    "transfer": "sweeps.ask.transfer:TransferQuestion",
+    "transfer": "sweeps.ask.kv_transfer:TransferQuestion",
     "transfer restore": "sweeps.ask.restore:RestoreQuestion",
     "transfer pause": "sweeps.ask.pause:PauseQuestion",
 }
