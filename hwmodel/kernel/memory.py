@@ -91,6 +91,20 @@ def _stream(device: Device, d: Descriptors, frames: Frames | None) -> EngineStre
     """What the engines move at physical addresses, each engine's order kept."""
     a = device.accelerator
     assert a is not None
+    stream = _issued(device, d, frames)
+    if a.translation is None:
+        return stream
+    tick_ns = device.memory.tick_clock.ns_of_ticks(1)
+    read = round(idle_read_ns(device) / tick_ns * FRACTION)
+    return translated(
+        a.translation, a.capacity, a.dma.engines, stream, frames, read, FRACTION / float(tick_ns)
+    )
+
+
+def _issued(device: Device, d: Descriptors, frames: Frames | None) -> EngineStream:
+    """As `_stream`, without what translation of addresses adds."""
+    a = device.accelerator
+    assert a is not None
     tick_ns = device.memory.tick_clock.ns_of_ticks(1)
     order = np.argsort(d.engine, kind="stable")
     engine, start, size, write = (
@@ -107,13 +121,18 @@ def _stream(device: Device, d: Descriptors, frames: Frames | None) -> EngineStre
     if a.dma.gather is not None:
         element = round(a.dma.gather.element_cost / tick_ns * FRACTION)
         wait = gather_costs(a.dma.gather.elements, element, cost, stream)
-    stream = stream._replace(wait=wait)
-    if a.translation is None:
-        return stream
-    read = round(idle_read_ns(device) / tick_ns * FRACTION)
-    return translated(
-        a.translation, a.capacity, a.dma.engines, stream, frames, read, FRACTION / float(tick_ns)
-    )
+    return stream._replace(wait=wait)
+
+
+def issue_ns(device: Device, descriptors: Descriptors) -> float:
+    """Time in which the busiest engine can issue all that it moves, as if the memory were always
+    ready: descriptors, and bytes at the port. Frames of an allocator join or cut extents; that is
+    left out."""
+    a = device.accelerator
+    assert a is not None
+    stream, tick_ns = _issued(device, descriptors, None), device.memory.tick_clock.ns_of_ticks(1)
+    each_ns = stream.wait * float(tick_ns) / FRACTION + stream.size * (1e9 / a.dma.port_bandwidth)
+    return float(np.bincount(stream.engine, each_ns, a.dma.engines).max())
 
 
 def idle_read_ns(device: Device) -> float:

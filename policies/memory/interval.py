@@ -35,3 +35,16 @@ def confidence_interval(values: Sequence[float]) -> tuple[float, float | None]:
     if len(values) < 2:
         return mean, None
     return mean, t_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+
+
+def ratio_interval(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, float | None]:
+    """(sum of `parts` over that of `wholes`, half width of its 95 % interval), where both were
+    drawn together: that of the wholes' share a part, by what each is off the mean one (Cochran,
+    Sampling Techniques, 1977, 2.11). Half width None below two."""
+    if not parts:
+        return 0.0, None
+    each = math.fsum(wholes) / math.fsum(parts)
+    off = [whole - each * part for part, whole in zip(parts, wholes, strict=True)]
+    half = confidence_interval(off)[1]
+    share = 1 / each
+    return share, None if half is None else share * half / statistics.fmean(wholes)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.kernel.memory import Descriptors
+from hwmodel.kernel.memory import Descriptors, issue_ns
 from hwmodel.measure.recurring import passes, window_ns
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
@@ -56,6 +56,9 @@ class Probed(NamedTuple):
     exact: bool
     """Whether the layer was simulated whole; else its time is reckoned from a window."""
     beside: Beside | None = None
+    least_ns: float = 0.0
+    """What the layer takes at least: its bytes at the peak, and the busiest engine's at its port,
+    over `derate`."""
 
 
 class Probe:
@@ -101,14 +104,16 @@ class Probe:
         leaves out.
         """
         begun = time.perf_counter()
-        span_s = (self._warmup_ns + self._measure_ns) * 1e-9
-        each = int(self._dma.port_bandwidth * span_s) + self._dma.window
         drawn = rng.integers(layers) if shares is None else rng.choice(layers, p=shares)
         first, begin = int(drawn), float(rng.random())
         entire = self.deal(layer(first), spread)
         if entire.size.sum() <= self._window_bytes:
             return self._exact(entire)
         loads = self._loads(entire)
+        longer = self._longer(entire)
+        warmup_ns, measure_ns = longer * self._warmup_ns, longer * self._measure_ns
+        span_s = (warmup_ns + measure_ns) * 1e-9
+        each = int(self._dma.port_bandwidth * span_s) + self._dma.window
         busy = loads > 0
         parts = [dealing.window(entire, self.engines, begin, _TO_THE_END, self._dma.request)]
         least = int(self._loads(parts[0])[busy].min())
@@ -116,22 +121,31 @@ class Probe:
             parts.append(self.deal(layer((first + len(parts)) % layers), spread))
             least += int(self._loads(parts[-1])[busy].min())
         stream = dealing.window(dealing.joined(parts), self.engines, 0.0, each, self._dma.request)
-        result = self._simulated(stream, self._warmup_ns, self._measure_ns, times=1)[0]
+        result = self._simulated(stream, warmup_ns, measure_ns, times=1)[0]
         self.simulated_bytes += int(result.bytes_measured)
         self.wall_s += time.perf_counter() - begun
         reckoned_ns = self._reckoned_ns(loads, result.gbps)
         moved = float(loads.sum())
         at_peak_ns = moved / self.device.peak_gbps
+        least_ns = max(at_peak_ns, float(loads.max()) / self._dma.port_bandwidth * 1e9)
+        found = Probed(at_peak_ns, reckoned_ns, result, False, None, least_ns / self._derate)
         if not calibrate:
-            return Probed(at_peak_ns, reckoned_ns, result, exact=False)
+            return found
         share = min(self._calibrate_bytes / moved, 1.0)
         entire = self.start(entire)
         whole = self._exact(entire)
         lost_ns = whole.elapsed_ns - self._reckoned_ns(self._loads(entire), result.gbps)
         beside = Beside(whole.at_peak_ns, lost_ns)
         if share < 1:
-            return Probed(at_peak_ns, reckoned_ns, result, exact=False, beside=beside)
+            return found._replace(beside=beside)
         return whole._replace(beside=beside)
+
+    def _longer(self, entire: Descriptors) -> int:
+        """How many times as long the window of a layer lasts: where engines need many times what
+        its bytes take at the peak, for descriptors or since few are busy, a window would show but a
+        few descriptors of each. It moves as many bytes, and costs as much, as one at the peak."""
+        at_peak_ns = float(entire.size.sum()) / self.device.peak_gbps
+        return max(int(issue_ns(self.device, entire) / at_peak_ns), 1)
 
     def start(self, entire: Descriptors, least: float = 0.0) -> Descriptors:
         """The first `FidelitySpec.calibrate` bytes of a layer, or `least`, as much of each

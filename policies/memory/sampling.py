@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import AGAIN, KV_PHASES, NO_PROBE, FidelitySpec
-from policies.memory.interval import confidence_interval, stopped
+from policies.memory.interval import ratio_interval, stopped
 from policies.memory.probe import LEAST, Beside, Layer, Probe, lost_ns
 from policies.memory.simulated import SimulatedMemory
 from policies.memory.step_energy import Transfer
@@ -47,6 +47,16 @@ MOST_EXTENTS = 40
 """Most probes that a result lists one by one."""
 
 
+class Taken(NamedTuple):
+    """A probe of a phase: a layer's time at the peak, what it takes, what the simulator found, and
+    the placement statistics of the step."""
+
+    at_peak_ns: float
+    elapsed_ns: float
+    result: Any
+    placed: tuple[float, ...]
+
+
 class SampledMemory(SimulatedMemory):
     """Efficiencies measured at the addresses of the running batch."""
 
@@ -60,7 +70,7 @@ class SampledMemory(SimulatedMemory):
         self._rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
         self._clocks: dict[str, ProbeClock] = {name: ProbeClock(spec) for name in KV_PHASES}
         self._changes = -1
-        self._results: dict[str, list[tuple[float, Any]]] = {name: [] for name in self._clocks}
+        self._results: dict[str, list[Taken]] = {name: [] for name in self._clocks}
         self._marks = dict.fromkeys(self._clocks, 0)
         self._beside: dict[str, list[Beside]] = {name: [] for name in self._clocks}
         """Layers that were simulated in addition to their windows."""
@@ -70,8 +80,6 @@ class SampledMemory(SimulatedMemory):
         """Relative half-width common to all windows, from what they leave out."""
         self._intervals: dict[str, tuple[float, float | None]] = {}
         """`_measured` since the last probe of each phase."""
-        self._placed: dict[str, list[tuple[float, ...]]] = {name: [] for name in self._clocks}
-        """Placement statistics of each probe."""
         self._spent_s: dict[str, float] = dict.fromkeys((*KV_PHASES, _ALL), 0.0)
         """Seconds since the warm-up that hang on each phase's efficiency, and all of them."""
         self._run_bytes: list[float] = []
@@ -121,13 +129,13 @@ class SampledMemory(SimulatedMemory):
         for clock in self._clocks.values():
             clock.restart(self._steps)
 
-    def _counted(self, phase: str) -> list[tuple[float, Any]]:
+    def _counted(self, phase: str) -> list[Taken]:
         """The probes of a phase that count: after the warm-up, or the last before."""
         results = self._results[phase]
         return results[self._marks[phase] :] or results[-1:]
 
     def _found(self, phase: StreamPhase) -> list[Any]:
-        return [result for _, result in self._counted(phase)]
+        return [each.result for each in self._counted(phase)]
 
     def _probes(self, phase: StreamPhase) -> int:
         return len(self._results[phase])
@@ -158,8 +166,8 @@ class SampledMemory(SimulatedMemory):
         """Mean extent in bytes and GB/s of each probe of the attention that counts, some of them
         where there are many."""
         points = [
-            [round(size), float(f"{result.gbps:.5g}")]
-            for size, (_, result) in zip(self._run_bytes, self._results["attention"], strict=True)
+            [round(size), float(f"{each.result.gbps:.5g}")]
+            for size, each in zip(self._run_bytes, self._results["attention"], strict=True)
         ][self._marks["attention"] :]
         return points[:: -(-len(points) // MOST_EXTENTS) or 1]
 
@@ -195,11 +203,13 @@ class SampledMemory(SimulatedMemory):
         return self._probe.lengthened and self._common[phase] > WIDE
 
     def _measured(self, phase: str) -> tuple[float, float | None]:
-        """Mean efficiency of the probes that count, and the half-width of its interval as they
-        spread."""
+        """Efficiency of the probes that count together, those of large steps for as much more as
+        they move, and the half-width of its interval as they spread."""
         if phase not in self._intervals:
-            shares = [share for share, _ in self._counted(phase)]
-            self._intervals[phase] = confidence_interval(shares)
+            counted = self._counted(phase)
+            self._intervals[phase] = ratio_interval(
+                [each.at_peak_ns for each in counted], [each.elapsed_ns for each in counted]
+            )
         return self._intervals[phase]
 
     def _interval(self, phase: str) -> tuple[float, float | None]:
@@ -221,7 +231,7 @@ class SampledMemory(SimulatedMemory):
 
     def _take(self, phase: StreamPhase, layer: Layer, placed: tuple[float, ...] = ()) -> bool:
         """Probe it; False where all that the step moves lies in another memory."""
-        results, beside, place = self._results[phase], self._beside[phase], self._placed[phase]
+        results, beside = self._results[phase], self._beside[phase]
         calibrate = self._windows[phase] % EVERY < FIRST or self._leaves_out(phase)
         spread = self._streams.spread(phase)
         every, shares = self._drawn(phase, layer)
@@ -237,18 +247,19 @@ class SampledMemory(SimulatedMemory):
             self._windows[phase] += 1
         if not probed.exact:
             mean_ns, half_ns = lost_ns(beside, probed.at_peak_ns)
-            elapsed_ns += mean_ns
+            elapsed_ns = max(elapsed_ns + mean_ns, probed.least_ns)
             self._common[phase] = half_ns / elapsed_ns
         self._intervals.pop(phase, None)
-        results.append((min(max(probed.at_peak_ns / elapsed_ns, LEAST), 1.0), probed.result))
-        place.append(placed)
+        at_peak_ns = probed.at_peak_ns
+        elapsed_ns = min(max(elapsed_ns, at_peak_ns), at_peak_ns / LEAST)
+        results.append(Taken(at_peak_ns, elapsed_ns, probed.result, placed))
         last = [
-            share
-            for (share, _), then in zip(results[-RECENT:], place[-RECENT:], strict=True)
-            if moved(placed, then) <= self._spec.change
+            each for each in results[-RECENT:] if moved(placed, each.placed) <= self._spec.change
         ]
-        # a time is bytes over efficiency: times are averaged
-        self.efficiency = self.efficiency._replace(**{phase: len(last) / sum(1 / e for e in last)})
+        share, _ = ratio_interval(
+            [each.at_peak_ns for each in last], [each.elapsed_ns for each in last]
+        )
+        self.efficiency = self.efficiency._replace(**{phase: share})
         return True
 
 

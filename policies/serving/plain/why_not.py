@@ -120,7 +120,7 @@ _MEMORY: Must = {"_routed": None, "contention": None}
 _MEMORY_ANY = _text("efficiency _transfers streams _steps")
 _SAMPLED_ANY = _MEMORY_ANY | _text(
     "_spec _probe _layout _streams _phases _rng _clocks _changes _results _marks _beside _windows"
-    " _common _intervals _placed _spent_s _run_bytes"
+    " _common _intervals _spent_s _run_bytes"
 )
 _REPLICA_ANY = _text("engine memory metrics now_s _learns _steps shares ran_s served waited")
 _REPLICA: Must = {

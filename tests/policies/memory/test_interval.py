@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hwmodel.measure.student import t_quantile
-from policies.memory.interval import confidence_interval, stopped
+from policies.memory.interval import confidence_interval, ratio_interval, stopped
 
 PRECISION, DRAWS = 0.02, 6000
 
@@ -43,3 +43,23 @@ def test_a_stopped_interval_is_students_at_another_level() -> None:
     assert half is not None
     assert stopped(half, 4) / half == pytest.approx(t_quantile(3, 0.985) / t_quantile(3))
     assert mean == pytest.approx(1.05)
+
+
+def test_a_share_of_times_is_that_of_all_of_them_together() -> None:
+    assert ratio_interval([1.0, 3.0], [2.0, 14.0])[0] == 4 / 16
+    assert ratio_interval([], []) == (0.0, None) and ratio_interval([1.0], [4.0]) == (0.25, None)
+    share, half = ratio_interval([1.0, 1.0, 1.0], [2.0, 3.0, 4.0])  # all alike: the mean time's
+    assert half is not None
+    assert half / share == pytest.approx((confidence_interval([2.0, 3.0, 4.0])[1] or 0) / 3)
+
+
+def test_a_share_of_times_is_covered_where_steps_are_unequal_and_small_ones_are_slow() -> None:
+    rng, covers = np.random.default_rng(2), []
+    for _ in range(2000):
+        part = rng.lognormal(0.0, 1.0, 24)
+        whole = (0.2 + part / 0.5) * rng.lognormal(-(0.1**2) / 2, 0.1, 24)
+        share, half = ratio_interval(part.tolist(), whole.tolist())
+        assert half is not None
+        true = float(np.exp(0.5) / (0.2 + np.exp(0.5) / 0.5))
+        covers.append(abs(share - true) <= stopped(half, 24))
+    assert np.mean(covers) >= 0.95

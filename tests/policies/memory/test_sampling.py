@@ -49,7 +49,7 @@ class Scripted:
             gbps=100.0 + len(self.asked), row_hits=3, row_misses=1, row_conflicts=1, commands={},
             simulated_ns=10.0, active_ns=0.0,
         )  # fmt: skip
-        plain = Probed(100.0 * self.shares[len(self.asked) - 1], 100.0, result, True)
+        plain = Probed(100.0, 100.0 / self.shares[len(self.asked) - 1], result, True)
         return plain._replace(**self.found)
 
 
@@ -80,6 +80,13 @@ def harmonic(*shares: float) -> Any:
     return pytest.approx(len(shares) / sum(1 / share for share in shares))
 
 
+def relative(*shares: float) -> float:
+    """Half-width over mean, of the time a byte."""
+    mean, half = confidence_interval([1 / share for share in shares])
+    assert half is not None
+    return half / mean
+
+
 def test_is_an_efficiency_the_mean_time_of_the_last_four_probes() -> None:
     a, b, c, d, e = shares = [0.5, 0.25, 0.8, 1.0, 0.2]
     found = attention(memory(Scripted(shares)), 10, 10, 10, 10, 10)
@@ -100,22 +107,40 @@ def test_is_an_efficiency_held_between_nothing_and_the_peak(share: float, expect
     assert attention(memory(Scripted([share])), 10) == [expected]
 
 
+def test_does_a_small_probe_count_for_little_in_the_steps_that_follow() -> None:
+    # a byte of the second step takes a hundred times as long, and the step has a thousandth of them
+    probe = Scripted([0.5, 0.005])
+    sampled, there = memory(probe), {"chunks": [None]}
+    step, engine = batch()
+    step = step._replace(decode=step.decode[:0], **there)
+    assert sampled.observe(step, engine).prefill == 0.5
+    probe.found = {"at_peak_ns": 0.1, "elapsed_ns": 20.0}
+    sampled.passed(1)
+    assert sampled.observe(step, engine).prefill == pytest.approx(100.1 / 220)
+
+
+def test_does_a_window_that_loses_more_than_it_takes_last_as_long_as_its_bytes_need() -> None:
+    # a layer that took 1,000 ns less than its window said, of four times the bytes
+    probe = Scripted([0.5], exact=False, beside=Beside(400.0, -1000.0), least_ns=125.0)
+    assert attention(memory(probe), 10) == [100 / 125]
+
+
 def test_does_what_whole_layers_lost_lengthen_the_windows_that_follow() -> None:
-    # windows of 50 ns at the peak are estimated at 100 ns; layers of 400 ns lost 40: 2 a root of ns
+    # windows of 100 ns at the peak are estimated at 200 ns; layers of 400 ns lost 40: 2 a root
     probe = Scripted([0.5] * 2, exact=False, beside=Beside(400.0, 40.0))
     sampled = memory(probe)
-    lost = 2 * math.sqrt(50)
-    assert attention(sampled, 10, 10) == [pytest.approx(50 / (100 + lost))] * 2
+    lost = 2 * math.sqrt(100)
+    assert attention(sampled, 10, 10) == [pytest.approx(100 / (200 + lost))] * 2
     probe.found["beside"] = Beside(400.0, 120.0)  # drifts 2, 2 and 6: mean 10/3, variance 16/3
     probe.shares.append(0.5)
     attention(sampled, 10)
-    mean_ns, half_ns = (each * math.sqrt(50) for each in (10 / 3, T2 * math.sqrt(16 / 9)))
-    shares = [50 / (100 + lost)] * 2 + [50 / (100 + mean_ns)]
-    mean = sum(shares) / 3
-    own = stopped(T2 * float(np.std(shares, ddof=1)) / math.sqrt(3), 3)
+    mean_ns, half_ns = (each * math.sqrt(100) for each in (10 / 3, T2 * math.sqrt(16 / 9)))
+    taken_ns = [200 + lost, 200 + lost, 200 + mean_ns]
+    mean = 300 / sum(taken_ns)
+    own = mean * stopped(relative(*(1 / each for each in taken_ns)), 3)
     phase = sampled.report(0)["phases"]["attention"]
     assert phase["efficiency"] == pytest.approx(mean)
-    half = math.hypot(own, half_ns / (100 + mean_ns) * mean)
+    half = math.hypot(own, half_ns / (200 + mean_ns) * mean)
     assert phase["ci95"] == pytest.approx(half, rel=1e-5)
 
 
@@ -150,8 +175,9 @@ def test_does_the_report_count_what_came_after_the_warm_up() -> None:
     attention(sampled, 10, 20, 40)
     found = sampled.report(16_000)
     phase = found["phases"]["attention"]
-    assert (phase["efficiency"], phase["probes"]) == (pytest.approx(0.4), 4)
-    assert phase["ci95"] == pytest.approx(stopped(T2 * 0.2 / math.sqrt(3), 3), rel=1e-5)
+    assert (phase["efficiency"], phase["probes"]) == (harmonic(0.2, 0.4, 0.6), 4)
+    own = stopped(relative(0.2, 0.4, 0.6), 3) * phase["efficiency"]
+    assert phase["ci95"] == pytest.approx(own, rel=1e-5)
     assert (phase["row_hit_rate"], phase["banks"]["row_hits"]) == (0.6, 0.6)
     assert phase["by_extent"] == [[320, 102.0], [320, 103.0], [320, 104.0]]
     assert (found["probes"], found["simulated_bytes"]) == (4, 4000)
@@ -256,13 +282,6 @@ def spent(**seconds: float) -> StepTimes:
     return StepTimes(**{**plain, **rest, **seconds})  # type: ignore[arg-type]
 
 
-def relative(*shares: float) -> float:
-    """Half-width over mean."""
-    mean, half = confidence_interval(shares)
-    assert half is not None
-    return stopped(half, len(shares)) / mean
-
-
 @pytest.mark.parametrize("together", [False, True])
 def test_is_a_runs_error_that_of_its_phases_by_the_time_that_hangs_on_them(together: bool) -> None:
     sampled = memory(Scripted([0.4, 0.5, 0.5, 0.25]), max_probes=2)
@@ -273,8 +292,9 @@ def test_is_a_runs_error_that_of_its_phases_by_the_time_that_hangs_on_them(toget
     sampled._run_bytes = [320.0] * 2
     for _ in range(2):
         sampled._take("prefill", lambda _: None)  # type: ignore[arg-type, return-value]
-    attention = (0.7 if together else 0.5) * relative(0.4, 0.5)
-    whole = math.hypot(attention, 0.02 * relative(0.5, 0.25))  # of the prefill FLOPs do not
+    attention = (0.7 if together else 0.5) * stopped(relative(0.4, 0.5), 2)
+    prefill = 0.02 * stopped(relative(0.5, 0.25), 2)  # of the prefill FLOPs do not
+    whole = math.hypot(attention, prefill)
     assert sampled.report(0)["throughput_ci95"] == pytest.approx(whole)
     sampled.mark()
     assert "throughput_ci95" not in sampled.report(0)

@@ -33,7 +33,7 @@ from hwmodel.measure.recurring import passes
 from hwmodel.specs.device import Device, load_device
 from policies.memory import probe as probes
 from policies.memory.fidelity import FidelitySpec
-from policies.memory.interval import confidence_interval, stopped
+from policies.memory.interval import ratio_interval, stopped
 from policies.memory.sampling import EVERY, FIRST, WIDE
 from policies.memory.traffic import Extents
 
@@ -111,23 +111,25 @@ def probed(
 ) -> Any:
     """(mean share, half-width of its interval, probes): `most` at most, until it is narrow."""
     probe, rng = probes.Probe(device, spec, simulate_system), np.random.default_rng(seed)
-    shares: list[float] = []
+    at_peak: list[float] = []
+    taken: list[float] = []
     beside: list[probes.Beside] = []
     common, elapsed = 0.0, 1.0
-    while len(shares) < most:
-        calibrate = len(shares) % EVERY < FIRST or common / elapsed > WIDE
+    while len(taken) < most:
+        calibrate = len(taken) % EVERY < FIRST or common / elapsed > WIDE
         found = probe.measure(layers.__getitem__, len(layers), "slice", rng, calibrate)
         if found.beside is not None:
             beside.append(found.beside)
         lost, common = (0.0, 0.0) if found.exact else probes.lost_ns(beside, found.at_peak_ns)
-        elapsed = found.elapsed_ns + lost
-        shares.append(found.at_peak_ns / elapsed)
-        mean, half = confidence_interval(shares)
+        elapsed = max(found.elapsed_ns + lost, found.least_ns)
+        at_peak.append(found.at_peak_ns)
+        taken.append(elapsed)
+        mean, half = ratio_interval(at_peak, taken)
         narrow = half is not None and half <= spec.precision * mean and common / elapsed <= WIDE
-        if len(shares) >= least and narrow:
+        if len(taken) >= least and narrow:
             break
-    half = stopped(half or 0.0, len(shares))
-    return mean, math.hypot(half, common / elapsed * mean), len(shares)
+    half = stopped(half or 0.0, len(taken))
+    return mean, math.hypot(half, common / elapsed * mean), len(taken)
 
 
 def former(
