@@ -65,13 +65,15 @@ class FidelitySpec(Strict):
     """Weights are dealt to engines in turn in tiles of this size (assumed)."""
     probe_bytes: PositiveBytes = 6 << 20
     """A probe measures as long as the peak takes for this much, so that it costs the same on every
-    device (assumed), or longer, to whole intervals of refresh where one more or less would matter;
-    a layer that is no longer than that and the warm-up is simulated whole."""
+    device (assumed), or longer: to whole intervals of refresh where one more or less would matter,
+    and where engines need many times as long to issue as much, so many times. A layer that is no
+    longer than that and the warm-up is simulated whole."""
     warmup: Nanoseconds | None = None
     """Device time that a probe discards. None: as much as `measure` or `probe_bytes` say (assumed;
     a third of it left windows 0.9 % too slow on a100-80gb)."""
     measure: Nanoseconds | None = None
-    """Least device time that a probe measures. None: as `probe_bytes` says."""
+    """Least device time that a probe measures, whatever engines need. None: as `probe_bytes`
+    says."""
     calibrate: PositiveBytes = 16 << 20
     """Most bytes of a layer that some probes simulate whole in addition to their window
     (assumed; whole layers can take seconds)."""

@@ -74,6 +74,8 @@ class Probe:
         self._derate = device.derate
         least_ns = spec.measure or spec.probe_bytes / device.peak_gbps
         self._measure_ns = window_ns(device.memory, least_ns)
+        self._chosen = spec.measure is not None
+        """Whether a user says how long a window lasts."""
         self._warmup_ns = self._measure_ns if spec.warmup is None else spec.warmup
         self.lengthened = self._measure_ns > least_ns
         """Whether windows are longer than they would be without what comes in them."""
@@ -143,7 +145,9 @@ class Probe:
     def _longer(self, entire: Descriptors) -> int:
         """How many times as long the window of a layer lasts: where engines need many times what
         its bytes take at the peak, for descriptors or since few are busy, a window would show but a
-        few descriptors of each. It moves as many bytes, and costs as much, as one at the peak."""
+        few descriptors of each. It moves about as many bytes as one at the peak."""
+        if self._chosen:
+            return 1
         at_peak_ns = float(entire.size.sum()) / self.device.peak_gbps
         return max(int(issue_ns(self.device, entire) / at_peak_ns), 1)
 

@@ -128,9 +128,11 @@ def test_the_window_is_what_the_simulator_is_asked_for() -> None:
 
 
 def test_a_probe_moves_no_more_than_its_bytes_at_the_peak() -> None:
-    ((warmup, measure),) = windows(probe_bytes="32KiB") - {(0.0, math.inf)}
-    assert measure * 307.2 == pytest.approx(32 << 10)
-    assert warmup == measure
+    found = sorted(windows(probe_bytes="32KiB") - {(0.0, math.inf)})
+    assert found[0][1] * 307.2 == pytest.approx(32 << 10)
+    for warmup, measure in found:  # of engines that are slow, whole times as long
+        assert warmup == measure
+        assert measure / found[0][1] % 1 == pytest.approx(0.0)
 
 
 def test_every_engine_has_work_for_the_whole_window_and_no_more() -> None:
@@ -138,7 +140,7 @@ def test_every_engine_has_work_for_the_whole_window_and_no_more() -> None:
     options = {"fidelity": "sampled", "probe_bytes": "4KiB"}
     run(4096, STREAM, memory=options, engine=ENGINE, simulate=fake)
     dma = device(4096).accelerator.dma  # type: ignore[union-attr]
-    ((warmup, measure),) = fake.windows - {(0.0, math.inf)}
+    warmup, measure = max(fake.windows - {(0.0, math.inf)})
     longest = (warmup + measure) * 1e-9 * dma.port_bandwidth + dma.window + dma.request
     for descriptors in fake.calls[1:]:
         assert (descriptors.size.sum()) <= longest * dma.engines
