@@ -12,7 +12,7 @@ window's estimate is added to the others, scaled with the root of their length.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -204,12 +204,15 @@ class SampledMemory(SimulatedMemory):
 
     def _measured(self, phase: str) -> tuple[float, float | None]:
         """Efficiency of the probes that count together, those of large steps for as much more as
-        they move, and the half-width of its interval as they spread."""
+        they move, and the half-width of its interval as they spread: where they are few, as those
+        of the warm-up do too."""
         if phase not in self._intervals:
-            counted = self._counted(phase)
-            self._intervals[phase] = ratio_interval(
-                [each.at_peak_ns for each in counted], [each.elapsed_ns for each in counted]
-            )
+            share, half = _ratio(counted := self._counted(phase))
+            if len(counted) < RECENT:
+                every, spread = _ratio(results := self._results[phase])
+                few = math.sqrt(len(results) / max(len(counted), 1))
+                half = None if spread is None else share * spread / every * few
+            self._intervals[phase] = share, half
         return self._intervals[phase]
 
     def _interval(self, phase: str) -> tuple[float, float | None]:
@@ -218,7 +221,8 @@ class SampledMemory(SimulatedMemory):
         mean, half = self._measured(phase)
         if half is None:
             return mean, None
-        half = stopped(half, len(self._counted(phase)))
+        counted = len(self._counted(phase))
+        half = stopped(half, counted if counted >= RECENT else len(self._results[phase]))
         return mean, math.hypot(half, self._common[phase] * mean)
 
     def _error(self, phase: str) -> float:
@@ -256,11 +260,13 @@ class SampledMemory(SimulatedMemory):
         last = [
             each for each in results[-RECENT:] if moved(placed, each.placed) <= self._spec.change
         ]
-        share, _ = ratio_interval(
-            [each.at_peak_ns for each in last], [each.elapsed_ns for each in last]
-        )
-        self.efficiency = self.efficiency._replace(**{phase: share})
+        self.efficiency = self.efficiency._replace(**{phase: _ratio(last)[0]})
         return True
+
+
+def _ratio(taken: Sequence[Taken]) -> tuple[float, float | None]:
+    """Time at the peak over what they take, and the half-width of its interval."""
+    return ratio_interval([each.at_peak_ns for each in taken], [each.elapsed_ns for each in taken])
 
 
 def moved(now: tuple[float, ...], then: tuple[float, ...]) -> float:

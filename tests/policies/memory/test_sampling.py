@@ -165,6 +165,17 @@ def test_are_windows_that_had_to_be_longer_calibrated_while_they_leave_out_too_m
         assert probe.asked[4:] == [False, False, lengthened]
 
 
+def test_do_few_probes_spread_as_those_of_the_warm_up_do() -> None:
+    before, after = [0.5, 0.4, 0.6, 0.5, 0.45], [0.3]
+    sampled = memory(Scripted(before + after))
+    attention(sampled, *[10] * 5)
+    sampled.mark()
+    attention(sampled, 10)
+    phase = sampled.report(0)["phases"]["attention"]
+    every = stopped(relative(*before, *after), 6) * math.sqrt(6 / 1)
+    assert (phase["efficiency"], phase["ci95"]) == pytest.approx((0.3, 0.3 * every))
+
+
 def test_does_the_report_count_what_came_after_the_warm_up() -> None:
     sampled = memory(Scripted([0.5, 0.2, 0.4, 0.6]))
     attention(sampled, 10)
@@ -176,7 +187,7 @@ def test_does_the_report_count_what_came_after_the_warm_up() -> None:
     found = sampled.report(16_000)
     phase = found["phases"]["attention"]
     assert (phase["efficiency"], phase["probes"]) == (harmonic(0.2, 0.4, 0.6), 4)
-    own = stopped(relative(0.2, 0.4, 0.6), 3) * phase["efficiency"]
+    own = stopped(relative(0.5, 0.2, 0.4, 0.6), 4) * math.sqrt(4 / 3) * phase["efficiency"]
     assert phase["ci95"] == pytest.approx(own, rel=1e-5)
     assert (phase["row_hit_rate"], phase["banks"]["row_hits"]) == (0.6, 0.6)
     assert phase["by_extent"] == [[320, 102.0], [320, 103.0], [320, 104.0]]
