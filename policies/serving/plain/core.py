@@ -14,7 +14,9 @@ from typing import Any
 from hwmodel.kernel.jit import called, simulation
 from policies.serving.plain import plain_blocks as blocks
 from policies.serving.plain import plain_joining as joining
+from policies.serving.plain import plain_pools as pools
 from policies.serving.plain import plain_runs as runs
+from policies.serving.plain import plain_texts as texts
 from policies.serving.plain import plain_times as times
 from policies.serving.plain.plain_state import (
     ADMIT,
@@ -22,6 +24,7 @@ from policies.serving.plain.plain_state import (
     BLOCKS,
     BUCKETS,
     COUNT,
+    END,
     ENDED,
     FIT,
     FUTILE,
@@ -56,12 +59,12 @@ NO_ROW = 1 << 62
 @called
 def _join(s: Any, c: PlainQueue) -> bool:
     """Who has come waits; whether there is anybody. If not, it is the time of the next arrival."""
-    while s.next < len(c.arrival_s) and c.arrival_s[s.next] <= s.now_s:
+    while s.next < s.coming and c.coming_s[s.next] <= s.now_s:
         c.line[(s.first + s.waiting) % len(c.line)] = c.arriving[s.next]
         s.waiting += 1
         s.next += 1
     if s.running == 0 and s.waiting == 0:
-        at_s = c.arrival_s[s.next]
+        at_s = c.coming_s[s.next]
         s.idle_s += at_s - s.now_s
         s.now_s = at_s
         return False
@@ -75,7 +78,7 @@ def _preempt(
     """A request gives its memory back and waits in front of the line; False where so many were and
     nothing was made (`TokenProgress.preempted`)."""
     if rule.kind == BLOCKS:
-        blocks.release(s, q, b, rule.block, request, rule.keeps != 0)
+        blocks.release(s, rule, q, b, request, False)
     else:
         runs.dismiss(s, rule, q, r, request)
     s.first = (s.first - 1) % len(c.line)
@@ -121,7 +124,7 @@ def _advance(
 ) -> None:
     """So many tokens more for each of the batch from `begin` to `end`."""
     if rule.kind == BLOCKS:
-        blocks.advance(s, q, b, rule.block, c.batch, begin, end, rounds)
+        blocks.advance(s, rule, q, b, c.batch, begin, end, rounds)
     else:
         for place in range(begin, end):
             q.stored[c.batch[place]] += rounds
@@ -190,7 +193,7 @@ def _continue(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: 
         s.partial = 0
         return _preempt(s, rule, q, c, b, r, request)
     if rule.kind == BLOCKS:
-        blocks.extend(s, q, b, rule.block, request, start + tokens)
+        blocks.extend(s, rule, q, b, request, start + tokens)
     else:
         q.stored[request] = start + tokens
     _chunk(s, q, c, request, start, tokens, tokens == rest)
@@ -200,7 +203,12 @@ def _continue(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: 
 @called
 def _begin(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: PlainRuns) -> bool:
     """What runs is scheduled. False as of `_preempt`."""
-    if s.waiting > 0 or s.next < len(c.arrival_s):  # `SteadyPart.began`
+    unsent = s.to_send < len(c.to_send)
+    lasts = s.waiting > 0 or s.next < s.coming or unsent  # `SteadyPart.began`
+    if rule.sessions:
+        s.steady_s = NEVER_S if unsent else rule.last_s
+        lasts = s.now_s <= s.steady_s
+    if lasts:
         s.close_s = s.now_s
         s.close_made = s.made
         s.close_more = -1
@@ -222,13 +230,18 @@ def _reserve(
     """Admit a request if it has room for all of its tokens; how many it found, -1 if it has not."""
     total = q.prompt[request] + q.output[request] - q.left[request]
     if rule.kind == BLOCKS:
-        kept_free = rule.spared if s.free < rule.space else rule.spared_idle
-        if (total + rule.block - 1) // rule.block + kept_free > s.free:
+        wanted = rule.spared if s.free < rule.space else rule.spared_idle
+        wanted += (total + rule.block - 1) // rule.block
+        if b.shares[request]:
+            found = texts.find(b, rule.block, request, total - 1)
+            wanted -= found - texts.free_among(b, found)
+        else:
+            found = blocks.own_left(b, rule.block, request, total - 1)
+        if wanted > s.free:
             return -1
-        found = blocks.own_left(b, rule.block, request, total - 1)
-        blocks.enter(s, q, b, rule.block, request, found)
+        blocks.enter(s, rule, q, b, request, found)
         found *= rule.block
-        blocks.extend(s, q, b, rule.block, request, found + min(total - found, s.budget))
+        blocks.extend(s, rule, q, b, request, found + min(total - found, s.budget))
         return found
     if not rule.joins and runs.decided(s, rule, q, r, request) > runs.largest_place(s, rule, r):
         return -1
@@ -258,6 +271,8 @@ def _admit(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: Pla
         s.waiting -= 1
         c.batch[s.running] = request
         s.running += 1
+        if rule.kind != BLOCKS:
+            r.fit_size[request] = 0
         s.cached += found
         total = q.prompt[request] + q.output[request] - q.left[request]
         tokens = min(total - found, s.budget)
@@ -279,7 +294,12 @@ def _fit(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, r: PlainRuns) -> in
             if rule.kind == BUCKETS and r.epoch[request] != s.epoch:
                 s.asked = request
                 return WANT
-            size = runs.decided(s, rule, q, r, request)
+            if s.fit_epoch != s.epoch:
+                r.fit_size[:] = 0
+                s.fit_epoch = s.epoch
+            if r.fit_size[request] == 0:
+                r.fit_size[request] = runs.decided(s, rule, q, r, request)
+            size = r.fit_size[request]
             if slots + size > s.free_slots:
                 break
             slots += size
@@ -359,6 +379,42 @@ def _rounds(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, clock
 
 
 @called
+def _steady_until(s: Any, kept: Rows, begin_s: float, base: int, rounds: int) -> None:
+    """The steady part of sessions lasts to the last of these steps that begins by `steady_s`
+    (`SteadyPart.done`)."""
+    at_s = s.close_s = begin_s
+    for step in range(rounds - 1):
+        at_s += kept.times_s[base + step]
+        if at_s > s.steady_s:
+            break
+        s.close_s = at_s
+    s.close_made = s.made
+    s.close_more = -1
+
+
+@called
+def _made_before(s: Any, kept: Rows, begin_s: float, base: int, rounds: int) -> int:
+    """Output tokens of those of these steps that begin before `close_s` (`Stretch.made`, where a
+    step may begin earlier by a rounding)."""
+    after_s, begun = 0.0, 0
+    for step in range(rounds):
+        after_s += kept.times_s[base + step]
+        if begin_s + after_s - kept.times_s[base + step] >= s.close_s:
+            break
+        begun += 1
+    return begun * s.decoding + (s.begun if begun else 0)
+
+
+@called
+def _held_twice(s: Any, rule: Any, q: PlainRequests, c: PlainQueue) -> int:
+    """Slots that those who run have together, as often as another one has them, too."""
+    twice = -(rule.space - s.free) * rule.block
+    for place in range(s.running):
+        twice += q.reserved[c.batch[place]]
+    return max(twice, 0)
+
+
+@called
 def _stretch(
     s: Any,
     rule: Any,
@@ -372,15 +428,16 @@ def _stretch(
     """The steps pass, and are a row more; how many."""
     rounds = _rounds(s, rule, q, c, b, clocks)
     event_s = NEVER_S
-    if s.waiting == 0 and s.next < len(c.arrival_s):
-        event_s = c.arrival_s[s.next]
+    if s.waiting == 0 and s.next < s.coming:
+        event_s = c.coming_s[s.next]
     row, begin_s, base, decoding = kept.stretches[s.rows], s.now_s, s.steps, s.decoding
     for column in range(len(row)):
         row[column] = 0.0
     rounds = times.passed(s, rule, c, kept, rounds, event_s, row)
-    if s.close_more < 0:  # of `Stretch.made`, whose first step may begin earlier by a rounding
-        first_s = kept.times_s[base]
-        s.close_more = decoding + s.begun if begin_s + first_s - first_s < begin_s else 0
+    if rule.sessions and rounds > 1 and begin_s <= s.steady_s:
+        _steady_until(s, kept, begin_s, base, rounds)
+    if s.close_more < 0:
+        s.close_more = _made_before(s, kept, begin_s, base, rounds)
     row[0] = begin_s
     row[5] = rounds
     row[6] = s.running
@@ -393,6 +450,8 @@ def _stretch(
         stored = -decoding * (rounds - 1)
         for place in range(s.running):
             stored += q.stored[c.batch[place]]
+    if rule.once:
+        stored -= _held_twice(s, rule, q, c)
     row[8] = stored
     row[11] = rule.slots
     row[13] = decoding + s.begun
@@ -407,7 +466,9 @@ def _stretch(
                 row[17] += (rule.block * b.first[step]) * kept.times_s[base + step]
     else:
         row[10] = s.reserved
-        if s.free_slots:
+        if s.free_slots and rule.parted:
+            row[12] = pools.lost(r) / s.free_slots
+        elif s.free_slots:
             row[12] = 1 - runs.largest_place(s, rule, r) / s.free_slots
         unneeded = s.reserved
         for place in range(s.running):
@@ -437,6 +498,35 @@ def _count(s: Any, rule: Any, rounds: int) -> None:
 
 
 @called
+def _answered(s: Any, q: PlainRequests, c: PlainQueue, request: int) -> None:
+    """A client who waited for this sends its next request (`Clients.after`)."""
+    head = c.head[request]
+    c.unanswered[head] -= 1
+    if c.unanswered[head]:
+        return
+    request = c.following[request]
+    if request < 0:
+        if s.to_send == len(c.to_send):
+            return
+        request = c.to_send[s.to_send]
+        s.to_send += 1
+    while request >= 0:
+        at_s, at = s.now_s + c.think_s[request], s.coming
+        q.arrival_s[request] = at_s
+        while at > s.next and (
+            c.coming_s[at - 1] > at_s
+            or (c.coming_s[at - 1] == at_s and c.arriving[at - 1] > request)
+        ):
+            c.coming_s[at] = c.coming_s[at - 1]
+            c.arriving[at] = c.arriving[at - 1]
+            at -= 1
+        c.coming_s[at] = at_s
+        c.arriving[at] = request
+        s.coming += 1
+        request = c.sample[request]
+
+
+@called
 def _end(s: Any, rule: Any, q: PlainRequests, b: Blocks, r: PlainRuns, request: int) -> None:
     """A request has its last token."""
     q.end_s[request] = s.now_s
@@ -444,7 +534,7 @@ def _end(s: Any, rule: Any, q: PlainRequests, b: Blocks, r: PlainRuns, request: 
     s.changes += 1
     if rule.kind == BLOCKS:
         q.run_tokens[request] = q.stored[request] / b.runs[b.row[request]]
-        q.reserved_ever[request] += blocks.release(s, q, b, rule.block, request, False)
+        q.reserved_ever[request] += blocks.release(s, rule, q, b, request, True)
         blocks.forget(s, b, request)
     else:
         q.run_tokens[request] = q.stored[request] / rule.runs_each
@@ -453,9 +543,9 @@ def _end(s: Any, rule: Any, q: PlainRequests, b: Blocks, r: PlainRuns, request: 
 
 @called
 def _complete(
-    s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: PlainRuns, rounds: int
+    s: Any, rule: Any, q: PlainRequests, c: PlainQueue, r: PlainRuns, rounds: int
 ) -> None:
-    """The steps are done (`Engine.complete`)."""
+    """The steps are done (`Engine.complete`), but for the memory of those that have ended."""
     if s.leaving:
         runs.settle(s, rule, r)
     for nth in range(s.chunks):
@@ -469,21 +559,30 @@ def _complete(
     least = NO_ROW
     for place in range(s.running):
         least = min(least, q.left[c.batch[place]])
-    if least:
-        return
-    kept = 0
-    for place in range(s.running):
-        request = c.batch[place]
+    s.seen_place = s.kept_place = s.running if least else 0
+
+
+@called
+def _take_back(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: PlainRuns) -> bool:
+    """The memory of those that have ended; False where the policy learns before all of it is."""
+    while s.seen_place < s.running:
+        request = c.batch[s.seen_place]
+        s.seen_place += 1
         if q.left[request]:
-            c.batch[kept] = request
-            kept += 1
+            c.batch[s.kept_place] = request
+            s.kept_place += 1
             continue
         _end(s, rule, q, b, r, request)
+        if rule.answers:
+            _answered(s, q, c, request)
         if rule.kind == BUCKETS:
             c.log[s.log] = request
             s.log += 1
             s.to_learn -= 1
-    s.running = kept
+            if rule.parted and s.to_learn <= 0 and s.seen_place < s.running:
+                return False
+    s.running = s.kept_place
+    return True
 
 
 @simulation
@@ -500,7 +599,10 @@ def core(
     """Goes on until there is something for Python to do; what, is named in `plain_state`. now,
     rules: a record of `NOW` and `RULES`; clocks: of `CLOCK`, of each of `PHASES`."""
     s, rule = now[0], rules[0]
-    while s.ended < rule.count:
+    for nth in range(s.resized):
+        pools.resize(rule, r.pools, nth)
+    s.resized = 0
+    while s.ended < rule.count or s.stage == END:
         if s.stage == BEGIN:
             if not _join(s, c):
                 continue
@@ -532,16 +634,19 @@ def core(
             if rule.sampled and _looks(s, rule, c, b, clocks):
                 return PROBE
             s.seen = s.changes
-        before = s.ended
-        rounds = _stretch(s, rule, q, c, b, r, clocks, kept)
-        _count(s, rule, rounds)
-        _complete(s, rule, q, c, b, r, rounds)
-        kept.waits[s.rows - 1] = s.waiting > 0 or (
-            s.next < len(c.arrival_s) and c.arrival_s[s.next] < s.now_s
-        )
+        if s.stage == GO:
+            s.ended_before = s.ended
+            rounds = _stretch(s, rule, q, c, b, r, clocks, kept)
+            _count(s, rule, rounds)
+            _complete(s, rule, q, c, r, rounds)
+            s.stage = END
+        if not _take_back(s, rule, q, c, b, r):
+            return LEARN
+        waits = s.waiting > 0 or (s.next < s.coming and c.coming_s[s.next] < s.now_s)
+        kept.waits[s.rows - 1] = s.to_send < len(c.to_send) if rule.clients else waits
         s.stage = BEGIN
         full = s.steps > MOST_STEPS or s.rows >= MOST_ROWS
-        if before < rule.warmup <= s.ended:
+        if s.ended_before < rule.warmup <= s.ended:
             return WARM
         if full:
             return FULL

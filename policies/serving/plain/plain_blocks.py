@@ -7,11 +7,12 @@ from typing import Any
 
 from hwmodel.kernel.jit import called
 from policies.requests.requests import IntArray
+from policies.serving.plain import plain_texts as texts
 from policies.serving.plain.plain_state import Blocks, PlainRequests
 
 
 @called
-def take_next(s: Any, b: Blocks) -> int:
+def take_next(s: Any, rule: Any, b: Blocks) -> int:
     """The next free block."""
     head = s.head
     while b.place[b.log[head]] != head:  # of one that was taken from the middle
@@ -19,6 +20,9 @@ def take_next(s: Any, b: Blocks) -> int:
     block = b.log[head]
     b.place[block] = -1
     b.written[block] += 1
+    if rule.texts:
+        texts.lose(b, block)
+        b.users[block] = 1
     s.head = head + 1
     s.free -= 1
     return block
@@ -54,16 +58,18 @@ def append(b: Blocks, row: int, block: int) -> None:
 
 
 @called
-def extend(s: Any, q: PlainRequests, b: Blocks, block: int, request: int, tokens: int) -> None:
+def extend(s: Any, rule: Any, q: PlainRequests, b: Blocks, request: int, tokens: int) -> None:
     """A request stores so many tokens in all from now on; there is room."""
-    row = b.row[request]
+    row, block, before = b.row[request], rule.block, q.stored[request]
     lacking = (tokens + block - 1) // block - b.places[row]
     for _ in range(lacking):
-        append(b, row, take_next(s, b))
+        append(b, row, take_next(s, rule, b))
     if lacking > 0:
         q.reserved[request] += lacking * block
     b.tokens[row] = tokens
     q.stored[request] = tokens
+    if rule.texts:
+        texts.publish(b, block, request, before)
 
 
 @called
@@ -110,9 +116,9 @@ def rounds_of(s: Any, b: Blocks, block: int, batch: IntArray, end: int, limit: i
 @called
 def advance(
     s: Any,
+    rule: Any,
     q: PlainRequests,
     b: Blocks,
-    block: int,
     batch: IntArray,
     begin: int,
     end: int,
@@ -120,12 +126,13 @@ def advance(
 ) -> None:
     """So many tokens more for each of the batch from `begin` to `end`; there is room. A row asks in
     the rounds that find it full, and of all that ask in a round the first is first."""
+    block = rule.block
     if rounds == 1:
         for place in range(begin, end):
             request = batch[place]
             row = b.row[request]
             if b.places[row] * block == b.tokens[row]:
-                append(b, row, take_next(s, b))
+                append(b, row, take_next(s, rule, b))
                 q.reserved[request] += block
             b.tokens[row] += 1
             q.stored[request] += 1
@@ -141,7 +148,7 @@ def advance(
             full += block
             wanted += 1
     for nth in range(wanted):
-        b.handed[nth] = take_next(s, b)
+        b.handed[nth] = take_next(s, rule, b)
     for turn in range(1, rounds):
         first[turn] += first[turn - 1]
     for place in range(begin, end):
@@ -186,19 +193,25 @@ def own_left(b: Blocks, block: int, request: int, limit: int) -> int:
 
 
 @called
-def enter(s: Any, q: PlainRequests, b: Blocks, block: int, request: int, found: int) -> None:
+def enter(s: Any, rule: Any, q: PlainRequests, b: Blocks, request: int, found: int) -> None:
     """A request is resident and holds so many blocks that it found."""
     s.rows_unused -= 1
-    row = b.rows_unused[s.rows_unused]
+    row, block = b.rows_unused[s.rows_unused], rule.block
     b.row[request] = row
     b.owner[row] = request
     b.places[row] = b.tokens[row] = b.runs[row] = 0
-    kept = b.kept_row[request]
+    shares, kept = b.shares[request], b.kept_row[request]
     for place in range(found):
-        own = b.kept[kept, place]
+        own = b.hit[place] if shares else b.kept[kept, place]
         append(b, row, own)
+        if rule.texts:
+            b.users[own] += 1
+            if b.users[own] > 1:
+                continue
         b.place[own] = -1
-    s.free -= found
+        s.free -= 1
+    if shares:
+        texts.count_hits(s, q, b, request, found * block)
     b.reused[request] = found
     b.tokens[row] = found * block
     q.reserved[request] = found * block
@@ -207,26 +220,40 @@ def enter(s: Any, q: PlainRequests, b: Blocks, block: int, request: int, found: 
 
 
 @called
-def release(s: Any, q: PlainRequests, b: Blocks, block: int, request: int, keeps: bool) -> int:
-    """A request gives all back, tail first; what is in full blocks is found again if it `keeps` it.
-    The slots it had."""
-    row = b.row[request]
-    if keeps:
-        full = b.tokens[row] // block
-        kept = b.kept_row[request]
-        if kept < 0 and full:
-            s.kept_unused -= 1
-            kept = b.kept_unused[s.kept_unused]
-            b.kept_row[request] = kept
-            b.kept_count[kept] = 0
-        for place in range(b.reused[request], full):
-            own = b.table[row, place]
-            b.kept[kept, place] = own
-            b.kept_written[kept, place] = b.written[own]
-        if full:
-            b.kept_count[kept] = max(b.kept_count[kept], full)
+def _keep_own(s: Any, b: Blocks, block: int, request: int) -> None:
+    """What a request has stored is found again by itself."""
+    row, kept = b.row[request], b.kept_row[request]
+    full = b.tokens[row] // block
+    if kept < 0 and full:
+        s.kept_unused -= 1
+        kept = b.kept_unused[s.kept_unused]
+        b.kept_row[request] = kept
+        b.kept_count[kept] = 0
+    for place in range(b.reused[request], full):
+        own = b.table[row, place]
+        b.kept[kept, place] = own
+        b.kept_written[kept, place] = b.written[own]
+    if full:
+        b.kept_count[kept] = max(b.kept_count[kept], full)
+
+
+@called
+def release(s: Any, rule: Any, q: PlainRequests, b: Blocks, request: int, ends: bool) -> int:
+    """A request gives all back, tail first; what is in full blocks is found again where that is
+    kept. The slots it had."""
+    row, block = b.row[request], rule.block
+    if b.shares[request]:
+        if b.goes_on[request] or (rule.keeps and not ends):
+            texts.keep(b, block, request)
+    elif rule.keeps and not ends:
+        _keep_own(s, b, block, request)
     for place in range(b.places[row] - 1, -1, -1):
-        give_back(s, b, b.table[row, place])
+        own = b.table[row, place]
+        if rule.texts:
+            b.users[own] -= 1
+            if b.users[own]:
+                continue
+        give_back(s, b, own)
     b.reused[request] = 0
     b.rows_unused[s.rows_unused] = row
     s.rows_unused += 1

@@ -6,20 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 from hwmodel.kernel.jit import called
+from policies.serving.plain.plain_holes import close_up
 from policies.serving.plain.plain_state import Holes, PlainQueue, PlainRequests, PlainRuns
 
 COPIED = 2
 """Of `rule.joins`: the copies are charged; 1: they cost nothing; 0: holes stay."""
-
-
-@called
-def close_up(h: Holes, at: int, behind: int) -> None:
-    """There are no holes from `at` to `behind` any more."""
-    gone = behind - at
-    h.number[0] -= gone
-    for hole in range(at, h.number[0]):
-        h.start[hole] = h.start[hole + gone]
-        h.size[hole] = h.size[hole + gone]
 
 
 @called

@@ -20,6 +20,7 @@ from policies.serving.plain.plain_state import (
     BLOCKS,
     BUCKETS,
     CLOCK,
+    END,
     ENDED,
     FUTILE,
     KEEP,
@@ -33,15 +34,18 @@ from policies.serving.plain.plain_state import (
     WANT,
     WARM,
     Blocks,
+    PlainPools,
     PlainQueue,
     PlainRequests,
     PlainRuns,
     holes,
     no_blocks,
+    no_pools,
     no_runs,
     rows,
 )
-from policies.serving.plain.why_not import ODMA, PAGED, SWITCH, named, why_not
+from policies.serving.plain.text_names import of_texts, sharing_requests
+from policies.serving.plain.why_not import CLIENTS, ODMA, PAGED, SWITCH, named, why_not
 from policies.serving.replica import MOST_ROUNDS
 from policies.serving.stretch_rows import Stretches
 
@@ -70,12 +74,14 @@ def compile_core() -> None:
     whole, real, truth = np.zeros(1, np.int64), np.zeros(1), np.zeros(1, np.bool_)
     wide = np.zeros((1, 1), np.int64)
     requests = PlainRequests(
-        whole, whole, whole, whole, whole, truth, whole, real, real, real, whole, whole
+        whole, whole, whole, whole, whole, truth, whole, real, real, real, real, whole, whole
     )
     core(
         np.zeros(1, NOW), np.zeros(1, RULES), np.zeros(len(PHASES), CLOCK), requests,
-        PlainQueue(real, whole, whole, whole, wide, wide, whole), no_blocks(), no_runs(),
-        rows(MOST_ROUNDS),
+        PlainQueue(
+            real, whole, whole, whole, wide, wide, whole, real, whole, whole, whole, whole, whole
+        ),
+        no_blocks(), no_runs(), rows(MOST_ROUNDS),
     )  # fmt: skip
 
 
@@ -141,25 +147,45 @@ class PlainRun:
         count = len(engine.left)
         return PlainRequests(
             engine.prompt, engine.output, engine.left, allocator.stored, allocator.reserved,
-            allocator.resident, engine.reserved_ever, engine.run_tokens, times.first_s,
-            times.end_s, np.zeros(count, np.int64), np.zeros(count, np.int64),
+            allocator.resident, engine.reserved_ever, engine.run_tokens, times.arrival_s,
+            times.first_s, times.end_s, np.zeros(count, np.int64), np.zeros(count, np.int64),
         )  # fmt: skip
 
     def _of_arrivals(self) -> PlainQueue:
         engine, source = self._engine, self._simulation.source
         coming = sorted(iter(source.next, None))
-        cap, rules = engine.cap, self._rules[0]
-        rules["count"], rules["warmup"] = source.count, self._metrics.warmup
+        count, cap, rules = source.count, engine.cap, self._rules[0]
+        rules["count"], rules["warmup"] = count, self._metrics.warmup
         rules["budget"], rules["cap"] = engine.budget, cap
         rules["slots"], rules["most_futile"] = self._allocator.slots, engine.progress._most
         self._now["left_then"] = -1
-        several = min(cap, len(coming)) + 1
-        return PlainQueue(
-            np.array([at_s for at_s, _ in coming], np.float64),
-            np.array([request for _, request in coming], np.int64),
-            np.zeros(len(coming) + 1, np.int64), np.zeros(several, np.int64),
+        self._now["coming"] = len(coming)
+        several = min(cap, count) + 1
+        coming_s, arriving = np.zeros(count), np.zeros(count, np.int64)
+        if coming:
+            coming_s[: len(coming)], arriving[: len(coming)] = zip(*coming, strict=True)
+        one = np.zeros(1, np.int64)
+        queue = PlainQueue(
+            coming_s, arriving, np.zeros(count + 1, np.int64), np.zeros(several, np.int64),
             np.zeros((several, 4), np.int64), np.zeros((2 * several, 5), np.int64),
-            np.zeros(len(coming), np.int64),
+            np.zeros(count, np.int64), np.zeros(1), one[:0], one, one, one, one,
+        )  # fmt: skip
+        return queue if named(source) != CLIENTS else self._of_clients(queue, source)
+
+    def _of_clients(self, queue: PlainQueue, source: Any) -> PlainQueue:
+        count, rules = len(self._engine.left), self._rules[0]
+        rules["answers"], rules["clients"] = True, source.more
+        rules["sessions"], rules["last_s"] = source._sessions, source._last_s
+        following, sample = np.full((2, count), -1, np.int64)
+        head, unanswered = np.arange(count), np.ones(count, np.int64)
+        for before, request in source._following.items():
+            following[before] = request
+        for each in source._samples.values():
+            head[each], unanswered[each[0]] = each[0], len(each)
+            sample[each[:-1]] = each[1:]
+        return queue._replace(
+            think_s=source._think_s, to_send=np.array(source._to_send, np.int64),
+            following=following, head=head, sample=sample, unanswered=unanswered,
         )  # fmt: skip
 
     def _rule_times(self) -> None:
@@ -200,28 +226,40 @@ class PlainRun:
         state["free"], state["head"], state["tail"] = order.free, order._head, order._tail
         state["rows_unused"], state["kept_unused"] = len(tables.count), several
         kept = np.zeros((several, width), np.int64)
-        return Blocks(
-            tables._table[0], tables.count, tables.tokens, tables.runs, tables.owner,
-            allocator.row, np.arange(len(tables.count))[::-1].copy(), order._log, order._place,
-            pool.written, np.zeros(count, np.int64), np.full(count, -1, np.int64), kept,
-            kept.copy(), np.zeros(several, np.int64), np.arange(several),
-            np.zeros(order.blocks + 1, np.int64),
-            np.zeros(max(MOST_ROUNDS, block) + 2, np.int64),
+        blocks = no_blocks()._replace(
+            table=tables._table[0], places=tables.count, tokens=tables.tokens, runs=tables.runs,
+            owner=tables.owner, row=allocator.row,
+            rows_unused=np.arange(len(tables.count))[::-1].copy(), log=order._log,
+            place=order._place, written=pool.written, reused=np.zeros(count, np.int64),
+            kept_row=np.full(count, -1, np.int64), kept=kept, kept_written=kept.copy(),
+            kept_count=np.zeros(several, np.int64), kept_unused=np.arange(several),
+            handed=np.zeros(order.blocks + 1, np.int64),
+            first=np.zeros(max(MOST_ROUNDS, block) + 2, np.int64),
+            shares=np.zeros(count, np.bool_),
         )  # fmt: skip
+        sharing = sharing_requests(self._engine.requests)
+        if not len(sharing):
+            return blocks
+        rules["texts"], rules["once"] = True, self._metrics._slots._shares
+        return of_texts(self._engine, allocator, sharing, blocks)
 
     def _of_runs(self, allocator: Any) -> PlainRuns:
         rules, state, options = self._rules[0], self._now[0], allocator.options
         sizes, learns = allocator.sizes, named(allocator.sizes) == f"{ODMA}Sizes"
-        space: Any = sizes._pools._all if learns else sizes.space
-        apart = sizes._pools._large if learns else space
+        own, parted = sizes._pools if learns else sizes, options.space == "partitioned"
+        space: Any = (own._large if parted else own._all) if learns else sizes.space
+        apart = own._large if learns else space
         slabs, arena = hasattr(space, "_common"), getattr(space, "_common", space)
         count, several = len(self._requests.left), 2 * len(self._queue.batch) + 4
         rules["kind"] = BUCKETS if learns else RUNS
         rules["runs_each"], rules["space"] = allocator.layout.parts, space.size
         rules["slabs"], rules["best_fit"] = slabs, arena.fit == "best"
         rules["borrow"] = space._borrow if slabs else 1.0
-        rules["apart"], rules["apart_at"] = apart is not space, apart.start
-        rules["overflows"] = apart is not space and len(sizes._pools._spaces_of_large) > 1
+        rules["parted"], rules["apart"] = parted, parted or apart is not space
+        rules["apart_at"] = apart.start
+        rules["repartitions"] = parted and own.repartition != "never"
+        rules["at_once"] = parted and own.repartition == "on_refresh"
+        rules["overflows"] = options.pool_overflow if learns else False
         rules["joins"] = ("none", "free", "copied").index(options.compaction)
         most = options.compaction_tokens
         rules["joins_most"] = -1 if most is None else most
@@ -233,7 +271,9 @@ class PlainRun:
             for name in ("bucket", "raw", "raw_slots", "large_slots")
         }
         runs = PlainRuns(
-            start=allocator.start, common=holes(arena.start, several, arena.size),
+            start=allocator.start,
+            common=holes(arena.start, several, 0 if parted else arena.size),
+            pools=of_pools(own, several, options.align) if parted else no_pools(),
             kept=holes(apart.start, several, apart.size), slab_start=np.zeros(several, np.int64),
             slab_size=np.zeros(several, np.int64), slab_blocks=np.zeros(several, np.int64),
             slab_free=np.zeros(several, np.int64), leaving=np.zeros((several, 2), np.int64),
@@ -241,7 +281,7 @@ class PlainRun:
             unsure=np.zeros(count, np.bool_), bounds=one, held=one, moved=one,
             gaps=np.zeros((several, 2), np.int64), window=np.zeros(2, np.int64),
             order=np.zeros(several, np.int64), slid=np.zeros(several, np.int64),
-            slid_from=np.full(count, -1, np.int64),
+            slid_from=np.full(count, -1, np.int64), fit_size=np.zeros(count, np.int64),
             guess=np.full((count if learns else 1, 6), -1, np.int64), **by_request,
         )  # fmt: skip
         if not learns:
@@ -365,8 +405,6 @@ class PlainRun:
             demand = self._engine.demand(request)
             wanted = sizes._wanted[request] = sizes._want(demand)
             raw = sizes._slots_in(demand, wanted.raw)
-            if wanted.raw < sizes._options.buckets:
-                raw = sizes._pools.size(raw) or raw
             runs.epoch[request], runs.slots[request] = epoch, wanted.slots
             runs.bucket[request], runs.raw[request] = wanted.bucket, wanted.raw
             runs.raw_slots[request], runs.unsure[request] = raw, wanted.unsure
@@ -384,7 +422,11 @@ class PlainRun:
                 self._bounds[epoch], predicted, raw, asked, held, bool(large)
             )
             engine.demands.pop(request, None)
+            refreshes = sizes._refreshes
             sizes.finished(request, int(engine.prompt[request]), int(engine.output[request]))
+            if sizes._refreshes != refreshes and self._rules["repartitions"][0]:
+                runs.pools.wanted[int(state["resized"])] = sizes._sizes
+                state["resized"] += 1
             if sizes.bounds != self._bounds[-1]:
                 self._bounds.append(sizes.bounds)
         if ended:
@@ -392,7 +434,7 @@ class PlainRun:
         if state["epoch"] != len(self._bounds) - 1:
             state["epoch"] = len(self._bounds) - 1
             self._runs = runs._replace(bounds=np.array(sizes.bounds))
-        if state["ended"] < self._rules["count"][0]:
+        if state["ended"] < self._rules["count"][0] and state["stage"] != END:
             sizes._score.clock(self._next_s())
 
     def _next_s(self) -> float:
@@ -401,7 +443,7 @@ class PlainRun:
         now_s = float(state["now_s"])
         if state["running"] or state["waiting"]:
             return now_s
-        return max(now_s, float(queue.arrival_s[int(state["next"])]))
+        return max(now_s, float(queue.coming_s[int(state["next"])]))
 
     def _futile(self) -> str:
         """As `Progress.preempted`."""
@@ -421,6 +463,31 @@ class PlainRun:
         self._node.busy_s[0] = state["busy_s"]
         self._node.preemptions[0] = state["all_preempted"]
         self._node.manager.card_of[self._queue.arriving] = 0
+        if self._rules["texts"][0]:
+            self._allocator._asked_tokens = int(state["asked_tokens"])
+            self._allocator._hit_tokens = int(state["hit_tokens"])
+
+
+def of_pools(pools: Any, several: int, align: int) -> PlainPools:
+    """Of `PartitionedPools` that are empty. several: holes of a pool at most."""
+    each, number = pools._pools, len(pools._pools)
+    most = np.array([pool.slots // align + 1 for pool in each])
+    columns = np.array([
+        (pool.start, pool.slots, pool.block, pool._next, pool.used) for pool in each
+    ]).T.copy()  # fmt: skip
+    rest = np.zeros((2, number, several), np.int64)
+    made = PlainPools(
+        columns[0], columns[1], columns[2], columns[3], columns[4], np.cumsum(most) - most,
+        np.array([len(pool._free) for pool in each]), np.zeros(most.sum(), np.int64),
+        rest[0], rest[1], np.zeros((number, 1), np.int64), np.zeros((several, number), np.int64),
+    )  # fmt: skip
+    for nth, pool in enumerate(each):
+        first, gaps = made.free_at[nth], pool._rest.holes
+        made.free[first : first + len(pool._free)] = pool._free
+        made.rest_number[nth] = len(gaps)
+        for at, (start, size) in enumerate(gaps):
+            made.rest_start[nth, at], made.rest_size[nth, at] = start, size
+    return made
 
 
 def _taken(state: Any, field: str) -> int:

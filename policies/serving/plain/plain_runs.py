@@ -6,20 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from hwmodel.kernel.jit import called
-from policies.serving.plain.plain_joining import close_up, join
+from policies.serving.plain import plain_pools as pools
+from policies.serving.plain.plain_holes import give, largest, take
+from policies.serving.plain.plain_joining import join
 from policies.serving.plain.plain_state import BUCKETS, Holes, PlainQueue, PlainRequests, PlainRuns
 
 SPLIT, MOST = 4, 8
 """As of `policies.allocators.slabs`."""
-
-
-@called
-def largest(h: Holes) -> int:
-    """Slots of the largest hole."""
-    most = 0
-    for hole in range(h.number[0]):
-        most = max(most, h.size[hole])
-    return most
 
 
 @called
@@ -28,56 +21,13 @@ def largest_place(s: Any, rule: Any, r: PlainRuns) -> int:
     most = largest(r.common)
     if rule.apart:
         most = max(most, largest(r.kept))
+    if rule.parted:
+        most = max(most, pools.largest_block(r.pools))
     if rule.slabs:
         for slab in range(s.slabs):
             if r.slab_free[slab]:
                 most = max(most, r.slab_size[slab])
     return most
-
-
-@called
-def take(rule: Any, h: Holes, size: int) -> int:
-    """So many slots of the first hole that has them, or of the smallest; the start, or -1."""
-    at = -1
-    for hole in range(h.number[0]):
-        if h.size[hole] >= size and (at < 0 or h.size[hole] < h.size[at]):
-            at = hole
-            if not rule.best_fit:
-                break
-    if at < 0:
-        return -1
-    start = h.start[at]
-    if h.size[at] == size:
-        close_up(h, at, at + 1)
-    else:
-        h.start[at] += size
-        h.size[at] -= size
-    return start
-
-
-@called
-def give(h: Holes, start: int, size: int) -> None:
-    """These slots are free, and join the holes they touch."""
-    at, holes, end = 0, h.number[0], start + size
-    while at < holes and h.start[at] < start:
-        at += 1
-    before = at > 0 and h.start[at - 1] + h.size[at - 1] >= start
-    after = at < holes and h.start[at] <= end
-    if before and after:
-        h.size[at - 1] += size + h.size[at]
-        close_up(h, at, at + 1)
-    elif before:
-        h.size[at - 1] += size
-    elif after:
-        h.start[at] = start
-        h.size[at] += size
-    else:
-        for hole in range(holes, at, -1):
-            h.start[hole] = h.start[hole - 1]
-            h.size[hole] = h.size[hole - 1]
-        h.start[at] = start
-        h.size[at] = size
-        h.number[0] += 1
 
 
 @called
@@ -104,7 +54,7 @@ def cut(s: Any, rule: Any, r: PlainRuns, size: int) -> int:
     if blocks == 0:
         return -1
     new = s.slabs
-    r.slab_start[new] = take(rule, r.common, size * blocks)
+    r.slab_start[new] = take(r.common, size * blocks, rule.best_fit != 0)
     r.slab_size[new] = size
     r.slab_blocks[new] = blocks
     r.slab_free[new] = (1 << blocks) - 1
@@ -127,7 +77,7 @@ def borrowed(s: Any, rule: Any, r: PlainRuns, size: int) -> int:
 @called
 def _of_holes(s: Any, rule: Any, r: PlainRuns, h: Holes, request: int, size: int) -> int:
     """As `place`, of these holes."""
-    start = take(rule, h, size)
+    start = take(h, size, rule.best_fit != 0)
     if start < 0:
         return 0
     r.start[request] = start
@@ -142,13 +92,15 @@ def place_large(s: Any, rule: Any, r: PlainRuns, request: int, size: int) -> int
         taken = _of_holes(s, rule, r, r.kept, request, size)
         if taken or not rule.overflows:
             return taken
-    return place(s, rule, r, request, size)
+    return place(s, rule, r, request, size, True)
 
 
 @called
-def place(s: Any, rule: Any, r: PlainRuns, request: int, size: int) -> int:
-    """A request has its place from now on, of `size` slots or more; how many, 0 if there is none
-    (nothing changes)."""
+def place(s: Any, rule: Any, r: PlainRuns, request: int, size: int, larger: bool) -> int:
+    """A request has its place from now on, of `size` slots or more, with `larger` in any block that
+    is large enough; how many, 0 if there is none (nothing changes)."""
+    if rule.parted:
+        return pools.place(s, r, request, size, larger)
     if not rule.slabs:
         return _of_holes(s, rule, r, r.common, request, size)
     slab = ready(s, r, size)
@@ -175,6 +127,9 @@ def leave(s: Any, rule: Any, r: PlainRuns, start: int, size: int) -> None:
     if rule.apart and start >= rule.apart_at:
         give(r.kept, start, size)
         return
+    if rule.parted:
+        pools.leave(r.pools, start, size)
+        return
     if not rule.slabs:
         give(r.common, start, size)
         return
@@ -200,7 +155,9 @@ def decided(s: Any, rule: Any, q: PlainRequests, r: PlainRuns, request: int) -> 
     slots = r.slots[request]
     if rule.kind != BUCKETS:
         return slots
-    if slots > rule.space:
+    if rule.parted:
+        slots = pools.size_of(r.pools, slots)
+    elif slots > rule.space:
         slots = 0
     generated = q.output[request] - q.left[request]
     outgrown = generated > 0 and slots < q.prompt[request] + generated + 1
@@ -225,7 +182,7 @@ def _place_anew(s: Any, rule: Any, r: PlainRuns, request: int, slots: int, large
     """As `place`, of an admission (`OdmaSizes._place`)."""
     if large:
         return place_large(s, rule, r, request, slots)
-    size = place(s, rule, r, request, slots)
+    size = place(s, rule, r, request, slots, rule.bucket_larger != 0)
     if size == 0 and rule.bucket_larger:
         size = place_large(s, rule, r, request, r.large_slots[request])
     return size
@@ -266,11 +223,20 @@ def admit(
         if r.guess[request, 0] < 0:
             r.guess[request, 0] = s.epoch
             r.guess[request, 1] = r.raw[request]
-            r.guess[request, 2] = r.raw_slots[request]
+            r.guess[request, 2] = _sized(rule, r, r.raw[request], r.raw_slots[request])
             r.guess[request, 3] = asked
             r.guess[request, 4] = size
             r.guess[request, 5] = large
     return True
+
+
+@called
+def _sized(rule: Any, r: PlainRuns, bucket: int, slots: int) -> int:
+    """Slots of the place of so many in a bucket, as far as there is any."""
+    if rule.parted and bucket < rule.buckets:
+        block = pools.size_of(r.pools, slots)
+        return block if block else slots
+    return slots
 
 
 @called
@@ -285,7 +251,7 @@ def migrate(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, r: PlainRuns, re
         for bucket in range(rule.buckets):
             slots = slots_in(rule, q, r, request, bucket)
             if slots >= q.stored[request] + 1:
-                size = place(s, rule, r, request, slots)
+                size = place(s, rule, r, request, slots, False)
                 if size:
                     break
     if size == 0:

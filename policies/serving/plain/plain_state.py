@@ -15,11 +15,12 @@ from policies.requests.requests import FloatArray, IntArray
 from policies.serving.stretch_rows import MOST_ROWS, MOST_STEPS
 
 BoolArray = NDArray[np.bool_]
+ShortArray = NDArray[np.int32]
 ENDED, ROWS, WARM, WANT, PROBE, LEARN, KEEP, NEVER, FUTILE = range(9)
 """Why the core returns: all requests have ended; rows are full; the warm-up is over; it is not
 known what `asked` should have; a probe is due; the policy learns from those that ended; rows of
 kept blocks are few; `asked` never fits; preemptions lead nowhere."""
-BEGIN, ADMIT, COUNT, FIT, LOOK, GO = range(6)
+BEGIN, ADMIT, COUNT, FIT, LOOK, GO, END = range(7)
 """Where in a step it goes on."""
 BLOCKS, RUNS, BUCKETS = range(3)
 """Kinds of allocators: blocks as tokens come, runs of a known size, runs of buckets."""
@@ -33,9 +34,10 @@ NOW = np.dtype([
     *((name, _INT) for name in (
         "stage",
         # the line and the batch
-        "first", "waiting", "next", "running", "partial", "ended", "asked",
+        "first", "waiting", "next", "coming", "to_send", "running", "partial", "ended", "asked",
         # the step that is being made
-        "decoding", "budget", "before", "chunks", "begun", "chunked", "pairs", "behind", "moves",
+        "decoding", "budget", "before", "ended_before", "seen_place", "kept_place",
+        "chunks", "begun", "chunked", "pairs", "behind", "moves",
         "preempted", "cached", "limit", "context", "fitting",
         # counted over the run, and over what Python has not added yet
         "changes", "made", "close_made", "close_more", "all_preempted", "left_then", "turn",
@@ -44,15 +46,15 @@ NOW = np.dtype([
         "migrated_bytes",
         "rows", "steps", "log", "to_learn",
         # blocks
-        "free", "head", "tail", "rows_unused", "kept_unused",
+        "free", "head", "tail", "rows_unused", "kept_unused", "asked_tokens", "hit_tokens",
         # runs
         "free_slots", "reserved", "slabs", "leaving", "slid", "large", "epoch",
-        "fit_changes", "fit_free", "fit_slots",
+        "fit_changes", "fit_free", "fit_slots", "fit_epoch", "resized",
         # probes
         "seen", "step",
     )),
     *((name, np.float64) for name in (
-        "now_s", "idle_s", "close_s", "busy_s", "migration_s",
+        "now_s", "idle_s", "close_s", "steady_s", "busy_s", "migration_s",
         "weights_share", "attention_share", "prefill_share", "migration_share",
         "spent_attention", "spent_prefill", "spent_migration", "spent_all",
     )),
@@ -63,10 +65,12 @@ those from before admission; `pairs`, `behind`: of chunks, pairs of tokens and t
 probe; `spent_*`: seconds since the warm-up that hang on a phase; `epoch`: counts bounds."""
 RULES = np.dtype([
     *((name, _INT) for name in (
-        "kind", "count", "warmup", "budget", "cap", "slots", "most_futile",
-        "block", "spared", "spared_idle", "keeps",
+        "kind", "count", "warmup", "answers", "clients", "sessions",
+        "budget", "cap", "slots", "most_futile",
+        "block", "spared", "spared_idle", "keeps", "texts", "once",
         "space", "slabs", "best_fit", "buckets", "total", "align", "next_larger", "bucket_larger",
-        "preempts_last", "apart", "apart_at", "overflows", "joins", "joins_most",
+        "preempts_last", "apart", "apart_at", "parted", "repartitions", "at_once", "overflows",
+        "joins", "joins_most",
         "runs_each", "sampled", "rounds",
         "attention_flops", "kv_bytes", "row_flops", "layer_flops", "head_flops", "weight_bytes",
         "chunk_flops", "vector_rows", "vector_columns", "tile", "kv_layers",
@@ -75,12 +79,12 @@ RULES = np.dtype([
         "borrow", "kernel_bytes", "bandwidth", "kv_bandwidth", "left", "slowdown", "beside_chunk",
         "decode_rate", "prefill_rate", "dense_rate", "vector_times", "attend_rate",
         "attend_prefill_rate", "overhead_s", "law_weights", "more_flops",
-        "spacing", "change", "another", "again",
+        "spacing", "change", "another", "again", "last_s",
     )),
 ])  # fmt: skip
 """What stays: options, sizes and rates. `apart`: large reservations have a space of their own,
-which begins at `apart_at`; `joins`: of `plain_joining`, copying at most `joins_most` tokens at a
-time, if that is not below 0."""
+which begins at `apart_at`; `parted`: others lie in pools; `joins`: of `plain_joining`, copying at
+most `joins_most` tokens at a time, if that is not below 0."""
 CLOCK = np.dtype([
     *((name, _INT) for name in (
         "given", "taken", "due", "last", "begin", "most", "more", "known", "wide",
@@ -102,6 +106,8 @@ class PlainRequests(NamedTuple):
     resident: BoolArray
     reserved_ever: IntArray
     run_tokens: FloatArray
+    arrival_s: FloatArray
+    """In a closed loop known once a request is sent."""
     first_s: FloatArray
     end_s: FloatArray
     futile: IntArray
@@ -113,8 +119,8 @@ class PlainRequests(NamedTuple):
 class PlainQueue(NamedTuple):
     """Who comes, waits and runs, and what the step does with them."""
 
-    arrival_s: FloatArray
-    """Of all that will come, in order."""
+    coming_s: FloatArray
+    """Of all that will come, as far as that is known, in order."""
     arriving: IntArray
     line: IntArray
     """A ring."""
@@ -125,11 +131,25 @@ class PlainQueue(NamedTuple):
     """Columns of `Migration`."""
     log: IntArray
     """Requests that ended since the policy learnt."""
+    think_s: FloatArray
+    """This and what follows, of clients as `Clients` has them: by request, from the answer before
+    to the request."""
+    to_send: IntArray
+    """In order, by who is answered next."""
+    following: IntArray
+    """By request, what its client sends next; -1: the next of `to_send`."""
+    head: IntArray
+    """By request, the first sample of its prompt; itself where it is alone."""
+    sample: IntArray
+    """By request, the next sample of its prompt; -1: none."""
+    unanswered: IntArray
+    """By the first sample, how many are not answered."""
 
 
 class Blocks(NamedTuple):
     """Of `BlockTables`, `BlockPool` and its `Line`; `kept`: blocks of the last residence of
-    preempted requests, and how often each had been handed out."""
+    preempted requests that share with nobody, and how often each had been handed out. From `users`
+    on what `plain_texts` knows, where requests share: see there."""
 
     table: IntArray
     places: IntArray
@@ -153,6 +173,30 @@ class Blocks(NamedTuple):
     """Blocks handed out at once."""
     first: IntArray
     """Of each round."""
+    users: IntArray
+    name: IntArray
+    """By block: the name it is found by, -1 for none, and others of that name beside it."""
+    older: IntArray
+    newer: IntArray
+    oldest: ShortArray
+    """By name: blocks, -1 for none."""
+    newest: ShortArray
+    part_at: IntArray
+    """By request and one more: where its parts begin, of texts that it has in common: of each part
+    its end in blocks, and the name of its first block if the text began there."""
+    part_end: IntArray
+    part_base: IntArray
+    own_base: IntArray
+    """By request, as `part_base`, of what is behind its parts; -1: nothing of it is kept."""
+    until: IntArray
+    """By request: tokens of its prompt that others may find."""
+    shares: BoolArray
+    """By request: whether it has any of this; whether what it leaves is its session's; and whether
+    its admission is to be counted."""
+    goes_on: BoolArray
+    counted: BoolArray
+    hit: IntArray
+    """Blocks found last, by place."""
 
 
 class Holes(NamedTuple):
@@ -163,6 +207,25 @@ class Holes(NamedTuple):
     number: IntArray
 
 
+class PlainPools(NamedTuple):
+    """Of `PartitionedPools`, by pool as `SizedPool` has them; `free`: of all pools, those of each
+    from `free_at` on."""
+
+    start: IntArray
+    slots: IntArray
+    block: IntArray
+    next: IntArray
+    used: IntArray
+    free_at: IntArray
+    free_count: IntArray
+    free: IntArray
+    rest_start: IntArray
+    rest_size: IntArray
+    rest_number: IntArray
+    wanted: IntArray
+    """Sizes that blocks are to have, of each refresh in turn."""
+
+
 class PlainRuns(NamedTuple):
     """Of a `ContiguousAllocator` and its space: holes; slabs with a bit for each free block, in no
     order. What a request should have is known while `epoch` is that of `NOW`."""
@@ -171,6 +234,7 @@ class PlainRuns(NamedTuple):
     common: Holes
     kept: Holes
     """Of the space of large reservations."""
+    pools: PlainPools
     slab_start: IntArray
     slab_size: IntArray
     slab_blocks: IntArray
@@ -195,6 +259,8 @@ class PlainRuns(NamedTuple):
     slid: IntArray
     """Requests whose runs slid in this step; and by request from where, or -1."""
     slid_from: IntArray
+    fit_size: IntArray
+    """By request in line, what it would reserve as `WaitingLine.fitting` found it; 0: not yet."""
     guess: IntArray
     """By request at its first admission: `epoch`, -1 before, then as `Guess` from `predicted`
     on."""
@@ -222,6 +288,8 @@ def no_blocks() -> Blocks:
     one = np.zeros(1, np.int64)
     wide = np.zeros((1, 1), np.int64)
     arrays: dict[str, Any] = dict.fromkeys(Blocks._fields, one)
+    arrays |= dict.fromkeys(("shares", "goes_on", "counted"), np.zeros(1, np.bool_))
+    arrays |= dict.fromkeys(("oldest", "newest"), np.zeros(1, np.int32))
     return Blocks(**arrays | {"table": wide, "kept": wide, "kept_written": wide})
 
 
@@ -231,7 +299,18 @@ def no_runs() -> PlainRuns:
     wide = np.zeros((1, 1), np.int64)
     arrays: dict[str, Any] = dict.fromkeys(PlainRuns._fields, one)
     arrays |= {"unsure": np.zeros(1, np.bool_), "leaving": wide, "guess": wide, "gaps": wide}
-    return PlainRuns(**arrays | {"common": holes(0, 1), "kept": holes(0, 1)})
+    spaces = {"common": holes(0, 1), "kept": holes(0, 1), "pools": no_pools()}
+    return PlainRuns(**arrays | spaces)
+
+
+_WIDE_OF_POOLS = ("rest_start", "rest_size", "rest_number", "wanted")
+
+
+def no_pools() -> PlainPools:
+    """Of a run without."""
+    arrays: dict[str, Any] = dict.fromkeys(PlainPools._fields, np.zeros(1, np.int64))
+    wide = np.zeros((1, 1), np.int64)
+    return PlainPools(**arrays | dict.fromkeys(_WIDE_OF_POOLS, wide))
 
 
 def holes(start: int, several: int, size: int = 0) -> Holes:

@@ -17,7 +17,7 @@ from policies.allocators.arena import Arena
 from policies.allocators.block_pool import BlockPool
 from policies.allocators.block_tables import BlockTables
 from policies.allocators.kv_managers import FullAttention
-from policies.allocators.pools import SharedPools
+from policies.allocators.pools import PartitionedPools, SharedPools
 from policies.allocators.run_parts import Joining
 from policies.allocators.sizes import OneSpace
 from policies.allocators.slabs import Slabs
@@ -33,6 +33,7 @@ from policies.requests.requests import Requests
 from policies.serving.cluster import Manager
 from policies.serving.metrics import Metrics
 from policies.serving.node import Node
+from policies.serving.plain.text_names import too_many
 from policies.serving.replica import Replica
 
 SWITCH = "BANKWISE_PLAIN"
@@ -51,6 +52,7 @@ ODMA = "policies.allocators.odma.Odma"
 ODMA_BEST = "policies.allocators.odma_best.OdmaBestAllocator"
 FIFO = "policies.allocators.free_lists.fifo.Queue"
 OPEN = "policies.serving.open_arrivals.OpenArrivals"
+CLIENTS = "policies.serving.clients.Clients"
 """Features by name: each of them may be taken away."""
 
 
@@ -154,9 +156,11 @@ def _one_space(sizes: Any) -> bool:
 
 
 def _buckets(sizes: Any) -> bool:
-    if named(sizes) != f"{ODMA}Sizes" or _unknown(sizes, _SIZES_ANY, {"_blocks": None}):
+    if named(sizes) != f"{ODMA}Sizes" or _unknown(sizes, _SIZES_ANY, {}):
         return False
     pools = sizes._pools
+    if type(pools) is PartitionedPools:
+        return _space(pools._large)
     return type(pools) is SharedPools and _space(pools._all) and _space(pools._large)
 
 
@@ -174,15 +178,16 @@ _RUNS_ANY = _text(
 _RESERVING: Must = {**_RUNS, "sizes": _one_space}
 _ODMA: Must = {**_RUNS, "sizes": _buckets}
 _SIZES_ANY = _text(
-    "_of _options buckets _pools _refreshes _tags _held _moves _leaving _guesses _wanted _score"
+    "_of _options buckets _blocks _pools _refreshes _tags _held _moves _leaving _guesses _wanted"
+    " _score"
 )
 _RUN_OPTIONS = _text("name fit window_kv prefixes space reserve compaction compaction_tokens")
 _BUCKET_OPTIONS = _RUN_OPTIONS | _text(
     "buckets levels balance gamma clip tau uncertainty constant window refresh refreshes"
     " first_bounds bounds align bucket_on large borrow pool_share pool_overflow"
-    " bucket_full large_full"
+    " bucket_full large_full pool_split repartition"
 )
-_BUCKET_MUST: Must = {"stagger": 0, "refresh_delay": 0, "pool_split": None, "repartition": None}
+_BUCKET_MUST: Must = {"stagger": 0, "refresh_delay": 0}
 _OPTIONS: dict[str, tuple[frozenset[str], Must]] = {
     PAGED: (
         _text(
@@ -212,6 +217,14 @@ _MEMORIES: dict[str, tuple[frozenset[str], Must]] = {
 }
 
 
+_SOURCES = {
+    OPEN: _text("count _coming"),
+    CLIENTS: _text(
+        "count _coming _think_s _parent _samples _unanswered _following _to_send _sessions _last_s"
+    ),
+}
+
+
 def _unknown(thing: Any, free: frozenset[str], must: Must, kind: type | None = None) -> str:
     """What of an object the core does not know, in words; empty: it knows all."""
     name = type(thing).__name__
@@ -237,8 +250,10 @@ def why_not(run: Any) -> str:
         return "watchers of every step"
     if run._recorder is not None or run._progress is not None:
         return "a log of the run"
-    if named(run.source) != OPEN or run.now_s:
-        return "requests that wait for answers"
+    if run.now_s or named(run.source) not in _SOURCES:
+        return type(run.source).__name__
+    if why := _unknown(run.source, _SOURCES[named(run.source)], {}):
+        return why
     if run._enter != run._to_the_node or len(run.nodes) != 1:
         return "pools"
     node = run.nodes[0]
@@ -246,7 +261,8 @@ def why_not(run: Any) -> str:
         return "several cards"
     if len(node.units) != 1 or node.reports or type(run.metrics) is not Metrics:
         return "several cards"
-    return _of_replica(node.own[0]) or _of_requests(node.own[0].engine.requests)
+    engine = node.own[0].engine
+    return _of_replica(node.own[0]) or _of_requests(engine.requests, engine.allocator)
 
 
 def _of_replica(replica: Any) -> str:
@@ -285,10 +301,9 @@ def _options_differ(engine: Any, allocator: Any) -> str:
     return _unknown(allocator.options, *_OPTIONS[named(allocator)])
 
 
-def _of_requests(requests: Requests) -> str:
-    shared = (requests.prefix_id, requests.parent, requests.session, requests.context)
-    if any((each >= 0).any() for each in shared):
-        return "requests that share"
+def _of_requests(requests: Requests, allocator: Any) -> str:
+    if named(allocator) == PAGED and too_many(requests, allocator.block):
+        return "too many blocks that are shared"
     return "beams" if requests.forks.any() else ""
 
 

@@ -32,7 +32,8 @@ DEVICES = ("mlu370-x4", "a100-80gb", "h100-sxm", "mi300x", "jetson-agx-orin", "a
 RARE = (
     "preemption", "chunked prompt", "own blocks found", "slabs", "borrowing", "migration",
     "refresh", "probe", "next larger", "preempts last", "idle", "warm-up", "compaction",
-    "pool of large ones", "odma-best",
+    "pool of large ones", "odma-best", "prefix found", "session", "closed loop", "samples",
+    "pools", "pools cut anew",
 )  # fmt: skip
 
 
@@ -74,9 +75,12 @@ def drawn(seed: int, number: int, first: bool = False) -> Drawn:
     if not first:
         more = random.Random(f"{seed} {number} more")
         _more(more, policy)
-        if "compaction" in policy and more.random() < 0.7:  # which begins where requests wait
+        joins = policy.get("compaction", "none") != "none"
+        if joins and more.random() < 0.7:  # which begins where requests wait
             at_once = np.zeros(len(stream)), stream.prompt_tokens, stream.output_tokens
             stream, engine["max_num_seqs"] = Requests(*at_once), min(64, budget)
+        elif more.random() < 0.4:
+            stream = _sharing(more, stream, longest)
     changes = {
         "policy": policy, "engine": engine, "memory": memory,
         "predictor": {"kind": "lognormal", "sigma": rng.choice((0.0, 0.4, 1.0))},
@@ -105,6 +109,51 @@ def _alike(rng: random.Random) -> Requests:
     count, draws = rng.randint(40, 80), np.random.default_rng(rng.randrange(1 << 30))
     prompts = np.clip(draws.normal(50, 25, count), 1, 120).astype(np.int64)
     return Requests(np.zeros(count), prompts, draws.integers(1, 48, count))
+
+
+def _sharing(rng: random.Random, stream: Requests, longest: int) -> Requests:
+    """The same lengths with texts in common, as turns of sessions, as samples, or from clients who
+    wait for answers."""
+    draws = np.random.default_rng(rng.randrange(1 << 30))
+    count = len(stream)
+    prompts, outputs = stream.prompt_tokens.copy(), stream.output_tokens
+    prompts[0] = min(prompts[0], longest // 2)  # who begins a closed loop is not dropped
+    columns: dict[str, Any] = {}
+    if rng.random() < 0.6:
+        ids = rng.randint(1, 6)
+        columns["prefix_id"] = draws.integers(-1, ids, count)
+        lengths = draws.integers(1, longest // 2, ids)
+        if rng.random() < 0.3:
+            lengths = np.sort(lengths)
+            above = np.array([[rng.randrange(-1, at) if at else -1, 0] for at in range(ids)])
+            above[:, 1] = np.where(above[:, 0] >= 0, lengths[above[:, 0]], 0)
+            columns["tree"] = above
+        columns["prefix_tokens"] = np.where(
+            columns["prefix_id"] >= 0, lengths[columns["prefix_id"]], 0
+        )
+        prompts = np.maximum(prompts, columns["prefix_tokens"])
+    arrival_s, kind = stream.arrival_s, rng.choice(("none", "clients", "turns", "turns", "samples"))
+    begun = rng.choice((1, 2, 8, 1000))
+    if kind == "clients":
+        columns["think_s"] = np.where(np.arange(count) < begun, np.nan, _pauses_s(draws, count))
+    if kind == "turns":
+        columns["session"] = session = np.sort(draws.integers(0, max(count // 3, 1), count))
+        arrival_s = np.sort(draws.exponential(0.01, count) * rng.choice((0, 1)))[session]
+        for at in np.flatnonzero(np.diff(session) == 0) + 1:
+            prompts[at] += prompts[at - 1] + outputs[at - 1]
+        first = np.append(True, np.diff(session) > 0)
+        alone = first & (np.cumsum(first) <= begun)
+        columns["think_s"] = np.where(alone, np.nan, _pauses_s(draws, count))
+        if rng.random() < 0.3:
+            columns["context"] = np.where(session % 2, session, -1)
+    if kind == "samples":
+        columns["samples"] = draws.integers(1, 4, count)
+        return Requests(arrival_s, prompts, outputs, **columns).apart()
+    return Requests(arrival_s, prompts, outputs, **columns)
+
+
+def _pauses_s(draws: np.random.Generator, count: int) -> Any:
+    return draws.exponential(1e-3, count) * (draws.random(count) < 0.7)
 
 
 def _paged(rng: random.Random) -> dict[str, Any]:
@@ -152,12 +201,23 @@ def _odma(rng: random.Random) -> dict[str, Any]:
 
 def _more(rng: random.Random, policy: dict[str, Any]) -> None:
     """Adds to a policy what the core learnt later."""
+    if policy["name"] == "paged" and rng.random() < 0.5:
+        policy["prefix_caching"] = rng.random() < 0.8
+        policy["shared_samples"] = rng.choice((None, False, True))
     if policy["name"] == "odma":
         if rng.random() < 0.2 and policy.get("borrow", 1) == 1:
             policy |= {"name": "odma-best", "space": "arena"}
             policy.pop("borrow", None)
         if rng.random() < 0.3:
             policy |= {"pool_share": rng.choice((0.25, 0.6)), "pool_overflow": rng.random() < 0.8}
+        if rng.random() < 0.3 and policy.get("borrow", 1) == 1:
+            policy |= {
+                "space": "partitioned", "pool_share": rng.choice((0.25, 0.4)),
+                "pool_split": rng.choice(("slots", "blocks", "demand")),
+                "repartition": rng.choice(("never", "when_empty", "on_refresh", "on_refresh")),
+            }  # fmt: skip
+            policy.pop("borrow", None)
+            policy["compaction"] = "none"
     if policy.get("space") == "arena" and rng.random() < 0.7:
         policy["compaction"] = rng.choice(("copied", "copied", "free"))
         if policy["compaction"] == "copied" and rng.random() < 0.3:
@@ -244,6 +304,13 @@ def rare(run: Drawn, result: ServingResult) -> set[str]:
         "compaction": policy.get("compaction") == "copied" and metrics["migrations"] > 0,
         "pool of large ones": policy.get("pool_share", 0) > 0,
         "odma-best": policy["name"] == "odma-best",
+        "prefix found": report.get("prefix_hit_tokens", 0) > 0,
+        "session": bool((run.requests.session >= 0).any()),
+        "closed loop": run.requests.closed,
+        "pools": policy.get("space") == "partitioned",
+        "pools cut anew": policy.get("repartition") in ("when_empty", "on_refresh")
+        and report.get("bucket_refreshes", 0) > 0,
+        "samples": bool((run.requests.parent >= 0).any()),
     }
     return {name for name in RARE if met[name]}
 
@@ -286,7 +353,7 @@ def main() -> None:
     asked = parser.parse_args()
     found = pairs(asked.count, asked.seed)
     for number, where in found.differ.items():
-        print(f"{number} differs: {'; '.join(where[:3])}")
+        print(f"{number} differs: {'; '.join(where[:3])[:300]}")
     general = {why: many for why, many in found.why.items() if why}
     print(f"{asked.count} runs: {found.why['']} plain, {found.refused} refused; general: {general}")
     print(f"of the plain ones met: {dict(found.met)}")
