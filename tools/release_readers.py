@@ -230,6 +230,23 @@ def windows(_: Path) -> dict[str, Any]:
     }
 
 
+def capacities(_: Path) -> dict[str, Any]:
+    """Capacities of short runs beside those of long ones, by pair."""
+    from tests.answers.coverage import covered
+
+    every = list(covered())
+    pairs = {
+        ", ".join(each.pair): {
+            "requests a second": each.per_s, "runs": each.runs, "held": each.held,
+            "refused": each.refused, "worst missed by": each.missed,
+        }
+        for each in every
+    }  # fmt: skip
+    held, runs = sum(each.held for each in every), sum(each.runs for each in every)
+    worst = max(each.missed for each in every)
+    return {"runs": runs, "held": held, "worst missed by": worst, "pairs": pairs}
+
+
 def _windows(cells: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """Of these cells how many, how many within 2 %, and so on."""
     off = [abs(float(cell["off"])) for cell in cells]
@@ -286,5 +303,5 @@ READERS: dict[str, Read] = {
     "why": why, "next_question": next_question, "crossing_map": crossing_map, "devices": devices,
     "crossings": crossings, "bursts": bursts, "memory_map": memory_map, "h3": h3,
     "measurements": measurements, "servers": servers, "schedules": schedules, "speed": speed,
-    "kv_layouts": kv_layouts, "windows": windows,
+    "kv_layouts": kv_layouts, "windows": windows, "capacities": capacities,
 }  # fmt: skip

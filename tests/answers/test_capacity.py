@@ -20,22 +20,13 @@ from sweeps.plan.experiment import (
     workload_of,
 )
 from sweeps.run.goodput import goodput_task
+from tests.answers.coverage import covered, point
 
 PAIRS = [
     ("l4", "llama-3.2-3b", "azure-conv"),
     ("h100-sxm", "llama-3.1-8b", "sharegpt"),
     ("rtx-4090", "llama-3.1-8b", "alpaca"),
 ]
-
-
-def point(pair: tuple[str, str, str], requests: int = 2000, **more: Any) -> ExperimentSpec:
-    device, model, workload = pair
-    serving = {"model": model, "policy": {"name": "paged"}, "memory": {"fidelity": "analytic"}}
-    serving |= more.pop("serving", {})
-    return ExperimentSpec.model_validate({
-        "device": device, "model": model, "workload": workload, "serving": serving,
-        "load": {"relative": 1.0}, "requests": requests, **more,
-    })  # fmt: skip
 
 
 def waits_s(experiment: ExperimentSpec, rate_per_s: float) -> tuple[float, float]:
@@ -132,3 +123,17 @@ def test_clients_in_lockstep_are_measured_over_whole_answers_or_refused() -> Non
     assert rate(1024, 512) == pytest.approx(rate(3072, 512), rel=0.01)
     with pytest.raises(ResultRefused, match="another multiple of 256"):
         rate(400, 300)
+
+
+def _share_held(runs: int, seed: int) -> float:
+    every = list(covered(runs, seed))
+    return sum(each.held for each in every) / sum(each.runs for each in every)
+
+
+def test_intervals_of_short_runs_hold_the_capacity_of_long_ones() -> None:
+    assert _share_held(30, 3) >= 0.85  # 19 of 20 are wanted; of 30 fewer than 26 are improbable
+
+
+@pytest.mark.long
+def test_of_400_short_runs_19_of_20_hold_it() -> None:
+    assert _share_held(400, 4) >= 0.95
