@@ -136,4 +136,4 @@ def test_intervals_of_short_runs_hold_the_capacity_of_long_ones() -> None:
 
 @pytest.mark.long
 def test_of_400_short_runs_19_of_20_hold_it() -> None:
-    assert _share_held(400, 4) >= 0.95
+    assert _share_held(400, 4) >= 0.925  # 19 of 20 less two standard errors
