@@ -177,3 +177,21 @@ def test_a_command_of_readme_prints_what_readme_shows(name: str, tmp_path: Path)
 
 def test_readme_counts_what_ships() -> None:
     assert f"{len(names('accelerators'))} accelerators ship" in README
+
+
+FLAGS = [
+    pytest.param(cell, id=cell[:60])
+    for line in PAGES["docs/from-vllm.md"].splitlines()
+    if line.startswith("| ")
+    for cell in re.findall(r"`((?:[a-z_]+\.)*[a-z_]+=[^`]+)`", line.rsplit(" | ", 1)[-1])
+]
+
+
+@pytest.mark.parametrize("assignment", FLAGS)
+def test_what_a_flag_is_called_here_is_a_key(assignment: str) -> None:
+    sets = [assignment]
+    if assignment in ("load=null", "serving.kv_tokens=41392") or assignment.startswith("arrivals"):
+        sets = ["load=null", "arrivals={process: all_at_once}", assignment]
+    elif "like:" not in assignment and "name:" not in assignment:
+        sets = ["serving.engine={name: v1}", assignment]
+    assert load_sweep("smoke", sets).points
