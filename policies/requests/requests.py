@@ -120,12 +120,7 @@ class Requests:
     @property
     def turn_before(self) -> IntArray:
         """The request that is the turn before each, int64 (n,); -1: there is none."""
-        before = np.full(len(self), -1, np.int64)
-        turns = np.flatnonzero(self.session >= 0)
-        turns = turns[np.argsort(self.session[turns], kind="stable")]
-        same = self.session[turns[1:]] == self.session[turns[:-1]]
-        before[turns[1:][same]] = turns[:-1][same]
-        return before
+        return turns_before(self.session)
 
     def prefixes(self, request: int) -> tuple[tuple[int, int], ...]:
         """What a prompt begins with: (prefix id, tokens up to its end), from the root of the
@@ -162,6 +157,17 @@ class Requests:
     def _rows(self, rows: Any) -> Requests:
         columns = {each.name: getattr(self, each.name)[rows] for each in fields(self)[:-1]}
         return Requests(**columns, tree=self.tree)
+
+
+def turns_before(session: IntArray) -> IntArray:
+    """Of requests of these sessions, -1 for none, which is the turn before each, int64 (n,); -1:
+    there is none."""
+    before = np.full(len(session), -1, np.int64)
+    turns = np.flatnonzero(session >= 0)
+    turns = turns[np.argsort(session[turns], kind="stable")]
+    same = session[turns[1:]] == session[turns[:-1]]
+    before[turns[1:][same]] = turns[:-1][same]
+    return before
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.requests.requests import FloatArray, IntArray, Requests
+from policies.requests.requests import FloatArray, IntArray, Requests, turns_before
 from policies.serving.source import Source
 
 
@@ -29,7 +29,7 @@ class Clients(Source):
             self._samples.setdefault(int(requests.parent[request]), []).append(request)
         self._unanswered = {parent: len(each) for parent, each in self._samples.items()}
         sent = admitted[first[admitted]]
-        before = requests.take(sent).turn_before
+        before = turns_before(requests.session[sent])
         later = before >= 0
         pairs = zip(sent[before[later]].tolist(), sent[later].tolist(), strict=True)
         self._following, firsts = dict(pairs), sent[~later]

@@ -18,6 +18,7 @@ from policies.serving.plain import plain_pools as pools
 from policies.serving.plain import plain_runs as runs
 from policies.serving.plain import plain_texts as texts
 from policies.serving.plain import plain_times as times
+from policies.serving.plain import plain_tokens as tokens
 from policies.serving.plain.plain_state import (
     ADMIT,
     BEGIN,
@@ -36,8 +37,10 @@ from policies.serving.plain.plain_state import (
     NEVER,
     OFFERED_LOAD,
     PROBE,
+    RUNS,
     SEQUENCE_CAP,
     TOKEN_BUDGET,
+    TOKENS,
     WANT,
     WARM,
     Blocks,
@@ -79,6 +82,8 @@ def _preempt(
     nothing was made (`TokenProgress.preempted`)."""
     if rule.kind == BLOCKS:
         blocks.release(s, rule, q, b, request, False)
+    elif rule.kind == TOKENS:
+        tokens.release(s, q, r, request)
     else:
         runs.dismiss(s, rule, q, r, request)
     s.first = (s.first - 1) % len(c.line)
@@ -111,6 +116,8 @@ def _fitting(
     """How many of the batch from `at` to `end` have room for a token, from the first on."""
     if rule.kind == BLOCKS:
         return blocks.fitting(s, b, rule.block, c.batch, at, end)
+    if rule.kind == TOKENS:
+        return min(end - at, s.free_slots)
     for place in range(at, end):
         request = c.batch[place]
         if q.reserved[request] <= q.stored[request]:
@@ -125,6 +132,9 @@ def _advance(
     """So many tokens more for each of the batch from `begin` to `end`."""
     if rule.kind == BLOCKS:
         blocks.advance(s, rule, q, b, c.batch, begin, end, rounds)
+    elif rule.kind == TOKENS:
+        for place in range(begin, end):
+            tokens.store(s, q, c.batch[place], rounds)
     else:
         for place in range(begin, end):
             q.stored[c.batch[place]] += rounds
@@ -144,7 +154,7 @@ def _decode(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: Pl
         request = c.batch[grown]
         if rule.kind == BUCKETS and runs.migrate(s, rule, q, c, r, request):
             continue
-        if rule.kind == BLOCKS or rule.preempts_last:
+        if rule.kind == BLOCKS or rule.kind == TOKENS or rule.preempts_last:
             request = c.batch[s.running - 1]
             s.running -= 1
             s.partial = 0
@@ -183,20 +193,24 @@ def _continue(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: 
     request = c.batch[s.running - 1]
     start = q.stored[request]
     rest = q.prompt[request] + q.output[request] - q.left[request] - start
-    tokens = min(rest, s.budget)
+    many = min(rest, s.budget)
     if rule.kind == BLOCKS:
-        room = blocks.lacks(b, rule.block, request, start + tokens) <= s.free
+        room = blocks.lacks(b, rule.block, request, start + many) <= s.free
+    elif rule.kind == TOKENS:
+        room = many <= s.free_slots
     else:
-        room = start + tokens <= q.reserved[request]
+        room = start + many <= q.reserved[request]
     if not room:
         s.running -= 1
         s.partial = 0
         return _preempt(s, rule, q, c, b, r, request)
     if rule.kind == BLOCKS:
-        blocks.extend(s, rule, q, b, request, start + tokens)
+        blocks.extend(s, rule, q, b, request, start + many)
+    elif rule.kind == TOKENS:
+        tokens.store(s, q, request, many)
     else:
-        q.stored[request] = start + tokens
-    _chunk(s, q, c, request, start, tokens, tokens == rest)
+        q.stored[request] = start + many
+    _chunk(s, q, c, request, start, many, many == rest)
     return True
 
 
@@ -243,6 +257,8 @@ def _reserve(
         found *= rule.block
         blocks.extend(s, rule, q, b, request, found + min(total - found, s.budget))
         return found
+    if rule.kind == TOKENS:
+        return tokens.enter(s, rule, q, r, request, total)
     if not rule.joins and runs.decided(s, rule, q, r, request) > runs.largest_place(s, rule, r):
         return -1
     return 0 if runs.admit(s, rule, q, c, r, request, min(total, s.budget)) else -1
@@ -271,12 +287,12 @@ def _admit(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: Pla
         s.waiting -= 1
         c.batch[s.running] = request
         s.running += 1
-        if rule.kind != BLOCKS:
+        if rule.kind == RUNS or rule.kind == BUCKETS:
             r.fit_size[request] = 0
         s.cached += found
         total = q.prompt[request] + q.output[request] - q.left[request]
-        tokens = min(total - found, s.budget)
-        _chunk(s, q, c, request, found, tokens, found + tokens == total)
+        many = min(total - found, s.budget)
+        _chunk(s, q, c, request, found, many, found + many == total)
     return NONE
 
 
@@ -285,7 +301,7 @@ def _fit(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, r: PlainRuns) -> in
     """Slots that the next requests in line would reserve if all free slots were one run
     (`Admission.fitting`); why it returns."""
     s.fitting = 0
-    if rule.kind == BLOCKS or s.limit != KV_MEMORY or s.preempted:
+    if rule.kind == BLOCKS or rule.kind == TOKENS or s.limit != KV_MEMORY or s.preempted:
         return NONE
     if s.fit_changes != s.changes or s.fit_free != s.free_slots:
         slots = 0
@@ -372,6 +388,8 @@ def _rounds(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, clock
     limit -= 1
     if rule.kind == BLOCKS:
         return 1 + blocks.rounds_of(s, b, rule.block, c.batch, s.decoding, limit)
+    if rule.kind == TOKENS:
+        return 1 + (min(limit, s.free_slots // s.decoding) if s.decoding else limit)
     for place in range(s.decoding):
         request = c.batch[place]
         limit = min(limit, q.reserved[request] - q.stored[request])
@@ -464,6 +482,11 @@ def _stretch(
             blocks.fewer(b, rule.block, c.batch, decoding, rounds)
             for step in range(rounds):
                 row[17] += (rule.block * b.first[step]) * kept.times_s[base + step]
+    elif rule.kind == TOKENS:
+        row[10] = s.reserved
+        if rounds > 1:
+            for step in range(rounds):
+                row[17] += (decoding * (rounds - 1 - step)) * kept.times_s[base + step]
     else:
         row[10] = s.reserved
         if s.free_slots and rule.parted:
@@ -536,6 +559,10 @@ def _end(s: Any, rule: Any, q: PlainRequests, b: Blocks, r: PlainRuns, request: 
         q.run_tokens[request] = q.stored[request] / b.runs[b.row[request]]
         q.reserved_ever[request] += blocks.release(s, rule, q, b, request, True)
         blocks.forget(s, b, request)
+    elif rule.kind == TOKENS:
+        q.run_tokens[request] = q.stored[request] / rule.runs_each
+        q.reserved_ever[request] += tokens.release(s, q, r, request)
+        r.held[request] = 0
     else:
         q.run_tokens[request] = q.stored[request] / rule.runs_each
         q.reserved_ever[request] += runs.dismiss(s, rule, q, r, request)

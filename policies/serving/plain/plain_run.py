@@ -31,6 +31,7 @@ from policies.serving.plain.plain_state import (
     PROBE,
     RULES,
     RUNS,
+    TOKENS,
     WANT,
     WARM,
     Blocks,
@@ -45,7 +46,7 @@ from policies.serving.plain.plain_state import (
     rows,
 )
 from policies.serving.plain.text_names import of_texts, sharing_requests
-from policies.serving.plain.why_not import CLIENTS, ODMA, PAGED, SWITCH, named, why_not
+from policies.serving.plain.why_not import CLIENTS, IDEAL, ODMA, PAGED, SWITCH, named, why_not
 from policies.serving.replica import MOST_ROUNDS
 from policies.serving.stretch_rows import Stretches
 
@@ -106,6 +107,8 @@ class PlainRun:
         self._rule_times()
         if named(self._allocator) == PAGED:
             self._blocks = self._of_blocks(self._allocator)
+        elif named(self._allocator) == IDEAL:
+            self._runs = self._of_tokens(self._allocator)
         else:
             self._runs = self._of_runs(self._allocator)
         self._now["seen"] = -1
@@ -242,6 +245,13 @@ class PlainRun:
             return blocks
         rules["texts"], rules["once"] = True, self._metrics._slots._shares
         return of_texts(self._engine, allocator, sharing, blocks)
+
+    def _of_tokens(self, allocator: Any) -> PlainRuns:
+        rules = self._rules[0]
+        rules["kind"], rules["runs_each"] = TOKENS, allocator.layout.parts
+        rules["whole_output"] = allocator.options.admit_on == "output"
+        self._now["free_slots"] = allocator.slots
+        return no_runs()._replace(held=allocator._left)
 
     def _of_runs(self, allocator: Any) -> PlainRuns:
         rules, state, options = self._rules[0], self._now[0], allocator.options

@@ -22,8 +22,9 @@ known what `asked` should have; a probe is due; the policy learns from those tha
 kept blocks are few; `asked` never fits; preemptions lead nowhere."""
 BEGIN, ADMIT, COUNT, FIT, LOOK, GO, END = range(7)
 """Where in a step it goes on."""
-BLOCKS, RUNS, BUCKETS = range(3)
-"""Kinds of allocators: blocks as tokens come, runs of a known size, runs of buckets."""
+BLOCKS, RUNS, BUCKETS, TOKENS = range(4)
+"""Kinds of allocators: blocks as tokens come, runs of a known size, runs of buckets, slots as
+tokens come wherever they lie."""
 KV_MEMORY, SEQUENCE_CAP, TOKEN_BUDGET, OFFERED_LOAD = range(4)
 """As `STEP_LIMITS`."""
 PHASES = ("attention", "prefill", "migration")
@@ -67,7 +68,7 @@ RULES = np.dtype([
     *((name, _INT) for name in (
         "kind", "count", "warmup", "answers", "clients", "sessions",
         "budget", "cap", "slots", "most_futile",
-        "block", "spared", "spared_idle", "keeps", "texts", "once",
+        "block", "spared", "spared_idle", "keeps", "texts", "once", "whole_output",
         "space", "slabs", "best_fit", "buckets", "total", "align", "next_larger", "bucket_larger",
         "preempts_last", "apart", "apart_at", "parted", "repartitions", "at_once", "overflows",
         "joins", "joins_most",
@@ -83,8 +84,9 @@ RULES = np.dtype([
     )),
 ])  # fmt: skip
 """What stays: options, sizes and rates. `apart`: large reservations have a space of their own,
-which begins at `apart_at`; `parted`: others lie in pools; `joins`: of `plain_joining`, copying at
-most `joins_most` tokens at a time, if that is not below 0."""
+which begins at `apart_at`; `parted`: others lie in pools; `whole_output`: what a request will store
+must be free as it is admitted; `joins`: of `plain_joining`, copying at most `joins_most` tokens at
+a time, if that is not below 0."""
 CLOCK = np.dtype([
     *((name, _INT) for name in (
         "given", "taken", "due", "last", "begin", "most", "more", "known", "wide",

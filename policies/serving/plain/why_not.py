@@ -48,6 +48,7 @@ Must = Mapping[str, Any]
 PAGED = "policies.allocators.paged.PagedAllocator"
 STATIC = "policies.allocators.static.StaticAllocator"
 ORACLE = "policies.allocators.oracle.OracleAllocator"
+IDEAL = "policies.allocators.ideal.IdealAllocator"
 ODMA = "policies.allocators.odma.Odma"
 ODMA_BEST = "policies.allocators.odma_best.OdmaBestAllocator"
 FIFO = "policies.allocators.free_lists.fifo.Queue"
@@ -175,6 +176,7 @@ _RUNS: Must = {
 _RUNS_ANY = _text(
     "layout limits options stored reserved resident _total start demands fresh filling states has"
 )
+_TOKENS_ANY = _text("layout limits options stored reserved resident _total _left _whole _waits has")
 _RESERVING: Must = {**_RUNS, "sizes": _one_space}
 _ODMA: Must = {**_RUNS, "sizes": _buckets}
 _SIZES_ANY = _text(
@@ -199,6 +201,7 @@ _OPTIONS: dict[str, tuple[frozenset[str], Must]] = {
             "state_caching": None,
         },
     ),
+    IDEAL: (_text("name admit_on"), {"reserve": "stored"}),
     STATIC: (_RUN_OPTIONS, {"stagger": 0}),
     ORACLE: (_RUN_OPTIONS, {"stagger": 0}),
     f"{ODMA}Allocator": (_BUCKET_OPTIONS, _BUCKET_MUST),
@@ -206,6 +209,10 @@ _OPTIONS: dict[str, tuple[frozenset[str], Must]] = {
 }  # fmt: skip
 _ALLOCATORS: dict[str, tuple[frozenset[str], Must]] = {
     PAGED: (_BLOCKS_ANY, _BLOCKS),
+    IDEAL: (
+        _TOKENS_ANY,
+        {"_states": 0, "_ahead": False, "_away": _empty, "_short": -1, "pinned": _empty},
+    ),
     STATIC: (_RUNS_ANY, _RESERVING),
     ORACLE: (_RUNS_ANY, _RESERVING),
     f"{ODMA}Allocator": (_RUNS_ANY, _ODMA),

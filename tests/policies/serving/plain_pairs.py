@@ -33,7 +33,7 @@ RARE = (
     "preemption", "chunked prompt", "own blocks found", "slabs", "borrowing", "migration",
     "refresh", "probe", "next larger", "preempts last", "idle", "warm-up", "compaction",
     "pool of large ones", "odma-best", "prefix found", "session", "closed loop", "samples",
-    "pools", "pools cut anew",
+    "pools", "pools cut anew", "ideal",
 )  # fmt: skip
 
 
@@ -117,7 +117,6 @@ def _sharing(rng: random.Random, stream: Requests, longest: int) -> Requests:
     draws = np.random.default_rng(rng.randrange(1 << 30))
     count = len(stream)
     prompts, outputs = stream.prompt_tokens.copy(), stream.output_tokens
-    prompts[0] = min(prompts[0], longest // 2)  # who begins a closed loop is not dropped
     columns: dict[str, Any] = {}
     if rng.random() < 0.6:
         ids = rng.randint(1, 6)
@@ -201,6 +200,9 @@ def _odma(rng: random.Random) -> dict[str, Any]:
 
 def _more(rng: random.Random, policy: dict[str, Any]) -> None:
     """Adds to a policy what the core learnt later."""
+    if policy["name"] in ("paged", "static") and rng.random() < 0.15:
+        policy.clear()
+        policy |= {"name": "ideal", "admit_on": rng.choice(("input", "output"))}
     if policy["name"] == "paged" and rng.random() < 0.5:
         policy["prefix_caching"] = rng.random() < 0.8
         policy["shared_samples"] = rng.choice((None, False, True))
@@ -307,6 +309,7 @@ def rare(run: Drawn, result: ServingResult) -> set[str]:
         "prefix found": report.get("prefix_hit_tokens", 0) > 0,
         "session": bool((run.requests.session >= 0).any()),
         "closed loop": run.requests.closed,
+        "ideal": policy["name"] == "ideal",
         "pools": policy.get("space") == "partitioned",
         "pools cut anew": policy.get("repartition") in ("when_empty", "on_refresh")
         and report.get("bucket_refreshes", 0) > 0,

@@ -27,7 +27,7 @@ def test_is_every_figure_of_random_runs_equal_both_ways() -> None:
     assert found.why[""] >= 0.75 * many
     least = 0.05 if LONG else 0.0
     wanted = {"next larger", "preempts last", "idle", "compaction", "samples", "odma-best"}
-    wanted |= {"prefix found", "pools", "pools cut anew"}  # rarer than the others
+    wanted |= {"prefix found", "pools", "pools cut anew", "ideal"}  # rarer than the others
     for name in RARE:
         assert found.met[name] > (0 if name in wanted else least * many), name
 
@@ -66,7 +66,7 @@ def _why(**changes: Any) -> str:
     return why
 
 
-@pytest.mark.parametrize("policy", ["paged", "static", "oracle", "odma", "odma-best"])
+@pytest.mark.parametrize("policy", ["paged", "static", "oracle", "odma", "odma-best", "ideal"])
 @pytest.mark.parametrize("memory", ["analytic", "sampled"])
 def test_is_a_run_with_nothing_special_plain(policy: str, memory: str) -> None:
     own: dict[str, Any] = {"memory": {"fidelity": memory}, "simulate": FakeMemory()}
