@@ -142,13 +142,19 @@ def _slices(extents: Extents, engines: int, align: int) -> Descriptors:
     at = np.arange(1, engines) * total // engines
     inside = np.minimum(np.searchsorted(ends, at, side="right"), len(ends) - 1)
     begin = ends[inside] - extents.size[inside]
-    at = np.unique(begin + (at - begin) // align * align)
+    at = _distinct(begin + (at - begin) // align * align)
     cuts = at[(at > 0) & (at < total)]
-    edges = np.union1d(np.concatenate(([0], ends)), cuts)
+    edges = _distinct(np.sort(np.concatenate(([0], ends, cuts)), kind="stable"))
     index = np.searchsorted(ends, edges[:-1], side="right")
     offset = edges[:-1] - (ends[index] - extents.size[index])
     engine = np.searchsorted(cuts, edges[:-1], side="right")
     return Descriptors(engine, extents.start[index] + offset, np.diff(edges), extents.write[index])
+
+
+def _distinct(values: IntArray) -> IntArray:
+    """Of int64 (n,) that do not fall, each once. `np.unique` puts them into a hash table first, and
+    takes four times as long."""
+    return values[np.append(values[:1] == values[:1], values[1:] != values[:-1])]
 
 
 def _apart(dealt: Descriptors, align: int, drift: float) -> Descriptors:
