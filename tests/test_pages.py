@@ -195,3 +195,12 @@ def test_what_a_flag_is_called_here_is_a_key(assignment: str) -> None:
     elif "like:" not in assignment and "name:" not in assignment:
         sets = ["serving.engine={name: v1}", assignment]
     assert load_sweep("smoke", sets).points
+
+
+@pytest.mark.parametrize(
+    "words", re.findall(r"^\| `([^`|]+)` \|", PAGES["docs/troubleshooting.md"], re.MULTILINE)
+)
+def test_a_message_of_the_page_is_one_that_is_said(words: str) -> None:
+    sources = [path for room in ("sweeps", "policies") for path in (ROOT / room).rglob("*.py")]
+    texts = (re.sub(r'"\n\s*f?"', "", path.read_text(encoding="utf-8")) for path in sources)
+    assert any(words in text for text in texts)
