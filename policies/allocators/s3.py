@@ -139,9 +139,8 @@ class S3Sizes(OneSpace, Classifies, Remembers, Reports):
     def output_room(self, request: int, demand: Demand) -> int:
         """Output tokens of each sample to reserve for."""
         longest = min(self._of.limits.max_tokens, self._of.limits.max_model_len - demand.prompt)
-        room = int(self._room[request])
-        if not room:
-            return min(self._bound(self._class(demand)), longest)
+        # one that has made tokens on another card comes here for the first time
+        room = int(self._room[request]) or self._bound(self._class(demand))
         while room < min(demand.generated, longest):
             double = self._options.outgrown == "double"
             room = 2 * room if double else self._bound(bisect_left(self._bounds, room + 1))

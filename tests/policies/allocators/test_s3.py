@@ -52,6 +52,12 @@ def test_the_histogram_is_the_first_lengths_and_then_stands() -> None:
     assert seen == [(500, 1000), (500, 1000), (30, 50), (30, 50), (30, 50)]
 
 
+def test_one_that_has_made_tokens_on_another_card_gets_a_class_that_has_room_for_them() -> None:
+    allocator = s3()
+    assert allocator.reserve(0, guess(10.0, generated=333), 433)
+    assert allocator.reserved[0] == 500
+
+
 def test_lengths_and_a_profile_are_two_histograms() -> None:
     with pytest.raises(ValidationError, match="lengths are given already"):
         s3(lengths=[1, 2], profile=10)
