@@ -198,8 +198,8 @@ def _of_engine(replica: Replica) -> Iterator[str]:
 def _of_memory(replica: Replica) -> Iterator[str]:
     """No slot is reserved, and each is free."""
     allocator = replica.engine.allocator
-    if isinstance(allocator, Caches):
-        allocator.forget()
+    if (caching := allocator.able(Caches)) is not None:
+        caching.forget()
     for name in ("reserved", "stored", "resident"):
         if (held := np.flatnonzero(getattr(allocator, name))).size:
             yield f"{name} of requests {held.tolist()} is not 0"

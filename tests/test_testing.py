@@ -76,7 +76,7 @@ class B(PagedAllocator):
             self.pool.give(old, 0)
             if self.options.copied:
                 one = int(old[0]) * self.block, new * self.block, self.block, self.block
-                self.copied.append(Migration(request, *one))
+                self.copying.made.append(Migration(request, *one))
         return True
     def pool_of(self, block):
         import numpy as np

@@ -38,27 +38,27 @@ class BlockMoves(MovesBlocks):
 
     def keep(self, request: int, demand: Demand, tokens: int) -> bool:
         of = self._of
-        places = of.places(tokens + of.room_behind(tokens))
+        places = of.holdings.places(tokens + of.holdings.room_behind(tokens))
         wanted = places * (of.groups - len(self._windows))
         wanted += of.drafter_blocks.lacking(-1, tokens)
         if wanted + of.kept_free > of.pool.free:
             return False
-        of.enter(request, demand, 0)
+        of.holdings.enter(request, demand, 0)
         for window in self._windows:
             window.leave(request)
         of.drafter_blocks.enter(request)
         return of.grow(request, tokens)
 
     def give_back(self, request: int) -> int:
-        return self._of.release_known(request, 0)
+        return int(self._of.caching.release_known(request, 0))
 
     def adopt(self, request: int, demand: Demand, blocks: IntArray, tokens: int) -> bool:
         of = self._of
         if not of.uniform or blocks.max(initial=0) >= of.pool.order.blocks:
             return False
-        of.enter(request, demand, 0)
+        of.holdings.enter(request, demand, 0)
         of.pool.written[blocks] += 1
-        of.hold(request, blocks[np.newaxis])
+        of.caching.hold(request, blocks[np.newaxis])
         of.tables.tokens[of.row[request]] = of.stored[request] = tokens
         return True
 
@@ -74,7 +74,7 @@ class BlockMoves(MovesBlocks):
         if (names != np.arange(len(names))).any():
             for request in np.flatnonzero(of.resident).tolist():
                 copied |= self._renamed(request, names)
-        of.copied += copied.values()
+        of.copying.made += copied.values()
         return sum(copy.tokens for copy in copied.values())
 
     def _renamed(self, request: int, names: IntArray) -> dict[int, Migration]:
@@ -84,7 +84,7 @@ class BlockMoves(MovesBlocks):
         of, size, row = self._of, self.block, int(self._of.row[request])
         for group, manager in enumerate(of.managers):
             gone = manager.gone(request)
-            start, tokens, _ = of.units_of(request, gone, group)
+            start, tokens, _ = of.holdings.units(request, gone, group)
             table = start // size
             for at in np.flatnonzero(names[table] != table).tolist():
                 source, target = int(start[at]), int(names[table[at]]) * size

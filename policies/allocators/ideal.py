@@ -11,24 +11,21 @@ from typing import Any, Literal
 import numpy as np
 
 from policies.allocators.allocator import Allocator, Demand, Limits
-from policies.allocators.capabilities import (
-    Caches,
-    Drafts,
-    KeepsStates,
-    OnDemand,
-    Remembers,
-    Swaps,
-)
+from policies.allocators.capabilities import OnDemand
 from policies.allocators.ceiling_options import IdealOptions, stored_at_the_end
 from policies.allocators.declaration import CHOICES, References
-from policies.allocators.kv_layout import ByteRuns, KvLayout, Units
+from policies.allocators.ideal_parts import IdealCaching, IdealDrafts, IdealStates, IdealSwaps
+from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.losses import GROWING
-from policies.allocators.state_places import behind
 from policies.requests.requests import IntArray
 
 
-class IdealAllocator(Allocator, OnDemand, Caches, Remembers, Swaps, Drafts, KeepsStates):
-    """Requests one after another without gaps, in order of their ids."""
+class IdealAllocator(Allocator, OnDemand):
+    """Requests one after another without gaps, in order of their ids.
+
+    `left`, int64 (requests,): tokens that a preempted request had stored. `whole`, as well: slots
+    of each admitted request at its end. `waits`: whether it is admitted when there is room for all
+    of it."""
 
     Options = IdealOptions
     reading = "a ceiling: what is stored, token by token, and layout costs nothing"
@@ -37,6 +34,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Remembers, Swaps, Drafts, Keep
     references = References()
     by_request = ("stored",)  # where a request lies is told by what all others here hold
     holds_states = True
+    members = (IdealCaching, IdealSwaps, IdealDrafts, IdealStates)
     options: IdealOptions
 
     def __init__(
@@ -45,57 +43,43 @@ class IdealAllocator(Allocator, OnDemand, Caches, Remembers, Swaps, Drafts, Keep
         super().__init__(layout, requests, limits, options)
         self._states = limits.states * limits.kept_states
         """Slots that each resident holds for its states."""
-        self._left = np.zeros(requests, np.int64)
-        """Tokens that a preempted request had stored."""
-        self._whole = np.zeros(requests, np.int64)
-        """Slots of each admitted request at its end."""
+        self.left = np.zeros(requests, np.int64)
+        self.whole = np.zeros(requests, np.int64)
         self._short = -1
         """The resident whose reservation is not whole yet, the last admitted; -1: none."""
         self._ahead = options.reserve == "output"
-        self._waits = options.admit_on == "output"
-        self._away: set[int] = set()
+        self.waits = options.admit_on == "output"
+        self.has = tuple(kind(self) for kind in self.members)
 
     @property
     def preempts(self) -> Literal["last", "itself"]:
         return "itself" if self._ahead else "last"
 
     def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
-        needed: IntArray = self._slots(stored_at_the_end(prompt, output))
+        needed: IntArray = self.slots_for(stored_at_the_end(prompt, output))
         return needed
 
-    def cached(self, request: int, limit: int, demand: Demand | None = None) -> int:
-        return min(int(self._left[request]), limit)
-
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
-        if demand is not None and self._waits:
+        if demand is not None and self.waits:
             tokens = max(tokens, stored_at_the_end(demand.prompt, demand.output))
-        return int(self._slots(tokens)) <= self.free_slots
+        return int(self.slots_for(tokens)) <= self.free_slots
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
         if not self.fits(tokens, request, demand):
             return False
-        self._whole[request] = self._slots(stored_at_the_end(demand.prompt, demand.output))
-        self._enter(request, tokens)
+        self.whole[request] = self.slots_for(stored_at_the_end(demand.prompt, demand.output))
+        self.enter(request, tokens)
         return True
 
     def grow(self, request: int, tokens: int) -> bool:
         self.require(request)
-        more = self._slots(self.stored[request] + tokens) - self.reserved[request]
+        more = self.slots_for(self.stored[request] + tokens) - self.reserved[request]
         if more > (0 if self._ahead else self.free_slots):
             return False
         self._store(np.array([request]), np.array([tokens]))
         return True
-
-    def store_ahead(
-        self, requests: IntArray, kept: IntArray, beyond: IntArray, unseen: IntArray
-    ) -> int:
-        """See `Drafts.store_ahead`; drafts take no slots, as in no real allocator."""
-        for at, (request, tokens) in enumerate(zip(requests.tolist(), kept.tolist(), strict=True)):
-            if not self.grow(request, tokens):
-                return at
-        return len(requests)
 
     def headroom(self, requests: IntArray, limit: int) -> int:
         if self._ahead:
@@ -108,7 +92,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Remembers, Swaps, Drafts, Keep
 
     def taken(self, requests: IntArray, rounds: int) -> int:
         stored = self.stored[requests] + rounds
-        return int(np.maximum(self._slots(stored) - self.reserved[requests], 0).sum())
+        return int(np.maximum(self.slots_for(stored) - self.reserved[requests], 0).sum())
 
     def advance(self, requests: IntArray, rounds: int) -> None:
         self._store(requests, np.full(len(requests), rounds))
@@ -118,35 +102,16 @@ class IdealAllocator(Allocator, OnDemand, Caches, Remembers, Swaps, Drafts, Keep
             return np.zeros(rounds, np.int64)
         if self.layout.groups is not None:
             back = self.stored[requests] - np.arange(rounds - 1, -1, -1)[:, None]
-            now: IntArray = self.reserved[requests].sum() - self._slots(back).sum(axis=1)
+            now: IntArray = self.reserved[requests].sum() - self.slots_for(back).sum(axis=1)
             return now
         return len(requests) * np.arange(rounds - 1, -1, -1)
 
     def release(self, request: int) -> int:
         self.require(request)
-        self._left[request] = self.stored[request]
+        self.left[request] = self.stored[request]
         held = self._dismiss(request)
         self._fill(-1 if self._short == request else self._short)
         return held
-
-    def finished(self, request: int, prompt: int, output: int) -> None:
-        self._left[request] = 0
-
-    def swap_out(self, request: int) -> int:
-        self.release(request)
-        self._away.add(request)
-        return int(self._left[request])
-
-    def swap_in(self, request: int) -> bool:
-        if request not in self._away:
-            raise KeyError(f"request {request} is not swapped out")
-        tokens = int(self._left[request])
-        slots = int(self._slots(tokens))
-        if max(slots, self._whole[request] * self._waits) > self.free_slots:
-            return False
-        self._away.remove(request)
-        self._enter(request, tokens)
-        return True
 
     def extent_count(self, requests: IntArray) -> int:
         return len(requests) * self.layout.parts
@@ -157,31 +122,25 @@ class IdealAllocator(Allocator, OnDemand, Caches, Remembers, Swaps, Drafts, Keep
         stored = self.layout.slots_of(self.stored[request : request + 1].copy())
         return Units(np.array([self.reserved[:request].sum()]), stored, held)
 
-    def state_runs(self, request: int, copy: int, nth: int, size: int) -> ByteRuns:
-        limits, held = self.limits, int(self.reserved[request])
-        first = held - (limits.kept_states - copy) * limits.states
-        start, offset = int(self.reserved[:request].sum()), nth * limits.state_bytes
-        return behind(self.layout, start, held, first, first + limits.states, offset, size)
-
     def layer_units(self, request: int, group: int) -> Units:
         held = int(self.reserved[request])
         start = int(self.reserved[:request].sum())
         return self.layout.unit_of(start, int(self.stored[request]), held, group)
 
-    def _slots(self, tokens: Any) -> Any:
+    def slots_for(self, tokens: Any) -> Any:
         """Slots that a request of so many tokens holds: an int, or int64 (n,)."""
         return self.layout.slots_of(tokens) + self._states
 
-    def _enter(self, request: int, tokens: int) -> None:
+    def enter(self, request: int, tokens: int) -> None:
         """Admit a request, whose first tokens have room."""
-        self._admit(request, int(self._slots(tokens)), tokens)
+        self._admit(request, int(self.slots_for(tokens)), tokens)
         if self._ahead:
             self._fill(request)
 
     def _fill(self, request: int) -> None:
         """Give a request, if any, the free slots that its reservation still lacks."""
         self._short = -1
-        if request >= 0 and (lacks := int(self._whole[request] - self.reserved[request])) > 0:
+        if request >= 0 and (lacks := int(self.whole[request] - self.reserved[request])) > 0:
             more = min(lacks, self.free_slots)
             self.reserved[request] += more
             self.reserved_total += more
@@ -190,7 +149,7 @@ class IdealAllocator(Allocator, OnDemand, Caches, Remembers, Swaps, Drafts, Keep
     def _store(self, requests: IntArray, tokens: IntArray) -> None:
         self.stored[requests] += tokens
         if not self._ahead:
-            more = self._slots(self.stored[requests]) - self.reserved[requests]
+            more = self.slots_for(self.stored[requests]) - self.reserved[requests]
             self.reserved[requests] += more
             self.reserved_total += int(more.sum())
 
@@ -201,6 +160,6 @@ class IdealAllocator(Allocator, OnDemand, Caches, Remembers, Swaps, Drafts, Keep
         low, high = 0, limit
         while low < high:
             rounds = (low + high + 1) // 2
-            fits = self._slots(self.stored[requests] + rounds).sum() <= room
+            fits = self.slots_for(self.stored[requests] + rounds).sum() <= room
             low, high = (rounds, high) if fits else (low, rounds - 1)
         return low

@@ -9,17 +9,19 @@ import numpy as np
 
 from policies.allocators.allocator import Limits
 from policies.allocators.block_pool import BlockPool
+from policies.allocators.capabilities import KeepsStates
 from policies.allocators.kv_layout import ByteRuns, KvLayout
 from policies.allocators.state_places import in_block
 from policies.requests.requests import IntArray
 
 
-class StateBlocks:
+class StateBlocks(KeepsStates):
     """`held`, of each resident: blocks that hold states, group by group, in each `Limits
     .kept_states`. `fixed`: how many a request has."""
 
-    def __init__(self, pool: BlockPool, limits: Limits, block: int) -> None:
-        self._pool = pool
+    def __init__(self, pool: BlockPool, limits: Limits, layout: KvLayout, block: int) -> None:
+        """block: tokens of one of the model's."""
+        self._pool, self.limits, self._layout, self._block = pool, limits, layout, block
         self.saves = limits.saves_states
         """Whether the last of a group's blocks has the state at the last block's end."""
         self.fixed = -(-limits.states // block) * limits.kept_states
@@ -53,15 +55,16 @@ class StateBlocks:
             free = self._free_slots
             self._slot[request] = free.popleft() if free else self._apart.slots
 
-    def runs(
-        self, layout: KvLayout, block: int, request: int, copy: int, nth: int, size: int
-    ) -> ByteRuns:
-        """See `KeepsStates.state_runs`; block: tokens of one of the model's."""
+    @property
+    def state_block(self) -> int:
+        return self._block if self.saves and self.groups else 0
+
+    def state_runs(self, request: int, copy: int, nth: int, size: int) -> ByteRuns:
         if self._apart is not None:
             return self._apart.runs(self._slot[request], copy, nth * self._state_bytes, size)
         blocks = self.held[request].reshape(-1, self._kept)
         place, group = divmod(nth, len(blocks))
-        return in_block(layout, int(blocks[group, copy]), block, place, size)
+        return in_block(self._layout, int(blocks[group, copy]), self._block, place, size)
 
     def leave(self, request: int) -> None:
         """Each group on its own, tail first. vLLM frees them before the KV."""

@@ -40,8 +40,8 @@ class WindowSteps:
             before, gone = manager.gone(request), int(manager.left(stored, last))
             if gone <= before:
                 continue
-            named = of.index.named(demand, gone * of.block)
-            of.keep(request, group, before, named)
+            named = of.caching.index.named(demand, gone * of.block)
+            of.caching.keep(request, group, before, named)
             held = of.tables.blocks(row, group)
             of.pool.give(held[before:gone], max(named - before, 0))
             held[before:gone] = 0
@@ -79,7 +79,7 @@ class WindowSteps:
                 for block in of.tables.blocks(row, group)[gone:left].tolist():
                     released[block] = released.get(block, 0) + 1
                     free += released[block] >= of.pool.users[block]
-            places = of.places(stored + 1 + of.room_behind(stored + 1))
+            places = of.holdings.places(stored + 1 + of.holdings.room_behind(stored + 1))
             free -= max(places - int(of.tables.count[row]), 0) * of.groups
             if free < 0:
                 return 0
@@ -114,13 +114,13 @@ class WindowSteps:
         """As `Allocator.reserve`, of a request whose KV comes with it: of each group what the next
         token attends to has a block, and nothing that is found here counts."""
         of = self._of
-        end = tokens + of.room_behind(tokens)
-        places, own = of.places(end), of.drafter_blocks.lacking(-1, end)
+        end = tokens + of.holdings.room_behind(tokens)
+        places, own = of.holdings.places(end), of.drafter_blocks.lacking(-1, end)
         gone = [int(manager.left(tokens, 0)) for manager in of.managers]
         wanted = of.groups * places - sum(gone)
         if wanted + of.state_blocks.fixed + own + of.kept_free > of.pool.free:
             return False
-        of.enter(request, demand, 0)
+        of.holdings.enter(request, demand, 0)
         for _, manager in self.near:
             manager.enter(request, tokens)
         row, blocks = int(of.row[request]), np.zeros((of.groups, places), np.int64)

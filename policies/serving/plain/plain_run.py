@@ -224,7 +224,7 @@ class PlainRun:
             tables._more_rows()
         tables._widen(width)
         rules["kind"], rules["block"], rules["space"] = BLOCKS, block, pool.size
-        rules["spared"], rules["spared_idle"] = allocator._spared, allocator._spared_idle
+        rules["spared"], rules["spared_idle"] = allocator.spared, allocator.spared_idle
         rules["keeps"] = allocator.options.cached_recompute
         state["free"], state["head"], state["tail"] = order.free, order._head, order._tail
         state["rows_unused"], state["kept_unused"] = len(tables.count), several
@@ -474,8 +474,8 @@ class PlainRun:
         self._node.preemptions[0] = state["all_preempted"]
         self._node.manager.card_of[self._queue.arriving] = 0
         if self._rules["texts"][0]:
-            self._allocator._asked_tokens = int(state["asked_tokens"])
-            self._allocator._hit_tokens = int(state["hit_tokens"])
+            self._allocator.caching.asked_tokens = int(state["asked_tokens"])
+            self._allocator.caching.hit_tokens = int(state["hit_tokens"])
 
 
 def of_pools(pools: Any, several: int, align: int) -> PlainPools:

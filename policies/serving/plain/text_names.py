@@ -29,7 +29,7 @@ def too_many(requests: Requests, block: int) -> bool:
 
 def of_texts(engine: Any, allocator: Any, sharing: IntArray, blocks: Blocks) -> Blocks:
     """The blocks, with what is found by whom."""
-    index, block = allocator.index, allocator.block
+    index, block = allocator.caching.index, allocator.block
     count = len(engine.left)
     whole = (engine.prompt + engine.output) // block + 1
     own: dict[int, Key] = {}

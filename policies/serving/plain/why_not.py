@@ -86,7 +86,7 @@ _V1: Must = {
 _V1_ANY = _text("engine spec _stops _under_way _recent _fills _any_decode _since _line")
 _LINE_ANY = _text("_engine _bounds _fitting _overtaken _sizes _tag")
 _LOADS: Must = {
-    "connectors": _empty, "loading": _empty, "held": _empty, "back": _empty, "decodes": _empty,
+    "connectors": _empty, "drafts": None, "loading": _empty, "held": _empty, "back": _empty, "decodes": _empty,
     "line_asks": False,
 }  # fmt: skip
 _LOADS_ANY = _text("_engine _stuck_at _unsure forgets")
@@ -131,18 +131,19 @@ _REPLICA: Must = {
     "_watch": None, "_to_come": _empty,
 }  # fmt: skip
 _BLOCKS: Must = {
-    "groups": 1, "_behind": 0, "pinned": _empty, "copied": _empty, "_swapped": _empty,
+    "groups": 1, "pinned": _empty,
+    "copying": lambda copying: not copying.made, "swaps": lambda swaps: not swaps.away,
+    "holdings": lambda holdings: not holdings.behind,
     "pool": lambda pool: type(pool) is BlockPool and named(pool.order) == FIFO,
     "tables": lambda tables: type(tables) is BlockTables,
     "managers": lambda managers: [type(each) for each in managers] == [FullAttention],
     "windows": lambda windows: not windows.near,
     "state_blocks": lambda states: states.fixed == 0,
     "drafter_blocks": lambda drafter: not drafter.groups,
-    "index": lambda index: not index.states,
+    "caching": lambda caching: not caching.index.states,
 }  # fmt: skip
 _BLOCKS_ANY = _text(
-    "layout limits options stored reserved resident _total block _spared _spared_idle block_moves"
-    " row demands has _copied_tokens _asked_tokens _hit_tokens _rows_asked _leaving"
+    "layout limits options stored reserved resident _total block spared spared_idle row demands has"
 )
 
 

@@ -39,7 +39,7 @@ def test_a_window_alone_needs_its_last_blocks_only() -> None:
     assert allocator.reserve(0, demand(64, session=1), 64) and allocator.grow(0, 1)
     allocator.release(0)
     # of the 16 blocks of a turn the window needs 3, which the request still held
-    assert allocator.cached(1, 99, demand(100, session=1)) == 64
+    assert allocator.caching.cached(1, 99, demand(100, session=1)) == 64
     assert allocator.reserve(1, demand(100, session=1), 100)
     assert allocator.reserved[1] == 100 - 64 + 3 * BLOCK
 
@@ -49,11 +49,11 @@ def test_what_a_window_gave_up_is_found_until_it_is_handed_out() -> None:
     assert allocator.reserve(0, demand(24, 0, 24), 24)
     for _ in range(8):
         assert allocator.grow(0, 1)
-    assert allocator.cached(1, 23, demand(24, 0, 24)) == 20
+    assert allocator.caching.cached(1, 23, demand(24, 0, 24)) == 20
     assert allocator.reserve(2, demand(4), 4)
     while allocator.free_slots:
         assert allocator.grow(2, BLOCK) or allocator.reserve(3, demand(BLOCK), BLOCK)
-    assert allocator.cached(1, 23, demand(24, 0, 24)) == 0
+    assert allocator.caching.cached(1, 23, demand(24, 0, 24)) == 0
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_which_blocks_of_who_has_left_are_next(options: dict[str, Any], first: l
 def test_without_caching_nothing_is_found(hit: bool) -> None:
     allocator = allocator_of(400, None, WINDOW, prefix_caching=hit, cached_recompute=hit)
     assert allocator.reserve(0, demand(40, 0, 40), 40)
-    assert (allocator.cached(1, 39, demand(40, 0, 40)) > 0) == hit
+    assert (allocator.caching.cached(1, 39, demand(40, 0, 40)) > 0) == hit
 
 
 def content(allocator: Allocator, request: int, group: int) -> tuple[np.ndarray, int]:
@@ -116,7 +116,7 @@ def test_what_is_found_is_what_was_written(kept: tuple[int | None, ...], free_li
         text, prompt = int(rng.integers(0, 3)), int(rng.integers(3, 90))
         prefix = min((24, 50, 61)[text], prompt)
         asks = demand(prompt, text, prefix)
-        cached = allocator.cached(request, prompt - 1, asks)
+        cached = allocator.caching.cached(request, prompt - 1, asks)
         if not allocator.reserve(request, asks, prompt):
             gone = list(running)[int(rng.integers(0, len(running)))]
             allocator.release(gone)
@@ -181,7 +181,7 @@ def test_a_longer_window_decides_what_is_found() -> None:
     allocator = allocator_of(800, None, WINDOW, 22)
     assert allocator.reserve(0, demand(64, session=1), 64) and allocator.grow(0, 1)
     allocator.release(0)
-    assert allocator.cached(1, 99, demand(100, session=1)) == 64
+    assert allocator.caching.cached(1, 99, demand(100, session=1)) == 64
     assert allocator.reserve(1, demand(100, session=1), 100)
     tables = [allocator.layer_units(1, group).start[:16] // BLOCK for group in range(3)]
     assert [int((table == 0).sum()) for table in tables] == [0, 13, 10]

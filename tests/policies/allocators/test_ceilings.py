@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from policies.allocators.allocator import Demand, Limits
+from policies.allocators.capabilities import Caches, Remembers
 from policies.allocators.ceiling_options import IdealOptions
 from policies.allocators.ideal import IdealAllocator
 from policies.allocators.kv_layout import KvLayout
@@ -48,9 +49,11 @@ def test_ideal_finds_again_what_a_preempted_request_had() -> None:
     demand = Demand(100, 0, Prediction(1.0))
     assert allocator.reserve(0, demand, 100) and allocator.grow(0, 30)
     allocator.release(0)
-    assert allocator.cached(0, 130) == 130 and allocator.cached(0, 10) == 10
-    allocator.finished(0, 100, 31)
-    assert allocator.cached(0, 130) == 0
+    assert (
+        allocator.able(Caches).cached(0, 130) == 130 and allocator.able(Caches).cached(0, 10) == 10
+    )
+    allocator.able(Remembers).finished(0, 100, 31)
+    assert allocator.able(Caches).cached(0, 130) == 0
 
 
 def test_who_reserves_ahead_completes_its_reservation_before_the_next_is_admitted() -> None:

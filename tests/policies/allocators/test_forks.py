@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from policies.allocators.allocator import Allocator, Demand, Limits
-from policies.allocators.capabilities import Forks
+from policies.allocators.capabilities import CopiesKv, Forks
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.allocators.registry import POLICIES
@@ -37,14 +37,14 @@ def test_full_blocks_are_held_together_and_the_last_one_is_copied() -> None:
     assert allocator.reserved_total == 2 * 16  # the last token of a prompt is always computed
     allocator.advance(BOTH, 20)  # two blocks more each, the last with four tokens
     assert allocator.reserved_total == 6 * 16
-    allocator.fork(0, 1)
-    (copy,) = allocator.copies()
+    allocator.able(Forks).fork(0, 1)
+    (copy,) = allocator.copying.copies()
     last = [int(allocator.units(request).start[-1]) for request in BOTH]
     assert (copy.source, copy.target, copy.tokens) == (last[1], last[0], 4)
     assert allocator.units(0).start[:2].tolist() == allocator.units(1).start[:2].tolist()
     assert allocator.reserved_total == 4 * 16 and allocator.reserved.tolist()[:2] == [48, 48]
-    allocator.fork(0, 1)  # nothing but the copy is left to do
-    assert allocator.reserved_total == 4 * 16 and allocator.report()["copied_tokens"] == 8
+    allocator.able(Forks).fork(0, 1)  # nothing but the copy is left to do
+    assert allocator.reserved_total == 4 * 16 and allocator.caching.report()["copied_tokens"] == 8
     assert allocator.release(1) == 48 and allocator.reserved_total == 3 * 16
     assert allocator.release(0) == 48 and allocator.free_slots == allocator.reach
 
@@ -54,8 +54,8 @@ def test_a_full_block_is_never_copied() -> None:
     for request in BOTH:
         assert allocator.reserve(request, sample(16), 16)
     allocator.advance(BOTH, 16)
-    allocator.fork(1, 0)
-    assert allocator.copies() == [] and allocator.reserved_total == 2 * 16
+    allocator.able(Forks).fork(1, 0)
+    assert allocator.copying.copies() == [] and allocator.reserved_total == 2 * 16
 
 
 def test_samples_hold_their_prompt_together_without_prefix_caching_under_v0() -> None:
@@ -77,7 +77,7 @@ def advances(allocator: PagedAllocator) -> None:
 
 
 def comes_back(allocator: PagedAllocator) -> None:
-    assert allocator.swap_in(0)
+    assert allocator.swaps.swap_in(0)
 
 
 @pytest.mark.parametrize(
@@ -91,16 +91,16 @@ def test_what_was_in_a_block_is_not_found_once_it_is_handed_out(
     assert allocator.reserve(0, alone, 16)
     allocator.advance(np.array([0]), 20)
     if away:
-        allocator.swap_out(0)
+        allocator.swaps.swap_out(0)
     known = alone._replace(prompt=96, prefix_id=0, prefix_tokens=96)
     assert allocator.reserve(1, known, 96) and allocator.release(1)
     assert allocator.reserve(2, alone, allocator.free_slots - 96)
     later = known._replace(prompt=100)
-    assert allocator.cached(3, 99, later) == 96
+    assert allocator.caching.cached(3, 99, later) == 96
     before = allocator.free_slots
     takes(allocator)
     assert allocator.free_slots == before - blocks * 16
-    assert allocator.cached(3, 99, later) == 96 - blocks * 16
+    assert allocator.caching.cached(3, 99, later) == 96 - blocks * 16
 
 
 @pytest.mark.parametrize("name", ["static", "orca", "oracle", "s3", "odma"])
@@ -110,8 +110,8 @@ def test_a_run_is_copied_whole(name: str) -> None:
     for request in BOTH:
         assert allocator.reserve(request, sample(100), 100)
     allocator.advance(BOTH, 5)
-    allocator.fork(1, 0)
-    (copy,) = allocator.copies()
+    allocator.able(Forks).fork(1, 0)
+    (copy,) = allocator.able(CopiesKv).copies()
     starts = allocator.start[:2].tolist()
     assert (copy.source, copy.target, copy.tokens) == (*starts, 105)
 

@@ -15,6 +15,7 @@ from hwmodel.kernel.memory import Descriptors
 from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.stages import dealt
 from policies.allocators.allocator import Demand, Limits
+from policies.allocators.capabilities import MovesBlocks
 from policies.allocators.kv_frames import CardFrames, in_frames
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
@@ -123,23 +124,23 @@ def test_blocks_that_requests_share_are_adopted_once() -> None:
     held = [first.units(request).start // 16 for request in (0, 1)]
     assert held[0][:2].tolist() == held[1][:2].tolist()
     for request in (0, 1):
-        assert group.block_moves.adopt(request, demand(50), held[request] + 8, 50)
+        assert group.able(MovesBlocks).adopt(request, demand(50), held[request] + 8, 50)
     assert group.reserved_total == first.reserved_total and group.free_slots == first.free_slots
     assert group.units(1).start.tolist() == ((held[1] + 8) * 16).tolist()
     assert group.grow(1, 30) and group.release(0) and group.release(1)
     assert group.free_slots == group.slots and group.reserved_total == 0
     last = WHOLE.slots // 16 - 1
-    assert not group.block_moves.adopt(2, demand(50), np.array([0, 1, 2, last + 1]), 50)
+    assert not group.able(MovesBlocks).adopt(2, demand(50), np.array([0, 1, 2, last + 1]), 50)
     assert not group.resident[2] and group.free_slots == group.slots
-    assert group.block_moves.adopt(2, demand(50), np.array([0, 1, 2, last]), 50)
+    assert group.able(MovesBlocks).adopt(2, demand(50), np.array([0, 1, 2, last]), 50)
 
 
 def test_what_free_blocks_held_is_not_found_after_a_drop() -> None:
     one = PagedAllocator(WHOLE, 4, Limits(64, 512), PagedOptions(block=16))
     assert one.reserve(0, demand(50), 50) and one.release(0)
-    assert one.cached(1, 49, demand(50)) == 32
-    one.forget()
-    assert one.cached(1, 49, demand(50)) == 0
+    assert one.caching.cached(1, 49, demand(50)) == 32
+    one.caching.forget()
+    assert one.caching.cached(1, 49, demand(50)) == 0
 
 
 def test_what_lies_in_barred_blocks_is_copied_once_and_they_are_not_handed_out() -> None:
@@ -148,9 +149,9 @@ def test_what_lies_in_barred_blocks_is_copied_once_and_they_are_not_handed_out()
         assert one.reserve(request, demand(50), 50)  # two blocks in common, two each
     before = [one.units(request).start // 16 for request in (0, 1)]
     barred, uses = np.array([0, 2, 15]), one.reserved_total
-    assert one.block_moves.bar(barred) == 16 + 16 and one.reserved_total == uses
+    assert one.able(MovesBlocks).bar(barred) == 16 + 16 and one.reserved_total == uses
     after = [one.units(request).start // 16 for request in (0, 1)]
-    moves = {(copy.source // 16, copy.target // 16) for copy in one.copies()}
+    moves = {(copy.source // 16, copy.target // 16) for copy in one.copying.copies()}
     changed = {
         (int(a), int(b)) for old, new in zip(before, after, strict=True)
         for a, b in zip(old, new, strict=True) if a != b
@@ -160,7 +161,7 @@ def test_what_lies_in_barred_blocks_is_copied_once_and_they_are_not_handed_out()
     assert one.grow(0, 14) and one.grow(0, 7 * 16) and one.free_slots == 0
     assert (
         not set(barred) & set(one.units(0).start // 16)
-        and one.block_moves.bar(np.arange(9)) is None
+        and one.able(MovesBlocks).bar(np.arange(9)) is None
     )
-    assert one.block_moves.bar(barred[:0]) == 0 and one.free_slots == 3 * 16
+    assert one.able(MovesBlocks).bar(barred[:0]) == 0 and one.free_slots == 3 * 16
     assert one.release(0) and one.release(1) and one.free_slots == 256

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from hwmodel.specs.kv_order import LAYOUTS, Dims, KvOrder
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Demand, Limits
+from policies.allocators.capabilities import Forks
 from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.registry import POLICIES
 from policies.memory import dealing, traffic
@@ -222,8 +223,8 @@ def test_copies_of_a_fork_move_the_live_bytes(name: str) -> None:
     allocator: Any = POLICIES["paged"](layout, 2, Limits(64, 512), options)
     for request in range(2):
         assert allocator.reserve(request, Demand(20, 0, Prediction(9.0), output=9), 20)
-    allocator.fork(0, 1)
-    moves = allocator.copies()
+    allocator.able(Forks).fork(0, 1)
+    moves = allocator.copying.copies()
     assert [move.tokens for move in moves] == [4]
     copied = traffic.migration(allocator, [], 1, 1 << 20, moves)
     assert copied.size[copied.write].sum() == copied.size[~copied.write].sum()

@@ -38,10 +38,10 @@ def test_the_last_blocks_are_lost_first() -> None:
     allocator = paged()
     assert allocator.reserve(0, SOME, 70)  # blocks 0 to 4, the last one not full
     allocator.release(0)
-    found = [allocator.cached(0, 69)]
+    found = [allocator.caching.cached(0, 69)]
     for request in range(1, 6):  # 5, 6, 7 were never used, 4 was freed first, 3 comes after it
         assert allocator.reserve(request, SOME, 10)
-        found.append(allocator.cached(0, 69))
+        found.append(allocator.caching.cached(0, 69))
     assert found == [64, 64, 64, 64, 64, 48]
     assert allocator.reserve(0, SOME, 48)
     assert places(allocator, 0) == [0, 1, 2]
@@ -74,7 +74,7 @@ def test_what_is_found_keeps_its_place_and_the_rest_is_new() -> None:
     assert allocator.reserve(0, SOME, 64)
     assert places(allocator, 0) == [0, 1, 2, 3]
     allocator.release(0)
-    assert allocator.cached(0, 63) == 48  # the last token is computed, so its block is, too
+    assert allocator.caching.cached(0, 63) == 48  # the last token is computed, so its block is, too
     assert allocator.reserve(0, SOME, 80)
     assert places(allocator, 0) == [0, 1, 2, 3, 4]
     assert allocator.extent_count(np.array([0])) == 1
@@ -85,16 +85,16 @@ def test_other_orders_lose_the_first_block_at_once(order: str) -> None:
     allocator = paged(free_list=order)
     assert allocator.reserve(0, SOME, 64)
     allocator.release(0)
-    assert allocator.cached(0, 64) == 64
+    assert allocator.caching.cached(0, 64) == 64
     assert allocator.reserve(1, SOME, 10)
-    assert (places(allocator, 1), allocator.cached(0, 64)) == ([0], 0)
+    assert (places(allocator, 1), allocator.caching.cached(0, 64)) == ([0], 0)
 
 
 def test_blocks_found_again_are_among_the_free_ones() -> None:
     allocator = paged(4)
     assert allocator.reserve(0, SOME, 48) and allocator.reserve(1, SOME, 16)
     allocator.release(0)
-    assert (allocator.cached(0, 64), allocator.free_slots) == (48, 48)
+    assert (allocator.caching.cached(0, 64), allocator.free_slots) == (48, 48)
     assert not allocator.reserve(0, SOME, 49)
     assert allocator.reserve(0, SOME, 48)
     assert allocator.free_slots == 0
@@ -105,9 +105,9 @@ def test_who_has_ended_or_is_not_to_remember_finds_nothing() -> None:
     for one in (allocator, forgetful):
         assert one.reserve(0, SOME, 48)
         one.release(0)
-    assert (allocator.cached(0, 99), forgetful.cached(0, 99)) == (48, 0)
-    allocator.finished(0, 40, 9)
-    assert allocator.cached(0, 99) == 0
+    assert (allocator.caching.cached(0, 99), forgetful.caching.cached(0, 99)) == (48, 0)
+    allocator.caching.finished(0, 40, 9)
+    assert allocator.caching.cached(0, 99) == 0
 
 
 def test_the_watermark_binds_admission_alone() -> None:
@@ -138,15 +138,15 @@ def chat(prompt: int, prefix: int, prefix_id: int = 7) -> Demand:
 
 def test_a_system_prompt_is_held_once() -> None:
     allocator = paged(16)
-    assert allocator.cached(0, 59, chat(60, 40)) == 0
+    assert allocator.caching.cached(0, 59, chat(60, 40)) == 0
     assert allocator.reserve(0, chat(60, 40), 60)
-    assert allocator.cached(1, 79, chat(80, 40)) == 32  # two of 40 / 16 blocks are full
+    assert allocator.caching.cached(1, 79, chat(80, 40)) == 32  # two of 40 / 16 blocks are full
     assert allocator.reserve(1, chat(80, 40), 80)
     assert places(allocator, 0) == [0, 1, 2, 3]
     assert places(allocator, 1) == [0, 1, 4, 5, 6]
     assert (allocator.reserved_total, shared_slots(allocator)) == (7 * 16, 2 * 16)
-    assert allocator.report()["prefix_hit_tokens"] == 32
-    assert allocator.cached(2, 79, chat(80, 40, prefix_id=8)) == 0
+    assert allocator.caching.report()["prefix_hit_tokens"] == 32
+    assert allocator.caching.cached(2, 79, chat(80, 40, prefix_id=8)) == 0
     assert allocator.release(0) == 64
     assert allocator.free_slots == 11 * 16  # request 1 keeps the shared ones
     assert allocator.release(1) == 80
@@ -157,18 +157,18 @@ def test_a_system_prompt_outlives_its_requests_until_its_blocks_are_reused() -> 
     allocator = paged(8)
     assert allocator.reserve(0, chat(50, 48), 50)
     allocator.release(0)
-    allocator.finished(0, 50, 1)
-    found = [allocator.cached(9, 60, chat(64, 48))]
+    allocator.caching.finished(0, 50, 1)
+    found = [allocator.caching.cached(9, 60, chat(64, 48))]
     for request in range(1, 7):  # the four never used and the tail, then the prefix from its end
         assert allocator.reserve(request, SOME, 16)
-        found.append(allocator.cached(9, 60, chat(64, 48)))
+        found.append(allocator.caching.cached(9, 60, chat(64, 48)))
     assert found == [48, 48, 48, 48, 48, 48, 32]
 
 
 def test_the_last_token_of_a_prompt_is_always_computed() -> None:
     allocator = paged()
     assert allocator.reserve(0, chat(32, 32), 32)
-    assert allocator.cached(1, 31, chat(32, 32)) == 16
+    assert allocator.caching.cached(1, 31, chat(32, 32)) == 16
 
 
 def test_shared_blocks_need_no_room() -> None:
@@ -183,7 +183,7 @@ def test_shared_blocks_need_no_room() -> None:
 def test_without_prefix_caching_everybody_has_his_own() -> None:
     allocator = paged(16, prefix_caching=False)
     for request in range(2):
-        assert allocator.cached(request, 63, chat(64, 64)) == 0
+        assert allocator.caching.cached(request, 63, chat(64, 64)) == 0
         assert allocator.reserve(request, chat(64, 64), 64)
     assert (shared_slots(allocator), allocator.reserved_total) == (0, 128)
 
@@ -193,10 +193,10 @@ def test_a_lost_head_is_computed_again_and_the_rest_is_found() -> None:
     assert allocator.reserve(0, chat(48, 48), 48)
     allocator.release(0)
     assert allocator.reserve(1, SOME, 16)  # takes the lowest block, the prompt's first
-    assert allocator.cached(2, 63, chat(64, 48)) == 0
+    assert allocator.caching.cached(2, 63, chat(64, 48)) == 0
     assert allocator.reserve(2, chat(64, 48), 16)
     assert places(allocator, 2) == [1]  # the first block of the prompt has another's place
-    assert allocator.cached(3, 63, chat(64, 48)) == 16
+    assert allocator.caching.cached(3, 63, chat(64, 48)) == 16
 
 
 def test_the_last_token_needs_no_room() -> None:
@@ -209,14 +209,14 @@ def test_what_was_swapped_out_comes_back_whole() -> None:
     allocator = paged(8)
     assert allocator.reserve(0, chat(40, 0, -1), 40)
     allocator.advance(np.array([0]), 6)
-    assert allocator.swap_out(0) == 46
-    assert allocator.free_slots == 128 and allocator.cached(0, 45) == 0
+    assert allocator.swaps.swap_out(0) == 46
+    assert allocator.free_slots == 128 and allocator.caching.cached(0, 45) == 0
     assert allocator.reserve(1, SOME, 100)
-    assert not allocator.swap_in(0)
+    assert not allocator.swaps.swap_in(0)
     allocator.release(1)
-    assert allocator.swap_in(0)
+    assert allocator.swaps.swap_in(0)
     with pytest.raises(KeyError):
-        allocator.swap_in(0)
+        allocator.swaps.swap_in(0)
     assert (allocator.stored[0], allocator.reserved[0]) == (46, 48)
 
 
@@ -251,7 +251,7 @@ class Memory:
 
     def write(self, life: Life, before: set[tuple[Any, int]]) -> None:
         """Copies are made, and what was not there `before` is computed."""
-        for copy in self.allocator.copies():
+        for copy in self.allocator.copying.copies():
             for token in range(copy.tokens):
                 self.slots[copy.target + token] = self.slots[copy.source + token]
         wanted = life.contents()
@@ -316,14 +316,14 @@ def test_nobody_finds_what_others_wrote(
             if data.draw(st.booleans()):
                 gone[life.request] = life, life.stored
             else:
-                allocator.finished(life.request, 1, 1)
+                allocator.caching.finished(life.request, 1, 1)
         memory.check()
 
 
 def admit(memory: Memory, life: Life, tokens: int) -> None:
     """Admits if there is room; only what is not `cached` is computed."""
     allocator = memory.allocator
-    cached = allocator.cached(life.request, tokens - 1, life.demand)
+    cached = allocator.caching.cached(life.request, tokens - 1, life.demand)
     free = allocator.free_slots
     assert 0 <= cached < tokens
     if not allocator.reserve(life.request, life.demand, tokens):

@@ -61,7 +61,7 @@ def churn(prompt: IntArray, output: IntArray, **options: object) -> Churn:
         left[running] -= rounds
         for request in running[left[running] == 0].tolist():
             allocator.release(request)
-            allocator.finished(request, int(prompt[request]), int(output[request]))
+            allocator.caching.finished(request, int(prompt[request]), int(output[request]))
             ended += 1
         running = running[left[running] > 0]
     at, mean = np.array(samples).T

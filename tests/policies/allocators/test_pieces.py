@@ -9,7 +9,7 @@ import pytest
 
 from policies.allocators.allocator import RUN_BLOCK, Demand, PolicyOptions
 from policies.allocators.block_allocator import BlockAllocator
-from policies.allocators.capabilities import Contiguous
+from policies.allocators.capabilities import Caches, Contiguous
 from policies.allocators.kv_layout import Units
 from policies.allocators.registry import POLICIES
 from policies.predictors.prediction import Prediction
@@ -102,8 +102,8 @@ def test_nobody_is_given_a_copy_of_what_is_not_there_yet() -> None:
     shares = Demand(40, 0, Prediction(9.0), 0, 32, output=9)
     assert allocator.reserve(0, shares, 40)
     allocator.moves()
-    assert allocator.cached(1, 39, shares) == 32
+    assert allocator.able(Caches).cached(1, 39, shares) == 32
     allocator.pin(0)
-    assert allocator.cached(1, 39, shares) == 0
+    assert allocator.able(Caches).cached(1, 39, shares) == 0
     allocator.unpin(0)
-    assert allocator.cached(1, 39, shares) == 32
+    assert allocator.able(Caches).cached(1, 39, shares) == 32

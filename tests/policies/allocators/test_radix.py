@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.allocators.allocator import Demand, Limits
+from policies.allocators.capabilities import Drafts
 from policies.allocators.free_lists.staged import Staged
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.radix import RadixAllocator, RadixOptions
@@ -37,7 +38,7 @@ def places(allocator: RadixAllocator, request: int) -> list[int]:
 
 def ended(allocator: RadixAllocator, request: int) -> None:
     allocator.release(request)
-    allocator.finished(request, 0, 0)
+    allocator.caching.finished(request, 0, 0)
 
 
 def test_a_decode_step_deals_neighbouring_pages_to_different_requests() -> None:
@@ -54,7 +55,7 @@ def test_a_decode_step_deals_neighbouring_pages_to_different_requests() -> None:
     assert places(allocator, 2) == [8, 10, 0, 1, 2, 3, 9, 11]
     assert allocator.extent_count(np.array([2])) == 5
     ended(allocator, 2)
-    told = allocator.report()  # of 16 pages of prompts seven runs, four of one page
+    told = allocator.caching.report()  # of 16 pages of prompts seven runs, four of one page
     assert told["prompt_extent_tokens"] == 16 / 7 and told["prompt_single_page_share"] == 4 / 16
 
 
@@ -69,8 +70,8 @@ def test_larger_pages_are_used_again_first() -> None:
 def test_a_step_takes_pages_when_it_has_preempted_all_that_it_must() -> None:
     allocator = radix(64, page=4, prefix_caching=False)
     assert allocator.reserve(0, SOME._replace(prompt=8), 8) and allocator.reserve(1, SOME, 4)
-    allocator.settle_step()
-    allocator.advance_later(np.array([0]))
+    allocator.steps.settle_step()
+    allocator.steps.advance_later(np.array([0]))
     allocator.release(1)
     assert places(allocator, 0) == [0, 1, 2] and allocator.free_slots == 52
 
@@ -78,18 +79,18 @@ def test_a_step_takes_pages_when_it_has_preempted_all_that_it_must() -> None:
 def test_what_a_step_computes_is_found_from_the_next_one_on() -> None:
     allocator = radix(64)
     assert allocator.reserve(0, turn(10, prefix=10), 10)
-    assert allocator.cached(1, 9, turn(20, session=1, prefix=10)) == 0
-    allocator.settle_step()
-    assert allocator.cached(1, 9, turn(20, session=1, prefix=10)) == 9
+    assert allocator.caching.cached(1, 9, turn(20, session=1, prefix=10)) == 0
+    allocator.steps.settle_step()
+    assert allocator.caching.cached(1, 9, turn(20, session=1, prefix=10)) == 9
 
 
 def test_a_turn_finds_every_token_of_the_last_one() -> None:
     allocator = radix(64)
     assert allocator.reserve(0, turn(10), 10) and allocator.grow(0, 7)
     ended(allocator, 0)
-    assert allocator.cached(1, 99, turn(30)) == 17
-    assert allocator.cached(1, 12, turn(30)) == 12
-    assert allocator.cached(1, 99, turn(30, session=1, prefix=5)) == 0
+    assert allocator.caching.cached(1, 99, turn(30)) == 17
+    assert allocator.caching.cached(1, 12, turn(30)) == 12
+    assert allocator.caching.cached(1, 99, turn(30, session=1, prefix=5)) == 0
 
 
 def test_a_page_that_is_there_already_is_freed() -> None:
@@ -111,12 +112,12 @@ def test_what_is_held_is_not_evicted_and_the_oldest_leaf_is() -> None:
     assert allocator.reserve(3, turn(8, 1), 8)  # finds 6, so session 2 is now the oldest
     ended(allocator, 3)
     assert allocator.reserve(4, turn(3, 4), 3)
-    allocator.settle_step()
-    assert [allocator.cached(8, 6, turn(9, s)) for s in (0, 1, 2)] == [6, 6, 0]
+    allocator.steps.settle_step()
+    assert [allocator.caching.cached(8, 6, turn(9, s)) for s in (0, 1, 2)] == [6, 6, 0]
     assert not allocator.reserve(5, turn(15, 5), 15)
     assert allocator.reserve(5, turn(11, 5), 11)
-    allocator.settle_step()
-    assert [allocator.cached(8, 6, turn(9, s)) for s in (0, 1, 2)] == [6, 0, 0]
+    allocator.steps.settle_step()
+    assert [allocator.caching.cached(8, 6, turn(9, s)) for s in (0, 1, 2)] == [6, 0, 0]
 
 
 def test_a_preempted_request_loses_its_outputs_first() -> None:
@@ -125,10 +126,10 @@ def test_a_preempted_request_loses_its_outputs_first() -> None:
     ended(allocator, 0)
     assert allocator.reserve(1, turn(6, 1), 6) and allocator.grow(1, 6)
     allocator.release(1)
-    assert allocator.cached(1, 99) == 12
+    assert allocator.caching.cached(1, 99) == 12
     assert allocator.reserve(2, turn(3, 2), 3)
-    allocator.settle_step()
-    assert (allocator.cached(1, 99), allocator.cached(0, 99, turn(9, 0))) == (6, 6)
+    allocator.steps.settle_step()
+    assert (allocator.caching.cached(1, 99), allocator.caching.cached(0, 99, turn(9, 0))) == (6, 6)
 
 
 def test_what_a_step_lacks_is_evicted_before_it_takes_pages() -> None:
@@ -139,7 +140,7 @@ def test_what_a_step_lacks_is_evicted_before_it_takes_pages() -> None:
     # 4 pages for its tokens and one more for the request: what is evicted lies at the head
     assert allocator.reserve(2, turn(13, 2), 13)
     assert places(allocator, 2) == [0, 1, 4, 5]
-    assert allocator.cached(8, 8, turn(9, 0)) == 0
+    assert allocator.caching.cached(8, 8, turn(9, 0)) == 0
 
 
 def test_a_decode_step_asks_for_a_page_of_each_request() -> None:
@@ -147,9 +148,9 @@ def test_a_decode_step_asks_for_a_page_of_each_request() -> None:
     assert allocator.reserve(0, turn(8, 0), 8)
     ended(allocator, 0)
     assert allocator.reserve(1, turn(5, 1), 5) and allocator.reserve(2, turn(1, 2), 1)
-    assert allocator.cached(8, 8, turn(9, 0)) == 8
+    assert allocator.caching.cached(8, 8, turn(9, 0)) == 8
     allocator.advance(np.array([1, 2]), 1)  # needs no page, and none is free
-    assert allocator.cached(8, 8, turn(9, 0)) == 0
+    assert allocator.caching.cached(8, 8, turn(9, 0)) == 0
 
 
 def test_prefills_of_a_step_lock_what_they_find_before_any_takes_pages() -> None:
@@ -161,17 +162,17 @@ def test_prefills_of_a_step_lock_what_they_find_before_any_takes_pages() -> None
     assert allocator.reserve(2, turn(9, 2), 9)  # alone it would evict session 0
     assert allocator.reserve(3, turn(8, 0), 8)
     assert places(allocator, 3)[:6] == [0, 1, 2, 3, 4, 5]
-    assert allocator.cached(8, 9, turn(9, 1)) == 0
+    assert allocator.caching.cached(8, 9, turn(9, 1)) == 0
 
 
 def test_requests_that_end_in_one_step_are_freed_as_one_group() -> None:
     allocator = radix(64, page=4, prefix_caching=False)
     for request in (0, 1):
         assert allocator.reserve(request, SOME, 8)
-    allocator.release_together(True)
+    allocator.steps.release_together(True)
     for request in (0, 1):
         ended(allocator, request)
-    allocator.release_together(False)
+    allocator.steps.release_together(False)
     assert allocator.reserve(2, SOME._replace(prompt=16), 16)
     assert places(allocator, 2) == [0, 1, 2, 3]
 
@@ -215,13 +216,13 @@ class Unsettled:
             allocator.grow(one, draw(st.integers(1, 3)))
             self.chunks.add(one)
         elif action == "later" and allocator.headroom(some := self.some(), 1):
-            allocator.advance_later(some)
+            allocator.steps.advance_later(some)
             self.chunks.clear()
         elif action == "end" and self.lives:
             ended(allocator, one)
             del self.lives[one]
         elif action == "settle":
-            allocator.settle_step()
+            allocator.steps.settle_step()
             self.chunks.clear()
 
     def check(self) -> None:
@@ -236,30 +237,30 @@ class Unsettled:
             lambda each: each.extent_count(np.array(list(self.lives), np.int64)),
             lambda each: [places(each, request) for request in self.lives],
             lambda each: each.advance(some, each.headroom(some, rounds)),
-            lambda each: each.store_ahead(some, none + 1, none + 2, none),
-            lambda each: [each.release_known(request, 0) for request in self.lives],
+            lambda each: each.able(Drafts).store_ahead(some, none + 1, none + 2, none),
+            lambda each: [each.caching.release_known(request, 0) for request in self.lives],
             lambda each: together(each, list(self.lives)),
         ]
         for tell in told:
             lazy, settled = copy.deepcopy(self.allocator), copy.deepcopy(self.allocator)
-            settled.settle_step()
+            settled.steps.settle_step()
             assert tell(lazy) == tell(settled)
             assert state(lazy) == state(settled)
             counts(settled)
             assert rest(lazy) == rest(settled)
         later, now = copy.deepcopy(self.allocator), copy.deepcopy(self.allocator)
         if now.headroom(some, 1):
-            later.advance_later(some)
+            later.steps.advance_later(some)
             now.advance(some, 1)
             assert later.free_slots == now.free_slots and state(later) == state(now)
             assert rest(later) == rest(now)
 
 
 def together(allocator: RadixAllocator, requests: list[int]) -> None:
-    allocator.release_together(True)
+    allocator.steps.release_together(True)
     for request in requests:
         ended(allocator, request)
-    allocator.release_together(False)
+    allocator.steps.release_together(False)
 
 
 def rest(allocator: RadixAllocator) -> list[int]:

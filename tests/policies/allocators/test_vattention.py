@@ -71,12 +71,12 @@ def test_growth_of_yi_34b_costs_120_calls_and_nothing_when_overlapped() -> None:
     for growth in ("synchronous", "background"):
         allocator = made(layout, growth=growth)
         admit(allocator, 0, 64)
-        allocator.charged()
+        allocator.mapping.charged()
         request = np.array([0])
         allocator.advance(request, 1)
         steps = StepModel(device, model, 2)
         alone = steps.times(Step(request, 64, [], [], 0, "offered_load"), 1, Efficiency())
-        times = alone.delayed(allocator.stalls(request, alone.total_s))
+        times = alone.delayed(allocator.mapping.stalls(request, alone.total_s))
         lost[growth] = float((times.total_s - alone.total_s)[0])
     assert lost == {"synchronous": pytest.approx(120 * 40e-6), "background": 0.0}
 
@@ -86,9 +86,9 @@ def test_steps_ahead_are_charged_when_they_map() -> None:
     admit(allocator, 0, 60)
     admit(allocator, 1, 127)
     both, step_s = np.array([0, 1]), 56 * 40e-6
-    assert allocator.stalls(both, np.full(8, 0.1))[0] == pytest.approx(3 * step_s)
-    allocator.charged()
-    assert allocator.stalls(both, np.full(8, 0.1)).tolist() == pytest.approx(
+    assert allocator.mapping.stalls(both, np.full(8, 0.1))[0] == pytest.approx(3 * step_s)
+    allocator.mapping.charged()
+    assert allocator.mapping.stalls(both, np.full(8, 0.1)).tolist() == pytest.approx(
         [0, 0, step_s, 0, 0, step_s, 0, 0]
     )
 
@@ -96,8 +96,8 @@ def test_steps_ahead_are_charged_when_they_map() -> None:
 def test_what_exceeds_a_step_delays_it() -> None:
     allocator = made()
     admit(allocator, 0, 64)
-    allocator.charged()
-    stalls = allocator.stalls(np.array([0]), np.full(3, 1e-3))
+    allocator.mapping.charged()
+    stalls = allocator.mapping.stalls(np.array([0]), np.full(3, 1e-3))
     assert stalls.tolist() == pytest.approx([0, 56 * 40e-6 - 1e-3, 0])
 
 
@@ -112,7 +112,7 @@ def test_a_new_request_finds_the_frames_that_fit_it_best() -> None:
     assert allocator.units(3).start.tolist() == old[2]
     admit(allocator, 4, 1000)  # none has enough: the most, and more are mapped
     assert allocator.units(4).start.tolist()[:10] == old[0]
-    assert allocator.report()["mapped_frames"] == 56 * (10 + 2 + 4 + 6)
+    assert allocator.mapping.report()["mapped_frames"] == 56 * (10 + 2 + 4 + 6)
 
 
 def test_frames_without_tokens_are_unmapped_for_others_highest_id_first() -> None:
@@ -137,7 +137,7 @@ def test_the_paper_keeps_a_tenth_of_the_frames_unmapped() -> None:
         admit(allocator, 0, 64 * 19)
         allocator.release(0)
         admit(allocator, 1, 64 * 19)
-        assert allocator.report()["mapped_frames"] == 56 * (19 + lost)
+        assert allocator.mapping.report()["mapped_frames"] == 56 * (19 + lost)
 
 
 def test_virtual_addresses_of_a_request_are_contiguous_in_each_tensor() -> None:
@@ -147,7 +147,7 @@ def test_virtual_addresses_of_a_request_are_contiguous_in_each_tensor() -> None:
             admit(allocator, request, 100)
         for _ in range(20):
             allocator.advance(np.arange(4), 37)
-        frames = allocator.frames()
+        frames = allocator.mapping.frames()
         for half in (0, 1):
             extents = allocator.extents(2, 5, half)
             place = frames.addresses(extents.start)
@@ -159,7 +159,7 @@ def test_virtual_addresses_of_a_request_are_contiguous_in_each_tensor() -> None:
 
 def test_frames_of_another_size_than_the_device_translates_are_refused() -> None:
     allocator = made()
-    assert isinstance(allocator, Maps)
+    assert allocator.able(Maps) is not None
     device = load_device("mlu370-x4", ["translation={frame: 2MiB}"])
     with pytest.raises(DescriptionError, match="maps frames of 65536 B"):
         mapped(lambda *_: None, device, allocator)

@@ -266,8 +266,8 @@ def test_blocks_of_a_cut_prefill_that_were_never_filled_are_not_found() -> None:
     engine, allocator = scene.engine, scene.allocator
     assert list(engine.waiting) == [1]
     # five of its blocks were full of slots, and 34 tokens computed: two blocks
-    assert (engine.scheduler.findable(1, 90), allocator.cached(1, 89)) == (34, 80)
-    assert allocator.cached(1, engine.scheduler.findable(1, 90)) == 32
+    assert (engine.scheduler.findable(1, 90), allocator.caching.cached(1, 89)) == (34, 80)
+    assert allocator.caching.cached(1, engine.scheduler.findable(1, 90)) == 32
     # a request that was never cut: all but the token that is always computed
     assert engine.scheduler.findable(0, 31) == 30
 

@@ -15,6 +15,7 @@ from hwmodel.description.description import DescriptionError, Document
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Demand, Limits, Lookahead
+from policies.allocators.capabilities import Drafts
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.engines.scheduled_step import Chunk, Step
@@ -90,7 +91,7 @@ def test_slots_of_rejected_drafts_are_used_again() -> None:
     assert allocator.reserved[0] == 16  # the drafter's three slots begin a block
     one, kept, behind = np.array([0]), np.array([1]), np.array([6])
     for stored in (9, 10, 11):  # nine and six lie in two blocks, eleven and six in three
-        assert allocator.store_ahead(one, kept, behind, 0 * one) == 1
+        assert allocator.able(Drafts).store_ahead(one, kept, behind, 0 * one) == 1
         assert allocator.stored[0] == stored
         assert allocator.reserved[0] == (16 if stored < 11 else 24)
     assert allocator.release(0) == 24
@@ -103,7 +104,7 @@ def test_a_drafter_leaves_so_much_of_a_hit(hit: Any, found: int) -> None:
     allocator = PagedAllocator(KvLayout(0, 256, 1, 1, 16), 2, limits, PagedOptions(block=8))
     same = Demand(30, 0, Prediction(20.0), prefix_id=1, prefix_tokens=16)
     allocator.reserve(0, same, 30)
-    assert allocator.cached(1, 29, same) == found
+    assert allocator.caching.cached(1, 29, same) == found
 
 
 def test_rows_are_computed_each_and_weights_and_kv_read_once() -> None:

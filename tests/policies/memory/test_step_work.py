@@ -67,6 +67,7 @@ class Counting(Memory):
 
     def observe(self, step: Step, engine: Engine) -> Efficiency:
         allocator, layout = engine.allocator, engine.allocator.layout
+        states = allocator.able(KeepsStates)
         self.drafts += step.drafts
         if step.repeats:
             self.decoding += 1
@@ -74,7 +75,7 @@ class Counting(Memory):
                 return self.efficiency
         work = StepWorkModel(
             self.card, self.model, groups=layout.groups, sparse=layout.sparse,
-            commits=isinstance(allocator, KeepsStates) and allocator.commits_states,
+            commits=states is not None and states.commits_states,
         ).of(step, 1)  # fmt: skip
         layers = range(self.model.layers)
         for phase in PHASES:
