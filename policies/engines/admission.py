@@ -55,14 +55,6 @@ class WaitingLine:
             self._fitting = (self._engine.changes, free, slots)
         return self._fitting[2]
 
-    def chunk_rows(self, chunk: Chunk) -> int:
-        """Tokens of the budget that a chunk of an admitted request takes."""
-        if self._engine.drafts is None:
-            return chunk.tokens
-        return chunk.tokens + self._engine.drafts.spec.tokens * (
-            chunk.request in self._engine.drafts.padded
-        )
-
     def wanted(self, request: int) -> int:
         """Slots that a request asks for with all of its tokens."""
         if self._engine.contiguous is not None:
@@ -99,7 +91,7 @@ class WaitingLine:
                     admitted.append(request)
                     chunks.append(chunk)
                     sequences += 1
-                    budget -= self.chunk_rows(chunk)
+                    budget -= self._engine.growth.chunk_rows(chunk)
                     break
                 if request in self._engine.loads.loading:  # it has left the line
                     break

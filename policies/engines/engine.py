@@ -32,7 +32,7 @@ class Engine(EngineRequests):
         super().__init__(spec, allocator, offered)
         self.loads = Loads(self)
         self.line = WaitingLine(self)
-        self.growth = Growth(self)
+        self.growth: Growth = Growth(self)
         self.scheduler = make(self)
         self._soonest, self._soonest_of = 0, self.running  # the least `left` of those that run
 
@@ -108,7 +108,7 @@ class Engine(EngineRequests):
             limit = connector.rounds(step, limit)
         if limit == 1 or not step.repeats or self.partial or self.relenting or self.ending:
             return 1
-        if self.windowed or self.drafts is not None:
+        if self.windowed or not self.growth.alike:
             return 1  # what a step reads and holds is not linear in its length
         least = self._soonest
         if step.decode is not self._soonest_of:
@@ -126,12 +126,11 @@ class Engine(EngineRequests):
         ended)."""
         if self.migrating is not None:
             self.migrating.settle()
-        if self.drafts is not None:
-            self.drafts.seen(step)
+        self.growth.seen(step)
         late, left = self.ending, self.left
         prefilled = [chunk.request for chunk in step.chunks if chunk.last] if step.chunks else []
         ended: list[int] = []
-        if self.drafts is None and not late:
+        if self.growth.alike and not late:
             for request in prefilled:
                 left[request] -= 1
             running = self.running
@@ -139,7 +138,7 @@ class Engine(EngineRequests):
         else:
             if late:
                 self.retire()
-            left[step.decode] -= rounds if self.drafts is None else self.drafts.tokens[step.decode]
+            left[step.decode] -= self.growth.made(step.decode, rounds)
             left[late] = 0
             left[prefilled] -= 1
             running = self.running
@@ -153,8 +152,7 @@ class Engine(EngineRequests):
                 least = least_of(left, self.running)
                 self.retire()
         self._soonest, self._soonest_of = least, self.running
-        if self.drafts is not None:
-            self.drafts.completed(step, prefilled, ended, self.late)
+        self.growth.completed(step, prefilled, ended)
         if self.connectors:
             ended = self.loads.tell_stepped(step, prefilled, ended)
         self.scheduler.completed(ended)

@@ -26,7 +26,6 @@ from policies.allocators.columns import sum_of
 from policies.engines.connector import Connector, Loading
 from policies.engines.engine_progress import TokenProgress
 from policies.engines.scheduled_step import Chunk, Step, SwapCopies
-from policies.engines.verifier import Verifier
 from policies.predictors.prediction import Predictions
 from policies.requests.requests import FloatArray, IntArray, Requests
 
@@ -69,8 +68,6 @@ class EngineRequests(ABC):
         """Slots of the last residence of each request, including places it migrated from."""
         self.run_tokens: FloatArray = np.full(len(requests), np.nan)
         """Mean tokens of a physically contiguous run of each request when it ended."""
-        self.drafts: Verifier | None = None
-        """What its decode steps verify."""
         self.connectors: list[Connector] = []
         """What it has beside: requests, KV and memory that are elsewhere, or are others'."""
         self.loading: dict[int, Loading] = {}
@@ -147,12 +144,10 @@ class EngineRequests(ABC):
         self.changes += len(chunks) + len(migrations) + preempted + (swaps is not None)
         context = sum_of(self.allocator.stored, decode) - len(decode)
         lengths = self.allocator.stored[decode] - 1 if self._uneven else None
-        step = Step(
+        step = self.growth.step(Step(
             decode, context, chunks, migrations, preempted, limit, self.cached_tokens, lengths,
             swaps=swaps,
-        )  # fmt: skip
-        if self.drafts is not None:
-            step = self.drafts.verify(step)
+        ))  # fmt: skip
         if self.copying is None or step.empty or not (copies := self.copying.copies()):
             return step
         self.changes += 1

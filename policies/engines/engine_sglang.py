@@ -304,23 +304,12 @@ class EngineSglang(Scheduler):
             self._ratio = max(self._ratio - self._decay, self._least)
         else:
             self._retract_some()
-        if self.engine.drafts is not None:
-            self.engine.drafts.store(self.engine.running)
-        elif self.engine.batching is not None:
-            self.engine.batching.advance_later(self.engine.running)
-        else:
-            self.engine.allocator.advance(self.engine.running, 1)
+        self.engine.growth.store_all(self.engine.running)
         return self.engine.running, []
 
     def _fit(self, running: IntArray) -> bool:
         """Whether all of these have room in the next step."""
-        if self.engine.drafts is None:
-            return bool(self.engine.allocator.headroom(running, 1))
-        if self.engine.batching is not None:
-            self.engine.batching.settle_step()
-        rows = (1 + self.engine.drafts.spec.tokens) * len(running)  # no budget cuts them
-        planned = self.engine.drafts.plan(running, self.engine.left, rows)
-        return self.engine.drafts.lacking(planned, self._page) <= self.engine.allocator.free_slots
+        return bool(self.engine.growth.fit(running, self._page))
 
     def _retract_some(self) -> None:
         running: list[int] = self.engine.running.tolist()

@@ -309,17 +309,9 @@ class EngineV0(Scheduler):
     def _returns(self, request: int, budget: int) -> bool:
         """Reserve the slots of a swapped-out request and of its next token, or of what it
         verifies."""
-        allocator, alone = self.engine.allocator, np.array([request], np.int64)
         keeper = self._keeper[request]
         if not keeper.swap_in(request):
             return False
-        if self.engine.drafts is not None:
-            fits = (
-                self.engine.drafts.store(self.engine.drafts.plan(alone, self.engine.left, budget))
-                == 1
-            )
-        elif fits := allocator.headroom(alone, 1) > 0:
-            allocator.advance(alone, 1)
-        if not fits:
+        if not (fits := bool(self.engine.growth.store_again(request, budget))):
             keeper.undo_swap_in(request)
         return fits

@@ -26,6 +26,7 @@ from policies.engines.connector import Connector
 from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_requests import EngineRequests
 from policies.engines.engine_v1_options import EngineV1Spec
+from policies.engines.growth import Growth
 from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.scheduler import Scheduler
 from policies.engines.vllm_version import VERSIONS
@@ -86,11 +87,7 @@ class EngineV1(Scheduler):
         """Requests that have ended and were known to, so that they do not decode once more."""
         if self._stops or not self.engine.ending:
             return []
-        return (
-            self.engine.ending
-            if self.engine.drafts is None
-            else self.engine.drafts.certain(self.engine.ending)
-        )
+        return list(self.engine.growth.certain(self.engine.ending))
 
     def schedule(self) -> Step:
         before = self.engine.preemptions
@@ -98,8 +95,7 @@ class EngineV1(Scheduler):
         chunks: list[Chunk] = []
         defers = False
         self._fills = self.engine.partial or bool(self._filling)
-        if self.engine.drafts is not None:
-            self.engine.drafts.padded.clear()
+        self.engine.growth.begins()
         if self.engine.loads.decodes:
             self.engine.loads.decode_on()
         if self.in_turn:
@@ -138,11 +134,7 @@ class EngineV1(Scheduler):
         return decode[~np.isin(decode, foreseen)]
 
     def first_chunk(self, rest: int, budget: int) -> int:
-        if (
-            self.engine.drafts is not None
-            and self._pads(rest)
-            and budget <= self.engine.drafts.spec.tokens
-        ):
+        if budget <= self.engine.growth.padding and self._pads(rest):
             return 0
         return min(rest, budget, self._threshold or rest)
 
@@ -180,17 +172,15 @@ class EngineV1(Scheduler):
             if self._again and (again := self.compute_again(request, chunks, budget)):
                 budget, self.engine.partial = budget - again, False
                 continue
-            wanted = 1
             if request in self._filling:
                 begins[request] = int(self.engine.allocator.stored[request])
                 rest = self.engine.total(request) - self.engine.loads.stored(request)
                 wanted = self.engine.line.chunk(rest, min(budget, room), self.engine.total(request))
                 if not wanted:
                     continue
-            elif self.engine.drafts is not None:
-                wanted = self.engine.growth.rows(
-                    self.engine.drafts.plan(np.array([request]), self.engine.left, budget)
-                )
+            else:
+                planned = self.engine.growth.plan(np.array([request]), budget)
+                wanted = self.engine.growth.rows(planned)
                 if not wanted:
                     continue
             while request in running and not self._stores(request, wanted):
@@ -227,9 +217,7 @@ class EngineV1(Scheduler):
         """Reserve so many tokens of a running request, or what it verifies; whether it has room."""
         if request in self._filling:
             return self.engine.loads.grow(request, tokens)
-        if self.engine.drafts is None:
-            return self.engine.allocator.grow(request, tokens)
-        return self.engine.drafts.store(np.array([request])) == 1
+        return bool(self.engine.growth.store_one(request))
 
     def _victim(self, running: list[int], request: int) -> int:
         """Who is preempted where a running request has no room."""
@@ -248,17 +236,17 @@ class EngineV1(Scheduler):
             self.engine.partial = False
 
     def reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
-        whole, growing, drafts = self.whole_inputs, self.engine.on_demand, self.engine.drafts
+        whole, growing = self.whole_inputs, self.engine.on_demand
+        behind = self.engine.growth.behind_prefill
         stored = cached + self.engine.line.chunk(total - cached, budget, total)
         fits = not whole or growing is None or stored == total  # `reserve` asks for as much then
         if not fits and growing is not None:
             fits = growing.fits(total, request, demand)
-        if drafts is not None and self._pads(total - cached) and (self._any_decode or cached):
-            longer = total + drafts.behind_prefill
-            if growing is not None and not growing.fits(longer, request, demand):
+        if behind and self._pads(total - cached) and (self._any_decode or cached):
+            if growing is not None and not growing.fits(total + behind, request, demand):
                 return False
             if fits := fits and self.engine.allocator.reserve(request, demand, stored):
-                drafts.pad(request)
+                self.engine.growth.pad(request)
             return fits
         if fits and self.engine.allocator.reserve(request, demand, stored):
             return True
@@ -322,17 +310,17 @@ class EngineV1(Scheduler):
 
     def unseen(self, request: int) -> int:
         """Tokens that it stores and whose blocks have no name yet."""
-        drafts = self.engine.drafts
+        growth: Growth = self.engine.growth
         if not self.engine.late:
             # then blocks are named when the next step is scheduled, so not those that drafts fill
-            named_late = drafts is not None and self.spec.like is not None and not self._recent
-            return max(int(drafts.under_way[request]) - 1, 0) if drafts and named_late else 0
-        if drafts is not None and (unnamed := drafts.unnamed(request)):
+            named_late = self.spec.like is not None and not self._recent
+            return max(growth.stored_last(request) - 1, 0) if named_late else 0
+        if unnamed := growth.unnamed(request):
             return unnamed
         if request not in self._under_way:
             return 0
         # the last token of a decode under way is the output of a step not yet seen
-        return 1 if drafts is None else int(drafts.under_way[request])
+        return growth.stored_last(request)
 
     def reserve_loaded(self, request: int, demand: Demand, total: int, stored: int) -> bool:
         growing = self.engine.on_demand

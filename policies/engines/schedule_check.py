@@ -99,7 +99,7 @@ class Driven:
         self.engine = Engine(lambda engine: EngineV1(engine, priority), *given)
         if speculation is not None:
             drawn = case.trace.drawn()
-            self.engine.drafts = Verifier(speculation, drawn, self.allocator, output)
+            self.engine.growth = Verifier(self.engine, speculation, drawn)
         self._to_come = deque(enumerate(case.trace.arrival))
         self._entries: dict[int, tuple[tuple[int, int], bytes]] = {}
 
@@ -117,7 +117,7 @@ class Driven:
             told = dict(
                 zip(step.decode.tolist(), engine.growth.rows_of(step).tolist(), strict=True)
             )
-            told |= {chunk.request: engine.line.chunk_rows(chunk) for chunk in step.chunks}
+            told |= {chunk.request: engine.growth.chunk_rows(chunk) for chunk in step.chunks}
             tokens = [(one, told[one]) for one in engine.running.tolist() if one in told]
             left = set(ran) - set(engine.running.tolist())
             preempted = [one for one in reversed(ran) if one in left]

@@ -75,7 +75,12 @@ def require_beams(engine: Engine) -> Forks:
     cannot."""
     allocator: Allocator = engine.allocator
     layout, limits = allocator.layout, allocator.limits
-    if layout.groups is not None or layout.sparse is not None or limits.states or engine.drafts:
+    if (
+        layout.groups is not None
+        or layout.sparse is not None
+        or limits.states
+        or not engine.growth.alike
+    ):
         raise DescriptionError(
             "workload.beams: not modelled with windows, states, chosen tokens or drafts; expected "
             "a model whose layers keep everything, without speculation"

@@ -274,7 +274,7 @@ def _drafting(
     if (speculation := spec.speculation) is None:
         return steps
     drawn = draw(speculation, engine.output, run.seed)
-    engine.drafts = Verifier(speculation, drawn, engine.allocator, engine.output)
+    engine.growth = Verifier(engine, speculation, drawn)
     if (drafter := _drafter(spec, placing.stages[-1])) is None:
         return steps
     passes = StepModel(device, drafter.model, spec.tensor_parallel, free=spec.free)

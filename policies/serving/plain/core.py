@@ -143,7 +143,7 @@ def _advance(
 @called
 def _decode(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: PlainRuns) -> bool:
     """A token more for each that decodes; who has no room migrates, or one is preempted
-    (`Engine._decode_one_by_one`). False as of `_preempt`."""
+    (`Growth.decode_one_by_one`). False as of `_preempt`."""
     grown = 0
     while grown < s.running - s.partial:
         fitting = _fitting(s, rule, q, c, b, grown, s.running - s.partial)

@@ -86,12 +86,12 @@ _V1: Must = {
 _V1_ANY = _text("engine spec _stops _under_way _recent _fills _any_decode _since _line")
 _LINE_ANY = _text("_engine _bounds _fitting _overtaken _sizes _tag")
 _LOADS: Must = {
-    "connectors": _empty, "drafts": None, "loading": _empty, "held": _empty, "back": _empty, "decodes": _empty,
+    "connectors": _empty, "loading": _empty, "held": _empty, "back": _empty, "decodes": _empty,
     "line_asks": False,
 }  # fmt: skip
 _LOADS_ANY = _text("_engine _stuck_at _unsure forgets")
 _ENGINE: Must = {
-    "connectors": _empty, "drafts": None, "loading": _empty, "held": _empty, "batching": None,
+    "connectors": _empty, "loading": _empty, "held": _empty, "batching": None,
     "windowed": False, "_uneven": False, "late": False, "state_block": 0, "ending": _empty,
     "waiting": _empty, "running": _empty, "growth": lambda growth: type(growth) is Growth,
     "scheduler": lambda scheduler: not _unknown(scheduler, _V1_ANY, _V1, EngineV1),
