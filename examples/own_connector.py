@@ -7,7 +7,6 @@ Prints the mean time of a first token without and with it, and the tokens that c
         --set base.serving.connectors.second_pool.capacity=32GB
 """
 
-import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from hwmodel.specs.link import load_link
 from policies.allocators.allocator import Demand
 from policies.engines.connector import Ending, Match
 from policies.transfers.kv_connector import ConnectorOptions, KvConnector, Site
+from policies.transfers.kv_link import IN, OUT, Transfer
 
 
 class SecondPoolOptions(ConnectorOptions):
@@ -31,24 +31,32 @@ class SecondPool(KvConnector):
 
     def __init__(self, options: SecondPoolOptions, site: Site) -> None:
         super().__init__(options, site)
-        self.link, self.token_bytes = load_link(options.link), site.allocator.layout.token_bytes
+        self.law, self.token_bytes = load_link(options.link), site.allocator.layout.token_bytes
+        self.link = site.links.host()  # which tiers and swap take, too, where they are there
         self.kept: dict[int, int] = {}  # prefix -> its tokens; the first to come goes first
-        self.queue: list[tuple[float, int, bool]] = []  # (end, request, whether it comes): in turn
+        self.there: list[int] = []  # requests whose prefix has come
+        self.gone: list[int] = []  # those whose prefix has left
         self.came = 0
 
     @property
     def due_s(self) -> float:
-        return self.queue[0][0] if self.queue else math.inf
+        return self.now_s if self.there or self.gone else self.link.due_s
+
+    def clock(self, now_s: float) -> None:
+        super().clock(now_s)
+        while self.link.now_s < now_s:  # to each transfer that lands, and on
+            self.link.until(now_s)
 
     def move(self, tokens: int, request: int, comes: bool) -> None:
-        begin_s = max(self.now_s, self.queue[-1][0] if self.queue else 0.0)
-        end_s = begin_s + self.link.seconds(tokens * self.token_bytes)
-        self.queue.append((end_s, request, comes))
-
-    def over(self, comes: bool) -> list[int]:
-        done = [each for each in self.queue if each[0] <= self.now_s and each[2] == comes]
-        self.queue = [each for each in self.queue if each not in done]
-        return [request for _, request, _ in done]
+        self.clock(self.now_s)
+        cards, size = self.site.links.places, tokens * self.token_bytes
+        hosts = tuple(card.host for card in cards)
+        landed = self.there if comes else self.gone
+        self.link.put(Transfer(
+            source=hosts if comes else cards, target=cards if comes else hosts,
+            ends=(IN if comes else OUT,), request=request, way=self.name, bytes=size,
+            alone_s=self.law.seconds(size), on_landed=lambda *_: landed.append(request),
+        ))  # fmt: skip
 
     def matched(self, request: int, demand: Demand, cached: int, total: int) -> Match | None:
         end = min(self.kept.get(demand.prefix_id, 0), demand.prefix_tokens, total - 1)
@@ -62,7 +70,9 @@ class SecondPool(KvConnector):
             self.move(match.end - match.start, request, True)
 
     def arrived(self) -> Sequence[int]:
-        return self.over(True)
+        there = self.there[:]
+        self.there.clear()
+        return there
 
     def finished(self, request: int, demand: Demand, tokens: int) -> Ending:
         prefix, tokens = demand.prefix_id, min(demand.prefix_tokens, tokens)
@@ -75,10 +85,14 @@ class SecondPool(KvConnector):
         return Ending.HELD  # until all of it has left
 
     def released(self) -> Sequence[tuple[int, Ending]]:
-        return [(request, Ending.FREE) for request in self.over(False)]
+        gone = [(request, Ending.FREE) for request in self.gone]
+        self.gone.clear()
+        return gone
 
     def reset(self) -> None:
-        self.queue.clear()
+        self.link.clear(self.name)
+        self.there.clear()
+        self.gone.clear()
 
     def figures(self) -> dict[str, Any]:
         return {self.name: {"tokens": self.came}}
