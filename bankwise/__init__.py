@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from sweeps.ask.new_device import new_device
     from sweeps.plan.sweep import Given
     from sweeps.plan.sweep_spec import Sweep
-    from sweeps.report.frame import Frame
     from sweeps.study.study_objective import StudyObjective
     from sweeps.study.study_spec import Study
 
@@ -39,10 +38,14 @@ Set = Mapping[str, Any] | Iterable[str] | None
 
 __all__ = [
     "Channels", "DescriptionError", "audit", "compare", "explain", "fit", "load", "memory",
-    "new_device", "objective", "open_device", "plugin", "replay", "report", "run", "simulate",
-    "size", "transfer", "transfer_pause", "transfer_restore", "write_c_host",
+    "memory_curve", "memory_latency", "memory_layouts", "memory_refresh", "new_device",
+    "objective", "open_device", "plugin", "replay", "report", "run", "simulate", "size",
+    "transfer", "transfer_pause", "transfer_restore", "write_c_host",
 ]  # fmt: skip
-_QUESTIONS = ("transfer", "transfer_pause", "transfer_restore")
+_QUESTIONS = (
+    "memory", "memory_curve", "memory_latency", "memory_layouts", "memory_refresh", "transfer",
+    "transfer_pause", "transfer_restore",
+)  # fmt: skip
 """Functions that ask a question of `sweeps/ask/questions.py`."""
 _ELSEWHERE = {
     "Channels": "hwmodel.measure.channels", "DescriptionError": "hwmodel.description.description",
@@ -250,24 +253,6 @@ def plugin(file: str | Path) -> Plugin:
     from policies.serving.plugins import load_plugin
 
     return load_plugin(file)
-
-
-def memory(device: str | Path, pattern: str | Iterable[str] = (), *, set: Set = None) -> Frame:
-    """Simulate access patterns on a device: a table with a row a pattern.
-
-    device: a shipped name or a path; of a memory, one channel. pattern: one or several; all by
-    default. The keys of a row are those of `bankwise memory --json`: `bandwidth_gbps`,
-    `peak_gbps`, `bound_gbps` (10^9 B/s), `utilization`, `row_hits` and so on. Raises
-    DescriptionError.
-    """
-    from hwmodel.measure.bandwidth import measure_patterns
-    from hwmodel.specs.device import load_device
-    from sweeps.report.frame import Frame
-    from sweeps.report.screen import bandwidth_grid
-
-    loaded = load_device(str(device), _assignments(set))
-    found = measure_patterns(loaded, [pattern] if isinstance(pattern, str) else list(pattern))
-    return Frame(loaded.name, found, [bandwidth_grid(found)])
 
 
 def replay(

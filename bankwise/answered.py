@@ -8,8 +8,9 @@ from typing import Any
 
 from sweeps.ask.question import Question, record, typing_of
 from sweeps.ask.questions import question as question_of
+from sweeps.report.frame import Frame
 from sweeps.report.shown import Shown
-from sweeps.sections.section import Section
+from sweeps.sections.section import Grid, Section
 
 
 class Answered(Shown):
@@ -26,13 +27,16 @@ class Answered(Shown):
         return self._shown
 
 
-def answered(question: Question) -> Answered:
-    """The answer to a question. Raises DescriptionError."""
+def answered(question: Question) -> Answered | Frame:
+    """The answer to a question; where that is rows, a table. Raises DescriptionError."""
     findings = question.answer()
-    return Answered([question.section(findings)], record(findings))
+    section, plain = question.section(findings), record(findings)
+    if isinstance(plain, list):
+        return Frame(section.title, plain, [b for b in section.blocks if isinstance(b, Grid)])
+    return Answered([section], plain)
 
 
-def function_of(verb: str) -> Callable[..., Answered]:
+def function_of(verb: str) -> Callable[..., Answered | Frame]:
     """A verb as a function: its fields are the parameters, those that stand without a name on the
     command line first."""
     question = question_of(verb)
@@ -49,7 +53,7 @@ def function_of(verb: str) -> Callable[..., Answered]:
         for name, field in fields
     ])  # fmt: skip
 
-    def ask(*given: Any, **named: Any) -> Answered:
+    def ask(*given: Any, **named: Any) -> Answered | Frame:
         return answered(question.of(signature.bind(*given, **named).arguments))
 
     parts = (f"{name}: {' '.join((field.description or '').split())}" for name, field in fields)

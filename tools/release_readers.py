@@ -267,8 +267,8 @@ def kv_layouts(_: Path) -> dict[str, Any]:
     """Tokens over heads outermost by device and map: what each kind of read keeps of the rate."""
     from policies.memory.layout_read import Geometry
     from policies.memory.measured import compare, load_measurements
-    from sweeps.ask.kv_layouts import READS
-    from sweeps.ask.kv_layouts import kv_layouts as read
+    from sweeps.ask.memory_layouts import READS
+    from sweeps.ask.memory_layouts import kv_layouts as read
 
     cells = compare(load_measurements("strix-halo-layout"))
     said = {each.cell.what.replace(":", ","): each.model for each in cells}

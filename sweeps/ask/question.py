@@ -24,7 +24,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from hwmodel.description.description import DescriptionError, nearest_name
 from hwmodel.description.yaml_writer import plain, to_yaml_flow
@@ -58,6 +58,11 @@ def _pair(value: Any) -> Any:
     return parts[0], parts[-1]
 
 
+def _percent(value: Any) -> Any:
+    """`25%` -> 25."""
+    return value.removesuffix("%") if isinstance(value, str) else value
+
+
 def _overrides(value: Any) -> tuple[str, ...]:
     """Dotted path -> value, or texts `dotted.path=value`, each path once."""
     if isinstance(value, str):
@@ -87,8 +92,11 @@ Text = Annotated[str, BeforeValidator(lambda value: value if value is None else 
 Count = Annotated[int, Field(ge=1)]
 LinkName = Annotated[Text, Typed("LINK", ("links",), argument=True)]
 ModelName = Annotated[Text, Typed("MODEL", ("models",))]
+DeviceName = Annotated[Text, Typed("DEVICE", ("accelerators", "memories"), argument=True)]
+SizeText = Annotated[Text, Typed("SIZE")]
 CardName = Annotated[Text, Typed("DEVICE", ("accelerators",))]
 FormatName = Annotated[str, Typed("FORMAT", ("formats",))]
+Percent = Annotated[float, BeforeValidator(_percent), Field(ge=0, le=100), Typed("PERCENT")]
 Overrides = Annotated[tuple[str, ...], BeforeValidator(_overrides), Typed("PATH=VALUE")]
 
 
@@ -98,6 +106,10 @@ class Question(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
     former: ClassVar[Mapping[str, str]] = {}
     """Option of earlier versions -> what to type now."""
+    needs: ClassVar[Mapping[str, str]] = {}
+    """Field -> the field without which it would mean nothing."""
+    apart: ClassVar[Iterable[tuple[str, str]]] = ()
+    """Fields of which one at most is given."""
     plugs: ClassVar[bool] = False
     """Whether names are looked up that a plug-in may define."""
 
@@ -111,6 +123,21 @@ class Question(BaseModel):
             return cls.model_validate(given)
         except ValidationError as error:
             raise DescriptionError(*_mistake(cls, error.errors()[0])) from None
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        kind = type(self)
+        given = {
+            name for name in self.model_fields_set
+            if getattr(self, name) != kind.model_fields[name].default
+        }  # fmt: skip
+        for name, other in kind.needs.items():
+            if name in given and other not in given:
+                raise DescriptionError(f"needs {option(kind, other)}", option(kind, name))
+        for one, other in kind.apart:
+            if {one, other} <= given:
+                raise DescriptionError(f"does not go with {option(kind, other)}", option(kind, one))
+        return self
 
     def answer(self) -> Any:
         """What there is to find. Raises DescriptionError."""
@@ -154,7 +181,10 @@ def _marks(annotation: Any) -> list[Any]:
 
 
 def record(findings: Any) -> Any:
-    """Findings in JSON's types, as `--json` prints them."""
+    """Findings in JSON's types, as `--json` prints them: their own `record()` where they have
+    one."""
+    if hasattr(findings, "record"):
+        return plain(findings.record())
     if is_dataclass(findings):
         return {each.name: record(getattr(findings, each.name)) for each in fields(findings)}
     if isinstance(findings, Mapping):

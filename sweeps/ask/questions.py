@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from sweeps.ask.question import Question
 
 QUESTIONS = {
+    "memory": "sweeps.ask.memory_patterns:MemoryQuestion",
+    "memory latency": "sweeps.ask.memory_latency:LatencyQuestion",
+    "memory curve": "sweeps.ask.memory_curve:CurveQuestion",
+    "memory refresh": "sweeps.ask.memory_refresh:RefreshQuestion",
+    "memory layouts": "sweeps.ask.memory_layouts:LayoutsQuestion",
     "transfer": "sweeps.ask.kv_transfer:TransferQuestion",
     "transfer restore": "sweeps.ask.restore:RestoreQuestion",
     "transfer pause": "sweeps.ask.pause:PauseQuestion",

@@ -55,7 +55,7 @@ def show_questions(name: str) -> None:
 def _of_memory(name: str) -> list[tuple[str, str]]:
     return [
         (f"bankwise memory {name}", "what one channel reaches, by access pattern"),
-        (f"bankwise memory {name} --latency", "read latency under load"),
+        (f"bankwise memory latency {name}", "read latency under load"),
         (f"bankwise replay {name} trace.txt", "your addresses, `R 0x1f40` a line"),
         (f"bankwise check {name} --assumed", "which of its numbers have no public source"),
     ]

@@ -21,9 +21,8 @@ from sweeps.report import crossing_map
 from sweeps.report import crossing_sentences as sentences
 from sweeps.report.group_sections import group_sections
 from sweeps.report.presenter import Presenter, in_words
-from sweeps.report.trend import band
 from sweeps.run.findings import Findings
-from sweeps.sections.chart import Axis, Bar, Bars, Lines, Series
+from sweeps.sections.chart import Axis, Bar, Bars, Lines, Series, band
 from sweeps.sections.formats import NONE, ratio
 from sweeps.sections.section import Block, Grid, Say, Section
 

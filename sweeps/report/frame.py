@@ -54,6 +54,10 @@ class Frame(Shown):
 
         return pandas.DataFrame(self.rows)
 
+    def record(self) -> list[Row]:
+        """The rows, as the command's `--json` prints them."""
+        return self.rows
+
     def sections(self) -> list[Section]:
         return [Section(self.title, list(self.grids))]
 

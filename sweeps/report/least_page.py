@@ -10,9 +10,8 @@ from sweeps.analyse.figures import FIGURES, Figure
 from sweeps.analyse.least import LeastFound
 from sweeps.plan.least_sweep import LeastConstraint
 from sweeps.report.presenter import Presenter
-from sweeps.report.trend import band
 from sweeps.run.findings import Findings
-from sweeps.sections.chart import Axis, Lines, Series
+from sweeps.sections.chart import Axis, Lines, Series, band
 from sweeps.sections.formats import (
     NONE,
     between,

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from sweeps.analyse.statistics import Interval
 from sweeps.plan.paper_findings import GAIN, PAPER_FIGURES, DatasetResult
-from sweeps.report.trend import band
-from sweeps.sections.chart import Axis, Bar, Bars, Chart, Lines, Series
+from sweeps.sections.chart import Axis, Bar, Bars, Chart, Lines, Series, band
 from sweeps.sections.formats import NONE, effect, hundred, percent, share
 from sweeps.sections.section import Grid
 

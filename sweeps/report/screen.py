@@ -12,9 +12,9 @@ from typing import Any
 
 from hwmodel.description.yaml_writer import plain
 from hwmodel.specs.device import Device
+from sweeps.sections.formats import confidence_text
 from sweeps.sections.section import Grid, Say, Section, sides
 
-_CONFIDENCE = {"A": "two open sources", "B": "one source", "C": "derived", "D": "assumed in part"}
 _SHOWN = 20
 """Violations printed one by one."""
 
@@ -41,10 +41,12 @@ def print_table(columns: list[str], rows: list[list[str]], aligned: str = "") ->
 
 
 def print_section(section: Section) -> None:
-    """Print its sentences and tables; one that is too wide for the terminal in several, each with
-    the first column."""
+    """Print the sentences and tables that a page shows unfolded, its findings last; a table that is
+    too wide for the terminal in several, each with the first column."""
     wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
-    shown = [block for block in section.blocks if isinstance(block, (Say, Grid))]
+    blocks = [*_spoken(section)]
+    last = [block for block in blocks if isinstance(block, Say) and block.kind == "verdict"]
+    shown = [*(block for block in blocks if block not in last), *last]
     for i, block in enumerate(shown):
         print("\n" * bool(i), end="")
         if isinstance(block, Say):
@@ -54,6 +56,15 @@ def print_section(section: Section) -> None:
         for columns in _bands(block, wide):
             print("\n" * (columns[1:2] != [1]), end="")
             _print_grid(block, columns)
+
+
+def _spoken(section: Section) -> Iterator[Say | Grid]:
+    """Its sentences and tables, with those of the sections in it that are not folded."""
+    for block in section.blocks:
+        if isinstance(block, Section) and not block.folded:
+            yield from _spoken(block)
+        elif isinstance(block, Say) or (isinstance(block, Grid) and block.terminal):
+            yield block
 
 
 def print_report(section: Section) -> None:
@@ -124,59 +135,6 @@ def table_text(columns: list[str], rows: list[list[str]], aligned: str = "") -> 
     return "\n".join(lines)
 
 
-def show_bandwidth(device: Device, found: list[dict[str, Any]]) -> None:
-    """A line a pattern."""
-    print(f"{device.name}: peak {device.peak_gbps:,.1f} GB/s over {device.channels} channel(s)\n")
-    grid = bandwidth_grid(found)
-    print_table(grid.columns, grid.rows)
-    if device.derate < 1:
-        print(f"\ndelivered: {device.derate:g} of it reaches the engines (derate)")
-    letters = [item["energy_confidence"] for item in found if "energy_confidence" in item]
-    if letters:
-        print(
-            f"\nconfidence of pJ/bit: {max(letters)}, {_CONFIDENCE.get(max(letters), 'set here')}"
-        )
-
-
-def bandwidth_grid(found: list[dict[str, Any]]) -> Grid:
-    """A row a pattern."""
-    columns = [
-        "pattern", "GB/s", "of peak", "bound GB/s", "bound by", "row hits", "pJ/bit", "requests"
-    ]  # fmt: skip
-    rows = []
-    for item in found:
-        bound = item.get("bound_gbps")
-        rows.append(
-            [
-                str(item["pattern"]),
-                f"{item['bandwidth_gbps']:,.2f}",
-                f"{item['utilization']:.1%}",
-                "–" if bound is None else f"{bound:,.2f}",
-                _binding(item.get("bound_by", [])),
-                _hits(item),
-                _pj_per_bit(item),
-                f"{item['requests']:,}",
-            ]
-        )
-    delivered = [item.get("delivered_gbps", item["bandwidth_gbps"]) for item in found]
-    if delivered != [item["bandwidth_gbps"] for item in found]:
-        columns.insert(2, "delivered")
-        for row, gbps in zip(rows, delivered, strict=True):
-            row.insert(2, f"{gbps:,.2f}")
-    return Grid("", columns, rows)
-
-
-def _pj_per_bit(item: dict[str, Any]) -> str:
-    """Of what was asked for."""
-    asked = item["asked_bytes"]
-    return f"{1000 * item['energy_nj'] / (8 * asked):.2f}" if asked else "–"
-
-
-def _binding(limits: list[str]) -> str:
-    """The peak, where it binds, for then all else is as wide by design; else two limits at most."""
-    return "data bus" if "data bus" in limits else ", ".join(limits[:2]) or "–"
-
-
 def show_replay(device: Device, found: dict[str, Any]) -> None:
     """One figure a line."""
     bound = found.get("bound_gbps")
@@ -194,8 +152,7 @@ def show_replay(device: Device, found: dict[str, Any]) -> None:
         "commands": _pairs(found["commands"]),
         "latency ns": _pairs(found["latency_ns"]),
         "of writes ns": _pairs(found["write_latency_ns"]),
-        "energy": f"{found['energy_nj']:,.1f} nJ, confidence {letter},"
-        f" {_CONFIDENCE.get(letter, 'set here')}",
+        "energy": f"{found['energy_nj']:,.1f} nJ, confidence {confidence_text(letter)}",
         "energy nJ": _pairs(found["energy"]),
         "simulated in": f"{found['wall_s']:.3f} s on {found['threads']} thread(s)",
     }
@@ -219,11 +176,6 @@ def show_audit(device: Device, file: Path) -> int:
         print(f"... and {len(found) - _SHOWN:,} more")
     print(f"{device.name}: {commands:,} commands, {len(found):,} violations")
     return len(found)
-
-
-def _hits(item: dict[str, Any]) -> str:
-    served = item["row_hits"] + item["row_misses"] + item["row_conflicts"]
-    return f"{item['row_hits'] / served:.1%}" if served else "–"
 
 
 def _pairs(value: Any) -> str:

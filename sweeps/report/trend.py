@@ -14,7 +14,7 @@ from sweeps.analyse.figures import THROUGHPUT
 from sweeps.analyse.objective import KV_READ, OBJECTIVES, Objective
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Group, Row, Table, along
-from sweeps.sections.chart import Axis, Lines, Series
+from sweeps.sections.chart import Axis, Lines, Series, band
 
 _SHOWN = 12
 """Charts of one axis."""
@@ -63,13 +63,6 @@ def _series(groups: list[Group], axis: Numbers, drawn: Objective) -> Iterator[Se
         several.sort(key=lambda point: point[0])
         if len(several) > 1:
             yield band(name, [place for place, _ in several], [each for _, each in several])
-
-
-def band(name: str, x: list[float], found: list[Interval]) -> Series:
-    """A line with its intervals, where all points have one."""
-    sure = all(math.isfinite(each.half) for each in found)
-    low, high = ([e.low for e in found], [e.high for e in found]) if sure else ((), ())
-    return Series(name, x, [each.mean for each in found], low, high)
 
 
 def numbers_along(table: Table, path: str) -> Numbers | None:

@@ -55,6 +55,13 @@ class Series:
         return ends if self.band else [self.y, *(ends if len(self.low) else [])]
 
 
+def band(name: str, x: list[float], found: list[Interval]) -> Series:
+    """A line with its intervals, where all points have one."""
+    sure = all(math.isfinite(each.half) for each in found)
+    low, high = ([e.low for e in found], [e.high for e in found]) if sure else ((), ())
+    return Series(name, x, [each.mean for each in found], low, high)
+
+
 @dataclass(frozen=True)
 class AnyChart:
     """What every chart has. `figure`: a short name by which it is asked for, the same whatever a

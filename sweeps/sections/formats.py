@@ -170,3 +170,11 @@ def difference_text(condition: Condition, described: Condition) -> str:
 def _queues(condition: Condition) -> str:
     reads, writes = condition.read_queue, condition.write_queue
     return str(reads) if reads == writes else f"{reads} and {writes}"
+
+
+_CONFIDENCE = {"A": "two open sources", "B": "one source", "C": "derived", "D": "assumed in part"}
+
+
+def confidence_text(letter: str) -> str:
+    """A letter of confidence, and what it stands for."""
+    return f"{letter}, {_CONFIDENCE.get(letter, 'set here')}"

@@ -21,9 +21,9 @@ from hwmodel.measure.racm import (
 )
 from hwmodel.measure.stream import TILE, bursts, kinds, random_starts, sequential_starts
 from hwmodel.specs.device import load_device
+from sweeps.ask.memory_curve import CurveQuestion
+from sweeps.ask.random_curves import RandomCurves, random_curves
 from sweeps.report.markdown import markdown
-from sweeps.report.racm_page import section
-from sweeps.report.racm_report import Racm, racm, record
 
 KIB = 1024
 MEMORY, DEVICE = "lpddr5-6400-x16", "mlu370-x4"
@@ -175,7 +175,7 @@ BASE = Condition("channel", 1.0, 32, 32, None)
 
 def made(
     alpha: dict[int, tuple[float, ...]], *others: tuple[Condition, float], extent: int = 64
-) -> Racm:
+) -> RandomCurves:
     """A result with these alphas by extent, and others by condition, about 0.01 wide."""
 
     def curve(condition: Condition, values: dict[int, tuple[float, ...]]) -> Curve:
@@ -183,7 +183,7 @@ def made(
         return Curve(condition, (1.0,) * 3, tuple(points))
 
     beside = [curve(c, {size: around(mean) for size in alpha}) for c, mean in others]
-    return Racm(load_device(MEMORY), extent, 0.7, [curve(BASE, alpha), *beside])
+    return RandomCurves(load_device(MEMORY), extent, 0.7, [curve(BASE, alpha), *beside])
 
 
 def around(mean: float) -> tuple[float, ...]:
@@ -233,16 +233,17 @@ def test_variants_are_a_range_and_one_that_answers_otherwise_is_named() -> None:
 def test_the_variants_of_a_device_are_simulated_at_the_extent_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sweeps.report.racm_report.extent_sizes", lambda *_: [4 * KIB, 16 * KIB])
+    monkeypatch.setattr("sweeps.ask.random_curves.extent_sizes", lambda *_: [4 * KIB, 16 * KIB])
     monkeypatch.setattr("hwmodel.measure.racm.conditions", lambda d: conditions(d)[:1])
-    found = racm(DEVICE, ["controller.read_queue=32"], "16KiB", 0.7)
+    question = CurveQuestion.of({"device": DEVICE, "set": ["controller.read_queue=32"]})
+    found = question.answer()
     names = ["two banks a piece", "8-bank mode", "no bank hash", "no channel hash"]
     assert list(found.plausible) == names and len(found.left_out) == 4
     assert found.left_out["nothing lost on the way"] == "it divides out of alpha"
     assert all(len(each.points) == 1 for (each,) in found.plausible.values())
-    alpha = record(found)["verdicts"][0]["plausible"]
+    alpha = found.record()["verdicts"][0]["plausible"]
     assert alpha[1]["variant"] == "8-bank mode" and alpha[1]["alpha"] > 0.97
-    page = markdown([section(found, drawn=True)])
+    page = markdown([question.section(found)])
     assert "8-bank mode" in page and "pages of 4 KiB" in page
 
 
@@ -254,7 +255,7 @@ def test_the_smallest_extent_is_that_of_the_described_condition() -> None:
 def test_a_result_says_what_it_was_made_under(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hwmodel.measure.racm.CHANNEL_BYTES", 1 << 16)
     monkeypatch.setattr("hwmodel.measure.racm.LARGEST_EXTENT", 4 * KIB)
-    found = record(racm(MEMORY, ["controller.read_queue=16"], "2KiB", 0.5))
+    found = random_curves(MEMORY, ["controller.read_queue=16"], "2KiB", 0.5).record()
     described = found["curves"][0]
     assert described["described"] and described["read_queue"] == 16
     assert not any(curve["described"] for curve in found["curves"][1:])

@@ -47,11 +47,13 @@ def test_a_memory_without_a_command_has_no_row_for_it() -> None:
 
 
 def test_the_command_prints_the_table_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refresh_cost, "refresh_table", lambda memory: table(memory.name))
-    shown = CliRunner().invoke(app, ["memory", "lpddr5-6400-x16", "--refresh"])
+    monkeypatch.setattr(
+        "sweeps.ask.memory_refresh.refresh_table", lambda memory: table(memory.name)
+    )
+    shown = CliRunner().invoke(app, ["memory", "refresh", "lpddr5-6400-x16"])
     assert shown.exit_code == 0
     assert "idle first" in shown.output and "per-bank wins" in shown.output
-    found = CliRunner().invoke(app, ["memory", "lpddr5-6400-x16", "--refresh", "--json"])
+    found = CliRunner().invoke(app, ["memory", "refresh", "lpddr5-6400-x16", "--json"])
     rows = json.loads(found.output)["rows"]
     assert {row["postpone"] for row in rows} == {0, 4, 8}
 

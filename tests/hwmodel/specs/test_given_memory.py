@@ -75,8 +75,8 @@ def test_overrides_of_a_memory_are_refused(tmp_path: Path) -> None:
     "command",
     [
         ["memory", "DEVICE"],
-        ["memory", "DEVICE", "--racm"],
-        ["memory", "DEVICE", "--refresh"],
+        ["memory", "curve", "DEVICE"],
+        ["memory", "refresh", "DEVICE"],
         ["replay", "DEVICE", "TRACE"],
         ["replay", "DEVICE", "docs/block-tables.jsonl"],
         ["run", "kv-extent", "--set", "device=DEVICE", "--set", "replications=1", "--out", "OUT"],

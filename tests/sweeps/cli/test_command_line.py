@@ -116,7 +116,7 @@ def test_a_device_says_what_can_be_asked_of_it(tmp_path: Path) -> None:
         ("list links nvme", "no 'nvme' among the links; did you mean 'nvme-4x'?"),
         ("list links --simulate", "--simulate: goes with devices"),
         ("list links --set a=1", "--set: goes with devices or models"),
-        ("memory mlu370-x4 --racm --extent 1KiB --extent 2KiB", "--extent: --racm takes one; got"),
+        ("memory mlu370-x4 --racm", "--racm: is now a verb: `bankwise memory curve DEVICE`"),
         ("replay mlu370-x4 none.jsonl --channel", "--channel: does not go with block tables"),
         ("replay mlu370-x4 none.txt --every 2", "--every: needs block tables"),
         ("calibrate", "calibrate: needs a LOG"),

@@ -22,7 +22,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_latency_has_a_curve_an_extent_and_mix_with_its_knee() -> None:
-    done = found("memory", MEMORY, "--latency")
+    done = found("memory", "latency", MEMORY)
     mixes = [(curve["extent_bytes"], curve["write_share"]) for curve in done["curves"]]
     assert mixes == [(64, 0), (64, 0.25), (64, 0.5), (512, 0), (4096, 0)]
     assert done["seed"] == load_latency.SEED and done["knee_factor"] == 2
@@ -35,17 +35,18 @@ def test_latency_has_a_curve_an_extent_and_mix_with_its_knee() -> None:
             assert load["bandwidth_gbps"] < 1.05 * curve["saturated_gbps"]
         assert 0 < curve["knee_gbps"] < curve["saturated_gbps"] < done["peak_gbps"]
     shares = [curve["write_share"] for curve in
-              found("memory", MEMORY, "--latency", "--extent", "1KiB")["curves"]]  # fmt: skip
+              found("memory", "latency", MEMORY, "--extent", "1KiB")["curves"]]  # fmt: skip
     assert shares == [0, 0.25, 0.5]
 
 
 def test_latency_is_printed_and_drawn(tmp_path: Path) -> None:
     page, picture = tmp_path / "latency.html", tmp_path / "latency.svg"
-    asked = ("memory", MEMORY, "--latency", "--extent", "512B", "--writes", "25")
-    done = bankwise(*asked, "--html", page, "--chart", picture)
+    asked = ("memory", "latency", MEMORY, "--extent", "512B", "--writes", "25")
+    done = bankwise(*asked, "--save", page)
     assert (done.code, done.err) == (0, "")
+    assert bankwise(*asked, "--save", picture).code == 0
     assert "512 B, 25 % written" in done.out and "one by one" in done.out
-    assert f"wrote {page}\nwrote {picture}\n" in done.out
+    assert f"wrote {page}\n" in done.out
     assert "write p99 ns" in page.read_text()
     assert "the knee is at" in page.read_text() and page.read_text().count("<figure") == 1
     assert all(name in picture.read_text() for name in ("mean", "p50", "p99", "twice unloaded"))
@@ -81,23 +82,23 @@ def test_an_extent_that_a_shipped_pattern_has_is_that_pattern() -> None:
     ("arguments", "said"),
     [
         ("--extent 512X", "--extent: unit 'X' is not a size; expected one of B, "),
-        ("--extent 512B --writes 140", "--writes: expected a percentage, 0 to 100; got 140"),
+        ("--extent 512B --writes 140", "--writes: expected 100 at most; got '140'"),
         ("--extent 100B", "--extent: expected a multiple of a burst, 32 B, up to 1024 KiB; got 1"),
         ("--extent 64GiB", "--extent: expected a multiple of a burst, 32 B, up to 1024 KiB; got 6"),
         ("--extent 1KiB --plausible", "--extent: does not go with --plausible"),
-        ("--writes 25", "--writes: needs --extent or --latency"),
-        ("--writes 25 --racm", "--writes: does not go with --racm"),
-        ("--latency --extent 1MiB", "--extent: expected a multiple of a burst, 32 B, up to 64 KiB"),
-        ("--latency --writes 100", "--writes: expected below 100 %"),
-        ("--latency --writes many", "--writes: expected a percentage, 0 to 100; got many"),
-        ("--latency --racm", "--latency: does not go with --racm"),
-        ("--latency --chart x.jpg", "x.jpg: expected a name that ends in .svg, .png, .pdf"),
-        ("--latency --threshold 0.5", "--threshold: needs --racm"),
-        ("--chart x.svg", "--chart: needs --latency"),
-        ("--html x.html", "--html: needs --racm or --latency"),
+        ("--writes 25", "--writes: needs --extent"),
+        ("latency --extent 1MiB", "--extent: expected a multiple of a burst, 32 B, up to 64 KiB"),
+        ("latency --writes 100", "--writes: expected below 100 %"),
+        ("latency --writes many", "--writes: expected a number; got 'many'"),
+        ("latency --writes -5", "--writes: expected 0 or more; got '-5'"),
+        ("latency --save x.jpg", "x.jpg: expected a name that ends in one of .svg, .png, .pdf"),
+        ("latency --chart x.svg", "--chart: is now `--save`"),
+        ("--latency", "--latency: is now a verb: `bankwise memory latency DEVICE`"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(arguments: str, said: str) -> None:
-    done = bankwise("memory", MEMORY, *arguments.split())
+    words = arguments.split()
+    verb = ["memory", *(words.pop(0) for _ in words[:1] if words[0] == "latency")]
+    done = bankwise(*verb, MEMORY, *words)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(said) and done.err.count("\n") == 1

@@ -155,7 +155,7 @@ def test_an_unknown_pattern_gets_the_nearest(tmp_path: Path) -> None:
 
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RACM curves and patterns over few bytes."""
+    """Curves and patterns over few bytes."""
     monkeypatch.setattr("hwmodel.measure.racm.CHANNEL_BYTES", 1 << 16)
     monkeypatch.setattr("hwmodel.measure.racm.DEVICE_BYTES", 1 << 16)
     monkeypatch.setattr("hwmodel.measure.racm.LEAST_NS", 200.0)
@@ -168,8 +168,8 @@ CONDITION = {"level", "read_share", "read_queue", "write_queue", "window_bytes"}
 
 
 @pytest.mark.usefixtures("brief")
-def test_racm_gives_curves_with_their_conditions_and_a_verdict_a_level() -> None:
-    done = found("memory", "mlu370-x4", "--racm", "--extent", "4KiB", "--threshold", "0.5")
+def test_a_curve_gives_curves_with_their_conditions_and_a_verdict_a_level() -> None:
+    done = found("memory", "curve", "mlu370-x4", "--extent", "4KiB", "--threshold", "0.5")
     assert (done["device"], done["extent_bytes"], done["threshold"]) == ("mlu370-x4", 4096, 0.5)
     assert len(done["digest"]) == 64 and len(done["seeds"]) >= 3
     assert [verdict["level"] for verdict in done["verdicts"]] == ["device", "channel"]
@@ -192,26 +192,26 @@ def test_racm_gives_curves_with_their_conditions_and_a_verdict_a_level() -> None
             assert set(point) == names
             assert point["gbps"] > 0 and 0 <= point["row_hit_rate"] <= 1
             assert point["low"] <= point["alpha"] <= point["high"]
-    quick = found("memory", "mlu370-x4", "--racm", "--extent", "4KiB", "--quick")
+    quick = found("memory", "curve", "mlu370-x4", "--extent", "4KiB", "--quick")
     assert [v["alpha"] for v in quick["verdicts"]] == [v["alpha"] for v in done["verdicts"]]
     assert [len(curve["points"]) for curve in quick["curves"]] == [1, 1]
     assert quick["verdicts"][0]["text"].endswith("conditions and variants were not simulated.")
 
 
 @pytest.mark.usefixtures("brief")
-def test_racm_of_a_memory_is_that_of_one_channel_and_comes_out_again() -> None:
-    once, again = (found("memory", MEMORY, "--racm") for _ in range(2))
+def test_a_curve_of_a_memory_is_that_of_one_channel_and_comes_out_again() -> None:
+    once, again = (found("memory", "curve", MEMORY) for _ in range(2))
     assert once == again
     assert {curve["level"] for curve in once["curves"]} == {"channel"}
     assert once["extent_bytes"] == 16384 and once["threshold"] == 0.7
 
 
 @pytest.mark.usefixtures("brief")
-def test_racm_prints_a_table_and_a_verdict_and_writes_its_page(tmp_path: Path) -> None:
-    done = bankwise("memory", "mlu370-x4", "--racm", "--html", tmp_path / "racm.html")
+def test_a_curve_prints_a_table_and_a_verdict_and_writes_its_page(tmp_path: Path) -> None:
+    done = bankwise("memory", "curve", "mlu370-x4", "--save", tmp_path / "curve.html")
     assert done.code == 0, done.err
     assert "random extents of 16 KiB reach" in done.out and "read share 100 %" in done.out
-    page = (tmp_path / "racm.html").read_text()
+    page = (tmp_path / "curve.html").read_text()
     assert page.count("<figure") == 5 and page.rstrip().endswith("</html>")
     ours = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)  # Vega's names of schemas
     assert "http" not in ours and "src=" not in ours and "nan" not in ours
@@ -229,30 +229,19 @@ def test_racm_prints_a_table_and_a_verdict_and_writes_its_page(tmp_path: Path) -
                                "got 2,097,152 B"),
         (["--extent", "16"], "--extent: expected a size with its unit, such as 512B or 24GiB; "
                              "got '16'"),
-        (["--threshold", "0"], "--threshold: expected more than 0, at most 1; got 0"),
-        (["--threshold", "1.5"], "--threshold: expected more than 0, at most 1; got 1.5"),
-        (["--threshold", "nan"], "--threshold: expected more than 0, at most 1; got nan"),
-        (["--pattern", "sequential"], "--racm: does not go with --pattern"),
-        (["--quick", "--html", "racm.html"], "--html: does not go with --quick"),
+        (["--threshold", "0"], "--threshold: expected a number above 0; got '0'"),
+        (["--threshold", "1.5"], "--threshold: expected 1 at most; got '1.5'"),
+        (["--threshold", "nan"], "--threshold: expected a number above 0; got 'nan'"),
+        (["--html", "x.html"], "--html: is now `--save`"),
         (["--set", "controller.read_queue=0"], None),
     ],
 )  # fmt: skip
-def test_a_mistake_in_what_racm_is_asked_is_told_at_once(
+def test_a_mistake_in_what_a_curve_is_asked_is_told_at_once(
     arguments: list[str], message: str | None
 ) -> None:
-    done = bankwise("memory", MEMORY, "--racm", *arguments)
+    done = bankwise("memory", "curve", MEMORY, *arguments)
     assert (done.code, done.out) == (2, "")
     assert message is None or done.err == message + "\n"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["--threshold", "0.7"], ["--quick"]],
-)
-def test_what_only_racm_reads_is_refused_without_it(arguments: list[str]) -> None:
-    done = bankwise("memory", MEMORY, *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert done.err == f"{arguments[0]}: needs --racm\n"
 
 
 @pytest.mark.usefixtures("brief")
@@ -305,7 +294,7 @@ def test_patterns_as_ranges_over_the_plausible_variants() -> None:
     ("arguments", "said"),
     [
         ((MEMORY,), f"--plausible: {MEMORY} lists no plausible variants"),
-        (("mlu370-x4", "--racm"), "--plausible: does not go with --racm"),
+        (("mlu370-x4", "--extent", "1KiB"), "--extent: does not go with --plausible"),
     ],
 )
 def test_plausible_does_not_go_with_everything(arguments: tuple[str, ...], said: str) -> None:
@@ -332,7 +321,7 @@ def test_extents_that_begin_at_multiples_are_simulated() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--extent", "1KiB", "--refresh"), "--extent: does not go with --refresh"),
+        (("--refresh",), "--refresh: is now a verb: `bankwise memory refresh DEVICE`"),
         (("--align", "64B"), "--align: needs --extent"),
         (("--extent", "1KiB", "--align", "96B"), "--align: expected a power of two up to 2 MiB"),
         (("--extent", "1KiB", "--align", "64"), "--align: expected a size with its unit"),

@@ -18,6 +18,7 @@ from sweeps.analyse.objective import KV_READ, OBJECTIVES, SERVED
 from sweeps.analyse.random_access import RandomAccess
 from sweeps.analyse.statistics import Interval
 from sweeps.analyse.table import Group, Row, Table
+from sweeps.ask.random_curves import random_access
 from sweeps.plan.crossing_findings import Crossed, Crossings, Search
 from sweeps.plan.paper_findings import DatasetResult, FigurePlacement, MapCell
 from sweeps.plan.parameter import Parameter
@@ -26,7 +27,6 @@ from sweeps.report import (
     crossing_sentences,
     explanation_page,
     paper_sentences,
-    racm_report,
     study_sentences,
 )
 from sweeps.report import verdict_sentences as sentences
@@ -398,7 +398,7 @@ def test_random_access() -> None:
     deep = Condition("channel", 1.0, 64, 64, None)
     found = RandomAccess("card", 16384, 0.7, base, near(0.86), "undecided", [(deep, near(0.6))],
                          4096, 65536, (2048, 80.0), {"flat": near(0.5)}, ["flat"])  # fmt: skip
-    assert racm_report.random_access(found) == [
+    assert random_access(found) == [
         "card: random extents of 16 KiB reach 0.86 (95 % CI 0.85 to 0.87) of sequential bandwidth:"
         " undecided at a threshold of 0.7. It is 0.60 (0.59 to 0.61) with queues 64 and 0.50 (0.49"
         " to 0.51) with flat.",
@@ -406,4 +406,4 @@ def test_random_access() -> None:
         "DMA engines limit extents up to 2 KiB: 80 ns per descriptor.",
     ]
     bound = replace(found, answer="random-access bound", reached_at=None, longest=64)
-    assert racm_report.random_access(bound)[1] == "No extent up to 64 B reaches 0.7."
+    assert random_access(bound)[1] == "No extent up to 64 B reaches 0.7."

@@ -1,4 +1,4 @@
-"""RACM curves as results: intervals over replications, and the verdict in words.
+"""Random reads by size of the piece: intervals over replications, and the verdict in words.
 
 Is a device bound by random access at the extents of its KV cache? It is not where alpha there is
 at least the threshold, under the described condition and under all others, and with each plausible
@@ -9,10 +9,8 @@ variant answers otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hwmodel.description.description import DescriptionError
-from hwmodel.description.units import parse_quantity
 from hwmodel.measure.racm import (
     REPLICATIONS,
     SEED,
@@ -20,7 +18,6 @@ from hwmodel.measure.racm import (
     Curve,
     Level,
     SizePoint,
-    check_extent,
     curves,
     described_curves,
     descriptor_gbps,
@@ -31,11 +28,9 @@ from hwmodel.measure.through import Through, silent
 from hwmodel.specs.device import Device, load_device, load_variants
 from sweeps.analyse.random_access import RandomAccess, RandomAccessAnswer
 from sweeps.analyse.statistics import Interval, interval
+from sweeps.ask.memory_patterns import extent_bytes
 from sweeps.run.version import version
 from sweeps.sections.formats import between, difference_text, listed, size_text
-
-if TYPE_CHECKING:
-    from hwmodel.measure.racm import Condition
 
 EXTENT = "16KiB"
 """K of 16 tokens in one layer of DeepSeek-R1-Distill-Qwen-7B: a block of the paged layout."""
@@ -46,7 +41,7 @@ _NEAR = 0.95
 
 
 @dataclass(frozen=True)
-class Racm:
+class RandomCurves:
     """The curves of a device and what was asked of them."""
 
     device: Device
@@ -100,6 +95,19 @@ class Racm:
             points[-1].extent_bytes, self._descriptors(described), plausible, turning, self.quick,
         )  # fmt: skip
 
+    def record(self) -> dict[str, Any]:
+        """The result as JSON has it."""
+        return {
+            "device": self.device.name, "version": version(), "digest": self.device.digest,
+            "peak_gbps": self.device.peak_gbps, "extent_bytes": self.extent,
+            "threshold": self.threshold, "quick": self.quick,
+            "seeds": [[SEED, replication] for replication in range(REPLICATIONS)],
+            "confidence": LEVEL,
+            "verdicts": [_verdict_record(self, level) for level in self.levels()],
+            "left_out": self.left_out,
+            "curves": [_curve_record(curve, self) for curve in self.curves],
+        }  # fmt: skip
+
     def _descriptors(self, described: Curve) -> tuple[int, float] | None:
         """The largest extent at which the engines' descriptors are the limit, ns per descriptor."""
         if described.condition.level == "channel":
@@ -117,21 +125,20 @@ class Racm:
         return "random-access bound" if alpha.high < self.threshold else "undecided"
 
 
-def racm(
+def random_curves(
     name: str, overrides: list[str], extent: str, threshold: float, quick: bool = False,
     through: Through = silent,
-) -> Racm:  # fmt: skip
+) -> RandomCurves:  # fmt: skip
     """Simulate the curves of a device; `quick`: the one extent as described, the same figure as in
-    the curves. Raises DescriptionError for an extent or a threshold that makes no sense."""
+    the curves. Raises DescriptionError for an extent that makes no sense."""
     device = load_device(name, overrides)
     size = extent_bytes(device, extent)
-    if not 0 < threshold <= 1:
-        raise DescriptionError(f"expected more than 0, at most 1; got {threshold:g}", "--threshold")
     if quick:
-        found = described_curves(device, [size])[::-1]  # the device before its channel
-        return Racm(device, size, threshold, found, quick=True)
+        described = described_curves(device, [size])[::-1]  # the device before its channel
+        return RandomCurves(device, size, threshold, described, quick=True)
     sizes = extent_sizes(device.memory, size)
-    result = Racm(device, size, threshold, curves(name, overrides, extents=sizes, through=through))
+    every = curves(name, overrides, extents=sizes, through=through)
+    result = RandomCurves(device, size, threshold, every)
     variants = load_variants(name, overrides)
     result.left_out.update(variants.left_out)
     for variant, other in variants.devices.items():
@@ -145,25 +152,14 @@ def racm(
     return result
 
 
-def extent_bytes(device: Device, text: str, largest: int | None = None) -> int:
-    """Bytes of an extent to simulate, up to `largest`. Raises DescriptionError for what is no size,
-    no multiple of a burst, or larger."""
-    try:
-        size = parse_quantity(text, "size")
-        check_extent(device.memory, size, largest)
-    except ValueError as error:
-        raise DescriptionError(str(error), "--extent") from None
-    return int(size)
-
-
 def alpha_of(point: SizePoint) -> Interval:
     """Mean alpha of a point with its interval over the replications."""
     return interval(point.alpha)
 
 
-def sentences(racm: Racm, level: Level) -> list[str]:
+def sentences(every: RandomCurves, level: Level) -> list[str]:
     """The verdict of a level in words."""
-    return random_access(racm.verdict(level))
+    return random_access(every.verdict(level))
 
 
 def _near_descriptors(device: Device, point: SizePoint) -> bool:
@@ -172,21 +168,8 @@ def _near_descriptors(device: Device, point: SizePoint) -> bool:
     return limit < device.peak_gbps and mean >= _NEAR * limit
 
 
-def record(racm: Racm) -> dict[str, Any]:
-    """The result as JSON has it."""
-    return {
-        "device": racm.device.name, "version": version(), "digest": racm.device.digest,
-        "peak_gbps": racm.device.peak_gbps, "extent_bytes": racm.extent,
-        "threshold": racm.threshold, "quick": racm.quick,
-        "seeds": [[SEED, replication] for replication in range(REPLICATIONS)], "confidence": LEVEL,
-        "verdicts": [_verdict_record(racm, level) for level in racm.levels()],
-        "left_out": racm.left_out,
-        "curves": [_curve_record(curve, racm) for curve in racm.curves],
-    }  # fmt: skip
-
-
-def _verdict_record(racm: Racm, level: Level) -> dict[str, Any]:
-    found = racm.verdict(level)
+def _verdict_record(every: RandomCurves, level: Level) -> dict[str, Any]:
+    found = every.verdict(level)
     return {
         "level": level,
         "answer": found.answer,
@@ -197,10 +180,10 @@ def _verdict_record(racm: Racm, level: Level) -> dict[str, Any]:
             for condition, alpha in found.flipping
         ],
         "plausible": [
-            {"variant": name, "why": racm.device.plausible[name].why, **_alpha_record(alpha)}
+            {"variant": name, "why": every.device.plausible[name].why, **_alpha_record(alpha)}
             for name, alpha in found.plausible.items()
         ],
-        "text": " ".join(sentences(racm, level)),
+        "text": " ".join(sentences(every, level)),
     }
 
 
@@ -213,7 +196,7 @@ def _alpha_record(alpha: Interval) -> dict[str, float]:
     return {"alpha": alpha.mean, "low": alpha.low, "high": alpha.high}
 
 
-def _curve_record(curve: Curve, racm: Racm) -> dict[str, Any]:
+def _curve_record(curve: Curve, every: RandomCurves) -> dict[str, Any]:
     points = [
         {
             "extent_bytes": point.extent_bytes,
@@ -225,7 +208,7 @@ def _curve_record(curve: Curve, racm: Racm) -> dict[str, Any]:
     ]
     return {
         **_condition_record(curve.condition),
-        "described": curve == racm.of(curve.condition.level)[0],
+        "described": curve == every.of(curve.condition.level)[0],
         "sequential_gbps": interval(curve.sequential_gbps).mean,
         "points": points,
     }

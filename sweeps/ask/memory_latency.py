@@ -1,9 +1,10 @@
-"""Read latency against bandwidth as results: JSON, tables and sentences, charts, a page."""
+"""Read latency against bandwidth: curves, their knees, and charts."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.measure.load_latency import (
@@ -16,9 +17,10 @@ from hwmodel.measure.load_latency import (
     largest_extent,
     latency_curves,
 )
-from hwmodel.measure.through import Through, silent
 from hwmodel.specs.device import Device, load_device
-from sweeps.report.racm_report import extent_bytes
+from sweeps.ask.memory_patterns import extent_bytes
+from sweeps.ask.question import DeviceName, Percent, Question, SizeText
+from sweeps.run.progress import Progress
 from sweeps.run.version import version
 from sweeps.sections.chart import Axis, Lines, Series
 from sweeps.sections.formats import size_text
@@ -39,49 +41,82 @@ class LatencyCurves:
     device: Device
     curves: list[LatencyCurve]
 
-
-def latency(
-    name: str, overrides: list[str], extent: str | None, writes: float | None,
-    through: Through = silent,
-) -> LatencyCurves:  # fmt: skip
-    """Simulate the curves of a device: of an extent and a share written, or of those that are not
-    given the usual ones. Raises DescriptionError for an extent that makes no sense, and where no
-    extent is read."""
-    device = load_device(name, overrides)
-    if writes is not None and writes >= 1:
-        raise DescriptionError("expected below 100 %: of writes no latency is shown", "--writes")
-    burst, most = device.memory.organisation.burst_bytes, largest_extent(device)
-    if extent is None:
-        line = max(LINE, burst)
-        sizes = [line, *(size for size in EXTENTS if line < size <= most and size % burst == 0)]
-    else:
-        sizes = [extent_bytes(device, extent, most)]
-    if writes is not None:
-        mixes = [(size, writes) for size in sizes]
-    else:
-        mixes = [(sizes[0], share) for share in WRITE_SHARES]
-        mixes += [(size, WRITE_SHARES[0]) for size in sizes[1:]]
-    return LatencyCurves(device, latency_curves(device, mixes, through))
+    def record(self) -> dict[str, Any]:
+        """The result as JSON has it; GB/s, ns, and shares of the peak."""
+        device = self.device
+        return {
+            "device": device.name, "version": version(), "digest": device.digest,
+            "channels": device.channels, "peak_gbps": device.peak_gbps, "seed": SEED,
+            "knee_factor": KNEE,
+            "to_engines_and_back_ns": _ways_ns(device),
+            "curves": [
+                {
+                    "extent_bytes": curve.extent_bytes, "write_share": curve.write_share,
+                    "saturated_gbps": curve.saturated_gbps, "knee_gbps": curve.knee_gbps,
+                    "unloaded": _load(curve.unloaded, device),
+                    "loads": [_load(load, device) for load in curve.loads],
+                }
+                for curve in self.curves
+            ],
+        }  # fmt: skip
 
 
-def record(found: LatencyCurves) -> dict[str, Any]:
-    """The result as JSON has it; GB/s, ns, and shares of the peak."""
-    device = found.device
-    return {
-        "device": device.name, "version": version(), "digest": device.digest,
-        "channels": device.channels, "peak_gbps": device.peak_gbps, "seed": SEED,
-        "knee_factor": KNEE,
-        "to_engines_and_back_ns": _ways_ns(device),
-        "curves": [
-            {
-                "extent_bytes": curve.extent_bytes, "write_share": curve.write_share,
-                "saturated_gbps": curve.saturated_gbps, "knee_gbps": curve.knee_gbps,
-                "unloaded": _load(curve.unloaded, device),
-                "loads": [_load(load, device) for load in curve.loads],
-            }
-            for curve in found.curves
-        ],
-    }  # fmt: skip
+class LatencyQuestion(Question):
+    """Simulate read latency against bandwidth, over loads."""
+
+    former: ClassVar[Mapping[str, str]] = {"--html": "`--save`", "--chart": "`--save`"}
+    plugs: ClassVar[bool] = True
+
+    device: DeviceName
+    """A shipped accelerator or memory, or a YAML file; of a memory one channel is simulated."""
+    extent: SizeText | None = None
+    """Contiguous bytes of an access (default: a cache line, 512B and 4KiB)."""
+    writes: Percent | None = None
+    """Share of the accesses that writes (default: 0, 25 and 50 of the line, 0 of the others)."""
+
+    def answer(self) -> LatencyCurves:
+        """Raises DescriptionError for an extent that makes no sense, and where no extent is
+        read."""
+        device = load_device(self.device, list(self.set))
+        writes = None if self.writes is None else self.writes / 100
+        if writes is not None and writes >= 1:
+            raise DescriptionError(
+                "expected below 100 %: of writes no latency is shown", "--writes"
+            )
+        burst, most = device.memory.organisation.burst_bytes, largest_extent(device)
+        if self.extent is None:
+            line = max(LINE, burst)
+            sizes = [line, *(size for size in EXTENTS if line < size <= most and size % burst == 0)]
+        else:
+            sizes = [extent_bytes(device, self.extent, most)]
+        if writes is not None:
+            mixes = [(size, writes) for size in sizes]
+        else:
+            mixes = [(sizes[0], share) for share in WRITE_SHARES]
+            mixes += [(size, WRITE_SHARES[0]) for size in sizes[1:]]
+        through = Progress().through("loads")
+        return LatencyCurves(device, latency_curves(device, mixes, through))
+
+    def section(self, findings: LatencyCurves) -> Section:
+        """Sentences, charts and tables, and what is assumed."""
+        device = findings.device
+        return Section(
+            f"{device.name}: read latency against bandwidth",
+            [
+                Say(_about(device)),
+                *(Say(sentence(curve, device), "verdict") for curve in findings.curves),
+                *charts(findings.curves),
+                *(_grid(curve, device) for curve in findings.curves),
+                *assumptions(device, f"; seed {SEED}"),
+            ],
+        )
+
+
+def assumptions(device: Device, more: str = "") -> list[Block]:
+    """What a page says of where its numbers come from."""
+    title = f"Assumed numbers: {len(device.assumed)}"
+    origin = f"bankwise {version()}; descriptions (SHA-256) {device.digest[:12]}{more}."
+    return [Section(title, [Listing("", device.assumed), Say(origin)], folded=True)]
 
 
 def _load(load: LoadPoint, device: Device) -> dict[str, Any]:
@@ -92,26 +127,6 @@ def _load(load: LoadPoint, device: Device) -> dict[str, Any]:
         "write_latency_ns": load.write_latency_ns,
         "reads": load.reads, "row_hit_rate": load.row_hit_rate,
     }  # fmt: skip
-
-
-def page_section(found: LatencyCurves, drawn: bool = False) -> Section:
-    """Sentences and tables; `drawn`: with charts and what is assumed."""
-    device = found.device
-    rest: list[Block] = []
-    if drawn:
-        title = f"Assumed numbers: {len(device.assumed)}"
-        origin = f"bankwise {version()}; descriptions (SHA-256) {device.digest[:12]}; seed {SEED}."
-        rest = [Section(title, [Listing("", device.assumed)], folded=True), Say(origin)]
-    return Section(
-        f"{device.name}: read latency against bandwidth",
-        [
-            Say(_about(device)),
-            *(Say(sentence(curve, device), "verdict") for curve in found.curves),
-            *(charts(found) if drawn else ()),
-            *(_grid(curve, device) for curve in found.curves),
-            *rest,
-        ],
-    )
 
 
 def _about(device: Device) -> str:
@@ -146,7 +161,7 @@ def sentence(curve: LatencyCurve, device: Device) -> str:
 
     knee = curve.knee_gbps
     last = (curve.unloaded, *curve.loads)[-1].gbps
-    told = (
+    place = (
         f"the knee is above {rate(last)}, the last load"
         if knee is None
         else f"the knee is at {rate(knee)}"
@@ -154,7 +169,7 @@ def sentence(curve: LatencyCurve, device: Device) -> str:
     return (
         f"{size_text(curve.extent_bytes)}, {_mix(curve)}:"
         f" {curve.unloaded.latency_ns['mean']:,.4g} ns unloaded; saturated at"
-        f" {rate(curve.saturated_gbps)}; {told}."
+        f" {rate(curve.saturated_gbps)}; {place}."
     )
 
 
@@ -175,9 +190,8 @@ def _grid(curve: LatencyCurve, device: Device) -> Grid:
     return Grid(f"{size_text(curve.extent_bytes)}, {_mix(curve)}", heads, rows)
 
 
-def charts(found: LatencyCurves) -> list[Lines]:
+def charts(curves: list[LatencyCurve]) -> list[Lines]:
     """One curve: its mean and quantiles. Several: mean and p99, by mix and by extent."""
-    curves = found.curves
     if len(curves) == 1:
         (curve,) = curves
         title = f"Read latency, {size_text(curve.extent_bytes)}, {_mix(curve)}"
