@@ -37,12 +37,13 @@ if TYPE_CHECKING:
 Set = Mapping[str, Any] | Iterable[str] | None
 
 __all__ = [
-    "Channels", "DescriptionError", "audit", "compare", "explain", "fit", "load", "memory",
-    "memory_curve", "memory_latency", "memory_layouts", "memory_refresh", "new_device",
-    "objective", "open_device", "plugin", "replay", "report", "run", "simulate", "size",
-    "transfer", "transfer_pause", "transfer_restore", "write_c_host",
+    "Channels", "DescriptionError", "audit", "compare", "explain", "fit", "fit_formats",
+    "fit_states", "load", "memory", "memory_curve", "memory_latency", "memory_layouts",
+    "memory_refresh", "new_device", "objective", "open_device", "plugin", "replay", "report",
+    "run", "simulate", "size", "transfer", "transfer_pause", "transfer_restore", "write_c_host",
 ]  # fmt: skip
 _QUESTIONS = (
+    "fit", "fit_formats", "fit_states",
     "memory", "memory_curve", "memory_latency", "memory_layouts", "memory_refresh", "transfer",
     "transfer_pause", "transfer_restore",
 )  # fmt: skip
@@ -189,23 +190,6 @@ def _next(path: Path, point: str, questions: str, jobs: int) -> Answered:
     done = ask_next(path, point, chosen(questions), jobs, Progress())
     shown = Section(f"The next question, in {path.name}", [*next_page.sections(read(path))])
     return Answered([shown], record(done.found, {"failures": done.failures}))
-
-
-def fit(device: str | Path, model: str | Path, *, set: Set = None, **question: Any) -> Answered:
-    """Whether a model fits a device, for how many requests, and how fast, as `bankwise fit`.
-
-    question: `prompt`, `output`, `limit` (tokens), `weights`, `kv` (formats), `cards`,
-    `expert_parallel`, `like` (a version of vLLM), `gpu_memory_utilization`, `max_num_seqs`. Raises
-    DescriptionError.
-    """
-    from bankwise.answered import Answered
-    from sweeps.ask.fit import fit as answer
-    from sweeps.ask.fit_question import of_library, question_of
-    from sweeps.report.fit_sheet import record, sheet
-
-    devices, models = of_library([str(device), str(model)], _assignments(set))
-    found = answer(devices[0], models[0], question_of(question))
-    return Answered([sheet(found)], record(found, True))
 
 
 def size(

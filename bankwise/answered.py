@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from sweeps.ask.question import Question, record, typing_of
+from sweeps.ask.question import Question, is_several, record, typing_of
 from sweeps.ask.questions import question as question_of
 from sweeps.report.frame import Frame
 from sweeps.report.shown import Shown
@@ -39,26 +39,35 @@ def answered(question: Question) -> Answered | Frame:
 def function_of(verb: str) -> Callable[..., Answered | Frame]:
     """A verb as a function: its fields are the parameters, those that stand without a name on the
     command line first."""
-    question = question_of(verb)
-    places, names = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    question, kinds = question_of(verb), inspect.Parameter
     fields = sorted(
         question.model_fields.items(), key=lambda each: not typing_of(question, each[0]).argument
     )
-    signature = inspect.Signature([
-        inspect.Parameter(
-            name, places if typing_of(question, name).argument else names,
-            annotation=field.annotation,
-            default=inspect.Parameter.empty if field.is_required() else field.default,
-        )
-        for name, field in fields
-    ])  # fmt: skip
+    places = [name for name, _ in fields if typing_of(question, name).argument]
+    many = is_several(question, places[-1]) if places else False
+
+    def kind(name: str) -> Any:
+        if name not in places:
+            return kinds.KEYWORD_ONLY
+        return kinds.VAR_POSITIONAL if many and name == places[-1] else kinds.POSITIONAL_OR_KEYWORD
 
     def ask(*given: Any, **named: Any) -> Answered | Frame:
-        return answered(question.of(signature.bind(*given, **named).arguments))
+        if many and len(given) >= len(places):
+            given = (*given[: len(places) - 1], given[len(places) - 1 :])
+        if len(given) > len(places):
+            raise TypeError(f"{ask.__name__} takes {len(places)} without a name; got {len(given)}")
+        return answered(question.of(dict(zip(places, given, strict=False)) | named))
 
     parts = (f"{name}: {' '.join((field.description or '').split())}" for name, field in fields)
     text = inspect.cleandoc(question.__doc__ or "")
     ask.__name__ = ask.__qualname__ = verb.replace(" ", "_")
     ask.__doc__ = "\n\n".join([text, "\n".join(parts), "Raises DescriptionError."])
-    ask.__signature__ = signature  # type: ignore[attr-defined]
+    ask.__signature__ = inspect.Signature([  # type: ignore[attr-defined]
+        kinds(
+            name, kind(name), annotation=field.annotation,
+            default=kinds.empty if field.is_required() or kind(name) is kinds.VAR_POSITIONAL
+            else field.default,
+        )
+        for name, field in fields
+    ])  # fmt: skip
     return ask

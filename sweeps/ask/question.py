@@ -54,7 +54,7 @@ def _pair(value: Any) -> Any:
     parts = tuple(value.split(":")) if isinstance(value, str) else value
     parts = parts if isinstance(parts, (tuple, list)) else (parts,)
     if len(parts) > 2 or "" in parts:
-        raise ValueError("expected one value, or two with a colon between")
+        raise ValueError(f"expected one value, or two with a colon between; got {value!r}")
     return parts[0], parts[-1]
 
 
@@ -66,7 +66,7 @@ def _percent(value: Any) -> Any:
 def _overrides(value: Any) -> tuple[str, ...]:
     """Dotted path -> value, or texts `dotted.path=value`, each path once."""
     if isinstance(value, str):
-        raise ValueError("expected a mapping or a list of texts")
+        raise ValueError(f"expected a mapping or a list of texts; got {value!r}")
     if isinstance(value, Mapping):
         return tuple(f"{path}={to_yaml_flow(plain(given))}" for path, given in value.items())
     once(value)
@@ -165,6 +165,12 @@ def typing_of(question: type[Question], name: str) -> Typed:
     return next((each for each in reversed(marks) if isinstance(each, Typed)), Typed())
 
 
+def is_several(question: type[Question], name: str) -> bool:
+    """Whether a field takes any number of values."""
+    core = core_of(question.model_fields[name].annotation)
+    return get_origin(core) is tuple and Ellipsis in get_args(core)
+
+
 def core_of(annotation: Any) -> Any:
     """A type without `None` beside it, and without marks."""
     if get_origin(annotation) in (Union, UnionType):
@@ -223,4 +229,4 @@ def _mistake(question: type[Question], item: Any) -> tuple[str, str]:
         text = f"expected {_EXPECTED[item['type']]}"
     else:
         text = item["msg"].removeprefix("Value error, ")
-    return f"{text}; got {value!r}", name
+    return text if item["type"] == "value_error" else f"{text}; got {value!r}", name

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from sweeps.ask.question import Question
 
 QUESTIONS = {
+    "fit": "sweeps.ask.fits:FitsQuestion",
+    "fit states": "sweeps.ask.fit_states:FitStatesQuestion",
+    "fit formats": "sweeps.ask.fit_formats:FitFormatsQuestion",
     "memory": "sweeps.ask.memory_patterns:MemoryQuestion",
     "memory latency": "sweeps.ask.memory_latency:LatencyQuestion",
     "memory curve": "sweeps.ask.memory_curve:CurveQuestion",

@@ -86,17 +86,16 @@ def _beside(verb: str) -> str:
 
 def _typed(asked: Any, name: str) -> Any:
     """A field as Typer knows it: a flag, or text that the question reads and checks."""
-    from sweeps.ask.question import core_of, option, typing_of
+    from sweeps.ask.question import core_of, is_several, option, typing_of
 
     field, typed = asked.model_fields[name], typing_of(asked, name)
     core = core_of(field.annotation)
-    plural = get_origin(core) is tuple and Ellipsis in get_args(core)
     known: dict[str, Any] = {"help": _help(field)}
     if typed.completes:
         known["autocompletion"] = shipped(*typed.completes)
     if core is not bool:
         known["metavar"] = typed.metavar or _metavar(core)
-    kind: Any = bool if core is bool else list[str] if plural else str
+    kind: Any = bool if core is bool else list[str] if is_several(asked, name) else str
     if not field.is_required() and core is not bool:
         kind = kind | None
     if typed.argument:

@@ -182,8 +182,8 @@ def _refuse_misfit(asked: SettingsQuestion, base: TuningChoice) -> None:
     """Raise DescriptionError, which says with what it would fit, where the weights do not."""
     from hwmodel.description.description import DescriptionError
     from sweeps.ask.fit import FitQuestion, Misfit, fit
+    from sweeps.ask.fit_section import change_text
     from sweeps.plan.experiment import device_of, model_of
-    from sweeps.report.fit_sheet import change_text
 
     question = FitQuestion(weights=asked.weights, cards=asked.cards)
     found = fit(device_of(base.experiment), model_of(base.experiment), question)

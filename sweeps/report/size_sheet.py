@@ -6,10 +6,10 @@ from textwrap import shorten
 from typing import Any
 
 from sweeps.analyse.statistics import Interval, interval
+from sweeps.ask.fit_section import GIB, rate_text
 from sweeps.ask.sized import Sized, SizedDevice, wanted
 from sweeps.ask.sizing import LEAST_GATHER
 from sweeps.ask.sizing_runs import Target, delivered, mean_output
-from sweeps.report.fit_sheet import GIB, rate_text
 from sweeps.sections.formats import percent
 from sweeps.sections.section import Grid, Say, Section
 

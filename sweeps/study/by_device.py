@@ -26,7 +26,7 @@ from sweeps.analyse.figures import limit_texts
 from sweeps.analyse.rows import at
 from sweeps.analyse.statistics import Interval
 from sweeps.ask.fit import LIMIT, Misfit, fit
-from sweeps.ask.fit_question import question_of
+from sweeps.ask.fit_library import question_of
 from sweeps.plan.experiment import device_of
 from sweeps.run.reading import read_run
 from sweeps.run.store import CONFIG, RunDirectory

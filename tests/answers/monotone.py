@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hwmodel.description.description import DescriptionError
 from policies.requests.slo import Slo
-from sweeps.report.fit_sheet import record
+from sweeps.ask.fit_section import record
 from tests.answers.draws import Draw
 from tests.answers.relation import (
     CLOSE,

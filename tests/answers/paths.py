@@ -13,6 +13,7 @@ from hwmodel.specs.link import load_link
 from policies.requests.requests import Requests, load_trace
 from policies.serving.serving import serve as serve_requests
 from policies.serving.serving_spec import ServingSpec
+from sweeps.ask.fit_section import record
 from sweeps.plan.experiment import (
     ExperimentSpec,
     Task,
@@ -21,7 +22,6 @@ from sweeps.plan.experiment import (
     serving_seed,
     workload_of,
 )
-from sweeps.report.fit_sheet import record
 from tests.answers.draws import Draw, stream
 from tests.answers.relation import (
     EXACT,

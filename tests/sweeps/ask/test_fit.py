@@ -15,7 +15,7 @@ from policies.memory.probe_cache import PLACE
 from policies.requests.requests import Requests
 from policies.serving.serving import serve
 from sweeps.ask.fit import Fit, FitQuestion, Misfit, fit
-from sweeps.report.fit_sheet import listing, matrix, record, sheet
+from sweeps.ask.fit_section import listing, matrix, record, sheet
 from tests.policies.small import MODEL
 from tests.policies.small import device as small_device
 

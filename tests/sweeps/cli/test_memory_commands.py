@@ -231,7 +231,7 @@ def test_a_curve_prints_a_table_and_a_verdict_and_writes_its_page(tmp_path: Path
                              "got '16'"),
         (["--threshold", "0"], "--threshold: expected a number above 0; got '0'"),
         (["--threshold", "1.5"], "--threshold: expected 1 at most; got '1.5'"),
-        (["--threshold", "nan"], "--threshold: expected a number above 0; got 'nan'"),
+        (["--threshold", "nan"], "--threshold: expected 1 at most; got 'nan'"),
         (["--html", "x.html"], "--html: is now `--save`"),
         (["--set", "controller.read_queue=0"], None),
     ],

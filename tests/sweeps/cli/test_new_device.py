@@ -13,9 +13,9 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from sweeps.ask.fit import Fit, FitQuestion, fit
+from sweeps.ask.fit_section import record
 from sweeps.cli import new_command
 from sweeps.plan.software import programs_of
-from sweeps.report.fit_sheet import record
 from tests.sweeps.cli.test_command_line import bankwise
 from tests.sweeps.cli.test_mistakes import mistakes
 

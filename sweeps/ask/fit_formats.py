@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
+from typing import Annotated, Any
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_fit import Supply, crossover_bytes, half_empty_bytes, kv_token_bits, sequences
 from hwmodel.specs.number_format import FormatOf, number_format
 from hwmodel.specs.transformer import load_model
+from sweeps.ask.question import Count, ModelName, Question, Several, Text, Typed
 from sweeps.sections.section import Grid, Say, Section
 
 PAGES = (4 << 10, 64 << 10)
@@ -18,8 +19,8 @@ PAGES = (4 << 10, 64 << 10)
 def facts(model: str, devices: list[str], tokens: int, overrides: list[str]) -> dict[str, Any]:
     """Of every shipped KV format with this model. Raises DescriptionError."""
     spec = load_model(model, overrides)
-    found = [load_device(name) for name in devices]
-    memories = {each.name: Supply(each.capacity_bytes, each.peak_gbps * 1e9) for each in found}
+    loaded = [load_device(name) for name in devices]
+    memories = {each.name: Supply(each.capacity_bytes, each.peak_gbps * 1e9) for each in loaded}
     rows = []
     for name in FormatOf("kv").known():
         try:
@@ -48,10 +49,35 @@ def facts(model: str, devices: list[str], tokens: int, overrides: list[str]) -> 
     }  # fmt: skip
 
 
-def sheet(found: dict[str, Any]) -> Section:
-    """A line a format, and where a larger memory overtakes a faster one."""
-    places = list(found["formats"][0]["sequences"])
-    columns = ["KV", "bits", "B a token, layer", "KiB a token", *(f"fit {name}" for name in places)]
+class FitFormatsQuestion(Question):
+    """Compare KV formats of a model, and the sequences that fit devices in each."""
+
+    model: Annotated[ModelName, Typed("MODEL", ("models",), argument=True)]
+    """A shipped model, or a YAML file."""
+    devices: Annotated[
+        tuple[Text, ...], Several, Typed("DEVICE", ("accelerators",), argument=True)
+    ] = ()
+    """Shipped accelerators, or YAML files."""
+    tokens: Count = 2048
+    """Tokens of a sequence."""
+
+    def answer(self) -> dict[str, Any]:
+        return facts(self.model, list(self.devices), self.tokens, list(self.set))
+
+    def section(self, findings: dict[str, Any]) -> Section:
+        """A line a format, and where a larger memory overtakes a faster one."""
+        return _section(findings)
+
+
+def _section(findings: dict[str, Any]) -> Section:
+    places = list(findings["formats"][0]["sequences"])
+    columns = [
+        "KV",
+        "bits",
+        "B a token, layer",
+        "KiB a token",
+        *(f"fit {name}" for name in places),
+    ]
     columns += [f"half-empty {size >> 10} KiB, MiB" for size in PAGES]
     rows = [
         [
@@ -59,16 +85,16 @@ def sheet(found: dict[str, Any]) -> Section:
             f"{each['bytes_a_token'] / 1024:,.1f}", *(str(each["sequences"][p]) for p in places),
             *(f"{size / 2**20:g}" for size in each["half_empty_page_bytes"].values()),
         ]
-        for each in found["formats"]
+        for each in findings["formats"]
     ]  # fmt: skip
     notes = [
-        f"{found['model']}: {found['weight_bytes'] / 1e9:.1f} GB of weights. fit: sequences of"
-        f" {found['tokens']:,} tokens in all of the memory. half-empty: open pages of a sequence,"
-        " each head, K and V, dense and sparse on their own."
+        f"{findings['model']}: {findings['weight_bytes'] / 1e9:.1f} GB of weights. fit: sequences"
+        f" of {findings['tokens']:,} tokens in all of the memory. half-empty: open pages of a"
+        " sequence, each head, K and V, dense and sparse on their own."
     ]
     notes += [
         f"Full of KV and bound by bandwidth, {each['of'][0]} leads {each['of'][1]} where weights"
         f" exceed {each['weight_bytes'] / 1e9:.1f} GB."
-        for each in found["crossovers"]
+        for each in findings["crossovers"]
     ]
     return Section("KV formats", [Grid("", columns, rows), *map(Say, notes)])
