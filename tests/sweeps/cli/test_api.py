@@ -197,7 +197,7 @@ def test_runs_that_are_there_are_read_and_compared(tmp_path: Path) -> None:
 
 
 def test_memory_is_the_commands(tmp_path: Path) -> None:
-    found = memory("lpddr5-6400-x16", "sequential", set={"controller.refresh": "none"})
+    found = memory("lpddr5-6400-x16", pattern="sequential", set={"controller.refresh": "none"})
     told = bankwise(
         "memory", "lpddr5-6400-x16", "--pattern", "sequential", "--json",
         "--set", "controller.refresh=none", cwd=tmp_path,
@@ -205,7 +205,7 @@ def test_memory_is_the_commands(tmp_path: Path) -> None:
     assert found[0]["cycles"] == json.loads(told.stdout)[0]["cycles"]
     assert "sequential" in str(found)
     with pytest.raises(DescriptionError, match="no pattern 'sequentail'; did you mean"):
-        memory("lpddr5-6400-x16", ["sequentail"])
+        memory("lpddr5-6400-x16", pattern=["sequentail"])
 
 
 def test_a_study_is_refused_as_the_command_does(tmp_path: Path) -> None:
