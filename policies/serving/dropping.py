@@ -226,7 +226,7 @@ class Dropping(Controller):
         guests, card_of = self.engine(group[0]), self.node.manager.card_of
         allocator, waiting = guests.allocator, guests.engine.waiting
         wanted = dict.fromkeys(group, 0)
-        for request in (*guests.running.tolist(), *guests.stopped, *guests.coming, *waiting):
+        for request in (*guests.running.tolist(), *guests.landing.requests, *waiting):
             slots = int(allocator.reserved[request])
             if not slots:
                 slots = int(allocator.layout.slots_of(guests.engine.total(request)))
@@ -353,8 +353,8 @@ class Dropping(Controller):
         for sent in gone:
             target, request = sent.what[1], sent.request
             taking = self.engine(target)
-            if target != card and taking.awaited.get(request) is sent:
-                taking.over(request, at_s, runs=False)
+            if target != card and taking.landing.awaited.get(request) is sent:
+                taking.landing.over(request, at_s, runs=False)
                 self.simulation.move(node, request, card)
                 self.replica(card).arrive([request], [at_s])
                 self.at(at_s, partial(self._land, target), (target,))
@@ -389,7 +389,7 @@ class Dropping(Controller):
         self._moving.remove(weights)
 
     def _land(self, card: int, at_s: float) -> None:
-        self.engine(card).land(at_s)
+        self.engine(card).landing.land(at_s)
 
     def _landed(self, sent: Transfer, at_s: float) -> None:
         """The KV of a request is there."""
@@ -398,8 +398,8 @@ class Dropping(Controller):
             self._tell_pipeline(group)
         card = sent.what[1]
         taking = self.engine(card)
-        if taking.awaited.get(sent.request) is sent:
-            taking.over(sent.request, at_s, runs=True)
+        if taking.landing.awaited.get(sent.request) is sent:
+            taking.landing.over(sent.request, at_s, runs=True)
             self.simulation.wake(self.node.unit_of[card])
 
     def _settle(self, card: int, kept: list[Kept]) -> tuple[list[Kept], int]:
@@ -444,7 +444,7 @@ class Dropping(Controller):
         for request, tokens, earliest_s, blocks in kept:
             card = card_of(request)
             engine, layers = self.engine(card), layers_of[card]
-            if not engine.host(request, tokens, blocks):
+            if not engine.landing.host(request, tokens, blocks):
                 line.append(request)
                 self._again += 1
                 continue
@@ -462,7 +462,7 @@ class Dropping(Controller):
                 written=2 * rate,  # what is sent is read, what comes is written
             )  # fmt: skip
             moves.append(sent)
-            engine.awaits(request, sent)
+            engine.landing.awaits(request, sent)
             self._network.put(sent, begins[card])
             self._exchanges.append((sent.alone_s, size))
         self._moving += moves

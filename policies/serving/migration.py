@@ -107,10 +107,10 @@ class Migrating(Controller):
         tokens = int(giving.allocator.stored[request]) if runs else 0
         block = giving.block
         last = -(-tokens // block) - move.copied // block < self._spec.last_blocks
-        comes = not move.stages or request in taking.coming
+        comes = not move.stages or request in taking.landing.coming
         stays = not runs or not comes or (not last and move.stages == self._spec.most_stages)
-        if stays or not taking.host(request, tokens):
-            taking.cancel(request)
+        if stays or not taking.landing.host(request, tokens):
+            taking.landing.cancel(request)
             if runs:
                 giving.allocator.unpin(request)
             self._moves.remove(move)
@@ -124,7 +124,7 @@ class Migrating(Controller):
         move.copied = tokens // block * block
         if last:
             giving.stop(request)
-            taking.awaits(request, move.copy)
+            taking.landing.awaits(request, move.copy)
             self.simulation.move(self.node, request, move.target)
         self._network.put(move.copy, max(at_s, self.replica(move.source).now_s))
 
@@ -161,8 +161,8 @@ class Migrating(Controller):
             return
         assert move.copy is not None
         for card in (move.source, move.target):
-            self.engine(card).over(move.request, at_s, card == move.target)
-            self.engine(card).land(at_s)
+            self.engine(card).landing.over(move.request, at_s, card == move.target)
+            self.engine(card).landing.land(at_s)
         down_s = move.copy.landed_s - move.copy.put_s
         self.moved.append((move.copy.tokens[1], down_s, move.stages))
         self._moves.remove(move)
@@ -179,22 +179,22 @@ class Migrating(Controller):
             giving, taking = (self.engine(each) for each in (move.source, move.target))
             assert move.copy is not None
             self._network.drop([move.copy])
-            if request in (*taking.coming, *taking.stopped):
-                taking.over(request, at_s, runs=False)
+            if request in (*taking.landing.coming, *taking.landing.stopped):
+                taking.landing.over(request, at_s, runs=False)
             if move.last:  # it stopped, and is at its source again
                 self.simulation.move(node, request, move.source)
-                giving.over(request, at_s, runs=True)
+                giving.landing.over(request, at_s, runs=True)
             elif request in giving.running:
                 giving.allocator.unpin(request)
             other = move.target if card == move.source else move.source
             self.at(at_s, partial(self._land, other), (other,))
 
     def _land(self, card: int, at_s: float) -> None:
-        self.engine(card).land(at_s)
+        self.engine(card).landing.land(at_s)
 
     def report(self) -> dict[str, Any]:
         tokens, down_s, stages = np.array(self.moved, np.float64).reshape(-1, 3).T
-        slower = [s for card in range(len(self.node.own)) for s in self.engine(card).slower]
+        slower = [s for card in range(len(self.node.own)) for s in self.engine(card).waits.slower]
         return {
             "moved": len(tokens),
             "aborted": self._aborted,

@@ -40,6 +40,7 @@ from policies.serving.source import Source
 from policies.transfers.fabric import Fabric
 from policies.transfers.guests import Guests
 from policies.transfers.kv_link import KvPlace, Transfer
+from policies.transfers.landing import Landing
 from tests.policies.small import FakeMemory, mixed, requests, spec
 from tests.rotation import LONG
 
@@ -114,10 +115,10 @@ class Watched:
             engine, allocator = replica.engine, replica.engine.allocator
             hosting = engine.connector(Guests)
             running = engine.running.tolist()
-            arriving = list(hosting.coming_at)
+            arriving = list(hosting.landing.coming_at)
             runs += running + arriving
             waits += list(engine.waiting)
-            held = {*running, *hosting.stopped, *hosting.coming, *engine.loading, *engine.held}
+            held = {*running, *hosting.landing.requests, *engine.loading, *engine.held}
             assert held == set(np.flatnonzero(allocator.resident).tolist())
             assert set(allocator.pinned) <= held
             assert allocator.reserved_total >= int(allocator.reserved.sum())
@@ -126,7 +127,7 @@ class Watched:
             assert allocator.reserved_total + allocator.free_slots + barred == allocator.slots
             assert (allocator.stored <= allocator.reserved).all()
             assert not set(engine.waiting) & held
-            self.copies += len(hosting.coming)
+            self.copies += len(hosting.landing.coming)
         assert len(runs) == len(set(runs)) and not set(runs) & set(waits)
         assert len(waits) == len(set(waits))
         if isinstance(control, Dropping) and control.frames:
@@ -261,17 +262,18 @@ def test_cards_of_a_group_keep_layers_that_they_have() -> None:
 
 def test_running_requests_keep_their_blocks_across_a_drop(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[tuple[int, int]] = []
-    host = Guests.host
+    host = Landing.host
 
-    def watched(engine: Guests, request: int, *given: Any) -> bool:
-        done, at = host(engine, request, *given), (*given, None)[1]
+    def watched(landing: Landing, request: int, *given: Any) -> bool:
+        done, at = host(landing, request, *given), (*given, None)[1]
         if done and at is not None:
-            units = engine.allocator.units(request)
-            assert units.start.tolist() == (at * engine.block).tolist()
+            allocator = landing.engine.allocator
+            starts = allocator.units(request).start.tolist()
+            assert starts == (at * allocator.transfer_block).tolist()
             kept.append((request, int(at.min())))
         return done
 
-    monkeypatch.setattr(Guests, "host", watched)
+    monkeypatch.setattr(Landing, "host", watched)
     node = found(burst(150), DROPPING)["node"]["dropping"]
     assert len(kept) >= node["exchanges"] / 2 > 10
     assert max(first for _, first in kept) >= 1984 // 16  # those of a second group
@@ -515,7 +517,7 @@ def test_memory_is_probed_where_requests_move(
     cluster: dict[str, Any], name: str, moved: str
 ) -> None:
     sampled = {"fidelity": "sampled", "every_steps": 20, "precision": 9.0, "probe_bytes": "4KiB"}
-    slow = cluster | {name: cluster[name] | {"every_s": 1.0}}  # as steps of the stand-in are
+    slow = cluster | {name: cluster[name] | {"every_s": 0.06}}  # as steps of the stand-in are
     given = spec(cluster=slow, memory=sampled)
     metrics = serve(card(768), SHAPE, given, burst(40), seed=1, simulate=FakeMemory()).metrics
     assert metrics["finished"] == 40 and metrics["memory"]["probes"] > 0
