@@ -11,8 +11,7 @@ lent. Where a card fails, what it kept for others is lost, and they compute it a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -21,29 +20,15 @@ from policies.allocators.allocator import Demand
 from policies.engines.connector import Connector
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
-from policies.memory.distributed_attention import DistributedAttention, LenderWork, Share
+from policies.memory.distributed_attention import DistributedAttention, Share
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray, IntArray
 from policies.transfers.fabric import Links
 from policies.transfers.guests import require_blocks
-from policies.transfers.kv_link import IN, OUT, KvLink, KvPlace, Transfer
+from policies.transfers.kv_link import Transfer
+from policies.transfers.lending_traffic import LendingTraffic, Wire
 from policies.transfers.loans import Loan, Loans
-
-
-class Wire(Protocol):
-    """Puts transfers on the network, in the time of the event core."""
-
-    link: KvLink[Transfer]
-
-    def put(self, transfer: Transfer, at_s: float) -> None:
-        """It waits for its links from then on."""
-
-    def drop(self, transfers: Iterable[Transfer]) -> None:
-        """These are lost, those that have not landed."""
-
-    def interrupt(self, place: KvPlace, at_s: float) -> None:
-        """No step of a card that was planned begins then or later."""
 
 
 class Lender(Connector):
@@ -82,9 +67,6 @@ class Lender(Connector):
         """What attention for others has taken of this card and its own steps have not waited."""
         self._shares: dict[int, Share] = {}
         self._fresh = self._asking = self._leaving = self._landing = 0
-        self._put: list[Transfer] = []
-        """What the steps under way ask and copy, step by step, and how many each."""
-        self._of_step = 0
         self._sent: list[tuple[int, Loan, int]] = []
         """(request, loan, tokens) of those that a step computes and does not keep."""
         self.totals: dict[str, float] = defaultdict(float)
@@ -97,7 +79,7 @@ class Lender(Connector):
     ) -> None:  # fmt: skip
         """It is one of these from now on; loans are first planned at `first_s`. wire: where what
         they ask of each other, and copy, is put."""
-        self._tick_s, self._wire = first_s, wire
+        self._tick_s, self._traffic = first_s, LendingTraffic(self._links.place, wire)
         self.card, self._cards, self._work, self.spare = card, cards, work, spare
         self._step_tokens = step_tokens
 
@@ -106,12 +88,12 @@ class Lender(Connector):
         self.totals, self.slower = other.totals, other.slower
         self.join(
             other.card, other._cards, other._work, other.spare, other._step_tokens, other._tick_s,
-            other._wire,
+            other._traffic.wire,
         )  # fmt: skip
 
     def drained(self) -> list[int]:
         """See `Connector.drained`: all rooms are given back, and nothing moves any more."""
-        self._drop(self._put)
+        self._traffic.lose()
         for request in list(self.loans):
             self._give_rooms_back(request)
         for request in sorted(self.lent):
@@ -126,7 +108,7 @@ class Lender(Connector):
     def fails(self, card: int) -> None:
         """What a card kept for requests here is lost: they give all back, and begin again."""
         engine, place = self.engine, self._cards[card]._links.place
-        self._drop([each for each in self._put if place in each.target])
+        self._traffic.lose(place)
         for request in self.loans.at(card):
             if request in engine.running and request not in engine.ending:
                 engine.loads.begin_again(request)
@@ -296,10 +278,13 @@ class Lender(Connector):
         steps, chunks = self._steps, step.chunks
         busy = [self._cards[lender].engine.running.size > 0 for lender in self._shares]
         asked = self._work.asks(list(self._shares.values()), busy, self._asking, steps, efficiency)
-        self._drop(self._put)  # of steps that were never done
-        late_s = self._late_s(self._question(asked, self._now_s)) if asked.link_s else 0.0
+        lenders = [self._cards[each]._links.place for each in self._shares]
+        self._traffic.lose()  # of steps that were never done
+        late_s = 0.0
+        if asked.link_s:
+            late_s = self._traffic.late_s(self._traffic.question(lenders, asked, self._now_s))
         link_s = late_s + asked.link_s
-        link_s += self._late_s(self._copy(0, self._now_s + link_s))
+        link_s += self._traffic.late_s(self._copy(0, self._now_s + link_s))
         pairs = sum(c.tokens * c.start + c.tokens * (c.tokens + 1) // 2 for c in chunks)
         stored = sum(chunk.start for chunk in chunks)
         chunks_s = self._work.attention_s(0, pairs, stored, steps, efficiency)
@@ -315,18 +300,15 @@ class Lender(Connector):
         waits = waits + (self._fresh + self._leaving) * self._written_s
         self._asked, self._pays_s = asked, self.owed_s / len(waits)
         waits = waits + self._pays_s
-        self._send_all(asked, times.total_s + waits, late_s)
+        steps_s = times.total_s + waits
+        begins_s = self._now_s + np.cumsum(steps_s) - steps_s
+        sent = []
+        if asked.link_s:
+            sent = [self._traffic.question(lenders, asked, at_s) for at_s in begins_s.tolist()]
+        if tokens := self._fresh + self._leaving:
+            sent.append(self._copy(tokens, self._now_s + late_s + asked.link_s))
+        self._traffic.send(sent, len(steps_s), self._now_s)
         return waits
-
-    def _question(self, asked: LenderWork, at_s: float) -> Transfer:
-        """Queries of a step to lenders, and their partial results, in turn on both ways of their
-        links, between the pieces of what else moves there (assumed)."""
-        places = [self._links.place, *(self._cards[each]._links.place for each in self._shares)]
-        return Transfer(
-            source=tuple(places[:1]), target=tuple(places[1:]), way="attention", priority=-1,
-            ends=tuple((each, way) for each in places for way in (OUT, IN)), felt=False,
-            bytes=asked.query_bytes + asked.partial_bytes, alone_s=asked.link_s, put_s=at_s,
-        )  # fmt: skip
 
     def _copy(self, tokens: int, at_s: float) -> Transfer:
         """KV of so many tokens on its way to lenders."""
@@ -337,36 +319,6 @@ class Lender(Connector):
             source=(self._links.place,), target=tuple(keepers), way="lending", felt=False,
             bytes=tokens * self._work.kv_token_bytes, alone_s=self._work.copy_s(tokens), put_s=at_s,
         )  # fmt: skip
-
-    def _late_s(self, transfer: Transfer) -> float:
-        """How much later it ends than by itself, for what else takes its links, as far as is
-        known now."""
-        if not transfer.target:
-            return 0.0
-        late_s = self._wire.link.end_s(transfer) - transfer.put_s - transfer.alone_s
-        return late_s if late_s > 1e-9 * transfer.alone_s + 1e-15 else 0.0
-
-    def _send_all(self, asked: LenderWork, steps_s: FloatArray, late_s: float) -> None:
-        """Put what steps of so many seconds ask of lenders and copy to them."""
-        begins_s = self._now_s + np.cumsum(steps_s) - steps_s
-        self._put = []
-        if asked.link_s:
-            self._put = [self._question(asked, at_s) for at_s in begins_s.tolist()]
-        if tokens := self._fresh + self._leaving:
-            self._put.append(self._copy(tokens, self._now_s + late_s + asked.link_s))
-        self._of_step = len(self._put) // len(steps_s) if len(steps_s) > 1 else len(self._put)
-        for each in self._wire.link.planned:  # steps planned without these look again
-            if any(each.meets(own) for own in self._put):
-                self._wire.interrupt(each.source[0], self._now_s)
-        for each in self._put:
-            self._wire.put(each, each.put_s)
-
-    def _drop(self, transfers: Sequence[Transfer]) -> None:
-        """These are lost, those that have not landed."""
-        gone = [each for each in transfers if not each.over]
-        self._put = [each for each in self._put if each not in gone]
-        if gone:
-            self._wire.drop(gone)
 
     def _copies(self, step_s: float, link_s: float) -> tuple[int, float]:
         """(tokens copied beside a step, seconds of the link for them and for those computed): as
@@ -384,8 +336,7 @@ class Lender(Connector):
     def passed(self, end_s: float, times: StepTimes) -> None:
         """So many of the steps that `stalls` was last asked for are done."""
         rounds, asked, total = len(times.total_s), self._asked, self.totals
-        self._drop(self._put[rounds * self._of_step :])  # of steps that were cut off
-        self._put = []
+        self._traffic.done(rounds)  # of others, that were cut off, all is lost
         self.owed_s -= self._pays_s * rounds
         total["delay_s"] += self._pays_s * rounds
         if times.stall_s is not None:
