@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
@@ -197,13 +198,19 @@ class Direct(Strict):
     """Of an all-reduce of next to nothing: its kernel, and a barrier over the cards."""
     bandwidth: Annotated[BytesPerSecond, Field(gt=0)]
     """At which a card reads from all the others together in such a kernel."""
+    mesh: bool = False
+    """Whether each two cards have a link of their own, so that `bandwidth` is that from one of the
+    others (AMD's Infinity Fabric)."""
+    largest: PositiveBytes | None = None
+    """Up to which messages go by such kernels; longer ones by NCCL's. None: all."""
 
     def all_reduce_s(self, cards: int, size_bytes: float) -> float:
         """Seconds, in one pass, where each card reads all that the others have, or in two, where it
         sums a share and then reads the sums, whichever is shorter (vLLM's and SGLang's custom
         all-reduce, one stage and two)."""
-        once = self.latency * 1e-9 + (cards - 1) * size_bytes / self.bandwidth
-        shares = 2 * (cards - 1) / cards * size_bytes / self.bandwidth
+        bandwidth = self.bandwidth * (cards - 1 if self.mesh else 1)
+        once = self.latency * 1e-9 + (cards - 1) * size_bytes / bandwidth
+        shares = 2 * (cards - 1) / cards * size_bytes / bandwidth
         return min(once, 2 * self.latency * 1e-9 + shares)
 
 
@@ -222,20 +229,29 @@ class CardLink(Strict):
     """What all-reduces of some sizes were measured at, by size. None: the ring's messages over
     `bandwidth` and `latency`."""
     direct: Direct | None = None
-    """All-reduces without a ring, where cards read each other's memory. None: always a ring."""
+    """All-reduces by programs' own kernels, where cards read each other's memory. None: always a
+    ring."""
     renamed: ClassVar[dict[str, str]] = {"one_shot": "direct"}
 
-    def all_reduce_s(self, cards: int, size_bytes: float) -> float:
+    def all_reduce_s(self, cards: int, size_bytes: float, nccl: bool = False) -> float:
         """Seconds of an all-reduce. By the rates measured where there are any, between two sizes in
-        proportion to the logarithms, beyond them as at the last; else `direct`; else a ring of
-        2 (N - 1) messages of size / N (Patarasuk and Yuan 2009)."""
+        proportion to the logarithms, beyond them as at the last; else `direct`, or, where the
+        program takes NCCL's or the message is longer than its own kernels take, NCCL's ring or tree
+        over the same links, whichever is shorter; else a ring of 2 (N - 1) messages of size / N
+        (Patarasuk and Yuan 2009)."""
         if self.all_reduce is not None:
             points = [(each.size, each.rate) for each in self.all_reduce]
             return size_bytes / by_size(points, size_bytes)
-        if self.direct is not None:
+        messages, latency = 2 * (cards - 1), self.latency * 1e-9
+        ring = messages * (size_bytes / cards / self.bandwidth + latency)
+        if self.direct is None:
+            return ring
+        longest = math.inf if self.direct.largest is None else self.direct.largest
+        if not nccl and size_bytes <= longest:
             return self.direct.all_reduce_s(cards, size_bytes)
-        messages = 2 * (cards - 1)
-        return messages * (size_bytes / cards / self.bandwidth + self.latency * 1e-9)
+        # up a tree and down again, two trees at once (Sanders, Speck and Traeff 2009; NCCL 2.4)
+        levels = math.ceil(math.log2(cards))
+        return min(ring, 2 * (levels * latency + size_bytes / self.bandwidth))
 
     def exchange_s(self, size_bytes: float) -> float:
         """Seconds until the card that gets most has its `size_bytes` from the others, which all

@@ -96,6 +96,9 @@ class KernelLaw(Strict):
     of whole prompts."""
     beside_chunk: Factor
     """Times its own time that decode attention takes beside a prompt's chunk."""
+    nccl: bool
+    """Whether all-reduces of every size are NCCL's, where cards read each other's memory: the
+    program has no kernels of its own for them."""
     spread_low: Annotated[float, Field(gt=0, le=1)]
     """Measured steps of this class are expected, 19 in 20, between `spread_low` and `spread_high`
     times what this law says; docs/trust.md says how many do."""

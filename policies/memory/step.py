@@ -236,7 +236,7 @@ class StepModel:
     def _collective_s(self, sent: Collective) -> float:
         assert self._link is not None
         if sent.kind == "all_reduce":
-            return sent.many * self._link.all_reduce_s(sent.cards, sent.bytes)
+            return sent.many * self._link.all_reduce_s(sent.cards, sent.bytes, self._law.nccl)
         return sent.many * self._link.exchange_s(sent.bytes)
 
     def _phase(self, compute_s: float, moved_bytes: float, efficiency: float) -> float:

@@ -53,7 +53,7 @@ MODES: dict[str, list[str]] = {
     "all banks, RFM": [ALL_BANK, "controller.refresh_management=rfm"],
     "all banks, PRAC": [ALL_BANK, "controller.row_counting=prac"],
 }
-PRAC = "grace-cpu", ["memory=ddr5-4800-x32-prac"]
+PRAC = "grace-cpu", ["memory=ddr5-4800-x32-prac", "capacity=256GiB"]
 """No shipped accelerator counts rows; this one with a memory that does."""
 
 
