@@ -251,7 +251,7 @@ class PlainRun:
         rules["kind"], rules["runs_each"] = TOKENS, allocator.layout.parts
         rules["whole_output"] = allocator.options.admit_on == "output"
         self._now["free_slots"] = allocator.slots
-        return no_runs()._replace(held=allocator._left)
+        return no_runs()._replace(held=allocator.left)
 
     def _of_runs(self, allocator: Any) -> PlainRuns:
         rules, state, options = self._rules[0], self._now[0], allocator.options

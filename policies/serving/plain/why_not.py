@@ -177,7 +177,7 @@ _RUNS: Must = {
 _RUNS_ANY = _text(
     "layout limits options stored reserved resident _total start demands fresh filling states has"
 )
-_TOKENS_ANY = _text("layout limits options stored reserved resident _total _left _whole _waits has")
+_TOKENS_ANY = _text("layout limits options stored reserved resident _total left whole waits has")
 _RESERVING: Must = {**_RUNS, "sizes": _one_space}
 _ODMA: Must = {**_RUNS, "sizes": _buckets}
 _SIZES_ANY = _text(
@@ -212,7 +212,7 @@ _ALLOCATORS: dict[str, tuple[frozenset[str], Must]] = {
     PAGED: (_BLOCKS_ANY, _BLOCKS),
     IDEAL: (
         _TOKENS_ANY,
-        {"_states": 0, "_ahead": False, "_away": _empty, "_short": -1, "pinned": _empty},
+        {"_states": 0, "_ahead": False, "_short": -1, "pinned": _empty},
     ),
     STATIC: (_RUNS_ANY, _RESERVING),
     ORACLE: (_RUNS_ANY, _RESERVING),
