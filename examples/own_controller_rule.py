@@ -93,7 +93,7 @@ class ActivationGap(ControllerRule):
 def main() -> None:
     rule = "controller.rules={activation_gap: {activations: 8, gap: 500ns}}"
     for name, sets in (("without", []), ("with it", [rule])):
-        found = bankwise.memory("lpddr5-6400-x16", "random_64B", set=sets)
+        found = bankwise.memory("lpddr5-6400-x16", pattern="random_64B", set=sets)
         print(f"{name}: {found.rows[0]['bandwidth_gbps']:.2f} GB/s")
 
 

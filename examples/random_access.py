@@ -16,7 +16,7 @@ PATTERNS = [
 
 
 def main(device: str = "mlu370-x4", *changes: str) -> None:
-    table = bankwise.memory(device, PATTERNS, set=changes)
+    table = bankwise.memory(device, pattern=PATTERNS, set=changes)
     sequential = table[0]["bandwidth_gbps"]
     for row in table:
         share = row["bandwidth_gbps"] / sequential
