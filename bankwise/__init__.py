@@ -40,12 +40,13 @@ __all__ = [
     "Channels", "DescriptionError", "audit", "compare", "explain", "fit", "fit_formats",
     "fit_states", "load", "memory", "memory_curve", "memory_latency", "memory_layouts",
     "memory_refresh", "new_device", "objective", "open_device", "plugin", "replay", "report",
-    "run", "simulate", "size", "transfer", "transfer_pause", "transfer_restore", "write_c_host",
+    "run", "simulate", "size", "transfer", "transfer_pause", "transfer_restore", "validate",
+    "validate_schedules", "validate_servers", "write_c_host",
 ]  # fmt: skip
 _QUESTIONS = (
-    "fit", "fit_formats", "fit_states",
-    "memory", "memory_curve", "memory_latency", "memory_layouts", "memory_refresh", "transfer",
-    "transfer_pause", "transfer_restore",
+    "fit", "fit_formats", "fit_states", "memory", "memory_curve", "memory_latency",
+    "memory_layouts", "memory_refresh", "transfer", "transfer_pause", "transfer_restore",
+    "validate", "validate_schedules", "validate_servers",
 )  # fmt: skip
 """Functions that ask a question of `sweeps/ask/questions.py`."""
 _ELSEWHERE = {

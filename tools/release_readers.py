@@ -12,7 +12,7 @@ from typing import Any
 
 from policies.memory.measured_cells import Skipped
 from sweeps.analyse.statistics import Interval
-from sweeps.report import validation
+from sweeps.ask import validation
 from sweeps.run import explanation, next_answer
 from sweeps.run.store import RunDirectory
 from sweeps.study.by_device import counts

@@ -18,8 +18,8 @@ from sweeps.ask.published_servers import (
     possible,
     summary,
 )
+from sweeps.ask.validate_servers import sheet
 from sweeps.cli.main import app
-from sweeps.report.servers_sheet import sheet
 from tests.sweeps.cli.test_mistakes import mistakes
 
 SMALL = PublishedRow("h200", "llama-3.1-8b", "trtllm", "fp8", 64, 16, 2, 10.0, 5.0)

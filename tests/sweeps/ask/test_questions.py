@@ -15,18 +15,24 @@ import pytest
 import bankwise as api
 from bankwise import DescriptionError
 from hwmodel.measure.refresh_cost import refresh_table
+from sweeps.ask import published_servers
 from sweeps.ask.question import Question, core_of, option, typing_of
 from sweeps.ask.questions import QUESTIONS, does, question
 from sweeps.sections.section import Grid, Section
 from tests.sweeps.cli.test_command_line import bankwise
 
+SCHEDULES = "tests/reference/vllm_free_list_schedules.json.gz"
 MOST_OPTIONS = 15
+ROOT = Path(__file__).resolve().parents[3]
 MEMORY = "lpddr5-6400-x16"
 EXAMPLES: dict[str, dict[str, Any]] = {
     "fit": {"names": ["mlu370-x4", "llama-2-7b"], "prompt": 500, "cards": 2},
     "fit states": {"device": "a100-80gb", "model": "qwen3.5-9b", "workload": ["alpaca"],
                    "drafts": 2, "set": {"capacity": "70GiB"}},
     "fit formats": {"model": "llama-2-7b", "devices": ["oaken-hbm", "oaken-lpddr"], "tokens": 999},
+    "validate": {"files": [str(ROOT / "yaml/measurements/u280-hbm2-channel.yaml")]},
+    "validate servers": {"model": "llama"},
+    "validate schedules": {"files": [str(ROOT / SCHEDULES)]},
     "memory": {"device": MEMORY, "pattern": ["sequential"], "extent": ["512B"], "writes": [25.0],
                "set": {"controller.refresh": "none"}},
     "memory latency": {"device": MEMORY, "extent": "512B", "writes": 25.0},
@@ -85,6 +91,8 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hwmodel.measure.racm.CHANNEL_BYTES", 1 << 16)
     few = partial(refresh_table, size=1 << 14)
     monkeypatch.setattr("sweeps.ask.memory_refresh.refresh_table", few)
+    monkeypatch.setattr(published_servers, "ROWS", published_servers.ROWS[:1])
+    monkeypatch.setattr(published_servers, "efficiency", lambda device: 0.9)
     monkeypatch.setattr("sweeps.ask.memory_layouts.layout_gbps", lambda device, read: 1 + read.pad)
 
 

@@ -1,4 +1,4 @@
-"""What does `bankwise validate --schedules` print, and how does it end?"""
+"""What does `bankwise validate schedules` print, and how does it end?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.policies.engines.test_vllm_schedules import EXAMPLE, written
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as end:
-        main(["validate", "--schedules", *arguments])
+        main(["validate", "schedules", *arguments])
     out, err = capsys.readouterr()
     return int(end.value.code or 0), out, err
 

@@ -6,8 +6,7 @@ from xml.etree import ElementTree
 
 from policies.memory.measured import load_measurements
 from policies.memory.measured_cells import ComparedCell
-from sweeps.report.drawing import svg
-from sweeps.report.validation import (
+from sweeps.ask.validation import (
     causes,
     figures,
     grid,
@@ -19,6 +18,7 @@ from sweeps.report.validation import (
     spec_of,
     summary,
 )
+from sweeps.report.drawing import svg
 
 CELLS = load_measurements("u280-hbm2-channel").cells[:4]
 FOUND = [

@@ -42,7 +42,7 @@ def measure(
     """
     from bankwise_measure.machine_memory import device_to_compare, write
     from bankwise_measure.measure_sheet import record, sheet
-    from sweeps.report import validation
+    from sweeps.ask import validation
     from sweeps.report.screen import print_json, print_section
     from sweeps.sections.section import Section
 

@@ -23,7 +23,7 @@ import yaml
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from policies.memory.measured import load_measurements
-from sweeps.report import validation
+from sweeps.ask import validation
 
 DATE = datetime.date(2026, 11, 23)
 MACHINE = Machine("A CPU", (0, 1), 1 << 20, "powersave", False, None, None)

@@ -169,6 +169,18 @@ def sheet(
     return Section("Validation", [*blocks, Say(summary(every))])
 
 
+def under_others(
+    name: str, shipped: list[ComparedCell], others: Mapping[str, list[ComparedCell]]
+) -> Grid:
+    """A row a cell: as shipped, and under each candidate."""
+    columns = {"as shipped": shipped, **others}
+    rows = [
+        [cells[0].cell.what, str(cells[0].cell.measured or "–"), *map(_model, cells)]
+        for cells in zip(*columns.values(), strict=True)
+    ]
+    return Grid(f"{name}: candidates", ["cell", "measured", *columns], rows)
+
+
 def causes(found: list[ComparedCell]) -> dict[str, str]:
     """The likely causes of what is refuted, where one is given, by cell."""
     refuted = [item.cell for item in found if item.verdict == "refuted" and item.cell.cause]
