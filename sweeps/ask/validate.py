@@ -14,7 +14,7 @@ from sweeps.sections.section import Section
 
 
 @dataclass(frozen=True)
-class Validated:
+class ComparedSource:
     """Cells of one description; `others`: the same under each candidate; `why` they are skipped."""
 
     spec: validation.Spec
@@ -27,7 +27,7 @@ class Validated:
 class Validations:
     """What each description that was asked about came to."""
 
-    each: list[Validated]
+    each: list[ComparedSource]
 
     @property
     def cells(self) -> list[ComparedCell]:
@@ -71,15 +71,15 @@ class ValidateQuestion(Question):
         through = Progress().through("measurements")
         return Validations([self._one(source) for source in through(sources, len(sources))])
 
-    def _one(self, source: validation.Source) -> Validated:
+    def _one(self, source: validation.Source) -> ComparedSource:
         spec = validation.spec_of(source)
         names = validation.alternatives(spec) if self.candidates else {}
         try:
             cells = validation.compared(source, overrides=list(self.set))
             others = {name: validation.compared(source, name, list(self.set)) for name in names}
         except Skipped as error:
-            return Validated(spec, None, str(error))
-        return Validated(spec, cells, others=others if self.candidates else None)
+            return ComparedSource(spec, None, str(error))
+        return ComparedSource(spec, cells, others=others if self.candidates else None)
 
     def failed(self, findings: Validations) -> bool:
         return any(cell.lost for cell in findings.cells)
