@@ -52,6 +52,22 @@ def test_are_rows_over_time_of_buckets_equal() -> None:
     assert not differences(served(many, plain=False), plain)
 
 
+def test_is_the_ideal_equal_where_memory_binds() -> None:
+    """Small random runs seldom fill its memory."""
+    made = {}
+    for admit_on in ("input", "output"):
+        changes = {
+            "policy": {"name": "ideal", "admit_on": admit_on}, "memory": {"efficiency": 1.0},
+            "predictor": {"kind": "lognormal", "sigma": 0.4},
+            "engine": {"max_num_seqs": 64, "max_num_batched_tokens": 2048, "max_model_len": 1024},
+        }  # fmt: skip
+        many = Drawn(mixed(60, rate=1e6), 1024, "mlu370-x4", 0, changes)
+        plain = made[admit_on] = served(many, plain=True)
+        assert isinstance(plain, ServingResult) and plain.metrics["preemptions"]
+        assert not differences(served(many, plain=False), plain)
+    assert differences(made["input"], made["output"])
+
+
 @pytest.fixture(autouse=True)
 def few_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of few requests are plain, whether the core was used before or not."""
