@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
-from typer.core import TyperCommand
 
 from sweeps.ask.questions import QUESTIONS, does, question
 from sweeps.cli.options import FOUND, Json, Plugin, mistake, shipped, wrote
-from sweeps.cli.packaged import made
+from sweeps.cli.packaged import OnceCommand, made
 
 Save = Annotated[
     Path | None,
@@ -135,7 +134,7 @@ def _is_pair(annotation: Any) -> bool:
     return Ellipsis not in get_args(core_of(annotation))
 
 
-class QuestionCommand(TyperCommand):
+class QuestionCommand(OnceCommand):
     """Answers an option of earlier versions with what is typed now."""
 
     former: dict[str, str] = {}

@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandInfo
 
 from sweeps.cli.options import mistake
@@ -41,7 +41,21 @@ def packaged(name: str) -> Any:
     return made(name.split()[-1], function)
 
 
-def made(name: str, function: Any, kind: Any = None) -> Any:
+class OnceCommand(TyperCommand):
+    """Refuses an option of one value that is given twice: which of them counts would be a guess."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for param in self.params:
+            if param.multiple or getattr(param, "is_flag", False) or param.nargs != 1:
+                continue
+            names = [name for name in param.opts if name.startswith("--")]
+            given = [word for word in args if word.partition("=")[0] in names]
+            if len(given) > 1:
+                raise mistake("given twice; it has one value", given[0].partition("=")[0])
+        return super().parse_args(ctx, args)
+
+
+def made(name: str, function: Any, kind: type[TyperCommand] = OnceCommand) -> Any:
     """A function, as a command of this name."""
     info = CommandInfo(name, cls=kind, callback=function)
     return typer.main.get_command_from_info(

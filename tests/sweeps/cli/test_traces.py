@@ -83,6 +83,8 @@ def test_each_share_of_writes_is_measured(tmp_path: Path) -> None:
     done = bankwise("memory", "lpddr5-6400-x16", *asked, "--json", cwd=tmp_path)
     names = [row["pattern"] for row in json.loads(done.stdout)]
     assert names == ["sequential", "random_4KiB", "random_4KiB_w50"]
-    (found,) = mistakes(tmp_path, "memory", "lpddr5-6400-x16", "--latency", "--writes", "0",
+    (found,) = mistakes(tmp_path, "memory", "latency", "lpddr5-6400-x16", "--writes", "0",
                         "--writes", "50")  # fmt: skip
-    assert found == "--writes: one with --latency; got 0, 50"
+    assert found == "--writes: given twice; it has one value"
+    (found,) = mistakes(tmp_path, "replay", "lpddr5-6400-x16", "t", "--every=2", "--every", "3")
+    assert found == "--every: given twice; it has one value"
