@@ -77,7 +77,7 @@ def test_references_run_in_the_analytic_control_and_set_no_load() -> None:
         same = [p for p in sweep.points if p.overrides["device"] == point.overrides["device"]]
         assert all(rivals_of[p.index] == rivals_of[point.index] for p in same)
         assert len(rivals_of[point.index]) == 3
-    assert len(wanted(sweep)) == 6 * 3
+    assert len(wanted(sweep)) == 6 * 6
 
 
 @pytest.mark.parametrize(
