@@ -39,7 +39,7 @@ SLO = ["--slo", "ttft=2s,tpot=100ms"]
     ([*SLO, "--device", "l41", "--pools", "nixl-cuda-ipc"], "no shipped device 'l41'"),
     ([*SLO, "--device", "l4", "--pools", "nvme-4x", "--confirm"], "--confirm: does not go"),
     ([*SLO, "--kv", "fp7"], "no shipped format 'fp7'"),
-    ([*SLO, "--workload", "azure"], "no shipped workload 'azure'"),
+    ([*SLO, "--workload", "azure"], "--workload: given twice; it has one value"),
 ])  # fmt: skip
 def test_mistakes_are_one_line(tmp_path: Path, arguments: list[str], line: str) -> None:
     found = mistakes(tmp_path, *BASE, *arguments)
