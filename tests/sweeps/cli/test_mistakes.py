@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import re
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -134,7 +135,9 @@ def test_a_capacity_too_small_for_the_weights(tmp_path: Path) -> None:
 def test_a_request_that_never_fits_among_others(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("\n".join([*ROWS[:29], "28,500000,9", *ROWS[30:]]))
     (line,) = mistakes(tmp_path, "run", "smoke", "--set", "workload=t.csv")
-    assert "1 of 120 requests can never be served" in line and "500000 prompt" in line
+    # the rehearsal or, where a worker is ahead of it, the capacity's run comes upon it first
+    assert re.match(r".*\b1 of (120|576) requests can never be served", line)
+    assert "500000 prompt" in line
 
 
 @pytest.mark.parametrize(
