@@ -20,6 +20,8 @@ ENDED, ROWS, WARM, WANT, PROBE, LEARN, KEEP, NEVER, FUTILE = range(9)
 """Why the core returns: all requests have ended; rows are full; the warm-up is over; it is not
 known what `asked` should have; a probe is due; the policy learns from those that ended; rows of
 kept blocks are few; `asked` never fits; preemptions lead nowhere."""
+NONE = -1
+"""No reason to return."""
 BEGIN, ADMIT, COUNT, FIT, LOOK, GO, END = range(7)
 """Where in a step it goes on."""
 BLOCKS, RUNS, BUCKETS, TOKENS = range(4)
@@ -27,6 +29,8 @@ BLOCKS, RUNS, BUCKETS, TOKENS = range(4)
 tokens come wherever they lie."""
 KV_MEMORY, SEQUENCE_CAP, TOKEN_BUDGET, OFFERED_LOAD = range(4)
 """As `STEP_LIMITS`."""
+NEVER_S = 1e300
+"""When what never comes would come."""
 PHASES = ("attention", "prefill", "migration")
 """Phases that have a clock of their own."""
 
