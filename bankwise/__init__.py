@@ -40,13 +40,15 @@ __all__ = [
     "Channels", "DescriptionError", "audit", "compare", "explain", "fit", "fit_formats",
     "fit_states", "load", "memory", "memory_curve", "memory_latency", "memory_layouts",
     "memory_refresh", "new_device", "objective", "open_device", "plugin", "replay", "report",
-    "run", "simulate", "size", "transfer", "transfer_pause", "transfer_restore", "validate",
+    "run", "simulate", "size", "size_batch", "size_confirm", "size_memory", "size_pools",
+    "size_settings", "size_users", "transfer", "transfer_pause", "transfer_restore", "validate",
     "validate_schedules", "validate_servers", "write_c_host",
 ]  # fmt: skip
 _QUESTIONS = (
     "fit", "fit_formats", "fit_states", "memory", "memory_curve", "memory_latency",
-    "memory_layouts", "memory_refresh", "transfer", "transfer_pause", "transfer_restore",
-    "validate", "validate_schedules", "validate_servers",
+    "memory_layouts", "memory_refresh", "size", "size_batch", "size_confirm", "size_memory",
+    "size_pools", "size_settings", "size_users", "transfer", "transfer_pause",
+    "transfer_restore", "validate", "validate_schedules", "validate_servers",
 )  # fmt: skip
 """Functions that ask a question of `sweeps/ask/questions.py`."""
 _ELSEWHERE = {
@@ -191,41 +193,6 @@ def _next(path: Path, point: str, questions: str, jobs: int) -> Answered:
     done = ask_next(path, point, chosen(questions), jobs, Progress())
     shown = Section(f"The next question, in {path.name}", [*next_page.sections(read(path))])
     return Answered([shown], record(done.found, {"failures": done.failures}))
-
-
-def size(
-    model: str | Path, workload: str | Path, *, slo: str | None = None, rate: float | None = None,
-    tokens_per_s: float | None = None, device: str | None = None, cards: int | None = None,
-    devices: Iterable[str] = (), weights: str | None = None, kv: str | None = None,
-    price: Mapping[str, float] | None = None, jobs: int | None = None, set: Set = None,
-    users: int | None = None, think: float = 0.0, policy: str = "paged",
-    watts: Mapping[str, float] | None = None, confirm: bool = False, at_once: bool = False,
-) -> Answered:  # fmt: skip
-    """Which device, bandwidth, capacity and weights meet an objective, as `bankwise size`.
-
-    slo: as `ttft=2s,tpot=100ms`; rate: requests/s; users: instead, each of whom thinks so many
-    seconds after an answer; at_once: instead, how many requests run at once within the objective;
-    cards: of a replica, as few as hold the model by default; price, watts: of a card, by device;
-    device: whose memory is varied; confirm: with a sweep at the load. Raises DescriptionError, and
-    `sweeps.run.capacity.CapacityFailed`.
-    """
-    from bankwise.answered import Answered
-    from sweeps.ask.sized import SizeQuestion, sized
-    from sweeps.report.size_sheet import record, sheet
-    from sweeps.run.executor import worker_count
-
-    prices, power = (
-        tuple(f"{name}={amount}" for name, amount in (given or {}).items())
-        for given in (price, watts)
-    )
-    asked = SizeQuestion(
-        str(model), str(workload), slo=slo, rate=rate, tokens_per_s=tokens_per_s, users=users,
-        think=think, at_once=at_once, device=device, cards=cards, devices=tuple(devices),
-        weights=weights, kv=kv, policy=policy, prices=prices, watts=power,
-        sets=tuple(_assignments(set)),
-    )  # fmt: skip
-    found = sized(asked, worker_count(jobs), confirm)
-    return Answered([sheet(found)], record(found))
 
 
 def plugin(file: str | Path) -> Plugin:

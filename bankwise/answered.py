@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from sweeps.ask.question import Question, is_several, record, typing_of
+from sweeps.ask.question import Question, in_order, is_several, record, typing_of
 from sweeps.ask.questions import question as question_of
 from sweeps.report.frame import Frame
 from sweeps.report.shown import Shown
@@ -40,9 +40,7 @@ def function_of(verb: str) -> Callable[..., Answered | Frame]:
     """A verb as a function: its fields are the parameters, those that stand without a name on the
     command line first."""
     question, kinds = question_of(verb), inspect.Parameter
-    fields = sorted(
-        question.model_fields.items(), key=lambda each: not typing_of(question, each[0]).argument
-    )
+    fields = [(name, question.model_fields[name]) for name in in_order(question)]
     places = [name for name, _ in fields if typing_of(question, name).argument]
     many = is_several(question, places[-1]) if places else False
 

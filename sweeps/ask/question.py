@@ -63,14 +63,20 @@ def _percent(value: Any) -> Any:
     return value.removesuffix("%") if isinstance(value, str) else value
 
 
-def _overrides(value: Any) -> tuple[str, ...]:
-    """Dotted path -> value, or texts `dotted.path=value`, each path once."""
+def _assigned(value: Any) -> tuple[str, ...]:
+    """Name -> value, or texts `name=value`."""
     if isinstance(value, str):
         raise ValueError(f"expected a mapping or a list of texts; got {value!r}")
     if isinstance(value, Mapping):
-        return tuple(f"{path}={to_yaml_flow(plain(given))}" for path, given in value.items())
-    once(value)
+        return tuple(f"{name}={to_yaml_flow(plain(given))}" for name, given in value.items())
     return tuple(value)
+
+
+def _overrides(value: Any) -> tuple[str, ...]:
+    """Dotted path -> value, or texts `dotted.path=value`, each path once."""
+    found = _assigned(value)
+    once(found)
+    return found
 
 
 def once(assignments: Iterable[str]) -> None:
@@ -97,6 +103,15 @@ SizeText = Annotated[Text, Typed("SIZE")]
 CardName = Annotated[Text, Typed("DEVICE", ("accelerators",))]
 FormatName = Annotated[str, Typed("FORMAT", ("formats",))]
 Percent = Annotated[float, BeforeValidator(_percent), Field(ge=0, le=100), Typed("PERCENT")]
+WorkloadName = Annotated[Text, Typed("WORKLOAD", ("workloads",))]
+ServedDevice = Annotated[Text, Typed("DEVICE", ("accelerators",), argument=True)]
+DeviceNames = Annotated[
+    tuple[Text, ...], Several, Typed("DEVICE", ("accelerators",), argument=True)
+]
+SloText = Annotated[Text, Typed("ttft=2s,tpot=100ms")]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False), Typed("SECONDS")]
+Amounts = Annotated[tuple[str, ...], BeforeValidator(_assigned), Typed("NAME=AMOUNT")]
+"""Of each of several cards."""
 Overrides = Annotated[tuple[str, ...], BeforeValidator(_overrides), Typed("PATH=VALUE")]
 
 
@@ -163,6 +178,18 @@ def typing_of(question: type[Question], name: str) -> Typed:
     field = question.model_fields[name]
     marks = [*_marks(field.annotation), *field.metadata]
     return next((each for each in reversed(marks) if isinstance(each, Typed)), Typed())
+
+
+def in_order(question: type[Question]) -> list[str]:
+    """Its fields as they are read: those by place, of which the last may take several values, what
+    is needed, the others, `set`."""
+
+    def place(name: str) -> tuple[bool, ...]:
+        argument = typing_of(question, name).argument
+        needed = question.model_fields[name].is_required()
+        return not argument, argument and is_several(question, name), not needed, name == "set"
+
+    return sorted(question.model_fields, key=place)
 
 
 def is_several(question: type[Question], name: str) -> bool:

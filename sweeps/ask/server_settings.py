@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field
 
 from hwmodel.description.description import DescriptionError, Document, Mark, nearest
 from hwmodel.description.yaml_reader import parse_assignment
 from policies.requests.slo import Slo
 from policies.serving.serving_spec import ServingSpec
+from sweeps.ask.question import (
+    Count,
+    FormatName,
+    ModelName,
+    Question,
+    ServedDevice,
+    Several,
+    SloText,
+    Text,
+    Typed,
+    WorkloadName,
+)
+from sweeps.ask.served import slo_of
 from sweeps.plan.experiment import ExperimentSpec, device_of, model_of
 from sweeps.plan.layout import experiment_with
 
@@ -64,24 +78,34 @@ FACTORS = (
 """Flags: vLLM's `EngineArgs` and SGLang's `ServerArgs`, as their documentation has them."""
 
 
-@dataclass(frozen=True)
-class SettingsQuestion:
-    """What is to be served how well; sets: assignments to the experiment, as of a sweep."""
+class SettingsQuestion(Question):
+    """A server that is started as vLLM starts it, and what is tried beside that."""
 
-    device: str
-    model: str
-    workload: str
-    slo: Slo
-    weights: str | None = None
-    cards: int = 1
-    only: Sequence[str] = ()
-    """Names of the factors; none: all."""
+    device: ServedDevice
+    """Accelerator that serves: a shipped name or a YAML file."""
+    model: ModelName
+    """Model that is served: a shipped name or a YAML file."""
+    workload: WorkloadName
+    """Requests that come: a shipped workload, a YAML file, or a trace."""
+    slo: SloText
+    """What 9 of 10 requests attain."""
+    weights: FormatName | None = None
+    """Number format of the weights (default: the model's)."""
+    cards: Count = 1
+    """Cards that share the model."""
+    only: Annotated[tuple[Text, ...], Several, Typed("block,kv")] = ()
+    """Settings to try: block, kv, chunk, caching, sequences, watermark, cards (default: all)."""
     fidelity: Literal["sampled", "analytic"] = "sampled"
-    """Of memory that is simulated."""
-    requests: int = REQUESTS
-    replications: int = REPLICATIONS
-    like: str = LIKE
-    sets: Sequence[str] = ()
+    """How memory that is simulated is seen; analytic: blocks cost nothing."""
+    requests: Count = REQUESTS
+    """Requests of a setting in each replication."""
+    replications: Annotated[int, Field(ge=2)] = REPLICATIONS
+    """Replications of each setting."""
+
+    @property
+    def objective(self) -> Slo:
+        """Raises DescriptionError."""
+        return slo_of(self.slo)
 
     def factors(self) -> list[Factor]:
         """Raises DescriptionError for a name that is none."""
@@ -94,20 +118,20 @@ class SettingsQuestion:
     def experiment(self, changes: Mapping[str, Any] | None = None) -> ExperimentSpec:
         """What is served under changes of the base. Raises DescriptionError."""
         serving = {
-            "engine": {"name": "v1", "like": self.like}, "policy": {"name": "paged"},
+            "engine": {"name": "v1", "like": LIKE}, "policy": {"name": "paged"},
             "weights": self.weights, "tensor_parallel": self.cards,
         }  # fmt: skip
-        slo = {"ttft": f"{self.slo.ttft}ns", "tpot": f"{self.slo.tpot}ns"}
+        slo = self.objective
+        goodput = {"ttft": f"{slo.ttft}ns", "tpot": f"{slo.tpot}ns", "attainment": slo.attainment}
         base = {
             "device": self.device, "model": self.model, "workload": self.workload,
             "serving": serving, "requests": self.requests, "warmup_requests": WARMUP,
-            "replications": 2 * self.replications,
-            "load": {"goodput": {**slo, "attainment": self.slo.attainment}},
+            "replications": 2 * self.replications, "load": {"goodput": goodput},
         }  # fmt: skip
-        document = Document({"base": base}, "tune")
+        document = Document({"base": base}, "size settings")
         given = [(".".join(map(str, path)), value, Mark("--set"))
-                 for path, value in map(parse_assignment, self.sets)]  # fmt: skip
-        own = [(path, value, Mark("tune")) for path, value in (changes or {}).items()]
+                 for path, value in map(parse_assignment, self.set)]  # fmt: skip
+        own = [(path, value, Mark("size settings")) for path, value in (changes or {}).items()]
         found = experiment_with(document, ExperimentSpec, [*given, *own])
         assert isinstance(found, ExperimentSpec)
         return found

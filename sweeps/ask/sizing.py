@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 from hwmodel.description.description import DescriptionError
 from policies.placements.placements import InterleavedOptions
@@ -70,6 +70,7 @@ SERVED_TOGETHER = 16
 MOST_REPLICAS = 4 * SERVED_TOGETHER
 """More are not tried."""
 _ROUNDING = 1e-9
+T = TypeVar("T")
 
 
 def answer(asked: SizingQuestion) -> float | None:
@@ -99,12 +100,24 @@ def answer(asked: SizingQuestion) -> float | None:
 def answer_where_it_fits(asked: SizingQuestion) -> tuple[int, float | None]:
     """(cards of a replica, the largest load that it carries): as many as the target names, or the
     fewest of `CARDS` that hold the model. Raises DescriptionError where none do."""
+    return _with_fewest(asked, answer)
+
+
+def cards_of(asked: SizingQuestion) -> int:
+    """Cards of a replica, likewise. Raises DescriptionError where none hold the model."""
     if asked.target.cards is not None:
-        return asked.target.cards, answer(asked)
+        return asked.target.cards
+    return _with_fewest(asked, lambda of: capacity_of(of, delivered(of.device)))[0]
+
+
+def _with_fewest(asked: SizingQuestion, find: Callable[[SizingQuestion], T]) -> tuple[int, T]:
+    """(cards, what is found with them)."""
+    if asked.target.cards is not None:
+        return asked.target.cards, find(asked)
     first: DescriptionError | None = None
     for cards in CARDS:
         try:
-            return cards, answer(asked._replace(target=asked.target._replace(cards=cards)))
+            return cards, find(asked._replace(target=asked.target._replace(cards=cards)))
         except DescriptionError as error:
             first = first or error
     assert first is not None

@@ -83,6 +83,14 @@ class Target(NamedTuple):
         """Whether its policy scatters KV, so that reading it slower may be asked about."""
         return isinstance(self.policy, PagedOptions)
 
+    def unit(self, tokens: str = "out tok/s") -> str:
+        """What its load is counted in; tokens: a word for output tokens a second."""
+        if self.slo is None:
+            return tokens
+        if self.at_once:
+            return "at once"
+        return "requests/s" if self.think_s is None else "users"
+
 
 class SizingQuestion(NamedTuple):
     """One question. `load`: the largest that the device carries; `bandwidth`: the least of the

@@ -220,7 +220,7 @@ def tune(
     base, *others = measured(found, first, "goodput")
     each = worths(base, others)
     if base.why and not any(worth.choice.rates for worth in each):
-        raise DescriptionError(base.why, "tune")
+        raise DescriptionError(base.why, "size settings")
     best = together(asked, each)
     if not best:
         return Tuned(asked, base, settings_of(base.experiment), each, None, None)

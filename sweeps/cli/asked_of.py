@@ -76,7 +76,7 @@ def _of_accelerator(name: str, device: Device) -> list[tuple[str, str]]:
     )
     if (model := next(fits, None)) is not None:
         rows.append((
-            f"bankwise size --device {name} --model {model} --workload sharegpt"
+            f"bankwise size settings {name} --model {model} --workload sharegpt"
             " --slo ttft=2s,tpot=100ms --dry-run", "which settings of a server; without --dry-run",
         ))  # fmt: skip
     return rows

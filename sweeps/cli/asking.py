@@ -29,6 +29,8 @@ def asking(verb: str) -> Any:
 
 def _function(verb: str) -> Any:
     """What a command does, with a signature that Typer reads."""
+    from sweeps.ask.question import in_order
+
     asked = question(verb)
 
     def run(save: Path | None = None, json: bool = False, plugin: Any = None, **given: Any) -> None:
@@ -54,8 +56,8 @@ def _function(verb: str) -> Any:
             raise typer.Exit(FOUND)
 
     every = [
-        *(_parameter(name, _typed(asked, name), _default(field))
-          for name, field in sorted(asked.model_fields.items(), key=lambda each: each[0] == "set")),
+        *(_parameter(name, _typed(asked, name), _default(asked.model_fields[name]))
+          for name in in_order(asked)),
         *([_parameter("plugin", Plugin, None)] if asked.plugs else []),
         _parameter("save", Save, None), _parameter("json", Json, False),
     ]  # fmt: skip

@@ -53,6 +53,6 @@ def suggestions() -> str:
     return f"""
 This machine's accelerator is described: {name}. To begin:
   bankwise fit {name} llama-3.1-8b
-  bankwise size --device {name} --model llama-3.1-8b --workload sharegpt --slo ttft=2s,tpot=50ms
+  bankwise size settings {name} --model llama-3.1-8b --workload sharegpt --slo ttft=2s,tpot=50ms
   bankwise run quickstart --set device={name}
 """

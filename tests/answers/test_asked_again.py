@@ -13,7 +13,7 @@ import pytest
 import bankwise
 from hwmodel.specs.device import load_device
 from policies.allocators.paged import PagedOptions
-from sweeps.ask.sized import SizeQuestion, target_of
+from sweeps.ask.size import SizeQuestion
 from sweeps.ask.sizing import answer
 from sweeps.ask.sizing_runs import SizingQuestion
 from sweeps.plan.experiment import Task, measure
@@ -86,7 +86,8 @@ def test_the_cheapest_fleet_of_a_study_is_the_one_that_size_names(
     per_s: float, tmp_path: Path
 ) -> None:
     served = {"name": "paged", "block": 16}
-    target = target_of(SizeQuestion("llama-3.2-3b", "azure-conv", "ttft=1s,tpot=50ms", per_s))
+    question = SizeQuestion.of({"model": "llama-3.2-3b", "workload": "azure-conv"})
+    target = question.target_at("ttft=1s,tpot=50ms", f"{per_s}")
     wanted = target._replace(cards=1, policy=PagedOptions(block=16))
     sized = {}
     for name in PRICES:

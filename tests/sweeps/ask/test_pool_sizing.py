@@ -1,7 +1,8 @@
-"""Does `size --pools` find the fewest replicas, and what a sweep of them finds?"""
+"""Does `size pools` find the fewest replicas, and what a sweep of them finds?"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,8 +19,8 @@ from sweeps.ask.pool_sizing import (
     share,
     tasks,
 )
-from sweeps.report.pool_size_sheet import PoolSized, pool_record, pool_sheet
-from sweeps.sections.section import Grid, Say
+from sweeps.ask.size_pools import PoolSized, SizePoolsQuestion
+from sweeps.sections.section import Grid, Say, Section
 
 SLO = Slo.model_validate({"ttft": "1s", "tpot": "20ms"})
 DESCRIBED = {"device": "h100-sxm", "model": "llama-3.1-8b", "workload": "constant"}
@@ -101,21 +102,25 @@ SIZED = PoolSized(
 )
 
 
+def shown(found: PoolSized) -> Section:
+    return SizePoolsQuestion.model_construct().section(found)
+
+
 def test_the_sheet_counts_cards_and_says_who_needs_fewer() -> None:
-    _, table, verdict = pool_sheet(SIZED).blocks
+    _, table, verdict = shown(SIZED).blocks
     assert isinstance(table, Grid) and isinstance(verdict, Say)
     assert table.rows[0] == ["apart", "1 prefill, 2 decode", "3", "6", "95%"]
     assert table.rows[2] == ["together, as many", "chunks of 512", "3", "6", "80%"]
     assert verdict.text == "Apart needs fewer: 3 apart, 4 together."
-    alone = SIZED._replace(apart=None, same=None, shares=[0.91])
-    said = pool_sheet(alone).blocks[-1]
+    alone = replace(SIZED, apart=None, same=None, shares=[0.91])
+    said = shown(alone).blocks[-1]
     assert isinstance(said, Say) and said.text.startswith("Only together meets it")
-    none = alone._replace(both=None, shares=[])
-    said = pool_sheet(none).blocks[-1]
+    none = replace(alone, both=None, shares=[])
+    said = shown(none).blocks[-1]
     assert isinstance(said, Say) and said.text == "Neither meets it with 64 replicas."
 
 
 def test_the_record_has_every_figure() -> None:
-    written = pool_record(SIZED)
-    assert written["found"]["apart"] == {"prefill": 1, "decode": 2, "attained": 0.95}
+    written = SIZED.record()
+    assert written["arrangements"]["apart"] == {"prefill": 1, "decode": 2, "attained": 0.95}
     assert written["least_beside_ample"] == {"prefill": 1, "decode": 2}

@@ -15,7 +15,7 @@ import pytest
 import bankwise as api
 from bankwise import DescriptionError
 from hwmodel.measure.refresh_cost import refresh_table
-from sweeps.ask import published_servers
+from sweeps.ask import pool_sizing, published_servers, sizing, sizing_runs, tuning
 from sweeps.ask.question import Question, core_of, option, typing_of
 from sweeps.ask.questions import QUESTIONS, does, question
 from sweeps.sections.section import Grid, Section
@@ -25,6 +25,8 @@ SCHEDULES = "tests/reference/vllm_free_list_schedules.json.gz"
 MOST_OPTIONS = 15
 ROOT = Path(__file__).resolve().parents[3]
 MEMORY = "lpddr5-6400-x16"
+SERVED: dict[str, Any] = {"model": "qwen3-0.6b", "workload": "constant", "jobs": 1}
+SLO = "ttft=2s,tpot=100ms"
 EXAMPLES: dict[str, dict[str, Any]] = {
     "fit": {"names": ["mlu370-x4", "llama-2-7b"], "prompt": 500, "cards": 2},
     "fit states": {"device": "a100-80gb", "model": "qwen3.5-9b", "workload": ["alpaca"],
@@ -33,6 +35,15 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "validate": {"files": [str(ROOT / "yaml/measurements/u280-hbm2-channel.yaml")]},
     "validate servers": {"model": "llama"},
     "validate schedules": {"files": [str(ROOT / SCHEDULES)]},
+    "size": {**SERVED, "devices": ["l4", "rtx-4090"], "slo": SLO, "rate": "500tokens/s",
+             "price": {"l4": 2500.0}, "watts": {"l4": 72.0}},
+    "size users": {**SERVED, "users": 2, "devices": ["l4"], "slo": SLO, "think": 1.0},
+    "size batch": {**SERVED, "devices": ["l4"], "slo": "tpot=9ms", "policy": "static"},
+    "size memory": {**SERVED, "device": "l4", "slo": SLO, "weights": "bf16"},
+    "size confirm": {**SERVED, "device": "l4", "slo": SLO, "users": 2},
+    "size settings": {"device": "l4", "model": "qwen3-0.6b", "workload": "constant", "slo": SLO,
+                      "only": ["kv"], "requests": 8, "replications": 2, "jobs": 1},
+    "size pools": {**SERVED, "device": "l4", "link": "nvme-4x", "slo": SLO, "rate": "1"},
     "memory": {"device": MEMORY, "pattern": ["sequential"], "extent": ["512B"], "writes": [25.0],
                "set": {"controller.refresh": "none"}},
     "memory latency": {"device": MEMORY, "extent": "512B", "writes": 25.0},
@@ -53,8 +64,9 @@ def words(verb: str, given: dict[str, Any]) -> list[str]:
     """What one types to ask it."""
     asked, found = question(verb), verb.split()
     for name, value in given.items():
-        if name == "set":
-            found += [w for path, text in value.items() for w in ("--set", f"{path}={text}")]
+        if isinstance(value, dict):
+            flag = option(asked, name)
+            found += [w for path, text in value.items() for w in (flag, f"{path}={text}")]
             continue
         pair = isinstance(value, tuple)
         several = value if isinstance(value, (list, tuple)) else [value]
@@ -89,6 +101,15 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hwmodel.measure.load_latency.ACCESSES", 400)
     monkeypatch.setattr("hwmodel.measure.bandwidth.CHANNEL_BYTES", 1 << 16)
     monkeypatch.setattr("hwmodel.measure.racm.CHANNEL_BYTES", 1 << 16)
+    for room in (sizing, sizing_runs, pool_sizing):
+        for name in {"REQUESTS", "WARMUP", "DRAWS", "ROUNDS"} & vars(room).keys():
+            monkeypatch.setattr(room, name, 2)
+    monkeypatch.setattr(sizing_runs, "SATURATED", 32)
+    monkeypatch.setattr(sizing, "MOST_RUNS", 2)
+    monkeypatch.setattr(sizing, "CONFIRMED", 2)
+    monkeypatch.setattr(pool_sizing, "MOST", 2)
+    monkeypatch.setattr(tuning, "goodput_task", lambda task: 1.0 + bool(task[0].serving.kv))
+    monkeypatch.setattr(tuning, "goodput_s", lambda experiment: 1.0)
     few = partial(refresh_table, size=1 << 14)
     monkeypatch.setattr("sweeps.ask.memory_refresh.refresh_table", few)
     monkeypatch.setattr(published_servers, "ROWS", published_servers.ROWS[:1])

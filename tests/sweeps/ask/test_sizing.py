@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,8 +19,11 @@ from policies.requests.workload import WorkloadSpec, workload_document
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 from sweeps.ask import sizing, sizing_runs
-from sweeps.ask.sized import SizedDevice, target_of
-from sweeps.ask.sized import SizeQuestion as Size
+from sweeps.ask.size import SizeQuestion
+from sweeps.ask.size_confirm import Confirmed, SizeConfirmQuestion
+from sweeps.ask.size_memory import LeastMemory, SizeMemoryQuestion, formats_of
+from sweeps.ask.size_section import size_section
+from sweeps.ask.sized import Sized, SizedDevice
 from sweeps.ask.sizing import (
     TOLERANCE,
     answer,
@@ -29,7 +33,6 @@ from sweeps.ask.sizing import (
     with_users,
 )
 from sweeps.ask.sizing_runs import SizingQuestion, SizingRun, Target, delivered, mean_output
-from sweeps.report.size_sheet import Sized, record, sheet
 from sweeps.sections.section import Grid, Say
 
 CARD = load_device("rtx-4090", ["given.attention=null", "given.weights=null"])
@@ -95,33 +98,34 @@ def test_the_sheet_names_the_cheapest_that_meets_it() -> None:
         "spyre": load_device("spyre"),
         "a100-80gb": load_device("a100-80gb"),
     }
-    asked = [
-        SizingQuestion("bandwidth", wanted, CARD, "bf16", 1 << 30),
-        SizingQuestion("gather", wanted, CARD, "bf16"),
-    ]
     loads: dict[str, SizedDevice | str] = {
         "rtx-4090": SizedDevice(1, 2.0, 1),
         "spyre": "it has none",
         "a100-80gb": SizedDevice(1, 3.0, 1),
     }
-    sized = Sized(wanted, devices, loads, CARD, asked, [3e11, None])
+    sized = Sized(wanted, devices, loads)
     assert sized.meeting == ["rtx-4090", "a100-80gb"] and mean_output(wanted) == 128
-    priced = sized._replace(prices={"a100-80gb": 100.0, "rtx-4090": 200.0})
+    priced = replace(sized, prices={"a100-80gb": 100.0, "rtx-4090": 200.0})
     assert priced.cheapest == "a100-80gb"
-    assert sized.formats == ["bf16", "int8", "w4a16"]
-    assert sized._replace(target=wanted._replace(weights="int8")).formats == ["int8"]
-    texts = [
-        block.text
-        for block in sheet(sized).blocks
-        if hasattr(block, "text") and block.text is not False
-    ]
+    texts = [block.text for block in size_section(sized).blocks if isinstance(block, Say)]
     assert any("meets it: 1 x rtx-4090" in text for text in texts)
-    written = record(sized)
-    assert written["frontier"][0] == {
-        "capacity_bytes": 1 << 30,
-        "weights": "bf16",
-        "bandwidth": 3e11,
-    }
+
+
+def test_least_memory_has_a_row_a_capacity_and_one_of_gather() -> None:
+    wanted = target("20ms", 1.0)
+    asked = [
+        SizingQuestion("bandwidth", wanted, CARD, "bf16", 1 << 30),
+        SizingQuestion("gather", wanted, CARD, "bf16"),
+    ]
+    least = LeastMemory(wanted, CARD, asked, [3e11, None])
+    assert formats_of(wanted) == ["bf16", "int8", "w4a16"]
+    assert formats_of(wanted._replace(weights="int8")) == ["int8"]
+    assert least.record()["frontier"][0] == {
+        "capacity_bytes": 1 << 30, "weights": "bf16", "bandwidth_bytes_per_s": 3e11,
+    }  # fmt: skip
+    shown = SizeMemoryQuestion.model_construct().section(least)
+    (table,) = (block for block in shown.blocks if isinstance(block, Grid))
+    assert table.rows == [["1 GiB", "300"], ["gather", "–"]]
 
 
 def users(ttft: str, tpot: str, many: float, think_s: float = 0.0) -> Target:
@@ -187,10 +191,11 @@ def test_replicas_are_as_many_as_carry_the_load() -> None:
 
 
 def test_a_model_that_one_card_does_not_hold_is_shared_by_as_few_as_do() -> None:
-    wanted = Size("llama-3.3-70b", "constant", "ttft=5s,tpot=100ms", weights="bf16")
-    asked = SizingQuestion("load", target_of(wanted), load_device("h100-sxm"))
+    wanted = SizeQuestion.of({"model": "llama-3.3-70b", "workload": "constant", "weights": "bf16"})
+    of = wanted.target_at("ttft=5s,tpot=100ms", "1")
+    asked = SizingQuestion("load", of, load_device("h100-sxm"))
     cards, load = sizing.answer_where_it_fits(asked)
-    assert cards == 2 or cards == 4
+    assert (cards == 2 or cards == 4) and sizing.cards_of(asked) == cards
     assert load is not None and load > 0
     own = asked._replace(target=asked.target._replace(cards=1))
     with pytest.raises(DescriptionError, match="too small"):
@@ -289,11 +294,11 @@ def test_replicas_times_cards_times_price_is_what_is_cheapest() -> None:
         "l40s": SizedDevice(1, 1.9, 1),
     }
     prices = {"rtx-4090": 1800.0, "l40s": 8000.0}
-    sized = Sized(target("20ms", 1.5), devices, loads, CARD, prices=prices)
+    sized = Sized(target("20ms", 1.5), devices, loads, prices)
     assert sized.meeting == ["rtx-4090", "l40s"]
-    pairs = sized._replace(loads={**loads, "rtx-4090": SizedDevice(2, 0.7, 3)})
+    pairs = replace(sized, loads={**loads, "rtx-4090": SizedDevice(2, 0.7, 3)})
     assert pairs.meeting == ["l40s", "rtx-4090"]
-    drawn = sized._replace(prices={}, watts={"rtx-4090": 450.0, "l40s": 350.0})
+    drawn = replace(sized, prices={}, watts={"rtx-4090": 450.0, "l40s": 350.0})
     assert drawn.cheapest == "l40s"
 
 
@@ -304,27 +309,20 @@ def test_watts_decide_where_prices_do_not_and_give_tokens_a_joule() -> None:
         "rtx-4090": SizedDevice(1, 2.0, 1),
         "a100-80gb": SizedDevice(1, 3.0, 1),
     }
-    sized = Sized(wanted, devices, loads, CARD, watts={"a100-80gb": 300.0, "rtx-4090": 450.0})
+    sized = Sized(wanted, devices, loads, watts={"a100-80gb": 300.0, "rtx-4090": 450.0})
     assert sized.cheapest == "a100-80gb"
-    priced = sized._replace(prices={"rtx-4090": 1.0})
+    priced = replace(sized, prices={"rtx-4090": 1.0})
     assert priced.cheapest == "rtx-4090"
-    (table, *_) = [block for block in sheet(sized).blocks if isinstance(block, Grid)]
+    (table, *_) = [block for block in size_section(sized).blocks if isinstance(block, Grid)]
     row = dict(zip(table.columns, table.rows[0], strict=True))
     assert (row["device"], row["W"], row["out tok/J"]) == ("a100-80gb", "300", "1.3")  # 3 x 128/300
-    assert record(priced)["watts"] == sized.watts
+    assert priced.record()["watts"] == sized.watts
 
 
-def test_the_sheet_says_what_a_sweep_finds_at_the_load() -> None:
-    sized = Sized(
-        target("20ms", 1.0),
-        {"rtx-4090": CARD},
-        {"rtx-4090": SizedDevice(1, 2.0, 1)},
-        CARD,
-        confirmed=(2.0, [0.8, 0.9]),
-    )
-    said = [block.text for block in sheet(sized).blocks if isinstance(block, Say)]
-    assert any(
-        "At 2 requests/s a sweep of rtx-4090 has 85 % (21 to 100) attain it in 2" in s for s in said
-    )
-    none = sheet(sized._replace(confirmed=(0.0, [])))
+def test_it_is_said_what_a_sweep_finds_at_the_load() -> None:
+    asked = SizeConfirmQuestion.model_construct()
+    confirmed = Confirmed("rtx-4090", target("20ms", 2.0), [0.8, 0.9])
+    said = [block.text for block in asked.section(confirmed).blocks if isinstance(block, Say)]
+    assert "At 2 requests/s a sweep of rtx-4090 has 85 % (21 to 100) attain it in 2" in said[1]
+    none = asked.section(Confirmed("rtx-4090", target("20ms", 0.0), []))
     assert any(isinstance(block, Say) and "none to confirm" in block.text for block in none.blocks)

@@ -10,16 +10,21 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from sweeps.ask import tuning
-from sweeps.ask.server_settings import SettingsQuestion, settings_of
-from sweeps.ask.sized import slo_of
+from sweeps.ask.server_settings import settings_of
+from sweeps.ask.size_settings import SizeSettingsQuestion, TunedServer, flags, tuned_blocks
 from sweeps.ask.tuning import Tuned, TuningChoice, choices, together, tune, worths
 from sweeps.plan.experiment import ExperimentSpec
-from sweeps.report.tune_sheet import flags, record, sheet
 from sweeps.run.progress import Progress
 from sweeps.sections.section import Grid, Say
 
-SLO = slo_of("ttft=2s,tpot=50ms")
-ASKED = SettingsQuestion("rtx-4090", "llama-3.1-8b", "sharegpt", SLO, requests=40, replications=2)
+ASKED = SizeSettingsQuestion.of({
+    "device": "rtx-4090", "model": "llama-3.1-8b", "workload": "sharegpt",
+    "slo": "ttft=2s,tpot=50ms", "requests": 40, "replications": 2,
+})  # fmt: skip
+
+
+def changed(**values: Any) -> SizeSettingsQuestion:
+    return ASKED.model_copy(update=values)
 
 
 def made(values: dict[str, Any], *rates: float) -> TuningChoice:
@@ -70,15 +75,15 @@ def test_the_best_is_confirmed_on_other_requests(monkeypatch: pytest.MonkeyPatch
         return (1.5 if experiment.serving.kv else 1.0) + 0.01 * replication
 
     monkeypatch.setattr(tuning, "goodput_task", goodput)
-    asked = replace(ASKED, only=("kv", "caching"), replications=3)
+    asked = changed(only=("kv", "caching"), replications=3)
     tuned = tune(asked, choices(asked), 1, Progress(False))
     assert [each.says for each in tuned.worths] == ["better", "no matter"]
     assert tuned.best is not None and tuned.confirmed is not None
     assert sorted(tuned.confirmed.choice.rates) == [4, 5, 6]
     assert "--kv-cache-dtype fp8_e4m3" in flags(tuned)["vLLM"]
-    said = [block.text for block in sheet(tuned).blocks if isinstance(block, Say)]
+    said = [block.text for block in tuned_blocks(tuned) if isinstance(block, Say)]
     assert "confirmed on 3 fresh replications" in said[0]
-    assert record(tuned)["best"]["values"] == {"kv": "fp8_e4m3"}
+    assert TunedServer(tuned).record()["best"]["values"] == {"kv": "fp8_e4m3"}
 
 
 def test_flags_are_of_the_settings() -> None:
@@ -97,19 +102,19 @@ def test_flags_are_of_the_settings() -> None:
 def test_a_table_has_a_row_a_setting() -> None:
     tuned = Tuned(ASKED, BASE, settings_of(BASE.experiment), worths(BASE, [WORSE, FASTER]), None,
                   None)  # fmt: skip
-    table = next(block for block in sheet(tuned).blocks if isinstance(block, Grid))
+    table = next(block for block in tuned_blocks(tuned) if isinstance(block, Grid))
     assert [row[0] for row in table.rows] == ["as started", "chunk 512", "caching off"]
 
 
 def test_a_best_value_that_is_the_last_tried_is_named() -> None:
     found = worths(BASE, [FASTER, WORSE])
     tuned = Tuned(ASKED, BASE, settings_of(BASE.experiment), found, FASTER, found[0])
-    said = [block.text for block in sheet(tuned).blocks if isinstance(block, Say)]
+    said = [block.text for block in tuned_blocks(tuned) if isinstance(block, Say)]
     assert "The last value tried is the best of chunk" in said[-1]
 
 
 def test_what_cannot_be_tried() -> None:
     with pytest.raises(DescriptionError, match="describes no link"):
-        choices(replace(ASKED, device="m4-max", only=("cards",)))
+        choices(changed(device="m4-max", only=("cards",)))
     with pytest.raises(DescriptionError, match="did you mean 'block'"):
-        choices(replace(ASKED, only=("blocks",)))
+        choices(changed(only=("blocks",)))

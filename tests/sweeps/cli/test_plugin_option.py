@@ -121,7 +121,7 @@ def test_fit_size_and_explain_answer_in_python(tmp_path: Path) -> None:
         api.fit("mlu370-x4", "llama-2-7b", crads=1)
     with pytest.raises(api.DescriptionError, match="did you mean 'mlu370-x4'"):
         api.fit("mlu370", "llama-2-7b")
-    with pytest.raises(api.DescriptionError, match="expected --slo, --tokens-per-s"):
-        api.size("llama-2-7b", "alpaca")
+    with pytest.raises(api.DescriptionError, match="--slo: is needed"):
+        api.size(model="llama-2-7b", workload="alpaca")
     with pytest.raises(api.DescriptionError, match="no such directory"):
         api.explain(tmp_path / "none")

@@ -1,20 +1,114 @@
-"""`bankwise size --device`: what each setting is worth, what matters, flags of the best."""
+"""What each setting of a server is worth on a device, what does not matter, and the flags of the
+best."""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+from hwmodel.description.description import DescriptionError
 from sweeps.analyse.best import WIDE
-from sweeps.ask.server_settings import FACTORS, settings_of
+from sweeps.ask import tuning
+from sweeps.ask.fit import FitQuestion, Misfit, fit
+from sweeps.ask.fit_section import change_text
+from sweeps.ask.question import Count
+from sweeps.ask.served import objective_record, objective_text
+from sweeps.ask.server_settings import FACTORS, LIKE, SettingsQuestion, settings_of
 from sweeps.ask.tuning import Tuned, TuningChoice, Worth
-from sweeps.sections.formats import NONE, gain, listed
-from sweeps.sections.section import Grid, Say, Section
+from sweeps.plan.experiment import device_of, model_of
+from sweeps.run.executor import worker_count
+from sweeps.run.progress import Progress
+from sweeps.sections.formats import NONE, cpu_text, gain, listed
+from sweeps.sections.section import Block, Grid, Say, Section
 
 _WORDS = {
     "block": "tokens in a block", "kv": "the format of KV", "chunk": "tokens computed in a step",
     "caching": "prefix caching", "sequences": "requests that run at once",
     "watermark": "the watermark", "cards": "the number of cards",
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TuningPlan:
+    """What would be tried, and how long that takes at most."""
+
+    tried: list[str]
+    goodputs: int
+    cpu_minutes: float
+
+    @property
+    def text(self) -> str:
+        """`at most 45 goodputs, about 3 CPU minutes; tried: kv fp8_e4m3`."""
+        names = ", ".join(self.tried)
+        return f"at most {self.goodputs} goodputs, {cpu_text(self.cpu_minutes)}; tried: {names}"
+
+
+@dataclass(frozen=True)
+class TunedServer:
+    """What was found."""
+
+    tuned: Tuned
+
+    def record(self) -> dict[str, Any]:
+        """In JSON's types: requests a second, and shares of them."""
+        tuned = self.tuned
+        asked, best = tuned.asked, tuned.confirmed
+        return {
+            "device": asked.device, "model": asked.model, "workload": asked.workload,
+            "slo": objective_record(asked.objective), "base": _choice(tuned.base),
+            "choices": [_worth(each) for each in tuned.worths], "no_matter": tuned.idle,
+            "best": None if best is None else _worth(best), "settings": tuned.settings,
+            "flags": flags(tuned),
+        }  # fmt: skip
+
+
+class SizeSettingsQuestion(SettingsQuestion):
+    """Say which settings of a server are worth something on a device.
+
+    Each is changed alone from vLLM's defaults and its goodput is searched; the best are taken
+    together and held against the defaults again, on fresh replications.
+    """
+
+    plugs: ClassVar[bool] = True
+
+    dry_run: bool = False
+    """Only says which settings are tried, and how many CPU minutes that takes."""
+    jobs: Count | None = None
+    """Worker processes (default: one a core)."""
+
+    def answer(self) -> TunedServer | TuningPlan:
+        """Raises DescriptionError, which says with what it would fit, where the weights do not."""
+        workers = worker_count(self.jobs)
+        choices = tuning.choices(self)
+        self._refuse_misfit(choices[0])
+        plan = self._plan(choices)
+        if self.dry_run:
+            return plan
+        print(plan.text, file=sys.stderr)
+        return TunedServer(tuning.tune(self, choices, workers, Progress()))
+
+    def _plan(self, choices: Sequence[TuningChoice]) -> TuningPlan:
+        again = min(len(self.factors()), 2) + 1
+        goodputs = (len(choices) + again) * self.replications
+        minutes = goodputs * tuning.goodput_s(choices[0].experiment) / 60
+        return TuningPlan([each.name for each in choices[1:]], goodputs, minutes)
+
+    def _refuse_misfit(self, base: TuningChoice) -> None:
+        question = FitQuestion(weights=self.weights, cards=self.cards)
+        one = fit(device_of(base.experiment), model_of(base.experiment), question)
+        if isinstance(one, Misfit):
+            hint = f"; it fits with {change_text(one.change)}" if one.change else ""
+            raise DescriptionError(
+                f"does not fit: {one.why}{hint}", f"{self.model} on {self.device}"
+            )
+
+    def section(self, findings: TunedServer | TuningPlan) -> Section:
+        title = f"{self.model} on {self.device}"
+        if isinstance(findings, TuningPlan):
+            return Section(title, [Say(findings.text)])
+        return Section(title, tuned_blocks(findings.tuned))
 
 
 def flags(tuned: Tuned) -> dict[str, str]:
@@ -35,18 +129,6 @@ def flags(tuned: Tuned) -> dict[str, str]:
     }
 
 
-def record(tuned: Tuned) -> dict[str, Any]:
-    """In JSON's types: requests a second, and shares of them."""
-    slo, best = tuned.asked.slo, tuned.confirmed
-    return {
-        "device": tuned.asked.device, "model": tuned.asked.model,
-        "workload": tuned.asked.workload, "slo": slo.model_dump(), "base": _choice(tuned.base),
-        "choices": [_worth(each) for each in tuned.worths], "no_matter": tuned.idle,
-        "best": None if best is None else _worth(best), "settings": tuned.settings,
-        "flags": flags(tuned),
-    }  # fmt: skip
-
-
 def _choice(choice: TuningChoice) -> dict[str, Any]:
     return {"values": choice.values, "cards": choice.cards, "rate_per_s": choice.rate,
             "rates_per_s": choice.rates, "why": choice.why}  # fmt: skip
@@ -58,9 +140,9 @@ def _worth(worth: Worth) -> dict[str, Any]:
     return {**_choice(worth.choice), "gain_a_card": ends, "says": worth.says}
 
 
-def sheet(tuned: Tuned) -> Section:
+def tuned_blocks(tuned: Tuned) -> list[Block]:
     """The answer, a row a choice, what does not matter, and the flags."""
-    asked, base = tuned.asked, tuned.base
+    base = tuned.base
     rows = [["as started", _rate(base), _rate(base, base.cards), "", base.why]]
     for each in sorted(tuned.worths, key=_last_first):
         choice = each.choice
@@ -71,14 +153,14 @@ def sheet(tuned: Tuned) -> Section:
     if all(row[1] == row[2] for row in rows):
         columns = [*columns[:2], "worth", ""]
         rows = [row[:2] + row[3:] for row in rows]
-    return Section(f"{asked.model} on {asked.device}", [
+    return [
         Say(" ".join([_question(tuned), _answer(tuned)]), "lead"),
         Grid("", columns, rows),
         Say(_idle(tuned), "verdict"),
         Grid("", ["", "flags"], [[name, line] for name, line in flags(tuned).items()],
              text=True),
         Say(_notes(tuned)),
-    ])  # fmt: skip
+    ]  # fmt: skip
 
 
 def _last_first(worth: Worth) -> tuple[bool, float]:
@@ -91,16 +173,14 @@ def _rate(choice: TuningChoice, cards: int = 1) -> str:
 
 
 def _question(tuned: Tuned) -> str:
-    slo, asked = tuned.asked.slo, tuned.asked
-    return (
-        f"{asked.model} on {asked.device}, {asked.workload}, first token within {slo.ttft / 1e9:g}"
-        f" s and then {slo.tpot / 1e6:g} ms a token for {slo.attainment:.0%} of requests:"
-    )
+    asked = tuned.asked
+    objective = objective_text(asked.objective)
+    return f"{asked.model} on {asked.device}, {asked.workload}, {objective}:"
 
 
 def _answer(tuned: Tuned) -> str:
     base, best = tuned.base, tuned.confirmed
-    started = f"as vLLM {tuned.asked.like} starts"
+    started = f"as vLLM {LIKE} starts"
     text = f"{_rate(base)} requests/s {started}." if base.rates else f"no load {started}."
     if best is None:
         return f"{text} No other setting is significantly better."
