@@ -154,11 +154,12 @@ class ServingSpec(Strict):
     @model_validator(mode="after")
     def _padded_rows_stay(self) -> ServingSpec:
         moves = (self.tiers, self.pools, self.moves, self.connectors, self.cluster.migration,
-                 self.cluster.lending, self.cluster.dropping, self.cluster.controllers)  # fmt: skip
+                 self.cluster.lending, self.cluster.dropping, self.cluster.controllers,
+                 getattr(self.engine, "preemption", "recompute") != "recompute")  # fmt: skip
         if self.kv_pad and any(moves):
             raise ValueError(
                 "kv_pad: not modelled where KV moves, whose bytes are counted without pads;"
-                " expected neither tiers, pools, connectors, moves nor controllers of a cluster"
+                " expected none of tiers, pools, connectors, moves, controllers of a cluster, swap"
             )
         return self
 

@@ -1,7 +1,7 @@
 """Do short probes find what long ones do? Every accelerator whose memory is simulated, each refresh
 mode, cold and hot, with RFMs and alerts where its memory has them.
 
-    python -m tests.policies.memory.windows [--only DEVICE ...] [--former] [--seed S] [--csv FILE]
+    python -m tests.policies.memory.windows [--only DEVICE ...] [--lacking] [--former] [--csv FILE]
 
 Two streams of each: layers of three windows, and of three refresh intervals at least, and layers of
 a quarter of the window, which are simulated whole; both of 16 KiB extents at random places, drawn
@@ -9,7 +9,8 @@ anew for each cell, so that cells are independent. The
 probes are those of a run by default, with the whole layers that correct them, taken until their
 interval is as narrow as a run wants it. They are held against whole layers, the short ones at many
 times evenly apart. `--former`: the probes of 0.3.0 beside them, whose refreshes began an interval
-after their first request.
+after their first request. `--csv`: each cell takes its place in the file as it is measured, and
+keeps what the file says of 0.3.0; `--lacking` measures those that the file does not have.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from policies.memory.traffic import Extents
 
 EXTENT, LONG, SHORT = 16 << 10, 3, 12
 """Layers of a cell: a probe draws one of them, and too few short ones would be drawn twice."""
+STREAMS = "window", "whole layer"
 LEAST, MOST = 4, 32
 """Probes of a cell."""
 INTERVALS, TIMES = 3, 24
@@ -149,9 +151,8 @@ def cells(name: str, mode: str, device: Device, beside: bool, seed: int) -> Iter
     window, memory = float(spec.probe_bytes), device.memory
     interval_ns = memory.tick_clock.ns_of_ticks(memory.refresh_ticks())
     long = 3 * max(window, INTERVALS / 3 * interval_ns * device.peak_gbps)
-    for stream, size, many, times in (
-        ("window", long, LONG, 1), ("whole layer", window / 4, SHORT, TIMES),
-    ):  # fmt: skip
+    sizes = (long, LONG, 1), (window / 4, SHORT, TIMES)
+    for stream, (size, many, times) in zip(STREAMS, sizes, strict=True):
         own = [seed, *(zlib.crc32(each.encode()) for each in (name, mode, stream))]
         rng = np.random.default_rng(own)
         those, draws = layers(device, size, many, rng), int(rng.integers(1 << 30))
@@ -172,20 +173,30 @@ def whole(device: Device, layers: list[Extents], times: int) -> float:
     return moved / ns / device.peak_gbps * device.derate
 
 
-def write(path: Path, cells: list[Cell]) -> None:
-    """As docs/release/windows.csv, which the release run reads; `half` is a share of `short`."""
+COLUMNS = ["device", "mode", "stream", "long", "short", "half", "off", "covers", "former_off"]
+"""Of docs/release/windows.csv, which the release run reads; `half` is a share of `short`."""
+
+
+def read(path: Path | None) -> dict[tuple[str, ...], list[str]]:
+    """Rows of the file, if there is one, by device, mode and stream."""
+    if path is None or not path.exists():
+        return {}
+    with path.open(encoding="utf-8") as file:
+        return {tuple(row[:3]): row for row in list(csv.reader(file))[1:]}
+
+
+def write(path: Path, cell: Cell) -> None:
+    """The cell in its place in the file."""
+    rows, own = read(path), (cell.device, cell.mode, cell.stream)
+    former = rows[own][-1] if own in rows else ""
+    if cell.former is not None:
+        former = f"{cell.former / cell.long - 1:.3f}"
+    rows[own] = [
+        *own, f"{cell.long:.3f}", f"{cell.short:.3f}", f"{cell.half / cell.short:.3f}",
+        f"{cell.off:.3f}", "yes" if cell.covers else "no", former,
+    ]  # fmt: skip
     with path.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(
-            ["device", "mode", "stream", "long", "short", "half", "off", "covers", "former_off"]
-        )
-        for cell in cells:
-            former = "" if cell.former is None else f"{cell.former / cell.long - 1:.3f}"
-            rows.writerow([
-                cell.device, cell.mode, cell.stream, f"{cell.long:.3f}", f"{cell.short:.3f}",
-                f"{cell.half / cell.short:.3f}", f"{cell.off:.3f}",
-                "yes" if cell.covers else "no", former,
-            ])  # fmt: skip
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *sorted(rows.values())])
 
 
 def main() -> None:
@@ -195,12 +206,16 @@ def main() -> None:
     parser.add_argument("--former", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--csv", type=Path)
+    parser.add_argument("--lacking", action="store_true")
     given = parser.parse_args()
     found = []
     print(f"{'device':20} {'mode':22} {'stream':12}  long   short  ±      off    former off")
     for name in given.only or simulated():
         for mode, _, device in variants(name):
             if given.modes and mode not in given.modes:
+                continue
+            kept = read(given.csv) if given.lacking else {}
+            if all((name, mode, stream) in kept for stream in STREAMS):
                 continue
             for cell in cells(name, mode, device, given.former, given.seed):
                 found.append(cell)
@@ -211,6 +226,8 @@ def main() -> None:
                     f" {was}",
                     flush=True,
                 )
+                if given.csv:
+                    write(given.csv, cell)
     off = [abs(cell.off) for cell in found]
     print(
         f"{len(found)} cells; within 2 %: {sum(each <= 0.02 for each in off)}; farthest "
@@ -221,8 +238,6 @@ def main() -> None:
     if given.former:
         was = [abs(cell.former / cell.long - 1) for cell in found if cell.former is not None]
         print(f"before: within 2 %: {sum(each <= 0.02 for each in was)}; farthest {max(was):.1%}")
-    if given.csv:
-        write(given.csv, found)
     sys.exit(math.isnan(max(off)))
 
 

@@ -137,8 +137,8 @@ def conservation(many: int, seeds: list[int], log: Log) -> list[str]:
 
 BESIDE = (
     "`serving.kv_pad`, which is not among the pairs, with what moves KV (tiers, pools, connectors,"
-    " moves, controllers of a cluster): the bytes of a transfer are counted without the pads that"
-    " the slots have"
+    " moves, controllers of a cluster, swap): the bytes of a transfer are counted without the pads"
+    " that the slots have"
 )
 """An option that others refuse."""
 NOT_MODELLED = ("not modelled", "prefixes not found")
