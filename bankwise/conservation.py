@@ -190,7 +190,7 @@ def _of_engine(replica: Replica) -> Iterator[str]:
     for what, requests in there.items():
         if requests:
             yield f"requests {list(requests)} {what}"
-    for each in engine.connectors:
+    for each in engine.loads.visitors:
         if len(each.holders):
             yield f"requests {each.holders.tolist()} of {type(each).__name__} hold memory"
 

@@ -16,14 +16,28 @@ from hwmodel.description.units import PositiveBytes
 from hwmodel.specs.link import load_link
 from policies.allocators.allocator import Demand
 from policies.engines.connector import Ending, Match
+from policies.engines.scheduled_step import Step
+from policies.engines.step_delays import StepDelays
 from policies.transfers.kv_connector import ConnectorOptions, KvConnector, Site
-from policies.transfers.kv_link import IN, OUT, Transfer
+from policies.transfers.kv_link import IN, OUT, KvLink, Transfer
 
 
 class SecondPoolOptions(ConnectorOptions):
     link: str = "pcie5-h100-batched"
     capacity: PositiveBytes = 64_000_000_000
     """Of each card, in bytes."""
+
+
+class PoolDelays(StepDelays):
+    """Copies take their bytes from the bandwidth of the card's memory."""
+
+    def __init__(self, link: KvLink[Any], site: Site) -> None:
+        self.link, self.steps = link, site.steps
+
+    def stalls(self, step: Step, times: Any, efficiency: Any, cost: float) -> Any:
+        if not (rate := self.link.rate()):
+            return None
+        return times.contended(rate, self.steps.bandwidth * efficiency.attention, cost)
 
 
 class SecondPool(KvConnector):
@@ -33,6 +47,7 @@ class SecondPool(KvConnector):
         super().__init__(options, site)
         self.law, self.token_bytes = load_link(options.link), site.allocator.layout.token_bytes
         self.link = site.links.host()  # which tiers and swap take, too, where they are there
+        self.delays = PoolDelays(self.link, site)
         self.kept: dict[int, int] = {}  # prefix -> its tokens; the first to come goes first
         self.there: list[int] = []  # requests whose prefix has come
         self.gone: list[int] = []  # those whose prefix has left

@@ -21,6 +21,11 @@ ROOT = Path(__file__).resolve().parents[1]
 FLOORS = ("hwmodel", "policies", "sweeps", "bankwise", "tools")
 SEAMS = (
     ("policies/engines/connector.py", "Connector"),
+    ("policies/engines/step_delays.py", "StepDelays"),
+    ("policies/engines/memory_beside.py", "Rooms"),
+    ("policies/engines/memory_beside.py", "Visitors"),
+    ("policies/engines/memory_beside.py", "KeptTurns"),
+    ("policies/engines/preempted_kv.py", "PreemptedKv"),
     ("policies/serving/node_controller.py", "Controller"),
 )
 OUTSIDE = {"ABC", "Protocol", "NamedTuple", "Enum", "IntEnum", "Exception", "Generic"}

@@ -28,6 +28,8 @@ class WaitingLine:
         self._sizes: dict[int, int] = {}  # that `fitting` found, of requests in line
         self._bounds: tuple[int, ...] = ()  # for which they hold
         self._fitting = (-1, 0, 0)  # (changes, free slots, what `fitting` found then)
+        self.early = False
+        """Whether what the allocator refuses as a whole is not tried: nobody has a part of it."""
 
     def fitting(self, step: Step) -> int:
         """Slots that the next requests in line would reserve if all free slots were one run, while
@@ -117,28 +119,22 @@ class WaitingLine:
             return "sequence_cap", None
         if not budget or self._engine.partial:
             return "token_budget", None
-        if self._engine.loads.connectors:
-            self._engine.loads.resume(request)
+        self._engine.loads.resume(request)
         demand, total, cached = self._engine.demand(request), self._engine.total(request), 0
-        alone = self._engine.scheduler.whole_inputs and not self._engine.loads.connectors
-        if alone and self._engine.allocator.refuses(request, demand, total):
+        if self.early and self._engine.allocator.refuses(request, demand, total):
             return "kv_memory", None
         if self._engine.caching is not None:
             cached = self._engine.caching.cached(
                 request, self._engine.scheduler.findable(request, total), demand
             )
-        here = self._engine.loads.connectors and self._engine.loads.whole(
-            request
-        )  # what is elsewhere is computed there
-        if here and (found := self._engine.loads.matched(request, demand, cached, total)):
+        if found := self._engine.loads.matched(request, demand, cached, total):
             return self._engine.loads.load(request, demand, cached, total, found, budget)
         tokens = self.chunk(total - cached, budget, total)
         if not tokens:
             return "token_budget", None
         if not self.admitted(request, demand, total, cached, budget):
             return "kv_memory", None
-        if self._engine.loads.connectors:
-            self._engine.loads.allocated(request, demand, cached, total, None)
+        self._engine.loads.allocated(request, demand, cached, total, None)
         self._engine.cached_tokens += cached
         self._engine.partial = cached + tokens < total
         return "offered_load", Chunk(request, cached, tokens, not self._engine.partial)
@@ -146,14 +142,12 @@ class WaitingLine:
     def admitted(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
         """`_reserve`, or with room elsewhere."""
         if self._engine.scheduler.reserve(request, demand, total, cached, budget):
-            for connector in self._engine.loads.connectors:
-                connector.admitted(request)
+            for rooms in self._engine.loads.rooms:
+                rooms.admitted(request)
             return True
-        if not self._engine.loads.connectors:
-            return False
         tokens = self._engine.scheduler.first_stored(total - cached, budget, total)
         asked = request, demand, total, cached, tokens
-        return any(connector.admit(*asked) for connector in self._engine.loads.connectors)
+        return any(rooms.admit(*asked) for rooms in self._engine.loads.rooms)
 
     def chunk(self, rest: int, budget: int, total: int) -> int:
         return self.aligned(self._engine.scheduler.first_chunk(rest, budget), rest, total)

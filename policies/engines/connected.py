@@ -10,21 +10,28 @@ from typing import cast
 import numpy as np
 
 from policies.allocators.allocator import Demand
-from policies.engines.connector import NONE, ConnectedEngine, Connector, Ending, Loading, Match
-from policies.engines.engine_requests import EngineRequests, Kind
+from policies.engines.connector import ConnectedEngine, Connector, Ending, Loading, Match
+from policies.engines.engine_requests import EngineRequests
+from policies.engines.memory_beside import NONE, KeptTurns, Rooms, Visitors
 from policies.engines.scheduled_step import Chunk, Step
+from policies.engines.step_delays import StepDelays
 from policies.requests.requests import IntArray
 
-_LINE = ("first", "passes_over", "matched", "finished")
+_LINE = ("passes_over", "matched", "finished")
 """Hooks of connectors that have a say in who of the line is tried."""
 
 
 class Loads:
-    """Requests of an engine whose KV comes from elsewhere or goes there, and its `connectors`."""
+    """Requests of an engine whose KV comes from elsewhere or goes there; its `connectors`, and what
+    these have beside (`delays`, `rooms`, `visitors`, `turns`)."""
 
     def __init__(self, engine: EngineRequests) -> None:
         self._engine = engine
         self.connectors, self.loading, self.held = engine.connectors, engine.loading, engine.held
+        self.delays: list[StepDelays] = []
+        self.rooms: list[Rooms] = []
+        self.visitors: list[Visitors] = []
+        self.turns: list[KeptTurns] = []
         self.back: deque[int] = deque()
         """Of those that load, those that wait for nothing but a place, and compute on."""
         self.decodes: deque[int] = deque()
@@ -37,13 +44,9 @@ class Loads:
         self.line_asks = False
         """Whether a connector has a say in who of the line is tried."""
 
-    def connector(self, kind: type[Kind]) -> Kind:
-        """Its connector of this kind, which there is."""
-        return next(each for each in self.connectors if isinstance(each, kind))
-
     def whole(self, request: int) -> bool:
         """Whether all of a request that has its memory lies here, and stays."""
-        return not any(connector.apart(request) for connector in self.connectors)
+        return not any(rooms.apart(request) for rooms in self.rooms)
 
     def in_transit(self, request: int) -> bool:
         """Whether KV of a request is on its way from its memory here, or to it."""
@@ -52,20 +55,20 @@ class Loads:
     def stored(self, request: int) -> int:
         """Tokens that a request stores, here and elsewhere."""
         stored = int(self._engine.allocator.stored[request])
-        return stored + sum(connector.away(request) for connector in self.connectors)
+        return stored + sum(rooms.away(request) for rooms in self.rooms)
 
     @property
     def holding(self) -> bool:
         """Whether requests that do not run hold memory, and will give it back."""
-        return bool(self.loading or self.held) or any(each.holding for each in self.connectors)
+        return bool(self.loading or self.held) or any(each.holding for each in self.visitors)
 
     @property
     def holders(self) -> IntArray:
         """Requests that hold memory and neither run nor have just ended, int64 (n,)."""
-        if not self.connectors:
+        if not (self.loading or self.held or self.visitors):
             return NONE
         own = np.array([*self.loading, *self.held], np.int64)
-        return np.concatenate([own, *(each.holders for each in self.connectors)])
+        return np.concatenate([own, *(each.holders for each in self.visitors)])
 
     @property
     def stuck(self) -> bool:
@@ -84,10 +87,19 @@ class Loads:
     def connect(self, connector: Connector) -> None:
         """Have one more connector, which is asked behind those that are there."""
         self.connectors.append(connector)
-        self.line_asks |= any(
+        connector.connect(cast(ConnectedEngine, self._engine))
+        if connector.delays is not None:
+            self.delays.append(connector.delays)
+        if connector.rooms is not None:
+            self.rooms.append(connector.rooms)
+        if connector.visitors is not None:
+            self.visitors.append(connector.visitors)
+        if connector.turns is not None:
+            self.turns.append(connector.turns)
+        self._engine.line.early = False
+        self.line_asks |= connector.turns is not None or any(
             getattr(type(connector), hook) is not getattr(Connector, hook) for hook in _LINE
         )
-        connector.connect(cast(ConnectedEngine, self._engine))
         self._engine.scheduler.connected(connector)
 
     def known(self, request: int) -> int:
@@ -172,29 +184,36 @@ class Loads:
 
     def foremost(self) -> int:
         """The place of a request that goes before all others; -1: none."""
-        places = (connector.first(self._engine.waiting) for connector in self.connectors)
+        places = (turns.first(self._engine.waiting) for turns in self.turns)
         return next((place for place in places if place >= 0), -1)
 
     def resume(self, request: int) -> None:
         """A request is tried: what was held for it gives its memory up."""
-        for connector in self.connectors:
-            if ended := connector.resumed(request):
-                self._let_go(connector, [(each, Ending.FREE) for each in ended])
-                self._engine.relenting = True  # who is tried next is another
+        for turns in self.turns:
+            if ended := turns.resumed(request):
+                self._let_go_turns(turns, ended)  # who is tried next is another
 
     def gives_up(self) -> bool:
         """Nothing runs: whether memory that was held is given up for those in line."""
-        for connector in self.connectors:
-            if ended := connector.yields():
-                self._let_go(connector, [(each, Ending.FREE) for each in ended])
-                self._engine.relenting = True
+        for turns in self.turns:
+            if ended := turns.yields():
+                self._let_go_turns(turns, ended)
                 return True
         return False
+
+    def _let_go_turns(self, turns: KeptTurns, ended: Sequence[int]) -> None:
+        """These are kept no longer."""
+        connector = next(each for each in self.connectors if each.turns is turns)
+        self._let_go(connector, [(request, Ending.FREE) for request in ended])
+        self._engine.relenting = True
 
     def matched(
         self, request: int, demand: Demand, cached: int, total: int
     ) -> tuple[Connector, Match] | None:  # fmt: skip
-        """Who has the KV of a request, and what; None: nobody."""
+        """Who has the KV of a request, and what; None: nobody. What lies on other cards is computed
+        there."""
+        if not self.whole(request):
+            return None
         for connector in self.connectors:
             if (match := connector.matched(request, demand, cached, total)) is not None:
                 return connector, match
@@ -335,8 +354,8 @@ class Loads:
     def _gone(self, requests: list[int]) -> None:
         if requests:
             self._free_now(requests)
-        for request in requests if self.connectors else ():
-            for connector in self.connectors:
+        for connector in self.connectors:
+            for request in requests:
                 connector.forgotten(request)
 
     def _free_now(self, ended: list[int]) -> None:
@@ -389,12 +408,12 @@ class Loads:
 
     def leave(self, request: int) -> int | None:
         """Tokens that a request gives back elsewhere; None: it has nothing there."""
-        given = [connector.leave(request) for connector in self.connectors]
+        given = [rooms.leave(request) for rooms in self.rooms]
         return next((each for each in given if each is not None), None)
 
     def grow(self, request: int, tokens: int) -> bool:
         """Reserve the slots of the next tokens of a prefill; False if there is no room."""
-        for connector in self.connectors:
-            if (done := connector.grow(request, tokens)) is not None:
+        for rooms in self.rooms:
+            if (done := rooms.grow(request, tokens)) is not None:
                 return done
         return self._engine.allocator.grow(request, tokens)

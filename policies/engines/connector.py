@@ -1,45 +1,43 @@
-"""The seam between a replica and what it has beside its scheduler and its memory: KV in a tier
-below the device's memory, on another replica or on its way, requests of other cards, beams. One
-base, all of whose hooks do nothing; a feature overrides those that concern it.
+"""The seam between a replica and KV of its requests that is elsewhere: in a tier below the device's
+memory, on another replica or on its way. One base, all of whose hooks do nothing; a feature
+overrides those that concern it. What few features need are parts that a connector has, or has not:
+
+| part | what it says | its hooks |
+|---|---|---|
+| `delays` | what steps wait for | `policies.engines.step_delays` |
+| `rooms` | tokens of requests here that lie on other cards | `policies.engines.memory_beside` |
+| `visitors` | requests of others that hold memory here | the same |
+| `turns` | ended turns that keep their memory | the same |
+| `swap` | KV of requests that v0 preempts | `policies.engines.preempted_kv` |
 
 Of a request in line, by the scheduler, which may hold memory for it (vLLM's names beside ours):
 
 | hook | called | what it may do |
 |---|---|---|
-| `first`, `passes_over` | before requests are tried, often several times | choose who is tried |
-| `resumed` | as one is tried | give memory up that was held for it |
+| `passes_over` | before requests are tried, often several times | choose who is tried |
 | `matched` | as one is tried (`get_num_new_matched_tokens`) | say what KV is elsewhere |
-| `admit` | where it has no room, once a try | reserve what there is, the rest elsewhere |
-| `admitted` | once it has room of its own | give room elsewhere back |
 | `allocated` | once it is admitted (`update_state_after_alloc`) | put transfers to its memory |
-| `yields` | nothing runs and nobody in line fits | give held memory up |
 
 Of requests that run, by the scheduler:
 
 | hook | called | what it may do |
 |---|---|---|
-| `busy` | at any time | say whether there is something to do |
 | `begins` | once before a step is scheduled | prepare, fork |
-| `grow` | for each chunk of a prefill that goes on | store a part elsewhere |
-| `swap_out`, `swap_in`, `undo_swap_in`, `swaps` | as v0 preempts, and takes back | copy KV |
-| `gives_way` | nothing could be scheduled | give memory back |
-| `scheduled` | once a step (`build_connector_meta`) | note what the step asks elsewhere |
 | `rounds` | once a stretch of steps | say how many are equal |
 | `stepped` | a stretch is over (`update_connector_output`) | put transfers of what is computed |
 | `preempted`, `joined` | as it happens | forget, or learn of, a request |
-| `goes_on`, `moves`, `away`, `apart`, `holding`, `holders` | at any time | answer alone |
+| `goes_on`, `moves` | at any time | answer alone |
 
 Of requests that have ended, and of what is on its way:
 
 | hook | called | what it may do |
 |---|---|---|
 | `finished` | once an end (`request_finished`) | hold its memory |
-| `leave` | once an end or a preemption, before memory is free | give back what it has elsewhere |
 | `forgotten` | when the memory of one that ended is free | forget it |
 | `arrived`, `released` | before each step (`get_finished`) | say who may go on, or be freed |
 | `lost` | the same (`get_block_ids_with_load_errors`) | say who computes again |
 | `computed` | once for one that was lost | clean up |
-| `drained`, `reset` | the card has lost all: once each, in this order | lose all |
+| `reset` | once the card has lost all | lose all |
 
 Of time, by the replica (vLLM's worker side):
 
@@ -47,8 +45,7 @@ Of time, by the replica (vLLM's worker side):
 |---|---|---|
 | `due_s` | at any time | say when something happens next |
 | `clock` | before each step | learn the time |
-| `moving`, `stalls` | once a stretch, before it begins | make steps wait; put what they wait for |
-| `passed` | once a stretch, as it is over, before `stepped` | count |
+| `passed` | once a stretch, as it is over, before `stepped` | learn the time |
 | `host_fails` | as it happens | lose what the host has |
 | `retire` | its replica serves no more | lose all |
 | `mark`, `figures` | when the warm-up ends; at the end | count anew; report |
@@ -63,19 +60,17 @@ line.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-import numpy as np
-
 from policies.allocators.allocator import Allocator, Demand
-from policies.engines.scheduled_step import Step, SwapCopies
-from policies.requests.requests import FloatArray, IntArray, Requests
-
-NONE: IntArray = np.zeros(0, np.int64)
-"""No requests."""
+from policies.engines.memory_beside import KeptTurns, Rooms, Visitors
+from policies.engines.preempted_kv import PreemptedKv
+from policies.engines.scheduled_step import Step
+from policies.engines.step_delays import StepDelays
+from policies.requests.requests import IntArray, Requests
 
 
 @dataclass(frozen=True)
@@ -158,7 +153,7 @@ class ConnectedEngine(Protocol):
 
 class Connector:
     """Base of all connectors; as it is, it has nothing anywhere else, and takes no time. The tables
-    above say when each hook is called. Times of steps are those of `policies.memory.step_times`.
+    above say when each hook is called.
 
     Example: a store that has the KV of every prompt which it has seen, whole, at once.
 
@@ -183,10 +178,14 @@ class Connector:
     foresees_ends: ClassVar[bool] = False
     """Whether it is known in which step each request ends here, also where the engine does not
     know the lengths of outputs."""
-    keeps_preempted: ClassVar[bool] = False
-    """Whether it can take KV of requests that a scheduler with a queue of such preempts (v0)."""
     outlives: ClassVar[bool] = False
     """Whether it keeps what it has when its card fails, which then comes again with it."""
+    delays: StepDelays | None = None
+    """Its parts, which stand when it is connected, and stay."""
+    rooms: Rooms | None = None
+    visitors: Visitors | None = None
+    turns: KeptTurns | None = None
+    swap: PreemptedKv | None = None
 
     def connect(self, engine: ConnectedEngine) -> None:
         """This engine has it from now on.
@@ -198,14 +197,6 @@ class Connector:
 
     # of requests in line
 
-    def first(self, line: Iterable[int]) -> int:
-        """The place of a request in line that goes before all others; -1: none.
-
-        Args:
-            line: requests, from the head of the line on.
-        """
-        return -1
-
     def passes_over(self, request: int, demand: Demand, total: int) -> bool:
         """Whether a request in line is not to be tried now, while others behind it are.
 
@@ -213,15 +204,6 @@ class Connector:
             total: tokens to prefill.
         """
         return False
-
-    def resumed(self, request: int) -> Sequence[int]:
-        """A request is tried now; returns ended ones that it `held` until then."""
-        return ()
-
-    def yields(self) -> Sequence[int]:
-        """Nothing runs, and those in line find no room: ended requests that it holds and gives up
-        for that; none: it cannot."""
-        return ()
 
     def matched(self, request: int, demand: Demand, cached: int, total: int) -> Match | None:
         """What it has of a request behind what the device has; None: nothing. May be asked several
@@ -243,69 +225,10 @@ class Connector:
             match: its own last one; None: the request runs without it.
         """
 
-    def admit(self, request: int, demand: Demand, total: int, cached: int, tokens: int) -> bool:
-        """Reserve slots for a request that has no room of its own here, with what it has room for
-        in other places; whether there were enough.
-
-        Args:
-            total: tokens to prefill.
-            cached: those of them that are in memory here.
-            tokens: those that its first step stores behind them.
-        """
-        return False
-
-    def admitted(self, request: int) -> None:
-        """A request has all of its memory here."""
-
     # of requests that run
-
-    def busy(self, own: bool) -> bool:
-        """Whether the engine has something to do now.
-
-        Args:
-            own: whether it has, as far as its scheduler knows.
-        """
-        return own
-
-    @property
-    def holding(self) -> bool:
-        """Whether memory is held that will be given back, though nothing runs."""
-        return len(self.holders) > 0
-
-    @property
-    def holders(self) -> IntArray:
-        """Requests for which it holds memory, and which neither run nor have just ended, int64
-        (n,); not those that the engine holds for it."""
-        return NONE
 
     def begins(self) -> None:
         """A step is about to be scheduled."""
-
-    def gives_way(self) -> bool:
-        """Nothing could be scheduled: give memory back, if there is any; whether there was."""
-        return False
-
-    def scheduled(self, step: Step) -> Step:
-        """The step, with what it adds to it."""
-        return step
-
-    def away(self, request: int) -> int:
-        """Tokens that a request stores in other places."""
-        return 0
-
-    def apart(self, request: int) -> bool:
-        """Whether a request has room, or tokens, in other places: nobody else moves it."""
-        return False
-
-    def grow(self, request: int, tokens: int) -> bool | None:
-        """Store the next tokens of a prefill, here and in other places; whether there is room. None
-        (nothing changes): all of it lies here."""
-        return None
-
-    def leave(self, request: int) -> int | None:
-        """A request ends or is preempted: the tokens that it gives back in other places. Then what
-        it stores here cannot be found again. None: it has nothing there."""
-        return None
 
     def rounds(self, step: Step, limit: int) -> int:
         """How many steps, of at most `limit`, are like this one as far as it can tell."""
@@ -332,24 +255,6 @@ class Connector:
     def preempted(self, request: int) -> None:
         """A request has lost its memory before its end, or before it came; or it has gone to
         another card with its KV."""
-
-    # of requests that are preempted and come back with their KV, if `keeps_preempted`; steps wait
-
-    def swap_out(self, request: int) -> bool:
-        """A request that decodes has to give its memory up: whether its KV is copied elsewhere, and
-        the memory free."""
-        return False
-
-    def swap_in(self, request: int) -> bool:
-        """Whether such a request has its memory again, to which its KV is copied in this step."""
-        return False
-
-    def undo_swap_in(self, request: int) -> None:
-        """One that has just got its memory has no room for its next token, and stays elsewhere."""
-
-    def swaps(self) -> SwapCopies | None:
-        """What the step being scheduled copies so, and waits for."""
-        return None
 
     # of requests that have ended
 
@@ -382,14 +287,6 @@ class Connector:
     def computed(self, request: int) -> None:
         """Such a request has computed what was to come, or has lost its memory."""
 
-    def drained(self) -> list[int]:
-        """The card has lost all that it had: it keeps memory for nobody any more.
-
-        Returns:
-            Requests that were here alone and did not run: they begin again.
-        """
-        return []
-
     def reset(self) -> None:
         """The card has lost all that it had: nothing is on its way any more, and nobody is held."""
 
@@ -403,26 +300,8 @@ class Connector:
     def clock(self, now_s: float) -> None:
         """It is `now_s`, and a step may begin; it never goes back. No step ran since `passed`."""
 
-    def moving(self, allocator: Allocator) -> list[Any]:
-        """What moves to and from the card's memory now, where that is simulated
-        (`policies.memory.contention.Moving`)."""
-        return []
-
-    def stalls(self, step: Step, times: Any, efficiency: Any, cost: float) -> FloatArray | None:
-        """Seconds that each of the steps, which begin now, takes longer; float64 (rounds,), or
-        None: none does. Of these as many are done as `passed` has times of, or none.
-
-        Args:
-            step: the first of equal steps.
-            times: theirs, with what connectors before this one stall (`StepTimes`).
-            efficiency: of the memory (`Efficiency`).
-            cost: of a byte of `moving` over one of the step's (`StepTimes.contended`).
-        """
-        return None
-
-    def passed(self, end_s: float, times: Any) -> None:
-        """The first `len(times.total_s)` of the steps that `stalls` was last asked for are done,
-        the last at `end_s`."""
+    def passed(self, end_s: float) -> None:
+        """Steps are done, the last at `end_s`."""
 
     def host_fails(self, at_s: float) -> None:
         """The host's memory loses all content then, which is not before now."""

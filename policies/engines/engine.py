@@ -34,6 +34,7 @@ class Engine(EngineRequests):
         self.line = WaitingLine(self)
         self.growth: Growth = Growth(self)
         self.scheduler = make(self)
+        self.line.early = self.scheduler.whole_inputs
         self._soonest, self._soonest_of = 0, self.running  # the least `left` of those that run
 
     # who is here
@@ -54,8 +55,8 @@ class Engine(EngineRequests):
     def busy(self) -> bool:
         """Whether a request has arrived and has not ended, and something can be done about it."""
         own = self.scheduler.runs or self._unfinished
-        for connector in self.connectors:
-            own = connector.busy(own)
+        for visitors in self.loads.visitors:
+            own = visitors.busy(own)
         return own
 
     @property
@@ -92,11 +93,11 @@ class Engine(EngineRequests):
         for connector in self.connectors:
             connector.begins()
         step = self.scheduler.schedule()
-        for connector in self.connectors:
-            if step.empty and connector.gives_way():
+        for visitors in self.loads.visitors:
+            if step.empty and visitors.gives_way():
                 step = self.scheduler.schedule()
-        for connector in self.connectors:
-            step = connector.scheduled(step)
+        for rooms in self.loads.rooms:
+            rooms.scheduled(step)
         return step
 
     def rounds(self, step: Step, limit: int) -> int:
@@ -153,8 +154,7 @@ class Engine(EngineRequests):
                 self.retire()
         self._soonest, self._soonest_of = least, self.running
         self.growth.completed(step, prefilled, ended)
-        if self.connectors:
-            ended = self.loads.tell_stepped(step, prefilled, ended)
+        ended = self.loads.tell_stepped(step, prefilled, ended)
         self.scheduler.completed(ended)
         return prefilled, ended
 
@@ -183,7 +183,7 @@ class Engine(EngineRequests):
         if self.migrating is not None:  # with the step that was lost
             self.migrating.settle()
         self.retire()
-        begin_again = [request for each in self.connectors for request in each.drained()]
+        begin_again = [request for each in self.loads.visitors for request in each.drained()]
         self.loads.lose()
         return away + begin_again + self.leave_line()
 
@@ -233,7 +233,7 @@ class Engine(EngineRequests):
 
     def connector(self, kind: type[Kind]) -> Kind:
         """Its connector of this kind, which there is."""
-        return self.loads.connector(kind)
+        return next(each for each in self.connectors if isinstance(each, kind))
 
     def known(self, request: int) -> int:
         """Tokens stored of a request whose text is known: not those of a step under way."""

@@ -246,8 +246,7 @@ class EngineSglang(Scheduler):
 
     def _admit_one(self, request: int, budget: _Pass) -> tuple[str, Chunk | None]:
         """(What keeps others from being admitted, the first chunk of a request that is)."""
-        if self.engine.loads.connectors:
-            self.engine.loads.resume(request)
+        self.engine.loads.resume(request)
         total, demand = self.engine.total(request), self.engine.demand(request)
         cached, pinned = _ask(self.engine, request, total - 1, demand)
         asked, rest = int(self._asked[request]), total - cached
@@ -255,9 +254,7 @@ class EngineSglang(Scheduler):
         wanted = rest + min(max(asked - made, 0), MOST_NEW) + self._page
         if wanted >= _left(self.engine, budget) - pinned:
             return "kv_memory", None
-        if self.engine.loads.connectors and (
-            found := self.engine.loads.matched(request, demand, cached, total)
-        ):
+        if found := self.engine.loads.matched(request, demand, cached, total):
             return self._admit_loaded(request, demand, cached, total, found, budget)
         tokens, output = rest, min(asked, MOST_NEW)
         if budget.paged(rest) > budget.chunk:
@@ -267,8 +264,7 @@ class EngineSglang(Scheduler):
         before = self.engine.allocator.free_slots
         if not self.engine.line.admitted(request, demand, total, cached, tokens):
             return "kv_memory", None
-        if self.engine.loads.connectors:
-            self.engine.loads.allocated(request, demand, cached, total, None)
+        self.engine.loads.allocated(request, demand, cached, total, None)
         budget.promised += before - self.engine.allocator.free_slots - pinned
         budget.charge(tokens, output)
         self._filled[request] = total

@@ -32,6 +32,7 @@ from policies.engines.connector import Connector
 from policies.engines.engine_options import Count, EngineOptions
 from policies.engines.engine_requests import EngineRequests
 from policies.engines.host_memory import HostMemory, Swapping
+from policies.engines.preempted_kv import PreemptedKv
 from policies.engines.scheduled_step import Chunk, Step, SwapCopies
 from policies.engines.scheduler import Scheduler
 from policies.requests.requests import IntArray
@@ -124,17 +125,17 @@ class EngineV0(Scheduler):
 
     def __init__(self, engine: EngineRequests) -> None:
         super().__init__(engine)
-        self._keepers: list[Connector] = []
+        self._keepers: list[PreemptedKv] = []
         """Who may have KV of those that are swapped out."""
-        self._keeper: dict[int, Connector] = {}
+        self._keeper: dict[int, PreemptedKv] = {}
         """Who has that of each."""
         self._set_back: list[int] = []  # requests that this step preempts by recompute
         self._computed_tokens = 0  # tokens of the current prefill that are computed
         self._cut_short: dict[int, int] = {}  # the same of requests preempted in their prefill
 
     def connected(self, connector: Connector) -> None:
-        if connector.keeps_preempted:
-            self._keepers.append(connector)
+        if connector.swap is not None:
+            self._keepers.append(connector.swap)
 
     def schedule(self) -> Step:
         before = self.engine.preemptions

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from policies.allocators.capabilities import Batches, Migration
-from policies.engines.connector import NONE
 from policies.engines.engine_requests import EngineRequests
+from policies.engines.memory_beside import NONE
 from policies.engines.scheduled_step import Chunk, Step
 from policies.requests.requests import IntArray
 

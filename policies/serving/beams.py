@@ -144,8 +144,10 @@ class Beams(Connector):
             self._blocks_apart += len(held)
             self._blocks_saved += len(held) - len(np.unique(held))
 
-    def leave(self, request: int) -> None:
-        """A request ends or is preempted."""
+    def preempted(self, request: int) -> None:
+        self._made.pop(request, None)
+
+    def forgotten(self, request: int) -> None:
         self._made.pop(request, None)
 
     def figures(self) -> dict[str, Any]:

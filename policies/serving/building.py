@@ -254,7 +254,9 @@ def _memory(
     # without frames streams of KV are measured in the same place
     regroups = spec.cluster.regroups
     region = _region(device, local, spec, seed) if regroups else placing.layout
-    contends = spec.simulates_transfers or (port is not None and port.contention == "simulated")
+    contends = spec.simulates_transfers or (
+        port is not None and port.delays.contention == "simulated"
+    )
     if (card := _memories(device, spec)) is None:
         return memory_model(
             spec.memory, device, local, region, seed, run.simulate, routing, allocator, contends,

@@ -30,23 +30,19 @@ leaves a card while other KV comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hwmodel.specs.link import load_link
-from hwmodel.specs.stages import stages_of
 from policies.allocators.capabilities import MovesBlocks
-from policies.allocators.kv_frames import CardFrames, Placed, all_of_blocks, in_frames
-from policies.allocators.kv_layout import KV_ALIGN_BYTES, KvLayout
-from policies.engines.connector import NONE
+from policies.engines.memory_beside import NONE
 from policies.memory.pipeline import Exchange, PipelineSpec
-from policies.requests.requests import IntArray
+from policies.serving.drop_frames import DropFrames, Kept
 from policies.serving.drop_groups import (
     Group,
-    Place,
     drop_plan,
     exchanged,
     joined,
@@ -62,9 +58,6 @@ from policies.serving.node_controller import Act, Controller, Premises
 from policies.serving.replica import Replica
 from policies.transfers.guests import Guests, require_blocks
 from policies.transfers.kv_link import Transfer
-
-Kept = tuple[int, int, float, IntArray]
-"""A request that goes on, its tokens, when at the earliest, and its blocks; none: any."""
 
 
 class Dropping(Controller):
@@ -86,12 +79,11 @@ class Dropping(Controller):
         self._made: dict[Group, Replica] = {}
         require_blocks(node.own[0].engine.allocator)
         self._layout = node.own[0].engine.allocator.layout
-        self._whole = self._mapped(premises.regions()) if spec.frame else []
-        """What a card of each stage holds by itself, where it is mapped in frames."""
-        self.frames: dict[Place, CardFrames] = {}
-        """What each card's memory holds now."""
-        self._first: dict[int, int | None] = {}
-        """The block of its group at which those begin that a card had before; None: inside one."""
+        size = spec.frame or 0
+        self.frames = DropFrames(
+            premises.regions() if size else (), size, self._model, self._layout, len(node.own),
+            self._stages,
+        )  # fmt: skip
         self._pulling: dict[Group, Transfer] = {}
         """What brings the layers of a group back."""
         self._exchanges: list[tuple[float, int]] = []
@@ -102,26 +94,7 @@ class Dropping(Controller):
         """What goes over each link of a group's pipeline, beside activations."""
         self._drops = self._restores = self._again = self._broken = 0
         self._dropped = self._looks = 0
-        self._vacated = self._moved = self._stayed = 0
-        for card in range(len(node.own)) if self._whole else ():
-            self._alone(card)
-
-    def _mapped(self, regions: Sequence[KvLayout]) -> list[CardFrames]:
-        """What a card of each stage holds by itself: as many blocks as the fullest."""
-        cards = [in_frames(region, self._spec.frame or 0)[1] for region in regions]
-        frames = min(card.held.shape[1] for card in cards)
-        at, whole = 0, []
-        for card in cards:
-            layers = range(at, at := at + len(card.layers))
-            own = card._replace(layers=layers)
-            whole.append(own.remapped(layers, own.base, 0, frames))
-        return whole
-
-    def _alone(self, card: int) -> None:
-        """A card has its own layers and memory again."""
-        self._first[card] = 0
-        for stage, whole in enumerate(self._whole):
-            self.frames[card, stage] = whole
+        self._vacated = self._moved = 0
 
     def engine(self, card: int) -> Guests:
         """That which serves a card now."""
@@ -194,13 +167,9 @@ class Dropping(Controller):
 
     def _vacate(self, group: Group) -> bool:
         """Whether no block is left in frames that weights had, from the next step on."""
-        if self._whole:
-            allocator, blocks = self.engine(group[0]).allocator, self._blocks(group[0])
-            places = pipeline_order(group, self._stages)
-            own = [self.frames[place].held >= self._whole[place[1]].base for place in places]
-            every = np.logical_and.reduce(np.concatenate(own))
-            fine = all_of_blocks(every, allocator.slots, blocks.block)
-            if (tokens := blocks.bar(np.flatnonzero(~fine))) is None:
+        allocator, blocks = self.engine(group[0]).allocator, self._blocks(group[0])
+        if len(strange := self.frames.strange(group, allocator.slots, blocks)):
+            if (tokens := blocks.bar(strange)) is None:
                 return False
             self._vacated += tokens * self._model.kv_token_bytes
         return True
@@ -235,7 +204,7 @@ class Dropping(Controller):
 
     def _merge(self, first: Group, second: Group, at_s: float) -> None:
         cards, parts = joined(first, second), (first, second)
-        placed = self._place(first, cards)
+        placed = self.frames.place(first, cards)
         if cards not in self._made:
             pipeline = PipelineSpec(link=self._spec.link, balance="cost")
             self._made[cards] = self.node.know(
@@ -262,9 +231,7 @@ class Dropping(Controller):
             kept = [(*each[:3], NONE if shift is None else each[3] + shift) for each in found]
             # those without a place of their own take what is left
             kept.sort(key=lambda each: each[3].max(initial=0) >= most)
-            for card in part:
-                at = self._first.get(card)
-                self._first[card] = None if at is None or shift is None else at + shift
+            self.frames.shifted(part, shift)
             other = second if part is first else first
             moves = self._hand_over(
                 old, kept, line, lambda _: cards[0], layers, {cards[0]: now_s},
@@ -283,23 +250,6 @@ class Dropping(Controller):
         ends_s = self._network.link.ends_s
         ends = [ends_s(link) for link in self._pipes[group]]
         pipeline.exchange = Exchange(ends, self._spec.exchange == "chunks")
-
-    def _place(self, first: Group, cards: Group) -> Placed | None:
-        """Map what these cards no longer need behind the KV that they keep; that of the first of
-        the two groups comes first."""
-        if not self.frames:
-            return None
-        places = pipeline_order(cards, self._stages)
-        stages, held = stages_of(self._model, len(places)), [self.frames[each] for each in places]
-        ends = [-(-stage.weight_bytes // KV_ALIGN_BYTES) * KV_ALIGN_BYTES for stage in stages]
-        room = [c.room(s.kv_layers, end) for c, s, end in zip(held, stages, ends, strict=True)]
-        behind, at = self.frames[first[0], 0].held.shape[1], 0
-        for place, stage, end in zip(places, stages, ends, strict=True):
-            layers, begins = range(at, at := at + stage.kv_layers), behind * (place[0] not in first)
-            self.frames[place] = self.frames[place].remapped(layers, end, begins, min(room))
-        least = room.index(min(room))
-        chosen = self.frames[places[least]]
-        return least, chosen.region(self._layout), chosen
 
     def _restore(self, group: Group, weights: Transfer, at_s: float) -> None:
         if self._pulling.get(group) is not weights:  # a new burst came in between
@@ -321,14 +271,14 @@ class Dropping(Controller):
         begins: dict[int, float] = {}
         for card in group:
             mine = [each for each in found if card_of[each[0]] == card]
-            here, moved = self._settle(card, mine)
+            here, moved = self.frames.settle(card, mine, self.node.own[card].engine.allocator)
             kept |= {each[0]: each for each in here}
             self._moved += moved
             late_bytes = late * self._model.kv_token_bytes // len(group)
             begins[card] = now_s + 2 * (late_bytes + moved) / (self._stages * rate)
             self.node.own[card].now_s = begins[card]
             self.simulation.use(self.node, self.node.own[card], (card,))
-            self._alone(card)
+            self.frames.alone(card)
         line += [each[0] for each in found if each[0] not in kept]
         self._again += len(found) - len(kept)
         layers = {card: self._moves(group, (card,)) for card in group}
@@ -378,7 +328,7 @@ class Dropping(Controller):
                 self._moving.append(weights)
                 self._network.put(weights, at_s)
                 own.wait(self._network.link.end_s(weights))
-            self._alone(card)
+            self.frames.alone(card)
         for request in requests:
             self.simulation.move(self.node, request, lost)
         self.replica(lost).arrive(requests, [at_s] * len(requests))
@@ -401,35 +351,6 @@ class Dropping(Controller):
         if taking.landing.awaited.get(sent.request) is sent:
             taking.landing.over(sent.request, at_s, runs=True)
             self.simulation.wake(self.node.unit_of[card])
-
-    def _settle(self, card: int, kept: list[Kept]) -> tuple[list[Kept], int]:
-        """Those of a group's requests that have room on a card, with their blocks there, and bytes
-        that are copied in its memory: those in frames that are not where the card had them."""
-        first = self._first.get(card)
-        if not self._whole or first is None or not kept:
-            return [(*each[:3], NONE) for each in kept], 0
-        own = self.node.own[card].engine.allocator
-        blocks = require_blocks(own)
-        free, block = blocks.free_blocks(), blocks.block
-        here = [(self.frames[card, stage], whole) for stage, whole in enumerate(self._whole)]
-        begin = first * block * self._whole[0].held.shape[1] // own.slots
-        same = np.concatenate([frames.stays(whole, begin) for frames, whole in here])
-        layers = sum(len(frames.layers) for frames, _ in here)
-        staying = all_of_blocks(same, own.slots, block).mean(axis=0)
-        used = np.unique(np.concatenate([each[3] for each in kept]))
-        share, at, inside = np.zeros(len(used)), used - first, np.isin(used - first, free)
-        share[inside] = staying[at[inside]]
-        others = np.flatnonzero(share == 0)
-        new = np.setdiff1d(free, at[share > 0])[: len(others)]
-        at[others] = -1
-        at[others[: len(new)]] = new
-        named = [(*each[:3], at[np.searchsorted(used, each[3])]) for each in kept]
-        room = [each for each in named if each[3].min() >= 0]
-        share = share[np.isin(at, np.concatenate([NONE, *(each[3] for each in room)]))]
-        each_bytes = block * layers * self._model.kv_layer_bytes
-        stayed = round(share.sum() * each_bytes)
-        self._stayed += stayed
-        return room, len(share) * each_bytes - stayed
 
     def _hand_over(
         self, old: Replica, kept: list[Kept], line: list[int], card_of: Callable[[int], int],
@@ -476,6 +397,7 @@ class Dropping(Controller):
         moved = np.array(self._exchanges or [(0.0, 0)])
         pipes = [each.pipeline for each in self._made.values() if each.pipeline is not None]
         busy_s, seconds = (sum(getattr(p, key) for p in pipes) for key in ("busy_s", "seconds"))
+        stayed = self.frames.stayed
         longer = [share for pipe in pipes for share in pipe.longer]
         return {
             "drops": self._drops,
@@ -490,7 +412,7 @@ class Dropping(Controller):
             "steps_longer_share": sum(longer) / max(len(longer), 1),
             "vacated_bytes": self._vacated,
             "moved_bytes": self._moved,
-            "stayed_share": self._stayed / max(self._stayed + self._moved, 1),
+            "stayed_share": stayed / max(stayed + self._moved, 1),
             "begun_again": self._again,
             "idle_share": 1 - busy_s / seconds if seconds else 0.0,
         }

@@ -105,7 +105,7 @@ class Lending(Controller):
     def decide(self, at_s: float) -> None:
         up = set(self.node.manager.cards.tolist())
         for card, (replica, engine) in enumerate(zip(self.node.own, self._engines, strict=True)):
-            if engine.blocked and card in up:
+            if engine.home.blocked and card in up:
                 replica.wait(max(at_s, replica.now_s))
             engine.plans(at_s, at_s + self._every_s)
         away = Holder(0, 0, (), 0)
@@ -138,6 +138,6 @@ class Lending(Controller):
             "loans", "lent_tokens", "sent_tokens", "moved_tokens", "query_bytes", "partial_bytes",
             "merge_bytes", "read_bytes", "card_s", "charged_s", "delay_s", "wait_s",
         )  # fmt: skip
-        totals = {name: sum(each.totals[name] for each in self._engines) for name in names}
-        slower = np.array([share for each in self._engines for share in each.slower])
+        totals = {name: sum(each.home.totals[name] for each in self._engines) for name in names}
+        slower = np.array([share for each in self._engines for share in each.home.slower])
         return {**totals, "steps_longer": summary(slower)}

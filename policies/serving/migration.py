@@ -194,7 +194,7 @@ class Migrating(Controller):
 
     def report(self) -> dict[str, Any]:
         tokens, down_s, stages = np.array(self.moved, np.float64).reshape(-1, 3).T
-        slower = [s for card in range(len(self.node.own)) for s in self.engine(card).waits.slower]
+        slower = [s for card in range(len(self.node.own)) for s in self.engine(card).delays.slower]
         return {
             "moved": len(tokens),
             "aborted": self._aborted,

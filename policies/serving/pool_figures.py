@@ -67,7 +67,7 @@ def side_run(name: str, pool: Pool, busy_s: Mapping[Any, float]) -> SideRun:
         ],
         replicas[0].engine.allocator.layout, pool.cards, pool.node.busy_s,
         [busy_s.get(each, 0.0) for each in ends],
-        sum(ports[each].stalled_s for each in replicas), ports[replicas[0]].bandwidth,
+        sum(ports[each].delays.stalled_s for each in replicas), ports[replicas[0]].delays.bandwidth,
         pool.reports(),
     )  # fmt: skip
 

@@ -206,8 +206,10 @@ class Replica:
         )  # fmt: skip
         if self._watch:
             self._watch.stepped(begin_s, step, times)
+        for delays in engine.loads.delays:
+            delays.done(times)
         for connector in self.connectors:
-            connector.passed(end_s, times)
+            connector.passed(end_s)
         if self._maps is not None:
             self._maps.charged()
         return self._complete(step, rounds)
@@ -238,8 +240,7 @@ class Replica:
             self.engine.wake()
         for connector in self.connectors:
             connector.clock(self.now_s)
-        if self.connectors:
-            self.engine.loads.landed()
+        self.engine.loads.landed()
 
     def withdraw(self, request: int) -> None:
         """A request comes no more, or waits no more."""
@@ -274,7 +275,7 @@ class Replica:
         if self.pipeline is not None:
             self.pipeline.now_s = self.now_s
         times = self._steps.times(step, rounds, efficiency)
-        if self.connectors:
+        if self.engine.loads.delays:
             times = self._stalled(step, times, efficiency)
         if self._maps is not None:  # until the frames that it needs are mapped
             times = times.delayed(self._maps.stalls(step.decode, times.total_s))
@@ -285,12 +286,12 @@ class Replica:
         if self.memory.weights_apart:
             times = times._replace(weights_apart=True)
         moving = [
-            each for connector in self.connectors
-            for each in connector.moving(self.engine.allocator)
+            each for delays in self.engine.loads.delays
+            for each in delays.moving(self.engine.allocator)
         ]  # fmt: skip
         cost = self.memory.beside(step, self.engine, moving) if moving else 1.0
-        for connector in self.connectors:
-            waits_s = connector.stalls(step, times, efficiency, cost)
+        for delays in self.engine.loads.delays:
+            waits_s = delays.stalls(step, times, efficiency, cost)
             times = times if waits_s is None else times.delayed(waits_s)
         return times
 

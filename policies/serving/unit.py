@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policies.engines.connector import NONE
+from policies.engines.memory_beside import NONE
 from policies.engines.scheduled_step import Step
 from policies.memory.step_times import StepTimes
 from policies.requests.requests import IntArray

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
-import numpy as np
-
 from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.capabilities import CopiesKv, Migration, MovesBlocks
@@ -19,8 +17,7 @@ from policies.engines.connector import Connector
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
 from policies.memory.step import StepModel
-from policies.memory.step_times import Efficiency, StepTimes
-from policies.requests.requests import FloatArray, IntArray
+from policies.requests.requests import IntArray
 from policies.transfers.copy_waits import CopyWaits
 from policies.transfers.fabric import Links
 from policies.transfers.landing import Landing
@@ -41,7 +38,7 @@ def require_blocks(allocator: Allocator) -> MovesBlocks:
 
 class Guests(Connector):
     """Requests of `engine` that run there wholly, come, or are leaving. `landing`: those with
-    memory here that do not run; `waits`: of steps, for copies."""
+    memory here that do not run."""
 
     engine: Engine
 
@@ -50,20 +47,14 @@ class Guests(Connector):
         self.allocator = engine.allocator
         self.block = self.allocator.transfer_block
         """Tokens in which KV moves."""
-        self.landing, self.waits = Landing(engine, links), CopyWaits(steps, links)
+        self.landing = self.visitors = Landing(engine, links)
+        self.delays: CopyWaits = CopyWaits(steps, links)
         self.lost_memory: Counter[int] = Counter()
         """How often requests were preempted."""
         self._copying = self.allocator.able(CopiesKv)
         engine.connect(self)
 
     # hooks
-
-    def busy(self, own: bool) -> bool:
-        return own or bool(self.landing.stopped)
-
-    @property
-    def holders(self) -> IntArray:
-        return np.array([*self.landing.coming, *self.landing.stopped], np.int64)
 
     @property
     def due_s(self) -> float:
@@ -73,30 +64,10 @@ class Guests(Connector):
         self.landing.land(now_s)
 
     def rounds(self, step: Step, limit: int) -> int:
-        return self.waits.rounds(limit)
-
-    def stalls(
-        self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
-    ) -> FloatArray | None:  # fmt: skip
-        return self.waits.waits_s(times, efficiency)
-
-    def gives_way(self) -> bool:
-        if not (self.landing.coming and self.engine.waiting):
-            return False
-        for request in list(self.landing.coming):
-            self.landing.cancel(request)
-        return True
+        return self.delays.rounds(limit)
 
     def preempted(self, request: int) -> None:
         self.lost_memory[request] += 1
-
-    def drained(self) -> list[int]:
-        """See `Connector.drained`: those that would have run here."""
-        begin_again = list(self.landing.coming_at)
-        for request in sorted(self.landing.requests):
-            self.engine.give_back(request)
-        self.landing.clear()
-        return begin_again
 
     # who is here, for controllers
 

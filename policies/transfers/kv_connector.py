@@ -18,7 +18,7 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator
 from policies.engines.connector import Connector
 from policies.memory.step import StepModel
-from policies.memory.step_times import Efficiency, StepTimes
+from policies.memory.step_times import Efficiency
 from policies.transfers.fabric import Links
 
 
@@ -62,10 +62,10 @@ class KvConnector(Connector):
     its own memory empty.
 
     A run asks it in this order: at each event `clock`, then `arrived`, `lost` and `released`; for
-    requests in line `passes_over`, `matched` and, once memory is reserved, `allocated`; `stalls`
-    before a step, `passed` and `stepped` after it; `finished` and `forgotten` as requests end. Time
-    goes on to `due_s` where nothing else happens sooner, so that it must say when its next transfer
-    arrives. docs/extend.md has a whole one.
+    requests in line `passes_over`, `matched` and, once memory is reserved, `allocated`; `passed`
+    and `stepped` after a step; `finished` and `forgotten` as requests end. Time goes on to `due_s`
+    where nothing else happens sooner, so that it must say when its next transfer arrives. Steps
+    wait for it where it has `delays`. docs/extend.md has a whole one.
     """
 
     name: ClassVar[str]
@@ -84,5 +84,5 @@ class KvConnector(Connector):
     def clock(self, now_s: float) -> None:
         self.now_s = now_s
 
-    def passed(self, end_s: float, times: StepTimes) -> None:
+    def passed(self, end_s: float) -> None:
         self.now_s = end_s

@@ -5,16 +5,18 @@ from __future__ import annotations
 import heapq
 from operator import itemgetter
 
+import numpy as np
+
 from policies.allocators.capabilities import MovesBlocks
-from policies.engines.connector import NONE
 from policies.engines.engine import Engine
+from policies.engines.memory_beside import NONE, Visitors
 from policies.requests.requests import IntArray
 from policies.transfers.fabric import Links
 from policies.transfers.kv_link import Transfer
 
 
-class Landing:
-    """Of one engine."""
+class Landing(Visitors):
+    """Of one engine. Copies that come give way where nothing else could run."""
 
     def __init__(self, engine: Engine, links: Links) -> None:
         self.engine, self._links = engine, links
@@ -26,6 +28,28 @@ class Landing:
         self.awaited: dict[int, Transfer] = {}
         """Of these, those that are to run here, and what brings the last of them."""
         self._landed: list[tuple[float, int, bool]] = []  # a heap: (when, whose, whether it runs)
+
+    def busy(self, own: bool) -> bool:
+        return own or bool(self.stopped)
+
+    @property
+    def holders(self) -> IntArray:
+        return np.array([*self.coming, *self.stopped], np.int64)
+
+    def gives_way(self) -> bool:
+        if not (self.coming and self.engine.waiting):
+            return False
+        for request in list(self.coming):
+            self.cancel(request)
+        return True
+
+    def drained(self) -> list[int]:
+        """See `Visitors.drained`: those that would have run here."""
+        begin_again = list(self.coming_at)
+        for request in sorted(self.requests):
+            self.engine.give_back(request)
+        self.clear()
+        return begin_again
 
     @property
     def requests(self) -> list[int]:

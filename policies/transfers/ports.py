@@ -24,6 +24,7 @@ from policies.allocators.allocator import Allocator, Demand
 from policies.engines.connector import ConnectedEngine, Connector, Ending, Match
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
+from policies.engines.step_delays import StepDelays
 from policies.memory.contention import Moving
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency, StepTimes
@@ -55,18 +56,58 @@ class Sent(Transfer):
     """Whether no other follows for the same request."""
 
 
+class PortDelays(StepDelays):
+    """What transfers of a port take of the DRAM of each card. `contention`: how they slow steps
+    down. `bandwidth`: bytes a second of a card's DRAM at most."""
+
+    bandwidth: float
+
+    def __init__(self, links: Links, contention: Contends, direction: int) -> None:
+        self._links, self.contention, self._direction = links, contention, direction
+        self._waits: FloatArray = np.zeros(0)
+        self.stalled_s = 0.0
+
+    def moving(self, allocator: Allocator) -> list[Moving]:
+        sent = self._sent
+        if self.contention != "simulated" or sent is None:
+            return []
+        gone, write = 1 - self._links.network.left(sent), self._direction == IN
+        return [Moving(self._rate, write, allocator.units(sent.request), gone, *sent.tokens)]
+
+    @property
+    def _sent(self) -> Sent | None:
+        """What is sent or received now."""
+        sent = self._links.network.at((self._links.place, self._direction))
+        return sent if isinstance(sent, Sent) else None
+
+    @property
+    def _rate(self) -> float:
+        """Bytes a second of a rank that are read or written for it."""
+        if (sent := self._sent) is None:
+            return 0.0
+        return sent.rate * (sent.spread if self._direction == IN else 1.0)
+
+    def stalls(
+        self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
+    ) -> FloatArray:  # fmt: skip
+        rate = self._rate if self.contention else 0.0
+        self._waits = times.contended(rate, self.bandwidth * efficiency.attention, cost)
+        return self._waits
+
+    def done(self, times: StepTimes) -> None:
+        self.stalled_s += float(self._waits[: len(times.total_s)].sum())
+
+
 class Port(Connector):
-    """Of a replica: transfers that have arrived, and the DRAM of each of its cards that they
-    take."""
+    """Of a replica: transfers that have arrived."""
 
     name = "pools"
     direction: ClassVar[int]
     """In which its transfers go."""
+    delays: PortDelays
 
     def __init__(self, links: Links, contention: Contends) -> None:
-        self._links = links
-        self.contention = contention
-        """How transfers slow steps down."""
+        self.delays = PortDelays(links, contention, self.direction)
         self.remote: set[int] = set()
         """Requests in line whose KV is elsewhere."""
         self.loading: dict[int, int] = {}
@@ -74,12 +115,10 @@ class Port(Connector):
         self.asked: list[int] = []
         """Those that got their memory since the driver looked last."""
         self._came: list[tuple[float, int]] = []
-        self._waits: FloatArray = np.zeros(0)
-        self.stalled_s = 0.0
 
     def joins(self, engine: Engine, steps: StepModel, model: TransformerSpec, cards: int) -> None:
         """It is that of this replica from now on. model: the shard of a card, of `cards`."""
-        self._steps, self._layers, self._cards = steps, model.kv_layers, cards
+        self._layers, self._cards, self.delays.bandwidth = model.kv_layers, cards, steps.bandwidth
         self.states = states(model)
         """What states of a request move as, to or from each card; None: it has none."""
         engine.connect(self)
@@ -144,43 +183,8 @@ class Port(Connector):
         for request in came:
             self.landed(request)
 
-    def moving(self, allocator: Allocator) -> list[Moving]:
-        sent = self._sent
-        if self.contention != "simulated" or sent is None:
-            return []
-        gone, write = 1 - self._links.network.left(sent), self.direction == IN
-        return [Moving(self._rate, write, allocator.units(sent.request), gone, *sent.tokens)]
-
-    @property
-    def _sent(self) -> Sent | None:
-        """What is sent or received now."""
-        sent = self._links.network.at((self._links.place, self.direction))
-        return sent if isinstance(sent, Sent) else None
-
-    @property
-    def _rate(self) -> float:
-        """Bytes a second of a rank that are read or written for it."""
-        if (sent := self._sent) is None:
-            return 0.0
-        return sent.rate * (sent.spread if self.direction == IN else 1.0)
-
-    def stalls(
-        self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
-    ) -> FloatArray:  # fmt: skip
-        rate = self._rate if self.contention else 0.0
-        self._waits = times.contended(rate, self.bandwidth * efficiency.attention, cost)
-        return self._waits
-
-    @property
-    def bandwidth(self) -> float:
-        """Bytes a second of a card's DRAM at most."""
-        return self._steps.bandwidth
-
-    def passed(self, end_s: float, times: StepTimes) -> None:
-        self.stalled_s += float(self._waits[: len(times.total_s)].sum())
-
     def mark(self) -> None:
-        self.stalled_s = 0.0
+        self.delays.stalled_s = 0.0
 
     def reset(self) -> None:
         self._came.clear()  # a request that comes again is not taken for what it was before

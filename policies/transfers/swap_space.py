@@ -24,8 +24,11 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.link import LinkSpec, load_link
 from policies.allocators.capabilities import OnDemand, Swaps
+from policies.engines.connector import ConnectedEngine
 from policies.engines.host_memory import HostTraffic, Swapping
+from policies.engines.preempted_kv import PreemptedKv
 from policies.engines.scheduled_step import Step, SwapCopies
+from policies.engines.step_delays import StepDelays
 from policies.memory.step_times import Efficiency, StepTimes
 from policies.requests.requests import FloatArray
 from policies.transfers.kv_connector import KvConnector, Site
@@ -40,71 +43,65 @@ Weighs = Callable[[int, int, int], tuple[int, bool]]
 step, and whether a copy that steps wait for wastes less than computing them again."""
 
 
-class SwapSpace(KvConnector):
-    """The swap space of one replica; see the module. `weighs`: where the options say `least`."""
+class SwappedKv(PreemptedKv):
+    """KV that is in a swap space, and what a step copies of it. `weighs`: where the options say
+    `least`."""
 
-    name = "swap"
-    holds_states = True
-    keeps_preempted = True
-    options: Swapping
+    engine: ConnectedEngine
 
     def __init__(self, options: Swapping, site: Site) -> None:
-        """Raises DescriptionError for a policy that cannot swap, for a device without a link to its
-        host, and for a link that is not known."""
-        super().__init__(options, site)
-        accelerator, policy = site.device.accelerator, site.allocator.options.name
-        if accelerator is not None and accelerator.host is None:
-            raise DescriptionError(
-                f"{site.device.name} has no host.bandwidth, which swapping needs; give it, or set "
-                "engine.preemption: recompute"
-            )
+        """Raises DescriptionError for a policy that cannot swap, and for a link that is not
+        known."""
         if (able := site.allocator.able(Swaps)) is None:
             raise DescriptionError(
-                f"engine.preemption: {options.choice}, and policy {policy} cannot swap"
+                f"engine.preemption: {options.choice}, and policy {site.allocator.options.name} "
+                "cannot swap"
             )
         self._allocator, self._growing = able, site.allocator.able(OnDemand)
+        self._space_bytes, self._site = options.space_bytes, site
         self.free_bytes: float = options.space_bytes
         """Free room, on each card's share of the host's memory."""
         self._there: dict[int, int] = {}
         """Tokens of each request that is here."""
         self._moved: list[int] = []
         """Tokens of each request that the step being scheduled copies, here or back."""
-        self._back = False
+        self.back = False
         """Which of these it copies."""
-        self._copy: Transfer | None = None
-        """All that the step under way copies."""
         self._link = None if options.link is None else load_link(options.link)
         self._groups = layers_of(site.allocator.layout, site.model.kv_layers)
         self._states = states(site.model)
-        self._link_s: list[float] = []
+        self.link_s: list[float] = []
         """What each of those copies takes, where there is a link."""
         self._hidden = 0
         """Tokens that can be copied behind it."""
-        self._host = site.links.fabric.memory(site.links.place.node, options)
         self.weighs: Weighs | None = None
         if options.choice == "least":
             self.weighs = least_waste(site.device, site.model, site.steps, site.efficiency)
 
-    # of requests
-
     def begins(self) -> None:
+        """A step is about to be scheduled."""
         self._moved.clear()
-        self._link_s.clear()
+        self.link_s.clear()
         if self.weighs is not None:
             running = self.engine.running
             held = int(self.engine.allocator.stored[running].sum())
             self._hidden = self.weighs(1, len(running), held)[0]
 
+    def reset(self) -> None:
+        """All that is here is lost."""
+        self.free_bytes, self._there = self._space_bytes, {}
+        self._moved, self.link_s = [], []
+
     def swap_out(self, request: int) -> bool:
         tokens = self._allocator.tokens_to_copy(request)
-        if not self._wastes_less(tokens) or self._bytes([tokens]) > self.free_bytes:
+        if not self._wastes_less(tokens) or self.bytes_of([tokens]) > self.free_bytes:
             return False
         self._there[request] = tokens
-        self.free_bytes -= self._bytes([tokens])
+        self.free_bytes -= self.bytes_of([tokens])
         if self._link is not None:
-            self._link_s.append(self._copy_s(self._link.back, request, tokens))
+            self.link_s.append(self._copy_s(self._link.back, request, tokens))
         self._moved.append(tokens)
-        self._back = False
+        self.back = False
         self._allocator.swap_out(request)
         return True
 
@@ -128,17 +125,17 @@ class SwapSpace(KvConnector):
         if not self._allocator.swap_in(request):
             return False
         del self._there[request]
-        self.free_bytes += self._bytes([tokens])
+        self.free_bytes += self.bytes_of([tokens])
         self._moved.append(tokens)
-        self._back = True
+        self.back = True
         if self._link is not None:
-            self._link_s.append(self._copy_s(self._link, request, tokens))
+            self.link_s.append(self._copy_s(self._link, request, tokens))
         return True
 
     def undo_swap_in(self, request: int) -> None:
         self._there[request] = self._moved.pop()
-        del self._link_s[-1:]
-        self.free_bytes -= self._bytes([self._there[request]])
+        del self.link_s[-1:]
+        self.free_bytes -= self.bytes_of([self._there[request]])
         self._allocator.swap_out(request)
 
     def swaps(self) -> SwapCopies | None:
@@ -146,25 +143,51 @@ class SwapSpace(KvConnector):
             return None
         return SwapCopies(tuple(self._moved), min(sum(self._moved), self._hidden))
 
-    def reset(self) -> None:
-        self.free_bytes, self._there = self.options.space_bytes, {}
-        self._moved, self._link_s, self._copy = [], [], None
-        self.site.links.host().clear(self.name)
+    def _copy_s(self, link: LinkSpec, request: int, tokens: int) -> float:
+        """Seconds that what a request has on a card takes over a link."""
+        near = places_of(self.engine.allocator, self._groups, request)
+        far = [
+            (layers, TransferEnd(end.dims, end.block, np.arange(len(end.table))))
+            for layers, end in near
+        ]  # fmt: skip
+        index = self.engine.allocator.layout.layer_index_bytes
+        return (
+            between(link, self._site.model, 0, tokens, near, far, False, self._states, index)
+            .cost.total_ns / 1e9
+        )  # fmt: skip
 
-    # of time
+    def bytes_of(self, tokens: tuple[int, ...] | list[int]) -> float:
+        """Of requests of so many tokens, on each card of the heaviest stage."""
+        return self._site.steps.work.transferred(tokens)
+
+
+class SwapDelays(StepDelays):
+    """Steps wait for what they copy to a swap space, and back."""
+
+    def __init__(self, space: SwapSpace) -> None:
+        self._space, self._kv = space, space.swap
+        self._options, self._site = space.options, space.site
+        self._copy: Transfer | None = None
+        """All that the step under way copies."""
+        self._host = self._site.links.fabric.memory(self._site.links.place.node, self._options)
+
+    def reset(self) -> None:
+        """Nothing is copied any more."""
+        self._copy = None
+        self._site.links.host().clear(SwapSpace.name)
 
     def stalls(
         self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
     ) -> FloatArray | None:  # fmt: skip
-        moved, contends = step.swaps, self.options.contends
+        moved, contends = step.swaps, self._options.contends
         if self._copy is not None and not self._copy.over:  # of a step that was never done
-            self.site.links.host().drop(self._copy)
+            self._site.links.host().drop(self._copy)
         self._copy = None
         if moved is None:
             return None
-        size = self._bytes(moved.moved)
-        bytes_s = self.site.steps.host_s(size)
-        alone_s = max(bytes_s, sum(self._link_s))
+        size = self._kv.bytes_of(moved.moved)
+        bytes_s = self._site.steps.host_s(size)
+        alone_s = max(bytes_s, sum(self._kv.link_s))
         taken_s = alone_s if self._host is None else self._host_s(size, alone_s, self._host)
         late_s = self._put(size, taken_s)
         shared = self._host is not None or late_s > 0
@@ -179,48 +202,63 @@ class SwapSpace(KvConnector):
         if contends and moved.hidden:
             hidden = moved.hidden / step.swapped
             taken = size * hidden / float(longer.total_s[0])
-            waits_s += longer.contended(taken, self.site.steps.bandwidth * efficiency.attention)
+            waits_s += longer.contended(taken, self._site.steps.bandwidth * efficiency.attention)
         return waits_s
 
     def _put(self, size: float, seconds: float) -> float:
         """Put what a step copies on the card's link to its host, as one transfer of so many
         seconds: how much longer it takes for what else moves there, as far as is known."""
-        link, places = self.site.links.host(), self.site.links.places
-        while link.now_s < self.now_s:  # nobody else goes on with it
-            link.until(self.now_s)
+        link, places = self._site.links.host(), self._site.links.places
+        while link.now_s < self._space.now_s:  # nobody else goes on with it
+            link.until(self._space.now_s)
         hosts = tuple(each.host for each in places)
-        ends = (hosts, places) if self._back else (places, hosts)
+        ends = (hosts, places) if self._kv.back else (places, hosts)
         self._copy = Transfer(
-            source=ends[0], target=ends[1], ends=(IN if self._back else OUT,), bytes=round(size),
-            alone_s=seconds, way=self.name,
+            source=ends[0], target=ends[1], ends=(IN if self._kv.back else OUT,), bytes=round(size),
+            alone_s=seconds, way=SwapSpace.name,
         )  # fmt: skip
         link.put(self._copy)
-        late_s = link.end_s(self._copy) - self.now_s - seconds
+        late_s = link.end_s(self._copy) - self._space.now_s - seconds
         return late_s if late_s > 1e-9 * seconds else 0.0
 
-    def passed(self, end_s: float, times: StepTimes) -> None:
-        super().passed(end_s, times)
+    def done(self, times: StepTimes) -> None:
         self._copy = None
 
     def _host_s(self, size: float, alone_s: float, host: HostTraffic) -> float:
         """Seconds that so many bytes of each card take where the host's memory is shared, and
         `alone_s` where it is not."""
-        whole = size * self.site.cards
-        return host.seconds(self.now_s, whole, whole / alone_s)
+        whole = size * self._site.cards
+        return host.seconds(self._space.now_s, whole, whole / alone_s)
 
-    def _copy_s(self, link: LinkSpec, request: int, tokens: int) -> float:
-        """Seconds that what a request has on a card takes over a link."""
-        near = places_of(self.engine.allocator, self._groups, request)
-        far = [
-            (layers, TransferEnd(end.dims, end.block, np.arange(len(end.table))))
-            for layers, end in near
-        ]  # fmt: skip
-        index = self.engine.allocator.layout.layer_index_bytes
-        return (
-            between(link, self.site.model, 0, tokens, near, far, False, self._states, index)
-            .cost.total_ns / 1e9
-        )  # fmt: skip
 
-    def _bytes(self, tokens: tuple[int, ...] | list[int]) -> float:
-        """Of requests of so many tokens, on each card of the heaviest stage."""
-        return self.site.steps.work.transferred(tokens)
+class SwapSpace(KvConnector):
+    """The swap space of one replica; see the module."""
+
+    name = "swap"
+    holds_states = True
+    options: Swapping
+    swap: SwappedKv
+    delays: SwapDelays
+
+    def __init__(self, options: Swapping, site: Site) -> None:
+        """Raises DescriptionError for a device without a link to its host, and as `SwappedKv`."""
+        super().__init__(options, site)
+        accelerator = site.device.accelerator
+        if accelerator is not None and accelerator.host is None:
+            raise DescriptionError(
+                f"{site.device.name} has no host.bandwidth, which swapping needs; give it, or set "
+                "engine.preemption: recompute"
+            )
+        self.swap = SwappedKv(options, site)
+        self.delays = SwapDelays(self)
+
+    def connect(self, engine: ConnectedEngine) -> None:
+        super().connect(engine)
+        self.swap.engine = engine
+
+    def begins(self) -> None:
+        self.swap.begins()
+
+    def reset(self) -> None:
+        self.swap.reset()
+        self.delays.reset()

@@ -21,26 +21,23 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Literal
 
-import numpy as np
-
 from hwmodel.description.description import DescriptionError
-from policies.allocators.allocator import Allocator, Demand
+from policies.allocators.allocator import Demand
 from policies.allocators.capabilities import Caches
 from policies.allocators.radix_tree import text_of
 from policies.engines.connector import ConnectedEngine, Ending, Match
 from policies.engines.scheduled_step import Step
-from policies.memory.contention import Moving
-from policies.memory.step_times import Efficiency, StepTimes
-from policies.requests.requests import FloatArray
 from policies.transfers.eviction import BlockKey
 from policies.transfers.kv_connector import KvConnector, Site
 from policies.transfers.kv_link import IN, OUT
+from policies.transfers.paused_turns import PausedTurns
 from policies.transfers.pausing import BesideBatch, Pauses, Way, step_cost
 from policies.transfers.restoring import recompute
+from policies.transfers.tier_delays import TierDelays
 from policies.transfers.tier_links import TierLinks
 from policies.transfers.tier_options import TiersSpec
 from policies.transfers.tier_store import TierPlan, TierStore
@@ -68,7 +65,7 @@ class Tiers(KvConnector):
             raise DescriptionError(
                 f"serving.tiers.pauses: policy {policy} forgets nothing; expected keep or swap"
             )
-        self._spec, self._steps, self._layers = spec, steps, model.layers
+        self._spec, self._steps = spec, steps
         self.links = TierLinks(
             spec, device, model, allocator, steps, cards, site.stages, site.links.places
         )
@@ -79,22 +76,17 @@ class Tiers(KvConnector):
         """Requests whose KV came from another card, so that nobody here has had hidden states."""
         self._declined: dict[int, int] = {}
         """Tokens of requests that are sooner recomputed."""
-        self.efficiency = Efficiency()
-        """That of the last step."""
-        self._waits: FloatArray = np.zeros(0)
-        """What the steps under way are longer by."""
+        self.delays: TierDelays = TierDelays(
+            spec, steps, model.layers, self.store, self.links.hidden is not None
+        )
         self._leaving: dict[int, None] = {}
         """Requests that ended and hold memory for what is being stored."""
-        self._pauses: Pauses | None = None
-        self._kept: dict[int, int] = {}
-        """Of sessions that pause, those whose last turn holds its memory."""
-        self._over: dict[int, Way] = {}
-        """Of these, those that are kept no longer, and what to do with them."""
+        self.turns: PausedTurns | None = None
         if spec.pauses is not None:
-            self._pauses = Pauses(
+            self.turns = PausedTurns(Pauses(
                 spec.pauses.policy, spec.pauses.known,
-                lambda batch: step_cost(device, model, steps, self.efficiency, batch),
-            )  # fmt: skip
+                lambda batch: step_cost(device, model, steps, self.delays.efficiency, batch),
+            ))  # fmt: skip
         self.mark()
 
     # of time
@@ -105,8 +97,8 @@ class Tiers(KvConnector):
         while (due_s := self._event_s if steps else self._idle_event_s) <= now_s:
             before_s = store.queue.now_s
             store.until(due_s)
-            if self._pauses is not None:
-                self._over |= self._pauses.over(due_s)
+            if self.turns is not None:
+                self.turns.until(due_s)
             if not steps:
                 store.projections.idle(due_s - before_s)
                 store.project()
@@ -121,7 +113,8 @@ class Tiers(KvConnector):
         """When the next transfer arrives or is projected, the host fails, or a pause is too
         long; inf: never. The past, where the engine has not asked for what has happened."""
         store = self.store
-        asked = not (store.loaded or store.failed or store.stored or self._over)
+        over = self.turns is not None and self.turns.over
+        asked = not (store.loaded or store.failed or store.stored or over)
         return self._idle_event_s if asked else -math.inf
 
     @property
@@ -132,52 +125,9 @@ class Tiers(KvConnector):
     @property
     def _event_s(self) -> float:
         due_s = self.store.due_s
-        return due_s if self._pauses is None else min(due_s, self._pauses.due_s)
+        return due_s if self.turns is None else min(due_s, self.turns.pauses.due_s)
 
-    def moving(self, allocator: Allocator) -> list[Moving]:
-        if self._spec.contention != "simulated":
-            return []
-        queue = self.store.queue
-        return [
-            Moving(
-                job.rate / len(job.near), job.ends == (IN,), near.units,
-                1 - queue.left(job), near.first, near.last,
-            )
-            for job in queue.under_way for near in job.near
-        ]  # fmt: skip
-
-    def stalls(
-        self, step: Step, times: StepTimes, efficiency: Efficiency, cost: float
-    ) -> FloatArray:  # fmt: skip
-        """DRAM gives less while the link is busy, and layers wait for their KV."""
-        self.efficiency = efficiency
-        queue = self.store.queue
-        waits = np.zeros(len(times.total_s))
-        if self._spec.contention and (rate := queue.rate()):
-            taken = rate * (2 if self._spec.host.dram == "card" else 1)
-            waits += times.contended(taken, self._steps.bandwidth * efficiency.attention, cost)
-        if self._restoring:
-            overlap = self._spec.host.hcache and self._spec.host.hcache.overlap
-            idle_s = float(times.memory_s[0]) if overlap else 0.0
-            waits[0] += self.store.projections.step(float(times.total_s[0] + waits[0]), idle_s)
-        if self._spec.synchronous:
-            waits[0] += max(queue.wait_s(IN), queue.wait_s(OUT))
-        if self._spec.layerwise and self.store.loads:
-            waits[0] += self._layers_wait_s(float(times.total_s[0] + waits[0]))
-        self._waits = waits
-        return waits
-
-    def _layers_wait_s(self, step_s: float) -> float:
-        """What a step that begins now waits for its layers, beyond what it takes."""
-        before, layers = self.store.queue.wait_s(IN), self._layers
-        last = list(self.store.loads.values())[-1]
-        own = self.store.queue.left(last) * last.alone_s
-        first = max(before - own, 0.0)
-        longest = max(first + own / layers + step_s, first + own + step_s / layers)
-        return max(longest - step_s, 0.0)
-
-    def passed(self, end_s: float, times: StepTimes) -> None:
-        self.store.counted.stalled_s += float(self._waits[: len(times.total_s)].sum())
+    def passed(self, end_s: float) -> None:
         self.clock(end_s, steps=True)
         self.store.projections.stepped()
         self.store.project()
@@ -195,26 +145,16 @@ class Tiers(KvConnector):
             layers, rest = self.links.hidden.split[-2:]
             done_s = store.projections.done_s - self._done_before_s
             found["hcache"] = {"layers": layers, "rest": rest, "compute_s": done_s}
-        if self._pauses is not None:
-            found["pauses"] = self._pauses.ways
+        if self.turns is not None:
+            found["pauses"] = self.turns.pauses.ways
         return {"tiers": found}
 
     # as a connector of an engine: requests in line
 
     def connect(self, engine: ConnectedEngine) -> None:
         super().connect(engine)
-        requests, before = engine.requests, engine.requests.turn_before
-        self._pause_s = np.full(len(requests), np.nan)
-        self._pause_s[before[before >= 0]] = requests.think_s[before >= 0]
-
-    def first(self, line: Iterable[int]) -> int:
-        """A turn whose session's memory is held for it (InferCept: by the arrival of the
-        session)."""
-        sessions = self.engine.requests.session
-        for place, request in enumerate(line if self._kept else ()):
-            if int(sessions[request]) in self._kept:
-                return place
-        return -1
+        if self.turns is not None:
+            self.turns.connect(engine)
 
     def passes_over(self, request: int, demand: Demand, total: int) -> bool:
         """A request whose text is on its way to another, or whose session's last turn is still
@@ -228,13 +168,6 @@ class Tiers(KvConnector):
             return False
         keys = self.store.keys_of(self._keys_of(request, demand, total))
         return any(key in coming for key in keys)
-
-    def resumed(self, request: int) -> Sequence[int]:
-        return self._give_up(int(self.engine.requests.session[request]))
-
-    def yields(self) -> Sequence[int]:
-        """The longest kept gives way."""
-        return self._give_up(next(iter(self._kept), -1))
 
     def matched(self, request: int, demand: Demand, cached: int, total: int) -> TierPlan | None:
         """What to load behind what the device has, in whole blocks of the tier."""
@@ -262,7 +195,7 @@ class Tiers(KvConnector):
             hidden = self.links.hidden
             work = None
             if hidden is not None:
-                work = hidden.work(match.start, match.end, self.efficiency)
+                work = hidden.work(match.start, match.end, self.delays.efficiency)
             self.store.load(request, match, work)
         counted = self.store.counted
         counted.recomputed += self._declined.pop(request, 0)
@@ -273,7 +206,7 @@ class Tiers(KvConnector):
     # requests that run
 
     def rounds(self, step: Step, limit: int) -> int:
-        if self._restoring:
+        if self.delays.restoring:
             return 1
         if (every := self._saves_every) and len(step.decode):
             stored = self.engine.allocator.stored[step.decode]
@@ -314,9 +247,8 @@ class Tiers(KvConnector):
     def released(self) -> Sequence[tuple[int, Ending]]:
         """Those that are kept for no longer, and those whose stores are done."""
         found: list[tuple[int, Ending]] = []
-        over, self._over = self._over, {}
+        over = {} if self.turns is None else self.turns.ended()
         for request, way in over.items():
-            del self._kept[int(self.engine.requests.session[request])]
             ending = self._end(request, self.engine.known(request), way)
             if ending is not Ending.HELD:
                 found.append((request, ending))
@@ -353,17 +285,11 @@ class Tiers(KvConnector):
 
     def reset(self) -> None:
         self.store.lose()
-        for session in list(self._kept):
-            self._give_up(session)
+        if self.turns is not None:
+            self.turns.reset()
         self._leaving.clear()
 
     # its own
-
-    @property
-    def _restoring(self) -> bool:
-        """Whether the next step projects hidden states."""
-        waits = bool(self.store.loads) or self.store.projections.due_s < math.inf
-        return waits and self.links.hidden is not None
 
     @property
     def _saves_every(self) -> int:
@@ -387,19 +313,19 @@ class Tiers(KvConnector):
         """Whether a load ends before a lone prefill of the same tokens would."""
         load_s = self.store.load_s(plan)
         if self.links.hidden is not None:
-            work = self.links.hidden.work(plan.start, plan.end, self.efficiency)
+            work = self.links.hidden.work(plan.start, plan.end, self.delays.efficiency)
             load_s = max(load_s, self.store.projections.wait_s + sum(work))
-        return load_s < recompute(self._steps, plan.end, self.efficiency, plan.start).total_s
+        return load_s < recompute(self._steps, plan.end, self.delays.efficiency, plan.start).total_s
 
     def _store(self, request: int, demand: Demand, tokens: int, ended: bool = False) -> bool:
         """Store what the host has not of the first `tokens` of a resident request; whether it has
         to keep its memory for this, or an earlier store. With pauses only for a swap: whole, when
         it has ended."""
-        if (self._pauses is not None and not ended) or request in self._from_elsewhere:
+        if (self.turns is not None and not ended) or request in self._from_elsewhere:
             return False
         if not self.engine.whole(request):
             return False
-        if self._spec.host.offload_prompt_only and self._pauses is None:
+        if self._spec.host.offload_prompt_only and self.turns is None:
             tokens = min(tokens, demand.prompt)
         has = int(self.engine.allocator.stored[request])
         return self.store.store(request, self._keys_of(request, demand, tokens), has, ended)
@@ -407,9 +333,9 @@ class Tiers(KvConnector):
     def _way(self, request: int, demand: Demand, tokens: int) -> Way | Literal["end"] | None:
         """What to do with what an ended request has stored while its session pauses; None: as
         without pauses."""
-        if self._pauses is None:
+        if self.turns is None:
             return None
-        pause_s = float(self._pause_s[request])
+        pause_s = self.turns.pause_s(request)
         if math.isnan(pause_s):
             return "end"
         keys = self.store.keys_of(self._keys_of(request, demand, tokens))
@@ -419,12 +345,12 @@ class Tiers(KvConnector):
         swap_s += queue.wait_s(IN) + self.links.host_s(len(keys), IN)
         running = self.engine.running
         batch = BesideBatch(len(running), int(self.engine.allocator.stored[running].sum()))
-        return self._pauses.begins(request, queue.now_s, pause_s, tokens, batch, swap_s)
+        return self.turns.pauses.begins(request, queue.now_s, pause_s, tokens, batch, swap_s)
 
     def _end(self, request: int, tokens: int, way: Way | Literal["end"] | None) -> Ending:
         """What becomes of an ended request's memory."""
-        if way == "keep":
-            self._kept[int(self.engine.requests.session[request])] = request
+        if way == "keep" and self.turns is not None:
+            self.turns.keep(request)
             return Ending.HELD
         if way == "drop":
             return Ending.FORGET
@@ -434,14 +360,3 @@ class Tiers(KvConnector):
             self._leaving[request] = None
             return Ending.HELD
         return Ending.FREE
-
-    def _give_up(self, session: int) -> Sequence[int]:
-        """A session that was kept has its next turn, or has to give its memory up: its last
-        turn."""
-        request = self._kept.pop(session, -1)
-        if request < 0:
-            return ()
-        if self._pauses is not None:
-            self._pauses.ends(request)
-            self._over.pop(request, None)
-        return (request,)

@@ -84,10 +84,11 @@ _V1: Must = {
     "_filling": _empty, "_again": _empty,
 }  # fmt: skip
 _V1_ANY = _text("engine spec _stops _under_way _recent _fills _any_decode _since _line")
+_LINE: Must = {"_in_order": True, "early": True}
 _LINE_ANY = _text("_engine _bounds _fitting _overtaken _sizes _tag")
 _LOADS: Must = {
     "connectors": _empty, "loading": _empty, "held": _empty, "back": _empty, "decodes": _empty,
-    "line_asks": False,
+    "line_asks": False, "delays": _empty, "rooms": _empty, "visitors": _empty, "turns": _empty,
 }  # fmt: skip
 _LOADS_ANY = _text("_engine _stuck_at _unsure forgets")
 _ENGINE: Must = {
@@ -95,7 +96,7 @@ _ENGINE: Must = {
     "windowed": False, "_uneven": False, "late": False, "state_block": 0, "ending": _empty,
     "waiting": _empty, "running": _empty, "growth": lambda growth: type(growth) is Growth,
     "scheduler": lambda scheduler: not _unknown(scheduler, _V1_ANY, _V1, EngineV1),
-    "line": lambda line: not _unknown(line, _LINE_ANY, {"_in_order": True}, WaitingLine),
+    "line": lambda line: not _unknown(line, _LINE_ANY, _LINE, WaitingLine),
     "loads": lambda loads: not _unknown(loads, _LOADS_ANY, _LOADS, Loads),
 }  # fmt: skip
 _ENGINE_ANY = _text(

@@ -185,7 +185,7 @@ def test_what_wastes_least_hides_or_is_weighed(
         asked.append(given)
         return hidden, swaps
 
-    scene.swaps.weighs = weighs
+    scene.swaps.swap.weighs = weighs
     while not (step := scene.step()).preempted:
         pass
     behind = 0 if step.swaps is None else step.swaps.hidden

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from policies.serving.node_controller import Controller
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.transfers.lender import Lender
+from policies.transfers.lending_delays import LendingDelays
 from policies.transfers.loans import Loan, Loans
 from tests.policies.serving.features import TWO_WINDOWS, WINDOWS
 from tests.policies.serving.test_moving import LINK, SHAPE, card
@@ -91,15 +93,15 @@ class Watched:
                 assert int(engine.allocator.stored[request]) + away == whole
         for number, lender in enumerate(lenders):
             engine, allocator = lender.engine, lender.allocator
-            held = {*engine.running.tolist(), *lender.lent, *engine.loading, *engine.held}
+            held = {*engine.running.tolist(), *lender.visitors.lent, *engine.loading, *engine.held}
             assert held == set(np.flatnonzero(allocator.resident).tolist())
-            assert not lender.lent & set(engine.running.tolist())
-            assert lender.lent == {request for card, request in rooms if card == number}
-            for request in lender.lent:
+            assert not lender.visitors.lent & set(engine.running.tolist())
+            assert lender.visitors.lent == {request for card, request in rooms if card == number}
+            for request in lender.visitors.lent:
                 assert allocator.stored[request] == rooms[number, request]
             states = sum(map(len, engine.allocator.state_blocks.held.values())) * lender.block
             assert allocator.reserved_total == int(allocator.reserved.sum()) + states
-            assert not lender.lent & set(engine.allocator.state_blocks.held)
+            assert not lender.visitors.lent & set(engine.allocator.state_blocks.held)
             assert allocator.reserved_total + allocator.free_slots == allocator.slots
         self.looks += 1
         self.lent += len(rooms)
@@ -305,11 +307,13 @@ def test_attention_on_a_card_alone_is_that_of_a_step() -> None:
 
 def stepping(tokens: int | None, bandwidth: str) -> tuple[float, float]:
     """(seconds of a step, KV bytes that it copies) of a lone request that moves away."""
-    engine = Lender.__new__(Lender)
-    engine._landing, engine._fresh, engine.loans = 0, 0, Loans({0: [Loan(1, 512, 0, 512)]})
-    engine._step_tokens = tokens
-    engine._work = work(f"paths=[{{post: 0ns, bandwidth: {bandwidth}}}]", "latency=0ns")
-    copied, copy_s = engine._copies(0.01, 0.0)
+    home: Any = SimpleNamespace(
+        landing=0, loans=Loans({0: [Loan(1, 512, 0, 512)]}), step_tokens=tokens
+    )
+    home.work = work(f"paths=[{{post: 0ns, bandwidth: {bandwidth}}}]", "latency=0ns")
+    rooms: Any = SimpleNamespace(fresh=0)
+    delays = LendingDelays(home, rooms)
+    copied, copy_s = delays._copies(0.01, 0.0)
     return max(0.01, copy_s), copied * SHAPE.kv_token_bytes
 
 

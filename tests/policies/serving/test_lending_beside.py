@@ -69,7 +69,7 @@ def test_every_byte_of_kv_is_somewhere_once(
     for lender in watched.lenders:
         held = set(np.flatnonzero(lender.allocator.resident).tolist())
         assert held <= last | set(lender.engine.held)
-        assert {*lender.lent, *lender.loans} <= last
+        assert {*lender.visitors.lent, *lender.loans} <= last
 
 
 def test_what_a_lender_loses_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,7 +130,7 @@ class Watched:
             self.copies += len(hosting.landing.coming)
         assert len(runs) == len(set(runs)) and not set(runs) & set(waits)
         assert len(waits) == len(set(waits))
-        if isinstance(control, Dropping) and control.frames:
+        if isinstance(control, Dropping) and control.frames.held:
             self._look_at_frames(control)
         self.looks += 1
 
@@ -142,7 +142,7 @@ class Watched:
             order = pipeline_order(group, node._stages)
             stages, layers = stages_of(SHAPE, len(order)), 0
             for place, stage in zip(order, stages, strict=True):
-                card, own = node.frames[place], node._whole[place[1]]
+                card, own = node.frames.held[place], node.frames._own[place[1]]
                 assert card.layers == range(layers, layers := layers + stage.layers)
                 assert card.held.size * card.frame_bytes == slots * stage.kv_token_bytes
                 assert (card.base - stage.weight_bytes) < (2 << 20) + card.frame_bytes
@@ -286,10 +286,10 @@ def test_a_restore_moves_only_blocks_in_frames_that_the_card_had_not(
     restore, counts = Dropping._restore, np.zeros(2)
 
     def watched(node: Dropping, group: tuple[int, ...], weights: Transfer, at_s: float) -> None:
-        allocator, frames = node.engine(group[0]).allocator, dict(node.frames)
+        allocator, frames = node.engine(group[0]).allocator, dict(node.frames.held)
         residents = np.flatnonzero(allocator.resident).tolist()
         before = {request: allocator.units(request).start // 16 for request in residents}
-        counted, times = (node._moved, node._stayed), node._restores
+        counted, times = (node._moved, node.frames.stayed), node._restores
         restore(node, group, weights, at_s)
         if node._restores == times:
             return
@@ -301,11 +301,11 @@ def test_a_restore_moves_only_blocks_in_frames_that_the_card_had_not(
             old, new = np.unique(np.hstack([np.zeros((2, 0), np.int64), *pairs]), axis=1)
             assert len(set(old)) == len(set(new)) == len(old)  # once, shared as before
             layers = frames[card, 0].layers
-            there = places(node.frames[card, 0], new)[2 * layers.start : 2 * layers.stop]
+            there = places(node.frames.held[card, 0], new)[2 * layers.start : 2 * layers.stop]
             same = int((places(frames[card, 0], old) == there).sum())
             stayed, moved = stayed + same, moved + there.size - same
         assert (moved * 16 * 512, stayed * 16 * 512) == (
-            node._moved - counted[0], node._stayed - counted[1],
+            node._moved - counted[0], node.frames.stayed - counted[1],
         )  # fmt: skip
         counts[:] += moved, stayed
 
@@ -543,8 +543,8 @@ def test_a_device_that_translates_frames_of_another_size_is_refused() -> None:
     node = built(DROPPING, burst(8), Dropping)
     allocator = node.node.own[0].engine.allocator
     with pytest.raises(DescriptionError, match=r"cluster\.dropping maps frames of 65536 B"):
-        mapped(FakeMemory(), device, allocator, node.frames[0, 0])
-    assert node.frames[0, 0].frames().size == 64 << 10
+        mapped(FakeMemory(), device, allocator, node.frames.held[0, 0])
+    assert node.frames.held[0, 0].frames().size == 64 << 10
     given = spec(cluster=DROPPING, memory={"fidelity": "analytic"})
     with pytest.raises(DescriptionError, match=r"cluster\.dropping maps frames of"):
         kv_region(device, SHAPE, given)  # before a run, not at its first drop

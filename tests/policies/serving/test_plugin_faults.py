@@ -176,7 +176,9 @@ class Mine(Controller):
         ("arrived(self):\n        return [0.5]", "request 0 waits for KV that connector mine has"),
         ("released(self):\n        return [(0, True)]",
          "own.py: KeyError: 0 (at connected.py:"),
-        ("stalls(self, *_):\n        return [float('nan')]\n    matched = lambda *_: None",
+        ("matched(self, *_):\n        return None\n"
+         "    from policies.engines.step_delays import StepDelays as Base\n"
+         "    class Late(Base):\n        stalls = lambda *_: [float('nan')]\n    delays = Late()",
          "own.py: AttributeError: 'list' object has no attribute 'any'"),
         ("clock(self, now_s):\n        pass",
          "request 0 waits for KV that connector mine has (policy paged)"),
