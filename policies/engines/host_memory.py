@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
@@ -39,40 +38,3 @@ class Swapping(NamedTuple):
     link: str | None = None
     """A shipped link, or a file, whose law copies follow, descriptor by descriptor. None: bytes
     over the card's own link alone."""
-
-
-class HostTraffic:
-    """Copies between cards and a memory of so much `bandwidth`, bytes a second; they are given in
-    the order in which they begin. Each goes at its links' rate, or what those before it leave
-    (assumed: memory serves who came first)."""
-
-    def __init__(self, bandwidth: float) -> None:
-        self._bandwidth = bandwidth
-        self._taken: list[tuple[float, float, float]] = []
-        """(from, to, bytes a second), seconds."""
-
-    def seconds(self, at_s: float, size: float, rate: float) -> float:
-        """How long so many bytes take from `at_s` on, over links of `rate` bytes a second."""
-        self._taken = [each for each in self._taken if each[1] > at_s]
-        edges = {edge for each in self._taken for edge in each[:2] if edge > at_s}
-        now_s, left, own = at_s, size, []
-        for edge in (*sorted(edges), math.inf):
-            others = sum(taken for begins, ends, taken in self._taken if begins <= now_s < ends)
-            mine = min(rate, self._bandwidth - others)
-            if mine > 1e-9 * self._bandwidth:  # less is rounding
-                ends = min(edge, now_s + left / mine)
-                own.append((now_s, ends, mine))
-                left -= mine * (ends - now_s)
-                now_s = ends
-                if ends < edge:
-                    break
-            now_s = max(now_s, edge)
-        self._taken += own
-        return own[-1][1] - at_s if own else 0.0
-
-
-def host_of(swapping: Swapping | None) -> HostTraffic | None:
-    """The traffic of a host's memory which cards that swap so have in common; None: it carries all
-    that links do."""
-    dram = None if swapping is None else swapping.dram
-    return None if dram is None else HostTraffic(dram.bandwidth)

@@ -17,8 +17,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from policies.engines.host_memory import HostTraffic, Swapping, host_of
+from policies.engines.host_memory import HostMemory
 from policies.transfers.kv_link import IN, OUT, KvLink, KvPlace, Transfer
+from policies.transfers.shared_memory import SharedMemory
 
 
 class Fabric:
@@ -26,7 +27,7 @@ class Fabric:
 
     def __init__(self) -> None:
         self.network: KvLink[Transfer] = KvLink(apart=True)
-        self._memories: dict[str, HostTraffic | None] = {}
+        self._memories: dict[str, SharedMemory] = {}
         self._links: dict[KvPlace, KvLink[Transfer]] = {}
 
     def at(self, *places: KvPlace) -> Links:
@@ -40,11 +41,11 @@ class Fabric:
         link.far_bandwidth = min(link.far_bandwidth, far_bandwidth)
         return link
 
-    def memory(self, node: str, swapping: Swapping) -> HostTraffic | None:
+    def memory(self, node: str, dram: HostMemory | None) -> SharedMemory | None:
         """What the hosts of a node's cards have in common; None: it carries all that links do."""
-        if node not in self._memories:
-            self._memories[node] = host_of(swapping)
-        return self._memories[node]
+        if dram is None:
+            return None
+        return self._memories.setdefault(node, SharedMemory(dram.bandwidth))
 
     @property
     def hosts(self) -> list[KvLink[Transfer]]:

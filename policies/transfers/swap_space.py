@@ -25,7 +25,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.link import LinkSpec, load_link
 from policies.allocators.capabilities import OnDemand, Swaps
 from policies.engines.connector import ConnectedEngine
-from policies.engines.host_memory import HostTraffic, Swapping
+from policies.engines.host_memory import Swapping
 from policies.engines.preempted_kv import PreemptedKv
 from policies.engines.scheduled_step import Step, SwapCopies
 from policies.engines.step_delays import StepDelays
@@ -169,7 +169,8 @@ class SwapDelays(StepDelays):
         self._options, self._site = space.options, space.site
         self._copy: Transfer | None = None
         """All that the step under way copies."""
-        self._host = self._site.links.fabric.memory(self._site.links.place.node, self._options)
+        links = self._site.links
+        self._memory = links.fabric.memory(links.place.node, self._options.dram)
 
     def reset(self) -> None:
         """Nothing is copied any more."""
@@ -188,9 +189,12 @@ class SwapDelays(StepDelays):
         size = self._kv.bytes_of(moved.moved)
         bytes_s = self._site.steps.host_s(size)
         alone_s = max(bytes_s, sum(self._kv.link_s))
-        taken_s = alone_s if self._host is None else self._host_s(size, alone_s, self._host)
-        late_s = self._put(size, taken_s)
-        shared = self._host is not None or late_s > 0
+        self._copy = copy = self._copied(size, alone_s)
+        if self._memory is not None:
+            whole = size * self._site.cards
+            copy.alone_s = self._memory.seconds(copy, self._space.now_s, whole)
+        taken_s, late_s = copy.alone_s, self._put(copy)
+        shared = self._memory is not None or late_s > 0
         if not shared and alone_s == bytes_s and not (contends and moved.hidden):
             return None
         waits_s, longer = np.zeros(len(times.total_s)), times
@@ -205,30 +209,28 @@ class SwapDelays(StepDelays):
             waits_s += longer.contended(taken, self._site.steps.bandwidth * efficiency.attention)
         return waits_s
 
-    def _put(self, size: float, seconds: float) -> float:
-        """Put what a step copies on the card's link to its host, as one transfer of so many
-        seconds: how much longer it takes for what else moves there, as far as is known."""
-        link, places = self._site.links.host(), self._site.links.places
-        while link.now_s < self._space.now_s:  # nobody else goes on with it
-            link.until(self._space.now_s)
+    def _copied(self, size: float, seconds: float) -> Transfer:
+        """What a step copies, as one transfer of so many seconds."""
+        places = self._site.links.places
         hosts = tuple(each.host for each in places)
         ends = (hosts, places) if self._kv.back else (places, hosts)
-        self._copy = Transfer(
+        return Transfer(
             source=ends[0], target=ends[1], ends=(IN if self._kv.back else OUT,), bytes=round(size),
             alone_s=seconds, way=SwapSpace.name,
         )  # fmt: skip
-        link.put(self._copy)
-        late_s = link.end_s(self._copy) - self._space.now_s - seconds
-        return late_s if late_s > 1e-9 * seconds else 0.0
+
+    def _put(self, copy: Transfer) -> float:
+        """Put it on the card's link to its host: how much longer it takes for what else moves
+        there, as far as is known."""
+        link = self._site.links.host()
+        while link.now_s < self._space.now_s:  # nobody else goes on with it
+            link.until(self._space.now_s)
+        link.put(copy)
+        late_s = link.end_s(copy) - self._space.now_s - copy.alone_s
+        return late_s if late_s > 1e-9 * copy.alone_s else 0.0
 
     def done(self, times: StepTimes) -> None:
         self._copy = None
-
-    def _host_s(self, size: float, alone_s: float, host: HostTraffic) -> float:
-        """Seconds that so many bytes of each card take where the host's memory is shared, and
-        `alone_s` where it is not."""
-        whole = size * self._site.cards
-        return host.seconds(self._space.now_s, whole, whole / alone_s)
 
 
 class SwapSpace(KvConnector):

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
-from policies.engines.host_memory import HostMemory, HostTraffic
+from policies.engines.host_memory import HostMemory
 from policies.serving.serving import serve
+from policies.transfers.kv_link import Transfer
+from policies.transfers.shared_memory import SharedMemory
 from tests.policies.small import MODEL, device, requests, spec
 
 SWAPS = {"name": "v0", "preemption": "swap"}
@@ -24,14 +26,25 @@ def test_a_memory_gives_the_peak_of_its_channels() -> None:
     assert HostMemory(memory="lpddr5-6400-x16", channels=3).bandwidth == 3 * each
 
 
+def copy(size: float, rate: float) -> Transfer:
+    return Transfer(bytes=round(size), alone_s=size / rate)
+
+
 def test_who_comes_first_has_its_rate_and_others_have_what_is_left() -> None:
-    host = HostTraffic(10.0)
-    assert host.seconds(0.0, 40.0, 8.0) == 5.0
+    host = SharedMemory(10.0)
+    assert host.seconds(copy(40.0, 8.0), 0.0, 40.0) == 5.0
     # 2 B/s until 5 s, then 8 B/s
-    assert host.seconds(1.0, 40.0, 8.0) == pytest.approx(4.0 + 32 / 8)
+    assert host.seconds(copy(40.0, 8.0), 1.0, 40.0) == pytest.approx(4.0 + 32 / 8)
     # nothing until 5 s, then 2 B/s until 9 s, then all
-    assert host.seconds(2.0, 12.0, 12.0) == pytest.approx(7.0 + 4 / 10)
-    assert host.seconds(100.0, 8.0, 8.0) == 1.0
+    assert host.seconds(copy(12.0, 12.0), 2.0, 12.0) == pytest.approx(7.0 + 4 / 10)
+    assert host.seconds(copy(8.0, 8.0), 100.0, 8.0) == 1.0
+
+
+def test_a_copy_that_is_lost_leaves_what_it_had_to_those_behind_it() -> None:
+    host, lost = SharedMemory(10.0), copy(40.0, 8.0)
+    assert host.seconds(lost, 0.0, 40.0) == 5.0
+    lost.dropped = True  # as its step was never done
+    assert host.seconds(copy(40.0, 8.0), 1.0, 40.0) == 5.0
 
 
 @given(
@@ -41,16 +54,16 @@ def test_who_comes_first_has_its_rate_and_others_have_what_is_left() -> None:
 def test_a_memory_never_gives_more_than_it_has_and_moves_every_byte(
     copies: list[tuple[float, float, float]], most: float
 ) -> None:
-    host, at_s, moved = HostTraffic(most), 0.0, []
+    host, at_s, moved = SharedMemory(most), 0.0, []
     for after, size, rate in copies:
         at_s += after
-        seconds = host.seconds(at_s, size, rate)
+        seconds = host.seconds(copy(size, rate), at_s, size)
         assert seconds >= size / min(rate, most) * (1 - 1e-9)
         own = [each for each in host._taken if not any(each is old for old in moved)]
-        assert sum((b - a) * r for a, b, r in own) == pytest.approx(size)
+        assert sum((b - a) * r for _, a, b, r in own) == pytest.approx(size)
         moved += own
-    for instant in [(a + b) / 2 for a, b, _ in moved]:
-        assert sum(r for a, b, r in moved if a <= instant < b) <= most * (1 + 1e-9)
+    for instant in [(a + b) / 2 for _, a, b, _ in moved]:
+        assert sum(r for _, a, b, r in moved if a <= instant < b) <= most * (1 + 1e-9)
 
 
 def ran(cards: int, link: str = "1GB/s", **engine: Any) -> dict[str, Any]:

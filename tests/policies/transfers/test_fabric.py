@@ -77,9 +77,9 @@ def test_does_a_step_wait_for_what_a_tier_stores_before_its_copies_of_swapped_kv
     space = Scene(1024, [(100, 3)], preemption="swap").swaps
     space.site.links.host().put(Transfer(ends=(OUT,), bytes=8, alone_s=2.0, way="tiers"))
     space.now_s = 0.5
-    assert space.delays._put(8, 1.0) == pytest.approx(1.5)
+    assert space.delays._put(space.delays._copied(8, 1.0)) == pytest.approx(1.5)
     space.swap.back = True  # the other way is free
-    assert space.delays._put(8, 1.0) == 0.0
+    assert space.delays._put(space.delays._copied(8, 1.0)) == 0.0
 
 
 @pytest.mark.parametrize(
