@@ -7,10 +7,14 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from policies.memory.measured_cells import Skipped
+from hwmodel.description.library import names
+from hwmodel.description.yaml_reader import load
+from policies.memory.measured import compare, load_measurements
+from policies.memory.measured_cells import ComparedCell, Skipped
 from sweeps.analyse.statistics import Interval
 from sweeps.ask import validation
 from sweeps.run import explanation, next_answer
@@ -19,6 +23,8 @@ from sweeps.study.by_device import counts
 
 Read = Callable[[Path], dict[str, Any]]
 RECORDED = Path(__file__).resolve().parents[1] / "tests/reference"
+LAST = Path(__file__).resolve().parents[1] / "docs/release/accuracy.yaml"
+"""Errors of the last release."""
 
 
 def of_logs(found: Interval) -> list[float]:
@@ -165,9 +171,38 @@ def measurements(_: Path) -> dict[str, Any]:
 
 def servers(_: Path) -> dict[str, Any]:
     """Whole servers beside our serving."""
-    from sweeps.ask.published_servers import each, possible, summary
+    from sweeps.ask.published_servers import summary
 
-    return summary(list(each(possible())))
+    return summary(_served())
+
+
+@cache
+def _served() -> list[Any]:
+    """Whole servers beside our serving, served once."""
+    from sweeps.ask.published_servers import each, possible
+
+    return list(each(possible()))
+
+
+def accuracy_of_times(_: Path) -> dict[str, Any]:
+    """Times of steps and servers by class, beside those of the last release."""
+    from sweeps.ask.accuracy import compared_with, figures, of_servers, steps
+
+    found: list[ComparedCell] = []
+    for name in names("measurements"):
+        spec = load_measurements(name)
+        timed = [
+            cell for cell in spec.cells
+            if cell.measured is not None and (cell.decode is not None or cell.prefill is not None)
+        ]  # fmt: skip
+        found += compare(spec.model_copy(update={"cells": timed}))
+    times, last = steps(found) + of_servers(_served()), load(LAST).data
+    beside = compared_with(times, last["version"], last["errors"])
+    return (
+        figures(times, [name for name in names("kernels") if name != "ideal"])
+        | beside
+        | {"outside": last["outside"]}
+    )
 
 
 def memory_map(folder: Path) -> dict[str, Any]:
@@ -302,6 +337,7 @@ LAID_OUT = ("strix-halo", "mlu370-x4", "dgx-spark-gb10", "m2-ultra", "a100-80gb"
 READERS: dict[str, Read] = {
     "why": why, "next_question": next_question, "crossing_map": crossing_map, "devices": devices,
     "crossings": crossings, "bursts": bursts, "memory_map": memory_map, "h3": h3,
-    "measurements": measurements, "servers": servers, "schedules": schedules, "speed": speed,
+    "measurements": measurements, "servers": servers, "accuracy_of_times": accuracy_of_times,
+    "schedules": schedules, "speed": speed,
     "kv_layouts": kv_layouts, "windows": windows, "capacities": capacities,
 }  # fmt: skip

@@ -43,6 +43,19 @@ def systems() -> Path | None:
     return Path(found.submodule_search_locations[0]) / "systems" / "data"
 
 
+def newest(system: str, program: str) -> str | None:
+    """The newest tables of a program on a system, as `kernels.tables` names them; None: there are
+    none, or the package is not installed."""
+    data, runtime = systems(), RUNTIMES.get(program, program)
+    if data is None:
+        return None
+    there = sorted((data / system).glob(f"gemm/{runtime}/[0-9]*"), key=_numbers)
+    if not there:
+        return None
+    major, minor, *_ = there[-1].name.split(".")
+    return f"{program}-{major}.{minor}"
+
+
 def read_package(name: str, system: str | None) -> KernelTables:
     """The tables of a runtime and version (`vllm-0.24`) on a system. Raises DescriptionError where
     the package is not installed, or has no such tables."""

@@ -36,6 +36,7 @@ from policies.memory.measured_cells import (
     ReadLatency,
     Recorded,
     Settings,
+    TimedBy,
     Tolerance,
     half_width,
 )
@@ -220,20 +221,23 @@ def _compare(
     spec: MeasurementSpec, described: dict[str | None, Device], device: Device, cell: MemoryCell
 ) -> ComparedCell:
     tolerance = half_width(cell, spec.tolerances)
-    law = None if device.accelerator is None else device.accelerator.kernels.of
     if cell.decode is not None or cell.prefill is not None:
         model = load_model(str(cell.model or spec.model))
+        assert device.accelerator is not None
+        law = device.accelerator.kernels
+        expected = law.spread_low, law.spread_high
+        by = TimedBy(law.of, device.name, model.name, expected)
         if cell.decode is not None:
             runtime = spec.runtimes[cell.runtime] if cell.runtime else Runtime()
             if cell.decode.since is not None:
                 rate_found = kv_rate(device, model, cell.decode, runtime)
                 share = cell.stated.value / device.peak_gbps
-                return ComparedCell(cell, rate_found, tolerance, share, kernels=law)
+                return ComparedCell(cell, rate_found, tolerance, share, by=by)
             step = decode_time(device, model, cell.decode, runtime)
         else:
             assert cell.prefill is not None
             step = prefill_time(device, model, cell.prefill)
-        return ComparedCell(cell, step.ms, tolerance, step.peak_ms / cell.stated.value, kernels=law)
+        return ComparedCell(cell, step.ms, tolerance, step.peak_ms / cell.stated.value, by=by)
     if cell.layout is not None:
         return ComparedCell(cell, cell.layout.value(), tolerance)
     if cell.attention is not None:

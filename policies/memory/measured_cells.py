@@ -189,6 +189,17 @@ class MeasuredCell(Strict):
                 raise ValueError(f"{why}; got {figure.unit}")
 
 
+class TimedBy(NamedTuple):
+    """Whose kernels took a step."""
+
+    kernels: str
+    """Their class."""
+    device: str
+    model: str
+    expected: tuple[float, float]
+    """Between which multiples of the model's time 19 in 20 measured ones are expected."""
+
+
 @dataclass(frozen=True)
 class ComparedCell:
     """A cell beside the model's figure, both in the cell's unit."""
@@ -202,12 +213,19 @@ class ComparedCell:
     prefill; by the bytes and FLOPs that the model must move and compute."""
     derate: float = 1.0
     """By which the simulated bandwidth was multiplied."""
-    kernels: str | None = None
-    """Of step times, the class of kernels."""
+    by: TimedBy | None = None
+    """Of step times alone."""
 
     @property
     def error(self) -> float:
         return self.model / self.cell.stated.value - 1
+
+    @property
+    def inside(self) -> bool:
+        """Of a step time: whether the measured one lies where it was expected."""
+        assert self.by is not None
+        low, high = self.by.expected
+        return low <= self.cell.stated.value / self.model <= high
 
     @property
     def verdict(self) -> Verdict:

@@ -9,6 +9,8 @@ from math import inf
 from textwrap import shorten
 from typing import Any
 
+from hwmodel.specs.kernel_law import Kernels
+from hwmodel.specs.kernel_table_package import newest, systems
 from policies.allocators.hybrid import Unified
 from policies.serving.rates import Rate
 from sweeps.ask.fit import CARDS, NARROWER, NARROWER_KV, Fit, Misfit, linked
@@ -168,8 +170,9 @@ def _kernels(found: Fit) -> str:
     """On what the intervals are."""
     assert found.device.accelerator is not None
     law = found.device.accelerator.kernels
-    known = "assumed" if "kernels.spread_high" in found.device.assumed else "measured"
-    tables = ""
+    assumed = "kernels.spread_high" in found.device.assumed
+    known = "assumed" if assumed else "by machines and models left out"
+    tables = _offered(law)
     if law.tables is not None:
         left = ", ".join(each.replace("_", " ") for each in sorted(found.beyond)) or "nothing"
         tables = f"Kernels as measured ({law.tables}); by the law of the class: {left}. "
@@ -179,6 +182,21 @@ def _kernels(found: Fit) -> str:
         f" on cards of class {law.of} are expected, {known} ({law.spread_low:g} to"
         f" {law.spread_high:g} times)."
     )
+
+
+def _offered(law: Kernels) -> str:
+    """Measured kernels that there are of the card, where none are taken."""
+    if law.tables is not None or law.system is None:
+        return ""
+    if systems() is None:
+        return (
+            f"Kernels of {law.system} are measured, and nearer than this law: pip install"
+            " 'bankwise[kernels]', then fit names their tables. "
+        )
+    tables = newest(law.system, law.program)
+    if tables is None:
+        return ""
+    return f"Kernels of {law.system} are measured: --set kernels.tables={tables} takes them. "
 
 
 def _rate(found: Fit, phase: str, rate: float) -> str:

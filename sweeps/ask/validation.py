@@ -98,7 +98,7 @@ def errors_by_class(found: Iterable[ComparedCell]) -> dict[str, dict[str, float]
     groups: dict[str, list[float]] = {}
     for item in found:
         if item.verdict in ("within", "refuted") and item.cell.stands == "measured":
-            name = ", ".join(filter(None, (item.cell.kind, item.kernels)))
+            name = ", ".join(filter(None, (item.cell.kind, item.by and item.by.kernels)))
             groups.setdefault(name, []).append(abs(item.error))
     return {
         name: {
