@@ -108,7 +108,7 @@ def errors(group: Sequence[Timed]) -> dict[str, float]:
 
 
 def seen_and_not(every: Sequence[Timed]) -> dict[str, dict[str, float | str]]:
-    """Label -> the same of cells that a mechanism has seen, and beside it of those that none has."""
+    """Label -> the same of cells that a mechanism has seen, and beside it of the others."""
     table: dict[str, dict[str, float | str]] = {}
     for label in by_label(every):
         row: dict[str, float | str] = {}
