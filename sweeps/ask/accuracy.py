@@ -32,7 +32,7 @@ RISE, RISE_SHARE = 0.01, 0.1
 _WIDER = [1 + n / 100 for n in range(201)]
 
 
-class Timed(NamedTuple):
+class MeasuredTime(NamedTuple):
     """A measured time beside the model's."""
 
     kind: str
@@ -55,7 +55,7 @@ class Timed(NamedTuple):
         return f"{self.kind}, {self.kernels}" if self.kind in ("decode", "prefill") else self.kind
 
 
-def steps(found: Iterable[ComparedCell]) -> list[Timed]:
+def steps(found: Iterable[ComparedCell]) -> list[MeasuredTime]:
     """Steps and prompts among cells that are measured, without limits; a machine and model are seen
     where one of all these cells set a mechanism or was an input."""
     cells = [one for one in found if one.by is not None]
@@ -69,14 +69,14 @@ def steps(found: Iterable[ComparedCell]) -> list[Timed]:
         if one.by is None or one.cell.measured is None or one.cell.stands != "measured":
             continue
         by, is_step, ratio = one.by, one.cell.stated.unit == "ms", 1 + one.error
-        timed.append(Timed(
+        timed.append(MeasuredTime(
             one.cell.kind, by.kernels, f"{by.device}, {by.model}", 1 / ratio if is_step else ratio,
             abs(one.error), one.inside if is_step else None, (by.device, by.model) in given,
         ))  # fmt: skip
     return timed
 
 
-def of_servers(found: Iterable[ServersBeside]) -> list[Timed]:
+def of_servers(found: Iterable[ServersBeside]) -> list[MeasuredTime]:
     """TPOT and TTFT of whole servers."""
     timed = []
     for one in found:
@@ -85,19 +85,19 @@ def of_servers(found: Iterable[ServersBeside]) -> list[Timed]:
         where = f"{one.row.device}, {one.row.model}, {one.row.server}"
         law = accelerator.kernels.of
         for name, off, inside in (("TTFT", one.off[0], None), ("TPOT", one.off[1], one.inside)):
-            timed.append(Timed(name, law, where, 1 / (1 + off), abs(off), inside, False))
+            timed.append(MeasuredTime(name, law, where, 1 / (1 + off), abs(off), inside, False))
     return timed
 
 
-def by_label(every: Iterable[Timed]) -> dict[str, dict[str, float]]:
+def by_label(every: Iterable[MeasuredTime]) -> dict[str, dict[str, float]]:
     """Label -> cells, median and nine in ten of errors, and the share inside its interval."""
-    groups: dict[str, list[Timed]] = {}
+    groups: dict[str, list[MeasuredTime]] = {}
     for one in every:
         groups.setdefault(one.label, []).append(one)
     return {label: errors(groups[label]) for label in sorted(groups)}
 
 
-def errors(group: Sequence[Timed]) -> dict[str, float]:
+def errors(group: Sequence[MeasuredTime]) -> dict[str, float]:
     """Cells, median and nine in ten of errors, and the share inside its interval."""
     off = sorted(one.error for one in group)
     held = [one.inside for one in group if one.inside is not None]
@@ -107,7 +107,7 @@ def errors(group: Sequence[Timed]) -> dict[str, float]:
     } | ({"inside": sum(held) / len(held)} if held else {})  # fmt: skip
 
 
-def seen_and_not(every: Sequence[Timed]) -> dict[str, dict[str, float | str]]:
+def seen_and_not(every: Sequence[MeasuredTime]) -> dict[str, dict[str, float | str]]:
     """Label -> the same of cells that a mechanism has seen, and beside it of the others."""
     table: dict[str, dict[str, float | str]] = {}
     for label in by_label(every):
@@ -122,7 +122,7 @@ def seen_and_not(every: Sequence[Timed]) -> dict[str, dict[str, float | str]]:
 
 
 def compared_with(
-    every: Sequence[Timed], version: str, last: Mapping[str, Mapping[str, float]]
+    every: Sequence[MeasuredTime], version: str, last: Mapping[str, Mapping[str, float]]
 ) -> dict[str, Any]:
     """A table a figure, of labels: the last release's, what is now, and what it may be at most."""
     now = by_label(every)
@@ -162,7 +162,7 @@ Groups = dict[str, list[list[float]]]
 """Class -> logarithms of the ratios of each machine and model."""
 
 
-def unseen_groups(every: Iterable[Timed], classes: Iterable[str]) -> Groups:
+def unseen_groups(every: Iterable[MeasuredTime], classes: Iterable[str]) -> Groups:
     """Decode steps and TPOTs that no mechanism has seen."""
     found: dict[str, dict[str, list[float]]] = {name: {} for name in classes}
     for one in every:
@@ -209,7 +209,7 @@ def _ends(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
     return min(float(low), 0.0), max(float(high), 0.0)
 
 
-def figures(every: Sequence[Timed], classes: Iterable[str]) -> dict[str, Any]:
+def figures(every: Sequence[MeasuredTime], classes: Iterable[str]) -> dict[str, Any]:
     """What the release run takes."""
     groups = unseen_groups(every, classes)
     wider, found = spreads(groups)

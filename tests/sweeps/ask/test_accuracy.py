@@ -15,7 +15,7 @@ from policies.memory import measured_steps
 from policies.memory.measured import compare, load_measurements
 from policies.memory.measured_cells import ComparedCell
 from sweeps.ask import accuracy
-from sweeps.ask.accuracy import STEP, Timed, by_label, left_out, most, risen, spreads, steps
+from sweeps.ask.accuracy import STEP, MeasuredTime, by_label, left_out, most, risen, spreads, steps
 from tests.policies.memory.test_kernel_law import load_class
 from tools.figures import ROOT, read_results
 
@@ -95,8 +95,8 @@ def test_a_class_without_times_has_the_interval_of_the_others() -> None:
 
 def test_what_is_seen_stands_beside_what_is_not() -> None:
     cells = [
-        Timed("decode", "apple", "m", 1.1, 0.1, True, True),
-        Timed("decode", "apple", "n", 1.2, 0.2, False, False),
+        MeasuredTime("decode", "apple", "m", 1.1, 0.1, True, True),
+        MeasuredTime("decode", "apple", "n", 1.2, 0.2, False, False),
     ]
     row = accuracy.seen_and_not(cells)["decode, apple"]
     assert (row["seen: cells"], row["seen: median"]) == (1, 0.1)
