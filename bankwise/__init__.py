@@ -20,12 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bankwise.answered import Answered
-    from bankwise.compared import Compared
     from bankwise.result import Result
     from hwmodel.description.description import DescriptionError
     from hwmodel.measure.channels import Channels
-    from hwmodel.oracle.audit import Violated
     from hwmodel.specs.device import Device
     from policies.serving.plugins import Plugin
     from sweeps.ask.new_device import new_device
@@ -37,18 +34,19 @@ if TYPE_CHECKING:
 Set = Mapping[str, Any] | Iterable[str] | None
 
 __all__ = [
-    "Channels", "DescriptionError", "audit", "compare", "explain", "fit", "fit_formats",
-    "fit_states", "load", "memory", "memory_curve", "memory_latency", "memory_layouts",
-    "memory_refresh", "new_device", "objective", "open_device", "plugin", "replay", "report",
-    "run", "simulate", "size", "size_batch", "size_confirm", "size_memory", "size_pools",
-    "size_settings", "size_users", "transfer", "transfer_pause", "transfer_restore", "validate",
-    "validate_schedules", "validate_servers", "write_c_host",
+    "Channels", "DescriptionError", "audit", "calibrate", "compare", "explain", "explain_next",
+    "fit", "fit_formats", "fit_states", "load", "memory", "memory_curve", "memory_latency",
+    "memory_layouts", "memory_refresh", "new_device", "objective", "open_device", "plugin",
+    "replay", "report", "run", "simulate", "size", "size_batch", "size_confirm", "size_memory",
+    "size_pools", "size_settings", "size_users", "transfer", "transfer_pause",
+    "transfer_restore", "validate", "validate_schedules", "validate_servers", "write_c_host",
 ]  # fmt: skip
 _QUESTIONS = (
-    "fit", "fit_formats", "fit_states", "memory", "memory_curve", "memory_latency",
-    "memory_layouts", "memory_refresh", "size", "size_batch", "size_confirm", "size_memory",
-    "size_pools", "size_settings", "size_users", "transfer", "transfer_pause",
-    "transfer_restore", "validate", "validate_schedules", "validate_servers",
+    "audit", "calibrate", "compare", "explain", "explain_next", "fit", "fit_formats",
+    "fit_states", "memory", "memory_curve", "memory_latency", "memory_layouts",
+    "memory_refresh", "size", "size_batch", "size_confirm", "size_memory", "size_pools",
+    "size_settings", "size_users", "transfer", "transfer_pause", "transfer_restore", "validate",
+    "validate_schedules", "validate_servers",
 )  # fmt: skip
 """Functions that ask a question of `sweeps/ask/questions.py`."""
 _ELSEWHERE = {
@@ -148,53 +146,6 @@ def report(run_dir: str | Path) -> Result:
     return found
 
 
-def compare(run_a: str | Path, run_b: str | Path) -> Compared:
-    """What differs between two runs, as `bankwise compare`: `sentences`, `record()`; it shows
-    itself in a notebook. Raises DescriptionError."""
-    from bankwise.compared import Compared
-    from sweeps.run.store import last_run
-
-    return Compared(last_run(Path(run_a)), last_run(Path(run_b)))
-
-
-def explain(
-    run_dir: str | Path, point: str = "", *, next: str | None = None, jobs: int | None = None
-) -> Answered:  # fmt: skip
-    """Why one competitor of a run serves more than another, as `bankwise explain`: its points are
-    simulated without each cause. point: values of axes and competitors, between commas. next: the
-    questions of `--next` (`all`, or `limit,seed`), put to the gap instead: how far it reaches.
-    Raises DescriptionError, and `sweeps.run.kept_simulations.Stopped` on Ctrl-C."""
-    from bankwise.answered import Answered
-    from sweeps.report import explanation_page
-    from sweeps.run.executor import worker_count
-    from sweeps.run.explained_run import explain_run
-    from sweeps.run.explanation import read, record
-    from sweeps.run.progress import Progress
-    from sweeps.run.store import last_run
-    from sweeps.sections.section import Section
-
-    path = last_run(Path(run_dir))
-    if next is not None:
-        return _next(path, point, next, worker_count(jobs))
-    done = explain_run(path, point, worker_count(jobs), Progress())
-    shown = Section(f"Why, in {path.name}", [*explanation_page.sections(read(path))])
-    return Answered([shown], record(done.found, {"failures": done.failures}))
-
-
-def _next(path: Path, point: str, questions: str, jobs: int) -> Answered:
-    from bankwise.answered import Answered
-    from sweeps.plan.next_question import chosen
-    from sweeps.report import next_page
-    from sweeps.run.next_answer import read, record
-    from sweeps.run.next_run import ask_next
-    from sweeps.run.progress import Progress
-    from sweeps.sections.section import Section
-
-    done = ask_next(path, point, chosen(questions), jobs, Progress())
-    shown = Section(f"The next question, in {path.name}", [*next_page.sections(read(path))])
-    return Answered([shown], record(done.found, {"failures": done.failures}))
-
-
 def plugin(file: str | Path) -> Plugin:
     """Load allocators, schedulers, predictors, routers, rules of one's own, as `--plugin` does
     (docs/extend.md). Returns the file, its text and what it `defined`; a file that has
@@ -269,19 +220,6 @@ def write_c_host(
 
     opened = open_device(device, channel=channel, outstanding=outstanding, set=set)
     return c_host.write_c_host(opened, folder)
-
-
-def audit(device: str | Path, commands: str | Path, *, set: Set = None) -> list[Violated]:
-    """Check a log of commands, as `replay` writes it, against every timing rule of a device.
-
-    Returns what is illegal, each with `channel` (None where there is one), `cycle` (in CK),
-    `command` (with its place) and `rule`; empty where all is legal. Raises DescriptionError for a
-    log that cannot be read.
-    """
-    from hwmodel.oracle.audit import audit_file
-    from hwmodel.specs.device import load_device
-
-    return audit_file(load_device(str(device), _assignments(set)).memory, commands)[1]
 
 
 def _assignments(set: Set) -> list[str]:

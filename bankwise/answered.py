@@ -31,6 +31,7 @@ def answered(question: Question) -> Answered | Frame:
     """The answer to a question; where that is rows, a table. Raises DescriptionError."""
     findings = question.answer()
     section, plain = question.section(findings), record(findings)
+    question.write_files(findings)
     if isinstance(plain, list):
         return Frame(section.title, plain, [b for b in section.blocks if isinstance(b, Grid)])
     return Answered([section], plain)

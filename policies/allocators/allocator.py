@@ -169,7 +169,7 @@ class Allocator(ABC):
     """Options that its paper gives a number or a form, as there."""
     answers: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """What its users would set where it falls behind: words -> options (`bankwise explain
-    --next`)."""
+    next`)."""
     holds_states: ClassVar[bool] = False
     """Whether each resident also holds `Limits.states` slots, `kept_states` times."""
     members: ClassVar[tuple[type, ...]] = ()

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin
 
@@ -99,6 +100,7 @@ Count = Annotated[int, Field(ge=1)]
 LinkName = Annotated[Text, Typed("LINK", ("links",), argument=True)]
 ModelName = Annotated[Text, Typed("MODEL", ("models",))]
 DeviceName = Annotated[Text, Typed("DEVICE", ("accelerators", "memories"), argument=True)]
+RunName = Annotated[Text, Typed("RUN", argument=True)]
 SizeText = Annotated[Text, Typed("SIZE")]
 CardName = Annotated[Text, Typed("DEVICE", ("accelerators",))]
 FormatName = Annotated[str, Typed("FORMAT", ("formats",))]
@@ -125,6 +127,8 @@ class Question(BaseModel):
     """Field -> the field without which it would mean nothing."""
     apart: ClassVar[Iterable[tuple[str, str]]] = ()
     """Fields of which one at most is given."""
+    sets: ClassVar[bool] = True
+    """Whether there are described values to override."""
     plugs: ClassVar[bool] = False
     """Whether names are looked up that a plug-in may define."""
 
@@ -146,6 +150,8 @@ class Question(BaseModel):
             name for name in self.model_fields_set
             if getattr(self, name) != kind.model_fields[name].default
         }  # fmt: skip
+        if self.set and not kind.sets:
+            raise DescriptionError("nothing is described here", "--set")
         for name, other in kind.needs.items():
             if name in given and other not in given:
                 raise DescriptionError(f"needs {option(kind, other)}", option(kind, name))
@@ -161,6 +167,10 @@ class Question(BaseModel):
     def section(self, findings: Any) -> Section:
         """What `answer` found, in words, tables and charts."""
         raise NotImplementedError
+
+    def write_files(self, findings: Any) -> list[Path]:
+        """Write the files that fields name; returns them."""
+        return []
 
     def failed(self, findings: Any) -> bool:
         """Whether something was looked for that should not be there: exit code 1."""
@@ -189,7 +199,8 @@ def in_order(question: type[Question]) -> list[str]:
         needed = question.model_fields[name].is_required()
         return not argument, argument and is_several(question, name), not needed, name == "set"
 
-    return sorted(question.model_fields, key=place)
+    found = (name for name in question.model_fields if name != "set" or question.sets)
+    return sorted(found, key=place)
 
 
 def is_several(question: type[Question], name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -34,6 +34,8 @@ class SchedulesQuestion(Question):
 
     Exit code 1: a schedule differs.
     """
+
+    sets: ClassVar[bool] = False
 
     files: Annotated[tuple[Path, ...], Several, Field(min_length=1), Typed("FILE", argument=True)]
     """Schedules, as JSON or gzip (docs/engines.md)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from hwmodel.description.description import DescriptionError
 from sweeps.ask import published_servers
@@ -36,6 +36,8 @@ class ServersFindings:
 
 class ServersQuestion(Question):
     """Compare our serving with published times of whole servers."""
+
+    sets: ClassVar[bool] = False
 
     model: Annotated[Text, Typed("MODEL", argument=True)] = ""
     """A word that the names of their models contain (default: all)."""

@@ -52,6 +52,8 @@ def _function(verb: str) -> Any:
         if save is not None and section is not None:
             write([section], save)
             wrote([save], json)
+        if files := one.write_files(findings):
+            wrote(files, json)
         if one.failed(findings):
             raise typer.Exit(FOUND)
 
@@ -121,7 +123,7 @@ def _metavar(core: Any) -> str:
 def _help(field: Any) -> str:
     """Its docstring, with the default where there is one to tell."""
     text = " ".join((field.description or "").split())
-    if field.is_required() or field.default in (None, False, ()):
+    if field.is_required() or field.default in (None, False, (), ""):
         return text
     value = field.default
     if isinstance(value, tuple):

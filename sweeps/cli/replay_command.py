@@ -92,7 +92,8 @@ def command(
     from hwmodel.measure.bank_map import BankMap
     from hwmodel.measure.replay import replay as play
     from sweeps.ask.low_bandwidth import explain as causes
-    from sweeps.cli import bank_map_table, low_bandwidth_table, timeline_file
+    from sweeps.cli import bank_map_table, low_bandwidth_table
+    from sweeps.report import timeline_file
     from sweeps.report.command_timeline import Kept
     from sweeps.report.screen import print_json, print_section, show_replay
 

@@ -1,4 +1,4 @@
-"""Reports of runs and of what differs between two: on the terminal, as a page, Markdown or JSON."""
+"""Reports of runs: on the terminal, as a page, Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from pathlib import Path
 from hwmodel.description.description import DescriptionError
 from sweeps.report import comparison_page as comparison
 from sweeps.report.contents import Report, read_report
-from sweeps.report.markdown import markdown
-from sweeps.report.page import page
 from sweeps.report.screen import print_json, print_report
+from sweeps.report.shown import write_reports
 from sweeps.run.findings import keep
-from sweeps.run.store import last_run, write_atomically
-from sweeps.sections.section import Section
+from sweeps.run.store import last_run
 
 
 def report(
@@ -45,32 +43,9 @@ def report(
         keep(each.found)
         page_file = None if html else each.table.path / "report.html"
         text_file = None if markdown_file else each.table.path / "report.md"
-        written += write([each.section], page_file, text_file)
+        written += write_reports([each.section], page_file, text_file)
     everything = [*sections, *(each.section for each in reports)]
-    return [*written, *write(everything, html, markdown_file)]
-
-
-def compare(
-    first: Path, second: Path, html: Path | None, markdown_file: Path | None, json: bool
-) -> list[Path]:
-    """Print what differs between two runs, and write it where asked. Raises DescriptionError."""
-    a, b = (read_report(last_run(path)).found for path in (first, second))
-    found = comparison.compare(a, b)
-    section = comparison.section(found)
-    print_json(comparison.record(found)) if json else print_report(section)
-    return write([section], html, markdown_file)
-
-
-def write(sections: list[Section], html: Path | None, markdown_file: Path | None) -> list[Path]:
-    """Write the page and the Markdown that are wanted; returns them."""
-    wanted = ((html, page), (markdown_file, markdown))
-    written = []
-    for file, form in wanted:
-        if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(file, form(sections))
-            written.append(file)
-    return written
+    return [*written, *write_reports(everything, html, markdown_file)]
 
 
 def readable(directories: list[Path]) -> list[Report]:

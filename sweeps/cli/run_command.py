@@ -312,10 +312,10 @@ def _on_devices(
 
     from hwmodel.description.description import DescriptionError
     from hwmodel.description.yaml_writer import plain
-    from sweeps.cli.reporting import write
     from sweeps.report.contents import read_report
     from sweeps.report.device_sheet import sheet
     from sweeps.report.screen import print_section
+    from sweeps.report.shown import write_reports
     from sweeps.run.store import default_directory, write_atomically
     from sweeps.study.by_device import Winner, assignments, read_device, started, winner
     from sweeps.study.study_run import StudyFailed
@@ -337,7 +337,7 @@ def _on_devices(
             done = _study(name, [*sets, *overrides, *begun], path, how, f"{folder.name}/")
             found.append(read_device(done))
             winners += [won] if (won := winner(found[-1], done)) else []
-            write([read_report(path).section], path / "report.html", path / "report.md")
+            write_reports([read_report(path).section], path / "report.html", path / "report.md")
         except (DescriptionError, StudyFailed) as error:
             text = failure(error) or str(error)
             refused[device] = f"{device}: {text.removeprefix(f'{device}: ')}"
@@ -350,4 +350,4 @@ def _on_devices(
     print_section(section)
     table = folder / "devices.json"
     write_atomically(table, json.dumps(plain([each.record for each in found]), indent=2) + "\n")
-    wrote([table, *write([section], folder / "devices.html", None)], False)
+    wrote([table, *write_reports([section], folder / "devices.html", None)], False)

@@ -198,7 +198,7 @@ QUESTIONS: dict[str, NextChange] = {
     "layout": NextChange("the order of KV in memory", _layout),
     "answer": NextChange("what a side's users would set", _answer),
 }
-"""By the name that `bankwise explain --next` takes."""
+"""By the name that `bankwise explain next` takes."""
 
 
 def chosen(text: str) -> list[str]:
@@ -208,10 +208,10 @@ def chosen(text: str) -> list[str]:
         return list(QUESTIONS)
     for name in names:
         if name == "all":
-            raise DescriptionError("all stands alone", "--next")
+            raise DescriptionError("all stands alone", "--questions")
         if name not in QUESTIONS:
             hint = nearest(name, ["all", *QUESTIONS])
-            raise DescriptionError(f"no question {name!r}; {hint}", "--next")
+            raise DescriptionError(f"no question {name!r}; {hint}", "--questions")
     if not names:
-        raise DescriptionError(f"expected all, or some of {', '.join(QUESTIONS)}", "--next")
+        raise DescriptionError(f"expected all, or some of {', '.join(QUESTIONS)}", "--questions")
     return list(dict.fromkeys(names))

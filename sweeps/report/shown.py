@@ -29,7 +29,10 @@ class Shown(ABC):
     def __str__(self) -> str:
         return self._repr_markdown_()
 
-    FORMS = {".html": page, ".md": markdown}
+    def save(self, file: str | Path) -> Path:
+        """Write a page (.html), Markdown (.md), or the charts under one another (.svg, .png,
+        .pdf). Raises DescriptionError for other names, and where there is no chart."""
+        return save(self.sections(), Path(file))
 
 
 FORMS = {".html": page, ".md": markdown}
@@ -56,3 +59,17 @@ def save(sections: list[Section], path: Path) -> Path:
         raise DescriptionError("has no chart to draw; a page ends in .html or .md", path)
     write_atomically(path, PICTURES[path.suffix](charts, ()))
     return path
+
+
+def write_reports(
+    sections: list[Section], html: Path | None, markdown_file: Path | None
+) -> list[Path]:
+    """Write the page and the Markdown that are wanted; returns them."""
+    wanted = ((html, page), (markdown_file, markdown))
+    written = []
+    for file, form in wanted:
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, form(sections))
+            written.append(file)
+    return written

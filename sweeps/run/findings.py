@@ -49,7 +49,7 @@ class Findings(Generic[Own]):
     explanations: list[Explanation] = field(default_factory=list)
     """Of gaps that `bankwise explain` took apart."""
     asked: list[NextAnswer] = field(default_factory=list)
-    """Gaps to which `bankwise explain --next` put the next question."""
+    """Gaps to which `bankwise explain next` put the next question."""
     pairs: list[list[Pair]] = field(default_factory=list)
     """Of each group."""
 

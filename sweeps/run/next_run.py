@@ -42,7 +42,7 @@ from sweeps.run.reading import read_sweep
 from sweeps.run.store import CONFIG, RunDirectory, write_atomically
 
 _CAPACITIES = "capacities.json"
-_MARK = Mark("--next")
+_MARK = Mark("explain next")
 
 
 class Change(NamedTuple):
@@ -74,11 +74,11 @@ def ask_next(
     """
     table = read_sweep(RunDirectory(path))
     if table.config.get("rule", BEST) != BEST:
-        raise DescriptionError("--next goes with sweeps whose rule is that of the best", path)
+        raise DescriptionError("this goes with sweeps whose rule is that of the best", path)
     sweep = sweep_of(table)
     pairs = _pairs(table, sweep, path, point)
     if any(side.load is not None and side.load.goodput for p in pairs for side in p.sides):
-        raise DescriptionError("--next needs a load that is given or relative, not a goodput", path)
+        raise DescriptionError("this needs a load that is given or relative, not a goodput", path)
     resolved = resolve(sweep)
     refuse_changes(table.config.get("resolved") or {}, resolved, str(path / CONFIG))
     known = known_of(path, table, sweep)

@@ -83,7 +83,7 @@ def test_questions_are_chosen_by_name() -> None:
     assert chosen("all") == list(QUESTIONS)
     assert chosen("seed, limit,seed") == ["seed", "limit"]
     for text in ("limits", "", "all,seed"):
-        with pytest.raises(DescriptionError, match="--next"):
+        with pytest.raises(DescriptionError, match="--questions"):
             chosen(text)
 
 
@@ -116,7 +116,7 @@ def test_a_change_gives_what_a_run_with_it_gives_and_is_kept(tmp_path: Path) -> 
         assert (
             bankwise("run", "smoke", "--jobs", "1", *settings, *more, cwd=tmp_path).returncode == 0
         )
-    ask = ["explain", "runs/smoke-1", "oracle,static", "--jobs", "1", "--next"]
+    ask = ["explain", "next", "runs/smoke-1", "oracle,static", "--jobs", "1", "--questions"]
     done = bankwise(*ask, "seed,workload", "--json", cwd=tmp_path)
     assert done.returncode == 0, done
     (found,) = json.loads(done.stdout)["answers"]

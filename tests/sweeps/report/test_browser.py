@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+import bankwise
 from sweeps.analyse.statistics import Interval
-from sweeps.cli.reporting import compare, report
+from sweeps.cli.reporting import report
 from sweeps.run.explanation import CausePart, Explanation, record
 from sweeps.run.store import plain
 from tests.rotation import rotated
@@ -106,7 +107,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     report([ours])
     report([study(folder / "study")])
     report([ours, theirs], folder / "runs.html")
-    compare(ours, theirs, folder / "compare.html", None, False)
+    bankwise.compare(ours, theirs).save(folder / "compare.html")
     report([planted(folder / "what-if")])
     with pytest.MonkeyPatch.context() as patch:
         search(folder / "break-even", patch)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.oracle.command_log import CommandLog
 from hwmodel.specs.device import Device
+from sweeps.ask.question import Text, Typed
 from sweeps.report.chrome_trace import ENDINGS, chrome_trace, write_trace
 from sweeps.report.command_timeline import MOST_CLOCKS, Clocks, clocks, timeline
 from sweeps.report.drawing import FORMS
@@ -15,6 +17,8 @@ from sweeps.report.shown import save
 from sweeps.sections.chart import Spans
 from sweeps.sections.section import Block, Section
 
+TimelineFile = Annotated[Path, Typed("FILE")]
+ClocksText = Annotated[Text, Typed("A:B")]
 _PICTURES = (*FORMS, ".html")
 
 
