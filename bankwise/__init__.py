@@ -37,16 +37,17 @@ __all__ = [
     "Channels", "DescriptionError", "audit", "calibrate", "compare", "explain", "explain_next",
     "fit", "fit_formats", "fit_states", "load", "memory", "memory_curve", "memory_latency",
     "memory_layouts", "memory_refresh", "new_device", "objective", "open_device", "plugin",
-    "replay", "report", "run", "simulate", "size", "size_batch", "size_confirm", "size_memory",
-    "size_pools", "size_settings", "size_users", "transfer", "transfer_pause",
-    "transfer_restore", "validate", "validate_schedules", "validate_servers", "write_c_host",
+    "replay", "report", "report_explore", "report_figure", "run", "simulate", "size",
+    "size_batch", "size_confirm", "size_memory", "size_pools", "size_settings", "size_users",
+    "transfer", "transfer_pause", "transfer_restore", "validate", "validate_schedules",
+    "validate_servers", "write_c_host",
 ]  # fmt: skip
 _QUESTIONS = (
     "audit", "calibrate", "compare", "explain", "explain_next", "fit", "fit_formats",
     "fit_states", "memory", "memory_curve", "memory_latency", "memory_layouts",
-    "memory_refresh", "size", "size_batch", "size_confirm", "size_memory", "size_pools",
-    "size_settings", "size_users", "transfer", "transfer_pause", "transfer_restore", "validate",
-    "validate_schedules", "validate_servers",
+    "memory_refresh", "report_explore", "report_figure", "size", "size_batch", "size_confirm",
+    "size_memory", "size_pools", "size_settings", "size_users", "transfer", "transfer_pause",
+    "transfer_restore", "validate", "validate_schedules", "validate_servers",
 )  # fmt: skip
 """Functions that ask a question of `sweeps/ask/questions.py`."""
 _ELSEWHERE = {

@@ -17,6 +17,7 @@ CHANGES = {
 }
 BASE = {
     "policy": "paged",
+    "load": None,
     "arrivals": {"process": "all_at_once"},
     "serving.memory": {"fidelity": "sampled", "probe_bytes": "1MiB", "max_probes": 4},
 }

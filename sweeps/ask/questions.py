@@ -30,6 +30,8 @@ QUESTIONS = {
     "memory layouts": "sweeps.ask.memory_layouts:LayoutsQuestion",
     "explain": "sweeps.look.explaining:ExplainQuestion",
     "explain next": "sweeps.look.explaining:ExplainNextQuestion",
+    "report figure": "sweeps.look.report_figures:ReportFigureQuestion",
+    "report explore": "sweeps.look.report_figures:ReportExploreQuestion",
     "compare": "sweeps.look.comparing:CompareQuestion",
     "calibrate": "sweeps.ask.calibrated:CalibrateQuestion",
     "audit": "sweeps.look.auditing:AuditQuestion",

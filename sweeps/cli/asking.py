@@ -9,8 +9,8 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 
 from sweeps.ask.questions import QUESTIONS, does, question
-from sweeps.cli.options import FOUND, Json, Plugin, mistake, shipped, wrote
-from sweeps.cli.packaged import OnceCommand, made
+from sweeps.cli.options import FOUND, Json, Plugin, shipped, wrote
+from sweeps.cli.packaged import formerly, made
 
 Save = Annotated[
     Path | None,
@@ -23,8 +23,7 @@ Save = Annotated[
 
 def asking(verb: str) -> Any:
     """The command of a question."""
-    former = dict(question(verb).former)
-    return made(verb, _function(verb), type("Asking", (QuestionCommand,), {"former": former}))
+    return made(verb, formerly(question(verb).former)(_function(verb)))
 
 
 def _function(verb: str) -> Any:
@@ -136,16 +135,3 @@ def _is_pair(annotation: Any) -> bool:
     from sweeps.ask.question import core_of
 
     return Ellipsis not in get_args(core_of(annotation))
-
-
-class QuestionCommand(OnceCommand):
-    """Answers an option of earlier versions with what is typed now."""
-
-    former: dict[str, str] = {}
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        for word in args:
-            name = word.partition("=")[0]
-            if name in self.former:
-                raise mistake(f"is now {self.former[name]}", name)
-        return super().parse_args(ctx, args)

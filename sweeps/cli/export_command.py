@@ -31,18 +31,31 @@ def command(
         ),
     ] = "bankwise",
     point: Annotated[
-        int | None, typer.Option(help="Which point, where --set leaves several.")
+        int | None, typer.Option(help="Number of the point, where the run has several.")
     ] = None,
-    replication: Annotated[int | None, typer.Option(help="Which one of it, from 1 on; 1.")] = None,
+    replication: Annotated[
+        int | None, typer.Option(help="Replication, from 1 on (default: 1).")
+    ] = None,
     steps: Annotated[
-        str | None, typer.Option(help="N, A:B (without B), A: or all; 100 of accesses.")
+        str | None,
+        typer.Option(help="Steps of the run: N, A:B (without B), A: or all (default: 100)."),
     ] = None,
-    layers: Annotated[str | None, typer.Option(help="Likewise; 0.")] = None,
+    layers: Annotated[
+        str | None,
+        typer.Option(help="Layers of the model: N, A:B (without B), A: or all (default: 0)."),
+    ] = None,
     phase: Annotated[
-        str | None, typer.Option(help="migration, weights, prefill, attention or all; attention.")
+        str | None,
+        typer.Option(
+            help="What is traced: migration, weights, prefill, attention or all "
+            "(default: attention)."
+        ),
     ] = None,
     channel: Annotated[
-        int | None, typer.Option(help="Only this channel, at addresses local to it.")
+        int | None,
+        typer.Option(
+            help="Channel that is written alone, at addresses local to it (default: all)."
+        ),
     ] = None,
     at_once: Annotated[
         bool, typer.Option("--at-once", help="All times are 0: as fast as the memory takes them.")
@@ -53,7 +66,10 @@ def command(
     ] = None,
     replica: Annotated[
         int | None,
-        typer.Option(help="Whose steps, from 0 on; of pools those that prefill come first; 0."),
+        typer.Option(
+            help="Replica whose steps are written, from 0 on; of pools those that "
+            "prefill come first (default: 0)."
+        ),
     ] = None,
     jobs: Jobs = None,
     json: Json = False,

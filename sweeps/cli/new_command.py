@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sweeps.cli.options import Json, wrote
-from sweeps.cli.packaged import NewGroup
+from sweeps.cli.packaged import NewGroup, OnceCommand
 
 command = typer.Typer(
     cls=NewGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None
@@ -24,17 +24,23 @@ def _new() -> None:
     """Write a device, memory or model of your own."""
 
 
-@command.command()
+@command.command(cls=OnceCommand)
 def device(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Of the device; the file is NAME.yaml.")
+        str, typer.Argument(metavar="NAME", help="Name of the device; the file is NAME.yaml.")
     ],
     memory: Annotated[
-        str | None, typer.Option(help="lpddr5x, hbm2e, ...; given: no timings.")
+        str | None, typer.Option(help="Memory standard: lpddr5x, hbm2e, ...; given has no timings.")
     ] = None,
-    rate: Annotated[str | None, typer.Option(metavar="8533MT/s", help="Of a pin.")] = None,
-    width: Annotated[int | None, typer.Option(metavar="BITS", help="Of the whole bus.")] = None,
-    capacity: Annotated[str | None, typer.Option(metavar="64GiB")] = None,
+    rate: Annotated[
+        str | None, typer.Option(metavar="8533MT/s", help="Data rate of a pin.")
+    ] = None,
+    width: Annotated[
+        int | None, typer.Option(metavar="BITS", help="Width of the whole bus.")
+    ] = None,
+    capacity: Annotated[
+        str | None, typer.Option(metavar="64GiB", help="Capacity of the card.")
+    ] = None,
     flops: Annotated[
         list[str] | None,
         typer.Option(
@@ -43,10 +49,12 @@ def device(
     ] = None,
     engines: Annotated[int | None, typer.Option(help="Cores that read memory.")] = None,
     link: Annotated[
-        str | None, typer.Option(metavar="64GB/s", help="To another card, one way.")
+        str | None,
+        typer.Option(metavar="64GB/s", help="Bandwidth of the link to another card, one way."),
     ] = None,
     like: Annotated[
-        str | None, typer.Option(metavar="DEVICE", help="Whose unpublished numbers are borrowed.")
+        str | None,
+        typer.Option(metavar="DEVICE", help="Device whose unpublished numbers are borrowed."),
     ] = None,
 ) -> None:
     """Write a device from public numbers.
@@ -68,16 +76,18 @@ def device(
     print(f"next:\n  bankwise check {done.file} --assumed\n  bankwise {done.file}")
 
 
-@command.command()
+@command.command(cls=OnceCommand)
 def memory(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Of the memory; the file is NAME.yaml.")
+        str, typer.Argument(metavar="NAME", help="Name of the memory; the file is NAME.yaml.")
     ],
     like: Annotated[
         str, typer.Option(metavar="MEMORY", help="A shipped one, or a file, that it differs from.")
     ],
-    rate: Annotated[str | None, typer.Option(metavar="8533MT/s", help="Of a pin.")] = None,
-    density: Annotated[str | None, typer.Option(metavar="16Gb", help="Of a die.")] = None,
+    rate: Annotated[
+        str | None, typer.Option(metavar="8533MT/s", help="Data rate of a pin.")
+    ] = None,
+    density: Annotated[str | None, typer.Option(metavar="16Gb", help="Density of a die.")] = None,
 ) -> None:
     """Write a memory: another at a rate or density.
 
@@ -92,12 +102,16 @@ def memory(
     print(f"next:\n  bankwise check {done.file} --assumed\n  bankwise {done.file}")
 
 
-@command.command()
+@command.command(cls=OnceCommand)
 def model(
-    config: Annotated[Path, typer.Argument(metavar="config.json", help="Of Hugging Face's hub.")],
+    config: Annotated[
+        Path, typer.Argument(metavar="config.json", help="A config.json of Hugging Face's hub.")
+    ],
     name: Annotated[
         str | None,
-        typer.Option("--name", help="Of the model; its _name_or_path, or its folder, by default."),
+        typer.Option(
+            "--name", help="Name of the model (default: its _name_or_path, or its folder)."
+        ),
     ] = None,
     out: _Out = None,
     json: Json = False,
@@ -125,7 +139,7 @@ def model(
     wrote([file], json)
 
 
-@command.command()
+@command.command(cls=OnceCommand)
 def kernels(
     portable: Annotated[
         Path | None,

@@ -87,10 +87,6 @@ Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Run directory; runs/NAME-N by default.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Weights = Annotated[
-    str | None, typer.Option(metavar="FORMAT", help="Of the weights; the model's own.")
-]
-Kv = Annotated[str | None, typer.Option(metavar="FORMAT", help="Of the KV; the model's own.")]
 Timeline = Annotated[
     Path | None,
     typer.Option(
@@ -103,7 +99,7 @@ Clocks = Annotated[
     str | None,
     typer.Option(
         "--clocks", metavar="A:B",
-        help="With --timeline: from clock A to B; a few hundred after warm-up by default.",
+        help="Clocks of the timeline, from A to B (default: a few hundred after warm-up).",
     ),
 ]  # fmt: skip
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page to FILE.")]
@@ -156,11 +152,3 @@ def wrote(files: Sequence[Path], json: bool) -> None:
     """Say which files were written: beside JSON on stderr."""
     for path in files:
         print(f"wrote {path}", file=sys.stderr if json else sys.stdout)
-
-
-def one_or_two(text: str, option: str) -> tuple[str, str]:
-    """`KIND` or `KIND:KIND`: of the first end and of the second. Raises DescriptionError."""
-    parts = text.split(":")
-    if len(parts) > 2 or not all(parts):
-        raise mistake(f"expected one value, or two with a colon between; got {text!r}", option)
-    return parts[0], parts[-1]

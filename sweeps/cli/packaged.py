@@ -3,6 +3,7 @@ module:function`, a command of Typer; "new NAME" stands under `new`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -41,10 +42,25 @@ def packaged(name: str) -> Any:
     return made(name.split()[-1], function)
 
 
+def formerly(options: Mapping[str, str]) -> Callable[[Any], Any]:
+    """Of a command's function: options of earlier versions -> what to type now."""
+
+    def marked(function: Any) -> Any:
+        function.former = options
+        return function
+
+    return marked
+
+
 class OnceCommand(TyperCommand):
-    """Refuses an option of one value that is given twice: which of them counts would be a guess."""
+    """Refuses an option of one value that is given twice: which of them counts would be a guess.
+    Answers an option of earlier versions with what is typed now."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        former = getattr(self.callback, "former", {})
+        for name in (word.partition("=")[0] for word in args):
+            if name in former:
+                raise mistake(f"is now {former[name]}", name)
         for param in self.params:
             if param.multiple or getattr(param, "is_flag", False) or param.nargs != 1:
                 continue
@@ -55,9 +71,9 @@ class OnceCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-def made(name: str, function: Any, kind: type[TyperCommand] = OnceCommand) -> Any:
+def made(name: str, function: Any) -> Any:
     """A function, as a command of this name."""
-    info = CommandInfo(name, cls=kind, callback=function)
+    info = CommandInfo(name, cls=OnceCommand, callback=function)
     return typer.main.get_command_from_info(
         info, pretty_exceptions_short=True, rich_markup_mode=None
     )

@@ -49,17 +49,18 @@ def command(
     clocks: Clocks = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", help="Of block tables: overrides the model in their header."),
+        typer.Option("--model", help="Model of block tables (default: that of their header)."),
     ] = None,
     every: Annotated[
         int | None,
-        typer.Option("--every", metavar="N", help="Of block tables: every N-th step only."),
+        typer.Option("--every", metavar="N", help="Replay every N-th step of block tables only."),
     ] = None,
     whole: Annotated[
         str | None,
         typer.Option(
             "--whole", metavar="SIZE",
-            help="Of block tables: largest layer simulated in full, larger: a window; 64MiB.",
+            help="Largest layer of block tables simulated in full; of a larger one a window "
+            "(default: 64MiB).",
         ),
     ] = None,
     json: Json = False,

@@ -71,20 +71,21 @@ def command(
         str | None,
         typer.Option(
             metavar="NAME,...",
-            help="Of a sweep: only these values of axes, or cases: mlu370-x4,paged,odma.",
+            help="Only these values of a sweep's axes, or cases: mlu370-x4,paged,odma.",
         ),
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option("--trials", help="Of a study: how many; the study's own by default."),
+        typer.Option("--trials", help="How many trials of a study (default: its own)."),
     ] = None,
     sampler: Annotated[
-        str | None, typer.Option("--sampler", help="Of a study: tpe, or random as a baseline.")
+        str | None,
+        typer.Option("--sampler", help="Sampler of a study: tpe, or random as a baseline."),
     ] = None,
     storage: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", help="Of a study: copy its trials to this Optuna storage, when done."
+            metavar="URL", help="Copy a study's trials to this Optuna storage, when done."
         ),
     ] = None,
     verbose: Annotated[

@@ -37,6 +37,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "fit formats": {"model": "llama-2-7b", "devices": ["oaken-hbm", "oaken-lpddr"], "tokens": 999},
     "explain": {"run": "a", "point": "oracle,static", "jobs": 1},
     "explain next": {"run": "a", "point": "oracle,static", "jobs": 1, "questions": "seed"},
+    "report figure": {"run": "a", "name": "throughput", "dark": True},
+    "report explore": {"runs": ["a"]},
     "compare": {"run_a": "a", "run_b": "b"},
     "calibrate": {"log": "log.jsonl", "device": "rtx-4090", "model": "llama-3.1-8b",
                   "set": {"serving.kv_tokens": 30000}},
@@ -100,7 +102,7 @@ def by_place(verb: str, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any
 def prepare(verb: str) -> None:
     """What its example reads, in this folder."""
     match verb.split()[0]:
-        case "compare":
+        case "compare" | "report":
             made(Path("a"))
             made(Path("b"), odma=156)
         case "audit":

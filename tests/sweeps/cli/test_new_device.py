@@ -156,3 +156,8 @@ def test_is_each_answer_at_a_terminal_looked_at_as_it_comes(
     ]  # fmt: skip
     with pytest.raises(DescriptionError, match="--width: expected 1 or more"):
         new_command._asked({**asked, "width": 0})
+
+
+def test_an_option_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+    (line,) = mistakes(tmp_path, "new", "memory", "m", "--like", "a", "--like", "b")
+    assert line == "--like: given twice; it has one value"

@@ -36,9 +36,9 @@ def test_every_figure_is_drawn(make: Callable[[Path], Path], name: str, tmp_path
 
 def test_a_figure_is_written_from_the_command_line_in_each_form_and_theme(tmp_path: Path) -> None:
     made(tmp_path / "run")
-    listed = bankwise("report", "run", "--figure", "list", cwd=tmp_path).stdout
+    listed = bankwise("report", "figure", "run", cwd=tmp_path).stdout
     assert re.search(r"^throughput +card: Output tokens/s", listed, re.MULTILINE)
-    asked = ("report", "run", "--figure", "throughput")
+    asked = ("report", "figure", "run", "throughput")
     assert bankwise(*asked, cwd=tmp_path).stdout == "wrote throughput.svg\n"
     light = (tmp_path / "throughput.svg").read_text()
     for name in ("a.png", "a.pdf", "a.svg"):
@@ -52,17 +52,17 @@ def test_a_figure_is_written_from_the_command_line_in_each_form_and_theme(tmp_pa
     ("arguments", "said"),
     [
         (
-            ("run", "--figure", "thruput"),
+            ("figure", "run", "thruput"),
             "no figure 'thruput' in run; did you mean 'throughput'?",
         ),
         (
-            ("run", "--figure", "throughput", "--out", "a.bmp"),
+            ("figure", "run", "throughput", "--out", "a.bmp"),
             "a.bmp: expected a name that ends in one of .svg",
         ),
-        (("rum", "--figure", "throughput"), "rum: no such directory"),
-        (("run", "--dark"), "--dark: needs --figure"),
-        (("run", "run", "--figure", "front"), "--figure: takes one run"),
-        (("run", "--explore", "--json"), "--json: does not go with --explore"),
+        (("figure", "rum", "throughput"), "rum: no such directory"),
+        (("run", "--dark"), "--dark: is now of `bankwise report figure RUN NAME`"),
+        (("run", "--figure", "front"), "--figure: is now a verb: `bankwise report figure RUN"),
+        (("run", "--explore"), "--explore: is now a verb: `bankwise report explore RUN...`"),
     ],
 )
 def test_a_mistake_about_a_figure_is_one_line(

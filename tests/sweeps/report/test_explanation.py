@@ -168,7 +168,7 @@ def test_a_gap_of_reservations_alone_is_found(tmp_path: Path) -> None:
     [
         (["explain", "quickstart"], "quickstart"),
         (["report", "library"], "library"),
-        (["report", "smoke", "--figure", "list"], "smoke"),
+        (["report", "figure", "smoke"], "smoke"),
         (["report", "co-design"], "co-design"),
     ],
 )
