@@ -12,10 +12,20 @@ from __future__ import annotations
 import ast
 import io
 import re
+import sys
 import tokenize
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import Any
+from unittest import mock
+
+from policies.serving import replica_builder
+from policies.serving.building import build_replica
+from policies.serving.replica import Replica
+from policies.serving.run import Berth, Run
+from tests.policies import small
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = ("hwmodel", "policies", "sweeps", "bankwise", "tools")
@@ -121,6 +131,48 @@ def hooks(file: str, name: str) -> tuple[set[str], set[str]]:
     return public, set(re.findall(r"`(\w+)`", ast.get_docstring(tree) or ""))
 
 
+def walk(folder: str = "policies") -> list[str]:
+    """Files of a folder in the order in which the making of a replica of paging comes through them,
+    as it calls and returns: each is a stay. Functions of one or two statements are none: they are
+    read where they are called."""
+    long = _long(folder)
+    stays: list[str] = []
+    line: list[tuple[str, str]] = []
+
+    def seen(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            line.append((frame.f_code.co_filename, frame.f_code.co_name))
+        elif event == "return" and line:
+            line.pop()
+        else:
+            return
+        file = next((each[0] for each in reversed(line) if each in long), "")
+        if file and (not stays or stays[-1] != file):
+            stays.append(file)
+
+    def traced(run: Run, berth: Berth) -> Replica:
+        sys.setprofile(seen)
+        try:
+            return build_replica(run, berth)
+        finally:
+            sys.setprofile(None)
+
+    with mock.patch.object(replica_builder, "build_replica", traced):
+        small.run(4096, small.mixed(4), policy={"name": "paged"})
+    return stays
+
+
+def _long(folder: str) -> set[tuple[str, str]]:
+    """(File, name) of the functions of a folder with three statements or more."""
+    return {
+        (str(path), each.name)
+        for path in (ROOT / folder).rglob("*.py")
+        for each in ast.walk(ast.parse(path.read_text()))
+        if isinstance(each, ast.FunctionDef)
+        and sum(isinstance(inner, ast.stmt) for inner in ast.walk(each)) > 4  # itself and its text
+    }
+
+
 def passed_on(parameter: str, folder: str = "policies") -> list[str]:
     """Files with a function that takes a parameter of this name."""
     return [
@@ -175,6 +227,8 @@ def main() -> None:
         print(f"hooks of {name}: {len(public)}, of which {len(public & told)} at the file's head")
     for parameter in ("simulate", "watches", "metrics"):
         print(f"files of policies that take {parameter}: {len(passed_on(parameter))}")
+    stays = walk()
+    print(f"making a replica: {len(stays)} stays in {len(set(stays))} files of policies")
     for folder in (*FLOORS, "tests"):
         print(f"lines of code, {folder}: {code_lines(folder):,}")
 

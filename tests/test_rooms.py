@@ -23,7 +23,7 @@ from sweeps.plan.rules import RULES, STUDY
 from sweeps.plan.sweep_spec import SweepSpec
 from sweeps.report.presenter import Presenter
 from sweeps.report.presenters import PRESENTERS
-from tests.rooms import SEAMS, Tree, classes, hooks, link_makers, passed_on
+from tests.rooms import SEAMS, Tree, classes, hooks, link_makers, passed_on, walk
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = ["hwmodel", "policies", "sweeps", "bankwise"]
@@ -219,3 +219,4 @@ def test_kv_moves_in_one_way_and_a_run_is_handed_down_whole() -> None:
         assert own - told <= {"connect"}, "hooks stand in the tables at the head of their base"
     assert len(passed_on("simulate")) <= 6
     assert len(passed_on("watches")) <= 1
+    assert len(walk()) <= 87

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.hybrid import Compact, TwoPools
-from policies.allocators.kv_frames import CardFrames, Placed, in_frames
+from policies.allocators.kv_frames import CardFrames, in_frames
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import POLICIES, build
@@ -39,16 +40,10 @@ from policies.serving.beams import BeamLaw, Beams
 from policies.serving.combinations import Facts, conflicts
 from policies.serving.connecting import connect
 from policies.serving.replica import Replica
-from policies.serving.run import Run
+from policies.serving.run import Berth, Run, Seed
 from policies.serving.serving_spec import ServingSpec, state_pages, state_pool
-from policies.transfers.fabric import Links
 from policies.transfers.kv_connector import Site
-from policies.transfers.kv_link import KvPlace
 from policies.transfers.moves import Moves
-from policies.transfers.ports import Port
-
-Seed = int | tuple[int, ...]
-"""Of a replica: that of its run, and what tells it from others."""
 
 
 def activation_bytes(spec: ServingSpec, local: TransformerSpec) -> int:
@@ -165,52 +160,42 @@ class Placing(NamedTuple):
         return self.stages[self.at]
 
 
-def build_replica(
-    run: Run, seed: Seed, routing: Routing | None = None, port: Port | None = None,
-    placed: Placed | None = None, links: Links | None = None,
-) -> Replica:  # fmt: skip
+def build_replica(run: Run, berth: Berth) -> Replica:
     """A replica for any request of a run, with its memory empty.
-
-    Args:
-        seed: its own.
-        routing: where replicas have the experts in common; None: its own.
-        port: of pools.
-        placed: where the KV of a group lies, unless it is laid out anew.
-        links: None: those of the first card.
 
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
     spec, device, outputs = run.spec, run.device, run.metrics.requests.output
-    if routing is None and run.local.experts is not None:
+    if berth.routing is None and run.local.experts is not None:
         # ranks are the model's: all replicas have the same, whose streams are measured once
-        routing = Routing(run.local.experts, spec.routing, run.seed)
-    placing = _placing(run, seed, placed)
-    limits, options = _limits(run, placing, seed)
+        berth = replace(berth, routing=Routing(run.local.experts, spec.routing, run.seed))
+    placing = _placing(run, berth)
+    limits, options = _limits(run, placing, berth)
     allocator = build(placing.layout, len(run.stream.requests), limits, spec.policy)
-    models = _step_models(run, placing, limits, routing)
-    memory = _memory(run, seed, placing, allocator, models[placing.at], routing, port)
+    models = _step_models(run, placing, limits, berth)
+    memory = _memory(run, berth, placing, allocator, models[placing.at])
     # what each side of a pool makes of them is its own
-    own = outputs if port is None else outputs.copy()
+    own = outputs if berth.port is None else outputs.copy()
     offered = Offered(run.stream.requests, own, run.stream.predicted)
     engine = Engine(SCHEDULERS[spec.engine.name], options, allocator, offered)
     steps = _drafting(run, engine, placing, _timer(run, models, placing, allocator))
     cards = spec.tensor_parallel * len(models)  # stages move their layers at once
     site = Site(
         device, placing.local, allocator, models[0], cards, lambda: memory.efficiency, len(models),
-        links or run.fabric.at(KvPlace("", 0)),
+        berth.links,
     )  # fmt: skip
-    connect(spec, site, engine, port)
+    connect(spec, site, engine, berth.port)
     if offered.requests.forks.any():
         Beams(engine, BeamLaw(offered.requests, engine.output, run.seed))
     moves = None if spec.moves is None else Moves(spec.moves, placing.local, allocator)
     return Replica(engine, steps, memory, run.metrics, spec.together, run.watches, moves)
 
 
-def _placing(run: Run, seed: Seed, placed: Placed | None) -> Placing:
+def _placing(run: Run, berth: Berth) -> Placing:
     """Raises DescriptionError for what is not modelled there."""
     stages = stages_of(run.local, run.spec.cluster.stages)
-    if placed is None:
-        regions = kv_regions(run.device, stages, run.spec, seed)
+    if (placed := berth.placed) is None:
+        regions = kv_regions(run.device, stages, run.spec, berth.seed)
         at = _fullest(stages, regions)
         placed = at, regions[at], None
     placing = Placing(stages, *placed)
@@ -218,13 +203,11 @@ def _placing(run: Run, seed: Seed, placed: Placed | None) -> Placing:
     return placing
 
 
-def _step_models(
-    run: Run, placing: Placing, limits: Limits, routing: Routing | None
-) -> list[StepModel]:
+def _step_models(run: Run, placing: Placing, limits: Limits, berth: Berth) -> list[StepModel]:
     """Of a card of each stage."""
     spec, memory = run.spec, run.spec.memory
     return [StepModel(
-        run.device, stage, spec.tensor_parallel, spec.policy.kernel_cost, routing, spec.free,
+        run.device, stage, spec.tensor_parallel, spec.policy.kernel_cost, berth.routing, spec.free,
         memory.phases == "together", kv_groups(stage, spec.policy.kv_of_windows),
         placing.layout.sparse, even=bool(memory.efficiency or memory.attention),
         commits=limits.commits_states,
@@ -246,25 +229,24 @@ def _timer(
 
 
 def _memory(
-    run: Run, seed: Seed, placing: Placing, allocator: Allocator, model: StepModel,
-    routing: Routing | None, port: Port | None,
-) -> Memory:  # fmt: skip
+    run: Run, berth: Berth, placing: Placing, allocator: Allocator, model: StepModel
+) -> Memory:
     """That of a card. model: of its steps."""
-    spec, device, local = run.spec, run.device, placing.local
+    spec, device, local, port = run.spec, run.device, placing.local, berth.port
     # without frames streams of KV are measured in the same place
     regroups = spec.cluster.regroups
-    region = _region(device, local, spec, seed) if regroups else placing.layout
+    region = _region(device, local, spec, berth.seed) if regroups else placing.layout
     contends = spec.simulates_transfers or (
         port is not None and port.delays.contention == "simulated"
     )
     if (card := _memories(device, spec)) is None:
         return memory_model(
-            spec.memory, device, local, region, seed, run.simulate, routing, allocator, contends,
-            placing.frames,
+            spec.memory, device, local, region, berth.seed, run.simulate, berth.routing, allocator,
+            contends, placing.frames,
         )  # fmt: skip
     return placed_memory(
-        spec.memory, card, local, region, seed, lambda step: model.work.of(step, 1),
-        run.simulate, routing, allocator, contends,
+        spec.memory, card, local, region, berth.seed, lambda step: model.work.of(step, 1),
+        run.simulate, berth.routing, allocator, contends,
     )  # fmt: skip
 
 
@@ -292,7 +274,7 @@ def _fullest(stages: list[TransformerSpec], regions: list[KvLayout]) -> int:
     return min(able, key=room.__getitem__)
 
 
-def _limits(run: Run, placing: Placing, seed: Seed) -> tuple[Limits, EngineOptions]:
+def _limits(run: Run, placing: Placing, berth: Berth) -> tuple[Limits, EngineOptions]:
     """What an allocator has to know of the engine, and the engine's options with what the slots of
     states leave. Raises DescriptionError where no request has one."""
     spec, local, layout = run.spec, placing.local, placing.layout
@@ -322,7 +304,7 @@ def _limits(run: Run, placing: Placing, seed: Seed) -> tuple[Limits, EngineOptio
     if pages is not None:
         limits = limits._replace(drafter=(pages.groups[2], pages.drafter_block))
     if (pool := state_pool(spec, local)) is not None:
-        running = pool.running(_region(run.device, local, spec, seed).bytes)
+        running = pool.running(_region(run.device, local, spec, berth.seed).bytes)
         if not running:
             raise DescriptionError("policy.state_ratio: no request has a slot; raise it")
         drafter = _drafter(spec, local)

@@ -11,13 +11,13 @@ from policies.allocators.kv_frames import Placed
 from policies.allocators.kv_layout import KvLayout
 from policies.memory.pipeline import PipelineSpec
 from policies.memory.routing import Routing
-from policies.serving.building import Seed, build_replica, kv_regions
+from policies.serving.building import build_replica, kv_regions
 from policies.serving.controllers import CONTROLLERS
 from policies.serving.network import Network, places
 from policies.serving.node import Node
 from policies.serving.node_controller import Controller, Premises
 from policies.serving.replica import Replica
-from policies.serving.run import Run
+from policies.serving.run import Berth, Run, Seed
 from policies.transfers.fabric import Links
 from policies.transfers.ports import Port
 
@@ -84,7 +84,7 @@ class ReplicaBuilder:
     ) -> Replica:  # fmt: skip
         links = run.fabric.at(*places(self._name, cards))
         port = None if self._port is None else self._port(links)
-        built = build_replica(run, seed, routing, port, placed, links)
+        built = build_replica(run, Berth(seed, links, routing, port, placed))
         if port is not None:
             self.ports[built] = port
         return built

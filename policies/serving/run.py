@@ -1,4 +1,5 @@
-"""A run of serving: what all that is built for it is handed, made once."""
+"""A run of serving, and what each of its replicas has of its own: what all that is built for them
+is handed whole."""
 
 from __future__ import annotations
 
@@ -7,13 +8,19 @@ from functools import cached_property
 
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.kv_frames import Placed
 from policies.memory.fidelity import Simulate
+from policies.memory.routing import Routing
 from policies.requests.requests import Requests
 from policies.serving.metrics import Metrics
 from policies.serving.recorder import Watches
 from policies.serving.served_stream import ServedStream
 from policies.serving.serving_spec import ServingSpec, model_of_a_card
-from policies.transfers.fabric import Fabric
+from policies.transfers.fabric import Fabric, Links
+from policies.transfers.ports import Port
+
+Seed = int | tuple[int, ...]
+"""Of a replica: that of its run, and what tells it from others."""
 
 
 @dataclass(frozen=True)
@@ -44,3 +51,21 @@ class Run:
     def local(self) -> TransformerSpec:
         """The shard of the model on each card of a replica."""
         return model_of_a_card(self.spec, self.model)
+
+
+@dataclass(frozen=True)
+class Berth:
+    """Where a replica of a run stands.
+
+    Args:
+        links: of its cards.
+        routing: of experts, which replicas have in common; None: its own.
+        port: of pools.
+        placed: where the KV of a group lies, unless it is laid out anew.
+    """
+
+    seed: Seed
+    links: Links
+    routing: Routing | None = None
+    port: Port | None = None
+    placed: Placed | None = None

@@ -21,9 +21,10 @@ from policies.memory.step_times import Efficiency
 from policies.requests.requests import FloatArray, Requests
 from policies.serving.building import admissible, build_replica
 from policies.serving.metrics import Metrics
-from policies.serving.run import Run
+from policies.serving.run import Berth, Run
 from policies.serving.served_stream import stream_of
 from policies.serving.serving_spec import ServingSpec
+from policies.transfers.fabric import Links
 from tests.policies.small import serve_alone
 
 
@@ -106,7 +107,8 @@ def _run(
     outputs = np.minimum(requests.output_tokens, most)
     metrics = Metrics(requests, outputs, 0)
     stream = stream_of(spec, requests, seed, 0)
-    replica = build_replica(Run(device, model, spec, stream, metrics, seed), seed)
+    run = Run(device, model, spec, stream, metrics, seed)
+    replica = build_replica(run, Berth(seed, Links(run.fabric)))
     memory = _Compared.__new__(_Compared)
     assert isinstance(replica.memory, SampledMemory)
     memory.begin(replica.memory, drawn, Probe(device, spec.memory, simulate_once))

@@ -31,13 +31,13 @@ from policies.serving.network import Network
 from policies.serving.node import Node
 from policies.serving.node_controller import Controller, Premises
 from policies.serving.replica import Replica
-from policies.serving.run import Run
+from policies.serving.run import Berth, Run
 from policies.serving.served_stream import stream_of
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 from policies.serving.simulation import Simulation
 from policies.serving.source import Source
-from policies.transfers.fabric import Fabric
+from policies.transfers.fabric import Fabric, Links
 from policies.transfers.guests import Guests
 from policies.transfers.kv_link import KvPlace, Transfer
 from policies.transfers.landing import Landing
@@ -397,7 +397,7 @@ def built(cluster: dict[str, Any], stream: Requests, kind: Any, link: Any = ()) 
     run = Run(card(2048), SHAPE, given, served, metrics, 1)
 
     def make(spec: ServingSpec, placed: Any = None) -> Replica:
-        return build_replica(replace(run, spec=spec), 1, placed=placed)
+        return build_replica(replace(run, spec=spec), Berth(1, Links(run.fabric), placed=placed))
 
     manager = Manager(given.cluster, stream, served.predicted.length)
     cards = Node(manager, lambda card, life: make(given))
@@ -451,7 +451,7 @@ def moving(context: int) -> Migrating:
     run = Run(chosen, shape, given, served, metrics, 1)
     node = Node(
         manager,
-        lambda number, life: build_replica(run, 1, links=run.fabric.at(KvPlace("", number))),
+        lambda number, life: build_replica(run, Berth(1, run.fabric.at(KvPlace("", number)))),
     )
     network = Network(run.fabric)
     control = Migrating(
