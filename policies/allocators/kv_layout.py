@@ -385,11 +385,14 @@ def kv_layout(
                 f" {parts * slot_bytes} B each, beside {base + kept_bytes} B"
             )
     if not slots:
+        least = (base + SLOT_ALIGN_TOKENS * slot_bytes + kept_bytes) / gpu_memory_utilization
         raise DescriptionError(
             f"{device.name} is too small for {model.name}: the weights take {model.weight_bytes} B "
             f"of {budget} B ({gpu_memory_utilization:g} of {device.capacity_bytes} B"
             f"{f', less {kept_bytes} B for activations and the like' if kept_bytes else ''}), and "
-            f"nothing is left for the KV of {SLOT_ALIGN_TOKENS} tokens, {parts * slot_bytes} B each"
+            f"nothing is left for the KV of {SLOT_ALIGN_TOKENS} tokens, {parts * slot_bytes} B"
+            f" each; expected a capacity of {math.ceil(least / 2**20)}MiB or more,"
+            " narrower weights or more cards"
         )
     return replace(one, slots=slots)
 

@@ -25,6 +25,7 @@ from sweeps.plan.layout import (
     refuse_unknown_path,
 )
 from sweeps.plan.measures import experiment_of
+from sweeps.plan.place import in_variant
 from sweeps.plan.rules import RULES, spec_of, sweep_specs
 from sweeps.plan.sweep_spec import Point, Sweep, SweepSpec
 from sweeps.plan.variant import OTHER_SUCCESSORS, SUCCESSORS
@@ -66,6 +67,13 @@ def load_sweep(given: Given, overrides: Iterable[str] = ()) -> Sweep:
     """Read a sweep (its name, path or content), apply `--set` assignments, and lay out its points.
     Raises DescriptionError."""
     document = document_of("sweeps", given, "sweep")
+    try:
+        return _loaded(document, overrides)
+    except DescriptionError as error:
+        raise in_variant(error, document) from None
+
+
+def _loaded(document: Document, overrides: Iterable[str]) -> Sweep:
     spec = _built(document)
     if assignments := list(overrides):
         for assignment in assignments:

@@ -44,7 +44,7 @@ def dry_run(sweep: Sweep, began_s: float | None = None) -> DryRun:
     can be measured."""
     began_s = time.process_time() if began_s is None else began_s
     resolve(sweep)
-    known = rehearse(sweep.points, sweep.document.file, Progress())
+    known = rehearse(sweep.points, sweep.document, Progress())
     refuse_unknown(sweep.spec.metrics, known, sweep.document)
     places = {i * (len(sweep.points) - 1) // (TIMED - 1) for i in range(TIMED)}
     middle = len(sweep.points) // 2  # the first, as one point may be all that there is time for

@@ -14,7 +14,7 @@ from hwmodel.description.description import DescriptionError, Mistakes
 from policies.serving.plugins import recorded
 from sweeps.analyse.rows import differences
 from sweeps.plan.experiment import Described, NamedDescription, device_of
-from sweeps.plan.place import in_sweep
+from sweeps.plan.place import in_sweep, in_variant
 from sweeps.plan.sweep_spec import Planned
 from sweeps.run.version import version
 
@@ -85,7 +85,8 @@ def _read(source: NamedDescription, run: Planned) -> dict[str, Any]:
         return source.read()
     except DescriptionError as error:
         places = run.spec.overrides(run.document.data)
-        raise in_sweep(error, run.document, source.key, places) from None
+        placed = in_sweep(error, run.document, source.key, places)
+        raise in_variant(placed, run.document) from None
 
 
 def refuse_changes(recorded: dict[str, Any], resolved: dict[str, Any], file: str) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hwmodel.description.description import DescriptionError, Document, KeyPath, nearest
+from hwmodel.description.description import DescriptionError, Document, KeyPath, Mark, nearest
 from hwmodel.description.files import steady
 from hwmodel.kernel.jit import KEPT
 from sweeps.analyse.label import named
@@ -95,7 +95,7 @@ def run_sweep(
             run.total = sum(point.experiment.replications for point in sweep.points)
             if left := _left(sweep, run.records):
                 if not rehearsed:
-                    known = rehearse(sweep.points, sweep.document.file, progress, jobs)
+                    known = rehearse(sweep.points, sweep.document, progress, jobs)
                     refuse_unknown(sweep.spec.metrics, known, sweep.document)
                     rehearsed = True
                 _calibrate(sweep, calibration, jobs, cluster, progress, len(left))
@@ -164,20 +164,20 @@ def _key(record: Record) -> Key:
 
 
 def rehearse(
-    points: Sequence[Point], file: str | None, progress: Progress, jobs: int = 1
+    points: Sequence[Point], document: Document | None, progress: Progress, jobs: int = 1
 ) -> list[str]:  # fmt: skip
     """A few requests of every kind of point, here: compiles the kernels before workers fork.
 
     Simulated memory is tried on the first point of each kernel of channels; it costs seconds. Where
     there are several and compiled kernels are kept, `jobs` workers compile them side by side first.
     Returns the metrics that are numbers there. Raises DescriptionError: what cannot work at all is
-    said before anything is measured, with the `file` of the run and the first point that it holds
-    for.
+    said before anything is measured, with the first point that it holds for, and its place in the
+    run's `document`.
     """
     try:
         small = points[0].experiment.rehearsals([point.experiment for point in points])
     except DescriptionError as error:
-        raise _of_point(points, file, error, None) from None
+        raise _of_point(points, document, error, None) from None
     metrics: dict[str, Any] = {}
     with progress.stage("rehearsal", len(small)) as done:
         simulated = [each for each in small if each.kernel is not None]
@@ -190,7 +190,7 @@ def rehearse(
             outcome = attempt(measure, 0, Task(experiment, 1, None))
             if outcome.at_fault:
                 refused = DescriptionError(outcome.error or "")
-                raise _of_point(points, file, refused, experiment)
+                raise _of_point(points, document, refused, experiment)
             if outcome.error is None:
                 metrics |= flat(outcome.value)
             done()
@@ -207,9 +207,10 @@ def refuse_unknown(asked: Mapping[KeyPath, str], known: list[str], document: Doc
 
 
 def _of_point(
-    points: Sequence[Point], file: str | None, error: DescriptionError, small: Described | None
-) -> DescriptionError:
-    """The error with the file and the first point whose rehearsal it is."""
+    points: Sequence[Point], document: Document | None, error: DescriptionError,
+    small: Described | None,
+) -> DescriptionError:  # fmt: skip
+    """The error with the first point whose rehearsal it is, and where its variant stands."""
 
     def fails(point: Point) -> bool:
         try:
@@ -217,9 +218,17 @@ def _of_point(
         except DescriptionError:
             return small is None
 
-    named = next((title(p.overrides, p.control) for p in points if fails(p)), "")
-    text = f"{named}: {error}" if named and len(points) > 1 else str(error)
-    return DescriptionError(text, file)
+    point = next((each for each in points if fails(each)), None)
+    text = str(error)
+    if point is not None and len(points) > 1:
+        text = f"{title(point.overrides, point.control)}: {text}"
+    if document is None:
+        return DescriptionError(text)
+    words = [] if point is None else [point.control, *map(str, point.overrides.values())]
+    variants = document.get(("variants",)) or {}
+    at = next((("variants", word) for word in words if word in variants), None)
+    mark = Mark(document.file) if at is None else document.mark(at)
+    return DescriptionError(text, mark.file, mark.line)
 
 
 def _calibrate(

@@ -114,7 +114,7 @@ def rehearse_study(study: Study, progress: Progress) -> None:
     """What cannot work at all, and metrics that are not there, are said before anything else."""
     rivals = study.spec.fleet.rivals if study.spec.fleet else ()
     made = [Point(0, {}, rival, study.experiment(study.rival_set(rival))) for rival in rivals]
-    rehearse([*study.points, *made], study.document.file, progress)
+    rehearse([*study.points, *made], study.document, progress)
     small = ExperimentSpec.rehearsals([study.base])[0]
     outcome = attempt(measure, 0, Task(on_its_memory(study, small, EVEN), 1, None))
     if outcome.error is not None:

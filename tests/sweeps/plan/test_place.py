@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -14,8 +15,13 @@ from hwmodel.description.description import (
     Mark,
 )
 from hwmodel.description.library import LIBRARY
+from hwmodel.specs.device import load_device
+from hwmodel.specs.transformer import load_model
+from policies.serving.building import kv_region
+from policies.serving.serving_spec import ServingSpec
 from sweeps.plan.place import Override, in_sweep, shortened
 from sweeps.run import version
+from tests.sweeps.cli.test_mistakes import mistakes
 
 DOCUMENT = Document(
     {}, "mine.yaml",
@@ -75,3 +81,56 @@ def test_which_version_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def missing(name: str) -> str:
     raise version.metadata.PackageNotFoundError(name)
+
+
+VARIANTS = """kind: sweep
+name: mine
+summary: one mistake
+compare: serving.policy
+base:
+  {{device: mlu370-x4, model: llama-2-7b, workload: alpaca, load: {{rate_per_s: 1}}, requests: 20}}
+axes: {{serving.policy: [paged, odma]}}
+variants:
+  other:
+    role: control
+    set:
+      {set}
+"""
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ("device_set.channels: many", "device_set.channels: Input should be a valid integer; got 'many'"
+     " (variant other)"),
+    ("device_set.compute.fp17: 3TFLOPS", "device_set.compute.fp17: unknown key; did you mean 'fp16'"
+     "? (variant other)"),
+    ("serving.policy.blok: 3", "serving.policy.blok: unknown key; did you mean 'block'?"
+     " (variant other)"),
+    ("device_set.memory.organization.banks: 3", "device_set.memory.organization.banks: memory names"
+     " a description; did you mean device_set.organization.banks? (variant other)"),
+    ("serving.nothing: 3", "serving.nothing: unknown key"),
+])  # fmt: skip
+def test_a_mistake_in_a_variant_names_its_line_and_the_variant(
+    given: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.yaml").write_text(VARIANTS.format(set=given))
+    (line,) = mistakes(tmp_path, "run", "mine.yaml")
+    assert line.startswith(f"mine.yaml:12: {said}")
+
+
+def test_a_card_that_is_too_small_says_which_would_do(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(VARIANTS.format(set="device_set.capacity: 8GiB"))
+    line = mistakes(tmp_path, "run", "mine.yaml")[-1]
+    assert line.startswith("mine.yaml:9: paged, other: mlu370-x4 is too small for llama-2-7b")
+    found = re.search(r"expected a capacity of (\d+)MiB or more", line)
+    assert found is not None
+    least = int(found[1])
+    assert held(least) > 0
+    with pytest.raises(DescriptionError, match="too small"):
+        held(least - 1)
+
+
+def held(mebibytes: int) -> int:
+    """Slots of KV on a card of this capacity."""
+    device = load_device("mlu370-x4", [f"capacity={mebibytes}MiB"])
+    spec = ServingSpec(model="llama-2-7b")
+    return kv_region(device, load_model("llama-2-7b"), spec).slots

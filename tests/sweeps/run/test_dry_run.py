@@ -35,7 +35,7 @@ def test_a_dry_run_refuses_what_a_run_refuses_and_names_the_variant(tmp_path: Pa
     (tmp_path / "mine.yaml").write_text(to_yaml(config))
     for words in (["--dry-run"], ["--out", "run"]):
         text = refusal("run", "mine.yaml", *words, cwd=tmp_path)
-        assert text.startswith("mine.yaml: paged, 1, too large: mlu370-x4 is too small")
+        assert text.startswith("mine.yaml:15: paged, 1, too large: mlu370-x4 is too small")
     assert [file.name for file in tmp_path.iterdir()] == ["mine.yaml"]
 
 
