@@ -35,6 +35,7 @@ from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_groups import KvGroups
 from policies.allocators.kv_sparse import Sparse
 from policies.engines.scheduled_step import Step
+from policies.memory.kv_share import fill_shares
 from policies.memory.products import Products
 from policies.memory.routing import Routing
 from policies.memory.step_times import Efficiency, StepTimes
@@ -218,9 +219,10 @@ class StepModel:
         """Share of the peak at which decode attention moves so many bytes of all layers."""
         if self._shares is None:
             return efficiency.attention
-        moved_bytes = each_of(moved_bytes)
-        found = np.interp(np.log(np.maximum(moved_bytes, 1) / self._kv_layers), *self._shares)
-        return found if np.ndim(moved_bytes) else float(found)
+        each = np.asarray(each_of(moved_bytes), np.float64)
+        found = np.empty(each.size)
+        fill_shares(each.reshape(-1), float(self._kv_layers), *self._shares, found)
+        return found if each.ndim else float(found[0])
 
     def _compute_s(self, flops: Mapping[Any, Any]) -> Any:
         """Seconds of a phase's FLOPs."""

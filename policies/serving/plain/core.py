@@ -36,6 +36,7 @@ from policies.serving.plain.plain_state import (
     ROWS,
     WARM,
     Blocks,
+    Curve,
     PlainQueue,
     PlainRequests,
     PlainRuns,
@@ -70,6 +71,7 @@ def core(
     b: Blocks,
     r: PlainRuns,
     kept: Rows,
+    curve: Curve,
 ) -> int:
     """Goes on until there is something for Python to do; what, is named in `plain_state`. now,
     rules: a record of `NOW` and `RULES`; clocks: of `CLOCK`, of each of `PHASES`."""
@@ -111,7 +113,7 @@ def core(
             s.seen = s.changes
         if s.stage == GO:
             s.ended_before = s.ended
-            rounds = pass_steps(s, rule, q, c, b, r, clocks, kept)
+            rounds = pass_steps(s, rule, q, c, b, r, clocks, kept, curve)
             complete(s, rule, q, c, r, rounds)
             s.stage = END
         if not take_back(s, rule, q, c, b, r):

@@ -33,6 +33,7 @@ from policies.serving.plain.plain_state import (
     WANT,
     WARM,
     Blocks,
+    Curve,
     PlainQueue,
     PlainRequests,
     no_blocks,
@@ -75,7 +76,7 @@ def compile_core() -> None:
         PlainQueue(
             real, whole, whole, whole, wide, wide, whole, real, whole, whole, whole, whole, whole
         ),
-        no_blocks(), no_runs(), rows(MOST_ROUNDS),
+        no_blocks(), no_runs(), rows(MOST_ROUNDS), Curve(real[:0], real[:0]),
     )  # fmt: skip
 
 
@@ -92,7 +93,7 @@ class PlainRun:
         start = Start(simulation)
         self._now, self._rules, self._clocks = start.now, start.rules, start.clocks
         self._requests, self._queue, self._rows = start.requests, start.queue, start.rows
-        self._blocks, self._runs = start.blocks, start.runs
+        self._blocks, self._runs, self._curve = start.blocks, start.runs, start.curve
         self._bounds = start.bounds
         """Of each epoch."""
         self._look()
@@ -106,7 +107,7 @@ class PlainRun:
         while why != ENDED:
             why = core(
                 self._now, self._rules, self._clocks, self._requests, self._queue, self._blocks,
-                self._runs, self._rows,
+                self._runs, self._rows, self._curve,
             )  # fmt: skip
             if self._rules["kind"][0] == BUCKETS and why not in (WANT, PROBE):
                 self._learn()

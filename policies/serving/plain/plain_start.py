@@ -17,6 +17,7 @@ from policies.serving.plain.plain_state import (
     RUNS,
     TOKENS,
     Blocks,
+    Curve,
     PlainPools,
     PlainQueue,
     PlainRequests,
@@ -37,8 +38,8 @@ class Start:
 
     def __init__(self, simulation: Any) -> None:
         self._simulation, self._metrics = simulation, simulation.metrics
-        self._replica = simulation.nodes[0].own[0]
-        self._engine = self._replica.engine
+        replica = simulation.nodes[0].own[0]
+        self._engine = replica.engine
         self._allocator: Any = self._engine.allocator
         self.now, self.rules = np.zeros(1, NOW), np.zeros(1, RULES)
         self.clocks = np.zeros(len(PHASES), CLOCK)
@@ -48,7 +49,9 @@ class Start:
         self.blocks, self.runs = no_blocks(), no_runs()
         self.bounds: list[tuple[int, ...]] = []
         """Of each epoch."""
-        self._rule_times()
+        steps: Any = replica._steps
+        self.curve = Curve(*(steps._shares or np.zeros((2, 0))))
+        self._rule_times(steps)
         if named(self._allocator) == PAGED:
             self.blocks = self._of_blocks(self._allocator)
         elif named(self._allocator) == IDEAL:
@@ -103,8 +106,7 @@ class Start:
             following=following, head=head, sample=sample, unanswered=unanswered,
         )  # fmt: skip
 
-    def _rule_times(self) -> None:
-        steps: Any = self._replica._steps
+    def _rule_times(self, steps: Any) -> None:
         rules = self.rules[0]
         work, law, products = steps.work, steps._law, steps._products
         launch_ns, layer_ns = steps._launch_ns
@@ -119,6 +121,7 @@ class Start:
             "beside_chunk": law.beside_chunk, "decode_rate": products.decode_rate,
             "prefill_rate": products.prefill_rate, "dense_rate": products._dense_rate,
             "vector_times": products._vector_times, "attend_rate": steps._rates["attend"],
+            "kv_layers": steps._kv_layers,
             "attend_prefill_rate": steps._rates["attend_prefill"], "law_weights": law.weights,
             "overhead_s": (launch_ns + work._layers * layer_ns) * 1e-9, "rounds": MOST_ROUNDS,
         }  # fmt: skip

@@ -281,6 +281,13 @@ class Rows(NamedTuple):
     times_s: FloatArray
 
 
+class Curve(NamedTuple):
+    """Of `policies.memory.kv_share`; empty where the share does not hang on the size."""
+
+    size: FloatArray
+    share: FloatArray
+
+
 def rows(most_rounds: int) -> Rows:
     """Empty."""
     return Rows(

@@ -15,6 +15,7 @@ from policies.serving.plain.plain_state import (
     NEVER_S,
     TOKENS,
     Blocks,
+    Curve,
     PlainQueue,
     PlainRequests,
     PlainRuns,
@@ -53,6 +54,7 @@ def pass_steps(
     r: PlainRuns,
     clocks: Any,
     kept: Rows,
+    curve: Curve,
 ) -> int:
     """The steps pass, and are a row more; how many."""
     rounds = _rounds(s, rule, q, c, b, clocks)
@@ -62,7 +64,7 @@ def pass_steps(
     row, begin_s, base = kept.stretches[s.rows], s.now_s, s.steps
     for column in range(len(row)):
         row[column] = 0.0
-    rounds = times.passed(s, rule, c, kept, rounds, event_s, row)
+    rounds = times.passed(s, rule, c, kept, curve, rounds, event_s, row)
     count_made(s, rule, kept, begin_s, base, rounds)
     row[0] = begin_s
     row[9] = (rule.space - s.free) * rule.block if rule.kind == BLOCKS else s.reserved

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hwmodel.kernel.jit import called
+from policies.memory.kv_share import share_of
 from policies.requests.requests import FloatArray
-from policies.serving.plain.plain_state import PlainQueue, Rows
+from policies.serving.plain.plain_state import Curve, PlainQueue, Rows
 
 
 @called
@@ -19,7 +20,14 @@ def overlapped(left: float, compute_s: float, memory_s: float) -> float:
 
 @called
 def passed(
-    s: Any, rule: Any, c: PlainQueue, kept: Rows, rounds: int, event_s: float, row: FloatArray
+    s: Any,
+    rule: Any,
+    c: PlainQueue,
+    kept: Rows,
+    curve: Curve,
+    rounds: int,
+    event_s: float,
+    row: FloatArray,
 ) -> int:
     """Adds the times of so many equal steps to `kept`, but for those that begin at `event_s` or
     later, the first in any case, and their sums to a row; how many there are."""
@@ -82,7 +90,11 @@ def passed(
         if step > 0 and at_s >= event_s:
             break
         flops_s = (attended + rule.attention_flops * decoding * step) / rule.attend_rate
-        moved_s = (read + rule.kv_bytes * decoding * step) / share
+        read_now = read + rule.kv_bytes * decoding * step
+        if len(curve.size):
+            found = share_of(float(read_now), float(rule.kv_layers), curve.size, curve.share)
+            share = rule.kv_bandwidth * found
+        moved_s = read_now / share
         attention_s = slowdown * (max(flops_s, moved_s) + left * min(flops_s, moved_s))
         total_s = weights_s + attention_s + prefill_s + migration_s + rule.overhead_s
         kept.times_s[base + step] = total_s

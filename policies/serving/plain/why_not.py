@@ -105,7 +105,7 @@ _ENGINE_ANY = _text(
     " remembering contiguous classifying budget preemptions progress _soonest _soonest_of"
 )
 _STEPS_ANY = _text(
-    "_link work _cards _slowdown _kv_layers _products _rates bandwidth _law _kv_bandwidth"
+    "_link work _cards _shares _slowdown _kv_layers _products _rates bandwidth _law _kv_bandwidth"
     " _kernel_bytes _host_bandwidth _left _launch_ns"
 )
 _WORK: Must = {
@@ -288,7 +288,7 @@ def _of_replica(replica: Any) -> str:
         if why := _unknown(thing, *known[named(thing)]):
             return why
     options = _options_differ(engine, allocator)
-    steps_must = {"_shares": None, "tabled": None, "_together": False}
+    steps_must = {"tabled": None, "_together": False}
     return (
         options
         or _unknown(engine, _ENGINE_ANY, _ENGINE, Engine)

@@ -29,11 +29,13 @@ from policies.serving.simulation import Watcher
 from tests.policies.small import MODEL, FakeMemory
 
 DEVICES = ("mlu370-x4", "a100-80gb", "h100-sxm", "mi300x", "jetson-agx-orin", "arc-pro-b60")
+SHARES_BY_SIZE = "rtx-4090"
+"""A device whose memory has a share of its rate by the size of what is read."""
 RARE = (
     "preemption", "chunked prompt", "own blocks found", "slabs", "borrowing", "migration",
     "refresh", "probe", "next larger", "preempts last", "idle", "warm-up", "compaction",
     "pool of large ones", "odma-best", "prefix found", "session", "closed loop", "samples",
-    "pools", "pools cut anew", "ideal",
+    "pools", "pools cut anew", "ideal", "shares by size",
 )  # fmt: skip
 
 
@@ -85,8 +87,10 @@ def drawn(seed: int, number: int, first: bool = False) -> Drawn:
         "policy": policy, "engine": engine, "memory": memory,
         "predictor": {"kind": "lognormal", "sigma": rng.choice((0.0, 0.4, 1.0))},
     }  # fmt: skip
-    warmup = rng.choice((0, 0, len(stream) // 4))
-    return Drawn(stream, slots, rng.choice(DEVICES), warmup, changes)
+    warmup, device = rng.choice((0, 0, len(stream) // 4)), rng.choice(DEVICES)
+    if not first and "fidelity" not in memory and more.random() < 0.2:
+        device = SHARES_BY_SIZE
+    return Drawn(stream, slots, device, warmup, changes)
 
 
 def _requests(rng: random.Random, longest: int) -> Requests:
@@ -310,6 +314,7 @@ def rare(run: Drawn, result: ServingResult) -> set[str]:
         "session": bool((run.requests.session >= 0).any()),
         "closed loop": run.requests.closed,
         "ideal": policy["name"] == "ideal",
+        "shares by size": run.device == SHARES_BY_SIZE,
         "pools": policy.get("space") == "partitioned",
         "pools cut anew": policy.get("repartition") in ("when_empty", "on_refresh")
         and report.get("bucket_refreshes", 0) > 0,
