@@ -105,6 +105,13 @@ def written(dimension: str) -> WithJsonSchema:
     return text(rf"^\s*[0-9][0-9_]*(\.[0-9]+)?\s*({units})\s*$", example)
 
 
+def _percent(value: object) -> object:
+    match = _QUANTITY.match(value) if isinstance(value, str) else None
+    if match is None or match[2] != "%" or not 0 < float(match[1].replace("_", "")) < 100:
+        raise ValueError(f"expected a percentage above 0%, such as 4%; got {value!r}")
+    return float(match[1].replace("_", "")) / 100
+
+
 def _exact(value: object) -> object:
     return parse_quantity(value, "time")
 
@@ -115,6 +122,10 @@ PositiveBytes = Annotated[int, BeforeValidator(_whole("size", 1)), written("size
 """Field type: a size above zero; the value is bytes."""
 Nanoseconds = Annotated[float, BeforeValidator(_real("time")), written("time")]
 """Field type: a time such as `100ns`; the value is nanoseconds."""
+Percent = Annotated[
+    float, BeforeValidator(_percent), text(r"^\s*[0-9][0-9_]*(\.[0-9]+)?\s*%\s*$", "4%")
+]
+"""Field type: a percentage such as `4%`, above zero and below 100; the value is a share of one."""
 ExactNanoseconds = Annotated[Fraction, BeforeValidator(_exact), written("time")]
 """Field type: a time kept as an exact fraction of nanoseconds."""
 BytesPerSecond = Annotated[float, BeforeValidator(_real("bandwidth")), written("bandwidth")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from sweeps.plan.layout import (
 )
 from sweeps.plan.measures import experiment_of
 from sweeps.plan.place import in_variant
+from sweeps.plan.precision import written_out
 from sweeps.plan.rules import RULES, spec_of, sweep_specs
 from sweeps.plan.sweep_spec import Point, Sweep, SweepSpec
 from sweeps.plan.variant import OTHER_SUCCESSORS, SUCCESSORS
@@ -68,18 +69,21 @@ def load_sweep(given: Given, overrides: Iterable[str] = ()) -> Sweep:
     Raises DescriptionError."""
     document = document_of("sweeps", given, "sweep")
     try:
-        return _loaded(document, overrides)
+        return _loaded(document, list(overrides))
     except DescriptionError as error:
         raise in_variant(error, document) from None
 
 
-def _loaded(document: Document, overrides: Iterable[str]) -> Sweep:
+def _loaded(document: Document, assignments: Sequence[str]) -> Sweep:
     spec = _built(document)
-    if assignments := list(overrides):
-        for assignment in assignments:
-            _assign(document, assignment)
-        spec = _built(document)
-    if any([absolute_paths(document, type(spec)), spec.complete(document)]):
+    # What a file wants is of its own requests: fewer of them, with --set, do not add replications.
+    if not any(each.startswith("precision=") for each in assignments):
+        written_out(document, spec.precision)
+    for assignment in assignments:
+        _assign(document, assignment)
+    spec = _built(document)
+    chosen = written_out(document, spec.precision)
+    if any([chosen, absolute_paths(document, type(spec)), spec.complete(document)]):
         spec = _built(document)
     points = _points(spec, document, _lists(document))
     spec.refuse_unmeasured(points, document)

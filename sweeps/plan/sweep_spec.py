@@ -13,6 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hwmodel.description.description import Document, KeyPath, Strict, checked, nearest
+from hwmodel.description.units import Percent
 from hwmodel.specs.device import Device
 from sweeps.analyse.label import NAMED, label, named
 from sweeps.analyse.objective import OBJECTIVES
@@ -98,6 +99,10 @@ class SweepSpec(RunSpec):
     """What is measured at each point: what is served, how KV is read, a paper's table."""
     objective: ObjectiveName | None = None
     """What competitors are compared by; None: that of the measure, output tokens/s of serving."""
+    precision: Percent | None = None
+    """Relative half-width that a 95 % interval of two competitors should have, such as `4%`; it
+    chooses `base.replications`, and `probe_bytes` and `max_probes` of a sampled memory, as far as
+    these are not given (`sweeps.plan.precision`)."""
     axes: dict[str, list[Any]]
     """Dotted path of the experiment -> values; the first axis varies slowest."""
     compare: str
