@@ -36,11 +36,11 @@ from policies.serving.plain.plain_state import (
     ROWS,
     WARM,
     Blocks,
-    Curve,
     PlainQueue,
     PlainRequests,
     PlainRuns,
     Rows,
+    SharesBySize,
 )
 from policies.serving.plain.plain_stretches import pass_steps
 from policies.serving.stretch_rows import MOST_ROWS, MOST_STEPS
@@ -71,7 +71,7 @@ def core(
     b: Blocks,
     r: PlainRuns,
     kept: Rows,
-    curve: Curve,
+    curve: SharesBySize,
 ) -> int:
     """Goes on until there is something for Python to do; what, is named in `plain_state`. now,
     rules: a record of `NOW` and `RULES`; clocks: of `CLOCK`, of each of `PHASES`."""

@@ -33,9 +33,9 @@ from policies.serving.plain.plain_state import (
     WANT,
     WARM,
     Blocks,
-    Curve,
     PlainQueue,
     PlainRequests,
+    SharesBySize,
     no_blocks,
     no_runs,
     rows,
@@ -76,7 +76,7 @@ def compile_core() -> None:
         PlainQueue(
             real, whole, whole, whole, wide, wide, whole, real, whole, whole, whole, whole, whole
         ),
-        no_blocks(), no_runs(), rows(MOST_ROUNDS), Curve(real[:0], real[:0]),
+        no_blocks(), no_runs(), rows(MOST_ROUNDS), SharesBySize(real[:0], real[:0]),
     )  # fmt: skip
 
 

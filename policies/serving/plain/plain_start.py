@@ -17,11 +17,11 @@ from policies.serving.plain.plain_state import (
     RUNS,
     TOKENS,
     Blocks,
-    Curve,
     PlainPools,
     PlainQueue,
     PlainRequests,
     PlainRuns,
+    SharesBySize,
     holes,
     no_blocks,
     no_pools,
@@ -50,7 +50,7 @@ class Start:
         self.bounds: list[tuple[int, ...]] = []
         """Of each epoch."""
         steps: Any = replica._steps
-        self.curve = Curve(*(steps._shares or np.zeros((2, 0))))
+        self.curve = SharesBySize(*(steps._shares or np.zeros((2, 0))))
         self._rule_times(steps)
         if named(self._allocator) == PAGED:
             self.blocks = self._of_blocks(self._allocator)

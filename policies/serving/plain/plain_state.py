@@ -281,7 +281,7 @@ class Rows(NamedTuple):
     times_s: FloatArray
 
 
-class Curve(NamedTuple):
+class SharesBySize(NamedTuple):
     """Of `policies.memory.kv_share`; empty where the share does not hang on the size."""
 
     size: FloatArray

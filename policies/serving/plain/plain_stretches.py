@@ -15,11 +15,11 @@ from policies.serving.plain.plain_state import (
     NEVER_S,
     TOKENS,
     Blocks,
-    Curve,
     PlainQueue,
     PlainRequests,
     PlainRuns,
     Rows,
+    SharesBySize,
 )
 
 
@@ -54,7 +54,7 @@ def pass_steps(
     r: PlainRuns,
     clocks: Any,
     kept: Rows,
-    curve: Curve,
+    curve: SharesBySize,
 ) -> int:
     """The steps pass, and are a row more; how many."""
     rounds = _rounds(s, rule, q, c, b, clocks)

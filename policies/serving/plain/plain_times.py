@@ -7,7 +7,7 @@ from typing import Any
 from hwmodel.kernel.jit import called
 from policies.memory.kv_share import share_of
 from policies.requests.requests import FloatArray
-from policies.serving.plain.plain_state import Curve, PlainQueue, Rows
+from policies.serving.plain.plain_state import PlainQueue, Rows, SharesBySize
 
 
 @called
@@ -24,7 +24,7 @@ def passed(
     rule: Any,
     c: PlainQueue,
     kept: Rows,
-    curve: Curve,
+    curve: SharesBySize,
     rounds: int,
     event_s: float,
     row: FloatArray,
