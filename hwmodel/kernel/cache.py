@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -35,6 +36,7 @@ _BESIDE = _HERE.parent / "specs" / "commands.py"
 """What the kernels use from outside this package: the numbering of commands."""
 NATIVE = "native"
 """A file beside kernels that are compiled for this machine."""
+_IMPORTS = re.compile(r"^from ((?:hwmodel|policies)\.[\w.]+) import", re.MULTILINE)
 _CONFIG: Any = numba.config
 
 
@@ -123,6 +125,17 @@ def _add_files(names: dict[str, Any], files: dict[str, None]) -> None:
                 _add_files(function.__globals__, files)
 
 
+def _with_constants(files: list[str]) -> list[str]:
+    """These files and those that they import from, whose numbers and types are compiled in."""
+    found = dict.fromkeys(files)
+    for file in files:
+        for name in _IMPORTS.findall(Path(file).read_text(encoding="utf-8")):
+            module = sys.modules.get(name)
+            if module is not None and module.__file__:
+                found[module.__file__] = None
+    return list(found)
+
+
 @functools.cache
 def _digest(file: str) -> str:
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()
@@ -130,20 +143,29 @@ def _digest(file: str) -> str:
 
 class KernelLocator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):
     """Tells Numba where a function of this project is kept, by its module: a wheel is not where its
-    kernels were compiled."""
+    kernels were compiled. Of other packages than this the place has a hash of all sources: what was
+    compiled of others cannot even be read where one of their types is no more."""
 
     def __init__(self, function: Any, file: str) -> None:
         self._py_file, self._lineno = file, function.__code__.co_firstlineno
         self._module, self._function = function.__module__, function
 
-    def get_source_stamp(self) -> Any:
-        """Of its own file, and of those of parts that it calls."""
+    @functools.cached_property
+    def _digests(self) -> tuple[str, ...]:
+        """Of its own file, of those of parts that it calls, and of what they import from."""
         files = {self._py_file: None}
         _add_files(self._function.__globals__, files)
-        return super().get_source_stamp(), *map(_digest, list(files)[1:])
+        here = self._module.startswith(__package__)
+        return tuple(map(_digest, list(files) if here else _with_constants(list(files))))
+
+    def get_source_stamp(self) -> Any:
+        return super().get_source_stamp(), *self._digests[1:]
 
     def get_cache_path(self) -> str:
-        return str(Path(_CONFIG.CACHE_DIR) / self._module.rpartition(".")[0])
+        package = self._module.rpartition(".")[0]
+        if not package.startswith(__package__):
+            package += f"-{hashlib.sha256(''.join(self._digests).encode()).hexdigest()[:12]}"
+        return str(Path(_CONFIG.CACHE_DIR) / package)
 
     @classmethod
     def from_function(cls, function: Any, file: str) -> Any:

@@ -93,3 +93,22 @@ def test_kernels_of_a_wheel_are_used_until_there_are_those_for_this_machine(
     (here / cache.NATIVE).unlink()
     monkeypatch.setattr(cache.binding, "get_host_cpu_features", lambda: {"avx2": True})
     assert not cache._is_portable(here)
+
+
+def test_what_was_compiled_of_other_numbers_or_types_is_not_even_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A type that is no more cannot be read; a number that a kernel has is in it."""
+    from policies.serving.plain.core import core
+
+    def place() -> str:
+        function = core.py_func  # type: ignore[attr-defined]
+        return cache.KernelLocator(function, function.__code__.co_filename).get_cache_path()
+
+    before, digest = place(), cache._digest
+    assert place() == before
+    for name in ("plain_state.py", "stretch_rows.py", "plain_blocks.py", "core.py"):
+        monkeypatch.setattr(
+            cache, "_digest", lambda file, name=name: digest(file) + name * file.endswith(name)
+        )
+        assert place() != before, name
