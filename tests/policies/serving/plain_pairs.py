@@ -82,7 +82,7 @@ def drawn(seed: int, number: int, first: bool = False) -> Drawn:
             at_once = np.zeros(len(stream)), stream.prompt_tokens, stream.output_tokens
             stream, engine["max_num_seqs"] = Requests(*at_once), min(64, budget)
         elif more.random() < 0.4:
-            stream = _sharing(more, stream, longest)
+            stream = sharing(more, stream, longest)
     changes = {
         "policy": policy, "engine": engine, "memory": memory,
         "predictor": {"kind": "lognormal", "sigma": rng.choice((0.0, 0.4, 1.0))},
@@ -115,7 +115,7 @@ def _alike(rng: random.Random) -> Requests:
     return Requests(np.zeros(count), prompts, draws.integers(1, 48, count))
 
 
-def _sharing(rng: random.Random, stream: Requests, longest: int) -> Requests:
+def sharing(rng: random.Random, stream: Requests, longest: int) -> Requests:
     """The same lengths with texts in common, as turns of sessions, as samples, or from clients who
     wait for answers."""
     draws = np.random.default_rng(rng.randrange(1 << 30))
