@@ -10,15 +10,15 @@ and an allocator. Nothing here chooses anything.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from bankwise_vllm.installed_vllm import RULES, InstalledVllm, Wanted, rules_of, vllm_version
-from bankwise_vllm.texts import STOP, Texts
 from pydantic import Field, model_validator
 
+from bankwise_vllm.installed_vllm import RULES, InstalledVllm, Wanted, rules_of, vllm_version
+from bankwise_vllm.texts import STOP, Texts
 from hwmodel.description.description import DescriptionError, checked
 from hwmodel.specs.accelerator import Paging
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
@@ -37,6 +37,7 @@ from policies.engines.scheduler import Scheduler
 from policies.engines.vllm_version import VERSIONS
 from policies.requests.requests import IntArray
 
+_NONE: IntArray = np.zeros(0, np.int64)
 _the_installed = cache(InstalledVllm)
 
 
@@ -74,6 +75,9 @@ class VllmBlocks(Allocator, OnDemand):
         self.block = Paging().block if options.block is None else options.block
         self.blocks = layout.slots // self.block
         """Of the pool, its null block included."""
+        groups = layout.groups
+        self.windows: list[int | None] = [None] if groups is None else list(groups.kept)
+        """Of each group of layers the tokens that it attends to; None: all."""
         self.tables: dict[int, list[IntArray]] = {}
         """Of each resident, group by group, its blocks by vLLM's numbers; 0 is the null block."""
         rules = VERSIONS[rules_of(vllm_version() or RULES[-1]) or RULES[0]].paged
@@ -84,11 +88,6 @@ class VllmBlocks(Allocator, OnDemand):
             raise DescriptionError(
                 "policy vllm: neither layers with a state nor drafts; expected engine v1 with like"
             )
-
-    @property
-    def windows(self) -> list[int | None]:
-        """Of each group of layers the tokens that it attends to; None: all."""
-        return [None] if self.layout.groups is None else list(self.layout.groups.kept)
 
     @property
     def transfer_block(self) -> int:
@@ -112,11 +111,19 @@ class VllmBlocks(Allocator, OnDemand):
 
     # what vLLM did
 
-    def mirror(self, request: int, stored: int, tables: list[IntArray]) -> None:
-        """A request has so many tokens stored, in these blocks."""
+    def mirror(self, request: int, stored: int, held: Sequence[Sequence[Any]]) -> None:
+        """A request has so many tokens stored, in these blocks of vLLM, group by group."""
+        self.stored[request] = stored
+        before = self.tables.get(request) or [_NONE] * len(held)
+        if self.windows == [None] and len(held[0]) == len(before[0]):
+            return  # blocks stay where they are, but behind a window
+        tables = [
+            np.array([block.block_id for block in blocks], np.int64) if window is not None
+            else np.append(table, [block.block_id for block in blocks[len(table) :]])
+            for window, table, blocks in zip(self.windows, before, held, strict=True)
+        ]  # fmt: skip
         self.tables[request] = tables
         self.resident[request] = True
-        self.stored[request] = stored
         self.reserved[request] = sum(int((each > 0).sum()) for each in tables) * self.block
 
     def release(self, request: int) -> int:
@@ -186,7 +193,7 @@ class VllmBlocks(Allocator, OnDemand):
 class VllmSpec(EngineV1Spec):
     """Options of `engine: vllm`: those of v1, whose defaults are the installed version's."""
 
-    name: Literal["vllm"] = "vllm"
+    name: Literal["vllm"] = "vllm"  # type: ignore[assignment]
     installed: str | None = None
     """Version of the vLLM that decides, as 0.23.0; a run is repeated with the same one. None: the
     one that is installed."""
@@ -238,17 +245,14 @@ class VllmScheduler(Scheduler):
         spec, self._blocks = self.spec, engine.allocator
         options = self._blocks.options
         self._vllm: InstalledVllm = _the_installed()
-        further = {
-            "long_prefill_token_threshold": spec.long_prefill_token_threshold,
-            "prefill_schedule_interval": spec.prefill_schedule_interval,
-        }
-        defaults = {"long_prefill_token_threshold": 0, "prefill_schedule_interval": 1}
+        names = ["max_num_seqs", "max_num_batched_tokens"]
+        names += [name for name in ("long_prefill_token_threshold", "prefill_schedule_interval")
+                  if getattr(spec, name) != type(spec).model_fields[name].default]  # fmt: skip
         self._own = self._vllm.scheduler(Wanted(
             self._blocks.blocks, self._blocks.block, self._blocks.windows,
             self._blocks.limits.max_model_len + 1, options.prefix_caching, options.watermark,
             spec.async_scheduling, spec.admit_on == "input",
-            {"max_num_seqs": spec.max_num_seqs, "max_num_batched_tokens": spec.max_num_batched_tokens}
-            | {key: value for key, value in further.items() if value != defaults[key]},
+            {name: getattr(spec, name) for name in names},
         ))  # fmt: skip
         engine.late = spec.async_scheduling
         self._stops = spec.ends == "stop"
@@ -301,9 +305,7 @@ class VllmScheduler(Scheduler):
         again = self._blocks.block if self._blocks.options.prefix_caching else None
         stop = STOP if self._stops else None
         longest = self._blocks.limits.max_model_len if self._stops else answer
-        return self._vllm.request(
-            str(request), self._texts.prompt(request), longest, stop, again
-        )
+        return self._vllm.request(str(request), self._texts.prompt(request), longest, stop, again)
 
     def _parted(self, tokens: dict[int, int], ran: dict[int, int]) -> tuple[IntArray, list[Chunk]]:
         """Of what vLLM scheduled: those that decode, in running order, and chunks of prompts."""
@@ -327,11 +329,12 @@ class VllmScheduler(Scheduler):
         """What vLLM says of who runs and waits, and of the blocks."""
         manager = self._own.kv_cache_manager
         for each in self._own.running:
-            blocks = manager.get_block_ids(each.request_id)
-            tables = [np.array(group, np.int64) for group in blocks]
-            self._blocks.mirror(int(each.request_id), int(each.num_computed_tokens), tables)
+            held = manager.get_blocks(each.request_id).blocks
+            self._blocks.mirror(int(each.request_id), int(each.num_computed_tokens), held)
         self._counted()
-        self.engine.running = np.array([int(each.request_id) for each in self._own.running], np.int64)
+        self.engine.running = np.array(
+            [int(each.request_id) for each in self._own.running], np.int64
+        )
         self.engine.waiting.clear()
         skipped = ("kv_holding_waiting", "skipped_waiting")  # by version
         for line in (self._own.waiting, *(getattr(self._own, name, ()) for name in skipped)):

@@ -36,7 +36,6 @@ from policies.serving.serving_spec import ServingSpec
 from tests.policies.serving.plain_pairs import differences, sharing
 from tests.policies.small import MODEL, WINDOWS, FakeMemory
 
-
 PLUGIN = load_plugin(Path(bankwise_vllm.__file__).with_name("vllm_scheduler.py"))
 
 
