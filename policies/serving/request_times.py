@@ -24,6 +24,10 @@ class RequestTimes:
         self.first_s: FloatArray = np.full(len(requests), np.nan)
         self.end_s: FloatArray = np.full(len(requests), np.nan)
         self.output = output_tokens
+        self.steps_late = 0
+        """Steps that a request waits besides, as the scheduler works so many ahead: one that comes
+        while a step runs finds the next one made already (vLLM's `step_with_batch_queue`). Each
+        counts as one of its own."""
         self._first_sample = first_sample
 
     def whole(self, combine: np.ufunc, values: Any) -> Any:
@@ -34,8 +38,15 @@ class RequestTimes:
 
     def of_requests(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Seconds of each request's arrival, first token, of any sample, and last, of all."""
-        first = (self.whole(np.minimum, times) for times in (self.arrival_s, self.first_s))
-        return (*first, self.whole(np.maximum, self.end_s))
+        arrival_s, first_s = (
+            self.whole(np.minimum, times) for times in (self.arrival_s, self.first_s)
+        )
+        end_s = self.whole(np.maximum, self.end_s)
+        if not self.steps_late:
+            return arrival_s, first_s, end_s
+        further = np.maximum(self.whole(np.maximum, self.output) - 1, 1)
+        late_s = self.steps_late * (end_s - first_s) / further
+        return arrival_s, first_s + late_s, end_s + late_s
 
     def done(self, warmup: int) -> NDArray[np.bool_]:
         """Requests behind the first `warmup` that have ended."""

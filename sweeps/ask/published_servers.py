@@ -5,9 +5,20 @@ Each is served as its client asked for it: as many clients as it had at once, te
 all begun together. InferenceX (1,024 and 8,192 tokens) draws lengths from 0.8 to 1 of the stated
 ones (SemiAnalysisAI/InferenceX 843c625, `utils/bench_serving`), NVIDIA's GenAI-Perf has all of one
 length (ai-dynamo/aiconfigurator 5e16187, `eval/benchmarks/genai_perf_runner.py`). A step of
-TensorRT-LLM computes batch + input + 1,500 tokens at most (the same, `rule_plugin/benchmark`), and
-it admits what it can finish (`GUARANTEED_NO_EVICT`). SGLang keeps KV in bf16 unless told otherwise,
-and no row says that it was. The memory is analytic.
+TensorRT-LLM computes batch + input + 1,500 tokens at most in NVIDIA's rows (the same,
+`rule_plugin/benchmark`) and 16,384 in InferenceX's (its `benchmarks/70b_fp8_h200_trt_slurm.sh`
+before b89047d5f), and it admits what it can finish (`GUARANTEED_NO_EVICT`). SGLang keeps KV in bf16
+unless told otherwise, and no row says that it was. The memory is analytic.
+
+A first token comes later than the engine's own arithmetic has it:
+
+- by a step, as all three schedule a step ahead: vLLM's InferenceX servers have `async-scheduling:
+  true` (`70b_fp8_h200_slurm.sh`, `gptoss_fp4_h200_slurm.sh`, `70b_fp4_b200_docker.sh` there),
+  TensorRT-LLM's and SGLang's overlapping schedulers are their defaults;
+- by up to 20 steps on TensorRT-LLM with 1,024 tokens in and out, whose script has
+  `batch_wait_timeout_iters: 20` for that setting alone: a prompt waits for others;
+- by CLIENT_MS, which tokenising, HTTP and the first text take (assumed: found from outside, on
+  InferenceX's vLLM rows).
 
 Rows whose throughput would need more than half of the peak FLOPs are left out: no card does that in
 a server, so that prompts were probably found in a cache. InferenceX had no warm-up before its
@@ -108,6 +119,26 @@ MOST = 0.5
 """Share of the peak FLOPs above which a row is left out (assumed)."""
 EACH = 10
 """Requests of a client."""
+CLIENT_MS = 8.0
+"""From a first token to what a client sees of it, beside its steps."""
+BATCH_WAIT = 20
+"""Steps that a prompt waits for others, at most, where the server has it so."""
+INFERENCE_X = {1024, 8192}
+"""Tokens that its settings have in and out."""
+
+
+class Laws(NamedTuple):
+    """Of first tokens, each for itself, as `--without` leaves them out."""
+
+    ahead: bool = True
+    """A scheduler works a step ahead."""
+    batch_wait: bool = True
+    client: bool = True
+    token_limits: bool = True
+    """A step's limit of InferenceX's TensorRT-LLM; else batch + input + 1,500 as of NVIDIA's."""
+
+
+EVERY_LAW = Laws()
 
 
 @cache
@@ -143,7 +174,27 @@ def flops_share(row: PublishedRow) -> float:
     return float(2 * model.active_parameters * tokens / peak)
 
 
-def served(row: PublishedRow) -> tuple[float, float]:
+def is_inference_x(row: PublishedRow) -> bool:
+    """Whether it is one of InferenceX's settings."""
+    return {row.prompt, row.output} <= INFERENCE_X
+
+
+def waited_steps(row: PublishedRow) -> float:
+    """Steps that a prompt waits for others in the mean. One that finds none waiting waits
+    BATCH_WAIT; those that come meanwhile, `at_once / output` a step, half of that."""
+    if row.server != "trtllm" or (row.prompt, row.output) != (1024, 1024):
+        return 0.0
+    others = BATCH_WAIT * row.at_once / (0.9 * row.output)
+    return BATCH_WAIT * (1 + others / 2) / (1 + others)
+
+
+def later_ms(row: PublishedRow, tpot_ms: float, laws: Laws = EVERY_LAW) -> float:
+    """What a first token takes beside the engine's own arithmetic."""
+    steps = laws.ahead + laws.batch_wait * waited_steps(row)
+    return steps * tpot_ms + laws.client * CLIENT_MS
+
+
+def served(row: PublishedRow, laws: Laws = EVERY_LAW) -> tuple[float, float]:
     """(TTFT, TPOT) of our serving, ms."""
     weights, kv = formats(row)
     card = card_of(row)
@@ -153,6 +204,8 @@ def served(row: PublishedRow) -> tuple[float, float]:
     if row.server == "trtllm":
         policy = {"name": "ideal", "reserve": "output", "admit_on": "output"}
         budget = row.at_once + row.prompt + 1500
+        if is_inference_x(row) and laws.token_limits:
+            budget = 16384
     spec = ServingSpec.model_validate({
         "model": row.model, "policy": policy, "weights": weights, "kv": kv,
         "engine": {"max_num_seqs": max(row.at_once, 8), "max_num_batched_tokens": budget,
@@ -160,7 +213,7 @@ def served(row: PublishedRow) -> tuple[float, float]:
         "memory": {"fidelity": "analytic", "efficiency": efficiency(row.device)},
     })  # fmt: skip
     lengths = {"prompt_tokens": row.prompt, "output_tokens": row.output, "range": 0.0}
-    if {row.prompt, row.output} <= {1024, 8192}:
+    if is_inference_x(row):
         lengths = {"prompt_tokens": round(0.9 * row.prompt),
                    "output_tokens": round(0.9 * row.output), "range": 1 / 9}  # fmt: skip
     workload = WorkloadSpec.model_validate({
@@ -171,7 +224,8 @@ def served(row: PublishedRow) -> tuple[float, float]:
     requests = generate(workload, EACH * row.at_once, None, 0)
     model = load_model(row.model).stored_as(weights, kv)
     found: dict[str, Any] = serve(card, model, spec, requests, seed=0).metrics
-    return 1e3 * found["ttft_s"]["mean"], 1e3 * found["tpot_s"]["mean"]
+    ttft_ms, tpot_ms = (1e3 * found[name]["mean"] for name in ("ttft_s", "tpot_s"))
+    return ttft_ms + later_ms(row, tpot_ms, laws), tpot_ms
 
 
 class ServersBeside(NamedTuple):
@@ -194,12 +248,12 @@ def possible(only: str = "") -> list[PublishedRow]:
     return [row for row in ROWS if only in row.model and flops_share(row) <= MOST]
 
 
-def each(rows: Iterable[PublishedRow]) -> Iterator[ServersBeside]:
+def each(rows: Iterable[PublishedRow], laws: Laws = EVERY_LAW) -> Iterator[ServersBeside]:
     """Serve them."""
     for row in rows:
         accelerator = card_of(row).accelerator
         assert accelerator is not None
-        law, (ttft, tpot) = accelerator.kernels, served(row)
+        law, (ttft, tpot) = accelerator.kernels, served(row, laws)
         inside = law.spread_low <= row.tpot_ms / tpot <= law.spread_high
         yield ServersBeside(row, ttft, tpot, inside)
 

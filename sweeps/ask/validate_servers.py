@@ -6,10 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from hwmodel.description.description import DescriptionError
+from hwmodel.description.description import DescriptionError, nearest
 from sweeps.ask import published_servers
-from sweeps.ask.published_servers import MOST, PublishedRow, ServersBeside, flops_share, summary
-from sweeps.ask.question import Question, Text, Typed
+from sweeps.ask.published_servers import (
+    MOST,
+    Laws,
+    PublishedRow,
+    ServersBeside,
+    flops_share,
+    summary,
+)
+from sweeps.ask.question import Question, Several, Text, Typed
 from sweeps.run.progress import Progress
 from sweeps.sections.section import Grid, Say, Section
 
@@ -41,6 +48,9 @@ class ServersQuestion(Question):
 
     model: Annotated[Text, Typed("MODEL", argument=True)] = ""
     """A word that the names of their models contain (default: all)."""
+    without: Annotated[tuple[Text, ...], Several, Typed("LAW")] = ()
+    """Leaves out a law of first tokens: ahead, batch_wait, client or token_limits; all: every one.
+    """
 
     def answer(self) -> ServersFindings:
         rows = published_servers.possible(self.model)
@@ -50,9 +60,18 @@ class ServersQuestion(Question):
             raise DescriptionError(
                 f"no published server of it; expected part of {known}", self.model
             )
+        laws = self._laws()
         shown = Progress().through("servers")(list(rows), len(rows))
         out = [row for row in every if self.model in row.model and row not in rows]
-        return ServersFindings(list(published_servers.each(shown)), out)
+        return ServersFindings(list(published_servers.each(shown, laws)), out)
+
+    def _laws(self) -> Laws:
+        """Those that are not left out."""
+        out = Laws._fields if "all" in self.without else self.without
+        for name in out:
+            if name not in Laws._fields:
+                raise DescriptionError(nearest(name, [*Laws._fields, "all"]), "--without")
+        return Laws(**{name: name not in out for name in Laws._fields})
 
     def section(self, findings: ServersFindings) -> Section:
         return sheet(findings.beside, findings.out, summary(findings.beside))

@@ -11,12 +11,15 @@ from typer.testing import CliRunner
 from sweeps.ask import published_servers as published
 from sweeps.ask.published_servers import (
     ROWS,
+    Laws,
     PublishedRow,
     each,
     flops_share,
     formats,
+    later_ms,
     possible,
     summary,
+    waited_steps,
 )
 from sweeps.ask.validate_servers import sheet
 from sweeps.cli.main import app
@@ -51,6 +54,30 @@ def test_a_step_of_tensorrt_has_its_servers_limit(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(ZeroDivisionError):
             published.served(row)
     assert [spec.engine.max_num_batched_tokens for spec in asked] == [2 + 64 + 1500, 8192]
+
+
+def test_a_limit_of_inference_x_is_its_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(published, "efficiency", lambda _: 0.9)
+    monkeypatch.setattr(published, "serve", lambda *a, **_: asked.append(a[2]) or 1 / 0)
+    for laws in (Laws(), Laws(token_limits=False)):
+        with pytest.raises(ZeroDivisionError):
+            published.served(SMALL._replace(prompt=1024, output=8192, model="llama-3.1-8b"), laws)
+    limits = [spec.engine.max_num_batched_tokens for spec in asked]
+    assert limits == [16384, 2 + 1024 + 1500]
+
+
+def test_a_first_token_comes_later_by_steps_and_a_client() -> None:
+    """Alone a prompt waits 20 steps for others; where 20 come meanwhile, 20 / 2 and a little."""
+    trt = SMALL._replace(prompt=1024, output=1024, at_once=1)
+    assert waited_steps(trt) == pytest.approx(20, rel=0.02)
+    many = trt._replace(at_once=922)  # one a step
+    assert waited_steps(many) == pytest.approx((20 + 20 * 10) / 21, rel=0.01)
+    assert waited_steps(trt._replace(output=8192)) == waited_steps(trt._replace(server="vllm")) == 0
+    vllm = trt._replace(server="vllm")
+    assert later_ms(vllm, 10.0) == 18 and later_ms(vllm, 10.0, Laws(ahead=False)) == 8
+    none = Laws(ahead=False, batch_wait=False, client=False)
+    assert later_ms(trt, 10.0, none) == 0
 
 
 def test_the_verb_shows_each_and_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
