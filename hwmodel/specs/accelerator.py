@@ -235,10 +235,11 @@ class CardLink(Strict):
 
     def all_reduce_s(self, cards: int, size_bytes: float, nccl: bool = False) -> float:
         """Seconds of an all-reduce. By the rates measured where there are any, between two sizes in
-        proportion to the logarithms, beyond them as at the last; else `direct`, or, where the
-        program takes NCCL's or the message is longer than its own kernels take, NCCL's ring or tree
-        over the same links, whichever is shorter; else a ring of 2 (N - 1) messages of size / N
-        (Patarasuk and Yuan 2009)."""
+        proportion to the logarithms, beyond them as at the last; else `direct` or NCCL's ring or
+        tree over the same links, whichever is shortest, as programs' thresholds by card and number
+        are set (vLLM's `CUSTOM_ALL_REDUCE_MAX_SIZES`), and NCCL's alone where the program takes it
+        or the message is longer than its own kernels take; else a ring of 2 (N - 1) messages of
+        size / N (Patarasuk and Yuan 2009)."""
         if self.all_reduce is not None:
             points = [(each.size, each.rate) for each in self.all_reduce]
             return size_bytes / by_size(points, size_bytes)
@@ -246,12 +247,13 @@ class CardLink(Strict):
         ring = messages * (size_bytes / cards / self.bandwidth + latency)
         if self.direct is None:
             return ring
-        longest = math.inf if self.direct.largest is None else self.direct.largest
-        if not nccl and size_bytes <= longest:
-            return self.direct.all_reduce_s(cards, size_bytes)
         # up a tree and down again, two trees at once (Sanders, Speck and Traeff 2009; NCCL 2.4)
         levels = math.ceil(math.log2(cards))
-        return min(ring, 2 * (levels * latency + size_bytes / self.bandwidth))
+        by_nccl_s = min(ring, 2 * (levels * latency + size_bytes / self.bandwidth))
+        longest = math.inf if self.direct.largest is None else self.direct.largest
+        if nccl or size_bytes > longest:
+            return by_nccl_s
+        return min(by_nccl_s, self.direct.all_reduce_s(cards, size_bytes))
 
     def exchange_s(self, size_bytes: float) -> float:
         """Seconds until the card that gets most has its `size_bytes` from the others, which all

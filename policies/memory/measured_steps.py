@@ -27,6 +27,7 @@ from policies.memory.batch import BatchSpec, place
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.probe import weights_efficiency
 from policies.memory.probe_cache import simulate_once
+from policies.memory.routing import Routing, RoutingSpec
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 
@@ -45,6 +46,8 @@ class Runtime(Strict):
     twice the context."""
     program: str | None = None
     """Of the device's class of kernels. None: the usual one of the class."""
+    skew: Annotated[float, Field(ge=0, le=4)] = 0.0
+    """Of the routing (`RoutingSpec`): benchmarks that draw tokens at random route by a power."""
 
 
 class Decode(Strict):
@@ -96,7 +99,10 @@ def decode_time(device: Device, model: TransformerSpec, item: Decode, runtime: R
         held = part.kv_held_bytes(context)
         part = part.model_copy(update={"window": None})
         context = max(round(held / part.kv_token_bytes), 1)
-    steps = StepModel(device, part, item.cards)
+    routing = None
+    if part.experts is not None:
+        routing = Routing(part.experts, RoutingSpec(skew=runtime.skew))
+    steps = StepModel(device, part, item.cards, routing=routing)
     step = Step(np.arange(item.batch), item.batch * context, [], [], 0, "offered_load")
     efficiency = Efficiency(
         _weights(device, part, item.batch), _attention(device, part, item, runtime)
