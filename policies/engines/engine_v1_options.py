@@ -34,7 +34,8 @@ class EngineV1Spec(EngineOptions):
     """What must fit for a request to be admitted: all its tokens to prefill (vLLM's
     `scheduler_reserve_full_isl`, on by default), or the chunk of this step (before that)."""
     async_scheduling: bool = False
-    """Schedule a step before the output of the one before is known."""
+    """Schedule a step before the output of the one before is known; a request that comes waits for
+    the step that is made already, so that its tokens come a step later."""
     ends: Literal["stop", "length"] = "stop"
     """How outputs end under asynchronous scheduling: by a token that is not foreseen, so that each
     sample decodes one step too many (assumed: as most do that people chat with), or at a length

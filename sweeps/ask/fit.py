@@ -27,7 +27,7 @@ from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES, build
 from policies.engines.engine_v1_options import EngineV1Spec
 from policies.engines.vllm_version import VersionName
-from policies.memory.routing import Routing
+from policies.memory.routing import Routing, RoutingSpec
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.predictors.prediction import Prediction
@@ -44,6 +44,9 @@ NARROWER = ("int8", "w4a16")
 """Formats of weights that are tried where a model does not fit; then more CARDS, then KV."""
 NARROWER_KV = "fp8"
 CARDS = (2, 4, 8)
+SKEW = 1.0
+"""By which power tokens of benchmarks, drawn at random, choose experts (aiconfigurator collects its
+tables of experts under 1.01 and 1.2)."""
 PART = 0.1
 """Share of a step above which what it rests on is named (assumed)."""
 
@@ -112,6 +115,8 @@ class Fit:
     prefill: Rate
     beyond: frozenset[str] = frozenset()
     """Kinds of kernels whose shapes no table of the device has."""
+    skewed: tuple[Rate, Rate, Rate] | None = None
+    """Of a model with experts, the three rates where tokens choose them by a power of SKEW."""
     fits = True
 
     @property
@@ -121,10 +126,14 @@ class Fit:
 
     def interval_s(self, rate: Rate) -> tuple[float, float]:
         """Between which seconds 19 in 20 measured steps of the device's class of kernels are
-        expected where the law says `rate.seconds`."""
+        expected where the law says `rate.seconds`; of a model with experts from where tokens choose
+        them by a power: real text lies between that and even routing."""
         assert self.device.accelerator is not None
-        law = self.device.accelerator.kernels
-        return law.spread_low * rate.seconds, law.spread_high * rate.seconds
+        law, least = self.device.accelerator.kernels, rate.seconds
+        if self.skewed is not None:
+            ours = (self.alone, self.full, self.prefill)
+            least = min(b.seconds for a, b in zip(ours, self.skewed, strict=True) if a is rate)
+        return law.spread_low * min(least, rate.seconds), law.spread_high * rate.seconds
 
     def memory(self) -> dict[str, int]:
         """The parts of a card's memory."""
@@ -262,11 +271,21 @@ def _fit(
         steps.tabled.scaled = source == "simulated"  # a bound is of no layout
     windowed = layout.groups is not None
     budget = spec.engine.token_budget(longest)
-    rates = (
-        decode_rate(steps, 1, sizes, efficiency, windowed),
-        decode_rate(steps, held, sizes, efficiency, windowed),
-        prefill_rate(steps, question.prompt, budget, efficiency),
-    )
+
+    def rates(of: StepModel) -> tuple[Rate, Rate, Rate]:
+        return (
+            decode_rate(of, 1, sizes, efficiency, windowed),
+            decode_rate(of, held, sizes, efficiency, windowed),
+            prefill_rate(of, question.prompt, budget, efficiency),
+        )
+
+    skewed = None
+    if part.experts is not None and steps.tabled is None:
+        routing = Routing(part.experts, RoutingSpec(skew=SKEW), 0)
+        skewed = rates(
+            StepModel(device, part, question.cards, routing=routing, groups=layout.groups)
+        )
+    own = rates(steps)
     beyond = frozenset() if steps.tabled is None else frozenset(steps.tabled.beyond)
     return Fit(
         device,
@@ -280,8 +299,9 @@ def _fit(
         spec.engine.sequence_cap,
         efficiency,
         source,
-        *rates,
+        *own,
         beyond,
+        skewed,
     )
 
 

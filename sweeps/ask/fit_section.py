@@ -13,7 +13,7 @@ from hwmodel.specs.kernel_law import Kernels
 from hwmodel.specs.kernel_table_package import newest, systems
 from policies.allocators.hybrid import Unified
 from policies.serving.rates import Rate
-from sweeps.ask.fit import CARDS, NARROWER, NARROWER_KV, Fit, Misfit, linked
+from sweeps.ask.fit import CARDS, NARROWER, NARROWER_KV, SKEW, Fit, Misfit, linked
 from sweeps.ask.new_device import software_note
 from sweeps.plan.software import programs_of
 from sweeps.sections.chart import Bars
@@ -180,7 +180,19 @@ def _kernels(found: Fit) -> str:
     return tables + (
         f"{said[0].upper()}{said[1:]}. Times in brackets: where 19 in 20 steps of {law.program}"
         f" on cards of class {law.of} are expected, {known} ({law.spread_low:g} to"
-        f" {law.spread_high:g} times)."
+        f" {law.spread_high:g} times)." + _experts(found)
+    )
+
+
+def _experts(found: Fit) -> str:
+    """How routing moves the times."""
+    if found.skewed is None:
+        return ""
+    alone, full, _ = (_digits(1e3 * rate.seconds) for rate in found.skewed)
+    return (
+        " Experts are chosen evenly; where tokens choose them by a power of"
+        f" {SKEW:g}, as benchmarks of random tokens do, a step takes {alone} ms alone and {full}"
+        " full, from which the brackets begin. Real text lies between."
     )
 
 

@@ -187,3 +187,15 @@ def test_fewer_sequences_leave_more_for_kv() -> None:
     )
     assert isinstance(few, Fit) and isinstance(many, Fit)
     assert few.layout.bytes > many.layout.bytes and few.held == few.most == 128
+
+
+def test_brackets_of_experts_begin_where_tokens_choose_them_by_a_power() -> None:
+    """At one sequence no expert is shared; with many fewer are read."""
+    answer = found("h200", "gpt-oss-120b")
+    assert answer.skewed is not None and found("h200", "llama-3.1-8b").skewed is None
+    alone, full, _ = answer.skewed
+    assert alone.seconds == pytest.approx(answer.alone.seconds) and answer.device.accelerator
+    low = answer.device.accelerator.kernels.spread_low
+    assert answer.interval_s(answer.full)[0] == pytest.approx(low * full.seconds)
+    assert full.seconds < answer.full.seconds
+    assert "by a power of 1" in str(sheet(answer))
