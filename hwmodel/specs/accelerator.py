@@ -202,7 +202,8 @@ class Direct(Strict):
     """Whether each two cards have a link of their own, so that `bandwidth` is that from one of the
     others (AMD's Infinity Fabric)."""
     largest: PositiveBytes | None = None
-    """Up to which messages go by such kernels; longer ones by NCCL's. None: all."""
+    """Up to which messages go by such kernels, where they are the quicker; longer ones by NCCL's.
+    None: all, whatever NCCL's would take."""
 
     def all_reduce_s(self, cards: int, size_bytes: float) -> float:
         """Seconds, in one pass, where each card reads all that the others have, or in two, where it
@@ -250,10 +251,11 @@ class CardLink(Strict):
         # up a tree and down again, two trees at once (Sanders, Speck and Traeff 2009; NCCL 2.4)
         levels = math.ceil(math.log2(cards))
         by_nccl_s = min(ring, 2 * (levels * latency + size_bytes / self.bandwidth))
-        longest = math.inf if self.direct.largest is None else self.direct.largest
-        if nccl or size_bytes > longest:
+        longest = self.direct.largest
+        if nccl or (longest is not None and size_bytes > longest):
             return by_nccl_s
-        return min(by_nccl_s, self.direct.all_reduce_s(cards, size_bytes))
+        own_s = self.direct.all_reduce_s(cards, size_bytes)
+        return own_s if longest is None else min(by_nccl_s, own_s)
 
     def exchange_s(self, size_bytes: float) -> float:
         """Seconds until the card that gets most has its `size_bytes` from the others, which all
