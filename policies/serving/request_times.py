@@ -27,7 +27,7 @@ class RequestTimes:
         self.steps_late = 0
         """Steps that a request waits besides, as the scheduler works so many ahead: one that comes
         while a step runs finds the next one made already (vLLM's `step_with_batch_queue`). Each
-        counts as one of its own."""
+        takes what a further token does in the median over requests (assumed)."""
         self._first_sample = first_sample
 
     def whole(self, combine: np.ufunc, values: Any) -> Any:
@@ -44,8 +44,12 @@ class RequestTimes:
         end_s = self.whole(np.maximum, self.end_s)
         if not self.steps_late:
             return arrival_s, first_s, end_s
-        further = np.maximum(self.whole(np.maximum, self.output) - 1, 1)
-        late_s = self.steps_late * (end_s - first_s) / further
+        further = self.whole(np.maximum, self.output) - 1
+        ended = np.isfinite(end_s) & (further > 0)
+        if not ended.any():
+            return arrival_s, first_s, end_s
+        each_s = np.median((end_s - first_s)[ended] / further[ended])
+        late_s = self.steps_late * float(each_s)
         return arrival_s, first_s + late_s, end_s + late_s
 
     def done(self, warmup: int) -> NDArray[np.bool_]:

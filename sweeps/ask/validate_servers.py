@@ -49,8 +49,7 @@ class ServersQuestion(Question):
     model: Annotated[Text, Typed("MODEL", argument=True)] = ""
     """A word that the names of their models contain (default: all)."""
     without: Annotated[tuple[Text, ...], Several, Typed("LAW")] = ()
-    """Leaves out a law of first tokens: ahead, batch_wait, client or token_limits; all: every one.
-    """
+    """Laws of first tokens to leave out: ahead, batch_wait, client, token_limits, or all."""
 
     def answer(self) -> ServersFindings:
         rows = published_servers.possible(self.model)

@@ -265,7 +265,9 @@ def test_a_request_whose_card_fails_finds_its_prompt_at_the_host_and_goes_on(
     assert 90 < again < 110  # the tokens made so far, and none of the prompt
     assert found.metrics["tiers"]["load"]["bytes"] == 160 * MODEL.kv_token_bytes
     assert (found.metrics["preemptions"], found.metrics["finished"]) == (0, 1)
-    assert found.first_token_s[0] == whole.first_token_s[0] < fails[0] < found.finish_s[0]
+    # a step more, of a scheduler that works ahead, is one of the run's
+    assert found.first_token_s[0] == pytest.approx(whole.first_token_s[0], rel=0.01 if late else 0)
+    assert whole.first_token_s[0] < fails[0] < found.finish_s[0]
     lone = served(alone, tiers=tiers(load="never"), faults=faults, engine=ENGINE | late)
     assert lone.metrics["prefill_tokens"] == 160 + 160 + again
 
