@@ -171,6 +171,10 @@ class ByName(_Read):
         return {"type": "object", "properties": options, "additionalProperties": False}
 
 
+PLUGGED = ("policy", "engine", "predictor", "connector", "controller")
+"""Kinds that a plug-in may add to."""
+
+
 def _unknown(
     kind: str, name: str, models: Iterable[str], packaged: Mapping[str, str] | None = None
 ) -> PydanticCustomError:
@@ -178,7 +182,8 @@ def _unknown(
         hint = {"kind": kind, "name": name, "install": install(packaged[name])}
         return PydanticCustomError("unknown_choice", "{kind} {name} is not there; {install}", hint)
     hint = {"kind": kind, "hint": nearest(name, list(models))}
-    return PydanticCustomError("unknown_choice", "unknown {kind}; {hint}", hint)
+    own = " (--plugin FILE.py brings your own)" if kind in PLUGGED else ""
+    return PydanticCustomError("unknown_choice", "unknown {kind}; {hint}" + own, hint)
 
 
 def install(package: str) -> str:

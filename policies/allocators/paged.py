@@ -72,8 +72,8 @@ class PagedOptions(PolicyOptions):
     end of a request's last full block, for which chunks of prompts end at ends of blocks. None:
     none."""
     indirection: Annotated[float, Field(ge=1, le=10)] = 1.0
-    """What looking blocks up costs the kernel: factor on the time of the decode attention. Assumed
-    to be nothing, as measured for pages of 128 by bulk copy; see docs/memory-time.md."""
+    """Multiplies decode-attention time for block-table lookups. 1 is assumed, as measured for pages
+    of 128 by bulk copy; see docs/memory-time.md."""
 
     @model_validator(mode="after")
     def _ratio_of_pools(self) -> PagedOptions:

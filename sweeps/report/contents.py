@@ -98,7 +98,11 @@ class Report:
         notes = footnotes(self.table, shown)
         return [
             *([Say(notes, "foot")] if notes else []),
-            Say(f"{assumed} numbers behind this are assumed; the report lists them.", "foot"),
+            Say(
+                f"Of the numbers behind this {assumed} {'is' if assumed == 1 else 'are'} assumed;"
+                " the report lists them.",
+                "foot",
+            ),
         ]
 
     def record(self) -> dict[str, Any]:
