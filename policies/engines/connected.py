@@ -212,7 +212,7 @@ class Loads:
     ) -> tuple[Connector, Match] | None:  # fmt: skip
         """Who has the KV of a request, and what; None: nobody. What lies on other cards is computed
         there."""
-        if not self.whole(request):
+        if self.rooms and not self.whole(request):
             return None
         for connector in self.connectors:
             if (match := connector.matched(request, demand, cached, total)) is not None:
@@ -302,10 +302,8 @@ class Loads:
         """Steps like this are done: those of `ended` that do not go on elsewhere."""
         for connector in self.connectors:
             connector.stepped(step, prefilled)
-        return [
-            request for request in ended
-            if not any(connector.goes_on(request) for connector in self.connectors)
-        ]  # fmt: skip
+            ended = [request for request in ended if not connector.goes_on(request)]
+        return ended
 
     def tell_preempted(self, request: int) -> None:
         for connector in self.connectors:
