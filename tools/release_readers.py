@@ -258,11 +258,16 @@ def windows(_: Path) -> dict[str, Any]:
     kept = Path(__file__).resolve().parents[1] / "docs/release/windows.csv"
     with kept.open(encoding="utf-8") as file:
         cells = list(csv.DictReader(file))
-    modes = dict.fromkeys(cell["mode"] for cell in cells)
+
+    def by(column: str) -> dict[str, Any]:
+        kinds = dict.fromkeys(cell[column] for cell in cells)
+        return {kind: _windows([c for c in cells if c[column] == kind]) for kind in kinds}
+
     every = _windows(cells) | {"devices": len({cell["device"] for cell in cells})}
+    usual = [cell for cell in cells if "postponed" not in cell["mode"]]
     return every | {
-        "modes": {mode: _windows([c for c in cells if c["mode"] == mode]) for mode in modes}
-    }
+        "not postponed": _windows(usual), "modes": by("mode"), "probes": by("probes"),
+    }  # fmt: skip
 
 
 def capacities(_: Path) -> dict[str, Any]:

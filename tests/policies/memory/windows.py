@@ -20,7 +20,7 @@ import csv
 import math
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -38,8 +38,10 @@ from policies.memory.interval import ratio_interval, stopped
 from policies.memory.sampling import EVERY, FIRST, WIDE
 from policies.memory.traffic import Extents
 
-EXTENT, LONG, SHORT = 16 << 10, 3, 12
-"""Layers of a cell: a probe draws one of them, and too few short ones would be drawn twice."""
+EXTENT, LONG, LONGER, SHORT = 16 << 10, 3, 6, 12
+"""Layers of a cell: a probe draws one of them, and too few short ones would be drawn twice. LONGER:
+of layers that are not simulated whole beside a window, but their begins: those of three layers are
+too few for an interval, as each differs from its layer in a way of its own."""
 STREAMS = "window", "whole layer"
 LEAST, MOST = 4, 32
 """Probes of a cell."""
@@ -145,14 +147,18 @@ def former(
         return float(probed(device, spec, layers, count, count, seed)[0])
 
 
-def cells(name: str, mode: str, device: Device, beside: bool, seed: int) -> Iterator[Cell]:
+def cells(
+    name: str, mode: str, device: Device, beside: bool, seed: int, streams: Sequence[str] = STREAMS
+) -> Iterator[Cell]:
     """Of a long layer and of a short one."""
     spec = FidelitySpec(fidelity="sampled")
     window, memory = float(spec.probe_bytes), device.memory
     interval_ns = memory.tick_clock.ns_of_ticks(memory.refresh_ticks())
     long = 3 * max(window, INTERVALS / 3 * interval_ns * device.peak_gbps)
-    sizes = (long, LONG, 1), (window / 4, SHORT, TIMES)
+    sizes = (long, LONG if long <= spec.calibrate else LONGER, 1), (window / 4, SHORT, TIMES)
     for stream, (size, many, times) in zip(STREAMS, sizes, strict=True):
+        if stream not in streams:
+            continue
         own = [seed, *(zlib.crc32(each.encode()) for each in (name, mode, stream))]
         rng = np.random.default_rng(own)
         those, draws = layers(device, size, many, rng), int(rng.integers(1 << 30))
@@ -173,8 +179,12 @@ def whole(device: Device, layers: list[Extents], times: int) -> float:
     return moved / ns / device.peak_gbps * device.derate
 
 
-COLUMNS = ["device", "mode", "stream", "long", "short", "half", "off", "covers", "former_off"]
-"""Of docs/release/windows.csv, which the release run reads; `half` is a share of `short`."""
+COLUMNS = [
+    "device", "mode", "stream", "long", "short", "half", "off", "covers", "former_off", "probes",
+]  # fmt: skip
+"""Of docs/release/windows.csv, which the release run reads. `half` is a share of `short`; `probes`
+count alike, as until 3a652262, or by what they move."""
+BY_BYTES = "by bytes"
 
 
 def read(path: Path | None) -> dict[tuple[str, ...], list[str]]:
@@ -188,12 +198,12 @@ def read(path: Path | None) -> dict[tuple[str, ...], list[str]]:
 def write(path: Path, cell: Cell) -> None:
     """The cell in its place in the file."""
     rows, own = read(path), (cell.device, cell.mode, cell.stream)
-    former = rows[own][-1] if own in rows else ""
+    former = rows[own][COLUMNS.index("former_off")] if own in rows else ""
     if cell.former is not None:
         former = f"{cell.former / cell.long - 1:.3f}"
     rows[own] = [
         *own, f"{cell.long:.3f}", f"{cell.short:.3f}", f"{cell.half / cell.short:.3f}",
-        f"{cell.off:.3f}", "yes" if cell.covers else "no", former,
+        f"{cell.off:.3f}", "yes" if cell.covers else "no", former, BY_BYTES,
     ]  # fmt: skip
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([COLUMNS, *sorted(rows.values())])
@@ -203,6 +213,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", default=None)
     parser.add_argument("--modes", nargs="+", default=None)
+    parser.add_argument("--streams", nargs="+", choices=STREAMS, default=STREAMS)
     parser.add_argument("--former", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--csv", type=Path)
@@ -215,9 +226,9 @@ def main() -> None:
             if given.modes and mode not in given.modes:
                 continue
             kept = read(given.csv) if given.lacking else {}
-            if all((name, mode, stream) in kept for stream in STREAMS):
+            if all((name, mode, stream) in kept for stream in given.streams):
                 continue
-            for cell in cells(name, mode, device, given.former, given.seed):
+            for cell in cells(name, mode, device, given.former, given.seed, given.streams):
                 found.append(cell)
                 was = "" if cell.former is None else f"{cell.former / cell.long - 1:+7.1%}"
                 print(
