@@ -72,7 +72,8 @@ def merged_cells(
         outputs, warmup = outputs[samples], int((samples < warmup).sum())
         requests, first_sample = requests.apart(), first_samples(samples)
     metrics = Metrics(requests, outputs, warmup, first_sample)
-    metrics.requests.steps_late = spec.engine.ahead
+    if spec.pools is None:
+        metrics.requests.steps_late = spec.engine.ahead
     metrics.merge([(cell.metrics, mine) for cell, mine in zip(cells, rows, strict=True)])
     runs = [cell.pools for cell in cells if cell.pools is not None]
     if runs:

@@ -27,7 +27,8 @@ class RequestTimes:
         self.steps_late = 0
         """Steps that a request waits besides, as the scheduler works so many ahead: one that comes
         while a step runs finds the next one made already (vLLM's `step_with_batch_queue`). Each
-        takes what a further token does in the median over requests (assumed)."""
+        takes what a further token does in the median over requests (assumed). Not with pools, where
+        a first token is made on one card and the others on another."""
         self._first_sample = first_sample
 
     def whole(self, combine: np.ufunc, values: Any) -> Any:

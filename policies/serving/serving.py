@@ -97,7 +97,8 @@ def _serve(
     if recorder is not None and stream.first_sample is not None:
         recorder.serving(stream.requests)
     metrics = Metrics(stream.requests, stream.outputs, stream.warmup, stream.first_sample)
-    metrics.requests.steps_late = spec.engine.ahead
+    if spec.pools is None:
+        metrics.requests.steps_late = spec.engine.ahead
     watches = None if recorder is None else Watches(recorder)
     run = Run(device, model, spec, stream, metrics, seed, simulate, watches, profile)
     served = Cards(run) if spec.pools is None else Disaggregation(run)
