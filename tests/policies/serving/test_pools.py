@@ -176,8 +176,10 @@ def test_the_second_token_waits_for_a_transfer_from_real_blocks_of_both_sides(
     moved = transfer(
         load_link(LINK), MODEL, 160, TransferEnd(DIMS, 16, ids), TransferEnd(DIMS, 16, ids)
     )
-    later = far.finish_s[0] - near.finish_s[0]
-    assert far.first_token_s[0] == pytest.approx(near.first_token_s[0])
+    # one card that schedules ahead has both tokens a step later, which pools do not count
+    step_s = near.finish_s[0] - near.first_token_s[0] if ahead else 0.0
+    later = far.finish_s[0] - (near.finish_s[0] - step_s)
+    assert far.first_token_s[0] == pytest.approx(near.first_token_s[0] - step_s)
     assert later == pytest.approx(moved.cost.total_ns / 1e9, rel=1e-6)
     assert far.metrics["pools"]["transfers"]["descriptors"] == moved.pieces.descriptors
 
