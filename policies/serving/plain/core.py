@@ -16,7 +16,7 @@ from policies.serving.plain import plain_joining as joining
 from policies.serving.plain import plain_pools as pools
 from policies.serving.plain.plain_admission import admit, fit_line
 from policies.serving.plain.plain_ends import complete, take_back
-from policies.serving.plain.plain_growth import begin_step
+from policies.serving.plain.plain_growth import begin_step, decode
 from policies.serving.plain.plain_probes import looks
 from policies.serving.plain.plain_state import (
     ADMIT,
@@ -92,6 +92,8 @@ def core(
             why = admit(s, rule, q, c, b, r)
             if why >= 0:
                 return why
+            if rule.prefills_first and s.chunks == 0 and not decode(s, rule, q, c, b, r):
+                return FUTILE
             s.stage = COUNT
         if s.stage == COUNT:
             if s.slid:

@@ -70,6 +70,10 @@ def admit(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: Plai
         if s.budget == 0 or s.partial:
             s.limit = TOKEN_BUDGET
             return NONE
+        total = q.prompt[request] + q.output[request] - q.left[request]
+        if rule.prefills_first and total > s.budget and s.budget != rule.budget:
+            s.limit = TOKEN_BUDGET
+            return NONE
         if rule.kind == BUCKETS and r.epoch[request] != s.epoch:
             return WANT
         found = _reserve(s, rule, q, c, b, r, request)
@@ -83,7 +87,6 @@ def admit(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: Plai
         if rule.kind == RUNS or rule.kind == BUCKETS:
             r.fit_size[request] = 0
         s.cached += found
-        total = q.prompt[request] + q.output[request] - q.left[request]
         many = min(total - found, s.budget)
         compute(s, q, c, request, found, many, found + many == total)
     return NONE

@@ -90,7 +90,7 @@ def advance(
 
 
 @called
-def _decode(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: PlainRuns) -> bool:
+def decode(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: PlainRuns) -> bool:
     """A token more for each that decodes; who has no room migrates, or one is preempted
     (`Growth.decode_one_by_one`). False as of `_preempt`."""
     grown = 0
@@ -176,7 +176,8 @@ def begin_step(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r:
         s.close_made = s.made
         s.close_more = -1
     s.chunks = s.begun = s.chunked = s.pairs = s.behind = s.moves = s.preempted = s.cached = 0
-    if not _decode(s, rule, q, c, b, r):
+    s.decoding = 0
+    if not rule.prefills_first and not decode(s, rule, q, c, b, r):
         return False
     s.budget = rule.budget - s.decoding
     if s.partial and s.budget and not _continue(s, rule, q, c, b, r):

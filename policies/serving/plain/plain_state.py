@@ -71,7 +71,7 @@ probe; `spent_*`: seconds since the warm-up that hang on a phase; `epoch`: count
 RULES = np.dtype([
     *((name, _INT) for name in (
         "kind", "count", "warmup", "answers", "clients", "sessions",
-        "budget", "cap", "slots", "most_futile",
+        "budget", "cap", "slots", "most_futile", "prefills_first",
         "block", "spared", "spared_idle", "keeps", "texts", "once", "whole_output",
         "space", "slabs", "best_fit", "buckets", "total", "align", "next_larger", "bucket_larger",
         "preempts_last", "apart", "apart_at", "parted", "repartitions", "at_once", "overflows",
@@ -87,7 +87,8 @@ RULES = np.dtype([
         "spacing", "change", "another", "again", "last_s",
     )),
 ])  # fmt: skip
-"""What stays: options, sizes and rates. `apart`: large reservations have a space of their own,
+"""What stays: options, sizes and rates. `prefills_first`: a step either prefills whole prompts or
+decodes, as under v0. `apart`: large reservations have a space of their own,
 which begins at `apart_at`; `parted`: others lie in pools; `whole_output`: what a request will store
 must be free as it is admitted; `joins`: of `plain_joining`, copying at most `joins_most` tokens at
 a time, if that is not below 0."""

@@ -24,6 +24,7 @@ from policies.allocators.slabs import Slabs
 from policies.engines.admission import WaitingLine
 from policies.engines.connected import Loads
 from policies.engines.engine import Engine
+from policies.engines.engine_v0 import EngineV0
 from policies.engines.engine_v1 import EngineV1
 from policies.engines.growth import Growth
 from policies.memory.fidelity import Memory
@@ -77,15 +78,24 @@ def _text(words: str) -> frozenset[str]:
 
 _ENGINE_OPTIONS = _text(
     "name max_num_seqs max_tokens max_model_len packing_window too_long usage"
-    " max_num_batched_tokens ends like"
+    " max_num_batched_tokens ends like swap_space"
 )
 _V1: Must = {
     "whole_inputs": True, "_priority": None, "in_turn": False, "_threshold": 0, "swapped": _empty,
     "_filling": _empty, "_again": _empty,
 }  # fmt: skip
 _V1_ANY = _text("engine spec _stops _under_way _recent _fills _any_decode _since _line")
-_LINE: Must = {"_in_order": True, "early": True}
-_LINE_ANY = _text("_engine _bounds _fitting _overtaken _sizes _tag")
+_LINE: Must = {"_in_order": True}
+_V0: Must = {
+    "swapped": _empty, "_keepers": _empty, "_keeper": _empty, "_set_back": _empty,
+    "_cut_short": _empty,
+}  # fmt: skip
+_V0_ANY = _text("engine spec _computed_tokens")
+_SCHEDULERS: dict[type, tuple[frozenset[str], Must]] = {
+    EngineV1: (_V1_ANY, _V1),
+    EngineV0: (_V0_ANY, _V0),
+}
+_LINE_ANY = _text("_engine early _bounds _fitting _overtaken _sizes _tag")
 _LOADS: Must = {
     "connectors": _empty, "loading": _empty, "held": _empty, "back": _empty, "decodes": _empty,
     "line_asks": False, "delays": _empty, "rooms": _empty, "visitors": _empty, "turns": _empty,
@@ -95,7 +105,7 @@ _ENGINE: Must = {
     "connectors": _empty, "loading": _empty, "held": _empty, "batching": None,
     "windowed": False, "_uneven": False, "late": False, "state_block": 0, "ending": _empty,
     "waiting": _empty, "running": _empty, "growth": lambda growth: type(growth) is Growth,
-    "scheduler": lambda scheduler: not _unknown(scheduler, _V1_ANY, _V1, EngineV1),
+    "scheduler": lambda scheduler: not _unknown(scheduler, *_SCHEDULERS[type(scheduler)]),
     "line": lambda line: not _unknown(line, _LINE_ANY, _LINE, WaitingLine),
     "loads": lambda loads: not _unknown(loads, _LOADS_ANY, _LOADS, Loads),
 }  # fmt: skip
@@ -280,8 +290,9 @@ def _of_replica(replica: Any) -> str:
         return why
     engine, memory, steps = replica.engine, replica.memory, replica._steps
     allocator = engine.allocator
-    if type(engine.scheduler) is not EngineV1:
-        return type(engine.scheduler).__name__
+    kind = type(engine.scheduler)
+    if kind not in _SCHEDULERS or (kind is EngineV0 and not _reserves(allocator)):
+        return kind.__name__
     for thing, known in ((allocator, _ALLOCATORS), (memory, _MEMORIES)):
         if named(thing) not in known:
             return type(thing).__name__
@@ -298,10 +309,18 @@ def _of_replica(replica: Any) -> str:
     )
 
 
+def _reserves(allocator: Any) -> bool:
+    """Whether it gives each request one run that stays where it is."""
+    known = named(allocator) in (STATIC, ORACLE, f"{ODMA}Allocator")
+    return known and allocator.options.compaction == "none"
+
+
 def _options_differ(engine: Any, allocator: Any) -> str:
     plain = {
         "batching": "any", "packing": "arrival", "admit_on": "input", "async_scheduling": False,
         "long_prefill_token_threshold": 0, "prefill_schedule_interval": 1,
+        "chunked_prefill": False, "preemption": "recompute", "contention": None, "swap_dram": None,
+        "swap_link": None,
     }  # fmt: skip
     if why := _unknown(engine.spec, _ENGINE_OPTIONS, plain):
         return why

@@ -35,7 +35,7 @@ RARE = (
     "preemption", "chunked prompt", "own blocks found", "slabs", "borrowing", "migration",
     "refresh", "probe", "next larger", "preempts last", "idle", "warm-up", "compaction",
     "pool of large ones", "odma-best", "prefix found", "session", "closed loop", "samples",
-    "pools", "pools cut anew", "ideal", "shares by size",
+    "pools", "pools cut anew", "ideal", "shares by size", "prefills first",
 )  # fmt: skip
 
 
@@ -90,7 +90,25 @@ def drawn(seed: int, number: int, first: bool = False) -> Drawn:
     warmup, device = rng.choice((0, 0, len(stream) // 4)), rng.choice(DEVICES)
     if not first and "fidelity" not in memory and more.random() < 0.2:
         device = SHARES_BY_SIZE
+    reserves = policy["name"] in ("static", "oracle", "odma")
+    if (
+        not first
+        and reserves
+        and policy.get("compaction", "none") == "none"
+        and more.random() < 0.3
+    ):
+        changes["engine"] = _prefills_first(engine, longest)
     return Drawn(stream, slots, device, warmup, changes)
+
+
+def _prefills_first(engine: dict[str, Any], longest: int) -> dict[str, Any]:
+    """The same under v0, which computes whole prompts."""
+    kept = ("max_num_seqs", "max_model_len", "too_long", "max_tokens")
+    budget = max(longest, engine["max_num_batched_tokens"])
+    return {
+        "name": "v0", "max_num_batched_tokens": budget,
+        **{key: engine[key] for key in kept if key in engine},
+    }  # fmt: skip
 
 
 def _requests(rng: random.Random, longest: int) -> Requests:
@@ -314,6 +332,7 @@ def rare(run: Drawn, result: ServingResult) -> set[str]:
         "session": bool((run.requests.session >= 0).any()),
         "closed loop": run.requests.closed,
         "ideal": policy["name"] == "ideal",
+        "prefills first": run.changes["engine"].get("name") == "v0",
         "shares by size": run.device == SHARES_BY_SIZE,
         "pools": policy.get("space") == "partitioned",
         "pools cut anew": policy.get("repartition") in ("when_empty", "on_refresh")

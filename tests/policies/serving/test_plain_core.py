@@ -89,7 +89,19 @@ def test_is_a_run_with_nothing_special_plain(policy: str, memory: str) -> None:
     assert not _why(policy={"name": policy}, **(own if memory == "sampled" else {}))
 
 
+@pytest.mark.parametrize("policy", ["static", "oracle", "odma"])
+def test_is_what_reserves_plain_under_v0(policy: str) -> None:
+    assert not _why(policy={"name": policy}, engine={"name": "v0"})
+
+
 @pytest.mark.parametrize("why, changes", [
+    ("EngineV0", {
+        "engine": {"name": "v0"},
+        "policy": {"name": "odma", "space": "arena", "compaction": "free"},
+    }),
+    ("EngineV0Spec chunked_prefill", {
+        "engine": {"name": "v0", "chunked_prefill": True}, "policy": {"name": "static"},
+    }),
     ("S3Allocator", {"policy": {"name": "s3"}}),
     ("EngineV0", {"engine": {"name": "v0"}}),
     ("several cards", {"cluster": {"cards": 2}}),
