@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from policies.allocators.score import PERIOD
-from policies.engines.engine_v0 import EngineV0
 from policies.serving.plain.plain_state import (
     BLOCKS,
     BUCKETS,
@@ -30,7 +29,7 @@ from policies.serving.plain.plain_state import (
     rows,
 )
 from policies.serving.plain.text_names import of_texts, sharing_requests
-from policies.serving.plain.why_not import CLIENTS, IDEAL, ODMA, PAGED, named
+from policies.serving.plain.why_not import CLIENTS, IDEAL, ODMA, PAGED, V0, named
 from policies.serving.replica import MOST_ROUNDS
 
 
@@ -76,7 +75,7 @@ class Start:
         count, cap, rules = source.count, engine.cap, self.rules[0]
         rules["count"], rules["warmup"] = count, self._metrics.warmup
         rules["budget"], rules["cap"] = engine.budget, cap
-        rules["prefills_first"] = type(engine.scheduler) is EngineV0
+        rules["prefills_first"] = named(engine.scheduler) == V0
         rules["slots"], rules["most_futile"] = self._allocator.slots, engine.progress._most
         self.now["left_then"] = -1
         self.now["coming"] = len(coming)

@@ -24,7 +24,6 @@ from policies.allocators.slabs import Slabs
 from policies.engines.admission import WaitingLine
 from policies.engines.connected import Loads
 from policies.engines.engine import Engine
-from policies.engines.engine_v0 import EngineV0
 from policies.engines.engine_v1 import EngineV1
 from policies.engines.growth import Growth
 from policies.memory.fidelity import Memory
@@ -52,6 +51,7 @@ ORACLE = "policies.allocators.oracle.OracleAllocator"
 IDEAL = "policies.allocators.ideal.IdealAllocator"
 ODMA = "policies.allocators.odma.Odma"
 ODMA_BEST = "policies.allocators.odma_best.OdmaBestAllocator"
+V0 = "policies.engines.engine_v0.EngineV0"
 FIFO = "policies.allocators.free_lists.fifo.Queue"
 OPEN = "policies.serving.open_arrivals.OpenArrivals"
 CLIENTS = "policies.serving.clients.Clients"
@@ -91,9 +91,9 @@ _V0: Must = {
     "_cut_short": _empty,
 }  # fmt: skip
 _V0_ANY = _text("engine spec _computed_tokens")
-_SCHEDULERS: dict[type, tuple[frozenset[str], Must]] = {
-    EngineV1: (_V1_ANY, _V1),
-    EngineV0: (_V0_ANY, _V0),
+_SCHEDULERS: dict[str, tuple[frozenset[str], Must]] = {
+    named(EngineV1): (_V1_ANY, _V1),
+    V0: (_V0_ANY, _V0),
 }
 _LINE_ANY = _text("_engine early _bounds _fitting _overtaken _sizes _tag")
 _LOADS: Must = {
@@ -105,7 +105,7 @@ _ENGINE: Must = {
     "connectors": _empty, "loading": _empty, "held": _empty, "batching": None,
     "windowed": False, "_uneven": False, "late": False, "state_block": 0, "ending": _empty,
     "waiting": _empty, "running": _empty, "growth": lambda growth: type(growth) is Growth,
-    "scheduler": lambda scheduler: not _unknown(scheduler, *_SCHEDULERS[type(scheduler)]),
+    "scheduler": lambda scheduler: not _unknown(scheduler, *_SCHEDULERS[named(scheduler)]),
     "line": lambda line: not _unknown(line, _LINE_ANY, _LINE, WaitingLine),
     "loads": lambda loads: not _unknown(loads, _LOADS_ANY, _LOADS, Loads),
 }  # fmt: skip
@@ -290,9 +290,9 @@ def _of_replica(replica: Any) -> str:
         return why
     engine, memory, steps = replica.engine, replica.memory, replica._steps
     allocator = engine.allocator
-    kind = type(engine.scheduler)
-    if kind not in _SCHEDULERS or (kind is EngineV0 and not _reserves(allocator)):
-        return kind.__name__
+    scheduler = named(engine.scheduler)
+    if scheduler not in _SCHEDULERS or (scheduler == V0 and not _reserves(allocator)):
+        return type(engine.scheduler).__name__
     for thing, known in ((allocator, _ALLOCATORS), (memory, _MEMORIES)):
         if named(thing) not in known:
             return type(thing).__name__
