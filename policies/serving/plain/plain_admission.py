@@ -52,7 +52,8 @@ def _reserve(
         return found
     if rule.kind == TOKENS:
         return tokens.enter(s, rule, q, r, request, total)
-    if not rule.joins and runs.decided(s, rule, q, r, request) > runs.largest_place(s, rule, r):
+    early = not rule.joins and not rule.prefills_first  # `WaitingLine.early`
+    if early and runs.decided(s, rule, q, r, request) > runs.largest_place(s, rule, r):
         return -1
     return 0 if runs.admit(s, rule, q, c, r, request, min(total, s.budget)) else -1
 

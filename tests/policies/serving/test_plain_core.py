@@ -38,6 +38,13 @@ def test_is_what_is_unneeded_found_anew_where_two_migrate_in_turn() -> None:
     assert not differences(served(run, plain=False), served(run, plain=True))
 
 
+def test_is_what_the_allocator_refuses_as_a_whole_tried_under_v0() -> None:
+    """A pool that is cut anew gives a smaller block than was asked for."""
+    run = drawn(31337, 1025)
+    assert run.changes["engine"]["name"] == "v0"
+    assert not differences(served(run, plain=False), served(run, plain=True))
+
+
 def test_are_rows_over_time_of_buckets_equal() -> None:
     """A row is of 1,000 requests, so that no small run has one."""
     changes = {
