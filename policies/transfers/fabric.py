@@ -81,13 +81,20 @@ class Links:
 
     def copying(self) -> float:
         """Bytes a second that transfers over the network read and write on each of these cards, as
-        they say; of those, too, that begin soon, whose cards are between two steps for them."""
+        they say; where an end of a card is free, of the greatest of those, too, that begin there
+        soon, whose cards are between two steps for them: an end carries one at a time."""
         network, own = self.network, set(self.places)
-        lanes = ((place, way) for place in self.places for way in (OUT, IN))
-        moving = (network.at(lane) for lane in lanes)
-        there = dict.fromkeys(each for each in moving if each is not None and each.speed)
-        return sum(
-            each.read * (not own.isdisjoint(each.source))
-            + each.written * (not own.isdisjoint(each.target))
-            for each in (*there, *network.planned)
-        )
+        there: dict[Transfer, float] = {}
+        planned = network.planned
+        for lane in ((place, way) for place in self.places for way in (OUT, IN)):
+            moving = network.at(lane)
+            ones = [each for each in planned if lane in each.ends] if moving is None else [moving]
+            loads = {
+                each: each.read * (not own.isdisjoint(each.source))
+                + each.written * (not own.isdisjoint(each.target))
+                for each in ones
+                if moving is None or each.speed
+            }
+            if loads:
+                there |= [max(loads.items(), key=lambda load: load[1])]
+        return sum(there.values())

@@ -72,10 +72,10 @@ def test_the_overlay_is_a_server_that_validate_takes(found: Calibrated, tmp_path
 
 @pytest.mark.long
 def test_links_of_several_cards_are_told_from_their_memory(tmp_path: Path) -> None:
-    slow = ("link.bandwidth=8GB/s", "serving.tensor_parallel=2")
-    link, memory = calibrate(made(tmp_path, *slow, device="rtx-pro-6000")).found.found.items()
-    assert (link[0], memory[0]) == ("link", "efficiency")
-    assert link[1].mean == pytest.approx(8.0, rel=0.02)
+    slow = ("link.bandwidth=8GB/s", "serving.tensor_parallel=2", "link.all_reduce=null")
+    found = calibrate(made(tmp_path, *slow, device="rtx-pro-6000")).found.found
+    assert list(found)[:2] == ["link", "efficiency"]
+    assert found["link"].mean == pytest.approx(8.0, rel=0.02)
 
 
 def test_a_policy_without_block_tables_has_no_indirection(tmp_path: Path) -> None:
@@ -112,7 +112,8 @@ def test_a_measured_run_has_the_efficiency_of_its_kernels(
         pytest.skip(error.message)
     for each in found.validated:
         before, after = (abs(value / each.measured - 1) for value in (each.before, each.after))
-        assert before < 0.015 and after < 0.015
+        # the description has 8 % more KV than that server kept (docs/trust.md), so more run at once
+        assert before < 0.04 and after < 0.015
     assert list(found.found.found) == ["efficiency"]
     efficiency = found.found.found["efficiency"]
     assert efficiency.low < found.described["efficiency"] < efficiency.high
