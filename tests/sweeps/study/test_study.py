@@ -227,7 +227,7 @@ def test_the_finale_is_on_replications_that_no_trial_saw(tmp_path: Path) -> None
     assert finale is not None
     assert (list(finale.choosing), list(finale.judging)) == ([2], [3, 4])
     tried = {c.name for c in finale.tried}
-    assert len(tried) == 3  # the two best, and the best of those that came first
+    assert 2 <= len(tried) <= 3  # the two best, and the best of those that came first, if another
     assert tried <= {f"trial {number}" for number in range(4)}
     assert [c.name for c in finale.others] == ["base", "static", "oracle", "paper (trial 1)"]
     again = run(study, tmp_path / "run", resume=True).finale  # nothing is served twice
