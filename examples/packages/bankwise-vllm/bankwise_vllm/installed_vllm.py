@@ -33,6 +33,11 @@ def rules_of(installed: str) -> str | None:
     return known[-1] if known else None
 
 
+def rules_here() -> str:
+    """The same of the installed version; the last of all where there is none, or it is too old."""
+    return rules_of(vllm_version() or RULES[-1]) or RULES[-1]
+
+
 class Wanted(NamedTuple):
     """What a scheduler is to be made of."""
 

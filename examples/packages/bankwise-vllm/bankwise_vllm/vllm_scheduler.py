@@ -2,192 +2,41 @@
 step takes in which memory.
 
 `engine: {name: vllm}` is vLLM's `Scheduler` (or `AsyncScheduler`), `policy: vllm` the blocks that
-its `KVCacheManager` gave: one goes with the other. A step is scheduled by vLLM, its outputs are
-made up, and what vLLM says of requests and blocks is copied into what bankwise asks of an engine
-and an allocator. Nothing here chooses anything.
+its `KVCacheManager` gave (`vllm_blocks`): one goes with the other. A step is scheduled by vLLM, its
+outputs are made up, and what vLLM says of requests and blocks is copied into what bankwise asks of
+an engine and an allocator. Nothing here chooses anything.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from bankwise_vllm.installed_vllm import RULES, InstalledVllm, Wanted, rules_of, vllm_version
+from bankwise_vllm.installed_vllm import (
+    RULES,
+    InstalledVllm,
+    Wanted,
+    rules_here,
+    rules_of,
+    vllm_version,
+)
+from bankwise_vllm.mirrored_blocks import MirroredBlocks
 from bankwise_vllm.texts import STOP, Texts
 from hwmodel.description.description import DescriptionError, checked
-from hwmodel.specs.accelerator import Paging
-from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
-from policies.allocators.capabilities import OnDemand
-from policies.allocators.declaration import CHOICES, Range, References
-from policies.allocators.kv_groups import WindowKv
-from policies.allocators.kv_layout import KvLayout, Units
-from policies.allocators.kv_managers import managers_of
-from policies.allocators.losses import GROWING
-from policies.allocators.paged import PagedOptions
+from policies.allocators.allocator import Demand
 from policies.engines.connector import Connector
 from policies.engines.engine_requests import EngineRequests
 from policies.engines.engine_v1_options import EngineV1Spec
 from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.scheduler import Scheduler
-from policies.engines.vllm_version import VERSIONS
 from policies.requests.requests import IntArray
 
-_NONE: IntArray = np.zeros(0, np.int64)
 _the_installed = cache(InstalledVllm)
-
-
-class VllmBlockOptions(PolicyOptions):
-    """Options of `policy: vllm`, which are vLLM's `CacheConfig`."""
-
-    name: Literal["vllm"] = "vllm"
-    block: Annotated[int, Field(ge=1, le=256)] | None = None
-    """Tokens in a block (`block_size`). None: the device's."""
-    prefix_caching: bool = True
-    """Blocks are found again by what they hold (`enable_prefix_caching`)."""
-    watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the blocks that admission leaves free (`watermark`, since 0.33)."""
-
-    def on_device(self, paging: Paging) -> VllmBlockOptions:
-        return self.model_copy(update={"block": paging.block}) if self.block is None else self
-
-    @property
-    def kv_of_windows(self) -> WindowKv:
-        return "blocks"
-
-
-class VllmBlocks(Allocator, OnDemand):
-    """The block tables of vLLM's `KVCacheManager`, as they are after each of its steps."""
-
-    Options = VllmBlockOptions
-    losses = GROWING
-    searched = {"block": Range(1, 256), "prefix_caching": CHOICES, "watermark": Range(0, 1)}
-    references = References(("static",), ceilings=("ideal",))
-
-    def __init__(
-        self, layout: KvLayout, requests: int, limits: Limits, options: VllmBlockOptions
-    ) -> None:
-        super().__init__(layout, requests, limits, options)
-        self.block = Paging().block if options.block is None else options.block
-        self.blocks = layout.slots // self.block
-        """Of the pool, its null block included."""
-        groups = layout.groups
-        self.windows: list[int | None] = [None] if groups is None else list(groups.kept)
-        """Of each group of layers the tokens that it attends to; None: all."""
-        self.tables: dict[int, list[IntArray]] = {}
-        """Of each resident, group by group, its blocks by vLLM's numbers; 0 is the null block."""
-        rules = VERSIONS[rules_of(vllm_version() or RULES[-1]) or RULES[0]].paged
-        window_rules = rules.get("window_rules", PagedOptions().window_rules)
-        self._managers = managers_of(layout, requests, limits, self.block, window_rules)
-        """What admission of this version counts for each group of layers."""
-        if limits.states or limits.lookahead.slots:
-            raise DescriptionError(
-                "policy vllm: neither layers with a state nor drafts; expected engine v1 with like"
-            )
-
-    @property
-    def transfer_block(self) -> int:
-        return self.block
-
-    @property
-    def reach(self) -> int:
-        return (self.blocks - 1) * self.block
-
-    @property
-    def free_slots(self) -> int:
-        return self.reach - self.reserved_total
-
-    @property
-    def fragmentation(self) -> float:
-        return 0.0
-
-    def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
-        places = -(-(prompt + output - 1) // self.block)
-        return self.block * sum(manager.most(places) for manager in self._managers)
-
-    # what vLLM did
-
-    def mirror(self, request: int, stored: int, held: Sequence[Sequence[Any]]) -> None:
-        """A request has so many tokens stored, in these blocks of vLLM, group by group."""
-        self.stored[request] = stored
-        before = self.tables.get(request) or [_NONE] * len(held)
-        if self.windows == [None] and len(held[0]) == len(before[0]):
-            return  # blocks stay where they are, but behind a window
-        tables = [
-            np.array([block.block_id for block in blocks], np.int64) if window is not None
-            else np.append(table, [block.block_id for block in blocks[len(table) :]])
-            for window, table, blocks in zip(self.windows, before, held, strict=True)
-        ]  # fmt: skip
-        self.tables[request] = tables
-        self.resident[request] = True
-        self.reserved[request] = sum(int((each > 0).sum()) for each in tables) * self.block
-
-    def release(self, request: int) -> int:
-        self.require(request)
-        del self.tables[request]
-        total, held = self._total, self._dismiss(request)
-        self._total = total  # vLLM's pool counts
-        return held
-
-    def count(self, free: int) -> None:
-        """So many blocks of vLLM's pool are free."""
-        self._total = (self.blocks - 1 - free) * self.block
-
-    # where they lie
-
-    def units(self, request: int) -> Units:
-        self.require(request)
-        each = [self.layer_units(request, group) for group in range(len(self.windows))]
-        held = [unit.start > 0 for unit in each]
-        return Units(*(
-            np.concatenate([column[keeps] for column, keeps in zip(columns, held, strict=True)])
-            for columns in zip(*each, strict=True)
-        ))  # fmt: skip
-
-    def layer_units(self, request: int, group: int) -> Units:
-        """See `Allocator.layer_units`; places behind a window name the null block."""
-        self.require(request)
-        places = -(-int(self.stored[request]) // self.block)
-        start = self.block * self.tables[request][group][:places]
-        size = np.full(places, self.block, np.int64)
-        tokens = size.copy()
-        if places:
-            tokens[-1] = int(self.stored[request]) - (places - 1) * self.block
-        return Units(start, tokens, size)
-
-    def first_kept(self, request: int, group: int = 0) -> int:
-        self.require(request)
-        table = self.tables[request][group]
-        kept = np.flatnonzero(table > 0)
-        return int(kept[0] if len(kept) else len(table)) * self.block
-
-    # what others would decide
-
-    def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
-        raise self._alone()
-
-    def grow(self, request: int, tokens: int) -> bool:
-        raise self._alone()
-
-    def advance(self, requests: IntArray, rounds: int) -> None:
-        raise self._alone()
-
-    def headroom(self, requests: IntArray, limit: int) -> int:
-        raise self._alone()
-
-    def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
-        raise self._alone()
-
-    def grown(self, requests: IntArray, rounds: int) -> IntArray:
-        return np.zeros(rounds, np.int64)  # steps come one at a time
-
-    @staticmethod
-    def _alone() -> DescriptionError:
-        return DescriptionError("policy vllm: its blocks are those of vLLM; expected engine: vllm")
 
 
 class VllmSpec(EngineV1Spec):
@@ -226,8 +75,7 @@ class VllmSpec(EngineV1Spec):
 
     @classmethod
     def serving_defaults(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        rules = rules_of(vllm_version() or RULES[-1])
-        return super().serving_defaults({**given, "like": rules})
+        return super().serving_defaults({**given, "like": rules_here()})
 
 
 class VllmScheduler(Scheduler):
@@ -239,18 +87,17 @@ class VllmScheduler(Scheduler):
 
     def __init__(self, engine: EngineRequests) -> None:
         super().__init__(engine)
-        if not isinstance(engine.allocator, VllmBlocks):
-            name = engine.allocator.options.name
-            raise DescriptionError(f"engine vllm: policy {name}; expected policy: vllm")
-        spec, self._blocks = self.spec, engine.allocator
-        options = self._blocks.options
+        options, limits = engine.allocator.options, engine.allocator.limits
+        if (blocks := engine.allocator.able(MirroredBlocks)) is None:
+            raise DescriptionError(f"engine vllm: policy {options.name}; expected policy: vllm")
+        spec, self._blocks = self.spec, blocks
         self._vllm: InstalledVllm = _the_installed()
         names = ["max_num_seqs", "max_num_batched_tokens"]
         names += [name for name in ("long_prefill_token_threshold", "prefill_schedule_interval")
                   if getattr(spec, name) != type(spec).model_fields[name].default]  # fmt: skip
         self._own = self._vllm.scheduler(Wanted(
             self._blocks.blocks, self._blocks.block, self._blocks.windows,
-            self._blocks.limits.max_model_len + 1, options.prefix_caching, options.watermark,
+            limits.max_model_len + 1, options.prefix_caching, options.watermark,
             spec.async_scheduling, spec.admit_on == "input",
             {name: getattr(spec, name) for name in names},
         ))  # fmt: skip
@@ -302,9 +149,10 @@ class VllmScheduler(Scheduler):
     def _request(self, request: int) -> Any:
         self._answers[request] = self._texts.answer(request)
         answer = int(self.engine.output[request])
-        again = self._blocks.block if self._blocks.options.prefix_caching else None
+        allocator = self.engine.allocator
+        again = self._blocks.block if allocator.options.prefix_caching else None
         stop = STOP if self._stops else None
-        longest = self._blocks.limits.max_model_len if self._stops else answer
+        longest = allocator.limits.max_model_len if self._stops else answer
         return self._vllm.request(str(request), self._texts.prompt(request), longest, stop, again)
 
     def _parted(self, tokens: dict[int, int], ran: dict[int, int]) -> tuple[IntArray, list[Chunk]]:

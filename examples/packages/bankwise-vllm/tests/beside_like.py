@@ -26,8 +26,8 @@ from bankwise_vllm.installed_vllm import rules_of, vllm_version
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
-from policies.allocators.registry import POLICIES
 from policies.engines.engine_v1 import EngineV1
+from policies.engines.schedulers import SCHEDULERS
 from policies.requests.requests import Requests
 from policies.serving.plain.why_not import SWITCH
 from policies.serving.plugins import load_plugin
@@ -36,7 +36,8 @@ from policies.serving.serving_spec import ServingSpec
 from tests.policies.serving.plain_pairs import differences, sharing
 from tests.policies.small import MODEL, WINDOWS, FakeMemory
 
-PLUGIN = load_plugin(Path(bankwise_vllm.__file__).with_name("vllm_scheduler.py"))
+for _file in ("vllm_scheduler.py", "vllm_blocks.py"):
+    load_plugin(Path(bankwise_vllm.__file__).with_name(_file))
 
 
 class PlacedMemory(FakeMemory):
@@ -101,8 +102,8 @@ def _consistent(requests: Requests) -> Requests:
 
 
 def plugin_module() -> Any:
-    """The module that the plug-in's classes are in."""
-    return sys.modules[POLICIES["vllm"].__module__]
+    """The module that the scheduler is in."""
+    return sys.modules[SCHEDULERS["vllm"].__module__]
 
 
 def served(run: Drawn, vllm: bool, **names: str) -> ServingResult | str:

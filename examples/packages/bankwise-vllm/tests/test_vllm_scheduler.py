@@ -21,8 +21,8 @@ needs_vllm = pytest.mark.skipif(
 
 def stated(version: str | None, monkeypatch: pytest.MonkeyPatch, **engine: Any) -> ServingSpec:
     """A serving whose engine is vLLM of this version."""
-    module = beside_like.plugin_module()
-    monkeypatch.setattr(module, "vllm_version", lambda: version)
+    for module in (beside_like.plugin_module(), installed):
+        monkeypatch.setattr(module, "vllm_version", lambda: version)
     return ServingSpec.model_validate({
         "model": "llama-2-7b", "policy": {"name": "vllm"}, "engine": {"name": "vllm", **engine},
     })  # fmt: skip
