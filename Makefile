@@ -66,14 +66,14 @@ wheel: $(DEV)
 bench: $(DEV)
 	$(BIN)/python -m pytest -q tests/bench -o addopts=--import-mode=importlib --benchmark-only
 
-# Every figure of README and docs, at one commit, into docs/results.md; then into the texts. Resumable: what is done is kept in runs/release.
+# Every figure of README and docs, at one commit, into docs/release/results; then into the texts. Resumable: what is done is kept in runs/release.
 # Request logs of measured servers are third-party data and do not ship; without them (BANKWISE_DATA) their cells are skipped.
 release-run: $(RUN)
 	@echo "make release-run: about 100 CPU minutes, an hour on two quiet cores; parts: python -m tools.release list"
 	$(BIN)/python -m tools.release run
 	$(BIN)/python -m tools.figures write
 
-# From docs/results.md into README.md and docs.
+# From docs/release/results into README.md and docs.
 figures: $(RUN)
 	$(BIN)/python -m tools.figures write
 
@@ -82,6 +82,7 @@ SITE ?= .venv/site
 
 docs: $(RUN)
 	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	$(BIN)/python -m tools.site_pages .venv/pages
 	$(BIN)/python -m mkdocs build --quiet --strict --site-dir $(SITE)
 
 .venv/bin/python:

@@ -1,6 +1,6 @@
-"""Figures of the release run in the texts: each value stands in `docs/results.md`.
+"""Figures of the release run in the texts: each value stands in `docs/release/results`.
 
-    python -m tools.figures write    # from docs/results.md into README.md and docs
+    python -m tools.figures write    # from docs/release/results into README.md and docs
     python -m tools.figures check    # what differs; exit status 1 where anything does
 
 A text names a value, how it is written, and has what is written between two comments:
@@ -17,6 +17,7 @@ Formats: one of Python's for numbers (`,.0f`), or of ratios `change` (+87 %), `m
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -24,15 +25,14 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = "docs/results.md"
+RESULTS = "docs/release/results"
+"""A file for each part of the release run."""
 COMMENT = re.compile(r"<!--(.*?)-->", re.DOTALL)
 INLINE = re.compile(r"<!--(?!table |/)([^:>]+):?([^>]*)-->([^\n]*?)<!--/-->")
 TABLE = re.compile(r"<!--table ([^:>]+):?([^>]*)-->\n(.*?)<!--/table-->", re.DOTALL)
 AT_START = re.compile(r"^[ \t>*-]*(<!--(?!table |/table-->).*?-->)", re.MULTILINE)
 """A comment that begins a line, which makes a block of raw HTML of it."""
 FORMAT = re.compile(r"(change|more|less|share|,?(?=\.|f|$))(\.\d+)?f?( alone)?")
-ROW = re.compile(r"^\| `(.+)` \| (.*) \| (.*) \| (.*) \|$")
-"""A row of the results: key, value, and the ends of its 95 % interval."""
 
 Value = float | list[float] | str
 Results = dict[str, Value]
@@ -44,40 +44,55 @@ class FigureError(Exception):
 
 
 def read_results(root: Path = ROOT) -> Results:
-    """The values of the release run. Raises FigureError where a row is none."""
+    """The values of the release run. Raises FigureError where a file has none."""
     found: Results = {}
-    part = ""
-    for line in (root / RESULTS).read_text(encoding="utf-8").splitlines():
-        if line.startswith("## "):
-            part = line.removeprefix("## ")
-        elif line.startswith("| `"):
-            match = ROW.fullmatch(line)
-            if match is None:
-                raise FigureError(f"{RESULTS}: no row of a result: {line}")
-            key, *words = match.groups()
-            found[f"{part}/{key}"] = _value(words)
+    for file in sorted((root / RESULTS).glob("*.json")):
+        for key, value in read_part(file)["values"].items():
+            numbers = value if isinstance(value, list) else [value]
+            known = all(type(each) in (int, float) for each in numbers) and len(numbers) in (1, 3)
+            if not (known or isinstance(value, str)):
+                raise FigureError(f"{file.name}: no value of a result: {key}: {value}")
+            found[f"{file.stem}/{key}"] = value
     return found
 
 
-def _value(words: list[str]) -> Value:
+def read_part(file: Path) -> dict[str, Any]:
+    """The commit, CPU seconds and values of a part. Raises FigureError."""
     try:
-        numbers = [float(word) for word in words if word]
-    except ValueError:
-        return words[0]
-    return numbers if len(numbers) == 3 else numbers[0]
+        part = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise FigureError(f"{file.name}: no JSON: {error}") from None
+    if not isinstance(part, dict) or part.keys() != {"commit", "cpu_s", "values"}:
+        raise FigureError(f"{file.name}: has not a commit, cpu_s and values")
+    return part
 
 
-def results_row(key: str, value: Value) -> str:
-    """The row that `read_results` reads."""
-    cells = value if isinstance(value, list) else [value]
-    words = [cell if isinstance(cell, str) else f"{cell:.6g}" for cell in cells]
-    return f"| `{key}` | {' | '.join([*words, '', ''][:3])} |"
+def results_text(commit: str, cpu_s: float, values: Results) -> str:
+    """The file of a part, a line for each value, that `read_part` reads."""
+    rows = [
+        f"  {_json(key)}: {_json([_digits(one) for one in value])}" if isinstance(value, list)
+        else f"  {_json(key)}: {_json(_digits(value))}"
+        for key, value in values.items()
+    ]  # fmt: skip
+    head = f' "commit": {_json(commit[:12])},\n "cpu_s": {_json(round(cpu_s))},\n'
+    return "{\n" + head + ' "values": {\n' + ",\n".join(rows) + "\n }\n}\n"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _digits(value: float | str) -> float | str:
+    """A number of six digits, whole where it is."""
+    if isinstance(value, str):
+        return value
+    number = float(f"{value:.6g}")
+    return int(number) if number.is_integer() else number
 
 
 def texts(root: Path = ROOT) -> list[Path]:
     """The pages that may have figures."""
-    pages = [*root.glob("*.md"), *(root / "docs").glob("*.md")]
-    return [path for path in pages if path != root / RESULTS]
+    return [*root.glob("*.md"), *(root / "docs").glob("*.md")]
 
 
 def written(value: Value, how: str) -> str:

@@ -1,16 +1,10 @@
-"""The two pages that the code writes: `docs/command-line.md` from the verbs, `docs/yaml.md` from
-the specs that read descriptions.
-
-    python -m tools.reference_pages          # write both
-    python -m tools.reference_pages check    # name what is out of date, with exit status 1
-"""
+"""The two pages of the site that the code writes: `command-line.md` from the verbs, `yaml.md` from
+the specs that read descriptions (`tools.site_pages`)."""
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -19,8 +13,7 @@ from sweeps.cli.main import app
 from sweeps.cli.verbs import VERBS
 from tools.reference_yaml import yaml_page
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-WRITTEN_BY = "*Written by `python -m tools.reference_pages`; do not edit.*"
+WRITTEN_BY = "*Made of the code that reads what you type and describe.*"
 _BEGINNING = """`bankwise VERB --help` prints what stands here. `bankwise DEVICE` lists what can be
 asked of a device. Every value that a description states can be set with `--set PATH=VALUE`; the
 paths are those of [the YAML reference](yaml.md). `bankwise --install-completion` makes your shell
@@ -38,18 +31,9 @@ _PANELS = {
 }
 
 
-def pages() -> dict[str, str]:
+def reference_pages() -> dict[str, str]:
     """The text of each page by its file's name."""
     return {"command-line.md": _command_line(), "yaml.md": yaml_page(WRITTEN_BY)}
-
-
-def stale() -> list[str]:
-    """The pages that are not as the code would write them."""
-    return [name for name, text in pages().items() if _read(DOCS / name) != text]
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def _command_line() -> str:
@@ -86,20 +70,3 @@ def _prose(text: str) -> str:
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
-
-
-def main(arguments: list[str]) -> int:
-    """Write the pages, or with `check` say which are out of date."""
-    if arguments == ["check"]:
-        found = stale()
-        for name in found:
-            print(f"docs/{name}: out of date; python -m tools.reference_pages")
-        return 1 if found else 0
-    for name, text in pages().items():
-        (DOCS / name).write_text(text, encoding="utf-8")
-        print(f"wrote docs/{name}, {len(text.split()):,} words")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""`docs/yaml.md`: every key of every description, from the specs that read them."""
+"""`yaml.md` of the site: every key of every description, from the specs that read them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The release run: every figure that README and the pages quote, made at one commit.
 
     python -m tools.release run [PART ...]    # what is not there yet, or these anew
-    python -m tools.release take              # values of what is there, into docs/results.md
+    python -m tools.release take              # values of what is there, into docs/release/results
     python -m tools.release list              # parts, their question and what they took
 
 `tools/release.yaml` lists the parts. A part has commands of bankwise, which write into
@@ -14,16 +14,16 @@
 - `read` functions of `tools.release_readers`.
 
 An interrupted run goes on where it was; where the product has changed since its first part, it says
-so and stops. A part that is named is made anew, and the page, docs/results.md, says of which commit
-it is, and keeps the others as they stand. Values are taken anew each time, so that a further one
-needs no further run.
+so and stops. Each part has one file, `docs/release/results/PART.json`: the commit that it was made
+at, what it took and its values; a part that is named is made anew, and the other files stay. Values
+are taken anew each time, so that a further one needs no further run. The site shows them as a page
+(`tools.site_pages`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import resource
 import shlex
 import shutil
@@ -39,14 +39,13 @@ from sweeps.analyse.statistics import Interval, interval, relative_gap
 from sweeps.report.contents import read_report
 from sweeps.run.store import CONFIG, RunDirectory
 from sweeps.sections.section import Block, Grid, Section
-from tools.figures import RESULTS, ROOT, FigureError, Results, Value, results_row
+from tools.figures import RESULTS, ROOT, FigureError, Results, Value, results_text
 from tools.release_readers import READERS
 
 PARTS = ROOT / "tools/release.yaml"
 RUNS = ROOT / "runs/release"
-PRODUCT = ("hwmodel", "policies", "sweeps", "yaml", "docs/release")
+PRODUCT = ("hwmodel", "policies", "sweeps", "yaml", "docs/release", f":!{RESULTS}")
 DONE = "done.json"
-_MADE = "Made anew at commit `{}`."
 
 
 class ReleaseError(Exception):
@@ -64,9 +63,9 @@ def git(*words: str) -> str:
     return done.stdout.strip()
 
 
-def release_commit(named: bool) -> str:
-    """The commit that the parts are made at. Raises ReleaseError where the product changed since
-    the first of them, unless parts are named."""
+def check_commit(named: bool) -> None:
+    """Raises ReleaseError where the product has uncommitted changes, or has changed since the first
+    part was made, unless parts are named."""
     kept, head = RUNS / "commit", git("rev-parse", "HEAD")
     if git("status", "--porcelain", "--", *PRODUCT):
         raise ReleaseError(f"uncommitted changes in {', '.join(PRODUCT)}")
@@ -77,7 +76,6 @@ def release_commit(named: bool) -> str:
     if not named and (changed := git("diff", "--name-only", commit, head, "--", *PRODUCT)):
         first = changed.splitlines()[0]
         raise ReleaseError(f"{first} has changed since {commit[:8]}; remove {RUNS} to begin anew")
-    return commit
 
 
 def run_part(name: str, part: Mapping[str, Any]) -> None:
@@ -244,63 +242,14 @@ def _rounded(found: Interval) -> Value:
     return numbers if found.count > 1 else numbers[0]
 
 
-def results_page(commit: str) -> str:
-    """The page of the parts that are done here, and of the others as it has them."""
-    found = {name: RUNS / name / DONE for name in parts()}
-    there = {
-        name: json.loads(file.read_text(encoding="utf-8"))
-        for name, file in found.items() if file.is_file()
-    }  # fmt: skip
-    kept = _kept(commit)
-    sections = [
-        _section(name, there[name], commit) if name in there else kept[name]
-        for name in found
-        if name in there or name in kept
-    ]
-    took = re.findall(r" \(([\d.]+) CPU minutes\)$", "\n".join(sections), re.MULTILINE)
-    head = (
-        "# Results of the release run\n\n"
-        "Every figure that README and the pages quote, made by `make release-run` at commit"
-        f" `{commit[:12]}` in {sum(map(float, took)):.0f} CPU minutes. A text names a value by its"
-        " part and key. Ratios are ratios: 1.87 is +87 %. The last two columns are the ends of an"
-        " interval of 95 % over replications; a value without them is of one run, or a count.\n"
-    )
-    return "\n".join([head, *sections])
-
-
-def _section(name: str, made: Mapping[str, Any], commit: str) -> str:
-    """Of a part that is done here."""
-    part = parts()[name]
-    lines = [f"## {name}", "", part["question"], ""]
-    typed = "; ".join(each.replace("{run}", "RUN") for each in part.get("commands", ()))
-    by = f"`{typed}`" if typed else "Read by `tools.release_readers`"
-    lines += [f"{by} ({made['cpu_s'] / 60:.1f} CPU minutes)", ""]
-    if (own := made.get("commit", commit)) != commit:
-        lines += [_MADE.format(own[:12]), ""]
-    lines += ["| key | value | low | high |", "|---|---:|---:|---:|"]
+def write_results(name: str, part: Mapping[str, Any]) -> None:
+    """Write the file of a part that is done here, and copy its pictures to the pages."""
+    made = json.loads((RUNS / name / DONE).read_text(encoding="utf-8"))
     values = values_of(part, RUNS / name)
-    lines += [results_row(key, value) for key, value in values.items()]
-    return "\n".join([*lines, ""])
-
-
-def _kept(commit: str) -> dict[str, str]:
-    """The sections that the page has, by part; where it is of another commit, they say so."""
-    page = (ROOT / RESULTS).read_text(encoding="utf-8") if (ROOT / RESULTS).is_file() else ""
-    head, *sections = re.split(r"^(?=## )", page, flags=re.MULTILINE)
-    former = re.search(r"at commit `(\w+)`", head)
-    found = {}
-    for text in sections:
-        own = former[1] if former and "Made anew at" not in text else commit[:12]
-        said = f"{_MADE.format(own)}\n\n" * (own != commit[:12])
-        told = text.replace("| key |", f"{said}| key |", 1).rstrip()
-        found[text.split("\n")[0][3:]] = f"{told}\n"
-    return found
-
-
-def write_page(commit: str) -> None:
-    """Write the results, and copy the pictures of the parts to the pages."""
-    (ROOT / RESULTS).write_text(results_page(commit), encoding="utf-8")
-    for picture in RUNS.glob("*/*.svg"):
+    file = ROOT / RESULTS / f"{name}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(results_text(made["commit"], made["cpu_s"], values), encoding="utf-8")
+    for picture in (RUNS / name).glob("*.svg"):
         shutil.copy(picture, ROOT / "docs" / picture.name)
 
 
@@ -313,20 +262,20 @@ def main(arguments: list[str]) -> int:
                 took = f"{json.loads(file.read_text())['cpu_s'] / 60:.1f}" if file.is_file() else ""
                 print(f"{name:16} {took:>6}  {part['question']}")
         case ["take"]:
-            write_page((RUNS / "commit").read_text(encoding="utf-8"))
+            for name, part in parts().items():
+                if (RUNS / name / DONE).is_file():
+                    write_results(name, part)
         case ["run", *names]:
             try:
                 if unknown := set(names) - parts().keys():
                     raise ReleaseError(f"no part {', '.join(sorted(unknown))}")
-                commit = release_commit(bool(names))
+                check_commit(bool(names))
                 for name, part in parts().items():
                     if name in names:
                         (RUNS / name / DONE).unlink(missing_ok=True)
                     if (name in names or not names) and not (RUNS / name / DONE).is_file():
-                        if "commands" not in part:  # measurements of layout read what others made
-                            (ROOT / RESULTS).write_text(results_page(commit), encoding="utf-8")
                         run_part(name, part)
-                write_page(commit)
+                        write_results(name, part)  # later parts read it
             except (ReleaseError, FigureError) as error:
                 print(error, file=sys.stderr)
                 return 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
@@ -108,14 +109,14 @@ class Recorded(Strict):
 
     def value(self) -> float:
         """The figure. Raises Skipped where the repository's pages are not here."""
-        file = LIBRARY.parent / "docs/results.md"
-        if not file.is_file():
+        file = LIBRARY.parent / f"docs/release/results/{self.run}.json"
+        if not file.parent.is_dir():
             raise Skipped("results are in the repository, and not in an installed package")
-        part = file.read_text().partition(f"\n## {self.run}\n")[2].partition("\n## ")[0]
-        cells = part.partition(f"\n| `{self.figure}` | ")[2].partition(" |")[0]
-        if not cells:
+        values = json.loads(file.read_text(encoding="utf-8"))["values"] if file.is_file() else {}
+        if self.figure not in values:
             raise DescriptionError(f"{self.run} has no figure {self.figure!r}", file)
-        return float(cells)
+        value = values[self.figure]
+        return float(value[0] if isinstance(value, list) else value)
 
 
 class MeasuredCell(Strict):

@@ -12,7 +12,7 @@ from hwmodel.measure.student import t_quantile
 SPREAD: Final = 0.037
 """Standard deviation, between replications, of the logarithm of the ratio of two competitors on the
 same 1,000 requests; it falls with the root of their number (assumed). Three in four of 238 ratios
-of docs/results.md have less, half of them 0.021; one in ten has more than 0.063."""
+of docs/release/results have less, half of them 0.021; one in ten has more than 0.063."""
 SAMPLING: Final = 1 / 4
 """Of the half-width that is wanted, what sampling of memory may be off by (assumed): it adds 3 % to
 the interval."""

@@ -54,7 +54,7 @@ def test_a_page_is_rewritten_once_and_for_all() -> None:
 @pytest.mark.parametrize(
     ("page", "sentence"),
     [
-        ("by <!--other/gap:change-->1<!--/-->", r"other/gap: not in docs/results.md"),
+        ("by <!--other/gap:change-->1<!--/-->", r"other/gap: not in docs/release/results"),
         ("by <!--made/gap:percent-->1<!--/-->", "no format 'percent'"),
         ("<!--table made/none-->\n<!--/table-->", "no rows"),
         ("<!--table made/rates:.0f;.0f;.0f-->\n<!--/table-->", "2 columns, but 3 formats"),
@@ -71,15 +71,25 @@ def test_what_a_page_may_not_have(page: str, sentence: str) -> None:
 def test_results_are_read_as_they_are_written_and_a_text_that_differs_is_told(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "docs").mkdir()
-    rows = [figures.results_row(key.removeprefix("made/"), value) for key, value in RESULTS.items()]
-    (tmp_path / figures.RESULTS).write_text("\n".join(["# Results", "", "## made", "", *rows]))
+    file = tmp_path / figures.RESULTS / "made.json"
+    file.parent.mkdir(parents=True)
+    values = {key.removeprefix("made/"): value for key, value in RESULTS.items()}
+    file.write_text(figures.results_text("f" * 40, 90.4, values))
     assert figures.read_results(tmp_path) == RESULTS
+    assert figures.read_part(file) | {"values": {}} == {
+        "commit": "f" * 12, "cpu_s": 90, "values": {},
+    }  # fmt: skip
     (tmp_path / "README.md").write_text("By <!--made/gap:change-->+86 %<!--/-->.\n")
-    told = "README.md: differs from docs/results.md; make figures"
+    told = "README.md: differs from docs/release/results; make figures"
     assert list(figures.problems(tmp_path)) == [told]
     assert figures.write(tmp_path) == [tmp_path / "README.md"]
     assert list(figures.problems(tmp_path)) == []
-    (tmp_path / figures.RESULTS).write_text("## made\n| `gap` | 1 |\n")
-    with pytest.raises(figures.FigureError, match="no row of a result"):
-        figures.read_results(tmp_path)
+    for text, sentence in {
+        "## made": "no JSON",
+        '{"values": {}}': "has not a commit",
+        '{"commit": "f", "cpu_s": 1, "values": {"gap": [1, 2]}}': "no value of a result: gap",
+        '{"commit": "f", "cpu_s": 1, "values": {"gap": null}}': "no value of a result: gap",
+    }.items():
+        file.write_text(text)
+        with pytest.raises(figures.FigureError, match=sentence):
+            figures.read_results(tmp_path)

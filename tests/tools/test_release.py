@@ -16,7 +16,7 @@ from tests.rotation import shared
 from tests.sweeps.made import made
 from tests.sweeps.plan.test_crossing import run as search
 from tools import release
-from tools.figures import FigureError, read_results
+from tools.figures import FigureError, read_part, read_results
 from tools.release_readers import READERS
 
 RUNS = [
@@ -44,9 +44,8 @@ def test_each_part_has_a_question_and_readers_that_are_there() -> None:
         assert READERS.keys() >= {*part.get("read", ())}
 
 
-def test_results_are_of_all_parts_and_of_one_commit() -> None:
-    page = (release.ROOT / release.RESULTS).read_text(encoding="utf-8")
-    there = {line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")}
+def test_results_are_of_all_parts() -> None:
+    there = {file.stem for file in (release.ROOT / release.RESULTS).iterdir()}
     assert there == release.parts().keys()
     assert {key.split("/")[0] for key in read_results()} == there
 
@@ -86,24 +85,17 @@ def test_a_cell_is_taken_from_the_tables_of_a_report(
         release.taken({"speed": {"cell": ["costs", "break-even"]}}, tmp_path / "run")
 
 
-def test_a_part_is_kept_with_what_it_took_and_shown_with_its_command(
+def test_a_part_is_kept_with_its_commit_and_what_it_took(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = {"question": "Which?", "commands": ["bankwise run quickstart"], "values": {"cells": 21}}
-    monkeypatch.setattr(release, "RUNS", tmp_path)
-    monkeypatch.setattr(release, "parts", lambda: {"made": part, "later": part})
-    made(tmp_path / "made")
-    (tmp_path / "made" / release.DONE).write_text(json.dumps({"cpu_s": 90, "values": {}}))
+    monkeypatch.setattr(release, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(release, "ROOT", tmp_path)
-    page = release.results_page("f" * 40)
-    assert "## made\n\nWhich?\n\n`bankwise run quickstart` (1.5 CPU minutes)" in page
-    assert "| `cells` | 21 |  |  |" in page and "## later" not in page
-    # a part that is not done here stays as the page has it, and says of which commit it is
-    (tmp_path / "docs").mkdir()
-    former = page.replace("## made", "## later").replace("f" * 12, "e" * 12)
-    (tmp_path / release.RESULTS).write_text(former)
-    for _ in range(2):  # the same again
-        release.write_page("f" * 40)
-        both = (tmp_path / release.RESULTS).read_text()
-        assert both.startswith(page.replace("in 2 CPU", "in 3 CPU"))
-        assert both.split("## later")[1].count("Made anew at commit `eeeeeeeeeeee`.") == 1
+    monkeypatch.setattr(release, "parts", lambda: {"made": part, "later": part})
+    made(tmp_path / "runs/made")
+    done = {"commit": "f" * 40, "cpu_s": 90.2, "values": {}}
+    (tmp_path / "runs/made" / release.DONE).write_text(json.dumps(done))
+    assert release.main(["take"]) == 0
+    (file,) = (tmp_path / release.RESULTS).iterdir()
+    assert file.name == "made.json"
+    assert read_part(file) == {"commit": "f" * 12, "cpu_s": 90, "values": {"cells": 21}}
