@@ -78,8 +78,8 @@ class FidelitySpec(Strict):
     """Most bytes of a layer that some probes simulate whole in addition to their window
     (assumed; whole layers can take seconds)."""
     precision: Annotated[float, Field(gt=0)] = 0.02
-    """Relative half-width of a phase's 95 % interval above which further probes are taken
-    (assumed)."""
+    """Relative half-width of a phase's 95 % interval above which further probes are taken, as they
+    are while the interval that is stated is wider than 1.5 times this (assumed)."""
     change: Annotated[float, Field(gt=0)] = 0.2
     """Relative change of batch, extents or run length that asks for a probe."""
     every_steps: Count = 2000

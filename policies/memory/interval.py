@@ -19,12 +19,20 @@ STOPPED = 0.985
 """Level of Student's interval that covers the mean of normal values in 95 % of cases, whatever they
 spread, if they were taken, from two on, until the interval of 95 % was narrow or there were 32 or
 100 of them (simulated; tests/policies/memory/test_interval.py)."""
+STATED = 1.5
+"""Times the half-width until which values are taken that the stated one may have: ±3 % of ±2 %."""
 
 
 def stopped(half: float, count: int) -> float:
     """Half width of the 95 % interval of the mean of `count` values that were taken until `half`,
     that of `confidence_interval`, was narrow."""
     return half * t_quantile(count - 1, STOPPED) / t_quantile(count - 1)
+
+
+def stated(mean: float, half: float, count: int, common: float) -> float:
+    """Half width that is stated of a mean of `count` values: as they spread (`stopped`), and with
+    what is common to all of them, a share of the mean."""
+    return math.hypot(stopped(half, count), common * mean)
 
 
 def confidence_interval(values: Sequence[float]) -> tuple[float, float | None]:

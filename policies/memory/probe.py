@@ -77,8 +77,6 @@ class Probe:
         self._chosen = spec.measure is not None
         """Whether a user says how long a window lasts."""
         self._warmup_ns = self._measure_ns if spec.warmup is None else spec.warmup
-        self.lengthened = self._measure_ns > least_ns
-        """Whether windows are longer than they would be without what comes in them."""
         self._turn = 0
         """Streams simulated so far: each meets refreshes at another time of its own."""
         self.engines = self._dma.engines

@@ -5,8 +5,9 @@ contiguous window of all engines' issue order, or a whole layer where that is sh
 when placement statistics have changed, when the interval of the efficiency is too wide, and after
 `every_steps` in any case; between them the mean of the last ones is used, as far as placement was
 similar. A phase whose interval is too wide for the throughput is probed beyond `max_probes`. Some
-probes also simulate the whole layer, or the start of a long one: the time it takes beyond the
-window's estimate is added to the others, scaled with the root of their length.
+probes, and all while most of a wide interval is what windows leave out, also simulate the whole
+layer, or the start of a long one: the time it takes beyond the window's estimate is added to the
+others, scaled with the root of their length.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from policies.allocators.kv_layout import KvLayout
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import AGAIN, KV_PHASES, NO_PROBE, FidelitySpec
-from policies.memory.interval import ratio_interval, stopped
+from policies.memory.interval import STATED, ratio_interval, stated
 from policies.memory.probe import LEAST, Beside, Layer, Probe, lost_ns
 from policies.memory.simulated import SimulatedMemory
 from policies.memory.step_energy import Transfer
@@ -34,10 +35,6 @@ RECENT = 4
 """Probes of a phase that are averaged (assumed), so that no outlier stands alone."""
 FIRST, EVERY = 4, 32
 """The first FIRST of every EVERY windows also measure a whole layer (assumed)."""
-WIDE = 0.03
-"""Relative half-width, common to all windows from what they leave out, above which every further
-window measures a whole layer too, and a phase is probed on, where windows were made longer for what
-comes in them (assumed)."""
 ANOTHER = 3.0
 """Placement statistics that changed by more than this (to four times or a quarter) are probed
 however recent the last probe is (assumed)."""
@@ -145,7 +142,7 @@ class SampledMemory(SimulatedMemory):
         return (mean if self._results[phase] else None), half
 
     def _phase_report(self, phase: StreamPhase) -> dict[str, Any]:
-        found = super()._phase_report(phase)
+        found = super()._phase_report(phase) | {"too_wide": self._too_wide(phase)}
         return found | {"by_extent": self._by_extent()} if phase == "attention" else found
 
     def _errors(self) -> dict[str, float]:
@@ -194,13 +191,20 @@ class SampledMemory(SimulatedMemory):
             return False, self._spec.max_probes
         mean, half = self._measured(phase)
         wide = half is not None and half > self._spec.precision * mean
-        wide = wide or self._leaves_out(phase)
+        wide = wide or self._too_wide(phase)
         more = AGAIN if self._error(phase) > self._spec.again / 2 else 1
         return wide, self._spec.max_probes * more
 
+    def _too_wide(self, phase: str) -> bool:
+        """Whether the interval that is stated is wider than it may be."""
+        mean, half = self._interval(phase)
+        return half is not None and half > STATED * self._spec.precision * mean
+
     def _leaves_out(self, phase: str) -> bool:
-        """Whether windows that had to be longer still leave out too much."""
-        return self._probe.lengthened and self._common[phase] > WIDE
+        """Whether it is, and most of it is what windows leave out."""
+        mean, half = self._interval(phase)
+        out = self._common[phase] * mean
+        return self._too_wide(phase) and half is not None and 2 * out**2 > half**2
 
     def _measured(self, phase: str) -> tuple[float, float | None]:
         """Efficiency of the probes that count together, those of large steps for as much more as
@@ -222,8 +226,8 @@ class SampledMemory(SimulatedMemory):
         if half is None:
             return mean, None
         counted = len(self._counted(phase))
-        half = stopped(half, counted if counted >= RECENT else len(self._results[phase]))
-        return mean, math.hypot(half, self._common[phase] * mean)
+        count = counted if counted >= RECENT else len(self._results[phase])
+        return mean, stated(mean, half, count, self._common[phase])
 
     def _error(self, phase: str) -> float:
         """Relative half-width that the interval of a phase adds to the throughput's: admissions are

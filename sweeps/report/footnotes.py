@@ -30,7 +30,27 @@ def footnotes(table: Table, blocks: list[Block]) -> str:
         told.append(f"Winners are corrected for the number of groups, {many} (Holm's correction).")
     if any(each in shown for each in _JOULES):
         told += _energy(table)
-    return " ".join([*told, *_without_use(table)])
+    return " ".join([*told, *_too_wide(table), *_without_use(table)])
+
+
+def _too_wide(table: Table) -> Iterator[str]:
+    """How far off the rates of a memory may be whose probes ended before they were narrow."""
+    found: dict[str, float] = {}
+    whole = 0.0
+    for raw in (raw for group in table.groups for row in group.rows for raw in row.raw.values()):
+        memory = raw.get("memory", {})
+        for one in (memory, *memory.get("memories", {}).values()):
+            for phase, each in one.get("phases", {}).items():
+                if each.get("too_wide") and each["efficiency"] and each["ci95"]:
+                    found[phase] = max(found.get(phase, 0.0), each["ci95"] / each["efficiency"])
+                    whole = max(whole, memory.get("throughput_ci95") or 0.0)
+    if found:
+        rates = ", ".join(f"{phase} ±{100 * half:.2g} %" for phase, half in found.items())
+        yield (
+            "Some probes ended, as their run or `max_probes` did, before they knew the memory's"
+            f" rate as closely as they should: {rates} at most. That leaves a throughput uncertain"
+            f" by {100 * whole:.2g} % at most (`sampling ±`)."
+        )
 
 
 def _without_use(table: Table) -> Iterator[str]:

@@ -30,7 +30,7 @@ T2 = 4.302653
 class Scripted:
     """A probe that finds these shares of the peak one after the other."""
 
-    piece_bytes, wall_s, lengthened = 1024, 0.5, False
+    piece_bytes, wall_s = 1024, 0.5
 
     def __init__(self, shares: list[float], **found: Any) -> None:
         self.device = device(4096)
@@ -154,15 +154,14 @@ def test_are_the_first_four_of_every_32_windows_calibrated() -> None:
     assert whole.asked == [True] * 6
 
 
-def test_are_windows_that_had_to_be_longer_calibrated_while_they_leave_out_too_much() -> None:
-    for lengthened in (False, True):
+def test_is_a_layer_simulated_beside_each_window_while_windows_leave_out_too_much() -> None:
+    for drift, further in ((0.01, [False] * 3), (0.06, [True, True, False])):
         probe = Scripted([0.5] * 8, exact=False)
-        probe.lengthened = lengthened
-        sampled = memory(probe)
-        attention(sampled, *[10] * 6)
-        sampled._common["attention"] = 0.04
-        attention(sampled, 10)
-        assert probe.asked[4:] == [False, False, lengthened]
+        sampled = memory(probe, precision=0.02)
+        for lost in (1 - drift, 1.0, 1.0, 1 + drift, 1.0, 1.0, 1.0):
+            probe.found["beside"] = Beside(100.0, 200.0 * lost)
+            attention(sampled, 10)
+        assert probe.asked == [True] * 4 + further
 
 
 def test_do_few_probes_spread_as_those_of_the_warm_up_do() -> None:
@@ -261,6 +260,23 @@ def test_does_a_wide_interval_ask_for_more_probes() -> None:
     # half-widths: 0.64 of two, 0.12 of three, 0.065 of four and 0.044 of five; a tenth is 0.055
     shares = [0.5, 0.6] + [0.55] * 38
     assert probed_at(shares, every_steps=8, precision=0.1) == [0, 8, 9, 10, 11, 19, 27, 35]
+
+
+def test_does_an_interval_ask_for_more_probes_that_is_stated_too_wide() -> None:
+    # half-width of three probes: 0.119, and 0.223 is stated, where 0.18 would do, or 0.24
+    shares = [0.5, 0.54, 0.545] + [0.55] * 37
+    for precision, expected in ((0.12, [0, 8, 9, 10, 18, 26, 34]), (0.16, [0, 8, 9, 17, 25, 33])):
+        assert probed_at(shares, every_steps=8, precision=precision) == expected
+
+
+def test_does_the_report_say_which_interval_stayed_too_wide() -> None:
+    for precision in (0.02, 0.2):
+        sampled = memory(Scripted([0.5, 0.55, 0.5, 0.55]), precision=precision, max_probes=4)
+        attention(sampled, *[10] * 4)
+        phases = sampled.report(0)["phases"]
+        found = phases["attention"]
+        assert found["too_wide"] == (found["ci95"] > 1.5 * precision * found["efficiency"])
+        assert (found["too_wide"], phases["prefill"]["too_wide"]) == (precision < 0.1, False)
 
 
 def test_is_a_batch_that_stays_not_probed_again() -> None:

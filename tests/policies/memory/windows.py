@@ -34,8 +34,8 @@ from hwmodel.measure.recurring import passes
 from hwmodel.specs.device import Device, load_device
 from policies.memory import probe as probes
 from policies.memory.fidelity import FidelitySpec
-from policies.memory.interval import ratio_interval, stopped
-from policies.memory.sampling import EVERY, FIRST, WIDE
+from policies.memory.interval import STATED, ratio_interval, stated
+from policies.memory.sampling import EVERY, FIRST
 from policies.memory.traffic import Extents
 
 EXTENT, LONG, LONGER, SHORT = 16 << 10, 3, 6, 12
@@ -43,7 +43,7 @@ EXTENT, LONG, LONGER, SHORT = 16 << 10, 3, 6, 12
 of layers that are not simulated whole beside a window, but their begins: those of three layers are
 too few for an interval, as each differs from its layer in a way of its own."""
 STREAMS = "window", "whole layer"
-LEAST, MOST = 4, 32
+LEAST, MOST = 4, FidelitySpec().max_probes
 """Probes of a cell."""
 INTERVALS, TIMES = 3, 24
 """Refresh intervals that a long layer lasts at the peak, and simulations of a short layer."""
@@ -118,9 +118,9 @@ def probed(
     at_peak: list[float] = []
     taken: list[float] = []
     beside: list[probes.Beside] = []
-    common, elapsed = 0.0, 1.0
+    mean, half, leaves_out = 0.0, math.inf, False
     while len(taken) < most:
-        calibrate = len(taken) % EVERY < FIRST or common / elapsed > WIDE
+        calibrate = len(taken) % EVERY < FIRST or leaves_out
         found = probe.measure(layers.__getitem__, len(layers), "slice", rng, calibrate)
         if found.beside is not None:
             beside.append(found.beside)
@@ -128,12 +128,15 @@ def probed(
         elapsed = max(found.elapsed_ns + lost, found.least_ns)
         at_peak.append(found.at_peak_ns)
         taken.append(elapsed)
-        mean, half = ratio_interval(at_peak, taken)
-        narrow = half is not None and half <= spec.precision * mean and common / elapsed <= WIDE
-        if len(taken) >= least and narrow:
+        mean, own = ratio_interval(at_peak, taken)
+        if own is None:
+            continue
+        half = stated(mean, own, len(taken), common / elapsed)
+        wider = half > STATED * spec.precision * mean
+        leaves_out = wider and 2 * (common / elapsed * mean) ** 2 > half**2
+        if len(taken) >= least and own <= spec.precision * mean and not wider:
             break
-    half = stopped(half or 0.0, len(taken))
-    return mean, math.hypot(half, common / elapsed * mean), len(taken)
+    return mean, half, len(taken)
 
 
 def former(
