@@ -15,6 +15,7 @@ import typer
 import yaml
 from hwmodel.description.library import names
 from sweeps.cli.main import app
+from sweeps.cli.schema import SPECS
 from sweeps.plan.sweep import load_sweep, planned_kind
 from sweeps.study.study_spec import load_study
 from tests.rotation import shared
@@ -27,7 +28,7 @@ PAGES = {
     if page.name != "CHANGELOG.md"  # what it links may be gone
 }
 LINK = re.compile(r"!?\[([^]]*)\]\(([^)\s]*)\)")
-MADE = {"api.md", "command-line.md", "results.md", "yaml.md"}
+MADE = {"api.md", "command-line.md", "results.md", "yaml.md", *(f"yaml-{k}.md" for k in SPECS)}
 """Pages of the site alone; what they link and what links them: tests/tools/test_site_pages.py."""
 
 
@@ -61,7 +62,8 @@ def test_pages_that_code_names_are_there() -> None:
 
 def test_every_page_is_in_the_index() -> None:
     index = PAGES["docs/index.md"]
-    pages = {Path(name).name for name in PAGES if name.startswith("docs/")} | MADE - {"api.md"}
+    pages = {Path(name).name for name in PAGES if name.startswith("docs/")}
+    pages |= {"command-line.md", "results.md", "yaml.md"}
     assert {name for name in pages if f"({name})" not in index} == {"index.md"}
 
 

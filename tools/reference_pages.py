@@ -1,5 +1,5 @@
-"""The two pages of the site that the code writes: `command-line.md` from the verbs, `yaml.md` from
-the specs that read descriptions (`tools.site_pages`)."""
+"""The pages of the site that the code writes: `command-line.md` from the verbs, `yaml.md` and a
+page for each kind from the specs that read descriptions (`tools.site_pages`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from sweeps.cli.main import app
 from sweeps.cli.verbs import VERBS
-from tools.reference_yaml import yaml_page
+from tools.reference_yaml import yaml_pages
 
 WRITTEN_BY = "*Made of the code that reads what you type and describe.*"
 _BEGINNING = """`bankwise VERB --help` prints what stands here. `bankwise DEVICE` lists what can be
@@ -33,7 +33,7 @@ _PANELS = {
 
 def reference_pages() -> dict[str, str]:
     """The text of each page by its file's name."""
-    return {"command-line.md": _command_line(), "yaml.md": yaml_page(WRITTEN_BY)}
+    return {"command-line.md": _command_line(), **yaml_pages(WRITTEN_BY)}
 
 
 def _command_line() -> str:

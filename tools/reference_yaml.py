@@ -1,4 +1,5 @@
-"""`yaml.md` of the site: every key of every description, from the specs that read them."""
+"""`yaml.md` of the site and a page for each kind of description: every key, from the specs that
+read them."""
 
 from __future__ import annotations
 
@@ -30,21 +31,21 @@ source says `assumed`. An empty default means that nothing is set.
 writes JSON Schemas, with which an editor completes and checks the keys: put
 `# yaml-language-server: $schema=DIR/sweep.json` into the first line of a file.""".splitlines()
 _INTRODUCED = {
-    "sweep": "A question to the simulator ([sweeps.md](sweeps.md)).",
-    "study": "A search by Optuna ([studies.md](studies.md)).",
-    "workload": "Lengths, arrivals and what prompts have in common ([sweeps.md](sweeps.md)).",
+    "sweep": "A question to the simulator ([sweeps](sweeps.md)).",
+    "study": "A search by Optuna ([studies](studies.md)).",
+    "workload": "Lengths, arrivals and what prompts have in common ([sweeps](sweeps.md)).",
     "accelerator": "A card: which memory, how many channels, what reads it and what computes"
-    " ([your-device.md](your-device.md)).",
-    "memory": "A DRAM: its organisation, timings, commands and rules ([dram.md](dram.md)).",
+    " ([your-device](your-device.md)).",
+    "memory": "A DRAM: its organisation, timings, commands and rules ([dram](dram.md)).",
     "kernels": "What kernels of a class of cards take beside bytes and FLOPs"
-    " ([memory-time.md](memory-time.md)).",
-    "link": "What a transfer of KV takes ([cluster.md](cluster.md)).",
-    "model": "A transformer ([models.md](models.md)).",
-    "format": "How numbers are stored ([models.md](models.md)).",
-    "predictor": "A table of how a classifier of lengths errs ([allocators.md](allocators.md)).",
-    "measurement": "Public measurements of memories and of steps ([trust.md](trust.md)).",
-    "server": "Public measurements of servers ([calibrate.md](calibrate.md)).",
-    "transfers": "Public measurements of transfers ([trust.md](trust.md)).",
+    " ([memory-time](memory-time.md)).",
+    "link": "What a transfer of KV takes ([cluster](cluster.md)).",
+    "model": "A transformer ([models](models.md)).",
+    "format": "How numbers are stored ([models](models.md)).",
+    "predictor": "A table of how a classifier of lengths errs ([allocators](allocators.md)).",
+    "measurement": "Public measurements of memories and of steps ([trust](trust.md)).",
+    "server": "Public measurements of servers ([calibrate](calibrate.md)).",
+    "transfers": "Public measurements of transfers ([trust](trust.md)).",
 }
 """The kinds in the order of the page: what a user writes first comes first."""
 _SAID = {
@@ -79,12 +80,14 @@ class _Section(NamedTuple):
     schema: Schema
 
 
-class _Page:
-    """Sections in the order in which they are met, each mapping once."""
+class _Pages:
+    """Sections in the order in which they are met, each mapping once on all pages."""
 
     def __init__(self) -> None:
-        self._at: dict[str, str] = {}
-        """A mapping's schema as text -> the heading of its section."""
+        self.page = ""
+        """The one that is written now."""
+        self._at: dict[str, tuple[str, str]] = {}
+        """A mapping's schema as text -> the page and the heading of its section."""
         self._waiting: list[_Section] = []
         self._defs: Schema = {}
 
@@ -97,7 +100,7 @@ class _Page:
         found = dict(self._resolved(found))
         found["properties"] = {k: v for k, v in found["properties"].items() if k not in known}
         self._waiting = [_Section(path, found)]
-        self._at[_text(found)] = path
+        self._at[_text(found)] = (self.page, path)
         while self._waiting:
             yield from self._section(self._waiting.pop(0))
 
@@ -109,7 +112,7 @@ class _Page:
             and not (named and "const" in item)
         ]  # fmt: skip
         if "." in section.path or ":" in section.path:
-            yield from (f"### `{section.path}`", "")
+            yield from (f"## `{section.path}`", "")
         about = " ".join(section.schema.get("description", "").split("\n\n")[0].split())
         if about:
             yield from (_linked(about), "")
@@ -184,11 +187,12 @@ class _Page:
         named = _constant(found)
         text = _text(found)
         if text not in self._at:
-            self._at[text] = f"{path.removesuffix('[]')}: {named}" if named else path
-            self._waiting.append(_Section(self._at[text], found))
-        at = self._at[text]
-        slug = re.sub(r"[^\w\- ]", "", at.lower()).replace(" ", "-")
-        return f"[{named or 'mapping'}](#{slug})"
+            heading = f"{path.removesuffix('[]')}: {named}" if named else path
+            self._at[text] = (self.page, heading)
+            self._waiting.append(_Section(heading, found))
+        page, heading = self._at[text]
+        slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        return f"[{named or 'mapping'}]({page * (page != self.page)}#{slug})"
 
     def _default(self, item: Schema) -> str:
         default = item.get("default")
@@ -203,26 +207,32 @@ class _Page:
         return f"`{_written(default)}`" if default != "" else ""
 
 
-def yaml_page(written_by: str) -> str:
-    """The whole page."""
-    page = _Page()
-    lines = ["# Descriptions in YAML", "", written_by, "", *_BEGINNING, ""]
+def yaml_pages(written_by: str) -> dict[str, str]:
+    """The page that lists the kinds, and that of each, by the names of their files."""
+    pages = _Pages()
+    text = {}
     for kind, about in _INTRODUCED.items():
-        lines += [f"## {kind}", "", about, ""]
-        lines += _sweep(page) if kind == "sweep" else page.describe(SPECS[kind], kind)
-    return "\n".join(lines).rstrip() + "\n"
+        pages.page = f"yaml-{kind}.md"
+        lines = [f"# {kind}", "", written_by, ""]
+        lines += [f"{about} What all kinds have in common: [descriptions in YAML](yaml.md).", ""]
+        lines += _sweep(pages) if kind == "sweep" else pages.describe(SPECS[kind], kind)
+        text[pages.page] = "\n".join(lines).rstrip() + "\n"
+    rows = [f"| [`{kind}`](yaml-{kind}.md) | {about} |" for kind, about in _INTRODUCED.items()]
+    table = ["| kind | what it describes |", "|---|---|", *rows]
+    lines = ["# Descriptions in YAML", "", written_by, "", *_BEGINNING, "", *table]
+    return {"yaml.md": "\n".join(lines) + "\n", **text}
 
 
-def _sweep(page: _Page) -> Iterator[str]:
+def _sweep(page: _Pages) -> Iterator[str]:
     """The keys of a sweep, those that a rule adds, and `base` by what is measured."""
     yield from page.describe(RULES[BEST], "sweep")
     common = RULES[BEST].model_fields.keys()
     for rule, spec in RULES.items():
         if spec.model_fields.keys() - common:
-            yield from (f"### More keys of a sweep with `rule: {rule}`", "")
+            yield from (f"## More keys of a sweep with `rule: {rule}`", "")
             yield from page.describe(spec, rule, common)
     for measure, experiment in MEASURES.items():
-        yield from (f"### `base` of a sweep with `measure: {measure}`", "")
+        yield from (f"## `base` of a sweep with `measure: {measure}`", "")
         yield from page.describe(experiment, "base" if measure == SERVING else measure)
 
 

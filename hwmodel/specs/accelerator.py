@@ -71,7 +71,7 @@ class AttentionWork(Strict):
     ] = "slice"
     """What an engine gets of a batch: an equal slice of all bytes, whole sequences, extents in
     turn, or single KV heads of a sequence, sequence by sequence or head by head; or an equal slice
-    of all heads, or of one head after another; see `policies.memory.dealing`."""
+    of all heads, or of one head after another."""
     drift: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Share of its own bytes within which each engine is at a place of its own: cores are launched
     one by one and walk at their own pace. 0: all walk in lockstep."""
@@ -285,8 +285,7 @@ class AcceleratorSpec(Strict):
     """What its driver calls it, by which `bankwise` alone finds the card of this machine."""
     sources: dict[str, str] = {}
     based_on: str | None = None
-    """Another accelerator, the source of what no data sheet states, borrowed as assumed; see
-    `hwmodel.description.based_on`."""
+    """Another accelerator, the source of what no data sheet states, borrowed as assumed."""
     memory: str
     """A shipped memory, or the path of one; `given`: its bandwidth is given instead, and nothing
     that needs addresses or commands can be asked of the device."""

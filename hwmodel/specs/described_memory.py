@@ -47,7 +47,7 @@ class DescribedMemory(Strict):
     summary: str
     sources: dict[str, str] = {}
     based_on: str | None = None
-    """Another memory, which has what this one leaves out; see `hwmodel.description.based_on`."""
+    """Another memory, which has what this one leaves out."""
     organisation: Organisation
     clock: ClockSpec
     timing: dict[str, Timing]

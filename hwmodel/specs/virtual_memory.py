@@ -35,7 +35,7 @@ class Tlb(Strict):
 
 
 class Translation(Strict):
-    """How addresses are translated; see `hwmodel.kernel.translation`."""
+    """Pages, translation caches and walkers through which engines find physical addresses."""
 
     frame: Frame = 2 << 20
     """Physical memory is handed out in frames of this size."""

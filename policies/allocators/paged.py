@@ -59,11 +59,10 @@ class PagedOptions(PolicyOptions):
     """Samples of one prompt hold its full blocks together. None: where prefix caching is on, by
     which vLLM v1 finds them. vLLM v0 forked them without it."""
     window_rules: WindowRules = "0.33"
-    """vLLM version whose rules hold for sliding windows (`policies.allocators.kv_managers`)."""
+    """vLLM version whose rules hold for sliding windows."""
     states: Literal["unified", "two_pools", "compact"] | None = None
-    """Where layers with a state keep it (`policies.allocators.hybrid`): in blocks like those of KV,
-    or apart, by SGLang's ratio, or for `max_num_seqs` and one more. None: `unified`, where the
-    model has such layers."""
+    """Where layers with a state keep it: in blocks like those of KV, or apart, by SGLang's ratio,
+    or for `max_num_seqs` and one more. None: `unified`, where the model has such layers."""
     state_ratio: Annotated[float, Field(gt=0, le=100)] | None = None
     """With `two_pools`: bytes of states over bytes of KV (SGLang: `mamba_full_memory_ratio`). None:
     0.9, its default."""

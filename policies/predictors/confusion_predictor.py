@@ -19,7 +19,8 @@ class ConfusionPredictor(PredictorSpec):
     table: str
     """A confusion table: a shipped predictor or a file."""
     scale: Scale = "levels"
-    """What the bins of the table stand for; see `policies.predictors.confusion`."""
+    """What the bins of the table stand for: quantile levels of the workload's own lengths, or the
+    lengths themselves."""
 
     @property
     def file(self) -> str:

@@ -35,11 +35,12 @@ _NORMAL = NormalDist()
 
 
 class TokenLaw(Strict):
-    """A law of lengths: tokens at the levels of `policies.requests.length_table.QUANTILES`,
-    log-linear in between, or lognormal around 1 with a spread of the logarithm."""
+    """A law of lengths: tokens at 14 levels from 0 to 1, log-linear in between, or lognormal around
+    1 with a spread of the logarithm."""
 
     quantiles: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=2)] | None = None
-    """In tokens, at equal distances."""
+    """Tokens at the levels 0, 0.02, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.85, 0.9, 0.95, 0.98, 0.995
+    and 1."""
     sigma: Annotated[float, Field(gt=0, le=5)] | None = None
     """Of a lognormal, instead."""
     source: str | None = None

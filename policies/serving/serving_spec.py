@@ -65,13 +65,13 @@ class ServingSpec(Strict):
     version's)."""
     activation_bytes: Bytes | None = None
     """Memory of each card kept for activations and the like. None: the peak of the largest step,
-    see `policies.serving.activations`, and with `like` what that version has outside PyTorch."""
+    in a layer or in the sampler, and with `like` what that version has outside PyTorch."""
     kv_tokens: Annotated[int, Field(ge=1)] | None = None
     """Token slots of the KV cache, as a server logs them. None: what `gpu_memory_utilization`
     leaves."""
     weights: WeightFormat | None = None
-    """Format of the weights. None: the model's. See `hwmodel.specs.accelerator.Compute.peak` for
-    what the device computes in."""
+    """Format of the weights. None: the model's. Products run at the peak of the type that the
+    format computes in, where the device has one, else in fp16."""
     kv: KvFormat | None = None
     """Format of the KV; attention converts it to the type of the activations. None: the
     model's."""

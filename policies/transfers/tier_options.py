@@ -19,7 +19,7 @@ EvictionName = Literal["lru", "arc", "priority", "pinned"]
 
 
 class HcacheSpec(Strict):
-    """Hidden states instead of KV (`policies.transfers.hidden_states`)."""
+    """Hidden states instead of KV."""
 
     layers: Count | None = None
     """So many layers by hidden states. None: as many as make link and cores end together."""
@@ -41,7 +41,8 @@ class HostSpec(Strict):
     """Tokens of a block, a multiple of the device's. None: the device's; HCache: 64 (paper), or
     the next multiple."""
     eviction_policy: EvictionName = "lru"
-    """See `policies.transfers.eviction`; vLLM has the first two."""
+    """Which stored block goes first: the one used longest ago, by ARC, of the lowest priority, or
+    none that is pinned. vLLM has the first two."""
     store_threshold: Annotated[int, Field(ge=0)] = 0
     """Blocks that fewer requests have asked for are not stored."""
     offload_prompt_only: bool = True
@@ -67,8 +68,8 @@ class DriveSpec(Strict):
 
 
 class PausesSpec(Strict):
-    """What becomes of a session's KV until its next turn (`policies.transfers.pausing`). It is
-    stored then, and at no other time."""
+    """What becomes of a session's KV until its next turn. It is stored then, and at no other
+    time."""
 
     policy: PauseChoice = "least"
     """`keep`: its memory; `drop`: to be computed again; `swap`: to the tier; `least`: what wastes

@@ -94,7 +94,8 @@ class SweepSpec(RunSpec):
 
     kind: Literal["sweep"]
     rule: str = BEST
-    """What is asked of the results (`sweeps.plan.rules`)."""
+    """What is asked of the results: who serves the most, what changes give, where a lead changes
+    sides, or the least value that meets an objective."""
     measure: Measure = SERVING
     """What is measured at each point: what is served, how KV is read, a paper's table."""
     objective: ObjectiveName | None = None
@@ -102,7 +103,7 @@ class SweepSpec(RunSpec):
     precision: Percent | None = None
     """Relative half-width that a 95 % interval of two competitors should have, such as `4%`; it
     chooses `base.replications`, and `probe_bytes` and `max_probes` of a sampled memory, as far as
-    these are not given (`sweeps.plan.precision`)."""
+    these are not given."""
     axes: dict[str, list[Any]]
     """Dotted path of the experiment -> values; the first axis varies slowest."""
     compare: str

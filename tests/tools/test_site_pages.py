@@ -35,7 +35,7 @@ def anchors(page: str) -> set[str]:
 def test_every_verb_and_every_kind_has_a_heading(site: Path) -> None:
     verbs, kinds = ((site / f"{name}.md").read_text("utf-8") for name in ("command-line", "yaml"))
     assert [f"bankwise {name}" for name in VERBS] == re.findall(r"^### (.+)$", verbs, re.MULTILINE)
-    assert set(SPECS) == set(re.findall(r"^## (\w+)$", kinds, re.MULTILINE))
+    assert set(SPECS) == set(re.findall(r"^\| \[`(\w+)`\]", kinds, re.MULTILINE))
 
 
 def test_every_result_has_a_row(site: Path) -> None:
