@@ -97,6 +97,20 @@ def command(
             " others.",
         ),
     ] = False,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--time-limit", metavar="TIME", help="End a simulation that takes longer, such as 600s."
+        ),
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--memory-limit",
+            metavar="SIZE",
+            help="End a simulation whose process takes more memory, such as 4GiB.",
+        ),
+    ] = None,
     overrides: Set = None,
     plugin: Plugin = None,
 ) -> None:
@@ -114,8 +128,10 @@ def command(
     began_s = time.process_time()
     from sweeps.plan.sweep import planned_kind
     from sweeps.run.executor import worker_count
+    from sweeps.run.limits import put_in_force, read_limits
 
     workers = worker_count(jobs, cluster)
+    put_in_force(read_limits(time_limit, memory_limit, cluster))
     if planned_kind(name) == "study":
         refuse("goes with sweeps; this is a study", {"--only": only})
         from sweeps.cli.reporting import report

@@ -1,7 +1,8 @@
 """Workers: tasks in, outcomes out in any order; a dead worker costs one task, or a second attempt.
 
 Those on this machine are forked after the parent has compiled the kernels, ignore Ctrl-C (the
-parent decides) and end with their parent, however it ends.
+parent decides) and end with their parent, however it ends. One whose task takes more than the
+limits in force is ended (`sweeps.run.limits`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 from hwmodel.description.description import DescriptionError
 from policies.serving.counted_runs import RUNS
 from policies.serving.plugins import LOADED, Plugin, register
+from sweeps.run.limits import LOOK_S, Limits, in_force
 from sweeps.run.outcome import Outcome, Work, attempt
 
 _ORPHAN_CHECK_S = 0.5
@@ -43,13 +45,16 @@ def _cores() -> int:
 
 
 def execute(
-    work: Work, tasks: Sequence[Any], jobs: int, cluster: str | None = None, retries: int = 0
-) -> Generator[Outcome, None, None]:
+    work: Work, tasks: Sequence[Any], jobs: int, cluster: str | None = None, retries: int = 0,
+    limits: Limits | None = None,
+) -> Generator[Outcome, None, None]:  # fmt: skip
     """Do every task on `jobs` workers here, or on those of a Dask scheduler, and yield outcomes as
     they come.
 
-    `jobs` 1 works in this process. Closing the iterator, or Ctrl-C, ends the workers here at once.
+    `jobs` 1 works in this process, where there are no limits. Closing the iterator, or Ctrl-C, ends
+    the workers here at once.
     retries: how often a task is begun again whose worker here died.
+    limits: what a task may take here; None: those in force.
     Raises DescriptionError if there is no such scheduler.
     """
     if cluster is not None:
@@ -57,11 +62,12 @@ def execute(
 
         yield from execute_on(cluster, work, tasks)
         return
-    if min(jobs, len(tasks)) <= 1:
+    limits = in_force() if limits is None else limits
+    if min(jobs, len(tasks)) <= 1 and limits == Limits():
         for index, task in enumerate(tasks):
             yield attempt(work, index, task)
         return
-    pool = _Pool(work, min(jobs, len(tasks)))
+    pool = _Pool(work, min(jobs, len(tasks)), limits)
     try:
         yield from pool.outcomes(tasks, retries)
     finally:
@@ -72,6 +78,7 @@ class _Worker:
     def __init__(self, context: BaseContext, work: Work, inherited: list[Connection]) -> None:
         self.connection, theirs = context.Pipe()
         self.busy_with: int | None = None
+        self.began_s = 0.0
         ends = [*inherited, self.connection] if context.get_start_method() == "fork" else []
         self.process = context.Process(  # type: ignore[attr-defined]
             target=_serve,
@@ -83,10 +90,10 @@ class _Worker:
 
 
 class _Pool:
-    def __init__(self, work: Work, size: int) -> None:
+    def __init__(self, work: Work, size: int, limits: Limits) -> None:
         method = "fork" if sys.platform.startswith("linux") else "spawn"
         self.context = multiprocessing.get_context(method)
-        self.work = work
+        self.work, self.limits = work, limits
         self.workers: list[_Worker] = []
         for _ in range(size):
             self._hire()
@@ -112,10 +119,12 @@ class _Pool:
                     except (BrokenPipeError, ConnectionResetError):  # killed while it was idle
                         self._replace(worker)
                         continue
-                    worker.busy_with = waiting.popleft()[0]
+                    worker.busy_with, worker.began_s = waiting.popleft()[0], time.monotonic()
             busy = {w.connection: w for w in self.workers if w.busy_with is not None}
-            for connection in wait(list(busy)):
-                outcome = self._receive(busy[connection])  # type: ignore[index]
+            unlimited = self.limits == Limits()
+            ready = wait(list(busy), None if unlimited else LOOK_S)
+            came = [self._receive(busy[connection]) for connection in ready]  # type: ignore[index]
+            for outcome in [*came, *self._stopped([*busy.values()])]:
                 if outcome.lost and spare[outcome.index]:
                     spare[outcome.index] -= 1
                     waiting.appendleft((outcome.index, tasks[outcome.index]))
@@ -140,6 +149,16 @@ class _Pool:
                 else f"with exit code {code}"
             )
             return Outcome(index, error=f"its worker process was ended {why}", lost=True)
+
+    def _stopped(self, busy: list[_Worker]) -> Iterator[Outcome]:
+        """End those of the workers that are beyond a limit."""
+        for worker in busy:
+            index, process = worker.busy_with, worker.process.pid
+            if index is None or (why := self.limits.broken(process, worker.began_s)) is None:
+                continue
+            worker.process.kill()
+            self._replace(worker)
+            yield Outcome(index, error=why)
 
     def close(self) -> None:
         """End every worker, busy or not."""

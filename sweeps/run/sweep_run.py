@@ -24,6 +24,7 @@ from sweeps.run.capacity import Capacities, calibrate, wanted
 from sweeps.run.executor import execute
 from sweeps.run.findings import keep_sweep
 from sweeps.run.goodput import goodput_key, search, searched
+from sweeps.run.limits import Limits
 from sweeps.run.outcome import Outcome, attempt
 from sweeps.run.preview import preview
 from sweeps.run.progress import Progress
@@ -183,7 +184,7 @@ def rehearse(
         simulated = [each for each in small if each.kernel is not None]
         if KEPT and jobs > 1 and len({each.kernel for each in simulated}) > 1:
             tasks = [Task(each, 1, None) for each in simulated]
-            with closing(execute(measure, tasks, jobs)) as tried:
+            with closing(execute(measure, tasks, jobs, limits=Limits())) as tried:
                 for _ in tried:  # what fails there fails below
                     pass
         for experiment in small:

@@ -1,0 +1,99 @@
+"""Is a simulation ended that takes more than it may, and do the others go on?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hwmodel.description.description import DescriptionError
+from sweeps.run.executor import execute
+from sweeps.run.limits import Limits, in_force, put_in_force, read_limits
+from tests.sweeps.cli.test_command_line import bankwise
+
+LIMIT_S, LARGE = 1.0, 2 << 30
+
+
+def work(task: Any) -> Any:
+    if task == "endless":
+        time.sleep(60)
+    if task == "large":
+        kept = bytearray(LARGE)
+        kept[:: 1 << 12] = b"1" * (LARGE >> 12)
+        time.sleep(60)
+    return task * 2
+
+
+@pytest.fixture
+def limited() -> Iterator[None]:
+    """Limits that a test puts in force hold in it alone."""
+    yield
+    put_in_force(Limits())
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+def test_a_task_that_takes_too_long_is_ended_and_the_others_are_done(jobs: int) -> None:
+    tasks = [1, "endless", 2, "endless", 3]
+    outcomes = list(execute(work, tasks, jobs, limits=Limits(seconds=LIMIT_S)))
+    found = {outcome.index: outcome for outcome in outcomes}
+    assert len(outcomes) == len(found) == 5
+    assert [found[at].value for at in (0, 2, 4)] == [2, 4, 6]
+    for at in (1, 3):
+        assert found[at].error == "it took longer than --time-limit, 1 s"
+        assert not found[at].at_fault and not found[at].lost
+
+
+def test_a_task_that_takes_too_much_memory_is_ended() -> None:
+    limits = Limits(resident_bytes=LARGE / 2)
+    found = {each.index: each for each in execute(work, [1, "large", 2], 2, limits=limits)}
+    assert (found[0].value, found[2].value) == (2, 4)
+    assert str(found[1].error).startswith("it took more memory than --memory-limit, 1.074e+09")
+
+
+def test_a_task_that_is_ended_is_not_begun_again() -> None:
+    began = time.monotonic()
+    limits = Limits(seconds=0.3)
+    (only,) = execute(work, ["endless"], 1, retries=5, limits=limits)
+    assert only.error is not None and time.monotonic() - began < 30
+
+
+@pytest.mark.usefixtures("limited")
+def test_limits_in_force_hold_for_what_names_none() -> None:
+    put_in_force(Limits(seconds=0.3))
+    assert in_force().seconds == 0.3
+    (only,) = execute(work, ["endless"], 1)
+    assert only.error == "it took longer than --time-limit, 0.3 s"
+    (only,) = execute(work, [4], 1, limits=Limits())
+    assert only.value == 8
+
+
+def test_limits_are_read_with_their_units() -> None:
+    assert read_limits("1.5s", "2GiB", None) == Limits(1.5, 2 << 30)
+    assert read_limits(None, None, "host:1") == Limits()
+
+
+@pytest.mark.parametrize(
+    ("time_limit", "memory_limit", "cluster", "said"),
+    [
+        ("10", None, None, "--time-limit: expected a time with its unit"),
+        (None, "0B", None, "--memory-limit: expected more than nothing"),
+        (None, "4parsecs", None, "--memory-limit: unit 'parsecs' is not a size"),
+        ("10s", None, "host:8786", "--time-limit: does not go with --cluster"),
+    ],
+)
+def test_a_mistake_is_named(
+    time_limit: str | None, memory_limit: str | None, cluster: str | None, said: str
+) -> None:
+    with pytest.raises(DescriptionError, match=said):
+        read_limits(time_limit, memory_limit, cluster)
+
+
+def test_a_run_reports_what_was_ended_and_goes_on_with_resume(tmp_path: Any) -> None:
+    words = ("run", "smoke", "--out", tmp_path / "run", "--set", "replications=1")
+    done = bankwise(*words, "--time-limit", "1ms", cwd=tmp_path)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "it took longer than --time-limit, 0.001 s" in done.stdout + done.stderr
+    again = bankwise(*words, "--resume", cwd=tmp_path)
+    assert again.returncode == 0, again.stdout + again.stderr
