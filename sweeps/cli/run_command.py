@@ -128,7 +128,7 @@ def command(
     began_s = time.process_time()
     from sweeps.plan.sweep import planned_kind
     from sweeps.run.executor import worker_count
-    from sweeps.run.limits import put_in_force, read_limits
+    from sweeps.run.task_limits import put_in_force, read_limits
 
     workers = worker_count(jobs, cluster)
     put_in_force(read_limits(time_limit, memory_limit, cluster))

@@ -2,7 +2,7 @@
 
 Those on this machine are forked after the parent has compiled the kernels, ignore Ctrl-C (the
 parent decides) and end with their parent, however it ends. One whose task takes more than the
-limits in force is ended (`sweeps.run.limits`).
+limits in force is ended (`sweeps.run.task_limits`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any
 from hwmodel.description.description import DescriptionError
 from policies.serving.counted_runs import RUNS
 from policies.serving.plugins import LOADED, Plugin, register
-from sweeps.run.limits import LOOK_S, Limits, in_force
 from sweeps.run.outcome import Outcome, Work, attempt
+from sweeps.run.task_limits import LOOK_S, Limits, in_force
 
 _ORPHAN_CHECK_S = 0.5
 

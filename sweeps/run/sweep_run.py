@@ -24,12 +24,12 @@ from sweeps.run.capacity import Capacities, calibrate, wanted
 from sweeps.run.executor import execute
 from sweeps.run.findings import keep_sweep
 from sweeps.run.goodput import goodput_key, search, searched
-from sweeps.run.limits import Limits
 from sweeps.run.outcome import Outcome, attempt
 from sweeps.run.preview import preview
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
 from sweeps.run.store import CALIBRATION, RunDirectory, default_directory
+from sweeps.run.task_limits import Limits
 
 Key = tuple[int, int]
 

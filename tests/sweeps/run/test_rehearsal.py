@@ -12,9 +12,9 @@ from sweeps.plan import experiment
 from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
 from sweeps.run import sweep_run
-from sweeps.run.limits import Limits
 from sweeps.run.outcome import Outcome
 from sweeps.run.progress import Progress
+from sweeps.run.task_limits import Limits
 
 SMALL = ["variants={}", "serving.policy=[static]", "serving.memory.fidelity=sampled"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from sweeps.run.executor import execute
-from sweeps.run.limits import Limits, in_force, put_in_force, read_limits
+from sweeps.run.task_limits import Limits, in_force, put_in_force, read_limits
 from tests.sweeps.cli.test_command_line import bankwise
 
 LIMIT_S, LARGE = 1.0, 2 << 30
