@@ -23,7 +23,7 @@ from hwmodel.description.description import DescriptionError
 from policies.serving.counted_runs import RUNS
 from policies.serving.plugins import LOADED, Plugin, register
 from sweeps.run.outcome import Outcome, Work, attempt
-from sweeps.run.task_limits import LOOK_S, Limits, in_force
+from sweeps.run.task_limits import LOOK_S, TaskLimits, in_force
 
 _ORPHAN_CHECK_S = 0.5
 
@@ -46,7 +46,7 @@ def _cores() -> int:
 
 def execute(
     work: Work, tasks: Sequence[Any], jobs: int, cluster: str | None = None, retries: int = 0,
-    limits: Limits | None = None,
+    limits: TaskLimits | None = None,
 ) -> Generator[Outcome, None, None]:  # fmt: skip
     """Do every task on `jobs` workers here, or on those of a Dask scheduler, and yield outcomes as
     they come.
@@ -63,7 +63,7 @@ def execute(
         yield from execute_on(cluster, work, tasks)
         return
     limits = in_force() if limits is None else limits
-    if min(jobs, len(tasks)) <= 1 and limits == Limits():
+    if min(jobs, len(tasks)) <= 1 and limits == TaskLimits():
         for index, task in enumerate(tasks):
             yield attempt(work, index, task)
         return
@@ -90,7 +90,7 @@ class _Worker:
 
 
 class _Pool:
-    def __init__(self, work: Work, size: int, limits: Limits) -> None:
+    def __init__(self, work: Work, size: int, limits: TaskLimits) -> None:
         method = "fork" if sys.platform.startswith("linux") else "spawn"
         self.context = multiprocessing.get_context(method)
         self.work, self.limits = work, limits
@@ -121,7 +121,7 @@ class _Pool:
                         continue
                     worker.busy_with, worker.began_s = waiting.popleft()[0], time.monotonic()
             busy = {w.connection: w for w in self.workers if w.busy_with is not None}
-            unlimited = self.limits == Limits()
+            unlimited = self.limits == TaskLimits()
             ready = wait(list(busy), None if unlimited else LOOK_S)
             came = [self._receive(busy[connection]) for connection in ready]  # type: ignore[index]
             for outcome in [*came, *self._stopped([*busy.values()])]:

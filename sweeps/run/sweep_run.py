@@ -29,7 +29,7 @@ from sweeps.run.preview import preview
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
 from sweeps.run.store import CALIBRATION, RunDirectory, default_directory
-from sweeps.run.task_limits import Limits
+from sweeps.run.task_limits import TaskLimits
 
 Key = tuple[int, int]
 
@@ -184,7 +184,7 @@ def rehearse(
         simulated = [each for each in small if each.kernel is not None]
         if KEPT and jobs > 1 and len({each.kernel for each in simulated}) > 1:
             tasks = [Task(each, 1, None) for each in simulated]
-            with closing(execute(measure, tasks, jobs, limits=Limits())) as tried:
+            with closing(execute(measure, tasks, jobs, limits=TaskLimits())) as tried:
                 for _ in tried:  # what fails there fails below
                     pass
         for experiment in small:

@@ -15,7 +15,7 @@ LOOK_S = 0.1
 _NS = 1e-9
 
 
-class Limits(NamedTuple):
+class TaskLimits(NamedTuple):
     """None: as much as it takes."""
 
     seconds: float | None = None
@@ -31,7 +31,9 @@ class Limits(NamedTuple):
         return None
 
 
-def read_limits(time_limit: str | None, memory_limit: str | None, cluster: str | None) -> Limits:
+def read_limits(
+    time_limit: str | None, memory_limit: str | None, cluster: str | None
+) -> TaskLimits:
     """The limits as typed. Raises DescriptionError."""
     found: list[float | None] = []
     for option, text, kind in (
@@ -54,7 +56,7 @@ def read_limits(time_limit: str | None, memory_limit: str | None, cluster: str |
     seconds, resident_bytes = found
     if resident_bytes is not None and not _statm(os.getpid()).is_file():
         raise DescriptionError("needs a system that has /proc/PID/statm", "--memory-limit")
-    return Limits(None if seconds is None else seconds * _NS, resident_bytes)
+    return TaskLimits(None if seconds is None else seconds * _NS, resident_bytes)
 
 
 def _statm(process: int) -> Path:
@@ -70,15 +72,15 @@ def _resident_bytes(process: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-_in_force = Limits()
+_in_force = TaskLimits()
 
 
-def put_in_force(limits: Limits) -> None:
+def put_in_force(limits: TaskLimits) -> None:
     """From now on these hold for what `sweeps.run.executor` does."""
     global _in_force
     _in_force = limits
 
 
-def in_force() -> Limits:
+def in_force() -> TaskLimits:
     """The limits that hold now."""
     return _in_force

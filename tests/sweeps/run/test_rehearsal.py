@@ -14,7 +14,7 @@ from sweeps.plan.sweep import load_sweep
 from sweeps.run import sweep_run
 from sweeps.run.outcome import Outcome
 from sweeps.run.progress import Progress
-from sweeps.run.task_limits import Limits
+from sweeps.run.task_limits import TaskLimits
 
 SMALL = ["variants={}", "serving.policy=[static]", "serving.memory.fidelity=sampled"]
 
@@ -38,8 +38,8 @@ def done(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
             found[where].append(task.experiment.device)
         return Outcome(0, {})
 
-    def execute(work: Any, tasks: list[Task], jobs: int, limits: Limits) -> Iterator[Outcome]:
-        assert limits == Limits()  # compiling takes what it takes
+    def execute(work: Any, tasks: list[Task], jobs: int, limits: TaskLimits) -> Iterator[Outcome]:
+        assert limits == TaskLimits()  # compiling takes what it takes
         yield from (tried("workers", task) for task in tasks)
 
     monkeypatch.setattr(sweep_run, "execute", execute)

@@ -10,7 +10,7 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from sweeps.run.executor import execute
-from sweeps.run.task_limits import Limits, in_force, put_in_force, read_limits
+from sweeps.run.task_limits import TaskLimits, in_force, put_in_force, read_limits
 from tests.sweeps.cli.test_command_line import bankwise
 
 LIMIT_S, LARGE = 1.0, 2 << 30
@@ -28,15 +28,15 @@ def work(task: Any) -> Any:
 
 @pytest.fixture
 def limited() -> Iterator[None]:
-    """Limits that a test puts in force hold in it alone."""
+    """TaskLimits that a test puts in force hold in it alone."""
     yield
-    put_in_force(Limits())
+    put_in_force(TaskLimits())
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 3])
 def test_a_task_that_takes_too_long_is_ended_and_the_others_are_done(jobs: int) -> None:
     tasks = [1, "endless", 2, "endless", 3]
-    outcomes = list(execute(work, tasks, jobs, limits=Limits(seconds=LIMIT_S)))
+    outcomes = list(execute(work, tasks, jobs, limits=TaskLimits(seconds=LIMIT_S)))
     found = {outcome.index: outcome for outcome in outcomes}
     assert len(outcomes) == len(found) == 5
     assert [found[at].value for at in (0, 2, 4)] == [2, 4, 6]
@@ -46,7 +46,7 @@ def test_a_task_that_takes_too_long_is_ended_and_the_others_are_done(jobs: int) 
 
 
 def test_a_task_that_takes_too_much_memory_is_ended() -> None:
-    limits = Limits(resident_bytes=LARGE / 2)
+    limits = TaskLimits(resident_bytes=LARGE / 2)
     found = {each.index: each for each in execute(work, [1, "large", 2], 2, limits=limits)}
     assert (found[0].value, found[2].value) == (2, 4)
     assert str(found[1].error).startswith("it took more memory than --memory-limit, 1.074e+09")
@@ -54,24 +54,24 @@ def test_a_task_that_takes_too_much_memory_is_ended() -> None:
 
 def test_a_task_that_is_ended_is_not_begun_again() -> None:
     began = time.monotonic()
-    limits = Limits(seconds=0.3)
+    limits = TaskLimits(seconds=0.3)
     (only,) = execute(work, ["endless"], 1, retries=5, limits=limits)
     assert only.error is not None and time.monotonic() - began < 30
 
 
 @pytest.mark.usefixtures("limited")
 def test_limits_in_force_hold_for_what_names_none() -> None:
-    put_in_force(Limits(seconds=0.3))
+    put_in_force(TaskLimits(seconds=0.3))
     assert in_force().seconds == 0.3
     (only,) = execute(work, ["endless"], 1)
     assert only.error == "it took longer than --time-limit, 0.3 s"
-    (only,) = execute(work, [4], 1, limits=Limits())
+    (only,) = execute(work, [4], 1, limits=TaskLimits())
     assert only.value == 8
 
 
 def test_limits_are_read_with_their_units() -> None:
-    assert read_limits("1.5s", "2GiB", None) == Limits(1.5, 2 << 30)
-    assert read_limits(None, None, "host:1") == Limits()
+    assert read_limits("1.5s", "2GiB", None) == TaskLimits(1.5, 2 << 30)
+    assert read_limits(None, None, "host:1") == TaskLimits()
 
 
 @pytest.mark.parametrize(
