@@ -102,7 +102,7 @@ def fill_row(
             for step in range(rounds):
                 row[17] += (rule.block * b.first[step]) * kept.times_s[base + step]
     elif rule.kind == TOKENS:
-        if rounds > 1:
+        if rounds > 1 and not rule.ahead:
             for step in range(rounds):
                 row[17] += (decoding * (rounds - 1 - step)) * kept.times_s[base + step]
     else:

@@ -64,7 +64,7 @@ def _end(s: Any, rule: Any, q: PlainRequests, b: Blocks, r: PlainRuns, request: 
         blocks.forget(s, b, request)
     elif rule.kind == TOKENS:
         q.run_tokens[request] = q.stored[request] / rule.runs_each
-        q.reserved_ever[request] += tokens.release(s, q, r, request)
+        q.reserved_ever[request] += tokens.release(s, rule, q, r, request)
         r.held[request] = 0
     else:
         q.run_tokens[request] = q.stored[request] / rule.runs_each

@@ -32,7 +32,7 @@ def _preempt(
     if rule.kind == BLOCKS:
         blocks.release(s, rule, q, b, request, False)
     elif rule.kind == TOKENS:
-        tokens.release(s, q, r, request)
+        tokens.release(s, rule, q, r, request)
     else:
         runs.dismiss(s, rule, q, r, request)
     s.first = (s.first - 1) % len(c.line)
@@ -65,7 +65,7 @@ def _fitting(
     """How many of the batch from `at` to `end` have room for a token, from the first on."""
     if rule.kind == BLOCKS:
         return blocks.fitting(s, b, rule.block, c.batch, at, end)
-    if rule.kind == TOKENS:
+    if rule.kind == TOKENS and not rule.ahead:
         return min(end - at, s.free_slots)
     for place in range(at, end):
         request = c.batch[place]
@@ -83,7 +83,7 @@ def advance(
         blocks.advance(s, rule, q, b, c.batch, begin, end, rounds)
     elif rule.kind == TOKENS:
         for place in range(begin, end):
-            tokens.store(s, q, c.batch[place], rounds)
+            tokens.store(s, rule, q, c.batch[place], rounds)
     else:
         for place in range(begin, end):
             q.stored[c.batch[place]] += rounds
@@ -103,7 +103,7 @@ def decode(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: Pla
         request = c.batch[grown]
         if rule.kind == BUCKETS and runs.migrate(s, rule, q, c, r, request):
             continue
-        if rule.kind == BLOCKS or rule.kind == TOKENS or rule.preempts_last:
+        if rule.preempts_last:
             request = c.batch[s.running - 1]
             s.running -= 1
             s.partial = 0
@@ -145,7 +145,7 @@ def _continue(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: 
     many = min(rest, s.budget)
     if rule.kind == BLOCKS:
         room = blocks.lacks(b, rule.block, request, start + many) <= s.free
-    elif rule.kind == TOKENS:
+    elif rule.kind == TOKENS and not rule.ahead:
         room = many <= s.free_slots
     else:
         room = start + many <= q.reserved[request]
@@ -156,7 +156,7 @@ def _continue(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: 
     if rule.kind == BLOCKS:
         blocks.extend(s, rule, q, b, request, start + many)
     elif rule.kind == TOKENS:
-        tokens.store(s, q, request, many)
+        tokens.store(s, rule, q, request, many)
     else:
         q.stored[request] = start + many
     compute(s, q, c, request, start, many, many == rest)

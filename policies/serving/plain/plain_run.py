@@ -142,7 +142,7 @@ class PlainRun:
         }  # fmt: skip
         for name, field in counted.items():
             setattr(sums, name, getattr(sums, name) + _taken(state, field))
-        moves = sums.migrations > 0
+        moves = self._rules["copies"][0] and sums.migrations > 0
         if moves:
             sums.phase_s["migration"] = float(state["migration_s"])
         for phase, kind, field in (

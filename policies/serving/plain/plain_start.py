@@ -115,6 +115,7 @@ class Start:
             "attention_flops": work._attention_flops, "kv_bytes": work.kv_bytes,
             "row_flops": work._row_flops, "layer_flops": work._layer_flops,
             "head_flops": work._head_flops, "weight_bytes": work._all_weight_bytes,
+            "copies": work._copies,
             "chunk_flops": work._chunk_flops, "more_flops": work._more_flops,
             "vector_rows": law.vector_rows, "vector_columns": law.vector_columns,
             "tile": law.tile, "kernel_bytes": steps._kernel_bytes, "bandwidth": steps.bandwidth,
@@ -142,6 +143,7 @@ class Start:
         rules["kind"], rules["block"], rules["space"] = BLOCKS, block, pool.size
         rules["spared"], rules["spared_idle"] = allocator.spared, allocator.spared_idle
         rules["keeps"] = allocator.options.cached_recompute
+        rules["preempts_last"] = True
         state["free"], state["head"], state["tail"] = order.free, order._head, order._tail
         state["rows_unused"], state["kept_unused"] = len(tables.count), several
         kept = np.zeros((several, width), np.int64)
@@ -166,6 +168,9 @@ class Start:
         rules = self.rules[0]
         rules["kind"], rules["runs_each"] = TOKENS, allocator.layout.parts
         rules["whole_output"] = allocator.options.admit_on == "output"
+        rules["ahead"] = allocator.options.reserve == "output"
+        rules["preempts_last"] = not rules["ahead"]
+        self.now["short"] = -1
         self.now["free_slots"] = allocator.slots
         return no_runs()._replace(held=allocator.left)
 

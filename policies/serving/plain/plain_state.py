@@ -53,7 +53,7 @@ NOW = np.dtype([
         # blocks
         "free", "head", "tail", "rows_unused", "kept_unused", "asked_tokens", "hit_tokens",
         # runs
-        "free_slots", "reserved", "slabs", "leaving", "slid", "large", "epoch",
+        "free_slots", "reserved", "short", "slabs", "leaving", "slid", "large", "epoch",
         "fit_changes", "fit_free", "fit_slots", "fit_epoch", "resized",
         # probes
         "seen", "step",
@@ -72,13 +72,13 @@ RULES = np.dtype([
     *((name, _INT) for name in (
         "kind", "count", "warmup", "answers", "clients", "sessions",
         "budget", "cap", "slots", "most_futile", "prefills_first",
-        "block", "spared", "spared_idle", "keeps", "texts", "once", "whole_output",
+        "block", "spared", "spared_idle", "keeps", "texts", "once", "whole_output", "ahead",
         "space", "slabs", "best_fit", "buckets", "total", "align", "next_larger", "bucket_larger",
         "preempts_last", "apart", "apart_at", "parted", "repartitions", "at_once", "overflows",
         "joins", "joins_most",
         "runs_each", "sampled", "rounds",
         "attention_flops", "kv_bytes", "row_flops", "layer_flops", "head_flops", "weight_bytes",
-        "chunk_flops", "vector_rows", "vector_columns", "tile", "kv_layers",
+        "chunk_flops", "vector_rows", "vector_columns", "tile", "kv_layers", "copies",
     )),
     *((name, np.float64) for name in (
         "borrow", "kernel_bytes", "bandwidth", "kv_bandwidth", "left", "slowdown", "beside_chunk",
@@ -90,7 +90,8 @@ RULES = np.dtype([
 """What stays: options, sizes and rates. `prefills_first`: a step either prefills whole prompts or
 decodes, as under v0. `apart`: large reservations have a space of their own,
 which begins at `apart_at`; `parted`: others lie in pools; `whole_output`: what a request will store
-must be free as it is admitted; `joins`: of `plain_joining`, copying at most `joins_most` tokens at
+must be free as it is admitted; `ahead`: it is reserved then, as far as it is free; `copies`: they
+take time; `joins`: of `plain_joining`, copying at most `joins_most` tokens at
 a time, if that is not below 0."""
 CLOCK = np.dtype([
     *((name, _INT) for name in (

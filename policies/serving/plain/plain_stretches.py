@@ -36,7 +36,7 @@ def _rounds(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, clock
     limit -= 1
     if rule.kind == BLOCKS:
         return 1 + blocks.rounds_of(s, b, rule.block, c.batch, s.decoding, limit)
-    if rule.kind == TOKENS:
+    if rule.kind == TOKENS and not rule.ahead:
         return 1 + (min(limit, s.free_slots // s.decoding) if s.decoding else limit)
     for place in range(s.decoding):
         request = c.batch[place]

@@ -75,10 +75,11 @@ def passed(
         each = tokens * rule.kv_bytes
         s.new_migrations += s.moves
         s.new_migrated += tokens
-        s.migrated_bytes += each
-        moved_s = (each + each) / (rule.bandwidth * s.migration_share)
-        migration_s = overlapped(left, 0.0, moved_s)
-        s.migration_s += migration_s
+        if rule.copies:
+            s.migrated_bytes += each
+            moved_s = (each + each) / (rule.bandwidth * s.migration_share)
+            migration_s = overlapped(left, 0.0, moved_s)
+            s.migration_s += migration_s
     if chunked:
         moved_bytes = chunked * rule.kernel_bytes
         prefill_s += moved_bytes / (rule.bandwidth * rule.law_weights * s.weights_share)

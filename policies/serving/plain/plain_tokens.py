@@ -1,5 +1,6 @@
 """Slots of a plain run as tokens come, compiled, wherever they lie, as `IdealAllocator` has them:
-`held` of a request are the tokens that it left when it was preempted."""
+`held` of a request are the tokens that it left when it was preempted. Where reservations are for
+all that will be stored (`ahead`), the one that was made last may lack slots, which others leave."""
 
 from __future__ import annotations
 
@@ -10,12 +11,32 @@ from policies.serving.plain.plain_state import PlainRequests, PlainRuns
 
 
 @called
-def store(s: Any, q: PlainRequests, request: int, tokens: int) -> None:
+def _take(s: Any, q: PlainRequests, request: int, slots: int) -> None:
+    """A request reserves so many more, which are free."""
+    q.reserved[request] += slots
+    s.reserved += slots
+    s.free_slots -= slots
+
+
+@called
+def store(s: Any, rule: Any, q: PlainRequests, request: int, tokens: int) -> None:
     """A request stores so many more; there is room."""
     q.stored[request] += tokens
-    q.reserved[request] += tokens
-    s.reserved += tokens
-    s.free_slots -= tokens
+    if not rule.ahead:
+        _take(s, q, request, tokens)
+
+
+@called
+def _fill(s: Any, q: PlainRequests, request: int) -> None:
+    """A request, if any, takes the free slots that its reservation still lacks."""
+    s.short = -1
+    if request < 0:
+        return
+    lacks = q.prompt[request] + q.output[request] - 1 - q.reserved[request]
+    more = min(lacks, s.free_slots)
+    if lacks > 0:
+        _take(s, q, request, more)
+        s.short = request if more < lacks else -1
 
 
 @called
@@ -28,12 +49,16 @@ def enter(s: Any, rule: Any, q: PlainRequests, r: PlainRuns, request: int, total
         return -1
     found = min(r.held[request], total - 1)
     q.resident[request] = True
-    store(s, q, request, found + min(total - found, s.budget))
+    tokens = found + min(total - found, s.budget)
+    q.stored[request] = tokens
+    _take(s, q, request, tokens)
+    if rule.ahead:
+        _fill(s, q, request)
     return found
 
 
 @called
-def release(s: Any, q: PlainRequests, r: PlainRuns, request: int) -> int:
+def release(s: Any, rule: Any, q: PlainRequests, r: PlainRuns, request: int) -> int:
     """A request gives all back, and finds it again; the slots it had."""
     slots = q.reserved[request]
     r.held[request] = q.stored[request]
@@ -41,4 +66,6 @@ def release(s: Any, q: PlainRequests, r: PlainRuns, request: int) -> int:
     s.free_slots += slots
     q.reserved[request] = q.stored[request] = 0
     q.resident[request] = False
+    if rule.ahead:
+        _fill(s, q, -1 if s.short == request else s.short)
     return slots

@@ -120,15 +120,15 @@ _STEPS_ANY = _text(
 )
 _WORK: Must = {
     "_groups": None, "_sparse": None, "_apart": None, "_alone": True, "_index_bytes": 0,
-    "_copies": True, "_repeats": 1, "_experts": None, "_routing": None, "_state_bytes": 0,
+    "_repeats": 1, "_experts": None, "_routing": None, "_state_bytes": 0,
     "_made_flops": 0, "_chunk_made": 0, "_index_flops": 0, "_load_ops": 0, "_store_ops": 0,
     "kv_bytes": _whole, "_all_weight_bytes": _whole, "_layer_flops": _whole, "_head_flops": _whole,
     "_row_flops": _whole, "_attention_flops": _whole, "_chunk_flops": _whole,
     "_more_flops": lambda value: isinstance(value, float),
 }  # fmt: skip
 _WORK_ANY = _text(
-    "_cards _layers _hidden_bytes moved_bytes _all_weights _commits _state_row_bytes _pair_flops"
-    " _mixed_layers _expert_flops"
+    "_cards _copies _layers _hidden_bytes moved_bytes _all_weights _commits _state_row_bytes"
+    " _pair_flops _mixed_layers _expert_flops"
 )
 _MEMORY: Must = {"_routed": None, "contention": None}
 _MEMORY_ANY = _text("efficiency _transfers streams _steps")
@@ -188,7 +188,9 @@ _RUNS: Must = {
 _RUNS_ANY = _text(
     "layout limits options stored reserved resident _total start demands fresh filling states has"
 )
-_TOKENS_ANY = _text("layout limits options stored reserved resident _total left whole waits has")
+_TOKENS_ANY = _text(
+    "layout limits options stored reserved resident _total left whole waits has _ahead"
+)
 _RESERVING: Must = {**_RUNS, "sizes": _one_space}
 _ODMA: Must = {**_RUNS, "sizes": _buckets}
 _SIZES_ANY = _text(
@@ -213,7 +215,7 @@ _OPTIONS: dict[str, tuple[frozenset[str], Must]] = {
             "state_caching": None,
         },
     ),
-    IDEAL: (_text("name admit_on"), {"reserve": "stored"}),
+    IDEAL: (_text("name admit_on reserve"), {}),
     STATIC: (_RUN_OPTIONS, {"stagger": 0}),
     ORACLE: (_RUN_OPTIONS, {"stagger": 0}),
     f"{ODMA}Allocator": (_BUCKET_OPTIONS, _BUCKET_MUST),
@@ -223,7 +225,7 @@ _ALLOCATORS: dict[str, tuple[frozenset[str], Must]] = {
     PAGED: (_BLOCKS_ANY, _BLOCKS),
     IDEAL: (
         _TOKENS_ANY,
-        {"_states": 0, "_ahead": False, "_short": -1, "pinned": _empty},
+        {"_states": 0, "_short": -1, "pinned": _empty},
     ),
     STATIC: (_RUNS_ANY, _RESERVING),
     ORACLE: (_RUNS_ANY, _RESERVING),

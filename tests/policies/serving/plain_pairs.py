@@ -36,6 +36,7 @@ RARE = (
     "refresh", "probe", "next larger", "preempts last", "idle", "warm-up", "compaction",
     "pool of large ones", "odma-best", "prefix found", "session", "closed loop", "samples",
     "pools", "pools cut anew", "ideal", "shares by size", "prefills first",
+    "ideal reserves", "copies are free",
 )  # fmt: skip
 
 
@@ -98,6 +99,11 @@ def drawn(seed: int, number: int, first: bool = False) -> Drawn:
         and more.random() < 0.3
     ):
         changes["engine"] = _prefills_first(engine, longest)
+    last = random.Random(f"{seed} {number} last")
+    if not first and policy["name"] == "ideal":
+        policy["reserve"] = last.choice(("stored", "output"))
+    if not first and policy["name"].startswith("odma") and last.random() < 0.2:
+        changes["free"] = ["copies"]
     return Drawn(stream, slots, device, warmup, changes)
 
 
@@ -332,6 +338,8 @@ def rare(run: Drawn, result: ServingResult) -> set[str]:
         "session": bool((run.requests.session >= 0).any()),
         "closed loop": run.requests.closed,
         "ideal": policy["name"] == "ideal",
+        "ideal reserves": policy.get("reserve") == "output" and policy["name"] == "ideal",
+        "copies are free": "free" in run.changes and metrics["migrations"] > 0,
         "prefills first": run.changes["engine"].get("name") == "v0",
         "shares by size": run.device == SHARES_BY_SIZE,
         "pools": policy.get("space") == "partitioned",

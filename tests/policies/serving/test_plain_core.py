@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
 from typing import Any
 
 import pytest
@@ -27,7 +28,14 @@ def test_is_every_figure_of_random_runs_equal_both_ways() -> None:
     assert found.why[""] >= 0.75 * many
     least = 0.05 if LONG else 0.0
     wanted = {"next larger", "preempts last", "idle", "compaction", "samples", "odma-best"}
-    wanted |= {"prefix found", "pools", "pools cut anew", "ideal"}  # rarer than the others
+    wanted |= {
+        "prefix found",
+        "pools",
+        "pools cut anew",
+        "ideal",
+        "ideal reserves",
+        "copies are free",
+    }  # rarer than the others
     for name in RARE:
         assert found.met[name] > (0 if name in wanted else least * many), name
 
@@ -62,17 +70,20 @@ def test_are_rows_over_time_of_buckets_equal() -> None:
 def test_is_the_ideal_equal_where_memory_binds() -> None:
     """Small random runs seldom fill its memory."""
     made = {}
-    for admit_on in ("input", "output"):
+    for admit_on, reserve in product(("input", "output"), ("stored", "output")):
         changes = {
-            "policy": {"name": "ideal", "admit_on": admit_on}, "memory": {"efficiency": 1.0},
+            "policy": {"name": "ideal", "admit_on": admit_on, "reserve": reserve},
+            "memory": {"efficiency": 1.0},
             "predictor": {"kind": "lognormal", "sigma": 0.4},
             "engine": {"max_num_seqs": 64, "max_num_batched_tokens": 2048, "max_model_len": 1024},
         }  # fmt: skip
         many = Drawn(mixed(60, rate=1e6), 1024, "mlu370-x4", 0, changes)
-        plain = made[admit_on] = served(many, plain=True)
-        assert isinstance(plain, ServingResult) and plain.metrics["preemptions"]
+        plain = made[admit_on, reserve] = served(many, plain=True)
+        assert isinstance(plain, ServingResult)
+        preempts = reserve == "stored" or admit_on == "input"
+        assert bool(plain.metrics["preemptions"]) == preempts
         assert not differences(served(many, plain=False), plain)
-    assert differences(made["input"], made["output"])
+    assert all(differences(*pair) for pair in combinations(made.values(), 2))
 
 
 @pytest.fixture(autouse=True)
