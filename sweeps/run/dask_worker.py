@@ -10,15 +10,16 @@ from typing import Any
 from hwmodel.specs.controller_rule import announce
 
 
-def attempt_sent(plugins: Sequence[tuple[str, str]], sent: bytes, index: int) -> Any:
-    """Do a task, which may be of classes of plug-ins (file, text): the Outcome. It is sent as
-    bytes, since neither the scheduler nor a worker that has just come knows their modules. Raises
-    DescriptionError where the worker has kernels already, without a rule that is among them."""
+def attempt_sent(plugins: Sequence[tuple[str, str]], sent: bytes) -> list[Any]:
+    """Do tasks one after another, which may be of classes of plug-ins (file, text): their Outcomes.
+    They are sent as bytes, since neither the scheduler nor a worker that has just come knows their
+    modules. Raises DescriptionError where the worker has kernels already, without a rule that is
+    among them."""
     announce(plugins)
     from policies.serving.plugins import register  # heavy
     from sweeps.run.outcome import attempt
 
     for file, text in plugins:
         register(file, text)
-    work, task = pickle.loads(sent)
-    return attempt(work, index, task)
+    work, tasks = pickle.loads(sent)
+    return [attempt(work, at, task) for at, task in tasks]

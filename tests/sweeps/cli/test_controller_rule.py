@@ -67,7 +67,7 @@ def test_a_worker_elsewhere_has_a_rule_before_its_kernels() -> None:
         from sweeps.run.dask_worker import attempt_sent
         print('hwmodel.kernel.hooks' in sys.modules)
         text = open({FILE!r}).read()
-        found = attempt_sent([({FILE!r}, text)], pickle.dumps((len, 'four')), 3)
+        found = attempt_sent([({FILE!r}, text)], pickle.dumps((len, [(3, 'four')])))[0]
         from hwmodel.kernel.hooks import MECHANISMS
         print(found.index, found.value, 'activation_gap' in MECHANISMS)"""
     assert said(textwrap.dedent(code)) == ["False", "3 4 True"]
