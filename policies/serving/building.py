@@ -333,13 +333,15 @@ def _require_modelled(
     sessions = bool((requests.context >= 0).any())
     for conflict in conflicts(Facts(spec, local, windows, sessions, sparse)):
         raise DescriptionError(f"{local.name}, serving.{conflict}")
-    if local.state is not None and not POLICIES[spec.policy.name].holds_states:
+    if local.state is None:
+        if spec.policy.saves_states:
+            raise DescriptionError(f"policy.state_caching: {local.name} has no layers with a state")
+        return
+    if not POLICIES[spec.policy.name].holds_states:
         raise DescriptionError(
             f"{local.name} has {local.state.kind} layers, and policy {spec.policy.name} has no "
             "place for their states"
         )
-    if local.state is None and spec.policy.saves_states:
-        raise DescriptionError(f"policy.state_caching: {local.name} has no layers with a state")
     pages = state_pages(spec, local)
     if pages is not None and pages.groups[0] > 1:
         raise DescriptionError(

@@ -255,12 +255,12 @@ DEFAULT_ROUTER = next(iter(ROUTERS))
 _ROUTED = "a router chooses among several"
 
 
-def conflicts(facts: Facts) -> Iterator[str]:
+def conflicts(facts: Facts) -> list[str]:
     """What does not go together, in the order of the declarations: in a description, or, where the
     model is known, in a run of one that is valid."""
     of_run = facts.model is not None
-    asked = (each for each in DECLARATIONS if each.of_run == of_run and not each.idle)
-    return (found for each in asked if (found := each.breach(facts)) is not None)
+    asked = [each for each in DECLARATIONS if each.of_run == of_run and not each.idle]
+    return [found for each in asked if (found := each.breach(facts)) is not None]
 
 
 def without_use(serving: Any, model: TransformerSpec) -> list[str]:

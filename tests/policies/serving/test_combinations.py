@@ -94,13 +94,13 @@ def test_a_description_says_why_it_cannot_be(changes: dict[str, Any], says: str)
     ],
 )
 def test_what_goes_together_is_no_conflict(changes: dict[str, Any]) -> None:
-    assert not list(conflicts(Facts(spec(**changes))))
+    assert not conflicts(Facts(spec(**changes)))
 
 
 def test_what_a_run_tells_is_asked_of_a_run() -> None:
     cluster = {"cards": 2, "lending": {"link": LINK}}
     given = spec(cluster=cluster)
-    assert not list(conflicts(Facts(given, MODEL)))
+    assert not conflicts(Facts(given, MODEL))
     (conflict,) = conflicts(Facts(given, MODEL, sparse=True))
     assert conflict.startswith("cluster.lending: not with sparse attention")
     assert all(not present(Facts(given), name) for name in OF_RUN)
@@ -119,7 +119,7 @@ def test_a_key_that_is_gone_is_never_there() -> None:
 @pytest.mark.parametrize(("policy", "unused"), [("static", 1), ("odma", 0), ("paged", 0)])
 def test_what_has_nothing_to_do_is_served_and_said(policy: str, unused: int) -> None:
     given = {"engine": {"name": "v0", "preemption": "swap"}, "policy": {"name": policy}}
-    assert not list(conflicts(Facts(spec(**given))))
+    assert not conflicts(Facts(spec(**given)))
     found = run(4096, mixed(3), **given).metrics
     assert len(found.get("without_use", [])) == unused
     assert all("nothing to do" in each for each in found.get("without_use", []))
