@@ -6,24 +6,26 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.kernel.jit import kernel
 from policies.allocators.free_lists.free_list import FreeList
 from policies.requests.requests import IntArray
 
 
 class BlockPool:
     """`users`, int64 (blocks,): requests that hold each block. `written`, int64 (blocks,): how
-    often each was handed out, by which it is known whether a block still holds what it held.
+        often each was handed out, by which it is known whether a block still holds what it held.
 
-    Example: two requests hold a block, which is free when both have given it back.
+        Example: two requests hold a block, which is free when both have given it back.
 
-        >>> from policies.allocators.free_lists.fifo import Queue
-        >>> pool = BlockPool(Queue(8))
-        >>> block = pool.take(1)
-        >>> pool.share(block)
-        >>> pool.give(block, 0); pool.free
-        7
-        >>> pool.give(block, 0); pool.free
-        8
+            >>> from hwmodel.kernel.jit import kernel
+    from policies.allocators.free_lists.fifo import Queue
+            >>> pool = BlockPool(Queue(8))
+            >>> block = pool.take(1)
+            >>> pool.share(block)
+            >>> pool.give(block, 0); pool.free
+            7
+            >>> pool.give(block, 0); pool.free
+            8
     """
 
     def __init__(self, order: FreeList, null_block: bool = False) -> None:
@@ -112,6 +114,14 @@ class BlockPool:
         self.written += 1
 
     def _handed_out(self, blocks: IntArray) -> IntArray:
-        self.users[blocks] = 1
-        self.written[blocks] += 1
+        _hand_out(self.users, self.written, blocks)
         return blocks
+
+
+@kernel
+def _hand_out(users: IntArray, written: IntArray, blocks: IntArray) -> None:
+    """Each of these blocks, which differ, has one user and is written anew. Modifies `users` and
+    `written`."""
+    for block in blocks:
+        users[block] = 1
+        written[block] += 1

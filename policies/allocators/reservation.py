@@ -152,7 +152,9 @@ class ContiguousAllocator(Allocator, Contiguous):
         return self.layout.unit_of(int(self.start[request]), stored, held, group)
 
     def moves(self) -> list[Migration]:
-        moved = self.prefixes.take() + self.joining.take()
+        moved: list[Migration] = []
+        if self.prefixes.copied or self.joining.moved:
+            moved = self.prefixes.take() + self.joining.take()
         self.filling.clear()
         self.fresh.clear()
         return moved

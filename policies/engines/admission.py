@@ -65,89 +65,89 @@ class WaitingLine:
 
     def admit(self, chunks: list[Chunk], budget: int) -> str:
         """Admit from the head of the line; which of STEP_LIMITS ended it."""
-        self._engine.scheduler.orders()
-        if self._engine.loads.back:
-            budget = self._engine.loads.come_back(chunks, budget)
+        engine = self._engine
+        engine.scheduler.orders()
+        if engine.loads.back:
+            budget = engine.loads.come_back(chunks, budget)
         limit = self._admit_from_line(chunks, budget)
-        while (
-            limit == "kv_memory" and not len(self._engine.running) and self._engine.loads.gives_up()
-        ):
+        while limit == "kv_memory" and not len(engine.running) and engine.loads.gives_up():
             limit = self._admit_from_line(chunks, budget)
         return limit
 
     def _admit_from_line(self, chunks: list[Chunk], budget: int) -> str:
         """As `_admit`, but for requests that hold memory."""
+        engine = self._engine
         admitted: list[int] = []
-        sequences = len(self._engine.running)
+        sequences = len(engine.running)
         limit = "offered_load"
-        while self._engine.waiting:
+        while engine.waiting:
             limit = "batching"
             for place in self._candidates(bool(admitted)):
-                request = self._engine.waiting[place]
+                request = engine.waiting[place]
                 limit, chunk = self._try(request, sequences, budget)
                 if chunk is not None:
-                    self._engine.scheduler.begun(request, chunk)
-                    del self._engine.waiting[place]
+                    engine.scheduler.begun(request, chunk)
+                    del engine.waiting[place]
                     self._sizes.pop(request, None)
                     self._overtaken = self._overtaken + 1 if place else 0
                     admitted.append(request)
                     chunks.append(chunk)
                     sequences += 1
-                    budget -= self._engine.growth.chunk_rows(chunk)
+                    budget -= engine.growth.chunk_rows(chunk)
                     break
-                if request in self._engine.loads.loading:  # it has left the line
+                if request in engine.loads.loading:  # it has left the line
                     break
                 if limit == "kv_memory" and not (
-                    len(self._engine.running) or admitted or self._engine.loads.holding
+                    len(engine.running) or admitted or engine.loads.holding
                 ):
                     raise self.never_fits(request)
             if limit != "offered_load":
                 break
         if admitted:
-            self._engine.running = np.concatenate(
-                (self._engine.running, np.array(admitted, np.int64))
-            )
+            engine.running = np.concatenate((engine.running, np.array(admitted, np.int64)))
         return limit
 
     def _try(self, request: int, sequences: int, budget: int) -> tuple[str, Chunk | None]:
         """Admit a request if possible: (its step limit, its first chunk or None)."""
-        if self._engine.ending:
-            own = self._engine.sessions[request]
-            if own >= 0 and (self._engine.sessions[self._engine.ending] == own).any():
+        engine = self._engine
+        if engine.ending:
+            own = engine.sessions[request]
+            if own >= 0 and (engine.sessions[engine.ending] == own).any():
                 return "batching", None  # the answer is known a step before its memory is free
-        if sequences >= self._engine.cap:
+        if sequences >= engine.cap:
             return "sequence_cap", None
-        if not budget or self._engine.partial:
+        if not budget or engine.partial:
             return "token_budget", None
-        self._engine.loads.resume(request)
-        demand, total, cached = self._engine.demand(request), self._engine.total(request), 0
-        if self.early and self._engine.allocator.refuses(request, demand, total):
+        engine.loads.resume(request)
+        demand, total, cached = engine.demand(request), engine.total(request), 0
+        if self.early and engine.allocator.refuses(request, demand, total):
             return "kv_memory", None
-        if self._engine.caching is not None:
-            cached = self._engine.caching.cached(
-                request, self._engine.scheduler.findable(request, total), demand
+        if engine.caching is not None:
+            cached = engine.caching.cached(
+                request, engine.scheduler.findable(request, total), demand
             )
-        if found := self._engine.loads.matched(request, demand, cached, total):
-            return self._engine.loads.load(request, demand, cached, total, found, budget)
+        if found := engine.loads.matched(request, demand, cached, total):
+            return engine.loads.load(request, demand, cached, total, found, budget)
         tokens = self.chunk(total - cached, budget, total)
         if not tokens:
             return "token_budget", None
         if not self.admitted(request, demand, total, cached, budget):
             return "kv_memory", None
-        self._engine.loads.allocated(request, demand, cached, total, None)
-        self._engine.cached_tokens += cached
-        self._engine.partial = cached + tokens < total
-        return "offered_load", Chunk(request, cached, tokens, not self._engine.partial)
+        engine.loads.allocated(request, demand, cached, total, None)
+        engine.cached_tokens += cached
+        engine.partial = cached + tokens < total
+        return "offered_load", Chunk(request, cached, tokens, not engine.partial)
 
     def admitted(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
         """`_reserve`, or with room elsewhere."""
-        if self._engine.scheduler.reserve(request, demand, total, cached, budget):
-            for rooms in self._engine.loads.rooms:
+        engine = self._engine
+        if engine.scheduler.reserve(request, demand, total, cached, budget):
+            for rooms in engine.loads.rooms:
                 rooms.admitted(request)
             return True
-        tokens = self._engine.scheduler.first_stored(total - cached, budget, total)
+        tokens = engine.scheduler.first_stored(total - cached, budget, total)
         asked = request, demand, total, cached, tokens
-        return any(rooms.admit(*asked) for rooms in self._engine.loads.rooms)
+        return any(rooms.admit(*asked) for rooms in engine.loads.rooms)
 
     def chunk(self, rest: int, budget: int, total: int) -> int:
         return self.aligned(self._engine.scheduler.first_chunk(rest, budget), rest, total)
@@ -167,31 +167,26 @@ class WaitingLine:
     def _candidates(self, begun: bool) -> Iterable[int]:
         """Places in line of the requests to try next, in this order. `begun`: a request was
         admitted in this step."""
-        if self._in_order and not self._engine.loads.line_asks:
+        engine = self._engine
+        if self._in_order and not engine.loads.line_asks:
             return (0,)
-        places: Iterable[int] = range(len(self._engine.waiting))
-        packs = self._engine.spec.packing != "arrival"
-        if self._engine.loads.line_asks:
-            if (place := self._engine.loads.foremost()) >= 0:
+        places: Iterable[int] = range(len(engine.waiting))
+        packs = engine.spec.packing != "arrival"
+        if engine.loads.line_asks:
+            if (place := engine.loads.foremost()) >= 0:
                 return (place,)
-            most = (
-                max(self._engine.cap, self._engine.spec.packing_window)
-                if packs
-                else self._engine.cap
-            )
-            places = self._engine.loads.open(islice(self._engine.waiting, most))
+            most = max(engine.cap, engine.spec.packing_window) if packs else engine.cap
+            places = engine.loads.open(islice(engine.waiting, most))
         if packs:
-            reach = 1 if self._overtaken >= self._engine.cap else self._engine.spec.packing_window
+            reach = 1 if self._overtaken >= engine.cap else engine.spec.packing_window
             line = list(islice(places, reach))
-            if self._engine.spec.packing == "first_fit":
+            if engine.spec.packing == "first_fit":
                 return line
-            return sorted(
-                line, key=lambda place: -self._engine.predicted.length[self._engine.waiting[place]]
-            )
-        if self._engine.spec.batching == "any":
+            return sorted(line, key=lambda place: -engine.predicted.length[engine.waiting[place]])
+        if engine.spec.batching == "any":
             return tuple(islice(places, 1))
-        if self._engine.spec.batching == "static":
-            return tuple(islice(places, 1)) if begun or not len(self._engine.running) else ()
+        if engine.spec.batching == "static":
+            return tuple(islice(places, 1)) if begun or not len(engine.running) else ()
         return self._place_in_line(begun, places)
 
     def _place_in_line(self, begun: bool, places: Iterable[int]) -> Iterable[int]:

@@ -357,28 +357,27 @@ class Loads:
                 connector.forgotten(request)
 
     def _free_now(self, ended: list[int]) -> None:
-        if self._engine.batching is not None:
-            self._engine.batching.release_together(True)
+        engine = self._engine
+        if engine.batching is not None:
+            engine.batching.release_together(True)
         for request in ended:
-            if self._engine.remembering is not None:
-                self._engine.remembering.ends(request)
-            if self._engine.allocator.resident[request]:
-                runs = self._engine.allocator.extent_count(np.array([request]))
-                slots = self._engine.allocator.layout.slots_of(
-                    self._engine.allocator.stored[request]
-                )
-                self._engine.run_tokens[request] = slots / runs
-                self._engine.reserved_ever[request] += self.release(request)
+            if engine.remembering is not None:
+                engine.remembering.ends(request)
+            if engine.allocator.resident[request]:
+                runs = engine.allocator.extent_count(np.array([request]))
+                slots = engine.allocator.layout.slots_of(engine.allocator.stored[request])
+                engine.run_tokens[request] = slots / runs
+                engine.reserved_ever[request] += self.release(request)
             else:  # preempted with its last token under way
-                self._engine.waiting.remove(request)
-            self._engine.demands.pop(request, None)
-            if self._engine.remembering is not None:
-                self._engine.remembering.finished(
-                    request, int(self._engine.prompt[request]), int(self._engine.output[request])
+                engine.waiting.remove(request)
+            engine.demands.pop(request, None)
+            if engine.remembering is not None:
+                engine.remembering.finished(
+                    request, int(engine.prompt[request]), int(engine.output[request])
                 )
-        if self._engine.batching is not None:
-            self._engine.batching.release_together(False)
-        self._engine.changes += len(ended)
+        if engine.batching is not None:
+            engine.batching.release_together(False)
+        engine.changes += len(ended)
 
     def release(self, request: int) -> int:
         """Free the slots of a request; how many were reserved."""

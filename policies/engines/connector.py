@@ -141,9 +141,6 @@ class ConnectedEngine(Protocol):
     def give_up(self, request: int) -> None:
         """One that is `loading` gets nothing: it gives its memory back, but for what it found."""
 
-    def wake(self) -> None:
-        """Something has changed for requests in line that could not be admitted."""
-
     def retire(self) -> None:
         """Take back the memory of the requests that are `ending`."""
 

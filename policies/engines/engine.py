@@ -247,10 +247,6 @@ class Engine(EngineRequests):
         """One that is `loading` gets nothing: it gives its memory back, but for what it found."""
         self.loads.give_up(request)
 
-    def wake(self) -> None:
-        """Something has changed for requests in line that could not be admitted."""
-        self.loads.wake()
-
     def whole(self, request: int) -> bool:
         """Whether all of a request that has its memory lies here, and stays."""
         return self.loads.whole(request)

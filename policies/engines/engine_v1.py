@@ -67,6 +67,7 @@ class EngineV1(Scheduler):
         self._fills = self._any_decode = False
         """Whether a request was in its prefill when the step began, and whether any decodes."""
         self._threshold = spec.long_prefill_token_threshold
+        self._between = spec.prefill_schedule_interval > 1  # steps without a prefill
         self._since = spec.prefill_schedule_interval
         """Steps since the last one with a prefill."""
         self._again: dict[int, int] = {}
@@ -90,34 +91,35 @@ class EngineV1(Scheduler):
         return list(self.engine.growth.certain(self.engine.ending))
 
     def schedule(self) -> Step:
-        before = self.engine.preemptions
-        self.engine.cached_tokens, self.engine.relenting = 0, False
+        engine = self.engine
+        before = engine.preemptions
+        engine.cached_tokens, engine.relenting = 0, False
         chunks: list[Chunk] = []
         defers = False
-        self._fills = self.engine.partial or bool(self._filling)
-        self.engine.growth.begins()
-        if self.engine.loads.decodes:
-            self.engine.loads.decode_on()
+        self._fills = engine.partial or bool(self._filling)
+        engine.growth.begins()
+        if engine.loads.decodes:
+            engine.loads.decode_on()
         if self.in_turn:
             defers = self._defers()
             decode, migrations, budget = self._run_in_turn(chunks, defers)
         else:
-            decode, migrations = self.engine.growth.decode()
-            budget = self.prefill_budget(self.engine.budget - self.engine.growth.rows(decode))
-            if self.engine.partial and budget:
+            decode, migrations = engine.growth.decode()
+            budget = self.prefill_budget(engine.budget - engine.growth.rows(decode))
+            if engine.partial and budget:
                 budget -= self._continue(chunks, budget)
         self._any_decode = len(decode) > 0
         limit = "kv_memory"
-        if self.engine.preemptions == before:
-            limit = "token_budget" if defers else self.engine.line.admit(chunks, budget)
-            self._line = self._line if defers else bool(self.engine.waiting)
+        if engine.preemptions == before:
+            limit = "token_budget" if defers else engine.line.admit(chunks, budget)
+            self._line = self._line if defers else bool(engine.waiting)
         if chunks:
             self._since = 0
-        step = self.engine.step(decode, chunks, migrations, self.engine.preemptions - before, limit)
+        step = engine.step(decode, chunks, migrations, engine.preemptions - before, limit)
         self._under_way = decode
-        if not self.engine.ending:
+        if not engine.ending:
             return step
-        return step._replace(overrun=int((self.engine.left[decode] == 0).sum()))
+        return step._replace(overrun=int((engine.left[decode] == 0).sum()))
 
     def prefill_budget(self, left: int) -> int:
         """Tokens that the step being scheduled may prefill, of at most `left` of its budget: all.
@@ -140,8 +142,7 @@ class EngineV1(Scheduler):
 
     @property
     def repeats(self) -> bool:
-        between = self.engine.waiting and self.spec.prefill_schedule_interval > 1
-        return not (self._filling or between)
+        return not (self._filling or (self._between and self.engine.waiting))
 
     def _defers(self) -> bool:
         """Whether a step has no prefills; sets the threshold of the step."""
@@ -236,41 +237,43 @@ class EngineV1(Scheduler):
             self.engine.partial = False
 
     def reserve(self, request: int, demand: Demand, total: int, cached: int, budget: int) -> bool:
-        whole, growing = self.whole_inputs, self.engine.on_demand
-        behind = self.engine.growth.behind_prefill
-        stored = cached + self.engine.line.chunk(total - cached, budget, total)
+        engine = self.engine
+        whole, growing = self.whole_inputs, engine.on_demand
+        behind = engine.growth.behind_prefill
+        stored = cached + engine.line.chunk(total - cached, budget, total)
         fits = not whole or growing is None or stored == total  # `reserve` asks for as much then
         if not fits and growing is not None:
             fits = growing.fits(total, request, demand)
         if behind and self._pads(total - cached) and (self._any_decode or cached):
             if growing is not None and not growing.fits(total + behind, request, demand):
                 return False
-            if fits := fits and self.engine.allocator.reserve(request, demand, stored):
-                self.engine.growth.pad(request)
+            if fits := fits and engine.allocator.reserve(request, demand, stored):
+                engine.growth.pad(request)
             return fits
-        if fits and self.engine.allocator.reserve(request, demand, stored):
+        if fits and engine.allocator.reserve(request, demand, stored):
             return True
         # it asks for less when all that was cached is lost and a chunk is not the whole rest
-        lost = self.engine.caching is not None and not self.engine.caching.loses_ends_first
-        self.engine.relenting |= not whole and cached > 0 and total > budget and lost
+        lost = engine.caching is not None and not engine.caching.loses_ends_first
+        engine.relenting |= not whole and cached > 0 and total > budget and lost
         return False
 
     def _continue(self, chunks: list[Chunk], budget: int) -> int:
         """The next chunk of the prefill under way; its tokens."""
-        request = int(self.engine.running[-1])
+        engine = self.engine
+        request = int(engine.running[-1])
         if self._again and (tokens := self.compute_again(request, chunks, budget)):
             return tokens
-        start, total = int(self.engine.allocator.stored[request]), self.engine.total(request)
-        rest = total - self.engine.loads.stored(request)
-        if not (tokens := self.engine.line.aligned(min(rest, budget), rest, total)):
+        start, total = int(engine.allocator.stored[request]), engine.total(request)
+        rest = total - engine.loads.stored(request)
+        if not (tokens := engine.line.aligned(min(rest, budget), rest, total)):
             return 0
-        if not self.engine.loads.grow(request, tokens):  # the last running one preempts itself
-            self.engine.running = self.engine.running[:-1]
-            self.engine.partial = False
+        if not engine.loads.grow(request, tokens):  # the last running one preempts itself
+            engine.running = engine.running[:-1]
+            engine.partial = False
             self.preempt(request)
             return 0
-        self.engine.partial = tokens < rest
-        chunks.append(Chunk(request, start, tokens, not self.engine.partial))
+        engine.partial = tokens < rest
+        chunks.append(Chunk(request, start, tokens, not engine.partial))
         return tokens
 
     def retires(self) -> None:

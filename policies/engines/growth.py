@@ -54,18 +54,20 @@ class Growth:
 
     def decode(self) -> tuple[IntArray, list[Migration]]:
         """Reserve one more token for every decoding request, or all that it verifies."""
-        if self._engine.batching is not None:
-            return self._retract(self._engine.batching), []
-        decode = self._engine.scheduler.to_decode()
-        if self._engine.allocator.headroom(decode, 1):
-            self._engine.allocator.advance(decode, 1)
+        engine = self._engine
+        if engine.batching is not None:
+            return self._retract(engine.batching), []
+        decode = engine.scheduler.to_decode()
+        if engine.allocator.headroom(decode, 1):
+            engine.allocator.advance(decode, 1)
             return decode, []
         return self.decode_one_by_one(decode)
 
     def decode_one_by_one(self, decode: IntArray) -> tuple[IntArray, list[Migration]]:
         """As `decode` when a request has no free slot: migrate it, or preempt one."""
-        running, grown = self._engine.running, list[IntArray]()
-        partial = int(running[-1]) if self._engine.partial else -1
+        engine = self._engine
+        running, grown = engine.running, list[IntArray]()
+        partial = int(running[-1]) if engine.partial else -1
         migrations: list[Migration] = []
         while len(decode):
             if fitting := self.store_first(decode):
@@ -73,17 +75,15 @@ class Growth:
                 decode = decode[fitting:]
                 continue
             request = int(decode[0])
-            if self._engine.migrating is not None and (
-                moved := self._engine.migrating.migrate(request)
-            ):
+            if engine.migrating is not None and (moved := engine.migrating.migrate(request)):
                 migrations.append(moved)
-                self._engine.reserved_ever[request] += moved.left
+                engine.reserved_ever[request] += moved.left
                 continue
-            victim = int(running[-1]) if self._engine.allocator.preempts == "last" else request
+            victim = int(running[-1]) if engine.allocator.preempts == "last" else request
             running, decode = running[running != victim], decode[decode != victim]
-            self._engine.scheduler.preempt(victim)
-        self._engine.partial = partial >= 0 and partial in running
-        self._engine.running = running
+            engine.scheduler.preempt(victim)
+        engine.partial = partial >= 0 and partial in running
+        engine.running = running
         return np.concatenate(grown) if grown else NONE, migrations
 
     def store_first(self, decode: IntArray) -> int:

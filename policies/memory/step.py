@@ -125,7 +125,9 @@ class StepModel:
         phases, rates, bandwidth = work.phases, self._rates, self._kv_bandwidth
         linear, attention, prefill = phases["weights"], phases["attention"], phases.get("prefill")
         products = self._products.seconds(work, linear, efficiency.weights)
-        weights_s = sum(self._overlapped(alone_s, read_s) for alone_s, _, read_s in products)
+        weights_s = 0.0
+        for alone_s, _, read_s in products:
+            weights_s += self._overlapped(alone_s, read_s)
         left = self._left
         attended: Any = attention.flops["attend"] / rates["attend"]
         if len(attention.flops) > 1:

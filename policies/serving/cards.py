@@ -41,7 +41,8 @@ class Cards:
         network = Network(run.fabric)
         self._controllers = builder.controllers(node, network)
         faults = [faults_of(node, each, run.seed) for each in spec.faults]
-        self.watchers: list[Watcher] = [network, *self._controllers, *faults]
+        moves: list[Watcher] = [network] if self._controllers else []  # nobody else moves KV there
+        self.watchers: list[Watcher] = [*moves, *self._controllers, *faults]
         allocator = node.own[0].engine.allocator
         reaches = (each.reach for each in self._controllers if each.reach is not None)
         reach = max(reaches, default=None)

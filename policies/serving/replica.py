@@ -118,7 +118,7 @@ class Replica:
 
     def stir(self) -> None:
         """Something has changed from outside: what could not be scheduled may be."""
-        self.engine.wake()
+        self.engine.loads.wake()
 
     @property
     def _event_s(self) -> float:
@@ -178,7 +178,7 @@ class Replica:
         engine = self.engine
         if at_s > self.now_s:
             self.wait(at_s)
-        engine.wake()
+        engine.loads.wake()
         self._join()
         if not engine.busy:
             return None
@@ -237,7 +237,7 @@ class Replica:
         """Requests that have arrived join the line, and transfers are over."""
         while self._to_come and self._to_come[0][0] <= self.now_s:
             self.engine.waiting.append(heapq.heappop(self._to_come)[1])
-            self.engine.wake()
+            self.engine.loads.wake()
         for connector in self.connectors:
             connector.clock(self.now_s)
         self.engine.loads.landed()
@@ -313,7 +313,7 @@ class Replica:
     def _complete(self, step: Step, rounds: int) -> list[int]:
         prefilled, ended = self.engine.complete(step, rounds)
         self.served += len(ended)
-        if not self._to_come and not self.engine.busy:
+        if self.engine.ending and not self._to_come and not self.engine.busy:
             self.engine.retire()
         first = []
         if prefilled:

@@ -100,7 +100,7 @@ class Simulation:
         self._vain: dict[Unit | None, tuple[int, float]] = {}
         """(how often, since when) units were asked in vain, and controllers looked (None), since
         anything was computed."""
-        self._node_of = {id(unit): node for node in self.nodes for unit in node.units}
+        self._node_of = {unit: node for node in self.nodes for unit in node.units}
         self._held: list[Callable[[float], None]] = []
         self._futile = self._made_then = 0
         """Failures that ended work since an output token was made, and how many were then."""
@@ -274,7 +274,7 @@ class Simulation:
 
     def _plan(self, unit: Unit, at_s: float, due: bool) -> None:
         """The next steps of a unit lie ahead of it, if they are due."""
-        node, source = self._node_of[id(unit)], self.source
+        node, source = self._node_of[unit], self.source
         unit.steady_s, held_up = source.steady_s, unit.held_up
         begun = due and unit.begin(at_s)
         if (begun or unit.held_up) and not held_up:
@@ -288,7 +288,8 @@ class Simulation:
             self._in_vain(unit, at_s)
             self.wake(unit)
             return
-        self._vain.clear()
+        if self._vain:
+            self._vain.clear()
         self._plan_end(unit)
         for watcher in self.watchers:
             for part in unit.ahead.parts:
@@ -311,7 +312,7 @@ class Simulation:
 
     def _finish(self, unit: Unit) -> None:
         """The steps that lie ahead of a unit are over."""
-        ahead, node, metrics = unit.ahead, self._node_of[id(unit)], self.metrics
+        ahead, node, metrics = unit.ahead, self._node_of[unit], self.metrics
         assert ahead is not None
         unit.ahead = None
         self._steady.done(unit, ahead)
@@ -360,7 +361,7 @@ class Simulation:
 
     def use(self, node: Node, replica: Replica, cards: tuple[int, ...]) -> None:
         """From now on these cards, which are between two steps, serve together as `replica`."""
-        self._node_of[id(node.use(replica, cards))] = node
+        self._node_of[node.use(replica, cards)] = node
         for watcher in self.watchers:
             watcher.regrouped(node, cards)
 
