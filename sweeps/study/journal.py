@@ -7,7 +7,8 @@ told, so that wherever the writer stops, a trial is not there, or asked for, or 
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -50,11 +51,13 @@ class Journal:
                 trim(file)
         finally:
             lock.release()
+        self._path = path
         storage = JournalStorage(JournalFileBackend(str(path), lock_obj=lock))  # type: ignore[arg-type]
-        self._study = optuna.create_study(
-            storage=storage, study_name=name, directions=list(directions), load_if_exists=True,
-            sampler=optuna.samplers.RandomSampler(seed=0),  # it is never asked
-        )  # fmt: skip
+        with self._written():
+            self._study = optuna.create_study(
+                storage=storage, study_name=name, directions=list(directions), load_if_exists=True,
+                sampler=optuna.samplers.RandomSampler(seed=0),  # it is never asked
+            )  # fmt: skip
 
     def trials(self) -> list[FrozenTrial]:
         """All of them, by number."""
@@ -62,7 +65,8 @@ class Journal:
 
     def ask(self, params: Mapping[str, Any], distributions: dict[str, BaseDistribution]) -> None:
         """A trial with the next number is under way."""
-        self._study.add_trial(running(params, distributions))
+        with self._written():
+            self._study.add_trial(running(params, distributions))
 
     def tell(
         self, number: int, result: dict[str, Any], values: Sequence[float] | None,
@@ -72,6 +76,13 @@ class Journal:
         where a rung left it out, with its value on the first `rung` as an intermediate one;
         infeasible, with what it violates and its one value, if it has one, in the same way; or
         failed."""
+        with self._written():
+            self._tell(number, result, values, rung)
+
+    def _tell(
+        self, number: int, result: dict[str, Any], values: Sequence[float] | None,
+        rung: float | None,
+    ) -> None:  # fmt: skip
         import optuna
 
         trial = optuna.trial.Trial(self._study, self.trials()[number]._trial_id)
@@ -94,7 +105,16 @@ class Journal:
 
     def write_note(self, name: str, value: Any) -> None:
         """Write something down beside the trials."""
-        self._study.set_user_attr(name, plain(value))
+        with self._written():
+            self._study.set_user_attr(name, plain(value))
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        """An error of the disk names the file, which Optuna's do not."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from None
 
 
 def running(params: Mapping[str, Any], distributions: dict[str, BaseDistribution]) -> FrozenTrial:

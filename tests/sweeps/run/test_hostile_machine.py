@@ -16,6 +16,7 @@ import bankwise
 from hwmodel.description.description import DescriptionError
 from sweeps.run import store
 from sweeps.run.store import RunDirectory, write_atomically
+from sweeps.study.journal import Journal
 from tests.sweeps.cli.test_command_line import ROOT, refusal
 from tests.sweeps.made import made
 
@@ -49,6 +50,23 @@ def test_a_full_disk_is_one_line_and_loses_nothing(
     with pytest.raises(OSError, match=r"No space left on device: '.*results.jsonl'"):
         directory.append({"point": 0})
     directory.release()
+
+
+def test_a_full_disk_names_the_journal_of_a_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path / "journal.log", "study", ["maximize"])
+    journal.ask({}, {})
+    monkeypatch.setattr(os, "fsync", full)
+    result = {"state": "complete", "constraints": {}}
+    for write in (
+        lambda: journal.ask({}, {}),
+        lambda: journal.tell(0, result, [1.0]),
+        lambda: journal.write_note("rates", [1]),
+        lambda: Journal(tmp_path / "another.log", "study", ["maximize"]),
+    ):
+        with pytest.raises(OSError, match=r"No space left on device: '.*.log'"):
+            write()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
