@@ -35,19 +35,19 @@ Set = Mapping[str, Any] | Iterable[str] | None
 
 __all__ = [
     "Channels", "DescriptionError", "audit", "calibrate", "compare", "explain", "explain_next",
-    "fit", "fit_formats", "fit_states", "load", "memory", "memory_curve", "memory_latency",
-    "memory_layouts", "memory_refresh", "new_device", "objective", "open_device", "plugin",
-    "replay", "report", "report_explore", "report_figure", "run", "simulate", "size",
-    "size_batch", "size_confirm", "size_memory", "size_pools", "size_settings", "size_users",
-    "transfer", "transfer_pause", "transfer_restore", "validate", "validate_schedules",
-    "validate_servers", "write_c_host",
+    "fit", "fit_devices", "fit_formats", "fit_states", "load", "memory", "memory_curve",
+    "memory_latency", "memory_layouts", "memory_refresh", "new_device", "objective",
+    "open_device", "plugin", "replay", "report", "report_explore", "report_figure", "run",
+    "simulate", "size", "size_batch", "size_confirm", "size_memory", "size_pools",
+    "size_settings", "size_users", "transfer", "transfer_pause", "transfer_restore", "validate",
+    "validate_schedules", "validate_servers", "write_c_host",
 ]  # fmt: skip
 _QUESTIONS = (
-    "audit", "calibrate", "compare", "explain", "explain_next", "fit", "fit_formats",
-    "fit_states", "memory", "memory_curve", "memory_latency", "memory_layouts",
-    "memory_refresh", "report_explore", "report_figure", "size", "size_batch", "size_confirm",
-    "size_memory", "size_pools", "size_settings", "size_users", "transfer", "transfer_pause",
-    "transfer_restore", "validate", "validate_schedules", "validate_servers",
+    "audit", "calibrate", "compare", "explain", "explain_next", "fit", "fit_devices",
+    "fit_formats", "fit_states", "memory", "memory_curve", "memory_latency", "memory_layouts",
+    "memory_refresh", "replay", "report_explore", "report_figure", "size", "size_batch",
+    "size_confirm", "size_memory", "size_pools", "size_settings", "size_users", "transfer",
+    "transfer_pause", "transfer_restore", "validate", "validate_schedules", "validate_servers",
 )  # fmt: skip
 """Functions that ask a question of `sweeps/ask/questions.py`."""
 _ELSEWHERE = {
@@ -148,43 +148,15 @@ def report(run_dir: str | Path) -> Result:
 
 
 def plugin(file: str | Path) -> Plugin:
-    """Load allocators, schedulers, predictors, routers, rules of one's own, as `--plugin` does
-    (docs/extend.md). Returns the file, its text and what it `defined`; a file that has
-    changed replaces what it was. Raises DescriptionError."""
+    """Load allocators, schedulers, routers, measures, verdict rules of one's own, as `--plugin`
+    does (docs/extend.md). Returns the file, its text and what it `defined`; a file that has changed
+    replaces what it was. Raises DescriptionError."""
     from hwmodel.specs.controller_rule import read_and_announce
 
     read_and_announce([file])  # before anything that loads the kernels
-    from policies.serving.plugins import load_plugin
+    from sweeps.plan.plugged import load_plugin
 
     return load_plugin(file)
-
-
-def replay(
-    device: str | Path, trace: str | Path, *, channel: bool = False,
-    commands: str | Path | None = None, at_once: bool = False, explain: bool = False,
-    set: Set = None,
-) -> dict[str, Any]:  # fmt: skip
-    """Simulate a trace of addresses on a device: the figures of `bankwise replay --json`.
-
-    trace: lines `R 0x1f40`, those of other simulators, or .npz (docs/drive-a-memory.md). channel:
-    addresses are those of one channel, and only that is simulated. commands: where every DRAM
-    command is written as CSV. at_once: leave out the times of the trace, if it has any. explain:
-    add `explanation`, why it is below the peak (docs/drive-a-memory.md). Raises
-    DescriptionError for a trace that cannot be read, or an address outside.
-    """
-    from hwmodel.measure.replay import replay as play
-    from hwmodel.specs.device import load_device
-    from sweeps.ask.low_bandwidth import explain as why
-
-    overrides, file = _assignments(set), Path(trace)
-    loaded = load_device(str(device), overrides)
-    found = play(loaded, file, single_channel=channel, commands=_path(commands), at_once=at_once)
-    if explain:
-        found["explanation"] = why(
-            loaded, str(device), overrides, file, found["requests"],
-            single_channel=channel, at_once=at_once,
-        )  # fmt: skip
-    return found
 
 
 def open_device(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sweeps.ask.question import Question, in_order, is_several, record, typing_of
@@ -23,6 +23,10 @@ class Answered(Shown):
         """In JSON's types, as the command's `--json` prints it."""
         return self._record
 
+    def __getitem__(self, name: str) -> Any:
+        """One value of the record, where that has names."""
+        return self._record[name]
+
     def sections(self) -> list[Section]:
         return self._shown
 
@@ -31,6 +35,7 @@ def answered(question: Question) -> Answered | Frame:
     """The answer to a question; where that is rows, a table. Raises DescriptionError."""
     findings = question.answer()
     section, plain = question.section(findings), record(findings)
+    plain = [*plain] if isinstance(plain, Iterator) else plain
     question.write_files(findings)
     if isinstance(plain, list):
         return Frame(section.title, plain, [b for b in section.blocks if isinstance(b, Grid)])

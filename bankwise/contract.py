@@ -22,9 +22,9 @@ from policies.predictors.predictor import PredictorSpec, predict
 from policies.predictors.predictors import PREDICTORS
 from policies.requests.requests import Requests
 from policies.serving.plugin_faults import blamed, with_file, within
-from policies.serving.plugins import load_plugin
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
+from sweeps.plan.plugged import load_plugin
 
 MODEL = TransformerSpec(
     kind="model", name="small", layers=2, hidden=64, heads=4, kv_heads=2, head_dim=16,

@@ -25,6 +25,8 @@ PRINTED = {
     "own_connector": (THIRTY, r"alone: .* 0 tok.*\nwith it: .* s, \d{4,} tokens"),
     "own_controller": (("requests=100", FEW[1]), r"alone: .* s, 0 r.*\nwith it: .* s, [1-9]\d* r"),
     "own_controller_rule": ((), r"^without: \d\.\d\d GB/s\nwith it: \d\.\d\d GB/s\n$"),
+    "own_measure": ((), r"l4: 42,240 token slots\na100-80gb: [\d,]+ token slots"),
+    "own_verdict_rule": ((), r"(paged|static) is never more than [\d.]+ % behind the best"),
     "own_router": (THIRTY, r"round_robin: .*\ntwo_choices: p99 TPOT \d+ ms.*\nleast_requests"),
     "own_study": (FEW, r"^trial \d: \[[\d.]+\] with \{'serving.policy.block': \d+"),
     "what_if": (FEW, r"as described .* \+0\.0%\n.*\nHBM2E .*\+"),

@@ -19,10 +19,9 @@ from pathlib import Path
 
 from sweeps.plan.experiment import Described
 from sweeps.plan.measures import MEASURES
-from sweeps.plan.rules import RULES, STUDY
+from sweeps.plan.rules import RULES
 from sweeps.plan.sweep_spec import SweepSpec
-from sweeps.report.presenter import Presenter
-from sweeps.report.presenters import PRESENTERS
+from sweeps.report.account import page_at
 from tests.rooms import SEAMS, Tree, classes, hooks, link_makers, passed_on, walk
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -130,20 +129,18 @@ def test_oracle_and_auditor_share_nothing_with_the_kernel() -> None:
         assert "hwmodel.kernel" not in file.read_text(encoding="utf-8"), file
 
 
-def test_only_the_registries_name_a_rule_or_who_shows_it() -> None:
-    assert PRESENTERS.keys() <= {*MEASURES, *RULES, STUDY}
+def test_only_the_registries_name_a_rule_and_only_kinds_their_pages() -> None:
     assert all(issubclass(each, SweepSpec) for each in RULES.values())
     assert all(issubclass(each, Described) for each in MEASURES.values())
-    assert all(issubclass(each, Presenter) for each in PRESENTERS.values())
-    rules, presenters = (
-        {place.partition(":")[0] for place in registry.places.values()} - {base.__module__}
-        for registry, base in ((RULES, SweepSpec), (PRESENTERS, Presenter))
-    )
+    named = {each.page for each in (*RULES.values(), *MEASURES.values()) if each.page}
+    assert all(callable(page_at(page)) for page in named)
+    rules = {each.partition(":")[0] for each in RULES.places.values()} - {SweepSpec.__module__}
+    shared = page_at(SweepSpec.page).__module__
+    pages = {str(each).partition(":")[0] for each in named} - {shared}
     for module, others in imports().items():
         if module != "sweeps.plan.rules" and room(module) != "sweeps.report":
             assert not others & rules, module
-        if module != "sweeps.report.presenters":
-            assert not others & presenters, module
+        assert not others & pages, module
 
 
 def test_a_program_needs_no_command_line() -> None:
@@ -182,7 +179,7 @@ from sweeps.run.executor import execute
 tasks = [Task(point.experiment, 1, 1.0) for point in sweep.points]
 with closing(execute(upper, tasks, 2)) as outcomes:
     assert [(each.error, each.value) for each in outcomes] == [(None, []), (None, [])]
-assert len(result.table()) == 2 and "sweeps.report.presenters" in upper()
+assert len(result.table()) == 2 and "sweeps.report.kinds" in upper()
 """
 
 

@@ -85,7 +85,7 @@ def crossings(folder: Path) -> dict[str, Any]:
     own = json.loads((folder / "findings.json").read_text(encoding="utf-8"))["own"]
     rows = {}
     for search in own["searches"]:
-        ((found,), now) = search["found"], search["now"]
+        ((found,), now) = search["numbers"], search["now"]
         gap = [math.exp(now[each]) for each in ("mean", "low", "high")]
         tie = "none between 0.1 and 1"
         if at := found["crossing"]:

@@ -53,27 +53,27 @@ class FurtherMemory(Strict):
     """A shipped memory, a file, or `given`."""
     given: GivenMemory | None = None
     memory_set: dict[str, Any] = {}
-    """As of an accelerator."""
+    """Overrides of the memory's description."""
     channels: Annotated[int, Field(ge=1, le=1024)] = 1
-    """As of an accelerator."""
+    """Channels of this memory."""
     capacity: PositiveBytes
-    """As of an accelerator."""
+    """Capacity of this memory on the card."""
     interleave: PositiveBytes = 1
-    """As of an accelerator."""
+    """Consecutive bytes that stay in one channel."""
     channel_hash: Literal["none", "rotate", "xor"] = "none"
-    """As of an accelerator."""
+    """How blocks of addresses are spread over channels."""
     controller: Annotated[dict[str, Any], KeysOf(MemoryController)] = {}
-    """As of an accelerator."""
+    """What the controller of this memory has otherwise than its description."""
     address_map: list[str] | None = None
-    """As of an accelerator."""
+    """Order of address bits, where not the memory's own."""
     dma: Annotated[dict[str, Any], KeysOf(Dma)] = {}
     """What the engines do otherwise at this memory."""
     derate: Share = 1.0
-    """As of an accelerator."""
+    """Share of this memory's bandwidth that reaches the engines."""
     inbox: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """As of an accelerator."""
+    """Requests that wait before a channel at most."""
     request_interval: Annotated[Nanoseconds, Field(ge=0)] = 0.0
-    """As of an accelerator."""
+    """Least time between two requests that the endpoint of a channel takes."""
     crossing: MemoryCrossing = MemoryCrossing()
     price_gb: Dollars | None = None
     """Dollars of a GB (10^9 bytes), where the accelerator has a `price`."""

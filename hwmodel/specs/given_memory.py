@@ -40,7 +40,7 @@ class GivenMemory(Strict):
     efficiency: Share
     """Share of the peak that every phase of a step reaches, unless `serving.memory` gives it."""
     weights: Share | None = None
-    """The same of the weights alone. None: as every phase."""
+    """Share of the peak that reads of the weights reach. None: as every phase."""
     attention: Annotated[list[SizedShare], AfterValidator(rising)] | None = None
     """The same of the KV that decode attention reads, by the bytes of a layer, between two sizes in
     proportion to their logarithms. None: as every phase."""

@@ -53,7 +53,7 @@ class KernelLaw(Strict):
     expert_products: Count
     """Matrix products of a layer with routed experts, its attention's included."""
     expert_kernels: Count
-    """The same where it has experts."""
+    """Other kernels of a layer with experts."""
     state_kernels: Count
     """Kernels of a layer with a state beyond those of a dense one."""
     weights: Rate
@@ -65,7 +65,7 @@ class KernelLaw(Strict):
     converted_8: Rate
     """Times that rate, where weights of 8 bits are converted to be multiplied in more."""
     converted_4: Rate
-    """The same of weights of fewer bits."""
+    """Times that rate, where weights of fewer bits than 8 are converted."""
     narrow: Rate
     """Times the share of the peak that products of 8 and fewer bits reach, of those of 16."""
     experts_efficiency: Annotated[float, Field(gt=0, le=1)]

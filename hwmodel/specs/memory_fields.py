@@ -258,9 +258,9 @@ class SyncHold(Strict):
     CAS: Expression
     """How long the data clock runs after it."""
     RD: Expression
-    """The same after a read."""
+    """How long the data clock runs after a read."""
     WR: Expression
-    """The same after a write."""
+    """How long the data clock runs after a write."""
 
 
 class Sync(Strict):
@@ -352,17 +352,17 @@ class PowerStates(Strict):
     """How long a channel takes to leave each state, and how long it stays at least, in clocks."""
 
     power_down_exit: Expression = "tXP"
-    """From waking to the first command."""
+    """From waking out of power-down to the first command."""
     self_refresh_exit: Expression = "tXSR"
-    """The same from self-refresh."""
+    """From waking out of self-refresh to the first command."""
     deep_sleep_exit: Expression | None = None
     """From deep sleep, of a memory that has it."""
     power_down_stay: Expression = "0"
     """The least time in power-down."""
     self_refresh_stay: Expression = "0"
-    """The same in self-refresh."""
+    """The least time in self-refresh."""
     deep_sleep_stay: Expression = "0"
-    """The same in deep sleep."""
+    """The least time in deep sleep."""
 
 
 class DelayRow(Strict):

@@ -143,7 +143,7 @@ class BlockCaching(Caches, Remembers, Reports):
         if not (self.asked_tokens or copied):
             return {}
         figures: dict[str, Any] = {
-            "prefix_asked_tokens": float(self.asked_tokens),
+            "prefix_looked_up_tokens": float(self.asked_tokens),
             "prefix_hit_tokens": float(self.hit_tokens),
             "copied_tokens": float(copied),
         }

@@ -78,7 +78,7 @@ class VattentionMaps(Maps, Reports):
         groups = self._of.groups
         shares = {
             "mapped_frames": float(groups.mapped * self._of.tensors),
-            "found_mapped_share": 1 - groups.mapped / max(groups.taken, 1),
+            "already_mapped_share": 1 - groups.mapped / max(groups.taken, 1),
         }
         return shares | ({"prefixes": NO_PREFIXES} if self._of.asked else {})
 

@@ -62,7 +62,7 @@ class LayoutRead(Strict):
     head_dim: Count = 128
     """Numbers of a head."""
     order: KvOrder = LAYOUTS["layer_kv_token"]
-    """As of serving."""
+    """Order of the KV in memory, as in `serving`."""
     pad: Bytes = 0
     """Behind each row, as `serving.kv_pad`."""
     block: Annotated[int, Field(ge=0)] = 0

@@ -103,9 +103,9 @@ class Recorded(Strict):
     """A figure of the release run: what repeats another one's test."""
 
     run: str
-    """Its part."""
+    """Name of the part in the results of the release run."""
     figure: str
-    """Its key there."""
+    """Key of the figure in that part."""
 
     def value(self) -> float:
         """The figure. Raises Skipped where the repository's pages are not here."""
@@ -135,7 +135,8 @@ class MeasuredCell(Strict):
     prediction: Written | None = None
     """What the model said before it was measured."""
     interval: Annotated[list[Written], Field(min_length=2, max_length=2)] | None = None
-    """Instead of a tolerance: between what the prediction said that 19 in 20 such figures lie."""
+    """Where no tolerance is given: between what the prediction said that 19 in 20 such figures
+    lie."""
     stands: Literal["measured", "lower_limit", "input"] = "measured"
     """lower_limit: the requester, not the memory, bound the rate, so that a time is an upper limit.
     input: the description was made of it."""

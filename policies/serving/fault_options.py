@@ -29,7 +29,7 @@ class FaultSpec(Strict):
     at_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """Once, at this time. Without `replica` and `share`: all of them."""
     mean_up_s: Seconds | None = None
-    """Instead: each fails by itself after exponential times of this mean."""
+    """Where no times are given, each fails by itself after exponential times of this mean."""
     down_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 60.0
     """Until a replica serves again."""
 

@@ -92,14 +92,14 @@ class ServerSpec(Strict):
     timeseries: str | None = None
     """CSV with the columns t (seconds), running and waiting, found likewise."""
     workload: str | None = None
-    """Instead of a log: a shipped workload, or a file, found likewise."""
+    """A shipped workload, or a file, where there is no log."""
     requests: int | None = None
     """Of the workload; its own times or closed loop say when they come."""
     seed: int = 0
     runs: dict[str, Settings] = {}
     """Name -> what is other than described: `serving.` and its key, or a key of the device."""
     counterfactuals: dict[str, Settings] = {}
-    """The same, to find what an error is due to."""
+    """Name -> what is other than described, in runs that find what an error is due to."""
     tolerances: dict[str, Tolerance] = {}
     """By name."""
     cells: list[ServerCell] = []

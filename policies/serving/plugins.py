@@ -1,5 +1,6 @@
 """Allocators, schedulers, predictors, routers, connectors, controllers and rules of the memory
-controller of one's own, each a class in a named file.
+controller of one's own, each a class in a named file; what sweeps add stands in
+`sweeps.plan.plugged`.
 
 Every class in the file with all that its base asks for is registered under the name that it states
 (`PluginKind.name`). Only files that are named are loaded, and modules that an installed package
@@ -11,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import traceback
-from collections.abc import Container
+from collections.abc import Container, MutableMapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -45,7 +46,7 @@ class PluginKind(NamedTuple):
     """What a file may define."""
 
     base: type
-    known: dict[str, Any]
+    known: MutableMapping[str, Any]
     """Where those that there are stand, by name."""
     name: str
     """The attribute that states the name; of a field of options, `Options.name`."""
@@ -120,15 +121,19 @@ def load_plugin(path: str | Path) -> Plugin:
     return register(str(path), text)
 
 
-def load_installed() -> None:
-    """Register what installed packages bring, as `--plugin` would; one that is at fault is left
-    out, and said. Called as this module is first loaded, in each process."""
+def load_installed(say: bool) -> None:
+    """Register what installed packages bring, as `--plugin` would. Called as this module is first
+    loaded, in each process, and with `say` once all kinds are known: one that is at fault is then
+    left out, and said."""
+    loaded = {plugin.file for plugin in LOADED.values()}
     for point in entry_points(group=INSTALLED):
         try:
-            load_plugin(module_file(point))
+            if str(file := module_file(point)) not in loaded:
+                load_plugin(file)
         except DescriptionError as error:
-            package = "" if point.dist is None else f" of {point.dist.name}"
-            print(f"plug-in {point.name}{package} is left out: {error}", file=sys.stderr)
+            if say:
+                package = "" if point.dist is None else f" of {point.dist.name}"
+                print(f"plug-in {point.name}{package} is left out: {error}", file=sys.stderr)
 
 
 def register(file: str, text: str) -> Plugin:
@@ -223,4 +228,4 @@ def require(wanted: Any, file: str) -> None:
         raise DescriptionError(f"made with a plug-in: name it with --plugin {missing[0]}", file)
 
 
-load_installed()
+load_installed(say=False)

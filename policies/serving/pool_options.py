@@ -31,11 +31,11 @@ class PoolSpec(Strict):
     tensor_parallel: Count | None = None
     """Cards of each."""
     policy: PolicySpec | None = None
-    """Its allocator."""
+    """Allocator of this half."""
     engine: EngineChoice | None = None
-    """Its scheduler."""
+    """Scheduler of this half."""
     kv_layout: KvOrder | None = None
-    """Its order of the KV."""
+    """Order of the KV in this half's memory."""
     kv: KvFormat | None = None
     """Format of its KV. Where the other side has another one, KV moves in the smaller of the two,
     and is converted at the other end beside the copy (assumed)."""

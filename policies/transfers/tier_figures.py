@@ -37,7 +37,7 @@ class TierFigures:
         asked = max(self.tokens["asked"], 1)
         shares = {f"{name}_share": self.tokens[name] / asked for name in ("device", "host", "ssd")}
         found: dict[str, Any] = {
-            "asked_tokens": self.tokens["asked"], **shares,
+            "looked_up_tokens": self.tokens["asked"], **shares,
             "recomputed_tokens": self.recomputed, "dropped": self.dropped,
             "stalled_s": self.stalled_s,
         }  # fmt: skip

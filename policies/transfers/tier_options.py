@@ -64,7 +64,7 @@ class DriveSpec(Strict):
     bytes: PositiveBytes
     """That it holds."""
     eviction_policy: EvictionName = "lru"
-    """As of the host."""
+    """Which blocks leave the drive when it is full, as for the host."""
 
 
 class PausesSpec(Strict):

@@ -144,7 +144,7 @@ class Dependence:
     compared: str
     outcomes: list[tuple[str, Verdict]]
     """By value of the axis."""
-    asked: bool
+    is_question: bool
     """Whether the axis is a question, not an assumption."""
 
     @property

@@ -25,11 +25,11 @@ class Constraint(Strict):
     """What the mean of a metric has to keep."""
 
     metric: str
-    """Its path in the results."""
+    """Path of the metric in the results."""
     at_most: float | None = None
-    """Its largest value."""
+    """The largest value of the metric that will do."""
     at_least: float | None = None
-    """Its least value."""
+    """The least value of the metric that will do."""
 
     @checked
     def _one_of_two(self) -> None:

@@ -43,7 +43,7 @@ class CalibratedServer:
         return {
             "log": str(found.log), "stretches": dict(zip(("fitted", "held_out"), found.windows,
                                                          strict=True)),
-            "numbers": numbers, "not_told": [each._asdict() for each in found.found.untold],
+            "numbers": numbers, "undetermined": [each._asdict() for each in found.found.untold],
             "step_error": {"before": found.found.before, "after": found.found.after},
             "held_out": [vars(each) for each in found.validated], "settings": found.settings(),
         }  # fmt: skip

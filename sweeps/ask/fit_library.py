@@ -27,24 +27,32 @@ def of_library(
 ) -> tuple[list[Device], list[TransformerSpec]]:  # fmt: skip
     """The devices and the models that are named, in any order; all of the kind that is not. Raises
     DescriptionError."""
+    devices, models = sorted_out(named)
+    if overrides and not devices:
+        raise DescriptionError("needs a DEVICE, whose description it overrides", "--set")
+    cards = [card_of(name, overrides) for name in devices or names("accelerators")]
+    return cards, [load_model(name) for name in models or names("models")]
+
+
+def sorted_out(named: list[str]) -> tuple[list[str], list[str]]:
+    """(devices, models) among names and files. Raises DescriptionError for what is neither."""
     shipped = dict.fromkeys(names("models"), "model")
     shipped |= dict.fromkeys(device_names(), "device")
-    given: dict[str, str] = {}
-    for name in named:
+    given: dict[str, list[str]] = {"device": [], "model": []}
+    for name in dict.fromkeys(named):
         kind = shipped.get(name)
         if kind is None and not name.endswith((".yaml", ".yml")):
             hint = nearest(name, list(shipped))
             hint += "" if hint.endswith("?") else "; bankwise list devices lists them"
             raise DescriptionError(f"no shipped device or model; {hint}", name)
         kind = kind or ("model" if load(name).data.get("kind") == "model" else "device")
-        if kind in given:
-            raise DescriptionError(f"a second {kind}, beside {given[kind]}", name)
-        given[kind] = name
-    if overrides and "device" not in given:
-        raise DescriptionError("needs a DEVICE, whose description it overrides", "--set")
-    chosen = [given["device"]] if "device" in given else names("accelerators")
-    devices = [as_one(load_device(name, overrides)) for name in chosen]
-    if devices[0].accelerator is None:
-        raise DescriptionError("is a memory; a model needs an accelerator", devices[0].name)
-    models = [given["model"]] if "model" in given else names("models")
-    return devices, [load_model(name) for name in models]
+        given[kind].append(name)
+    return given["device"], given["model"]
+
+
+def card_of(name: str, overrides: list[str]) -> Device:
+    """An accelerator, its memories as one. Raises DescriptionError for a memory."""
+    device = as_one(load_device(name, overrides))
+    if device.accelerator is None:
+        raise DescriptionError("is a memory; a model needs an accelerator", device.name)
+    return device

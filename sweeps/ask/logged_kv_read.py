@@ -59,6 +59,14 @@ class Totals:
         }
 
 
+def totals(steps: Iterable[dict[str, Any]]) -> Totals:
+    """What steps come to together."""
+    found = Totals()
+    for step in steps:
+        found.add(step)
+    return found
+
+
 class BlockReplay:
     """A log on a device. Raises DescriptionError where they do not go together."""
 

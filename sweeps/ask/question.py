@@ -19,7 +19,7 @@ Findings are data whose names have units: dataclasses, dicts and lists, which ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
@@ -226,9 +226,10 @@ def _marks(annotation: Any) -> list[Any]:
 
 def record(findings: Any) -> Any:
     """Findings in JSON's types, as `--json` prints them: their own `record()` where they have
-    one."""
+    one; of an iterator a line each, as it comes."""
     if hasattr(findings, "record"):
-        return plain(findings.record())
+        own = findings.record()
+        return map(plain, own) if isinstance(own, Iterator) else plain(own)
     if is_dataclass(findings):
         return {each.name: record(getattr(findings, each.name)) for each in fields(findings)}
     if isinstance(findings, Mapping):

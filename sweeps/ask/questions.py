@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 QUESTIONS = {
     "fit": "sweeps.ask.fits:FitsQuestion",
+    "fit devices": "sweeps.ask.fit_devices:FitDevicesQuestion",
     "fit states": "sweeps.ask.fit_states:FitStatesQuestion",
     "fit formats": "sweeps.ask.fit_formats:FitFormatsQuestion",
     "size": "sweeps.ask.size:SizeQuestion",
@@ -28,6 +29,7 @@ QUESTIONS = {
     "memory curve": "sweeps.ask.memory_curve:CurveQuestion",
     "memory refresh": "sweeps.ask.memory_refresh:RefreshQuestion",
     "memory layouts": "sweeps.ask.memory_layouts:LayoutsQuestion",
+    "replay": "sweeps.look.replaying:ReplayQuestion",
     "explain": "sweeps.look.explaining:ExplainQuestion",
     "explain next": "sweeps.look.explaining:ExplainNextQuestion",
     "report figure": "sweeps.look.report_figures:ReportFigureQuestion",

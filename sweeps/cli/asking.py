@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
@@ -34,7 +35,7 @@ def _function(verb: str) -> Any:
 
     def run(save: Path | None = None, json: bool = False, plugin: Any = None, **given: Any) -> None:
         from sweeps.ask.question import record
-        from sweeps.report.screen import print_json, print_section
+        from sweeps.report.screen import print_json, print_lines, print_section
         from sweeps.report.shown import check_name
         from sweeps.report.shown import save as write
 
@@ -45,7 +46,8 @@ def _function(verb: str) -> Any:
         findings = one.answer()
         section = None if json and save is None else one.section(findings)
         if json:
-            print_json(record(findings))
+            found = record(findings)
+            print_lines(found) if isinstance(found, Iterator) else print_json(found)
         elif section is not None:
             print_section(section)
         if save is not None and section is not None:

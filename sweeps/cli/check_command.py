@@ -31,7 +31,7 @@ def command(
 ) -> None:
     """Check descriptions: each mistake with its file and line.
 
-    Exit code 0: no mistake; 2: a mistake. With --schema alone nothing is checked.
+    Exit code 0: no mistake; 2: a mistake. Where --schema is given and no FILE, nothing is checked.
     """
     if schema is not None:
         from sweeps.cli.schema import write

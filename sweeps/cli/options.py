@@ -61,7 +61,7 @@ def _plugged(files: list[Path] | None) -> list[Path] | None:
         from hwmodel.specs.controller_rule import read_and_announce
 
         read_and_announce(files)  # before anything that loads the kernels
-        from policies.serving.plugins import load_plugin  # heavy
+        from sweeps.plan.plugged import load_plugin  # heavy
 
         for file in files:
             load_plugin(file)
@@ -72,7 +72,7 @@ Plugin = Annotated[
     list[Path] | None,
     typer.Option(
         "--plugin", metavar="FILE.py", callback=_plugged,
-        help="Allocators, schedulers, predictors, routers, controller rules, ... of your own; "
+        help="Allocators, schedulers, routers, measures, verdict rules, ... of your own; "
         "repeatable.",
     ),
 ]  # fmt: skip

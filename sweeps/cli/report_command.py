@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sweeps.cli.options import RUNS, Html, Json, Markdown, wrote
+from sweeps.cli.options import RUNS, Html, Json, Markdown, Plugin, wrote
 from sweeps.cli.packaged import formerly
 
 
@@ -21,6 +21,7 @@ def command(
     html: Html = None,
     markdown: Markdown = None,
     json: Json = False,
+    plugin: Plugin = None,
 ) -> None:
     """Print the findings of runs, and write their reports.
 
@@ -30,7 +31,7 @@ def command(
 
     bankwise report figure: Draw one chart of a run's report as a picture.
 
-    bankwise report explore: Write a page with sliders over what runs have varied.
+    bankwise report explore: Write a page on which to choose among what runs have varied.
     """
     from sweeps.cli.reporting import report
 

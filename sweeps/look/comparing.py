@@ -30,6 +30,7 @@ class CompareQuestion(Question):
     """Say what differs between two runs, with intervals."""
 
     sets: ClassVar[bool] = False
+    plugs: ClassVar[bool] = True
     former: ClassVar[Mapping[str, str]] = {"--html": "`--save`", "--markdown": "`--save`"}
 
     run_a: Annotated[Text, Typed("RUN_A", argument=True)]

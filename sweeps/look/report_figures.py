@@ -1,4 +1,4 @@
-"""A chart of a run's report as a picture, and a page with sliders over what runs have varied."""
+"""A chart of a run's report as a picture, and a page on which to choose among what runs varied."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pydantic import Field
 
 from sweeps.ask.question import Question, RunName, Several, Text, Typed
 from sweeps.report.contents import Report, read_report
-from sweeps.report.explorer import explored, explorer
+from sweeps.report.explorer import explored
+from sweeps.report.page import page
 from sweeps.report.picture import Picture, picture, pictures
 from sweeps.run.store import last_run, write_atomically
-from sweeps.sections.section import Block, Grid, Say, Section
+from sweeps.sections.section import Block, Grid, Say, Section, as_json
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class ReportFigureQuestion(Question):
     """
 
     sets: ClassVar[bool] = False
+    plugs: ClassVar[bool] = True
 
     run: RunName
     """A run directory, or NAME for the last runs/NAME-N."""
@@ -68,19 +70,20 @@ class ReportFigureQuestion(Question):
 
 @dataclass(frozen=True)
 class ExploredRuns:
-    """Runs whose varied values a page has sliders for."""
+    """Runs among whose varied values one chooses on a page."""
 
     reports: Sequence[Report]
 
     def record(self) -> dict[str, Any]:
         """In JSON's types, as the page has them."""
-        return {"runs": [explored(report) for report in self.reports]}
+        return {"runs": [as_json(explored(report)) for report in self.reports]}
 
 
 class ReportExploreQuestion(Question):
-    """Write a page with sliders over what runs have varied."""
+    """Write a page on which to choose among what runs have varied."""
 
     sets: ClassVar[bool] = False
+    plugs: ClassVar[bool] = True
 
     runs: Annotated[
         tuple[Text, ...], Several, Field(min_length=1), Typed("RUN", argument=True)
@@ -98,5 +101,5 @@ class ReportExploreQuestion(Question):
 
     def write_files(self, findings: ExploredRuns) -> list[Path]:
         self.out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.out, explorer(findings.reports))
+        write_atomically(self.out, page([explored(report) for report in findings.reports]))
         return [self.out]

@@ -25,7 +25,7 @@ class Crossed:
 
     name: str
     parameter: Parameter
-    found: Answers
+    answers: Answers
     """Value -> the log ratio, in the order of the values."""
     base: Interval | None
     """The log ratio as described, where that is a value of this parameter."""
@@ -37,14 +37,14 @@ class Crossed:
         """The log ratios that decide whether it crosses, by where they are."""
         parameter = self.parameter
         if parameter.variants:
-            named = {f"with {value}": answer for value, answer in self.found.items()}
+            named = {f"with {value}": answer for value, answer in self.answers.items()}
         else:
-            named = {f"at {end}": self.found[end] for end in (parameter.at(0), parameter.at(1))}
+            named = {f"at {end}": self.answers[end] for end in (parameter.at(0), parameter.at(1))}
         return named if self.base is None else {AS_DESCRIBED: self.base, **named}
 
     @property
     def outcome(self) -> Literal["crosses", "no crossing", "undecided", "unfinished"]:
-        if self.parameter.asked(self.found):
+        if self.parameter.asked(self.answers):
             return "unfinished"
         signs = {self.parameter.beyond(answer).sign for answer in self.ends.values()}
         if self.crossing or {1, -1} <= signs:
@@ -56,7 +56,7 @@ class Crossed:
         """Where it crosses, as numbers; open ends are those of the range."""
         if self.crossing is None:
             return None
-        count = next(iter(self.found.values())).count
+        count = next(iter(self.answers.values())).count
         least, most = (float(self.parameter.number(end)) for end in (0, 1))
         return self.crossing.within(least, most, count)
 
@@ -66,7 +66,7 @@ class Crossed:
         known yet."""
         if self.outcome == "unfinished":
             return None
-        ahead = self.parameter.beyond(next(iter(self.found.values()))).mean > 0
+        ahead = self.parameter.beyond(next(iter(self.answers.values()))).mean > 0
         return 0 if self.crossing else 1 if ahead else -1
 
 
@@ -79,7 +79,7 @@ class Search:
     """The two competitors; the second is the best of several."""
     now: Interval | None
     """As described: the log ratio of the first over the second."""
-    found: list[Crossed]
+    numbers: list[Crossed]
     less: bool = False
     """Less of the objective is better, so that the ratio is that of the second over the first."""
     name: str = ""

@@ -39,6 +39,7 @@ class CrossingSpec(SweepSpec):
     """A sweep that seeks the values at which its answer changes."""
 
     roles = ("case", "objection", "reading")
+    page = "sweeps.report.crossing_page:account"
 
     crossing: Annotated[dict[str, Parameter], Field(min_length=1)]
     """Name -> a number, whose value is sought at which the lead changes sides."""
@@ -103,7 +104,7 @@ class CrossingSpec(SweepSpec):
         return bool(found)
 
     @classmethod
-    def found(cls, table: Table) -> Crossings:
+    def findings(cls, table: Table) -> Crossings:
         return crossings(table)
 
     @classmethod
@@ -133,7 +134,7 @@ class CrossingSpec(SweepSpec):
                 ]  # fmt: skip
         return layers
 
-    def asked(
+    def next_layers(
         self, records: Iterable[Record], replications: int, document: Document
     ) -> list[Layer]:
         """What is to be simulated next, a layer for each value."""

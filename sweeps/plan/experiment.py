@@ -97,6 +97,11 @@ class Task(NamedTuple):
     """Of a fleet: this cell alone, whose result is one for `merge`. None: all of it."""
 
 
+ShownBy = Any
+"""What shows findings, a function of them that gives a `sweeps.report.account:Account`: itself, or
+its `module:name`."""
+
+
 class NamedDescription(NamedTuple):
     """A description that an experiment names."""
 
@@ -116,6 +121,8 @@ class Described(Strict):
     """Where the KV policy stands; `policy` is short for it."""
     objective: ClassVar[Objective | None] = None
     """What competitors are compared by where a sweep names nothing; None: no one metric."""
+    page: ClassVar[Any] = ""
+    """What shows a run of this measure; empty: as any sweep."""
 
     device: str
     device_set: dict[str, Any] = {}
@@ -131,7 +138,7 @@ class Described(Strict):
         raise NotImplementedError
 
     @classmethod
-    def found(cls, table: Table) -> Any:
+    def findings(cls, table: Table) -> Any:
         """What a run of this measure finds beside the verdicts on its groups, as data of its own;
         None: what these say together."""
         return None
@@ -203,7 +210,7 @@ class ExperimentSpec(Described):
     workload_set: dict[str, Any] = {}
     """Overrides of the workload."""
     arrivals: Arrivals | None = None
-    """Instead of the workload's own."""
+    """When requests come, where not as the workload says."""
     serving: ServingSpec
     load: OfferedLoad | None = None
     """None keeps a trace's own times, or belongs to arrivals all at once or of a closed loop."""

@@ -41,16 +41,16 @@ class KvReadSpec(Described):
 
     batch: BatchSpec = BatchSpec()
     kv_layout: KvOrder = LAYOUTS["layer_kv_token"]
-    """As of serving."""
+    """Order of the KV in memory, as in `serving`."""
     kv_pad: Bytes = 0
-    """As of serving."""
+    """Bytes between runs of KV, as in `serving`."""
     memory: FidelitySpec = FidelitySpec()
     """Of the weights' stream."""
     step: bool = False
     """The whole step as well: its time, the KV's share of it, and so the first-order limit of what
     layout can cost. For that the weights are simulated."""
     gpu_memory_utilization: float = 0.9
-    """As of serving."""
+    """Share of the memory that is used, as in `serving`."""
 
     policy_path: ClassVar[tuple[str, ...]] = ("batch", "policy")
     objective: ClassVar[Objective | None] = KV_READ

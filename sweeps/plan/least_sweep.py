@@ -23,6 +23,8 @@ class LeastConstraint(Constraint):
 class LeastSpec(SweepSpec):
     """A sweep along an axis of numbers."""
 
+    page = "sweeps.report.least_page:account"
+
     least: LeastConstraint
 
     def refuse_inconsistent(self) -> None:
@@ -39,6 +41,6 @@ class LeastSpec(SweepSpec):
         return {("least", "metric"): self.least.metric}
 
     @classmethod
-    def found(cls, table: Table) -> list[LeastFound]:
+    def findings(cls, table: Table) -> list[LeastFound]:
         kept = LeastConstraint.model_validate(table.config["least"])
         return least_found(table, kept.axis, lambda value: number(value) or 0.0, kept)

@@ -10,7 +10,7 @@ result names its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -25,7 +25,7 @@ from policies.serving.cluster_options import ClusterSpec
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 from sweeps.analyse.table import Table
-from sweeps.plan.experiment import Described, Task, device_of, model_of
+from sweeps.plan.experiment import Described, ShownBy, Task, device_of, model_of
 from sweeps.plan.paper_findings import DatasetResult, dataset_results
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -92,6 +92,8 @@ class Assumption(Strict):
 class OdmaPaperSpec(Described):
     """One data set under one set of assumptions."""
 
+    page: ClassVar[ShownBy] = "sweeps.report.odma_paper_page:account"
+
     dataset: Dataset
     assumption: Assumption
     shapes: dict[str, TokenLaw]
@@ -129,7 +131,7 @@ class OdmaPaperSpec(Described):
         return measure(task)
 
     @classmethod
-    def found(cls, table: Table) -> list[DatasetResult]:
+    def findings(cls, table: Table) -> list[DatasetResult]:
         return dataset_results(table)
 
     @classmethod

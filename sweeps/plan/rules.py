@@ -2,7 +2,7 @@
 
 A kind of run is a rule, a measure (`sweeps.plan.measures`) under the rule of the best, or a study
 (`sweeps.study`). To add a rule: a file in `sweeps.analyse` that judges, a spec built on `SweepSpec`
-whose `found` uses it, its line here, and its presenter in `sweeps.report.presenters`.
+whose `findings` uses it and whose `page` shows that, and its line here.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sweeps.plan.experiment import ShownBy
 from sweeps.plan.lazy_registry import Registry
-from sweeps.plan.measures import MEASURES, SERVING
+from sweeps.plan.measures import MEASURES, SERVING, experiment_of
 from sweeps.plan.sweep_spec import BEST, SweepSpec
 
 RULES: Registry[type[SweepSpec]] = Registry({
@@ -41,6 +42,12 @@ def kind_of(config: Mapping[str, Any]) -> str:
 def spec_of(config: Mapping[str, Any]) -> type[SweepSpec]:
     """What a sweep's YAML may say, by its rule."""
     return RULES.get(str(config.get("rule", BEST)), SweepSpec)
+
+
+def page_of(config: Mapping[str, Any]) -> ShownBy:
+    """What shows a sweep: under the rule of the best its measure may name another page."""
+    rule, measure = spec_of(config), experiment_of(config)
+    return (config.get("rule", BEST) == BEST and measure.page) or rule.page
 
 
 def sweep_specs() -> list[type[SweepSpec]]:

@@ -11,7 +11,6 @@ from hwmodel.description.description import DescriptionError, Document, Mark, Mi
 from hwmodel.description.library import elsewhere, find, names
 from hwmodel.description.yaml_reader import load, parse_assignment
 from hwmodel.description.yaml_writer import plain
-from policies.serving.plugins import require
 from sweeps.analyse.figures import REFERENCE
 from sweeps.analyse.objective import OBJECTIVES
 from sweeps.analyse.rows import Record
@@ -24,8 +23,9 @@ from sweeps.plan.layout import (
     lay_out,
     refuse_unknown_path,
 )
-from sweeps.plan.measures import experiment_of
+from sweeps.plan.measures import MEASURES, experiment_of
 from sweeps.plan.place import in_variant
+from sweeps.plan.plugged import require
 from sweeps.plan.precision import written_out
 from sweeps.plan.rules import RULES, spec_of, sweep_specs
 from sweeps.plan.sweep_spec import Point, Sweep, SweepSpec
@@ -99,8 +99,9 @@ def _built(document: Document) -> SweepSpec:
         if (why := successor(former)) is not None:
             raise document.error(why, (former,))
     if (rule := data.get("rule")) is not None and rule not in RULES:
-        hint = nearest(str(rule), list(RULES))
-        raise document.error(f"expected a rule; got {rule!r}; {hint}", ("rule",))
+        raise document.error(_unknown("rule", rule, RULES), ("rule",))
+    if (measure := data.get("measure")) is not None and measure not in MEASURES:
+        raise document.error(_unknown("measure", measure, MEASURES), ("measure",))
     if isinstance(objective := data.get("objective"), str) and objective not in OBJECTIVES:
         hint = nearest(objective, list(OBJECTIVES))
         raise document.error(f"no objective {objective!r}; {hint}", ("objective",))
@@ -109,6 +110,11 @@ def _built(document: Document) -> SweepSpec:
         if key := next((k for k in data if k in own_keys(other) - own_keys(spec)), None):
             raise document.error(f"belongs to rule: {name}", (key,))
     return document.build(spec)
+
+
+def _unknown(what: str, given: object, known: Iterable[str]) -> str:
+    hint = f"{nearest(str(given), list(known))} (--plugin FILE.py brings your own)"
+    return f"expected a {what}; got {given!r}; {hint}"
 
 
 def own_keys(spec: type[SweepSpec]) -> set[str]:
@@ -261,7 +267,7 @@ def further(sweep: Sweep, records: Iterable[Record]) -> list[Point]:
     known = [record for record in records if record["point"] < len(sweep.points)]
     replications = sweep.points[0].experiment.replications
     points: list[Point] = []
-    for layer in sweep.spec.asked(known, replications, sweep.document):
+    for layer in sweep.spec.next_layers(known, replications, sweep.document):
         points += lay_out(sweep.spec, sweep.document, layer, len(sweep.points) + len(points))
     return points
 

@@ -10,7 +10,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import WithJsonSchema
 
 from hwmodel.description.description import Document, KeyPath, Strict, checked, nearest
 from hwmodel.description.units import Percent
@@ -27,11 +29,11 @@ from sweeps.plan.place import Override
 from sweeps.plan.variant import AS_DESCRIBED, Change, Layer, Role, VariantSpec, places
 
 if TYPE_CHECKING:
-    Measure = str
     ObjectiveName = str
 else:
-    Measure = Literal[tuple(MEASURES)]
     ObjectiveName = Literal[tuple(OBJECTIVES)]
+Measure = Annotated[str, WithJsonSchema({"enum": list(MEASURES)})]
+"""Those that are shipped; plug-ins add theirs."""
 
 
 BEST = "best"
@@ -91,6 +93,8 @@ class SweepSpec(RunSpec):
     """One sweep, as `yaml/sweeps/*.yaml` describes it."""
 
     roles: ClassVar[tuple[Role, ...]] = ("case", "control", "reference")
+    page: ClassVar[Any] = "sweeps.report.sweep_page:account"
+    """What shows findings under this rule."""
 
     kind: Literal["sweep"]
     rule: str = BEST
@@ -199,10 +203,10 @@ class SweepSpec(RunSpec):
         yield from super().overrides(data)
 
     @classmethod
-    def found(cls, table: Table) -> Any:
+    def findings(cls, table: Table) -> Any:
         """What such a run finds beside the verdicts on its groups, as data of its own; None: what
         these say together."""
-        return experiment_of(table.config).found(table)
+        return experiment_of(table.config).findings(table)
 
     @classmethod
     def complete(cls, document: Document) -> bool:
@@ -244,7 +248,7 @@ class SweepSpec(RunSpec):
         }
         return ({"hardware": hardware} if hardware else {}) | _software(points)
 
-    def asked(
+    def next_layers(
         self, records: Iterable[Record], replications: int, document: Document
     ) -> list[Layer]:
         """What the results that are there ask for next."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import log1p
 from typing import Any
 
 from hwmodel.description.description import Document, nearest
@@ -27,6 +28,8 @@ from sweeps.plan.variant import AS_DESCRIBED, Layer
 
 MOST = 0.5
 """Of step time, from which on FLOPs bind."""
+SMALL = 0.01
+"""A change of a rate, or of an answer, that is below it does not matter (assumed)."""
 CHANGE = "change"
 """The key of a result's overrides that names its change."""
 
@@ -35,6 +38,7 @@ class WhatIfSpec(SweepSpec):
     """A sweep whose base is changed."""
 
     roles = ("change", "condition", "control")
+    page = "sweeps.report.what_if_page:account"
 
     def refuse_variants(self) -> None:
         super().refuse_variants()
@@ -60,7 +64,7 @@ class WhatIfSpec(SweepSpec):
             raise ValueError(f"{where}.parts: {twice} is changed twice; these do not go together")
 
     @classmethod
-    def found(cls, table: Table) -> list[Changes]:
+    def findings(cls, table: Table) -> list[Changes]:
         return what_ifs(table)
 
     @classmethod
@@ -131,6 +135,31 @@ class Changes:
     def computes(self, change: str, subject: str) -> bool:
         """Whether FLOPs take most of a competitor's steps with a change."""
         return self.flops.get(change, {}).get(subject, 0.0) >= MOST
+
+    @property
+    def ranked(self) -> dict[str, list[str]]:
+        """The changes that matter, as one of their effects is significant and above SMALL, the
+        largest first; those of which the significant ones are smaller; those without any."""
+        every = [*self.rates, *self.answers]
+        found: dict[str, list[str]] = {"matters": [], "small": [], "not significant": []}
+        for change in self.changes:
+            if not any(change in each.effects for each in every):
+                continue
+            largest = self.largest(change)
+            group = "not significant" if largest is None else "matters"
+            if largest is not None and abs(largest[1].mean) < log1p(SMALL):
+                group = "small"
+            found[group].append(change)
+        return found
+
+    def largest(self, change: str) -> tuple[str, Interval] | None:
+        """The competitor, or the answer, on which the effect of a change is the largest of those
+        that are significant, and that effect."""
+        known = [
+            (each.subject, each.effects[change]) for each in (*self.rates, *self.answers)
+            if each.signs.get(change)
+        ]  # fmt: skip
+        return max(known, key=lambda pair: abs(pair[1].mean), default=None)
 
     @property
     def alone(self) -> list[str]:

@@ -1,1 +1,1 @@
-"""From findings to pages: presenters, charts, templates."""
+"""From findings to pages: accounts, charts, templates."""

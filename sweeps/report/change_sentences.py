@@ -8,9 +8,10 @@ from sweeps.analyse.best import needed
 from sweeps.analyse.effects import Sensitivity
 from sweeps.analyse.figures import limit_word
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.plan.what_if import Changes
+from sweeps.plan.what_if import SMALL, Changes
 from sweeps.report.verdict_sentences import settled
 from sweeps.sections.formats import (
+    SHOWN,
     counted,
     effect,
     ratio,
@@ -20,23 +21,30 @@ from sweeps.sections.formats import (
 
 
 def what_if(found: Changes) -> Iterator[str]:
-    """Who leads as described and what reverses that; then the largest effect on each."""
+    """Which changes matter; who leads as described and what reverses that; what else binds."""
     where = f"{found.where}: " if found.where else ""
+    if found.changes:
+        yield f"{where}{_matters(found)}"
     for answer in found.answers:
         now = ratio(answer.levels[AS_DESCRIBED], named=True)
         yield f"{where}{answer.subject} is {now} as described. {_ranking(answer)}"
-    moved = []
-    for rate in found.rates:
-        signs = rate.signs
-        sure = [name for name in found.alone if signs.get(name)]
-        if sure:
-            largest = max(sure, key=lambda name: abs(rate.effects[name].mean))
-            moved.append(f"{rate.subject} with {largest} {effect(rate.effects[largest])}")
-    if moved:
-        most = max(len(rate.effects) for rate in found.rates)
-        family = f" (corrected for {counted(most, 'change')})"
-        yield f"{where}Largest significant effects of one change{family}: {'; '.join(moved)}."
     yield from (f"{where}{text}" for text in _bound(found))
+
+
+def _matters(found: Changes) -> str:
+    """The changes that matter, the largest first with its effect, and those that do not."""
+    groups = found.ranked
+    sure, rest = groups["matters"], [*groups["small"], *groups["not significant"]]
+    text = f"Of {counted(len(sure) + len(rest), 'change')} (corrected for all of them)"
+    if not sure:
+        return f"{text} none matters: no effect is significant and above {share(SMALL)}."
+    largest = [
+        f"{name} ({pair[0]} {effect(pair[1])})"
+        for name in sure[:SHOWN] if (pair := found.largest(name)) is not None
+    ]  # fmt: skip
+    more = f" and {len(sure) - SHOWN} more" if len(sure) > SHOWN else ""
+    text += f" {len(sure)} matter{'s' * (len(sure) == 1)}: {', '.join(largest)}{more}."
+    return text + (f" Not significant, or below {share(SMALL)}: {some(rest)}." if rest else "")
 
 
 def _bound(found: Changes) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The report of a run: its findings in words, and the section that all printers print.
+"""The report of a run: the account of its kind in a frame, as the section that all printers print.
 
 Each is made once.
 """
@@ -19,8 +19,8 @@ from sweeps.report import next_page, software_sheet
 from sweeps.report.conditions import conditions
 from sweeps.report.footnotes import footnotes
 from sweeps.report.inputs import configuration, origin
+from sweeps.report.kinds import account_of, find
 from sweeps.report.overview import compared, overview
-from sweeps.report.presenters import find, presenter_of
 from sweeps.report.run_length import at_capacity, too_short
 from sweeps.run.findings import Findings, as_data
 from sweeps.run.store import RunDirectory
@@ -33,7 +33,7 @@ class Report:
 
     def __init__(self, found: Findings[Any]) -> None:
         self.found = found
-        self._presenter = presenter_of(found.table.config)
+        self._account = account_of(found)
 
     @property
     def table(self) -> Table:
@@ -43,20 +43,20 @@ class Report:
     def sentences(self) -> list[str]:
         """What the run found, in the words of its kind; the first with the conditions, and with
         how far it reaches where that was asked."""
-        told = self._presenter.sentences(self.found) or [_nothing(self.table)]
-        reach = "".join(f" {next_page.sentence(each)}" for each in self.found.asked[:1])
-        more = [next_page.sentence(each) for each in self.found.asked[1:]]
-        return [f"{told[0]} {conditions(self.table)}{reach}", *more, *told[1:]]
+        said = self._account.sentences or [_nothing(self.table)]
+        reach = "".join(f" {next_page.sentence(each)}" for each in self.found.next_answers[:1])
+        more = [next_page.sentence(each) for each in self.found.next_answers[1:]]
+        return [f"{said[0]} {conditions(self.table)}{reach}", *more, *said[1:]]
 
-    @cached_property
-    def grids(self) -> list[Grid]:
+    @property
+    def grids(self) -> Sequence[Grid]:
         """The tables that answer, where its kind has other ones than those of groups."""
-        return self._presenter.grids(self.found)
+        return self._account.grids
 
     @cached_property
     def problems(self) -> list[str]:
         """What is missing or cannot be shown, a sentence each."""
-        lacking = self._presenter.lacking(self.table)
+        lacking = self._account.lacking
         return [*self.table.problems, *lacking, *too_short(self.table), *at_capacity(self.table)]
 
     @cached_property
@@ -64,9 +64,8 @@ class Report:
         """All of it: the question, the answer, what shows it, what it rests on."""
         first = overview(self.found, bool(self.grids))
         shown = [_untitled(block) for each in first for block in each.walk() if is_chart(block)]
-        results = _without(self._presenter.sections(self.found, self.grids), shown)
-        inputs = configuration(self.table, self._presenter.inputs(self.table),
-                               self._presenter.points)  # fmt: skip
+        results = _without(self._account.sections, shown)
+        inputs = configuration(self.table, self._account.inputs, self._account.points)
         rest = [replace(each, folded=True) for each in [inputs, *origin(self.table)]]
         software = software_sheet.sections(self.table)
         blocks: list[Block] = [*self.answer, *first, *self._others(), *results, *software]
@@ -83,9 +82,9 @@ class Report:
         ]  # fmt: skip
 
     @property
-    def tables(self) -> list[Block]:
+    def tables(self) -> Sequence[Block]:
         """The sections of results, as they are without a picture above them."""
-        return self._presenter.sections(self.found, self.grids)
+        return self._account.sections
 
     def _others(self) -> list[Block]:
         others = self.sentences[1:]

@@ -21,7 +21,7 @@ _STEPS = 24
 def regions(found: Crossings) -> Spans:
     """The map: a row a cell over the number."""
     owners = [found.ours, *found.theirs]
-    cells = [cell for cell in found.cells if len(_number(cell).found) > 1]
+    cells = [cell for cell in found.cells if len(_number(cell).answers) > 1]
     return Spans(
         f"Who {found.objective.wins} on {found.device}, {found.model}",
         Axis(_number(found.cells[0]).name, "log"), [cell.name for cell in cells],
@@ -37,13 +37,13 @@ def regions(found: Crossings) -> Spans:
 
 def _number(cell: Search) -> Crossed:
     """The one number of a map."""
-    return cell.found[0]
+    return cell.numbers[0]
 
 
 def _spans(cell: Search) -> list[RowSpan]:
     """Between neighbouring values in steps, interpolated between logarithms; cut at the tie."""
     number = _number(cell)
-    leads = number.parameter.leads(number.found)
+    leads = number.parameter.leads(number.answers)
     points, tie = {value: each.mean for value, each in leads.items()}, number.at
     if tie is not None:
         points[tie.mean] = 0.0
@@ -138,7 +138,7 @@ def blocks(found: Crossings, grids: list[Grid]) -> list[Block]:
         f" {len(found.cells)} cells (Holm); how far some are apart at most holds for all that tie"
         " in a cell. A tie is interpolated between simulated values. Pale: no winner."
     )
-    drawn = any(len(_number(cell).found) > 1 for cell in found.cells)
+    drawn = any(len(_number(cell).answers) > 1 for cell in found.cells)
     made: list[Block] = [regions(found)] if drawn else []
     made += [grids[0], note, Section("Objections", [_pleas(found)])]
     if found.readings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from hwmodel.measure.student import LEVEL
@@ -19,8 +20,9 @@ from sweeps.plan.parameter import Parameter
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.report import crossing_map
 from sweeps.report import crossing_sentences as sentences
-from sweeps.report.group_sections import group_sections
-from sweeps.report.presenter import Presenter, in_words
+from sweeps.report.account import Account, in_words
+from sweeps.report.group_sections import group_sections, lacking
+from sweeps.report.sweep_page import accounted, inputs
 from sweeps.run.findings import Findings
 from sweeps.sections.chart import Axis, Bar, Bars, Lines, Series, band
 from sweeps.sections.formats import NONE, ratio
@@ -29,12 +31,12 @@ from sweeps.sections.section import Block, Grid, Say, Section
 
 def over_places(found: list[Search]) -> Iterator[Bars]:
     """The break-even of each range, a bar a place; to the end of the range where there is none."""
-    for i, first in enumerate(found[0].found if len(found) > 1 else ()):
+    for i, first in enumerate(found[0].numbers if len(found) > 1 else ()):
         parameter = first.parameter
         if not parameter.range:
             continue
         unit = f", {parameter.unit}" if parameter.unit else ""
-        each = [(search, search.found[i]) for search in found]
+        each = [(search, search.numbers[i]) for search in found]
         bars = [bar for search, one in each if (bar := _bar(search, one)) is not None]
         yield Bars(
             f"{first.name}{unit}, at which {found[0].ratio} is {parameter.ratio:g}", bars,
@@ -49,14 +51,14 @@ def _bar(search: Search, one: Crossed) -> Bar | None:
         return None
     parameter, where = one.parameter, one.at
     if where is None:
-        ahead = parameter.beyond(one.found[parameter.at(1)]).mean > 0
+        ahead = parameter.beyond(one.answers[parameter.at(1)]).mean > 0
         value = float(parameter.number(1 if ahead else 0))
-        where = Interval(value, value, value, next(iter(one.found.values())).count)
+        where = Interval(value, value, value, next(iter(one.answers.values())).count)
     return Bar(search.where, where, dim=one.crossing is None)
 
 
 def _rows(table: Table, search: Search, each: Crossed) -> Iterator[list[str]]:
-    parameter, found = each.parameter, each.found
+    parameter, found = each.parameter, each.answers
     heads = [each.name, described(table, parameter)]
     for value in parameter.variants:
         there = ratio(found.get(value))
@@ -111,7 +113,7 @@ def _at(data: Any, keys: list[str]) -> str:
 
 def _chart(search: Search, each: Crossed) -> Lines:
     """The answer over the range."""
-    parameter, found = each.parameter, each.found
+    parameter, found = each.parameter, each.answers
     x = [parameter.number_of(value) for value in found]
     unit = f", {parameter.unit}" if parameter.unit else ""
     return Lines(
@@ -135,8 +137,8 @@ def _every(table: Table, search: Search) -> Grid:
         if {k: v for k, v in group.others.items() if k not in (PARAMETER, VALUE)} == search.place
     }
     rows = []
-    for each in search.found:
-        for value, answer in each.found.items():
+    for each in search.numbers:
+        for value, answer in each.answers.items():
             means = {r.name: r.mean(objective.metric) for r in groups[each.name, value].main()}
             found = (means.get(name) for name in search.pair)
             cells = [NONE if mean is None else objective.text(mean) for mean in found]
@@ -158,49 +160,42 @@ def _note(table: Table) -> str:
     )
 
 
-class CrossingPage(Presenter):
-    """Where each number turns the answer, or that it does not in its plausible range."""
+def account(found: Findings[Crossings]) -> Account:
+    """Where each number turns the answer, or that it does not in its plausible range; of a map who
+    leads where."""
+    table, own = found.table, found.own
+    given = (table.config.get("crossing") or {}).items()
+    rows = [[f"crossing of {name}", in_words(value)] for name, value in given]
+    if own.is_map:
+        grids = crossing_map.grids(own)
+        made = Account([*sentences.answer(own)], crossing_map.blocks(own, grids), grids,
+                       inputs(table), list(lacking(table)))  # fmt: skip
+    else:
+        grids = [_grid(table, search) for search in own.searches]
+        said = [sentences.break_evens(search) for search in own.searches]
+        made = accounted(found, said, _results(found, grids), grids)
+    return replace(made, inputs=[*made.inputs, *rows])
 
-    def sentences(self, found: Findings[Crossings]) -> list[str]:
-        """The answer as described and how many numbers cross; of a map who leads where."""
-        if found.own.is_map:
-            return list(sentences.answer(found.own))
-        return [sentences.break_evens(search) for search in found.own.searches]
 
-    def grids(self, found: Findings[Crossings]) -> list[Grid]:
-        """A row for each range and for each choice: a table for each place. Of a map a row each."""
-        if found.own.is_map:
-            return crossing_map.grids(found.own)
-        return [
-            Grid(
-                search.where,
-                ["number", "as described", "least, or choice", "most", f"{search.ratio} there",
-                 f"{search.ratio} at most", "break-even", "values"],
-                [row for each in search.found for row in _rows(found.table, search, each)],
-            )
-            for search in found.own.searches
-        ]  # fmt: skip
+def _grid(table: Table, search: Search) -> Grid:
+    """A row for each range and for each choice."""
+    heads = ["number", "as described", "least, or choice", "most", f"{search.ratio} there",
+             f"{search.ratio} at most", "break-even", "values"]  # fmt: skip
+    return Grid(
+        search.where, heads, [r for each in search.numbers for r in _rows(table, search, each)]
+    )
 
-    def results(self, found: Findings[Crossings], grids: list[Grid]) -> list[Block]:
-        """Where there are several places each range over all of them; then, for each place, a table
-        of break-evens, a chart for each range, and every value."""
-        table, searches = found.table, found.own.searches
-        if found.own.is_map:
-            return crossing_map.blocks(found.own, grids)
-        blocks: list[Block] = [*over_places(searches)]
-        for search, grid in zip(searches, grids, strict=True):
-            title = f"Break-evens: {search.where}" if search.place else "Break-evens"
-            ranges = (each for each in search.found if each.parameter.range and len(each.found) > 1)
-            charts = [_chart(search, each) for each in ranges]
-            every = Section("Every value that was simulated", [_every(table, search)], True)
-            blocks.append(Section(title, [grid, Say(_note(table)), *charts, every]))
-        base = [group for group in table.groups if group.others.get(PARAMETER) == AS_DESCRIBED]
-        return [*blocks, *group_sections(found, base)]
 
-    def sections(self, found: Findings[Crossings], grids: list[Grid]) -> list[Block]:
-        return self.results(found, grids) if found.own.is_map else super().sections(found, grids)
-
-    def inputs(self, table: Table) -> list[list[str]]:
-        given = (table.config.get("crossing") or {}).items()
-        rows = [[f"crossing of {name}", in_words(value)] for name, value in given]
-        return [*super().inputs(table), *rows]
+def _results(found: Findings[Crossings], grids: list[Grid]) -> list[Block]:
+    """Where there are several places each range over all of them; then, for each place, a table of
+    break-evens, a chart for each range, and every value."""
+    table, searches = found.table, found.own.searches
+    blocks: list[Block] = [*over_places(searches)]
+    for search, grid in zip(searches, grids, strict=True):
+        title = f"Break-evens: {search.where}" if search.place else "Break-evens"
+        ranges = (each for each in search.numbers if each.parameter.range and len(each.answers) > 1)
+        charts = [_chart(search, each) for each in ranges]
+        every = Section("Every value that was simulated", [_every(table, search)], True)
+        blocks.append(Section(title, [grid, Say(_note(table)), *charts, every]))
+    base = [group for group in table.groups if group.others.get(PARAMETER) == AS_DESCRIBED]
+    return [*blocks, *group_sections(found, base)]

@@ -22,10 +22,10 @@ from sweeps.sections.formats import (
 def break_evens(found: Search) -> str:
     """The answer as described, and how many parameters cross."""
     where = f"{found.where}: " if found.where else ""
-    counts = Counter(each.outcome for each in found.found)
-    cross = [_crossing(each) for each in found.found if each.outcome == "crosses"]
+    counts = Counter(each.outcome for each in found.numbers)
+    cross = [_crossing(each) for each in found.numbers if each.outcome == "crosses"]
     text = f"{where}{found.ratio} is {ratio(found.now, named=True)} as described."
-    text += f" {len(cross)} of {counted(len(found.found), 'assumed parameter')}"
+    text += f" {len(cross)} of {counted(len(found.numbers), 'assumed parameter')}"
     text += " crosses" if len(cross) == 1 else " cross"
     text += " break-even within a plausible range."
     text += f" Crossings: {some(cross)}." if cross else ""
@@ -82,7 +82,7 @@ def answer(found: Crossings) -> Iterator[str]:
 
 def _ties(found: Crossings) -> Iterator[str]:
     """Where the first loses its lead."""
-    ranges = [cell.found[0] for cell in found.cells]
+    ranges = [cell.numbers[0] for cell in found.cells]
     tied = sorted(each.at.mean for each in ranges if each.at)
     ends = " to ".join(dict.fromkeys(f"{each:.2f}" for each in (*tied[:1], *tied[-1:])))
     sides = Counter(each.side for each in ranges)

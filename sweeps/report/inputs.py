@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from policies.allocators.registry import POLICIES
@@ -16,13 +16,13 @@ _TITLES = {
 _LONG = 80
 
 
-def configuration(table: Table, rows: list[list[str]], what: str) -> Section:
+def configuration(table: Table, rows: Sequence[list[str]], what: str) -> Section:
     """Axes and controls (`rows`: input, values; what differs between `what`), the base, and
     descriptions as resolved, side by side."""
     marked = frozenset(range(len(rows)))
     blocks: list[Block] = []
     if rows:
-        blocks.append(Grid(f"What differs between the {what}", ["input", "values"], rows,
+        blocks.append(Grid(f"What differs between the {what}", ["input", "values"], [*rows],
                            marked=marked, text=True))  # fmt: skip
     same = [[path, value] for path, value in flattened(table.config["base"]).items()]
     if same:

@@ -9,7 +9,9 @@ from hwmodel.measure.student import LEVEL
 from sweeps.analyse.figures import FIGURES, Figure
 from sweeps.analyse.least import LeastFound
 from sweeps.plan.least_sweep import LeastConstraint
-from sweeps.report.presenter import Presenter
+from sweeps.report.account import Account
+from sweeps.report.group_sections import lacking
+from sweeps.report.sweep_page import inputs
 from sweeps.run.findings import Findings
 from sweeps.sections.chart import Axis, Lines, Series, band
 from sweeps.sections.formats import (
@@ -17,46 +19,39 @@ from sweeps.sections.formats import (
     between,
     listed,
 )  # fmt: skip
-from sweeps.sections.section import Block, Grid, Say
+from sweeps.sections.section import Grid, Say
 
 Found = list[LeastFound]
 
 
-class LeastPage(Presenter):
+def account(found: Findings[Found]) -> Account:
     """The least value for each competitor, and the metric along the axis."""
+    kept, table = _kept(found), found.table
+    said = list(_sentences(found.own, kept.axis.split(".")[-1], _bound(kept)))
+    note = Say(
+        f"Least: from which on the means have {_bound(kept)}; surely: the whole"
+        f" {100 * LEVEL:.0f} % intervals."
+    )
+    grid = _grid(found)
+    return Account(said, [*_charts(found), grid, note], [grid], inputs(table), [*lacking(table)])
 
-    def sentences(self, found: Findings[Found]) -> list[str]:
-        kept = _kept(found)
-        return list(_sentences(found.own, kept.axis.split(".")[-1], _told(kept)))
 
-    def grids(self, found: Findings[Found]) -> list[Grid]:
-        every = dict.fromkeys(value for each in found.own for value in each.known)
-        values = sorted(every, key=lambda value: number(_plain(value)) or 0.0)
-        axis = _kept(found).axis.split(".")[-1]
-        figure, several = _figure(_kept(found)), any(each.where for each in found.own)
-        heads = [*["for"] * several, found.table.compared, f"least {axis}", "surely",
-                 *(f"{axis} {value}" for value in values)]  # fmt: skip
-        rows = [
-            [
-                *[each.where] * several, each.name, str(each.value or NONE),
-                str(each.sure or NONE),
-                *(between(each.known[v], figure.text) if v in each.known else NONE
-                  for v in values),
-            ]
-            for each in found.own
-        ]  # fmt: skip
-        return [Grid(figure.heading, heads, rows)]
-
-    def results(self, found: Findings[Found], grids: list[Grid]) -> list[Block]:
-        kept = _kept(found)
-        note = Say(
-            f"Least: from which on the means have {_told(kept)}; surely: the whole"
-            f" {100 * LEVEL:.0f} % intervals."
-        )
-        return [*_charts(found), *grids, note]
-
-    def sections(self, found: Findings[Found], grids: list[Grid]) -> list[Block]:
-        return self.results(found, grids)
+def _grid(found: Findings[Found]) -> Grid:
+    every = dict.fromkeys(value for each in found.own for value in each.known)
+    values = sorted(every, key=lambda value: number(_plain(value)) or 0.0)
+    axis = _kept(found).axis.split(".")[-1]
+    figure, several = _figure(_kept(found)), any(each.where for each in found.own)
+    heads = [*["for"] * several, found.table.compared, f"least {axis}", "surely",
+             *(f"{axis} {value}" for value in values)]  # fmt: skip
+    rows = [
+        [
+            *[each.where] * several, each.name, str(each.value or NONE),
+            str(each.sure or NONE),
+            *(between(each.known[v], figure.text) if v in each.known else NONE for v in values),
+        ]
+        for each in found.own
+    ]  # fmt: skip
+    return Grid(figure.heading, heads, rows)
 
 
 def _charts(found: Findings[Found]) -> Iterator[Lines]:
@@ -73,7 +68,7 @@ def _charts(found: Findings[Found]) -> Iterator[Lines]:
         ]  # fmt: skip
         every = [x for line in lines for x in line.x]
         bound = figure.scale * kept.bound
-        lines.append(Series(_told(kept), [min(every), max(every)], [bound, bound]))
+        lines.append(Series(_bound(kept), [min(every), max(every)], [bound, bound]))
         title = f"{figure.heading} against {kept.axis.split('.')[-1]}"
         yield Lines(f"{title}: {where}" if where else title, Axis(kept.axis, zero=False),
                     Axis(figure.heading, zero=False), lines, figure="least")  # fmt: skip
@@ -85,7 +80,7 @@ def _figure(kept: LeastConstraint) -> Figure:
     return next(known, Figure(kept.metric, kept.metric, 3))
 
 
-def _told(kept: LeastConstraint) -> str:
+def _bound(kept: LeastConstraint) -> str:
     """`SLO kept at least 95 %`."""
     figure = _figure(kept)
     what, _, unit = figure.heading.rpartition(" ")

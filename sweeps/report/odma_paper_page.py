@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sweeps.plan.paper_findings import DatasetResult
 from sweeps.report import paper_sentences as sentences
+from sweeps.report.account import Account
+from sweeps.report.group_sections import lacking
 from sweeps.report.paper_verdict import (
     cases_grid,
     map_grid,
@@ -11,20 +13,16 @@ from sweeps.report.paper_verdict import (
     paper_charts,
     placement_grid,
 )
-from sweeps.report.presenter import Presenter
+from sweeps.report.sweep_page import inputs
 from sweeps.run.findings import Findings
-from sweeps.sections.section import Block, Grid, Section
+from sweeps.sections.section import Section
 
 
-class OdmaPaperPage(Presenter):
+def account(found: Findings[list[DatasetResult]]) -> Account:
     """The paper's figures beside what is simulated under each set of assumptions."""
-
-    def sentences(self, found: Findings[list[DatasetResult]]) -> list[str]:
-        return list(sentences.paper(found.own))
-
-    def grids(self, found: Findings[list[DatasetResult]]) -> list[Grid]:
-        forms = (placement_grid, map_grid, others_grid, cases_grid)
-        return [grid for form in forms if (grid := form(found.own)).rows]
-
-    def sections(self, found: Findings[list[DatasetResult]], grids: list[Grid]) -> list[Block]:
-        return [Section("Results", [*grids, *paper_charts(found.own)])]
+    forms = (placement_grid, map_grid, others_grid, cases_grid)
+    grids = [grid for form in forms if (grid := form(found.own)).rows]
+    results = Section("Results", [*grids, *paper_charts(found.own)])
+    table = found.table
+    said = list(sentences.paper(found.own))
+    return Account(said, [results], grids, inputs(table), list(lacking(table)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sweeps.report.drawing import script, svg
 from sweeps.report.palette import colours
 from sweeps.report.vega import DARK, LIGHT, Spec, spec
-from sweeps.sections.chart import Chart, Lines, Spans, file_name
+from sweeps.sections.chart import Chart, Lines, Places, Spans, file_name
 from sweeps.sections.section import Block, Grid, Listing, Say, Section, fitted, is_chart
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _live(
     from markupsafe import Markup
 
     named = isinstance(chart, Lines) and any(one.names for one in chart.series)
-    whole = named or isinstance(chart, Spans)
+    whole = named or isinstance(chart, (Spans, Places))
     specs.append(spec(chart, compared, live=True))
     file = file_name(*titles, chart.title)
     return Markup(rendered("chart.html", chart=chart, file=file, whole=whole))

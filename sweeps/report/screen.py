@@ -7,21 +7,21 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from hwmodel.description.yaml_writer import plain
-from hwmodel.specs.device import Device
-from sweeps.sections.formats import confidence_text
 from sweeps.sections.section import Grid, Say, Section, sides
-
-_SHOWN = 20
-"""Violations printed one by one."""
 
 
 def print_json(value: Any) -> None:
     """Print `value` as JSON."""
     print(json.dumps(plain(value), indent=2))
+
+
+def print_lines(values: Iterator[Any]) -> None:
+    """Print each of `values` as a line of JSON, as it comes."""
+    for value in values:
+        print(json.dumps(value), flush=True)
 
 
 def print_table(columns: list[str], rows: list[list[str]], aligned: str = "") -> None:
@@ -133,54 +133,3 @@ def table_text(columns: list[str], rows: list[list[str]], aligned: str = "") -> 
         parts_of = zip(cells, aligned, widths, strict=True)
         lines.append("  ".join(f"{cell:{side}{width}}" for cell, side, width in parts_of).rstrip())
     return "\n".join(lines)
-
-
-def show_replay(device: Device, found: dict[str, Any]) -> None:
-    """One figure a line."""
-    bound = found.get("bound_gbps")
-    letter = found["energy_confidence"]
-    lines = {
-        "device": device.name,
-        "requests": f"{found['requests']:,} ({found['bytes']:,} bytes)",
-        "cycles": f"{found['cycles']:,} of {found['tck_ns']} ns",
-        "bandwidth": f"{found['bandwidth_gbps']:,.2f} GB/s, {found['utilization']:.1%} of "
-        f"{found['peak_gbps']:,.1f} GB/s" + (f" (bound {bound:,.2f})" if bound else ""),
-        "moved": f"{found['moved_gbps']:,.2f} GB/s, with check bytes and the reads before partial "
-        "writes, without what was forwarded",
-        "rows": f"{found['row_hits']:,} hits, {found['row_misses']:,} misses, "
-        f"{found['row_conflicts']:,} conflicts",
-        "commands": _pairs(found["commands"]),
-        "latency ns": _pairs(found["latency_ns"]),
-        "of writes ns": _pairs(found["write_latency_ns"]),
-        "energy": f"{found['energy_nj']:,.1f} nJ, confidence {confidence_text(letter)}",
-        "energy nJ": _pairs(found["energy"]),
-        "simulated in": f"{found['wall_s']:.3f} s on {found['threads']} thread(s)",
-    }
-    if found["bytes"] == found["asked_bytes"]:
-        del lines["moved"]
-    if not found["write_latency_ns"]:
-        del lines["of writes ns"]
-    for name, text in lines.items():
-        print(f"{name:<13}{text}")
-
-
-def show_audit(device: Device, file: Path) -> int:
-    """Print the violations of a command log, the first of them one by one; returns their number."""
-    from hwmodel.oracle.audit import audit_file
-
-    commands, found = audit_file(device.memory, file)
-    for each in found[:_SHOWN]:
-        place = "" if each.channel is None else f"channel {each.channel}: "
-        print(f"{place}cycle {each.cycle:.12g}: {each.command}: {each.rule}")
-    if len(found) > _SHOWN:
-        print(f"... and {len(found) - _SHOWN:,} more")
-    print(f"{device.name}: {commands:,} commands, {len(found):,} violations")
-    return len(found)
-
-
-def _pairs(value: Any) -> str:
-    if not isinstance(value, dict):
-        return f"{value}"
-    return ", ".join(
-        f"{k} {v:,.1f}" if isinstance(v, float) else f"{k} {v:,}" for k, v in value.items() if v
-    )

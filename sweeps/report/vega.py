@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 
 from sweeps.report.area_forms import lines
 from sweeps.report.encoding import Spec
+from sweeps.report.places_form import places
 from sweeps.report.points_form import kinds, points
 from sweeps.report.row_forms import bars
 from sweeps.report.spans_form import spans
-from sweeps.sections.chart import Bars, Chart, Lines, Points, Spans
+from sweeps.sections.chart import Bars, Chart, Lines, Places, Points, Spans
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 CONTROLS = "controls"
@@ -32,6 +33,8 @@ def spec(chart: Chart, compared: Sequence[str] = (), live: bool = False) -> Spec
             found = spans(chart, compared)
         case Points():
             found = points(chart)
+        case Places():
+            found = places(chart, compared)
     if live:
         found = _switched(found)
     told = f"{chart.title}. {chart.note}".strip()
@@ -54,6 +57,8 @@ def _keys(chart: Chart) -> Iterable[str]:
             return () if chart.y else chart.kinds
         case Points():
             return kinds(chart)
+        case Places():
+            return dict.fromkeys(each.name for each in chart.values)
     return ()
 
 
@@ -75,7 +80,7 @@ def _switched(found: Spec) -> Spec:
     switch = {"name": "off", "value": []}
     return {
         **found,
-        "params": [switch],
+        "params": [switch, *found.get("params", [])],
         "transform": [*filters, *found.get("transform", [])],
     }
 

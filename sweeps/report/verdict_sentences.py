@@ -170,7 +170,7 @@ def dependence(found: Dependence) -> Iterator[str]:
         lead = f"{_bound('at least', ranked[0], less)}, {_bound('at most', ranked[-1], less)}"
         values = ", ".join(value for value, _ in found.outcomes)
         yield f"{where}{winners[0]} {best} for every {found.axis} ({values}): {lead}."
-    elif winners and found.asked:
+    elif winners and found.is_question:
         told = "; ".join(f"{value}: {_lead(each)}" for value, each in found.outcomes)
         yield f"{where}{told}. Which {found.compared} {best} depends on the {found.axis}."
     elif len(winners) > 1:

@@ -16,10 +16,11 @@ from sweeps.analyse.label import label
 from sweeps.analyse.statistics import Interval, grown
 from sweeps.analyse.table import Table
 from sweeps.plan.variant import AS_DESCRIBED
-from sweeps.plan.what_if import CHANGE, Changes
+from sweeps.plan.what_if import CHANGE, SMALL, Changes
+from sweeps.report.account import Account
 from sweeps.report.change_sentences import what_if
 from sweeps.report.group_sections import group_sections
-from sweeps.report.presenter import Presenter
+from sweeps.report.sweep_page import accounted
 from sweeps.run.findings import Findings
 from sweeps.sections.chart import Bar, Bars
 from sweeps.sections.formats import NONE, effect, ratio, share
@@ -47,6 +48,19 @@ def _tornados(found: Changes) -> Iterator[Bars]:
 def _of(gain: Interval | None) -> TypeGuard[Interval]:
     """Whether there is an effect: a change of one competitor leaves the others as they are."""
     return gain is not None and (gain.low, gain.high) != (0.0, 0.0)
+
+
+def _ranking(found: Changes) -> Grid:
+    """The changes that matter, the largest first, then those that do not, with what each does."""
+    every = [*found.rates, *found.answers]
+    words = {"small": f"below {share(SMALL)}"}
+    rows = [
+        [change, words.get(group, group), *(effect(each.effects.get(change)) for each in every)]
+        for group, changes in found.ranked.items() for change in changes
+    ]  # fmt: skip
+    heads = ["change", "", *(f"effect on {each.subject}" for each in every)]
+    matter = len(found.ranked["matters"])
+    return Grid(found.where, heads, rows, dim=frozenset(range(matter, len(rows))))
 
 
 def _idle(found: Changes) -> frozenset[int]:
@@ -116,29 +130,29 @@ def _note(found: Changes) -> str:
     )
 
 
-class WhatIfPage(Presenter):
-    """What each change does to each competitor, and to the answer."""
+def account(found: Findings[list[Changes]]) -> Account:
+    """Which changes matter and what reverses the answer, for each combination of the axes; a
+    ranking, charts of effects and a table for each, then all figures."""
+    said = [text for each in found.own for text in what_if(each)]
+    rankings = [_ranking(each) for each in found.own]
+    tables = [Grid("", *_table(found.table, each), dim=_idle(each)) for each in found.own]
+    results = _results(found, rankings, tables)
+    return accounted(found, said, results, [*rankings, *tables])
 
-    def sentences(self, found: Findings[list[Changes]]) -> list[str]:
-        """The answer and what reverses it, then what moves each competitor most, for each
-        combination of the axes."""
-        return [text for each in found.own for text in what_if(each)]
 
-    def grids(self, found: Findings[list[Changes]]) -> list[Grid]:
-        """The base, then each change, the largest first: a table a combination of the axes."""
-        return [Grid(each.where, *_table(found.table, each), dim=_idle(each)) for each in found.own]
-
-    def results(self, found: Findings[list[Changes]], grids: list[Grid]) -> list[Block]:
-        """Charts of effects and a table for each combination of the axes, then all figures."""
-        blocks: list[Block] = []
-        for each, grid in zip(found.own, grids, strict=True):
-            title = f"What if: {each.where}" if each.where else "What if"
-            blocks.append(Section(title, [*_tornados(each), grid, Say(_note(each))]))
-        groups = found.table.groups
-        base = [group for group in groups if group.others.get(CHANGE) == AS_DESCRIBED]
-        changed = [g for g in groups if g not in base and CHANGE in g.others]
-        blocks += group_sections(found, base)
-        if changed:
-            inner = group_sections(found, changed, folded=True)
-            blocks.append(Section("Each change", inner, folded=True))
-        return blocks
+def _results(
+    found: Findings[list[Changes]], rankings: list[Grid], tables: list[Grid]
+) -> list[Block]:
+    blocks: list[Block] = []
+    for each, ranking, table in zip(found.own, rankings, tables, strict=True):
+        title = f"What if: {each.where}" if each.where else "What if"
+        figures = Section("Figures with each change", [table], folded=True)
+        blocks.append(Section(title, [ranking, Say(_note(each)), *_tornados(each), figures]))
+    groups = found.table.groups
+    base = [group for group in groups if group.others.get(CHANGE) == AS_DESCRIBED]
+    changed = [g for g in groups if g not in base and CHANGE in g.others]
+    blocks += group_sections(found, base)
+    if changed:
+        inner = group_sections(found, changed, folded=True)
+        blocks.append(Section("Each change", inner, folded=True))
+    return blocks

@@ -16,7 +16,7 @@ def attempt_sent(plugins: Sequence[tuple[str, str]], sent: bytes) -> list[Any]:
     modules. Raises DescriptionError where the worker has kernels already, without a rule that is
     among them."""
     announce(plugins)
-    from policies.serving.plugins import register  # heavy
+    from sweeps.plan.plugged import register  # heavy
     from sweeps.run.outcome import attempt
 
     for file, text in plugins:

@@ -21,7 +21,8 @@ from typing import Any
 
 from hwmodel.description.description import DescriptionError
 from policies.serving.counted_runs import RUNS
-from policies.serving.plugins import LOADED, Plugin, register
+from policies.serving.plugins import LOADED, Plugin
+from sweeps.plan.plugged import register
 from sweeps.run.outcome import Outcome, Work, attempt
 from sweeps.run.task_limits import LOOK_S, TaskLimits, in_force
 

@@ -26,7 +26,7 @@ from sweeps.plan.rules import kind_of, spec_of
 from sweeps.run import next_answer
 from sweeps.run.explanation import Explanation, read
 from sweeps.run.next_answer import NextAnswer
-from sweeps.run.reading import read_sweep
+from sweeps.run.reading import RunParts, read_sweep, sweep_table
 from sweeps.run.store import FINDINGS, RunDirectory, write_atomically
 
 ASKED = (*DESCRIBED, "load", "slo", "requests")
@@ -45,10 +45,10 @@ class Findings(Generic[Own]):
     references: list[list[Reference]]
     """Of each group."""
     own: Own
-    """What the run's kind finds beside them: see `found` of its design or its measure."""
+    """What the run's kind finds beside them: see `findings` of its rule or its measure."""
     explanations: list[Explanation] = field(default_factory=list)
     """Of gaps that `bankwise explain` took apart."""
-    asked: list[NextAnswer] = field(default_factory=list)
+    next_answers: list[NextAnswer] = field(default_factory=list)
     """Gaps to which `bankwise explain next` put the next question."""
     pairs: list[list[Pair]] = field(default_factory=list)
     """Of each group."""
@@ -73,7 +73,7 @@ class Findings(Generic[Own]):
 def find(table: Table) -> Findings[Any]:
     """What the run of a sweep found."""
     verdicts = judge_all(table.groups)
-    own = spec_of(table.config).found(table)
+    own = spec_of(table.config).findings(table)
     if own is None:
         own = conclude(table, verdicts, ASKED)
     return Findings(
@@ -85,6 +85,11 @@ def find(table: Table) -> Findings[Any]:
         next_answer.read(table.path),
         [pairs_of(group) for group in table.groups],
     )
+
+
+def find_sweep(run: RunParts, directory: RunDirectory) -> Findings[Any]:
+    """The same of what is in its directory."""
+    return find(sweep_table(run, directory))
 
 
 def keep(found: Findings[Any]) -> None:

@@ -270,7 +270,37 @@ class Points(AnyChart):
         ]
 
 
-Chart = Bars | Lines | Spans | Points
+class PlaceValue(NamedTuple):
+    """What one of those compared has at a place: a value of each axis, as text."""
+
+    name: str
+    at: tuple[str, ...]
+    value: Interval
+
+
+@dataclass(frozen=True)
+class Places(AnyChart):
+    """Values at the combinations of axes, of which a reader chooses what is drawn."""
+
+    y: Axis
+    axes: dict[str, list[str]]
+    """Label -> its values, in order."""
+    values: list[PlaceValue]
+    note: str = ""
+
+    def columns(self) -> list[str]:
+        return ["name", *self.axes, self.y.label, "low", "high"]
+
+    def rows(self) -> list[Cells]:
+        return [
+            [each.name, *each.at, each.value.mean,
+             *((each.value.low, each.value.high) if math.isfinite(each.value.half)
+               else (None, None))]
+            for each in self.values
+        ]  # fmt: skip
+
+
+Chart = Bars | Lines | Spans | Points | Places
 
 
 def cell(value: Any) -> str:

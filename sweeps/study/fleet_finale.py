@@ -81,14 +81,14 @@ def _size(run: StudyRun, contenders: list[Contender], choosing: range) -> None:
             name = _name(missing[outcome.index])
             if outcome.error is not None:
                 raise StudyFailed(f"failed: {name}: {outcome.error}")
-            found = [kept(metrics) for metrics in outcome.value["found"]]
-            journal.write_note(name, {"cards": outcome.value["cards"], "found": found})
+            found = [kept(metrics) for metrics in outcome.value["runs"]]
+            journal.write_note(name, {"cards": outcome.value["cards"], "runs": found})
             done()
     for each in contenders:
         noted = journal.note(_name(each))
         each.overrides[CARDS] = noted["cards"]
         cost = study.cost(each.overrides)
-        each.metrics = {r: m | cost for r, m in zip(choosing, noted["found"], strict=True)}
+        each.metrics = {r: m | cost for r, m in zip(choosing, noted["runs"], strict=True)}
 
 
 def _name(contender: Contender) -> str:

@@ -141,4 +141,4 @@ class SmallestFleet:
             return all(each.violation(mean) <= 0 for each, mean in pairs)
 
         found = least(meets, self.lowest, self.most, self.guess) or self.most
-        return {"cards": found, "found": runs[found]}
+        return {"cards": found, "runs": runs[found]}

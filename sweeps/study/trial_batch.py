@@ -198,7 +198,7 @@ class TrialBatch:
         self.outcomes[number] = dict.fromkeys(several, outcome)
         if outcome.error is None:
             self.cards[number] = outcome.value["cards"]
-            each = zip(several, outcome.value["found"], strict=True)
+            each = zip(several, outcome.value["runs"], strict=True)
             wall_s = outcome.wall_s / len(several)
             self.outcomes[number] = {
                 r: Outcome(outcome.index, metrics, wall_s=wall_s) for r, metrics in each

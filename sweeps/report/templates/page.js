@@ -62,8 +62,10 @@ async function draw(chart, light = !dark.matches) {
   if (off(chart).length) show(chart);
 }
 
+const switched = chart => chart.spec.params?.some(each => each.name === "off");
+
 function show(chart) {
-  if (chart.spec.params) chart.result?.view.signal("off", off(chart)).runAsync();
+  if (switched(chart)) chart.result?.view.signal("off", off(chart)).runAsync();
 }
 
 function redraw() {
@@ -100,7 +102,7 @@ function offer(run) {
   const known = JSON.parse(run.dataset.compared), names = Object.entries(known);
   const all = charts.filter(chart => chart.run === run);
   const own = all.filter(chart => !chart.figure.closest(".beside"));
-  const first = own.find(chart => chart.spec.params && read(chart).some(row => row.of in known));
+  const first = own.find(chart => switched(chart) && read(chart).some(row => row.of in known));
   if (names.length < 2 || !first) return;
   const box = document.createElement("fieldset");
   box.className = "shown";

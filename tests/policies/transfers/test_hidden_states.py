@@ -310,7 +310,7 @@ def test_what_the_host_gave_up_comes_from_the_drive_first_and_is_projected_then(
         served(AGAIN, slots, tiers={**way, "ssd": {"bytes": "1MiB"}}) for slots in (512, 1 << 14)
     )
     found = result.metrics["tiers"]
-    assert found["ssd_share"] * found["asked_tokens"] == pytest.approx(160)
+    assert found["ssd_share"] * found["looked_up_tokens"] == pytest.approx(160)
     assert found["read"]["bytes"] == found["load"]["bytes"] == 160 * 2 * hidden_bytes(MODEL)
     read_s, link_s = (found[kind]["ms"]["mean"] / 1e3 for kind in ("read", "load"))
     waited_s = result.first_token_s[2] - there.first_token_s[2]

@@ -66,7 +66,7 @@ def test_what_the_device_lost_is_loaded_over_the_link_from_real_blocks() -> None
     found = metrics["tiers"]
     assert metrics["prefill_tokens"] == 160 + 496 + 40
     assert metrics["cached_tokens"] == 160
-    assert found["host_share"] * found["asked_tokens"] == pytest.approx(160)
+    assert found["host_share"] * found["looked_up_tokens"] == pytest.approx(160)
     ids = np.arange(10)
     dims = ("layer", "kv", "unit", "token", "head")
     end = TransferEnd(dims, 16, ids)

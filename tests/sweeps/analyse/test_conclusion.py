@@ -52,13 +52,13 @@ def test_the_same_winner_everywhere(tmp_path: Path) -> None:
     every = read_report(made(tmp_path)).found
     found = along(every, "device")
     assert [value for value, _ in found.outcomes] == ["card", "other"]
-    assert (found.winners, found.asked, changed(every)) == (["odma"], True, [])
+    assert (found.winners, found.is_question, changed(every)) == (["odma"], True, [])
 
 
 def test_another_winner_on_another_device_is_a_finding(tmp_path: Path) -> None:
     rates = {("a", "paged"): 200.0, ("a", "odma"): 100.0, ("b", "paged"): 50.0, ("b", "odma"): 80.0}
     found = along(run_of(tmp_path, "device", rates), "device")
-    assert found.winners == ["paged", "odma"] and found.asked
+    assert found.winners == ["paged", "odma"] and found.is_question
 
 
 def test_another_winner_at_another_assumed_number_is_no_question(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_another_winner_at_another_assumed_number_is_no_question(tmp_path: Path)
     rates = {("0ns", "paged"): 200.0, ("0ns", "odma"): 100.0,
              ("2us", "paged"): 50.0, ("2us", "odma"): 80.0}  # fmt: skip
     found = along(run_of(tmp_path / "a", axis, rates), axis)
-    assert found.winners == ["paged", "odma"] and not found.asked
+    assert found.winners == ["paged", "odma"] and not found.is_question
     rates["2us", "paged"] = 90.0
     assert along(run_of(tmp_path / "b", axis, rates), axis).winners == ["paged"]
 

@@ -59,7 +59,7 @@ def test_a_number_that_moves_steps_alike_is_left_and_named(found: Calibrated) ->
     assert left["overhead"].instead is not None and left["overhead"].instead > 1000
     said = [block.text for block in sheet(found).blocks if isinstance(block, Say)]
     assert any("does not tell it from the efficiency of memory" in text for text in said)
-    assert CalibratedServer(found).record()["not_told"]
+    assert CalibratedServer(found).record()["undetermined"]
 
 
 def test_the_overlay_is_a_server_that_validate_takes(found: Calibrated, tmp_path: Path) -> None:

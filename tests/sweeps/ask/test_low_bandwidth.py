@@ -24,7 +24,7 @@ from hwmodel.oracle.command_log import CommandLog
 from hwmodel.specs.device import Device, load_device
 from sweeps.ask.low_bandwidth import Ladder, explain
 from sweeps.ask.memory_changes import address_maps, candidates
-from sweeps.cli.low_bandwidth_table import sheet
+from sweeps.look.low_bandwidth_section import why as section_of
 from sweeps.sections.section import Say
 from tests.rotation import shared
 from tests.sweeps.cli.test_memory_commands import bankwise, found
@@ -257,7 +257,7 @@ def test_that_the_load_limits_comes_before_anything_about_the_memory(tmp_path: P
     why = found("replay", LPDDR5, tmp_path / "t.npz", "--explain")["explanation"]
     assert why["peak_gbps"] - why["achieved_gbps"] == pytest.approx(why["gap_gbps"])
     assert why["load"]["limits"] and not why["helps"]
-    said = [block.text for block in sheet(why).blocks if isinstance(block, Say)]
+    said = [block.text for block in section_of(why).blocks if isinstance(block, Say)]
     assert said[1].startswith("the load limits, not the memory: accesses arrive at 1.60 GB/s")
     assert said[-1].endswith("none helps beyond noise")
 

@@ -32,9 +32,13 @@ SERVED: dict[str, Any] = {"model": "qwen3-0.6b", "workload": "constant", "jobs":
 SLO = "ttft=2s,tpot=100ms"
 EXAMPLES: dict[str, dict[str, Any]] = {
     "fit": {"names": ["mlu370-x4", "llama-2-7b"], "prompt": 500, "cards": 2},
+    "fit devices": {"names": ["a100-80gb", "l4", "mlu370-x4", "llama-3.1-8b", "llama-3.3-70b"],
+                    "decode_only": True, "price": {"l4": 2500}, "watts": {"mlu370-x4": 150}},
     "fit states": {"device": "a100-80gb", "model": "qwen3.5-9b", "workload": ["alpaca"],
                    "drafts": 2, "set": {"capacity": "70GiB"}},
     "fit formats": {"model": "llama-2-7b", "devices": ["oaken-hbm", "oaken-lpddr"], "tokens": 999},
+    "replay": {"device": MEMORY, "trace": "trace.txt", "channel": True, "banks": True,
+               "commands": "log.csv"},
     "explain": {"run": "a", "point": "oracle,static", "jobs": 1},
     "explain next": {"run": "a", "point": "oracle,static", "jobs": 1, "questions": "seed"},
     "report figure": {"run": "a", "name": "throughput", "dark": True},
@@ -105,6 +109,8 @@ def prepare(verb: str) -> None:
         case "compare" | "report":
             made(Path("a"))
             made(Path("b"), odma=156)
+        case "replay":
+            Path("trace.txt").write_text("".join(f"R {64 * i:#x}\n" for i in range(64)))
         case "audit":
             Path("log.csv").write_text(
                 "cycle,command,rank,bankgroup,bank,row,column\n0,ACT1,0,0,0,5,\n2,ACT2,0,0,0,5,\n"

@@ -96,7 +96,7 @@ def test_check_and_schema_see_it(tmp_path: Path) -> None:
         (
             "x = 1",
             "mine.py: defines no subclass of any of Allocator, Scheduler, PredictorSpec, Router,"
-            " KvConnector, Controller, ControllerRule",
+            " KvConnector, Controller, ControllerRule, Described, SweepSpec",
         ),
         ("def f(:", "mine.py:1: not Python: invalid syntax"),
     ],

@@ -66,7 +66,7 @@ def run(path: Path, monkeypatch: pytest.MonkeyPatch, *more: str, **changes: Any)
 
 def of(report: Report, name: str) -> Crossed:
     (search,) = report.found.own.searches
-    return next(each for each in search.found if each.name == name)  # type: ignore[no-any-return]
+    return next(each for each in search.numbers if each.name == name)  # type: ignore[no-any-return]
 
 
 def curve(parameter: Parameter, answer: Any) -> dict[Any, Interval]:
@@ -91,8 +91,8 @@ def test_each_case_has_a_search_of_its_own(tmp_path: Path, monkeypatch: pytest.M
     assert report.table.done == report.table.total
     hashed, plain = report.found.own.searches
     assert (hashed.where, plain.where) == ("hashed", "plain")
-    assert hashed.found[0].crossing and hashed.found[0].outcome == "crosses"
-    assert plain.found[0].outcome == "no crossing"  # twice as much whatever the cost
+    assert hashed.numbers[0].crossing and hashed.numbers[0].outcome == "crosses"
+    assert plain.numbers[0].outcome == "no crossing"  # twice as much whatever the cost
     cost, _ = over_places([hashed, plain])
     assert [(bar.name, bar.dim) for bar in cost.bars] == [("hashed", False), ("plain", True)]
     assert 650 < cost.bars[0].value.mean < 750
@@ -142,7 +142,7 @@ def test_a_planted_crossing_is_found_with_its_interval(
 def test_no_crossing_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = run(tmp_path / "run", monkeypatch, at=1e6)
     found = of(table, "cost")
-    assert (found.outcome, found.crossing, len(found.found)) == ("no crossing", None, 2)
+    assert (found.outcome, found.crossing, len(found.answers)) == ("no crossing", None, 2)
     assert math.exp(found.ends["as described"].mean) == pytest.approx(6.33, abs=0.01)
     assert len(RunDirectory(tmp_path / "run").records()) == 4 * 2 * 3
 
@@ -299,7 +299,7 @@ def test_the_report_has_break_evens_charts_and_every_value(
     report([tmp_path / "run"])
     assert "10240ns" in capsys.readouterr().out
     text = (tmp_path / "run/report.md").read_text()
-    assert f"| {list(of(shown, 'cost').found)[1]} |" in text
+    assert f"| {list(of(shown, 'cost').answers)[1]} |" in text
 
 
 @pytest.mark.parametrize(

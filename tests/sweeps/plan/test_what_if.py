@@ -124,7 +124,10 @@ def test_planted_effects_are_found_and_ranked(tmp_path: Path) -> None:
 
 
 def test_several_changes_at_once_are_held_against_their_parts(tmp_path: Path) -> None:
-    (grid,) = read_report(planted(tmp_path / "run")).grids
+    ranking, grid = read_report(planted(tmp_path / "run")).grids
+    groups = [row[1] for row in ranking.rows]
+    assert groups == sorted(groups, key=["matters", "below 1 %", "not significant"].index)
+    assert "matters" in groups and len(ranking.rows) == len(grid.rows) - 1
     assert grid.columns[-1] == "paged, over the product of its parts"
     assert {row[0]: row[-1] for row in grid.rows}["all"] == "+20 % (20 to 20)"  # 0.72 over 0.6
 
@@ -150,7 +153,7 @@ def test_tables_and_charts_have_the_effects(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = read_report(planted(tmp_path / "run"))
-    (grid,) = report.grids
+    (_, grid) = report.grids
     heads, rows = grid.columns, grid.rows
     assert heads[:5] == ["change", "peak GB/s", "capacity GiB", "paged tok/s", "paged, effect"]
     assert rows[0][:5] == ["as described", "307.2", "24", "112.2", "–"]
@@ -173,7 +176,7 @@ def test_a_half_written_run_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
     report = read_report(run)
     (found,) = report.found.own
     assert [list(rate.effects) for rate in found.rates] == [["small"], []]
-    assert report.grids[0].rows[1][:3] == ["small", "–", "–"]
+    assert report.grids[1].rows[1][:3] == ["small", "–", "–"]
     assert "unfinished: 8 of 36 results" in report.table.state
     (run / "results.jsonl").write_text("".join(lines[6:]))  # no base: no effects
     assert read_report(run).found.own == []
@@ -251,7 +254,7 @@ def test_what_binds_with_a_change_is_said(tmp_path: Path) -> None:
     (found,) = report.found.own
     assert found.binds("as described", "paged") == "kv_memory"
     assert "paged is limited by KV memory as described, by compute with large." in report.sentences
-    (grid,) = report.grids
+    (_, grid) = report.grids
     rows = {row[0]: row[grid.columns.index("paged, limit")] for row in grid.rows}
     assert (rows["as described"], rows["large"]) == (
         "KV memory 90%, FLOPs 20 % of steps",
@@ -272,4 +275,4 @@ def test_flops_that_bind_with_a_change_are_told(tmp_path: Path) -> None:
         "FLOPs take most of the step time of paged with large (70 %); as described 20 %."
         in report.sentences
     )
-    assert "FLOPs 70 % of steps" in report.grids[0].rows[1][5]
+    assert "FLOPs 70 % of steps" in report.grids[1].rows[1][5]

@@ -227,13 +227,17 @@ def test_what_ifs_rank_and_name_the_largest_effect() -> None:
         return list(what_if(Changes("", group, rates, found, [*levels], [], SERVED)))
 
     assert told(0.2, more=0.4, none=0.0, less=-0.2) == [
+        "Of 3 changes (corrected for all of them) 3 matter: more (a +22 % (21 to 23)), none"
+        " (a -18 % (-19 to -17)), less (a -33 % (-34 to -32)).",
         "a / b is 1.22 (95 % CI 1.21 to 1.23) as described. Reversed by less. Not significant with"
         " none.",
-        "Largest significant effects of one change (corrected for 3 changes): a with less -33 %"
-        " (-34 to -32).",
     ]
-    assert "None of 1 changes reverses it." in told(0.2, more=0.2)[0]
-    assert "That is not significant, except with more. About 4 rep" in told(0.005, more=0.4)[0]
+    assert told(0.2, same=0.2)[0] == (
+        "Of 1 change (corrected for all of them) none matters: no effect is significant and above"
+        " 1 %."
+    )
+    assert "None of 1 changes reverses it." in told(0.2, more=0.2)[1]
+    assert "That is not significant, except with more. About 4 rep" in told(0.005, more=0.4)[1]
 
 
 def test_break_evens_are_counted() -> None:
@@ -301,7 +305,7 @@ def test_is_a_lead_that_is_not_significant_the_palest_of_the_map() -> None:
     drawn = {}
     for name, right in (("sure", sure), ("none", none), ("one", one)):
         number = Crossed("KV ratio", RANGE, {0.1: sure, 1.0: right}, None)
-        row = replace(cell(0.5, None), name=name, found=[number])
+        row = replace(cell(0.5, None), name=name, numbers=[number])
         found = Crossings("card", "m", "paged", ["odma"], [row], 3, {}, {})
         drawn[name] = regions(found).spans
     assert all(each.sure for each in drawn["sure"])

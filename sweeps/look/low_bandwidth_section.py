@@ -1,4 +1,4 @@
-"""Why a trace is below the peak, as a section: a waterfall of causes, then the changes tried."""
+"""Why a trace is below the peak: a waterfall of causes, then the changes that were tried."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ORDER = (
 )
 
 
-def sheet(found: dict[str, Any]) -> Section:
+def why(found: dict[str, Any]) -> Section:
     """What `sweeps.ask.low_bandwidth.explain` found."""
     window, grid = found["window"], waterfall(found)
     about, last = grid.title, window["first"] + window["accesses"]
@@ -35,7 +35,7 @@ def sheet(found: dict[str, Any]) -> Section:
     return Section(grid.title, [*first, replace(grid, title=""), Say(order), *_changes(found)])
 
 
-def answer(trace: str, found: dict[str, Any]) -> list[Block]:
+def reached(trace: str, found: dict[str, Any]) -> list[Block]:
     """What a page says above a trace's commands: what it reaches, and why where that is known."""
     served = found["row_hits"] + found["row_misses"] + found["row_conflicts"]
     rest = f"; {share(found['row_hits'] / served)} of them hit an open row" if served else ""
