@@ -17,6 +17,8 @@ from typing import Any
 from hwmodel.description.description import DescriptionError
 from policies.serving.counted_runs import RUNS
 from policies.serving.plugin_faults import at_work, blamed, with_file
+from policies.serving.plugins import LOADED
+from sweeps.analyse.rows import flat
 from sweeps.plan.experiment import ResultRefused
 
 Work = Callable[[Any], Any]
@@ -57,6 +59,24 @@ def attempt(work: Work, index: int, task: Any) -> Outcome:
         where = f"{os.path.basename(place.filename)}:{place.lineno}"
         return Outcome(index, error=f"{type(error).__name__}: {error} (at {where})")
     return Outcome(index, value, wall_s=time.perf_counter() - start, runs=RUNS - before)
+
+
+def repeated(work: Work, task: Any, first: Outcome) -> Outcome:
+    """The outcome of a task; at fault where the same task, done again, has another one: a plug-in
+    draws without a seed, or keeps something from run to run."""
+    if first.error is not None:
+        return first
+    again = attempt(work, first.index, task)
+    before, after = flat(first.value), {} if again.error else flat(again.value)
+    changed = [key for key, value in before.items() if repr(after.get(key)) != repr(value)]
+    if not changed:
+        return first
+    key = changed[0]
+    then = again.error or f"{key} is {before[key]!r}, and then {after.get(key)!r}"
+    files = ", ".join(sorted(plugin.file for plugin in LOADED.values()))
+    why = "is there a draw without a seed, or what outlasts a run?"
+    said = f"{files}: two runs of one seed differ ({then}); {why}"
+    return Outcome(first.index, error=said, at_fault=True)
 
 
 @contextmanager

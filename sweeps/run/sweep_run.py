@@ -12,6 +12,7 @@ from typing import Any
 from hwmodel.description.description import DescriptionError, Document, KeyPath, Mark, nearest
 from hwmodel.description.files import steady
 from hwmodel.kernel.jit import KEPT
+from policies.serving.plugins import LOADED
 from sweeps.analyse.label import named
 from sweeps.analyse.rows import Record, differences, flat, is_number
 from sweeps.analyse.statistics import interval
@@ -24,7 +25,7 @@ from sweeps.run.capacity import Capacities, calibrate, wanted
 from sweeps.run.executor import execute
 from sweeps.run.findings import keep_sweep
 from sweeps.run.goodput import goodput_key, search, searched
-from sweeps.run.outcome import Outcome, attempt
+from sweeps.run.outcome import Outcome, attempt, repeated
 from sweeps.run.preview import preview
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
@@ -188,7 +189,10 @@ def rehearse(
                 for _ in tried:  # what fails there fails below
                     pass
         for experiment in small:
-            outcome = attempt(measure, 0, Task(experiment, 1, None))
+            task = Task(experiment, 1, None)
+            outcome = attempt(measure, 0, task)
+            if LOADED and experiment.kernel is None:
+                outcome = repeated(measure, task, outcome)
             if outcome.at_fault:
                 refused = DescriptionError(outcome.error or "")
                 raise _of_point(points, document, refused, experiment)

@@ -125,3 +125,40 @@ def test_fit_size_and_explain_answer_in_python(tmp_path: Path) -> None:
         api.size(model="llama-2-7b", workload="alpaca")
     with pytest.raises(api.DescriptionError, match="no such directory"):
         api.explain(tmp_path / "none")
+
+
+FORGETFUL = """
+from typing import Any, Literal
+from policies.allocators.allocator import PolicyOptions
+from policies.allocators.arena import Arena
+from policies.allocators.reservation import ContiguousAllocator
+
+LATELY = []
+
+class Room(ContiguousAllocator):
+    class Options(PolicyOptions):
+        name: Literal["room"] = "room"
+
+    def __init__(self, layout: Any, requests: int, limits: Any, options: Any) -> None:
+        super().__init__(layout, requests, limits, options, Arena(0, layout.slots, "first"))
+
+    def size(self, request: int, demand: Any) -> int:
+        {keeps}
+        return int(self.needs(demand.prompt, demand.generated))
+
+    def needs(self, prompt: Any, output: Any) -> Any:
+        return prompt + self.limits.max_tokens + len(LATELY)
+"""
+
+
+def test_a_plug_in_that_keeps_something_from_run_to_run_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    words = ("run", "smoke", "--set", "policy=[paged, room]", *SMALL, "--plugin", file)
+    file.write_text(FORGETFUL.replace("{keeps}", "LATELY.append(request)"))
+    done = bankwise(*words, cwd=tmp_path)
+    said = done.stderr.strip().splitlines()[-1]  # behind progress
+    assert done.returncode == 2 and "mine.py: two runs of one seed differ" in said
+    assert said.endswith("is there a draw without a seed, or what outlasts a run?")
+    unplug()
+    file.write_text(FORGETFUL.replace("{keeps}", "pass"))
+    assert bankwise(*words, cwd=tmp_path).returncode == 0
