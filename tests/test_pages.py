@@ -16,6 +16,7 @@ import yaml
 from hwmodel.description.library import names
 from sweeps.cli.main import app
 from sweeps.cli.schema import SPECS
+from sweeps.plan.plugged import load_plugin
 from sweeps.plan.sweep import load_sweep, planned_kind
 from sweeps.study.study_spec import load_study
 from tests.rotation import shared
@@ -138,10 +139,13 @@ KINDS = {"sweep": load_sweep, "study": load_study}
 @pytest.mark.parametrize(
     "block", [each for each in BLOCKS if each.language == "yaml"], ids=lambda block: block.label
 )
+@pytest.mark.usefixtures("unplugged")
 def test_yaml_of_a_page_is_sound(block: Shown, tmp_path: Path) -> None:
     content = yaml.safe_load(block.text)
     if not isinstance(content, dict) or "kind" not in content:
         return  # a part of a description
+    if content.get("measure") == "kv_slots":
+        load_plugin(ROOT / "examples/own_measure.py")
     file = tmp_path / "shown.yaml"
     file.write_text(block.text, encoding="utf-8")
     if content["kind"] in KINDS:
