@@ -28,8 +28,9 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = "docs/release/results"
 """A file for each part of the release run."""
 COMMENT = re.compile(r"<!--(.*?)-->", re.DOTALL)
-INLINE = re.compile(r"<!--(?!table |/)([^:>]+):?([^>]*)-->([^\n]*?)<!--/-->")
-TABLE = re.compile(r"<!--table ([^:>]+):?([^>]*)-->\n(.*?)<!--/table-->", re.DOTALL)
+INLINE = re.compile(r"<!--(?!table |/)([^>]+?)(?::([^:>]*))?-->([^\n]*?)<!--/-->")
+TABLE = re.compile(r"<!--table ([^>]+?)(?::([^:>]*))?-->\n(.*?)<!--/table-->", re.DOTALL)
+"""A key may have colons; the format stands behind the last one."""
 AT_START = re.compile(r"^[ \t>*-]*(<!--(?!table |/table-->).*?-->)", re.MULTILINE)
 """A comment that begins a line, which makes a block of raw HTML of it."""
 FORMAT = re.compile(r"(change|more|less|share|,?(?=\.|f|$))(\.\d+)?f?( alone)?")
@@ -163,14 +164,14 @@ def rewritten(text: str, results: Results) -> str:
     """A page with its figures as the results have them. Raises FigureError."""
 
     def inline(match: re.Match[str]) -> str:
-        name, how, _ = match.groups()
+        name, how = match[1], match[2] or ""
         if name not in results:
             raise FigureError(f"{name}: not in {RESULTS}")
         value = _told(name, lambda: written(results[name], how))
         return f"<!--{name}{_after(how)}-->{value}<!--/-->"
 
     def block(match: re.Match[str]) -> str:
-        name, how, _ = match.groups()
+        name, how = match[1], match[2] or ""
         value = _told(name, lambda: table(_rows(results, name), how))
         return f"<!--table {name}{_after(how)}-->\n{value}<!--/table-->"
 

@@ -11,6 +11,7 @@ from tools import figures
 RESULTS: figures.Results = {
     "made/gap": [1.8704, 1.80474, 1.93846],
     "made/loss": [0.76, 0.73, 0.79],
+    "made/loss: nine in ten": 0.3,
     "made/rates/short/paged": 3847.4,
     "made/rates/short/best": "odma",
     "made/rates/long/paged": 12.0,
@@ -43,9 +44,11 @@ def test_how_a_value_is_written(value: figures.Value, how: str, text: str) -> No
 
 def test_a_page_is_rewritten_once_and_for_all() -> None:
     page = "by <!--made/gap:change-->?<!--/-->, <!--made/loss:less alone-->?<!--/--> less\n"
+    page += "or <!--made/loss: nine in ten:share-->?<!--/-->\n"
     page += "<!--table made/rates:,.0f;-->\n<!--/table-->\n"
     new = figures.rewritten(page, RESULTS)
     assert "-->+87 % (80 to 94)<!--/-->, <!--made/loss:less alone-->24 %<!--/--> less" in new
+    assert "<!--made/loss: nine in ten:share-->30 %<!--/-->" in new
     rows = "| | paged | best |\n|---|---:|---|\n| short | 3,847 | odma |\n| long | 12 |  |\n"
     assert new.endswith(f"{rows}<!--/table-->\n")
     assert figures.rewritten(new, RESULTS) == new
