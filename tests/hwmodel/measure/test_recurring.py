@@ -154,6 +154,22 @@ def test_memory_and_a_run_agree_on_what_reads_in_order_reach() -> None:
     assert found["bandwidth_gbps"] <= 1.005 * found["bound_gbps"]
 
 
+def test_a_stream_that_begins_idle_issues_all_refreshes_that_are_owed() -> None:
+    """A limit (docs/memory-time.md): postponing, a short stream refreshes far above its rate."""
+    over = []
+    for postponed in (0, 8):
+        settings = [ALL_BANK, f"controller.refresh_postpone={postponed}"]
+        device = load_device("dgx-spark-gb10", settings)
+        memory = device.memory
+        times = passes(memory, 96 * 16384 / device.peak_gbps, times=8)
+        found = [simulate_system(device, reads(device, 96), passed_ns=each) for each in times]
+        interval_ns = float(memory.tick_clock.ns_of_ticks(memory.refresh_ticks()))
+        ranks = device.channels * memory.organisation.ranks
+        due = ranks * sum(each.elapsed_ns for each in found) / interval_ns
+        over.append(sum(int(each.commands["REFAB"]) for each in found) / due)
+    assert over[0] < 1.1 and 3 < over[1] < 5
+
+
 def test_check_bytes_and_reads_before_writes_are_no_bandwidth() -> None:
     ecc = ["controller.inline_ecc=8", "controller.partial_write=read_modify_write"]
     plain, checked = (of_writes(each) for each in ([], ecc))

@@ -1,8 +1,9 @@
 """Ramulator 2.1's own tests of timings (CMU-SAFARI/ramulator2 c5b1c3a), as cells of ours.
 
-`tests/device_timings` of HBM3, HBM4, GDDR6 and GDDR7, and the gaps of `tests/controller_scheduling`
-of LPDDR6 and HBM3/4: after some commands, when is the next one legal first? A cell has the clock
-that they assert, from their presets; the auditor says when it is here. docs/dram.md has the sums.
+`tests/device_timings` of DDR4, HBM3, HBM4, GDDR6 and GDDR7, and the gaps of
+`tests/controller_scheduling` of LPDDR6 and HBM3/4: after some commands, when is the next one legal
+first? A cell has the clock that they assert, from their presets; the auditor says when it is here.
+docs/dram.md has the sums.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ def acts(gap: float, place: Place, at: float, column: str) -> list[tuple[float, 
     return [(0, "ACT", A), (gap, "ACT", place), (at, column, A)]
 
 
-HBM3, HBM4, SIX, SEVEN, L6 = (
-    "ramulator-hbm3-6.4", "hbm4-8.0", "gddr6-14", "gddr7-28", "lpddr6-10667-x12",
+DDR4, HBM3, HBM4, SIX, SEVEN, L6 = (
+    "ddr4-2400-x64", "ramulator-hbm3-6.4", "hbm4-8.0", "gddr6-14", "gddr7-28", "lpddr6-10667-x12",
 )  # fmt: skip
 
 
@@ -67,6 +68,18 @@ NS = "tRREFD is 8 ns here, and 8 clocks in their preset"
 EDGE = "a refresh takes half a clock of the row bus here, and a whole one there"
 TWO = "a delay after a command of two clocks counts from its second there, from its first here"
 CELLS = [
+    Cell("ddr4 read", DDR4, [(0, "ACT", A)], ("RD", A), 16),
+    Cell("ddr4 read, precharge", DDR4, [(0, "ACT", A), (16, "RD", A)], ("PRE", A), 39),
+    Cell(
+        "ddr4 precharge, activate", DDR4, [(0, "ACT", A), (16, "RD", A), (39, "PRE", A)],
+        ("ACT", A), 55,
+    ),
+    Cell(
+        "ddr4 fifth activate", DDR4, [(4 * n, "ACT", (0, 0, n, 0)) for n in range(4)],
+        ("ACT", SAME_GROUP), 26,
+    ),
+    Cell("ddr4 activates, same group", DDR4, [(0, "ACT", A)], ("ACT", SAME_GROUP), 6),
+    Cell("ddr4 activates, other group", DDR4, [(0, "ACT", A)], ("ACT", GROUP), 4),
     Cell("hbm3 same sid, other group", HBM3, acts(4, GROUP, 35, "RD"), ("RD", GROUP), 37),
     Cell("hbm3 other sid", HBM3, acts(4, STACK, 35, "RD"), ("RD", STACK), 38),
     Cell("hbm3 same group", HBM3, acts(5, SAME_GROUP, 36, "RD"), ("RD", SAME_GROUP), 40),
@@ -197,10 +210,10 @@ def test_is_the_command_legal_first_where_their_test_has_it(cell: Cell) -> None:
 
 
 STANDARDS = [
-    "ddr5-4800-x32", "gddr6-14", "gddr7-28", "hbm2-2.0", "hbm3-6.4", "hbm4-8.0", "lpddr5-6400-x16",
-    "lpddr6-10667-x12",
+    "ddr4-2400-x64", "ddr5-4800-x32", "gddr6-14", "gddr7-28", "hbm2-2.0", "hbm3-6.4", "hbm4-8.0",
+    "lpddr5-6400-x16", "lpddr6-10667-x12",
 ]  # fmt: skip
-"""Of the eleven of `tests/latency_throughput`; DDR3, DDR4 and HBM are not described."""
+"""Of the eleven of `tests/latency_throughput`; DDR3 and HBM are not described."""
 
 
 @pytest.mark.parametrize("name", STANDARDS)

@@ -21,8 +21,8 @@ def test_a_density_brings_its_rows_and_refresh_times(name: str, density: str) ->
     chosen = memory.densities[density]
     assert memory.organisation.rows == chosen.rows
     assert chosen.timing.items() <= memory.timing.items()
-    # a die of an x16 channel, a whole HBM channel, or each of the four x8 dies of a subchannel
-    dies = 4 if name.startswith("ddr5") else 1
+    # a die of an x16 channel, a whole HBM channel, or each of the x8 dies of a (sub)channel
+    dies = {"ddr4": 8, "ddr5": 4}.get(name.split("-")[0], 1)
     assert memory.organisation.capacity_bytes == int(density[:-2]) * dies << 27
 
 
