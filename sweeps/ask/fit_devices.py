@@ -134,7 +134,10 @@ class FitDevicesQuestion(Question):
     def section(self, findings: Compared) -> Section:
         blocks: list[Block] = []
         for model in dict.fromkeys(each.model for each in findings.pairs):
-            pairs = [each for each in findings.pairs if each.model == model]
+            pairs = sorted(
+                (each for each in findings.pairs if each.model == model),
+                key=lambda each: -(each.tokens_per_s or 0.0),
+            )
             blocks += [Say(_leaders(model, pairs), "lead"), _grid(model, pairs)]
             bars = [
                 Bar(each.device, Interval(rate, rate, rate, 1))
@@ -198,7 +201,7 @@ def _grid(model: str, pairs: Sequence[DeviceRate]) -> Grid:
                             each.tokens_per_s_per_kusd, each.tokens_per_s_per_watt, each.tpot_ms)),
             each.bound_by or _instead(each),
         ]
-        for each in sorted(pairs, key=lambda each: -(each.tokens_per_s or 0.0))
+        for each in pairs
     ]  # fmt: skip
     return Grid(
         model, heads, rows, dim=frozenset(i for i, row in enumerate(rows) if row[1] == NONE)

@@ -58,7 +58,7 @@ def _ranking(found: Changes) -> Grid:
         [change, words.get(group, group), *(effect(each.effects.get(change)) for each in every)]
         for group, changes in found.ranked.items() for change in changes
     ]  # fmt: skip
-    heads = ["change", "", *(f"effect on {each.subject}" for each in every)]
+    heads = ["change", "group", *(f"effect on {each.subject}" for each in every)]
     matter = len(found.ranked["matters"])
     return Grid(found.where, heads, rows, dim=frozenset(range(matter, len(rows))))
 
