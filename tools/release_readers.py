@@ -205,6 +205,13 @@ def accuracy_of_times(_: Path) -> dict[str, Any]:
     )
 
 
+def laws(_: Path) -> dict[str, Any]:
+    """What each law brings over public cells, alone and beside the others."""
+    from sweeps.ask.laws import ablation
+
+    return ablation()
+
+
 def memory_map(folder: Path) -> dict[str, Any]:
     """Prices of HBM at which another card serves more, and the picture."""
     from tools.memory_map import taken
@@ -349,6 +356,7 @@ READERS: dict[str, Read] = {
     "why": why, "next_question": next_question, "crossing_map": crossing_map, "devices": devices,
     "crossings": crossings, "bursts": bursts, "memory_map": memory_map, "h3": h3,
     "measurements": measurements, "servers": servers, "accuracy_of_times": accuracy_of_times,
+    "laws": laws,
     "schedules": schedules, "speed": speed,
     "kv_layouts": kv_layouts, "windows": windows, "capacities": capacities,
 }  # fmt: skip

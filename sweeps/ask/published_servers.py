@@ -196,6 +196,15 @@ def later_ms(row: PublishedRow, tpot_ms: float, laws: Laws = EVERY_LAW) -> float
 
 def served(row: PublishedRow, laws: Laws = EVERY_LAW) -> tuple[float, float]:
     """(TTFT, TPOT) of our serving, ms."""
+    limited = laws.token_limits and row.server == "trtllm" and is_inference_x(row)
+    ttft_ms, tpot_ms = engine_times(row, limited)
+    return ttft_ms + later_ms(row, tpot_ms, laws), tpot_ms
+
+
+@cache
+def engine_times(row: PublishedRow, limited: bool) -> tuple[float, float]:
+    """(TTFT, TPOT) of the engine's own arithmetic, ms; `limited`: its steps have the limit of
+    InferenceX's script."""
     weights, kv = formats(row)
     card = card_of(row)
     longest = int(1.2 * (row.prompt + row.output)) + 64
@@ -204,7 +213,7 @@ def served(row: PublishedRow, laws: Laws = EVERY_LAW) -> tuple[float, float]:
     if row.server == "trtllm":
         policy = {"name": "ideal", "reserve": "output", "admit_on": "output"}
         budget = row.at_once + row.prompt + 1500
-        if is_inference_x(row) and laws.token_limits:
+        if limited:
             budget = 16384
     spec = ServingSpec.model_validate({
         "model": row.model, "policy": policy, "weights": weights, "kv": kv,
@@ -224,8 +233,7 @@ def served(row: PublishedRow, laws: Laws = EVERY_LAW) -> tuple[float, float]:
     requests = generate(workload, EACH * row.at_once, None, 0)
     model = load_model(row.model).stored_as(weights, kv)
     found: dict[str, Any] = serve(card, model, spec, requests, seed=0).metrics
-    ttft_ms, tpot_ms = (1e3 * found[name]["mean"] for name in ("ttft_s", "tpot_s"))
-    return ttft_ms + later_ms(row, tpot_ms, laws), tpot_ms
+    return 1e3 * found["ttft_s"]["mean"], 1e3 * found["tpot_s"]["mean"]
 
 
 class ServersBeside(NamedTuple):
