@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from sweeps.ask.question import Amounts, DeviceNames, Seconds, SloText, Typed
 from sweeps.ask.served import Rate, ServedQuestion, slo_of
@@ -17,8 +17,10 @@ from sweeps.sections.section import Section
 Users = Annotated[int, Field(ge=1), Typed("USERS", argument=True)]
 
 
-class DevicesQuestion(ServedQuestion):
-    """What several devices carry."""
+class OfDevices(BaseModel):
+    """What a question about several devices has beside what is served."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     devices: DeviceNames = ()
     """Shipped accelerators, or YAML files (default: all that ship)."""
@@ -27,14 +29,16 @@ class DevicesQuestion(ServedQuestion):
     watts: Amounts = ()
     """Power of a card; repeatable."""
 
-    def _sized(self, target: Target) -> Sized:
-        return size_devices(target, self.devices, self.set, self.price, self.watts, self.workers)
-
     def section(self, findings: Sized) -> Section:
         return size_section(findings)
 
 
-class SizeQuestion(DevicesQuestion):
+def _sized(asked: SizeQuestion | SizeUsersQuestion | SizeBatchQuestion, target: Target) -> Sized:
+    """What the devices of a question carry."""
+    return size_devices(target, asked.devices, asked.set, asked.price, asked.watts, asked.workers)
+
+
+class SizeQuestion(OfDevices, ServedQuestion):
     """Say which device meets an objective at a rate of requests.
 
     For each device the largest rate that attains it on as few cards as hold the model, and how many
@@ -63,10 +67,10 @@ class SizeQuestion(DevicesQuestion):
     """Requests a second, or output tokens a second as 2000tokens/s."""
 
     def answer(self) -> Sized:
-        return self._sized(self.target_at(self.slo, self.rate))
+        return _sized(self, self.target_at(self.slo, self.rate))
 
 
-class SizeUsersQuestion(DevicesQuestion):
+class SizeUsersQuestion(OfDevices, ServedQuestion):
     """Say which device meets an objective for users who wait for answers.
 
     Each user asks, waits for the answer, thinks, and asks again. For each device the most users who
@@ -82,10 +86,10 @@ class SizeUsersQuestion(DevicesQuestion):
 
     def answer(self) -> Sized:
         target = self.target(slo_of(self.slo), float(self.users), think_s=self.think)
-        return self._sized(target)
+        return _sized(self, target)
 
 
-class SizeBatchQuestion(DevicesQuestion):
+class SizeBatchQuestion(OfDevices, ServedQuestion):
     """Say how many requests run at once on each device within an objective."""
 
     slo: SloText
@@ -93,4 +97,4 @@ class SizeBatchQuestion(DevicesQuestion):
 
     def answer(self) -> Sized:
         target = self.target(slo_of(self.slo, patient=True), 1.0, think_s=0.0, at_once=True)
-        return self._sized(target)
+        return _sized(self, target)

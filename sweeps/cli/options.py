@@ -55,12 +55,21 @@ Set = Annotated[
 ]  # fmt: skip
 
 
-def _plugged(files: list[Path] | None) -> list[Path] | None:
-    """Load them before the command looks for what they define."""
+def take_up_rules(arguments: Sequence[str]) -> None:
+    """Read the files of `--plugin` for rules of the memory controller, before a verb is looked up:
+    its question may load the kernels, which such rules are compiled into."""
+    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    files = [value for option, value in pairs if option == "--plugin"]
+    files += [each.partition("=")[2] for each in arguments if each.startswith("--plugin=")]
     if files:
         from hwmodel.specs.controller_rule import read_and_announce
 
-        read_and_announce(files)  # before anything that loads the kernels
+        read_and_announce(files)
+
+
+def _plugged(files: list[Path] | None) -> list[Path] | None:
+    """Load them before the command looks for what they define."""
+    if files:
         from sweeps.plan.plugged import load_plugin  # heavy
 
         for file in files:

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from sweeps.ask.questions import QUESTIONS, does, words_of
-from sweeps.cli.options import mistake
+from sweeps.cli.options import mistake, take_up_rules
 from sweeps.cli.packaged import PACKAGES, brought, made, packaged
 
 ASK, DESCRIBE, RUN, LOOK, TRUST = "Ask", "Describe", "Run", "Look", "Trust"
@@ -81,6 +81,7 @@ class Verbs(TyperGroup):
             formatter.write(f"{'Packages':9} {name:10} {does}\n")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        take_up_rules(args)
         if words := words_of(args):
             name = " ".join(args[:words])
             return name, self.get_command(ctx, name), args[words:]

@@ -14,6 +14,7 @@ import pytest
 from hwmodel.kernel.mechanism import of_rule
 from hwmodel.specs.controller_rule import ControllerRule
 from policies.serving.plugins import KINDS
+from sweeps.cli.options import take_up_rules
 from tests.rotation import long
 from tests.sweeps.cli.test_mistakes import mistakes
 
@@ -108,6 +109,14 @@ def test_a_run_has_a_rule_on_workers_here_and_elsewhere(tmp_path: Path) -> None:
         records = [json.loads(line) for line in lines]
         metrics.append(sorted(each["metrics"]["output_tokens_per_s"] for each in records))
     assert metrics[0] == metrics[1] and metrics[0]
+
+
+def test_rules_are_taken_up_before_a_verb_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[list[str]] = []
+    monkeypatch.setattr("hwmodel.specs.controller_rule.read_and_announce", taken.append)
+    take_up_rules(["memory", "hbm2e", "--plugin", "a.py", "--plugin=b.py"])
+    take_up_rules(["memory", "hbm2e"])
+    assert taken == [["a.py", "b.py"]]
 
 
 def test_rules_are_a_kind_of_plug_in() -> None:
