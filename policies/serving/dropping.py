@@ -184,6 +184,10 @@ class Dropping(Controller):
         return moved_layers(self._model.layers, *ends)
 
     def _may_restore(self, group: Group, taken: int = 0) -> bool:
+        """Not while KV is on its way to it (assumed): it would go back, and a line of KV that
+        nobody waits for any more could grow for ever."""
+        if any(each.what[1] == group[0] for each in self._moving):
+            return False
         engine = self.engine(group[0])
         before = sum(self.node.own[card].engine.allocator.slots for card in group)
         used = engine.allocator.reserved_total + taken + engine.demand_tokens

@@ -305,11 +305,15 @@ class KvLink(Generic[Kind]):
             free |= {end: max(free.get(end, 0.0), over_s) for end in self._lanes(job)}
         for job in line:
             lanes = self._lanes(job)
-            begin_s = max([self.now_s, job.put_s, *(free.get(lane, 0.0) for lane in lanes)])
+            begin_s = max(self.now_s, job.put_s)
+            for lane in lanes:
+                if (free_s := free.get(lane, 0.0)) > begin_s:
+                    begin_s = free_s
             over_s = max(begin_s + job.alone_s, job.until_s)
             yield job, over_s
             if not job.dropped:
-                free |= dict.fromkeys(lanes, over_s)
+                for lane in lanes:
+                    free[lane] = over_s
 
     @staticmethod
     def _lanes(job: Transfer) -> tuple[End, ...]:

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from bankwise.conservation import Auditor, watched_links
 from hwmodel.description.description import DescriptionError
+from hwmodel.description.files import steady
 from hwmodel.description.library import find
 from hwmodel.specs.attention import AttentionWindow
 from hwmodel.specs.device import Device, load_device
@@ -380,6 +381,7 @@ def unlike_card(capacity: int) -> str:
     return str(file)
 
 
+@steady
 def run_of(
     names: tuple[str, ...], watchers: Iterable[Watcher] = (), setting: Setting | None = None
 ) -> ServingResult:

@@ -103,3 +103,9 @@ def test_a_generated_serving_loses_nothing(number: int) -> None:
     """Of 450 some 300 are served, the others refused."""
     audit = audit_of(serving(1, number))
     assert isinstance(audit, str) or audit.breaches == []
+
+
+def test_a_serving_whose_cards_dropped_and_restored_at_every_look_ends() -> None:
+    """KV was on its way to a group as it was taken apart, and the line on the link grew."""
+    audit = audit_of(serving(1, 315))
+    assert isinstance(audit, Audit) and audit.breaches == []
