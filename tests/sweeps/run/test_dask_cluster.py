@@ -16,6 +16,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from hwmodel.description.description import DescriptionError
+from policies.allocators.registry import POLICIES
 from policies.engines.schedulers import SCHEDULERS
 from policies.serving.plugins import LOADED, load_plugin
 from policies.transfers.connectors import CONNECTORS
@@ -192,6 +193,28 @@ def test_plug_ins_go_along(apart: str) -> None:
         (None, "bankwise_plugin_own_scheduler: CappedSpec"),
         (None, "bankwise_plugin_own_connector: SecondPoolOptions"),
     }
+
+
+def test_a_policy_of_a_plug_in_serves_on_two_workers_as_it_does_here(tmp_path: Path) -> None:
+    """Workers that are processes of their own, and have never seen it."""
+    with distributed.SubprocessCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=":0",
+        worker_class="distributed.Worker",
+    ) as found:  # fmt: skip
+        try:
+            load_plugin(Path(__file__).resolve().parents[3] / "examples/own_allocator.py")
+            few = ["requests=20", "warmup_requests=5", "policy=[room, paged]"]
+            sweep = load_sweep("smoke", few)
+            run_sweep(sweep, tmp_path / "cluster", False, 2, QUIET, found.scheduler_address)
+            run_sweep(sweep, tmp_path / "here", False, 1, QUIET)
+        finally:
+            POLICIES.pop("room", None)
+            LOADED.clear()
+    there, here = (
+        [each["metrics"] for each in RunDirectory(tmp_path / name).records()]
+        for name in ("cluster", "here")
+    )
+    assert len(there) > 1 and there == here
 
 
 def test_no_scheduler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
