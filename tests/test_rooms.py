@@ -143,6 +143,24 @@ def test_only_the_registries_name_a_rule_and_only_kinds_their_pages() -> None:
         assert not others & pages, module
 
 
+SIMULATES = {
+    "policies.serving.serving", "policies.serving.simulation", "sweeps.run.executor",
+    "sweeps.run.explained_run", "sweeps.run.next_run", "sweeps.run.one_point",
+    "sweeps.run.sweep_run", "sweeps.study.search", "sweeps.study.trial_batch",
+}  # fmt: skip
+KERNELS = {"hwmodel.kernel", "policies.engines", "policies.memory", "policies.transfers"}
+CLOSED = {"hwmodel.measure.student", "hwmodel.measure.bounds"}
+"""Of `hwmodel.measure`: what simulates nothing."""
+
+
+def test_what_shows_simulates_nothing() -> None:
+    for module, others in imports().items():
+        if room(module) == "sweeps.report":
+            assert not others & SIMULATES, module
+            assert not {room(other) for other in others} & KERNELS, module
+            assert {o for o in others if room(o) == "hwmodel.measure"} <= CLOSED, module
+
+
 def test_a_program_needs_no_command_line() -> None:
     assert not [m for m in MODULES if room(m) == "bankwise" and "sweeps.cli" in
                 {room(other) for other in imports()[m]}]  # fmt: skip
