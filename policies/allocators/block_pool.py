@@ -13,19 +13,18 @@ from policies.requests.requests import IntArray
 
 class BlockPool:
     """`users`, int64 (blocks,): requests that hold each block. `written`, int64 (blocks,): how
-        often each was handed out, by which it is known whether a block still holds what it held.
+    often each was handed out, by which it is known whether a block still holds what it held.
 
-        Example: two requests hold a block, which is free when both have given it back.
+    Example: two requests hold a block, which is free when both have given it back.
 
-            >>> from hwmodel.kernel.jit import kernel
-    from policies.allocators.free_lists.fifo import Queue
-            >>> pool = BlockPool(Queue(8))
-            >>> block = pool.take(1)
-            >>> pool.share(block)
-            >>> pool.give(block, 0); pool.free
-            7
-            >>> pool.give(block, 0); pool.free
-            8
+        >>> from policies.allocators.free_lists.fifo import Queue
+        >>> pool = BlockPool(Queue(8))
+        >>> block = pool.take(1)
+        >>> pool.share(block)
+        >>> pool.give(block, 0); pool.free
+        7
+        >>> pool.give(block, 0); pool.free
+        8
     """
 
     def __init__(self, order: FreeList, null_block: bool = False) -> None:
