@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from hwmodel.measure.student import LEVEL
 from sweeps.analyse.figures import ENERGY_CONFIDENCE, ENOUGH
+from sweeps.analyse.rows import at
 from sweeps.analyse.table import Table
 from sweeps.sections.section import Block, Grid, Say, Section
 
@@ -38,10 +39,10 @@ def _too_wide(table: Table) -> Iterator[str]:
     found: dict[str, float] = {}
     whole = 0.0
     for raw in (raw for group in table.groups for row in group.rows for raw in row.raw.values()):
-        memory = raw.get("memory", {})
-        for one in (memory, *memory.get("memories", {}).values()):
-            for phase, each in one.get("phases", {}).items():
-                if each.get("too_wide") and each["efficiency"] and each["ci95"]:
+        memory = at(raw, "memory")
+        for one in (memory, *(at(memory, "memories") or {}).values()):
+            for phase, each in (at(one, "phases") or {}).items():
+                if at(each, "too_wide") and each["efficiency"] and each["ci95"]:
                     found[phase] = max(found.get(phase, 0.0), each["ci95"] / each["efficiency"])
                     whole = max(whole, memory.get("throughput_ci95") or 0.0)
     if found:

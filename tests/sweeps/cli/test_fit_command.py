@@ -32,7 +32,6 @@ def test_a_device_alone_is_a_table_and_its_picture(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("arguments", "line"), [
     (["rtx-4091"], "rtx-4091: no shipped device or model; did you mean 'rtx-4090'?"),
     (["zzzz"], "zzzz: no shipped device or model; known: "),
-    (["rtx-4090", "mlu370-x4"], "mlu370-x4: a second device, beside rtx-4090"),
     (["lpddr5-6400-x16"], "lpddr5-6400-x16: is a memory; a model needs an accelerator"),
     (["--weights", "in4"], "--weights: no shipped format 'in4'; did you mean 'int4'?"),
     (["--cards", "0"], "--cards: expected 1 or more; got"),

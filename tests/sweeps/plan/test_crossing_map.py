@@ -74,12 +74,12 @@ def test_winners_leads_ties_and_objections_are_those_planted(
     assert list(cells) == ["bf16, short", "int8, short", "bf16, long", "int8, long"]
     assert [cell.winner for cell in found.cells] == ["paged", "paged", "paged", "odma"]
     for name, tied in (("bf16, short", 0.2), ("int8, short", 0.6)):
-        one = cells[name].found[0].at
+        one = cells[name].numbers[0].at
         assert one is not None and one.mean == pytest.approx(tied, rel=0.01)
         assert one.low < tied < one.high < 1.3 * one.low
-        assert len(cells[name].found[0].found) == 2 + HALVINGS
-    assert [cells[name].found[0].side for name in cells] == [0, 0, 1, -1]
-    assert len(cells["bf16, long"].found[0].found) == 2
+        assert len(cells[name].numbers[0].answers) == 2 + HALVINGS
+    assert [cells[name].numbers[0].side for name in cells] == [0, 0, 1, -1]
+    assert len(cells["bf16, long"].numbers[0].answers) == 2
     lead = cells["bf16, short"].verdict.gaps[0]
     assert lead.total.mean == pytest.approx(5**0.5 - 1, rel=1e-3)
     others = [gap.other for gap in cells["int8, long"].verdict.gaps]
