@@ -219,6 +219,15 @@ def memory_map(folder: Path) -> dict[str, Any]:
     return taken(folder)
 
 
+def burst_map(folder: Path) -> dict[str, Any]:
+    """Nothing beside the values of the part; draws them into `bursts.svg` in its folder."""
+    from tools.burst_map import draw
+    from tools.release import parts, taken
+
+    draw(taken(parts()[folder.name]["values"], folder), folder / "bursts.svg")
+    return {}
+
+
 def schedules(folder: Path) -> dict[str, Any]:
     """How many steps of the recorded schedules that ship the engines take alike, by server."""
     from policies.engines.schedule_cases import read_cases
@@ -354,9 +363,9 @@ LAID_OUT = ("strix-halo", "mlu370-x4", "dgx-spark-gb10", "m2-ultra", "a100-80gb"
 """Devices of docs/layout.md."""
 READERS: dict[str, Read] = {
     "why": why, "next_question": next_question, "crossing_map": crossing_map, "devices": devices,
-    "crossings": crossings, "bursts": bursts, "memory_map": memory_map, "h3": h3,
+    "crossings": crossings, "bursts": bursts, "burst_map": burst_map, "memory_map": memory_map,
+    "h3": h3,
     "measurements": measurements, "servers": servers, "accuracy_of_times": accuracy_of_times,
-    "laws": laws,
-    "schedules": schedules, "speed": speed,
+    "laws": laws, "schedules": schedules, "speed": speed,
     "kv_layouts": kv_layouts, "windows": windows, "capacities": capacities,
 }  # fmt: skip
