@@ -41,8 +41,10 @@ class HostSpec(Strict):
     """Tokens of a block, a multiple of the device's. None: the device's; HCache: 64 (paper), or
     the next multiple."""
     eviction_policy: EvictionName = "lru"
-    """Which stored block goes first: the one used longest ago, by ARC, of the lowest priority, or
-    none that is pinned. vLLM has the first two."""
+    """Which stored block goes first: `lru`, the one asked for longest ago; `arc`, by adaptive
+    replacement; `priority`, those of requests that never come again, then of sessions, then
+    what requests share; `pinned`, as `lru`, but never a prefix that requests share. vLLM has the
+    first two."""
     store_threshold: Annotated[int, Field(ge=0)] = 0
     """Blocks that fewer requests have asked for are not stored."""
     offload_prompt_only: bool = True

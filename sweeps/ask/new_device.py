@@ -101,7 +101,7 @@ def new_device(
         stated["dma"] = {"engines": engines, "port_bandwidth": port}
     stated |= {"link": {"bandwidth": link, "latency": "10us"}} if link else {}
     merged = _merged(base, stated | {"host": {"bandwidth": "16GB/s"}}, simulated)
-    merged |= _software(merged) | (_way(described, memory) if simulated else {})
+    merged |= _software(merged) | (_way(described, memory, merged) if simulated else {})
     typed = {("compute", key) for key in flops} | {("dma", "engines"), ("link", "bandwidth")}
     summary = f"{name}, {capacity} of {memory} on {width} bits, {peak:,.4g} GB/s"
     lines = [
@@ -123,13 +123,15 @@ def _software(merged: dict[str, Any]) -> dict[str, Any]:
     return {"compute": compute, "kernels": SOFTWARE["kernels"]}
 
 
-def _way(described: list[str], memory: str) -> dict[str, Any]:
-    """What lies between DRAM and requesters, by the kind of memory, not by the base; described: the
-    lines that name the memory."""
+def _way(described: list[str], memory: str, merged: dict[str, Any]) -> dict[str, Any]:
+    """What hangs on the kind of memory, not on the base: what lies between DRAM and requesters, and
+    refreshes of all banks where it has no others; described: the lines that name the memory."""
     shipped = load_device(described[0].removeprefix("memory: ")).memory
     piece = f"{PIECE_BYTES * shipped.organisation.pseudochannels}B"
     loss = LPDDR_DERATE if memory.lower().startswith("lpddr") else 1.0
-    return {"interleave": piece, "derate": loss}
+    refresh = {} if shipped.refresh.per_bank else {"refresh": "all_bank"}
+    controller = {"controller": merged["controller"] | refresh} if refresh else {}
+    return {"interleave": piece, "derate": loss, **controller}
 
 
 def software_note(device: Device) -> str:

@@ -52,6 +52,7 @@ def test_a_card_is_written_checked_and_usable(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("changes", "peak", "tck", "ranks"), [
     ({"rate": "5500", "width": 256, "capacity": "64GiB"}, 176.0, 1.45455, 1),
+    ({"memory": "ddr4", "rate": "2666MT/s", "width": 64, "capacity": "32GiB"}, 21.328, 0.750188, 2),
     ({"memory": "lpddr5x", "rate": "8GT/s", "width": 256, "capacity": "128GiB"}, 256.0, 1.0, 2),
     ({"memory": "hbm3", "rate": "5.2Gb/s", "width": 5120, "capacity": "80GiB"}, 3328.0, 0.76923, 1),
     # 32 B of data in 36 on the wires
