@@ -64,7 +64,7 @@ wheel: $(DEV)
 	rm -rf hwmodel/kernels
 
 bench: $(DEV)
-	$(BIN)/python -m pytest -q tests/bench -o addopts=--import-mode=importlib --benchmark-only
+	$(BIN)/python -m pytest -q tools/bench -o addopts=--import-mode=importlib --benchmark-only
 
 # Every figure of README and docs, at one commit, into docs/release/results; then into the texts. Resumable: what is done is kept in runs/release.
 # Request logs of measured servers are third-party data and do not ship; without them (BANKWISE_DATA) their cells are skipped.

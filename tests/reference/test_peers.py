@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference import peers
+from tools.peers import peers
 
 
 def peer(name: str) -> peers.Peer:

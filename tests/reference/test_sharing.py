@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from policies.requests.requests import Requests
-from tests.reference import sharing
+from tools.peers import sharing
 
 
 def test_a_turn_finds_the_turn_before_and_a_first_turn_an_opening_that_was_seen() -> None:

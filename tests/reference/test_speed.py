@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.reference import speed
-from tests.reference.serving_speed import Blis
-from tests.reference.streams import IntArray
+from tools.peers import speed
+from tools.peers.serving_speed import Blis
+from tools.peers.streams import IntArray
 
 SIMULATOR = """#!{python}
 import json, pathlib, sys
@@ -21,7 +21,7 @@ if "--trace-output" in given:
 """
 
 
-class Linear(speed.Pair):
+class Linear(speed.PeerProgram):
     """A peer that takes a second to start and a millisecond a burst."""
 
     def device(self) -> speed.Device:

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from tests.reference.streams import mix, pcg
+from tools.peers.streams import mix, pcg
 
 PCG = {
     "seq": 0x60DCCCA2,

@@ -20,8 +20,8 @@ from policies.engines.schedule_cases import read_cases
 from policies.predictors.confusion import read_classes
 from policies.requests.requests import load_trace
 from policies.serving.server_log import BlockLog
-from tests.damage import bounded
 from tests.rotation import spread
+from tools.damage import bounded
 
 
 def accesses(path: Path) -> list[Any]:

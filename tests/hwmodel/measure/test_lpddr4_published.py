@@ -15,7 +15,7 @@ import yaml
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.replay import figures
 from hwmodel.specs.device import load_device
-from tests.reference.streams import mix
+from tools.peers.streams import mix
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 FIGURES = yaml.safe_load((REFERENCE / "lpddr4_4266.yaml").read_text())

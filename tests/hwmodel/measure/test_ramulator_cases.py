@@ -11,7 +11,7 @@ import pytest
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.replay import figures
 from hwmodel.specs.device import load_device
-from tests.reference.streams import pcg
+from tools.peers.streams import pcg
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 CASES = json.loads((REFERENCE / "ramulator21.json").read_text())

@@ -10,7 +10,7 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import LIBRARY
 from hwmodel.specs.device import load_device
 from sweeps.cli.inspection import inspect
-from tests.damage import faults
+from tools.damage import faults
 
 BOMB = "\n".join(["a: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"] + [
     f"b{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)
@@ -25,7 +25,7 @@ def test_200_damaged_files_are_answered(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("thousand", range(10))
 def test_10_000_damaged_files_are_answered(thousand: int, tmp_path: Path) -> None:
-    """`python -m tests.damage --seed 37 --count 10000` is the same."""
+    """`python -m tools.damage --seed 37 --count 10000` is the same."""
     assert faults(tmp_path, seed=37, count=1000, first=1000 * thousand) == []
 
 

@@ -73,7 +73,7 @@ CASES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-class Request:
+class SGLangRequest:
     """What SGLang's classes read of a request."""
 
     beam_group = session = extra_key = cache_salt = kv_rotation_base = None
@@ -125,7 +125,7 @@ class Request:
 class Batch(ScheduleBatch):
     """The running requests."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: SGLangRun) -> None:
         self.reqs: list[Any] = []
         self.batch_is_full = False
         self.run, self.tree_cache = run, run.tree
@@ -144,7 +144,7 @@ class Batch(ScheduleBatch):
         self.reqs = [self.reqs[at] for at in keep_indices]
 
 
-class Run:
+class SGLangRun:
     """SGLang's pools, and the loop of its scheduler."""
 
     def __init__(self, case: dict[str, Any]) -> None:
@@ -163,10 +163,10 @@ class Run:
         SCHEDULE.schedule_conservativeness = self.config["conservativeness"]
         self.policy = SchedulePolicy(self.config["policy"], self.tree, False, False, False)
         self.ratio = new_token_ratio_tracker.NewTokenRatioTracker.from_config()
-        self.waiting: list[Request] = []
+        self.waiting: list[SGLangRequest] = []
         self.running, self.last, self.chunked = Batch(self), None, None
 
-    def next_batch(self) -> tuple[list[Request], list[Request], list[Request]]:
+    def next_batch(self) -> tuple[list[SGLangRequest], list[SGLangRequest], list[SGLangRequest]]:
         """Prefills, decodes and retracted requests of the next step."""
         if self.last is not None:
             kept = [one for one in self.last if one is not self.chunked and not one.finished()]
@@ -183,7 +183,7 @@ class Run:
             return prefills, [], []
         return [], *self.decodes()
 
-    def prefills(self) -> list[Request]:
+    def prefills(self) -> list[SGLangRequest]:
         batch, config = self.running, self.config
         if (batch.batch_is_full or not self.waiting) and self.chunked is None:
             return []
@@ -222,7 +222,7 @@ class Run:
             self.chunked = adder.new_chunked_req
         return chosen
 
-    def decodes(self) -> tuple[list[Request], list[Request]]:
+    def decodes(self) -> tuple[list[SGLangRequest], list[SGLangRequest]]:
         batch, retracted = self.running, []
         if not batch.reqs:
             return [], []
@@ -236,7 +236,7 @@ class Run:
             batch.batch_is_full &= len(batch.reqs) == before
         return list(batch.reqs), retracted
 
-    def extend(self, chosen: list[Request]) -> None:
+    def extend(self, chosen: list[SGLangRequest]) -> None:
         fresh = [one for one in chosen if one.kv.req_pool_idx is None]
         if fresh:
             self.rows.alloc(fresh)
@@ -268,7 +268,7 @@ class Run:
             one.kv.kv_allocated_len = one.kv.kv_committed_len = end
             at += end - start
 
-    def decode(self, chosen: list[Request]) -> None:
+    def decode(self, chosen: list[SGLangRequest]) -> None:
         lengths = torch.tensor([one.kv.kv_allocated_len for one in chosen])
         rows = torch.tensor([one.kv.req_pool_idx for one in chosen])
         if self.page == 1:
@@ -284,7 +284,7 @@ class Run:
             one.kv.kv_allocated_len += 1
             one.kv.kv_committed_len += 1
 
-    def release(self, one: Request, checkpoint: bool = True) -> None:
+    def release(self, one: SGLangRequest, checkpoint: bool = True) -> None:
         owned = one.kv.kv_committed_len
         if checkpoint:
             one._done = True
@@ -314,7 +314,7 @@ class Run:
             output = trace["output"][at]
             asked = output if self.config["ends"] == "length" else self.config["asked"]
             asked = min(asked, self.config["slots"] - 1 - length - 1)
-            to_come.append(Request(at, tokens.tolist(), output, asked))
+            to_come.append(SGLangRequest(at, tokens.tolist(), output, asked))
         while to_come or self.waiting or self.chunked or self.live():
             if not (self.waiting or self.chunked or self.live()):
                 clock = max(clock, trace["arrival"][to_come[0].at])
@@ -350,7 +350,7 @@ class Run:
             self.alloc.free_group_end()
         return done
 
-    def sample(self, one: Request, rng: np.random.Generator) -> None:
+    def sample(self, one: SGLangRequest, rng: np.random.Generator) -> None:
         one.output_ids.append(int(rng.integers(100, 59999)))
         one.refill()
 
@@ -388,7 +388,7 @@ def main() -> None:
     path, draws = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
     cases = [made(name, kind, nth) for name, kind in CASES.items() for nth in range(draws)]
     for case in cases:
-        case["steps"] = Run(case).steps()
+        case["steps"] = SGLangRun(case).steps()
         print(
             f"{case['name']:18} {len(case['steps']):5} steps"
             f" {sum(len(step[3]) for step in case['steps']):4} retracted"

@@ -2,7 +2,7 @@
 (docs/performance.md).
 
     BANKWISE_RAMULATOR=DIR BANKWISE_DRAMSIM3=FILE BANKWISE_DRAMSYS=FILE \\
-        python -m tests.reference.speed [ROUNDS]
+        python -m tools.peers.speed [ROUNDS]
 
 DIR: the folder `python` of Ramulator 2.1, built for this Python; the files: `dramsim3main`, and
 the program `DRAMSys`. What has no variable is left out. A round runs a peer on a long and on a
@@ -31,8 +31,8 @@ import numpy as np
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.measure.peer_mapper import peer_mapper
 from hwmodel.specs.device import Device, load_device
-from tests.reference.peers import DRAMsim3, Ramulator
-from tests.reference.streams import IntArray, pcg
+from tools.peers.peers import DRAMsim3, Ramulator
+from tools.peers.streams import IntArray, pcg
 
 OUT = Path(__file__).resolve().parents[2] / "docs/release/speed.json"
 STREAMS = {"in order": "seq", "64 B at random": "rand64", "pages of 1 KiB": "page1k"}
@@ -56,7 +56,7 @@ def cpu_s(command: list[str], text: str = "", **more: str) -> tuple[float, str]:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
 
 
-class Pair:
+class PeerProgram:
     """A peer that is built, and our memory with its settings."""
 
     def __init__(self, built: str, folder: Path) -> None:
@@ -76,7 +76,7 @@ class Pair:
         return file
 
 
-class OfRamulator(Pair):
+class OfRamulator(PeerProgram):
     """Of a place of `peers`."""
 
     place = "LPDDR5"
@@ -103,7 +103,7 @@ class OfRamulatorHbm(OfRamulator):
     place = "HBM2"
 
 
-class OfDRAMsim3(Pair):
+class OfDRAMsim3(PeerProgram):
     def device(self) -> Device:
         return DRAMsim3("").device("HBM2")
 
@@ -119,7 +119,7 @@ class OfDRAMsim3(Pair):
         return took, ns * len(address) / served
 
 
-class OfDRAMSys(Pair):
+class OfDRAMSys(PeerProgram):
     def device(self) -> Device:
         return load_device(SYSTEMS)
 
@@ -150,7 +150,7 @@ class OfDRAMSys(Pair):
         return next(each / "configs" for each in self.built.parents if (each / "configs").is_dir())
 
 
-PAIRS: dict[str, tuple[str, type[Pair]]] = {
+PAIRS: dict[str, tuple[str, type[PeerProgram]]] = {
     "Ramulator 2.1, LPDDR5": ("BANKWISE_RAMULATOR", OfRamulator),
     "Ramulator 2.1, HBM2": ("BANKWISE_RAMULATOR", OfRamulatorHbm),
     "DRAMsim3, HBM2": ("BANKWISE_DRAMSIM3", OfDRAMsim3),
@@ -170,7 +170,9 @@ def ours(device: Device, address: IntArray) -> Found:
     return took, float(device.memory.tick_clock.ns_of_ticks(loop.end_tick))
 
 
-def compared(pair: Pair, stream: str, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
+def compared(
+    pair: PeerProgram, stream: str, rounds: int, say: Callable[[str], None]
+) -> dict[str, Any]:
     """Medians over the rounds: bursts a second, theirs and ours, and the ratio of each round."""
     device = pair.device()
     address, _ = pcg(STREAMS[stream])

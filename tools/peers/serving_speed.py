@@ -1,6 +1,6 @@
 """Requests a second of CPU time in BLIS and in ours, on the same requests (docs/performance.md).
 
-    BANKWISE_BLIS=FILE [BANKWISE_BLIS_SETTINGS=DIR] python -m tests.reference.serving_speed [ROUNDS]
+    BANKWISE_BLIS=FILE [BANKWISE_BLIS_SETTINGS=DIR] python -m tools.peers.serving_speed [ROUNDS]
 
 FILE: the program; DIR: the clone that it was built in, its folder if that is not said. BLIS draws
 the requests and writes them down, and ours serves these from its file. A round runs BLIS on many
@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any
 
 import bankwise
-from tests.reference.speed import OUT, cpu_s
+from tools.peers.speed import OUT, cpu_s
 
 MANY, FEW, RATE = 4000, 500, 16
 """Requests, and how many arrive a second: neither server is full."""

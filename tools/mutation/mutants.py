@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAIRS = [
     (ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot),
     (ast.In, ast.NotIn), (ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.LShift, ast.RShift),
@@ -76,12 +76,13 @@ def changes(node: Any, names: str = "", owner: str = "", line: int = 0) -> Itera
                 if isinstance(child, ast.FunctionDef):
                     inside = owner or named
             elif isinstance(node, ast.Module) and isinstance(child, ast.Assign | ast.AnnAssign):
-                inside = "=" + ast.unparse(getattr(child, "targets", None) or [child.target])
+                names_of = child.targets if isinstance(child, ast.Assign) else [child.target]
+                inside = "=" + ", ".join(map(ast.unparse, names_of))
             held: Any = value if isinstance(value, list) else vars(node)
             if inside and not isinstance(child, ast.FunctionDef) and (new := other(child)):
                 yield (
                     inside,
-                    (first, child.end_lineno),
+                    (first, getattr(child, "end_lineno", first)),
                     child,
                     new,
                     (held, at if held is value else field),

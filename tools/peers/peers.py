@@ -1,6 +1,6 @@
 """Exported steps in other simulators, beside ours, printed as JSON (docs/trust.md).
 
-    BANKWISE_RAMULATOR=DIR BANKWISE_DRAMSIM3=FILE python -m tests.reference.peers
+    BANKWISE_RAMULATOR=DIR BANKWISE_DRAMSIM3=FILE python -m tools.peers.peers
 
 DIR: the folder `python` of Ramulator 2.1, built for this Python; FILE: `dramsim3main`. Cycles are
 those until the last access is accepted (Ramulator ends there) or the last data (DRAMsim3); ours
@@ -37,7 +37,7 @@ HASH = "bank_hash=[{field: bankgroup, row_bit: 0}, {field: bank, row_bit: 2}]"
 STEPS = (600, 800, 1000)
 
 
-class Place(NamedTuple):
+class PeerMemory(NamedTuple):
     """A device whose channels have the peer's memory."""
 
     device: str
@@ -50,11 +50,11 @@ class Place(NamedTuple):
 
 
 PLACES = {
-    "LPDDR5": Place(
+    "LPDDR5": PeerMemory(
         "mlu370-x4", "ramulator-lpddr5-6400-x16", 2, {"paged": 1, "odma": 2, "static": 15}
     ),
     # a pseudo-channel is a channel of its own
-    "HBM2": Place(
+    "HBM2": PeerMemory(
         "a100-80gb", "ramulator-hbm2-2.0", 12, {"paged": 1, "odma": 1, "static": 2},
         ("device_set.channels=80",),
     ),
@@ -240,7 +240,7 @@ def called(command: list[str], text: str = "", path: Path | None = None) -> None
         raise RuntimeError(f"{command[0]} failed: {(done.stderr or done.stdout)[-500:]}")
 
 
-class Row(NamedTuple):
+class PeerRow(NamedTuple):
     """A stream in a peer and in ours."""
 
     peer: str
@@ -287,7 +287,7 @@ def exported(
 def rows(
     peer: Peer, place: str, name: str, folder: Path, policies: Iterable[str] = (),
     most: int | None = None,
-) -> Iterator[Row]:  # fmt: skip
+) -> Iterator[PeerRow]:  # fmt: skip
     """The streams of a kind of traffic (a key of TRAFFIC) in a peer and in ours; of these policies,
     if any are named, and as many of STEPS as `most`. Files go into the folder."""
     traffic = TRAFFIC[name]
@@ -302,7 +302,7 @@ def rows(
                 if file != unmapped or name == "decode":
                     one = replace(wanted, format=form, mapper=mapper)
                     count = exported(settings, one, traffic.reads_only, file)
-            yield Row(
+            yield PeerRow(
                 peer.name, place, name, policy, *count,
                 peer.ours(place, plain, traffic.refresh),
                 peer.theirs(place, encoded, traffic.refresh, folder),
@@ -310,7 +310,7 @@ def rows(
             )  # fmt: skip
 
 
-def agreement(found: list[Row]) -> dict[str, Any]:
+def agreement(found: list[PeerRow]) -> dict[str, Any]:
     """A line of the table: theirs over ours."""
     cycles = [row.theirs.cycles / row.ours.cycles for row in found]
     hits = [row.theirs.hits / row.ours.hits for row in found]
@@ -323,7 +323,7 @@ def agreement(found: list[Row]) -> dict[str, Any]:
     }
 
 
-def bandwidth(peer: Peer, place: str, found: list[Row], which: str) -> dict[str, Any]:
+def bandwidth(peer: Peer, place: str, found: list[PeerRow], which: str) -> dict[str, Any]:
     """A line of the table: each policy's share of the peak, and their order."""
     memory, shares = peer.device(place).memory, {}
     for policy in dict.fromkeys(row.policy for row in found):

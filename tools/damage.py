@@ -1,7 +1,7 @@
 """Files of every kind that bankwise reads, damaged at random from a seed: is each answered with
 lines, within 5 CPU seconds and 1 GiB, and never with a traceback?
 
-    python -m tests.damage --count 200 --seed 1
+    python -m tools.damage --count 200 --seed 1
 
 Prints each case that is not, with its number, then how many were tried. A case is told by its seed
 and its number alone.
@@ -155,7 +155,7 @@ def _logs() -> Iterator[Sample]:
     text = "\n".join(map(json.dumps, [header, *rows])).encode()
     yield Sample("blocks.jsonl", text, blocks)
     yield Sample("blocks.jsonl.gz", gzip.compress(text, mtime=0), blocks)
-    file = Path(__file__).parent / "reference/vllm_schedules_drawn.json.gz"
+    file = Path(__file__).parents[1] / "tests/reference/vllm_schedules_drawn.json.gz"
     known = json.loads(gzip.decompress(file.read_bytes()))
     cases = (known["cases"] if isinstance(known, dict) else known)[:2]
     yield Sample("schedules.json", json.dumps(cases).encode(), scheduled)
@@ -292,7 +292,7 @@ def faults(folder: Path, seed: int, count: int, first: int = 0) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns 1 where a case is answered wrongly."""
-    parser = argparse.ArgumentParser(prog="python -m tests.damage")
+    parser = argparse.ArgumentParser(prog="python -m tools.damage")
     for name, default in {"count": 200, "seed": 1, "first": 0}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     given = parser.parse_args(arguments)

@@ -1,7 +1,7 @@
 """How much of their prompts requests find of those before them, if memory had no end: Mooncake's
 trace beside the laws of sessions that ship, printed as JSON.
 
-    python -m tests.reference.sharing conversation_trace.jsonl
+    python -m tools.peers.sharing conversation_trace.jsonl
 
 The file: github.com/kvcache-ai/Mooncake, `FAST25-release/traces`, commit 3b5a594.
 """

@@ -1,12 +1,12 @@
-"""Which share of small changes to the product do the tests notice? A script, not a test.
+"""Which share of small changes to the product do the tests notice?
 
-    nice -n 10 .venv/bin/python tests/mutation.py --seed 1 --count 150 --out before.jsonl
-    nice -n 10 .venv/bin/python tests/mutation.py --again before.jsonl --out after.jsonl
+    nice -n 10 python -m tools.mutation.mutation --seed 1 --count 150 --out before.jsonl
+    nice -n 10 python -m tools.mutation.mutation --again before.jsonl --out after.jsonl
 
 Mutants (`mutants.py`) are drawn by a seed, `--count` of each; `--again` draws those that survived
-an earlier run. Each
-is a fork of one process that has imported all tests: the code of one function is replaced in
-memory, and the tests that execute its lines run, the quick ones first, until one fails.
+an earlier run. Each is a fork of one process that has imported all tests: the code of one function
+is replaced in memory, and the tests that execute its lines run, the quick ones first, until one
+fails.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
-from mutants import ROOT, Mutant, drawn, mutate
+
+from tools.mutation.mutants import ROOT, Mutant, drawn, mutate
 
 ROOMS = ("policies/memory", "policies/allocators", "sweeps/analyse", "sweeps/run")
 TESTS = (
@@ -177,7 +178,6 @@ def main() -> None:
         samples = [[each for each in records if each["verdict"] == "survived"]]
     else:
         samples = [drawn(ROOMS, seed) for seed in given.seed or [1]]
-    sys.path.insert(0, str(ROOT))
     flags = ["-q", "-s", "-m", "not long", "-p", "no:cacheprovider", "-p", "no:xdist"]
     with tempfile.TemporaryDirectory() as base:
         where = [f"--basetemp={base}/t", *(str(ROOT / "tests" / each) for each in TESTS)]
