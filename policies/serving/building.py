@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +29,6 @@ from policies.memory.fidelity import Memory
 from policies.memory.mapped import require_frames
 from policies.memory.memory_model import memory_model, placed_memory
 from policies.memory.pipeline import PipelineSpec, PipelineSteps
-from policies.memory.routing import Routing
 from policies.memory.step import StepModel
 from policies.memory.step_times import StepTimer
 from policies.placements.card_memories import CardMemories
@@ -166,9 +164,6 @@ def build_replica(run: Run, berth: Berth) -> Replica:
     Raises DescriptionError if the model does not fit or the device lacks what the spec needs.
     """
     spec, device, outputs = run.spec, run.device, run.metrics.requests.output
-    if berth.routing is None and run.local.experts is not None:
-        # ranks are the model's: all replicas have the same, whose streams are measured once
-        berth = replace(berth, routing=Routing(run.local.experts, spec.routing, run.seed))
     placing = _placing(run, berth)
     limits, options = _limits(run, placing, berth)
     allocator = build(placing.layout, len(run.stream.requests), limits, spec.policy)

@@ -35,7 +35,7 @@ class Cards:
         cluster, requests = spec.cluster, stream.requests
         builder = ReplicaBuilder(run, cards=cluster.cards)
         manager = Manager(cluster, requests, stream.predicted.length)
-        self._node = node = Node(manager, builder.card, together=builder.routing is not None)
+        self._node = node = Node(manager, builder.card, together=builder.together)
         self.nodes = [node]
         _teach(spec, [replica.engine.allocator for replica in node.own], run.profile)
         network = Network(run.fabric)

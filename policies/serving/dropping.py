@@ -31,7 +31,7 @@ leaves a card while other KV comes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,8 @@ class Dropping(Controller):
         self._link, self._network = load_link(spec.link), premises.network
         self._stages = node.own[0].stages
         self._most = most_stages(self._model) // self._stages
+        self._lacking_bytes = cache(partial(lacking_bytes, self._model, stages=self._stages))
+        """Of a card of a group of so many."""
         self._groups: list[Group] = [(card,) for card in range(len(node.own))]
         self._made: dict[Group, Replica] = {}
         require_blocks(node.own[0].engine.allocator)
@@ -155,7 +157,7 @@ class Dropping(Controller):
         """What these cards of a group lack, each over its own link; source: cards that send it."""
         return Transfer(
             source=places(self.node.name, source), target=places(self.node.name, cards),
-            bytes=lacking_bytes(self._model, len(group), self._stages),
+            bytes=self._lacking_bytes(len(group)),
             alone_s=self.pull_s(len(group)), way="weights", on_landed=landed, felt=False,
             what=((), cards[0]),
         )  # fmt: skip
@@ -176,7 +178,7 @@ class Dropping(Controller):
 
     def pull_s(self, cards: int) -> float:
         """Seconds until the card that lacks most has its weights back."""
-        return self._link.seconds(lacking_bytes(self._model, cards, self._stages))
+        return self._link.seconds(self._lacking_bytes(cards))
 
     def _moves(self, before: Group, after: Group) -> list[int]:
         """Layers that move over the busiest link as one group becomes another."""

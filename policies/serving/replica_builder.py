@@ -36,10 +36,11 @@ class ReplicaBuilder:
         self.run, self._name = run, name
         self._port, self._side, self._cards = port, side, cards
         self._first: Replica | None = None
-        self.routing: Routing | None = None
-        """Of experts that all replicas have in common."""
-        if port is None and run.spec.experts_in_common and run.local.experts is not None:
-            self.routing = Routing(run.local.experts, run.spec.routing, run.seed)
+        experts = run.local.experts
+        # ranks are the model's: all replicas have the same, whose streams are measured once
+        self._routing = None if experts is None else Routing(experts, run.spec.routing, run.seed)
+        self.together = port is None and run.spec.experts_in_common and experts is not None
+        """Whether all replicas have these experts in common."""
         self.ports: WeakKeyDictionary[Replica, Port] = WeakKeyDictionary()
 
     def card(self, card: int, life: int) -> Replica:
@@ -47,9 +48,9 @@ class ReplicaBuilder:
         own = self.run.seed
         if self._port is not None:
             seed = (own, card + 1000 * self._side) if card else own
-            return self._built((card,), self.run, seed, self.routing)
+            return self._built((card,), self.run, seed)
         key = (own, card, life) if life else (own, card) if card else own
-        built = self._built((card,), self.run, key, self.routing)
+        built = self._built((card,), self.run, key)
         if self._first is None:
             self._first = built
         elif not self.run.spec.cluster.moves:
@@ -64,7 +65,7 @@ class ReplicaBuilder:
         staged = {"stages": stages, "pipeline": cluster.pipeline or pipeline}
         spec = run.spec.model_copy(update={"cluster": cluster.model_copy(update=staged)})
         seed = (run.seed, self._cards + stages, *(() if self._port is None else (2,)))
-        return self._built(cards, replace(run, spec=spec), seed, None, placed)
+        return self._built(cards, replace(run, spec=spec), seed, placed)
 
     def regions(self) -> list[KvLayout]:
         """See `Premises.regions`."""
@@ -79,12 +80,11 @@ class ReplicaBuilder:
         return [CONTROLLERS[name](options, premises) for name, options in control.items()]
 
     def _built(
-        self, cards: tuple[int, ...], run: Run, seed: Seed, routing: Routing | None,
-        placed: Placed | None = None,
-    ) -> Replica:  # fmt: skip
+        self, cards: tuple[int, ...], run: Run, seed: Seed, placed: Placed | None = None
+    ) -> Replica:
         links = run.fabric.at(*places(self._name, cards))
         port = None if self._port is None else self._port(links)
-        built = build_replica(run, Berth(seed, links, routing, port, placed))
+        built = build_replica(run, Berth(seed, links, self._routing, port, placed))
         if port is not None:
             self.ports[built] = port
         return built

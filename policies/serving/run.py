@@ -59,7 +59,7 @@ class Berth:
 
     Args:
         links: of its cards.
-        routing: of experts, which replicas have in common; None: its own.
+        routing: of experts, which all replicas have in common; None: the model has none.
         port: of pools.
         placed: where the KV of a group lies, unless it is laid out anew.
     """

@@ -9,11 +9,13 @@ import pytest
 
 from bankwise.conservation import Auditor, watched_links
 from hwmodel.description.description import DescriptionError
+from policies.memory.routing import Routing
 from policies.requests.requests import Requests
+from policies.serving import replica_builder
 from policies.serving.serving import serve
 from tests.policies.serving.features import LINK, Audit
 from tests.policies.serving.generated import once, serving
-from tests.policies.small import MODEL, device, mixed, requests, run, spec
+from tests.policies.small import EXPERTS, MODEL, device, mixed, requests, run, spec
 from tests.rotation import shared
 
 LAW = {"mean_up_s": 0.06, "down_s": 0.03}
@@ -93,3 +95,18 @@ def test_idle_cards_may_fail_as_often_as_they_like() -> None:
     """One request comes in the first moment, and one after thousands of failures."""
     found = run(1024, requests([0.0, 15.0], 100, 20), faults=[{"mean_up_s": 0.01, "down_s": 0.001}])
     assert found.metrics["finished"] == 2 and found.metrics["node"]["failures"] > 1000
+
+
+def test_cards_that_come_again_choose_experts_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How a run routes is drawn once: it is most of the time of a run whose cards fail again and
+    again."""
+    made: list[Routing] = []
+
+    def noted(*given: Any) -> Routing:
+        made.append(Routing(*given))
+        return made[-1]
+
+    monkeypatch.setattr(replica_builder, "Routing", noted)
+    cluster = {"cards": 2}
+    found = run(2048, mixed(20), faults=[LAW], cluster=cluster, shape=EXPERTS)
+    assert found.metrics["node"]["failures"] > 1 and len(made) == 1
