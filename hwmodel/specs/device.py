@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -164,7 +164,7 @@ class Device:
             whole += each.area_channel * each.channels
         return whole
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of the resolved descriptions."""
         return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()

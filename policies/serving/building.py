@@ -188,11 +188,14 @@ def build_replica(run: Run, berth: Berth) -> Replica:
 
 def _placing(run: Run, berth: Berth) -> Placing:
     """Raises DescriptionError for what is not modelled there."""
-    stages = stages_of(run.local, run.spec.cluster.stages)
-    if (placed := berth.placed) is None:
+    if (stages := run.alike.get("stages")) is None:
+        stages = run.alike["stages"] = stages_of(run.local, run.spec.cluster.stages)
+    if (placed := berth.placed or run.alike.get("placed")) is None:
         regions = kv_regions(run.device, stages, run.spec, berth.seed)
         at = _fullest(stages, regions)
         placed = at, regions[at], None
+        if all(region.sparse is None for region in regions):  # which a seed draws
+            run.alike["placed"] = placed
     placing = Placing(stages, *placed)
     _require_modelled(placing.local, run.spec, placing.layout, run.stream.requests)
     return placing
@@ -200,13 +203,18 @@ def _placing(run: Run, berth: Berth) -> Placing:
 
 def _step_models(run: Run, placing: Placing, limits: Limits, berth: Berth) -> list[StepModel]:
     """Of a card of each stage."""
-    spec, memory = run.spec, run.spec.memory
-    return [StepModel(
+    spec, memory, key = run.spec, run.spec.memory, ("steps", limits.commits_states)
+    if (known := run.alike.get(key)) is not None:
+        return known
+    models = [StepModel(
         run.device, stage, spec.tensor_parallel, spec.policy.kernel_cost, berth.routing, spec.free,
         memory.phases == "together", kv_groups(stage, spec.policy.kv_of_windows),
         placing.layout.sparse, even=bool(memory.efficiency or memory.attention),
         commits=limits.commits_states,
     ) for stage in placing.stages]  # fmt: skip
+    if berth.routing is None and placing.layout.sparse is None:
+        run.alike[key] = models
+    return models
 
 
 def _timer(

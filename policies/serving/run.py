@@ -3,8 +3,10 @@ is handed whole."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
@@ -51,6 +53,11 @@ class Run:
     def local(self) -> TransformerSpec:
         """The shard of the model on each card of a replica."""
         return model_of_a_card(self.spec, self.model)
+
+    @cached_property
+    def alike(self) -> dict[Hashable, Any]:
+        """What its replicas have in common, made for the first of them."""
+        return {}
 
 
 @dataclass(frozen=True)
