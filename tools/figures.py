@@ -27,6 +27,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = "docs/release/results"
 """A file for each part of the release run."""
+SECOND = "docs/release/second_seed"
+"""The same under another seed, of the parts that claims of papers are of."""
 COMMENT = re.compile(r"<!--(.*?)-->", re.DOTALL)
 INLINE = re.compile(r"<!--(?!table |/)([^>]+?)(?::([^:>]*))?-->([^\n]*?)<!--/-->")
 TABLE = re.compile(r"<!--table ([^>]+?)(?::([^:>]*))?-->\n(.*?)<!--/table-->", re.DOTALL)
@@ -44,10 +46,10 @@ class FigureError(Exception):
     """A marker or a result that says nothing, in one sentence."""
 
 
-def read_results(root: Path = ROOT) -> Results:
+def read_results(root: Path = ROOT, folder: str = RESULTS) -> Results:
     """The values of the release run. Raises FigureError where a file has none."""
     found: Results = {}
-    for file in sorted((root / RESULTS).glob("*.json")):
+    for file in sorted((root / folder).glob("*.json")):
         for key, value in read_part(file)["values"].items():
             numbers = value if isinstance(value, list) else [value]
             known = all(type(each) in (int, float) for each in numbers) and len(numbers) in (1, 3)

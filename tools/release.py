@@ -2,6 +2,7 @@
 
     python -m tools.release run [PART ...]    # what is not there yet, or these anew
     python -m tools.release take              # values of what is there, into docs/release/results
+    python -m tools.release second [PART ...] # parts that claims of papers are of, by another seed
     python -m tools.release list              # parts, their question and what they took
 
 `tools/release.yaml` lists the parts. A part has commands of bankwise, which write into
@@ -17,7 +18,8 @@ An interrupted run goes on where it was; where the product has changed since its
 so and stops. Each part has one file, `docs/release/results/PART.json`: the commit that it was made
 at, what it took and its values; a part that is named is made anew, and the other files stay. Values
 are taken anew each time, so that a further one needs no further run. The site shows them as a page
-(`tools.site_pages`).
+(`tools.site_pages`). Under another seed a part has its file in `docs/release/second_seed`, and part
+`claims` has the verdicts under both (`tools.claims`).
 """
 
 from __future__ import annotations
@@ -39,12 +41,16 @@ from sweeps.analyse.statistics import Interval, interval, relative_gap
 from sweeps.report.contents import read_report
 from sweeps.run.store import CONFIG, RunDirectory
 from sweeps.sections.section import Block, Grid, Section
-from tools.figures import RESULTS, ROOT, FigureError, Results, Value, results_text
+from tools.claims import SEED, read_claims
+from tools.figures import RESULTS, ROOT, SECOND, FigureError, Results, Value, results_text
 from tools.release_readers import READERS
 
 PARTS = ROOT / "tools/release.yaml"
 RUNS = ROOT / "runs/release"
-PRODUCT = ("hwmodel", "policies", "sweeps", "yaml", "docs/release", f":!{RESULTS}")
+PRODUCT = (
+    "hwmodel", "policies", "sweeps", "yaml", "docs/release", f":!{RESULTS}", f":!{SECOND}",
+    ":!docs/release/claims.yaml",
+)  # fmt: skip
 DONE = "done.json"
 
 
@@ -78,14 +84,15 @@ def check_commit(named: bool) -> None:
         raise ReleaseError(f"{first} has changed since {commit[:8]}; remove {RUNS} to begin anew")
 
 
-def run_part(name: str, part: Mapping[str, Any]) -> None:
+def run_part(name: str, part: Mapping[str, Any], seed: int | None = None) -> None:
     """Run the commands of a part into its folder, and keep what they took. Raises ReleaseError."""
-    folder = RUNS / name
+    folder = folder_of(name, seed)
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.process_time()
     for typed in part.get("commands", ()):
         words = [word.replace("{run}", str(folder)) for word in shlex.split(typed)]
         if words[1] == "run":
             words += ["--out", str(folder)]
+            words += ["--set", f"seed={seed}"] * (seed is not None)
             words += ["--resume"] * any(folder.rglob(CONFIG))
         else:
             folder.mkdir(parents=True, exist_ok=True)
@@ -106,6 +113,11 @@ def run_part(name: str, part: Mapping[str, Any]) -> None:
     text = json.dumps(made, indent=1, ensure_ascii=False)
     (folder / DONE).write_text(f"{text}\n", encoding="utf-8")
     print(f"{name}: {used / 60:.1f} CPU minutes", flush=True)
+
+
+def folder_of(name: str, seed: int | None) -> Path:
+    """Where a part runs, by its own seed or another."""
+    return RUNS / name if seed is None else RUNS / f"seed-{seed}" / name
 
 
 def read_by(part: Mapping[str, Any], folder: Path) -> Results:
@@ -242,15 +254,37 @@ def _rounded(found: Interval) -> Value:
     return numbers if found.count > 1 else numbers[0]
 
 
-def write_results(name: str, part: Mapping[str, Any]) -> None:
+def write_results(name: str, part: Mapping[str, Any], seed: int | None = None) -> None:
     """Write the file of a part that is done here, and copy its pictures to the pages."""
-    made = json.loads((RUNS / name / DONE).read_text(encoding="utf-8"))
-    values = values_of(part, RUNS / name)
-    file = ROOT / RESULTS / f"{name}.json"
+    folder = folder_of(name, seed)
+    made = json.loads((folder / DONE).read_text(encoding="utf-8"))
+    values = values_of(part, folder)
+    file = ROOT / (RESULTS if seed is None else SECOND) / f"{name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(results_text(made["commit"], made["cpu_s"], values), encoding="utf-8")
-    for picture in (RUNS / name).glob("*.svg"):
-        shutil.copy(picture, ROOT / "docs" / picture.name)
+    if seed is None:
+        for picture in folder.glob("*.svg"):
+            shutil.copy(picture, ROOT / "docs" / picture.name)
+
+
+def run_parts(there: Mapping[str, dict[str, Any]], names: list[str], seed: int | None) -> None:
+    """Run the parts that are named, or those that are not done. Raises ReleaseError."""
+    if unknown := set(names) - there.keys():
+        raise ReleaseError(f"no part {', '.join(sorted(unknown))}")
+    check_commit(bool(names))
+    for name, part in there.items():
+        done = folder_of(name, seed) / DONE
+        if name in names:
+            done.unlink(missing_ok=True)
+        if (name in names or not names) and not done.is_file():
+            run_part(name, part, seed)
+            write_results(name, part, seed)  # later parts read it
+
+
+def claimed() -> dict[str, dict[str, Any]]:
+    """The parts that claims of papers are of."""
+    of = {claim.part() for claims in read_claims(ROOT)[1].values() for claim in claims.values()}
+    return {name: part for name, part in parts().items() if name in of}
 
 
 def main(arguments: list[str]) -> int:
@@ -265,17 +299,13 @@ def main(arguments: list[str]) -> int:
             for name, part in parts().items():
                 if (RUNS / name / DONE).is_file():
                     write_results(name, part)
-        case ["run", *names]:
+        case ["run" | "second" as word, *names]:
             try:
-                if unknown := set(names) - parts().keys():
-                    raise ReleaseError(f"no part {', '.join(sorted(unknown))}")
-                check_commit(bool(names))
-                for name, part in parts().items():
-                    if name in names:
-                        (RUNS / name / DONE).unlink(missing_ok=True)
-                    if (name in names or not names) and not (RUNS / name / DONE).is_file():
-                        run_part(name, part)
-                        write_results(name, part)  # later parts read it
+                if word == "run":
+                    run_parts(parts(), names, None)
+                else:
+                    run_parts(claimed(), names, SEED)
+                    run_parts(parts(), ["claims"], None)
             except (ReleaseError, FigureError) as error:
                 print(error, file=sys.stderr)
                 return 2

@@ -17,9 +17,12 @@ from policies.memory.measured import compare, load_measurements
 from policies.memory.measured_cells import ComparedCell, Skipped
 from sweeps.analyse.statistics import Interval
 from sweeps.ask import validation
+from sweeps.ask.restore import RestoreQuestion
 from sweeps.run import explanation, next_answer
 from sweeps.run.store import RunDirectory
 from sweeps.study.by_device import counts
+from tools.claims import verdicts
+from tools.figures import ROOT, SECOND, read_results
 
 Read = Callable[[Path], dict[str, Any]]
 RECORDED = Path(__file__).resolve().parents[1] / "tests/reference"
@@ -109,6 +112,11 @@ def bursts(folder: Path) -> dict[str, Any]:
     seeds = sorted({seed for seed, _ in p99})
     times = [p99[seed, False] / p99[seed, True] for seed in seeds]
     return {"times by burst": ", ".join(f"{each:.2g}" for each in times)}
+
+
+def claims(folder: Path) -> dict[str, Any]:
+    """The verdicts on claims of papers, under two seeds."""
+    return verdicts(ROOT, read_results(), read_results(folder=SECOND))
 
 
 BURSTS = ({"cards": 4}, {"cards": 4, "dropping": {"link": "rdma-200"}})
@@ -350,6 +358,24 @@ def kv_layouts(_: Path) -> dict[str, Any]:
     return found
 
 
+def hcache(_: Path) -> dict[str, Any]:
+    """What restoring a context from hidden states takes, beside the other ways, on the paper's card
+    and drives."""
+    found: dict[str, Any] = {}
+    for model, name in (("llama-2-7b", "Llama-2-7B"), ("llama-2-13b", "Llama-2-13B")):
+        asked = RestoreQuestion(
+            link="nvme-4x", model=model, device="a100-40gb", tokens=(1024, 4096)
+        ).answer()
+        for context in asked.contexts:
+            ways = context.ways
+            found[f"{name}, {context.tokens:,} tokens"] = {
+                "fetching over it": ways["fetch KV"].ms / ways["HCache"].ms,
+                "computing again over it": ways["recompute"].ms / ways["HCache"].ms,
+                "bytes of KV over its": ways["fetch KV"].bytes / ways["HCache"].bytes,
+            }
+    return {"restored": found}
+
+
 def h3(_: Path) -> dict[str, Any]:
     """H3's three ratios."""
     from tools.h3 import ratios
@@ -364,8 +390,9 @@ LAID_OUT = ("strix-halo", "mlu370-x4", "dgx-spark-gb10", "m2-ultra", "a100-80gb"
 READERS: dict[str, Read] = {
     "why": why, "next_question": next_question, "crossing_map": crossing_map, "devices": devices,
     "crossings": crossings, "bursts": bursts, "burst_map": burst_map, "memory_map": memory_map,
-    "h3": h3,
+    "h3": h3, "hcache": hcache,
     "measurements": measurements, "servers": servers, "accuracy_of_times": accuracy_of_times,
     "laws": laws, "schedules": schedules, "speed": speed,
     "kv_layouts": kv_layouts, "windows": windows, "capacities": capacities,
+    "claims": claims,
 }  # fmt: skip
