@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -21,7 +25,7 @@ from policies.predictors.prediction import Prediction
 from policies.predictors.predictor import PredictorSpec, predict
 from policies.predictors.predictors import PREDICTORS
 from policies.requests.requests import Requests
-from policies.serving.plugin_faults import blamed, with_file, within
+from policies.serving.plugin_faults import at_work, blamed, with_file
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 from sweeps.plan.plugged import load_plugin
@@ -55,7 +59,7 @@ def check_file(
     for kind, name in load_plugin(file).defined:
         own, who = dict((options or {}).get(name, {})), f"{kind} {name}"
         try:
-            with within(seconds, who):
+            with _within(seconds, who):
                 said.append(f"{who}: {check_one(kind, name, own)}")
         except DescriptionError as error:
             raise DescriptionError(with_file(str(error))) from error
@@ -66,6 +70,28 @@ def check_file(
                 raise
             raise fault from error
     return said
+
+
+@contextmanager
+def _within(seconds: float, who: str) -> Iterator[None]:
+    """Raises DescriptionError in what takes longer, with the line of the plug-in that it is at.
+    Threads but the main one have no limit, and systems without such a timer."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def late(number: int, frame: FrameType | None) -> None:
+        place = at_work(frame)
+        said = f"{who} is not done after {seconds:g} s"
+        raise DescriptionError(f"{place}: {said}" if place else said)
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again, where what is raised is swallowed
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def check_one(kind: str, name: str, options: Mapping[str, Any] | None = None) -> str:

@@ -124,6 +124,12 @@ class Limits(NamedTuple):
     """The state at the end of a request's last block is kept, and found again with a prefix that
     ends there."""
 
+    def state_place(self, slots: int, copy: int, nth: int) -> tuple[int, int, int]:
+        """Of a reservation of so many slots that ends with the states, copy by copy: (the first
+        slot of a copy, that behind its last, bytes before the `nth` layer's)."""
+        first = slots - (self.kept_states - copy) * self.states
+        return first, first + self.states, nth * self.state_bytes
+
 
 class Demand(NamedTuple):
     """What is known of a request when it asks for memory, in tokens."""

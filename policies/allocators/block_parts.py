@@ -17,9 +17,6 @@ class BlockSwaps(Swaps):
         self._of = blocks
         self.away: dict[int, int] = {}
 
-    def tokens_to_copy(self, request: int) -> int:
-        return int(self._of.stored[request])
-
     def swap_out(self, request: int) -> int:
         stored = int(self._of.stored[request])
         self._of.release(request)

@@ -76,12 +76,6 @@ class Migrates(ABC):
 class Swaps(ABC):
     """Can give up the slots of a request whose tokens are copied to host memory."""
 
-    stored: IntArray
-
-    def tokens_to_copy(self, request: int) -> int:
-        """Tokens of a resident that are copied there and back: those that it has stored."""
-        return int(self.stored[request])
-
     @abstractmethod
     def swap_out(self, request: int) -> int:
         """Free all slots of a request and remember its state; returns the tokens it had stored.

@@ -54,9 +54,6 @@ class IdealSwaps(Swaps):
         self._of = ideal
         self._away: set[int] = set()
 
-    def tokens_to_copy(self, request: int) -> int:
-        return int(self._of.stored[request])
-
     def swap_out(self, request: int) -> int:
         self._of.release(request)
         self._away.add(request)
@@ -96,8 +93,6 @@ class IdealStates(KeepsStates):
         self._of, self.limits = ideal, ideal.limits
 
     def state_runs(self, request: int, copy: int, nth: int, size: int) -> ByteRuns:
-        of, limits = self._of, self.limits
-        held = int(of.reserved[request])
-        first = held - (limits.kept_states - copy) * limits.states
-        start, offset = int(of.reserved[:request].sum()), nth * limits.state_bytes
-        return behind(of.layout, start, held, first, first + limits.states, offset, size)
+        start, held = int(self._of.reserved[:request].sum()), int(self._of.reserved[request])
+        place = self.limits.state_place(held, copy, nth)
+        return behind(self._of.layout, start, held, *place, size)

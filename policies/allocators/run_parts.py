@@ -112,9 +112,6 @@ class RunSwaps(Swaps):
         self._of = runs
         self._away: dict[int, _Away] = {}
 
-    def tokens_to_copy(self, request: int) -> int:
-        return int(self._of.stored[request])
-
     def swap_out(self, request: int) -> int:
         self._of.require(request)
         demand, stored = self._of.demands[request], int(self._of.stored[request])
@@ -157,21 +154,17 @@ class RunStates(KeepsStates):
 
     def state_runs(self, request: int, copy: int, nth: int, size: int) -> ByteRuns:
         start, reserved = int(self._of.start[request]), int(self._of.reserved[request])
-        return self._states(start, reserved, copy, nth, size)
+        place = self.limits.state_place(reserved, copy, nth)
+        return behind(self._of.layout, start, reserved, *place, size)
 
     def moved(self, move: Migration, nth: int, size: int) -> tuple[ByteRuns, ByteRuns]:
         """See `Contiguous.moved_states`."""
-        room = int(self._of.reserved[move.request])
-        return (
-            self._states(move.source, move.left, 0, nth, size),
-            self._states(move.target, room, 0, nth, size),
+        layout, room = self._of.layout, int(self._of.reserved[move.request])
+        old, new = (
+            behind(layout, start, slots, *self.limits.state_place(slots, 0, nth), size)
+            for start, slots in ((move.source, move.left), (move.target, room))
         )
-
-    def _states(self, start: int, reserved: int, copy: int, nth: int, size: int) -> ByteRuns:
-        limits = self.limits
-        first = reserved - (limits.kept_states - copy) * limits.states
-        offset = nth * limits.state_bytes
-        return behind(self._of.layout, start, reserved, first, first + limits.states, offset, size)
+        return old, new
 
 
 class RunForks(CopiesKv, Forks):
@@ -229,14 +222,9 @@ class Joining:
     def take(self) -> list[Migration]:
         """The copies of those that moved, once."""
         of = self._of
+        columns = of.start, of.stored, of.reserved
         moved = [
-            Migration(
-                request,
-                source,
-                int(of.start[request]),
-                int(of.stored[request]),
-                int(of.reserved[request]),
-            )
+            Migration(request, source, *(int(each[request]) for each in columns))
             for request, source in self.moved.items()
             if of.resident[request] and source != of.start[request]
         ]

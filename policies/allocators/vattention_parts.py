@@ -91,9 +91,6 @@ class VattentionSwaps(Swaps):
         self._away: dict[int, int] = {}
         """Tokens of requests that are swapped out."""
 
-    def tokens_to_copy(self, request: int) -> int:
-        return int(self._of.stored[request])
-
     def swap_out(self, request: int) -> int:
         self._of.require(request)
         stored = int(self._of.stored[request])

@@ -144,40 +144,38 @@ class TabledKernels:
                 expected = self._law.expert_products - 2
             shares = [self._product(each, rows) for each in products]
             for each, found in zip(products, shares, strict=True):
-                if found == found:
+                if found is not None:
                     us += each.many * found
                     taken_bytes += each.bytes
                     taken_flops += each.flops * rows
                     part = each.many * self._law.product * 1e-3
                     launches_us += part * min(expected / len(products), 1)
-        if heads and (found := self._product(self._head, heads)) == found:
+        if heads and (found := self._product(self._head, heads)) is not None:
             us += found
             taken_bytes += self._head.bytes
             taken_flops += self._head.flops * heads
-        experts = False
-        if self._routed is not None:
-            routed = float(self._tables.us("experts", self._routed, rows))
-            if routed == routed:
-                experts = True
-                us += self._routed_layers * routed
-                taken_flops += self._routed_flops * rows
-                law = self._law
-                sorting = law.expert_kernels - law.kernels
-                one_ns = 2 * law.product + max(sorting, 0) * law.kernel
-                launches_us += self._routed_layers * one_ns * 1e-3
-            else:
-                self.beyond.add("experts")
-        elif self._routed_layers:
-            self.beyond.add("experts")
-        return _Linear(us, taken_bytes, taken_flops, launches_us, experts)
+        routed = None
+        if self._routed_layers:
+            routed = self._us("experts", self._routed, rows)
+        if routed is not None:
+            us += self._routed_layers * routed
+            taken_flops += self._routed_flops * rows
+            law = self._law
+            sorting = law.expert_kernels - law.kernels
+            one_ns = 2 * law.product + max(sorting, 0) * law.kernel
+            launches_us += self._routed_layers * one_ns * 1e-3
+        return _Linear(us, taken_bytes, taken_flops, launches_us, routed is not None)
 
-    def _product(self, product: Product, rows: int) -> float:
-        found = float(
-            self._tables.us("product", (product.format,), rows, product.columns, product.inner)
-        )
-        if found != found:
-            self.beyond.add("product")
-        return found
+    def _us(self, kind: str, key: tuple[Any, ...] | None, *shape: float) -> float | None:
+        """Microseconds of a kernel; None where it was not measured, as `beyond` then says."""
+        us = float("nan") if key is None else float(self._tables.us(kind, key, *shape))
+        if us == us:
+            return us
+        self.beyond.add(kind)
+        return None
+
+    def _product(self, product: Product, rows: int) -> float | None:
+        return self._us("product", (product.format,), rows, product.columns, product.inner)
 
     def _attention(
         self, step: Step, phases: dict[Any, Phase], rounds: int, share: float
@@ -204,9 +202,8 @@ class TabledKernels:
         for kind, layers, _ in self._layers:
             if kind.state is None:
                 continue
-            found = float(self._tables.us("state_decode", _state_key(kind.state), many))
-            if found != found or not plain:
-                self.beyond.add("state_decode")
+            found = self._us("state_decode", _state_key(kind.state) if plain else None, many)
+            if found is None:
                 continue
             us = us + layers * found
             waits = waits - layers * 2 * many * kind.state.bytes()
@@ -230,14 +227,10 @@ class TabledKernels:
             if kind.state is None:
                 continue
             key = _state_key(kind.state)
-            each = sum(
-                float(self._tables.us("state_prefill", key, 1, chunk.tokens))
-                for chunk in step.chunks
-            )
-            if each != each:
-                self.beyond.add("state_prefill")
+            each = [self._us("state_prefill", key, 1, chunk.tokens) for chunk in step.chunks]
+            if None in each:
                 continue
-            us += layers * each
+            us += layers * sum(filter(None, each))
             waits -= layers * 2 * len(step.chunks) * kind.state.bytes()
         phases["prefill"] = phase._replace(flops=flops, waits=max(waits, 0))
         return us, launches_us
@@ -247,20 +240,18 @@ class TabledKernels:
         seconds, left = 0.0, []
         for sent in work.collectives:
             if sent.kind == "all_reduce":
-                us = float(self._tables.us("all_reduce", (sent.cards,), max(sent.bytes, 1)))
+                us = self._us("all_reduce", (sent.cards,), max(sent.bytes, 1))
                 many = sent.many
             else:
                 experts = self._model.experts
                 assert experts is not None
                 key = (sent.cards, self._hidden, experts.per_token, experts.count)
-                each = max(work.rows / sent.cards, 1)
-                us = float(self._tables.us("all_to_all", key, each))
+                us = self._us("all_to_all", key, max(work.rows / sent.cards, 1))
                 many = sent.many / 2
-            if us == us:
-                seconds += many * us * 1e-6
-            else:
+            if us is None:
                 left.append(sent)
-                self.beyond.add("all_reduce" if sent.kind == "all_reduce" else "all_to_all")
+            else:
+                seconds += many * us * 1e-6
         return seconds, tuple(left)
 
     @property

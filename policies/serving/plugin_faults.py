@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,25 +59,3 @@ def at_work(frame: FrameType | None) -> str | None:
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return None
-
-
-@contextmanager
-def within(seconds: float, who: str) -> Iterator[None]:
-    """Raises DescriptionError in what takes longer, with the line of the plug-in that it is at.
-    Threads but the main one have no limit, and systems without such a timer."""
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
-        yield
-        return
-
-    def late(number: int, frame: FrameType | None) -> None:
-        place = at_work(frame)
-        said = f"{who} is not done after {seconds:g} s"
-        raise DescriptionError(f"{place}: {said}" if place else said)
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again, where what is raised is swallowed
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

@@ -160,16 +160,9 @@ class Sums:
     def _add_further_phases(self, times: StepTimes, rounds: int) -> None:
         """Add the time of phases that most steps do not have."""
         phase_s = self.phase_s
-        if times.migration_s:
-            phase_s["migration"] += times.migration_s * rounds
-        if times.copy_s:
-            phase_s["copy"] += times.copy_s * rounds
-        if times.swap_s:
-            phase_s["swap"] += times.swap_s * rounds
-        if times.all_reduce_s:
-            phase_s["all_reduce"] += times.all_reduce_s * rounds
-        if times.draft_s:
-            phase_s["draft"] = phase_s.get("draft", 0.0) + times.draft_s * rounds
+        for name in ("migration", "copy", "swap", "all_reduce", "draft"):
+            if each_s := getattr(times, f"{name}_s"):
+                phase_s[name] = phase_s.get(name, 0.0) + each_s * rounds
         if times.stall_s is not None:
             phase_s["overhead"] += float(np.add.reduce(times.stall_s))
         if times.work.stages > 1:

@@ -93,7 +93,7 @@ class SwappedKv(PreemptedKv):
         self._moved, self.link_s = [], []
 
     def swap_out(self, request: int) -> bool:
-        tokens = self._allocator.tokens_to_copy(request)
+        tokens = int(self.engine.allocator.stored[request])
         if not self._wastes_less(tokens) or self.bytes_of([tokens]) > self.free_bytes:
             return False
         self._there[request] = tokens
