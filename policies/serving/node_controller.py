@@ -18,6 +18,9 @@ counts as done, and begins nothing new before the controller has acted.
 | `changed_card`, `regrouped` | as another controller moves a request, or groups cards | follow |
 | `untie` | nothing will happen any more, and requests are left | change that, or say no |
 | `report` | once, at the end | give its figures |
+
+It calls, and overrides none of these: `replica`, that which serves a card now; `taken`, slots that
+a card's steps under way have taken; `requeue`, by which a request waits on another card; `at`.
 """
 
 from __future__ import annotations
