@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hwmodel.kernel.hooks import MECHANISMS
 from hwmodel.kernel.lanes import PADDING
@@ -190,11 +190,12 @@ NO_LOG = np.zeros((0, 5), np.int64)
 
 def idle_channels(
     memory: MemorySpec, constants: NDArray[np.void], channels: int, response_ticks: int = 0,
-    passed_ticks: int = 0,
+    passed_ticks: int = 0, owed: ArrayLike | None = None,
 ) -> NDArray[np.void]:  # fmt: skip
     """`channels` idle channels at tick 0 as CHANNEL records; refreshes phased as the controller
     says. passed_ticks: for how long what comes at intervals has come already, in time, as it does
-    where banks are always busy (rules.md: what has passed)."""
+    where banks are always busy (rules.md: what has passed); owed: how many refreshes each rank owes
+    then instead, (channels, ranks)."""
     c = constants[0]
     on = [each for each in MECHANISMS.values() if c[each.on]]
     tables = [each.table for each in on if each.table is not None]
@@ -229,25 +230,29 @@ def idle_channels(
         for each in on:
             for name, value in (each.passed(c, passed_ticks) if each.passed else {}).items():
                 state[name] = value
-        _refreshed_before(state, c, passed_ticks)
+        _refreshed_before(state, c, passed_ticks, owed)
     if on:
         state["next_due"] = 0  # they say when they are to be asked again
     return state
 
 
-def _refreshed_before(state: NDArray[np.void], c: np.void, passed: int) -> None:
-    """Those refreshes were issued that were urgent by then, and what is due comes as much
-    sooner."""
+def _refreshed_before(
+    state: NDArray[np.void], c: np.void, passed: int, owed: ArrayLike | None
+) -> None:
+    """Those refreshes were issued that were urgent by then, or all but those `owed`, and what is
+    due comes as much sooner."""
     if c["refresh"] == REFRESH_NONE:
         return
     interval, sets, ranks = (int(c[n]) for n in ("refresh_interval", "refresh_sets", "ranks"))
-    urgent = passed - int(c["patience"]) - state["phase"]
-    issued = np.maximum(((urgent + 1) * sets - 1) // interval, 0)
+    patience = int(c["patience"]) if owed is None else 0
+    by_then = ((passed - patience - state["phase"] + 1) * sets - 1) // interval
+    less = np.zeros((1, ranks), np.int64) if owed is None else np.asarray(owed, np.int64)
+    issued = np.maximum(by_then[:, None] - less, 0)
     state["phase"] -= passed
-    state["refresh_due"] = issued
-    state["refresh_issued"][:, :ranks] = issued[:, None]
-    state["refresh_done"][:, :ranks] = (1 << (issued % sets))[:, None] - 1
-    state["next_due"] = np.maximum(state["phase"] + (issued + 1) * interval // sets, 0)
+    state["refresh_due"] = first = issued.min(axis=1)
+    state["refresh_issued"][:, :ranks] = issued
+    state["refresh_done"][:, :ranks] = (1 << (issued % sets)) - 1
+    state["next_due"] = np.maximum(state["phase"] + (first + 1) * interval // sets, 0)
 
 
 def _behind(states: NDArray[np.void]) -> NDArray[np.uint8]:

@@ -10,11 +10,11 @@ and when those reach their channels, is said in `hwmodel.kernel.sources.engines`
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hwmodel.kernel.address import CHANNEL_HASHES
 from hwmodel.kernel.channel import SLICE, runner
@@ -22,7 +22,7 @@ from hwmodel.kernel.channel_state import idle_channels
 from hwmodel.kernel.extents import EngineStream, Frames, as_mapped, descriptor_starts, gather_costs
 from hwmodel.kernel.host import address_of
 from hwmodel.kernel.kernel_names import READ, WRITE
-from hwmodel.kernel.limits import FOREVER, Int
+from hwmodel.kernel.limits import FOREVER, REFRESH_NONE, Int
 from hwmodel.kernel.power import asleep_ns
 from hwmodel.kernel.shapes import lowered
 from hwmodel.kernel.sources.engines import ENGINE, FRACTION, SYSTEM, run_engines
@@ -69,6 +69,9 @@ class SystemResult:
     """Time with a bank open, summed over the ranks of every pseudo-channel of every channel."""
     asleep: dict[str, float]
     """Time in power-down and self-refresh, as `hwmodel.kernel.power.asleep_ns` states it."""
+    owed: list[list[int]] = field(default_factory=list)
+    """Refreshes that fell due and were not issued, of each channel and rank, as it ended; empty
+    where none may be postponed."""
     unmet: str = ""
     """What would come at this rate, and did not come in so short a time; empty: nothing."""
 
@@ -210,18 +213,19 @@ def simulate_system(
     measure_ns: float = math.inf,
     frames: Frames | None = None,
     passed_ns: float = 0.0,
+    owed: ArrayLike | None = None,
 ) -> SystemResult:
     """Simulate `descriptors` on all channels; bandwidth over a window after a discarded warm-up.
 
     The window is `measure_ns` of device time from `warmup_ns` on, or ends with the last data beat.
     Both are rounded up to whole rounds. frames: where an allocator maps frames itself. passed_ns:
-    for how long what comes at intervals has come already (`idle_channels`). Raises ValueError for
-    extents outside the memory or unknown engines.
+    for how long what comes at intervals has come already, and owed: refreshes that each rank owes
+    then (`idle_channels`). Raises ValueError for extents outside the memory or unknown engines.
     """
     tick_ns = device.memory.tick_clock.ns_of_ticks(1)
     last = FOREVER if math.isinf(measure_ns) else math.ceil((warmup_ns + measure_ns) / tick_ns)
     passed = round(passed_ns / tick_ns)
-    run = prepare(device, descriptors, math.ceil(warmup_ns / tick_ns), frames, passed)
+    run = prepare(device, descriptors, math.ceil(warmup_ns / tick_ns), frames, passed, owed)
     _run(run, last)
     return _result(device.memory, int(descriptors.size.sum()), run, tick_ns)
 
@@ -265,15 +269,18 @@ class PreparedDevice(NamedTuple):
 
 def prepare(
     device: Device, descriptors: Descriptors, warm: int, frames: Frames | None = None,
-    passed: int = 0,
+    passed: int = 0, owed: ArrayLike | None = None,
 ) -> PreparedDevice:  # fmt: skip
     """Idle channels and engines that have `descriptors` to move; bytes are noted from tick `warm`
-    on; passed: ticks, as in `idle_channels`. Raises ValueError as `simulate_system` does."""
+    on; passed: ticks, and owed, as in `idle_channels`. Raises ValueError as `simulate_system`
+    does."""
     _check(device, descriptors)
     a = device.accelerator
     assert a is not None
     constants = lowered(device.memory)
-    states = idle_channels(device.memory, constants, a.channels, response_ticks(device), passed)
+    states = idle_channels(
+        device.memory, constants, a.channels, response_ticks(device), passed, owed
+    )
     states["stream_closed"] = 1
     engine, start, size, write, wait = _stream(device, descriptors, frames)
     engines = np.zeros(a.dma.engines, ENGINE)
@@ -343,5 +350,26 @@ def _result(memory: MemorySpec, total: int, run: PreparedDevice, tick_ns: float)
         simulated_ns=last * tick_ns,
         active_ns=int(active.sum()) * tick_ns,
         asleep=asleep_ns(states, tick_ns),
+        owed=_owed(memory, run, last, finished),
         unmet=unmet(memory, run.constants, states, last),
     )
+
+
+def _owed(memory: MemorySpec, run: PreparedDevice, last: int, finished: bool) -> list[list[int]]:
+    """`SystemResult.owed` at tick `last`. A channel that is finished sooner than the others
+    refreshes until then, one after the other."""
+    c, states = run.constants[0], run.states
+    if not memory.controller.refresh_postpone or c["refresh"] == REFRESH_NONE:
+        return []
+    interval, sets, ranks = (int(c[n]) for n in ("refresh_interval", "refresh_sets", "ranks"))
+    due = ((last - states["phase"] + 1) * sets - 1) // interval
+    owed = due[:, None] - states["refresh_issued"][:, :ranks]
+    if finished:
+        owed -= ((last - states["end"]) // apart_ticks(memory))[:, None]
+    return np.maximum(owed, 0).tolist()
+
+
+def apart_ticks(memory: MemorySpec) -> int:
+    """Ticks from one refresh of a rank to the next of those that are issued one after the other."""
+    kind = "REFPB" if memory.controller.refresh == "per_bank" else "REFAB"
+    return max(row_delay(memory, kind, kind, ("rank", "pseudochannel", "channel")), 1)

@@ -48,11 +48,16 @@ SAME_BANK = ("bank", "bankgroup", "stack", *_WIDE)
 
 
 def activation_ticks(memory: MemorySpec) -> dict[str, Fraction]:
-    """Ticks an activation costs by tRRD and by each window, in one pseudo-channel."""
-    costs = {"tRRD": Fraction(row_delay(memory, "ACT", "ACT", _WIDE))}
+    """Ticks an activation costs by tRRD and by each window, in one pseudo-channel. Ranks have
+    theirs side by side: a rule within a rank costs all of them as much less."""
+    costs: dict[str, Fraction] = {}
+    o = memory.organisation
     for row in memory.constraints:
-        if row.window and "ACT" in (*row.after, memory.reference("ACT")) and row.scope in _WIDE:
-            costs["tFAW"] = Fraction(memory.ticks(row.delay), row.window)
+        acts = memory.in_rows(row.after) & memory.in_rows(row.before)
+        if row.scope in _WIDE and memory.reference("ACT") in acts:
+            name = "tFAW" if row.window else "tRRD"
+            ticks = Fraction(memory.ticks(row.delay) * o.pseudochannels, o.count(row.scope))
+            costs[name] = max(ticks / (row.window or 1), costs.get(name, Fraction(0)))
     return costs
 
 
@@ -88,8 +93,7 @@ def command_slots(memory: MemorySpec, bursts: int) -> dict[str, int]:
 
 
 def read_bound(memory: MemorySpec, pattern: str) -> Bound:
-    """The closed-form limit of reads in `pattern`; refresh counts only as all-bank, never
-    postponed."""
+    """The closed-form limit of reads in `pattern`; refresh counts only as all-bank."""
     o = memory.organisation
     bursts = BURSTS_PER_ROW[pattern] or o.columns
     burst_ticks = beats(memory.data.read, memory)
@@ -99,33 +103,45 @@ def read_bound(memory: MemorySpec, pattern: str) -> Bound:
     costs |= activation_ticks(memory)
     banks = o.banks // o.pseudochannels
     costs["banks"] = Fraction(bank_cycle(memory, bursts)) / banks
-    share = Fraction(1)
-    if memory.controller.refresh == "all_bank":
-        share = 1 - refresh_share(memory, data_bound=BURSTS_PER_ROW[pattern] is None)
+    in_order = BURSTS_PER_ROW[pattern] is None
+    shares = {
+        name: 1 - refresh_share(memory, in_order, shared=name.endswith(" bus")) for name in costs
+    }
     peak = memory.peak_gbps
     limits = {
-        name: float(peak * bursts * burst_ticks / ticks * share)
+        name: float(peak * bursts * burst_ticks / ticks * shares[name])
         for name, ticks in costs.items()
         if ticks
     }
     best = min(limits.values())
     binding = [name for name, value in limits.items() if value < best * (1 + 1e-9)]
-    if share < 1:
+    if any(shares[name] < 1 for name in binding):
         binding.append("all-bank refresh")
     return Bound(pattern, best, best / peak, binding, limits)
 
 
-def refresh_share(memory: MemorySpec, data_bound: bool) -> Fraction:
-    """Share of time that all-bank refresh takes: (tRTP + tRPab + tRFCab + tRCD) / tREFI of a data
-    bus that never rests; of activations surely only tRPab + tRFCab, for their reads fill the
-    rest."""
-    first = "ACT1" if memory.activate.steps == 2 else "ACT"
-    assert memory.refresh.all_bank is not None
-    lost = row_delay(memory, "PREA", "REFAB", _WIDE) + row_delay(memory, "REFAB", first, _WIDE)
+def refresh_share(memory: MemorySpec, data_bound: bool, shared: bool = False) -> Fraction:
+    """Share of time that all-bank refresh takes: (tRTP + tRPab + tRFCab + tRCD, less the last read)
+    / tREFI of a data bus that never rests; of activations surely only tRPab + tRFCab, for their
+    reads fill the rest. Refreshes that are postponed may come at once and share all but their
+    tRFCab. A bus that is `shared` by several ranks rests for no more than tRFCab, as they begin a
+    little apart, and need not rest where they may postpone them."""
+    c = memory.controller
+    if c.refresh != "all_bank":
+        return Fraction(0)
+    scopes, ranks = _WIDE, shared and memory.organisation.ranks > 1
+    if ranks and c.refresh_postpone:
+        scopes = tuple(each for each in _WIDE if each != "rank")
+    first = memory.activate_command
+    takes = row_delay(memory, "REFAB", first, scopes)
+    if not takes or ranks:
+        return Fraction(takes, memory.refresh_ticks())
+    around = row_delay(memory, "PREA", "REFAB", _WIDE)
     if data_bound:
-        lost += row_delay(memory, "RD", "PREA", _WIDE)
-        lost += row_delay(memory, "ACT", "RD", SAME_BANK)
-    return Fraction(lost, memory.ticks(memory.refresh.all_bank.interval))
+        around += row_delay(memory, "RD", "PREA", _WIDE)
+        around += row_delay(memory, "ACT", "RD", SAME_BANK) - beats(memory.data.read, memory)
+    lost = takes + Fraction(around, c.refresh_postpone + 1)
+    return lost / memory.refresh_ticks()
 
 
 def bounds(memory: MemorySpec) -> dict[str, Bound]:

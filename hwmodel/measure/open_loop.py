@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hwmodel.kernel.channel import SLICE, runner
 from hwmodel.kernel.channel_state import (
@@ -91,6 +91,8 @@ class OpenLoop:
     """Time of simulation."""
     passed_ticks: int = 0
     """For how long what comes at intervals has come already (`idle_channels`)."""
+    owed: ArrayLike | None = None
+    """Refreshes that each rank owes then (`idle_channels`)."""
     _constants: NDArray[np.void] = field(init=False)
     _stopped: bool = field(init=False, default=False)
     """Whether the simulation was interrupted."""
@@ -100,7 +102,11 @@ class OpenLoop:
     def __post_init__(self) -> None:
         self._constants = lowered(self.memory)
         self.states = idle_channels(
-            self.memory, self._constants, self.channels, passed_ticks=self.passed_ticks
+            self.memory,
+            self._constants,
+            self.channels,
+            passed_ticks=self.passed_ticks,
+            owed=self.owed,
         )
         self._lines = NO_LOG if self.log is None else np.empty((LOG_LINES, 5), np.int64)
         most = self.threads or os.cpu_count() or 1

@@ -9,8 +9,12 @@ them, and short streams are simulated at several places of the interval, evenly 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodel.kernel.memory import apart_ticks
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
 
 MATTERS = 0.005
@@ -78,10 +82,11 @@ def passes(
     """How many ns things have come at intervals already, each time that a stream of about
     `lasts_ns` is simulated: the mean of its times is what it takes at any moment. turn: which of
     several such means this is; their moments lie between each other. times: as many simulations;
-    None: as its length asks for. Refreshes that may be postponed are owed already, as where banks
-    are busy for long: else a short stream would postpone all of its own and pay for none."""
+    None: as its length asks for. Where refreshes may be postponed, as many intervals have passed as
+    may be owed (`Owed`)."""
     interval_ns = float(memory.tick_clock.ns_of_ticks(memory.refresh_ticks()))
-    owed_ns = memory.controller.refresh_postpone * interval_ns
+    postponed = memory.controller.refresh_postpone
+    owed_ns = (postponed + INTERVALS) * interval_ns if postponed else 0.0
     event = matters(memory, lasts_ns)
     if event is None:
         return [owed_ns] * (times or 1)
@@ -92,3 +97,47 @@ def passes(
         place = int(event.turns * ((0.5 + _SILVER * (turn * times + i)) % 1.0))
         found.append(owed_ns + event.every_ns * (place + (i + begin) / times))
     return found
+
+
+class Owed:
+    """What ranks owe as a simulation of several begins, where refreshes may be postponed: what they
+    owed as the one before it ended. Else a short stream would postpone all of its own and pay for
+    none, or, where much is owed as it begins, issue that while no request has come yet.
+
+    Those of whole streams and of windows of them follow each other by themselves: a window begins
+    in the middle of a stream.
+    """
+
+    def __init__(self, memory: MemorySpec, lead_ns: float) -> None:
+        """lead_ns: until a simulation's first request is at the memory."""
+        self._memory, self._postpones = memory, memory.controller.refresh_postpone > 0
+        self._owed: dict[bool, NDArray[np.int64]] = {}
+        self._early = 0
+        """Refreshes that a window issues of its own before that, as nothing waits yet."""
+        if self._postpones and memory.refresh_ticks():
+            apart_ns = apart_ticks(memory) * float(memory.tick_clock.ns_of_ticks(1))
+            self._early = 1 + int(lead_ns / apart_ns)
+
+    def settles(self, whole: bool, lasts_ns: float) -> int:
+        """How many simulations of a stream, which lasts so long, come before the first that counts:
+        as many as may change by what is owed, but for less than MATTERS of their time."""
+        if not self._postpones or whole in self._owed:
+            return 0
+        most = self._memory.controller.refresh_postpone
+        round_ns = float(self._memory.tick_clock.ns_of_ticks(self._memory.refresh_ticks()))
+        takes_ns = sum(each.takes_ns * each.turns for each in recurring(self._memory)[:1])
+        if most * takes_ns <= MATTERS * lasts_ns:
+            return 0
+        return min(math.ceil(most * round_ns / lasts_ns), MOST_TIMES)
+
+    def at_begin(self, whole: bool) -> dict[str, Any]:
+        """How a simulation begins, as arguments of `simulate_system`."""
+        owed = self._owed.get(whole)
+        if owed is None:
+            return {}
+        return {"owed": owed if whole else owed + self._early}
+
+    def note(self, whole: bool, result: Any) -> None:
+        """A simulation has ended."""
+        if self._postpones:
+            self._owed[whole] = np.array(result.owed, np.int64)

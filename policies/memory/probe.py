@@ -12,7 +12,7 @@ import numpy as np
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.memory import Descriptors, issue_ns
-from hwmodel.measure.recurring import passes, window_ns
+from hwmodel.measure.recurring import Owed, passes, window_ns
 from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_layout import KvLayout
@@ -77,6 +77,8 @@ class Probe:
         self._chosen = spec.measure is not None
         """Whether a user says how long a window lasts."""
         self._warmup_ns = self._measure_ns if spec.warmup is None else spec.warmup
+        lead_ns = self._dma.request_latency + self._dma.descriptor_cost
+        self._owed = Owed(device.memory, lead_ns)
         self._turn = 0
         """Streams simulated so far: each meets refreshes at another time of its own."""
         self.engines = self._dma.engines
@@ -201,12 +203,17 @@ class Probe:
     ) -> list[Any]:
         """The simulator's results at other times since the last refresh. Raises DescriptionError
         where something comes so seldom that it would be missed."""
-        moving_ns = float(stream.size.sum()) / self.device.peak_gbps
-        results = []
-        for passed_ns in passes(self.memory, min(measure_ns, moving_ns), self._turn, times):
+        whole, moving_ns = math.isinf(measure_ns), float(stream.size.sum()) / self.device.peak_gbps
+        results: list[Any] = []
+        moments = passes(self.memory, min(measure_ns, moving_ns), self._turn, times)
+        settles = self._owed.settles(whole, moving_ns)
+        before = [moments[i % len(moments)] for i in range(settles)]
+        for passed_ns in before + moments:
             result = self._simulate(
-                self.device, stream, warmup_ns=warmup_ns, measure_ns=measure_ns, passed_ns=passed_ns
-            )
+                self.device, stream, warmup_ns=warmup_ns, measure_ns=measure_ns,
+                passed_ns=passed_ns, **self._owed.at_begin(whole),
+            )  # fmt: skip
+            self._owed.note(whole, result)
             if result.unmet:
                 raise DescriptionError(
                     f"{self.device.name}: {result.unmet}, and a probe does not last so long; "
@@ -214,7 +221,7 @@ class Probe:
                 )
             results.append(result)
         self._turn += 1
-        return results
+        return results[settles:]
 
     def deal(self, extents: Extents | Descriptors, spread: Spread) -> Descriptors:
         """A layer's extents as the device's engines get them, unless they are dealt already."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hwmodel.kernel.cache import source_digest
 from hwmodel.kernel.extents import Frames
@@ -34,16 +35,17 @@ _FIELDS = {field.name for field in fields(SystemResult)}
 def simulate_once(
     device: Device, descriptors: Descriptors, *, warmup_ns: float = 0.0,
     measure_ns: float = math.inf, frames: Frames | None = None, passed_ns: float = 0.0,
+    owed: ArrayLike | None = None,
 ) -> SystemResult:  # fmt: skip
     """As `hwmodel.kernel.memory.simulate_system`, computed unless its result is known."""
     simulate = partial(
         simulate_system, device, descriptors, warmup_ns=warmup_ns, measure_ns=measure_ns,
-        frames=frames, passed_ns=passed_ns,
+        frames=frames, passed_ns=passed_ns, owed=owed,
     )  # fmt: skip
     folder = _folder(os.environ.get(PLACE))
     if folder is None:
         return simulate()
-    key = _key(device, descriptors, warmup_ns, measure_ns, frames, passed_ns)
+    key = _key(device, descriptors, warmup_ns, measure_ns, frames, passed_ns, owed)
     file = folder / key[:2] / f"{key[2:]}.json"
     result = _read(file)
     if result is None:
@@ -59,10 +61,11 @@ class NotKept(Exception):
 def kept(
     device: Device, descriptors: Descriptors, *, warmup_ns: float = 0.0,
     measure_ns: float = math.inf, frames: Frames | None = None, passed_ns: float = 0.0,
+    owed: ArrayLike | None = None,
 ) -> SystemResult:  # fmt: skip
     """What `simulate_once` would find without simulating. Raises NotKept."""
     folder = _folder(os.environ.get(PLACE))
-    key = _key(device, descriptors, warmup_ns, measure_ns, frames, passed_ns)
+    key = _key(device, descriptors, warmup_ns, measure_ns, frames, passed_ns, owed)
     result = None if folder is None else _read(folder / key[:2] / f"{key[2:]}.json")
     if result is None:
         raise NotKept
@@ -76,11 +79,14 @@ def _key(
     measure_ns: float,
     frames: Frames | None,
     passed_ns: float,
+    owed: ArrayLike | None,
 ) -> str:
     window = f"{device.digest} {warmup_ns!r} {measure_ns!r} {passed_ns!r}"
     digest = hashlib.sha256(window.encode())
     if frames is not None:
         digest.update(f"{frames.base} {frames.size} ".encode() + frames.virtual.tobytes())
+    if owed is not None:
+        digest.update(np.asarray(owed, np.int64).tobytes())
     for column in descriptors:
         digest.update(np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()

@@ -51,6 +51,8 @@ class Case:
     channels: int
     passed: int = 0
     """Ticks for which what comes at intervals has come already."""
+    owed: tuple[int, ...] | None = None
+    """Refreshes that each rank owes then; None: those that are not urgent."""
 
 
 @functools.cache
@@ -558,7 +560,11 @@ def cases(draw: st.DrawFn, most: int = 150) -> Case:
     channels = draw(st.integers(1, 4))
     channel = draw(st.integers(0, channels - 1))
     passed = draw(st.sampled_from([0, 1])) and draw(st.integers(1, 3 * _longest_interval(memory)))
-    return Case(memory, draw(streams(memory, most)), channel, channels, passed)
+    owed, ranks = None, memory.organisation.count("rank")
+    if passed and draw(st.booleans()):
+        most_owed = memory.controller.refresh_postpone * memory.refreshes_per_round
+        owed = tuple(draw(st.integers(0, most_owed)) for _ in range(ranks))
+    return Case(memory, draw(streams(memory, most)), channel, channels, passed, owed)
 
 
 def _longest_interval(memory: MemorySpec) -> int:

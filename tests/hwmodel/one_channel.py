@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,12 +42,13 @@ def simulate_channel(
     channels: int = 1,
     log: bool = True,
     passed: int = 0,
+    owed: Sequence[int] | None = None,
 ) -> ChannelResult:
     """Simulate channel `channel` of `channels` alone on (arrival tick, local address, kind), each
     (n,); a kind is READ, WRITE or PARTIAL_WRITE, or whether the request is a write."""
     parts: list[CommandLog] = []
     sink = (lambda _, part: parts.append(part)) if log else None
-    run = OpenLoop(memory, channels, sink, passed_ticks=passed)
+    run = OpenLoop(memory, channels, sink, passed_ticks=passed, owed=owed)
     run.feed(channel, np.asarray(address, np.int64), kind.astype(np.int64), arrival_tick)
     run.finish(channel)
     whole = [np.concatenate(columns) for columns in zip(*parts, strict=True)] or [

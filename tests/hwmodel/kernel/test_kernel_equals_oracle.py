@@ -40,12 +40,13 @@ def run_kernel(case: Case) -> Any:
         channels=case.channels,
         log=True,
         passed=case.passed,
+        owed=case.owed,
     )
 
 
 def run_oracle(case: Case) -> ReferenceResult:
     places = {"channel": case.channel, "channels": case.channels, "passed": case.passed}
-    return simulate(case.memory, case.requests, **places)
+    return simulate(case.memory, case.requests, owed=case.owed, **places)
 
 
 def lines(log: CommandLog) -> list[str]:

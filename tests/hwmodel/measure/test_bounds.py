@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -9,14 +11,17 @@ import pytest
 from hypothesis import given, settings
 
 import yaml
+from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
-from hwmodel.measure.bounds import least_cycles, read_bound
+from hwmodel.measure.bandwidth import PATTERNS as NAMED
+from hwmodel.measure.bandwidth import MeasuredSpan, extent_pattern, figures_of
+from hwmodel.measure.bounds import BURSTS_PER_ROW, least_cycles, read_bound, refresh_share
 from hwmodel.measure.open_loop import OpenLoop
 from hwmodel.specs.commands import COMMANDS
 from hwmodel.specs.device import load_device
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import Case, cases
-from tests.rotation import LONG, spread
+from tests.rotation import LONG, rotated, spread
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 BOUNDS = yaml.safe_load((REFERENCE / "read_bounds.yaml").read_text())
@@ -133,3 +138,57 @@ def test_the_busiest_bank_binds_where_others_rest() -> None:
 def test_halves_of_a_long_burst_fill_the_data_bus_by_their_sum() -> None:
     memory = load_device("lpddr5-6400-x16-bl32").memory
     assert least_cycles(memory, {"RD": 1000}) == (4000, "data bus")
+
+
+MODES = {
+    "no refresh": ["controller.refresh=none"],
+    "per bank": ["controller.refresh=per_bank"],
+    "all banks": ["controller.refresh=all_bank"],
+    "all banks, hot": ["controller.refresh=all_bank", "temperature=95"],
+    "all banks, postponed": ["controller.refresh=all_bank", "controller.refresh_postpone=8"],
+}
+RANKED = {
+    "as described": [],
+    "2 ranks, outermost": ["{fields},rank:1"],
+    "4 ranks in turn": ["rank:2,{fields}"],
+}
+EACH = [
+    (name, ranks)
+    for name in names("memories")
+    for ranks in RANKED
+    if ranks == "as described"
+    or any(row.scope == "rank" for row in load_device(name).memory.constraints)
+] + [(name, "as described") for name in names("accelerators") if load_device(name).given is None]
+
+
+def ranked(name: str, ranks: str, mode: str) -> list[str]:
+    """The settings of a memory with so many ranks. Raises DescriptionError."""
+    found = list(MODES[mode])
+    for fields in RANKED[ranks]:
+        own = [f"{field}:{bits}" for field, bits in load_device(name).memory.resolved_address_map()]
+        found += [f"organisation.ranks={ranks[0]}"]
+        found += [f"address_map=[{fields.format(fields=','.join(own))}]"]
+    return found
+
+
+@pytest.mark.parametrize(("each", "mode"), rotated(EACH, list(MODES)))
+def test_no_measured_pattern_beats_its_closed_form(each: tuple[str, str], mode: str) -> None:
+    """Of one channel of every shipped device, whatever its ranks are and how it is refreshed."""
+    try:
+        device = load_device(each[0], ranked(*each, mode))
+    except DescriptionError:
+        pytest.skip("it has no such refreshes, or no room for such ranks")
+    device = replace(device, accelerator=None)
+    memory, span = device.memory, MeasuredSpan(1 << 20, 0.0, 0.0)
+    for form, bursts in BURSTS_PER_ROW.items():
+        pattern = NAMED["sequential"]
+        if bursts is not None:
+            pattern = extent_pattern(bursts * memory.organisation.burst_bytes, 0.0)[1]
+        found, limit = figures_of(device, form, pattern, span), read_bound(memory, form)
+        # the refreshes of the first interval, and those that the end leaves, are not in it
+        lacks = Fraction(0)
+        if memory.controller.refresh == "all_bank":
+            lost = refresh_share(memory, True) * memory.refresh_ticks()
+            ticks = found["cycles"] * memory.clock.ticks_per_ck
+            lacks = (1 + memory.controller.refresh_postpone) * lost / ticks
+        assert found["bandwidth_gbps"] <= limit.gbps * (1.0005 + float(lacks)), form

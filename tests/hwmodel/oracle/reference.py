@@ -32,8 +32,11 @@ PATIENCE = 10_000_000
 class Channel(Power):
     """One channel and its controller at tick `now`."""
 
-    def __init__(self, memory: MemorySpec, channel: int, channels: int, passed: int = 0) -> None:
-        super().__init__(memory, channel, channels, passed)
+    def __init__(
+        self, memory: MemorySpec, channel: int, channels: int, passed: int = 0,
+        owed: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(memory, channel, channels, passed, owed)
         self.two_step = memory.activate.steps == 2
         self.end_tick = 0
         self.figures = {"hit": 0, "miss": 0, "conflict": 0}
@@ -365,18 +368,20 @@ def simulate(
     channel: int = 0,
     channels: int = 1,
     passed: int = 0,
+    owed: Sequence[int] | None = None,
 ) -> ReferenceResult:
     """Serve `requests` (arrival tick, byte address in the channel, kind) and log every command.
 
     kind: 0 a read, 1 a write, 2 a write of less than the burst. `channel` of `channels` sets the
-    phase of refresh only. passed: ticks (rules.md: what has passed). Ends with the column command
+    phase of refresh only. passed: ticks, and owed: refreshes of each
+    rank (rules.md: what has passed). Ends with the column command
     that serves the last request. Raises RuntimeError when a description lets no command become
     legal.
     """
     stream = [
         Request(at, kind > 0, kind == 2, *decode(memory, address)) for at, address, kind in requests
     ]
-    model = Channel(memory, channel, channels, passed)
+    model = Channel(memory, channel, channels, passed, owed)
     entered = served = 0
     offers: list[Candidate] = []
     known: object = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hwmodel.specs.commands import COLUMN_COMMANDS, LEVELS
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
 from tests.hwmodel.oracle.reference_refresh import Refresh
@@ -11,8 +13,11 @@ from tests.hwmodel.oracle.reference_state import Issued
 class Power(Refresh):
     """A channel that powers down, or refreshes itself, when nothing waits."""
 
-    def __init__(self, memory: MemorySpec, channel: int, channels: int, passed: int = 0) -> None:
-        super().__init__(memory, channel, channels, passed)
+    def __init__(
+        self, memory: MemorySpec, channel: int, channels: int, passed: int = 0,
+        owed: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(memory, channel, channels, passed, owed)
         self.over, self.served, self.told = 0, 0, 0
         self.log: list[Issued] = []
         self.asleep = {rank: [0] * 6 for rank in self.ranks}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.oracle.reference_legality import Legality
@@ -13,10 +13,13 @@ URGENT, POSTPONED = 2, 6
 
 
 class Refresh(Legality):
-    """A channel whose ranks are refreshed; `channel` of `channels` sets the phase. passed: ticks
-    (rules.md: what has passed)."""
+    """A channel whose ranks are refreshed; `channel` of `channels` sets the phase. passed: ticks,
+    and owed: refreshes of each rank (rules.md: what has passed)."""
 
-    def __init__(self, memory: MemorySpec, channel: int, channels: int, passed: int = 0) -> None:
+    def __init__(
+        self, memory: MemorySpec, channel: int, channels: int, passed: int = 0,
+        owed: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(memory)
         self.passed = passed
         self.units = [RefreshUnit(place) for place in self.ranks]
@@ -35,10 +38,13 @@ class Refresh(Legality):
         }
         self.of_channel = {k for k, s in rows.items() if s & {"channel", "other_pseudochannel"}}
         self.of_pc = {k for k, s in rows.items() if s & {"pseudochannel", "other_rank"}}
-        for unit in self.units:
+        for number, unit in enumerate(self.units):
             unit.periodic = {kind: every - passed % every for kind, every in self.every.items()}
-            while self.controller.refresh != "none" and self.urgent_from(unit) <= 0:
+            wanted = self.urgent_from if owed is None else lambda unit: self.due(unit.issued + 1)
+            while self.controller.refresh != "none" and wanted(unit) <= 0:
                 unit.issued += 1
+            if owed is not None:
+                unit.issued = max(unit.issued - owed[number], 0)
             unit.done = set(range(unit.issued % self.divided))
 
     def due(self, k: int) -> int:

@@ -30,7 +30,6 @@ import numpy as np
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
 from hwmodel.kernel.memory import simulate_system
-from hwmodel.measure.recurring import passes
 from hwmodel.specs.device import Device, load_device
 from policies.memory import probe as probes
 from policies.memory.fidelity import FidelitySpec
@@ -171,15 +170,14 @@ def cells(
 
 
 def whole(device: Device, layers: list[Extents], times: int) -> float:
-    """The mean share of layers, each simulated so often since its last refresh."""
-    probe, ns, moved = probes.Probe(device, FidelitySpec(), simulate_system), 0.0, 0
-    for turn, layer in enumerate(layers):
-        dealt = probe.deal(layer, "slice")
-        at_peak_ns = float(dealt.size.sum()) / device.peak_gbps
-        for passed_ns in passes(device.memory, at_peak_ns, turn, times):
-            ns += simulate_system(device, dealt, passed_ns=passed_ns).elapsed_ns
-            moved += int(dealt.size.sum())
-    return moved / ns / device.peak_gbps * device.derate
+    """The mean share of layers, one after the other, each simulated so often since its last
+    refresh; twice, where refreshes may be postponed, and the second time counts: what is owed as
+    the first begins is of long ago then."""
+    probe = probes.Probe(device, FidelitySpec(), simulate_system)
+    dealt = [probe.deal(layer, "slice") for layer in layers]
+    if device.memory.controller.refresh_postpone:
+        probe.whole(dealt, times=times)
+    return probe.whole(dealt, times=times)[0]
 
 
 COLUMNS = [
