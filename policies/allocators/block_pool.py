@@ -3,9 +3,12 @@ each (vLLM v1: `BlockPool`)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.jit import kernel
 from policies.allocators.free_lists.free_list import FreeList
 from policies.requests.requests import IntArray
@@ -30,6 +33,8 @@ class BlockPool:
     def __init__(self, order: FreeList, null_block: bool = False) -> None:
         """order: all free. null_block: the first block is never handed out."""
         self.order = order
+        self.checks = not type(order).__module__.startswith("policies.")
+        """Whether the list is of one's own, so that what it hands out is looked at."""
         self.users = np.zeros(order.blocks, np.int64)
         self.written = np.zeros(order.blocks, np.int64)
         if null_block:
@@ -57,15 +62,15 @@ class BlockPool:
 
     def take(self, count: int) -> IntArray:
         """The next so many, which a request holds from now on; needs as many `free`."""
-        return self._handed_out(self.order.pop(count))
+        return self._handed_out(self.order.pop(count), count)
 
     def take_apart(self, count: int) -> IntArray:
         """As `take`, each asked for on its own."""
-        return self._handed_out(self.order.pop_apart(count))
+        return self._handed_out(self.order.pop_apart(count), count)
 
     def take_behind(self, asks: IntArray, last: IntArray) -> IntArray:
         """As `take`, a block for each of `asks` (`FreeList.pop_behind`)."""
-        return self._handed_out(self.order.pop_behind(asks, last))
+        return self._handed_out(self.order.pop_behind(asks, last), len(asks))
 
     def share(self, blocks: IntArray) -> None:
         """One request more holds these, int64 (n,), for what is in them."""
@@ -112,9 +117,25 @@ class BlockPool:
         """What is in blocks is lost."""
         self.written += 1
 
-    def _handed_out(self, blocks: IntArray) -> IntArray:
+    def _handed_out(self, blocks: IntArray, count: int) -> IntArray:
+        if self.checks:
+            self._check(blocks, count)
         _hand_out(self.users, self.written, blocks)
         return blocks
+
+    def _check(self, blocks: Any, count: int) -> None:
+        """Raise DescriptionError where these are not so many blocks that nobody holds."""
+        if (
+            not isinstance(blocks, np.ndarray)
+            or blocks.dtype.kind != "i"
+            or not len(blocks) == len(np.unique(blocks)) == count
+            or ((blocks < 0) | (blocks >= self.order.blocks)).any()
+            or self.users[blocks].any()
+        ):
+            raise DescriptionError(
+                f"free list {type(self.order).__name__}: expected an array of {count} blocks from "
+                f"0 to {self.order.blocks - 1} that differ and that nobody holds; got {blocks!r}"
+            )
 
 
 @kernel

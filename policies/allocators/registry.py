@@ -73,8 +73,15 @@ def refusal(kind: type[Allocator], option: str, value: Any) -> str | None:
 
 
 def build(layout: KvLayout, requests: int, limits: Limits, options: PolicyOptions) -> Allocator:
-    """The allocator that the options name, on the KV region of a model."""
-    return POLICIES[options.name](layout, requests, limits, options)
+    """The allocator that the options name, on the KV region of a model. Raises DescriptionError
+    where one of one's own has more room than there is."""
+    allocator = POLICIES[options.name](layout, requests, limits, options)
+    if allocator.free_slots > layout.slots:
+        raise DescriptionError(
+            f"policy {options.name}: it has {allocator.free_slots} free slots, and memory has "
+            f"{layout.slots}"
+        )
+    return allocator
 
 
 _CHOSEN = Chosen(

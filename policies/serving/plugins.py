@@ -149,9 +149,14 @@ def register(file: str, text: str) -> Plugin:
     found = [(kind, stated, cls) for cls in _classes(module, file)
              for kind, stated in [_named(cls, file)]]  # fmt: skip
     own = set() if before is None else set(before.defined)
-    for kind, stated, _ in found:
+    for at, (kind, stated, cls) in enumerate(found):
         if stated in KINDS[kind].known and (kind, stated) not in own:
             raise DescriptionError(f"{kind} {stated!r} is there already; name it otherwise", file)
+        if alike := [other for *same, other in found[:at] if same == [kind, stated]]:
+            raise DescriptionError(
+                f"{kind} {stated!r} is both {alike[0].__name__} and {cls.__name__}; name one "
+                "otherwise", file,
+            )  # fmt: skip
     for kind, stated in own:
         del KINDS[kind].known[stated]
     for kind, stated, cls in found:

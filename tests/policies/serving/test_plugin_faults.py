@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -36,6 +37,21 @@ class Spec(EngineV1Spec):
 
 class Own(EngineV1):
     Options = Spec
+"""
+PAGES = """
+from typing import Literal
+from policies.allocators.free_lists.fifo import Queue
+from policies.allocators.paged import PagedAllocator, PagedOptions
+
+class Own(Queue):
+    def pop(self, count):
+        return {}
+
+class Pages(PagedAllocator):
+    class Options(PagedOptions):
+        name: Literal["pages"] = "pages"
+    def _free_list(self):
+        return Own(self.layout.slots // self.block)
 """
 EVICTS = """
     def schedule(self):
@@ -84,6 +100,28 @@ def test_an_allocator_is_named(method: str, said: str, name: str) -> None:
     if "grow" in method:  # which prefills in chunks ask
         engine = {"name": "v1", "max_num_batched_tokens": 16, "max_num_seqs": 8}
     assert said in refused(f"{ALLOCATOR}    def {method}\n", policy={"name": "room"}, engine=engine)
+
+
+@pytest.mark.parametrize(
+    "popped", ["super().pop(count)[1:]", "super().pop(count) + 10**9", "super().pop(count) * 0",
+               "super().pop(count).tolist()", "super().pop(count) * 1.0"],
+)  # fmt: skip
+def test_a_free_list_that_hands_out_what_it_has_not_is_named(popped: str) -> None:
+    said = refused(PAGES.format(popped), policy={"name": "pages"})
+    assert re.match(
+        r"free list Own: expected an array of \d+ blocks from 0 to 63 that differ", said
+    )
+
+
+def test_an_allocator_with_more_room_than_there_is_is_named() -> None:
+    text = ALLOCATOR.replace("layout.slots", "2 * layout.slots")
+    said = refused(text, policy={"name": "room"})
+    assert said == "policy room: it has 2048 free slots, and memory has 1024"
+
+
+def test_two_of_one_name_are_named() -> None:
+    with pytest.raises(DescriptionError, match="policy 'room' is both Room and Other; name one"):
+        register("own.py", ALLOCATOR + ALLOCATOR.replace("class Room", "class Other"))
 
 
 def test_a_reservation_that_never_grows_is_named() -> None:
