@@ -138,14 +138,16 @@ def test_a_reservation_that_never_grows_is_named() -> None:
     ("method", "said"),
     [
         ("    def prefill_budget(self, left):\n        return left / 100",
-         "own.py: TypeError: expected a sequence of integers or a single integer, got '"),
+         "engine own: Own.prefill_budget: expected tokens from 0 to 2048; got 20.48"),
+        ("    def prefill_budget(self, left):\n        return -5",
+         "engine own: Own.prefill_budget: expected tokens from 0 to 2048; got -5"),
         ("    def schedule(self):\n        return None",
          "own.py: AttributeError: 'NoneType' object has no attribute 'empty' (at replica.py:"),
         ("    def prefill_budget(self, left):\n        return 0",
          "nothing was scheduled in 1000 steps, while 0 requests run, 1 wait (policy paged, engine"),
         (EVICTS, "times without progress (policy paged, engine own)"),
     ],
-    ids=("float", "none", "idle", "evicts"),
+    ids=("float", "negative", "none", "idle", "evicts"),
 )  # fmt: skip
 def test_a_scheduler_is_named(method: str, said: str) -> None:
     assert said in refused(f"{SCHEDULER}{method}\n", engine={"name": "own"})
