@@ -59,6 +59,8 @@ class Probed(NamedTuple):
     least_ns: float = 0.0
     """What the layer takes at least: its bytes at the peak, and the busiest engine's at its port,
     over `derate`."""
+    descriptors: int = 0
+    """That the layer is read and written by."""
 
 
 class Probe:
@@ -130,7 +132,9 @@ class Probe:
         moved = float(loads.sum())
         at_peak_ns = moved / self.device.peak_gbps
         least_ns = max(at_peak_ns, float(loads.max()) / self._dma.port_bandwidth * 1e9)
-        found = Probed(at_peak_ns, reckoned_ns, result, False, None, least_ns / self._derate)
+        found = Probed(
+            at_peak_ns, reckoned_ns, result, False, None, least_ns / self._derate, len(entire.size)
+        )
         if not calibrate:
             return found
         share = min(self._calibrate_bytes / moved, 1.0)
@@ -174,7 +178,9 @@ class Probe:
     def _exact(self, dealt: Descriptors) -> Probed:
         share, result = self.whole([dealt], times=None)
         at_peak_ns = float(dealt.size.sum()) / self.device.peak_gbps
-        return Probed(at_peak_ns, at_peak_ns / share, result, exact=True)
+        return Probed(
+            at_peak_ns, at_peak_ns / share, result, exact=True, descriptors=len(dealt.size)
+        )
 
     def whole(
         self, layers: Iterable[Descriptors], stand_for: Iterable[int] | None = None,

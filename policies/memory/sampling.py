@@ -45,13 +45,14 @@ MOST_EXTENTS = 40
 
 
 class Taken(NamedTuple):
-    """A probe of a phase: a layer's time at the peak, what it takes, what the simulator found, and
-    the placement statistics of the step."""
+    """A probe of a phase: a layer's time at the peak, what it takes, what the simulator found, the
+    placement statistics of the step, and the descriptors of the layer."""
 
     at_peak_ns: float
     elapsed_ns: float
     result: Any
     placed: tuple[float, ...]
+    descriptors: int
 
 
 class SampledMemory(SimulatedMemory):
@@ -143,7 +144,23 @@ class SampledMemory(SimulatedMemory):
 
     def _phase_report(self, phase: StreamPhase) -> dict[str, Any]:
         found = super()._phase_report(phase) | {"too_wide": self._too_wide(phase)}
-        return found | {"by_extent": self._by_extent()} if phase == "attention" else found
+        if phase != "attention":
+            return found
+        return found | self._descriptors(phase) | {"by_extent": self._by_extent()}
+
+    def _descriptors(self, phase: StreamPhase) -> dict[str, float]:
+        """Descriptors of a step, and bytes of one, in the mean of the probes that count; nothing
+        where weights are among them, or where layers are not alike, of which those that move more
+        are probed more often."""
+        counted, kinds = self._counted(phase), self._kinds(phase)
+        posted = sum(each.descriptors for each in counted)
+        if not posted or self._together or len(kinds) > 1 or self._layout.groups is not None:
+            return {}
+        peak_ns = math.fsum(each.at_peak_ns for each in counted)
+        return {
+            "descriptors": posted / len(counted) * len(kinds[0]),
+            "descriptor_bytes": peak_ns * self._probe.device.peak_gbps / posted,
+        }
 
     def _errors(self) -> dict[str, float]:
         error = math.hypot(*map(self._error, self._phases))
@@ -260,7 +277,7 @@ class SampledMemory(SimulatedMemory):
         self._intervals.pop(phase, None)
         at_peak_ns = probed.at_peak_ns
         elapsed_ns = min(max(elapsed_ns, at_peak_ns), at_peak_ns / LEAST)
-        results.append(Taken(at_peak_ns, elapsed_ns, probed.result, placed))
+        results.append(Taken(at_peak_ns, elapsed_ns, probed.result, placed, probed.descriptors))
         last = [
             each for each in results[-RECENT:] if moved(placed, each.placed) <= self._spec.change
         ]

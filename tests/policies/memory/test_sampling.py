@@ -199,6 +199,20 @@ def test_does_the_report_count_what_came_after_the_warm_up() -> None:
     assert sampled.report(0)["simulated_share"] == 4000
 
 
+def test_how_many_descriptors_has_a_step_and_how_long_are_they() -> None:
+    probe = Scripted([0.5] * 2, descriptors=8)
+    sampled = memory(probe)
+    attention(sampled, 10, 20)
+    phases = sampled.report(1)["phases"]
+    layers = len(STREAMS.kinds("attention", LAYOUT)[0])
+    assert phases["attention"]["descriptors"] == 8 * layers
+    assert phases["attention"]["descriptor_bytes"] == 100.0 * probe.device.peak_gbps / 8
+    assert "descriptors" not in phases["prefill"]
+    plain = memory(Scripted([0.5]))
+    attention(plain, 10)
+    assert "descriptors" not in plain.report(1)["phases"]["attention"]
+
+
 def test_are_at_most_forty_probes_listed() -> None:
     for probes, listed in ((40, 40), (41, 21), (90, 30)):
         sampled = memory(Scripted([0.5] * probes))

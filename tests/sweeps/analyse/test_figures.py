@@ -56,7 +56,7 @@ def test_an_interval_that_says_nothing_is_not_written(
 
 def test_which_digits_and_scale_has_each_figure() -> None:
     written = {each.metric: each.text(0.123456) for each in FIGURES}
-    assert len(written) == len(FIGURES) == 29
+    assert len(written) == len(FIGURES) == 33
     percent = [name for name, text in written.items() if text == "12.3"]
     assert percent == [
         "slo.attainment", "kv_slots.binding.used", "kv_slots.binding.holes",
@@ -65,7 +65,10 @@ def test_which_digits_and_scale_has_each_figure() -> None:
     ]  # fmt: skip
     ms = [name for name, text in written.items() if text == "123.5"]
     assert ms == ["tpot_s.mean", "at_share.tpot_s.mean"]
-    assert [name for name, text in written.items() if text == "0"] == ["preemptions", "migrations"]
+    assert [name for name, text in written.items() if text == "0"] == [
+        "preemptions", "migrations", "mean_run_tokens", "memory.phases.attention.descriptors",
+        "copied_tokens",
+    ]  # fmt: skip
     assert [name for name, text in written.items() if text == "0.123"] == [
         "goodput_per_s", "at_share.goodput_per_s", "tokens_per_s_per_mm2"
     ]  # fmt: skip
