@@ -38,6 +38,7 @@ from typing import Any
 
 import yaml
 from sweeps.analyse.statistics import Interval, interval, relative_gap
+from sweeps.cli.run_command import EXPLAIN
 from sweeps.report.contents import read_report
 from sweeps.run.store import CONFIG, RunDirectory
 from sweeps.sections.section import Block, Grid, Section
@@ -98,7 +99,8 @@ def run_part(name: str, part: Mapping[str, Any], seed: int | None = None) -> Non
             folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "sweeps.cli.main", *words[1:]]
         print(f"{name}: {typed}", flush=True)
-        done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env = {**os.environ, "PYTHONPATH": str(ROOT), EXPLAIN: "0"}  # parts ask for causes by name
+        done = subprocess.run(command, cwd=ROOT, env=env,
                               stdout=subprocess.PIPE, text=True)  # fmt: skip
         if done.returncode not in (0, 1):
             raise ReleaseError(f"{name}: {typed}: exit code {done.returncode}")

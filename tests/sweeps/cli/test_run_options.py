@@ -7,13 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from sweeps.cli import run_command
 from sweeps.plan.narrowed import load_narrowed
 from sweeps.run.preview import preview
 from tests.sweeps.cli.test_command_line import ROOT, bankwise, refusal
-from tests.sweeps.made import CONFIG, metrics
+from tests.sweeps.made import CONFIG, made, metrics
 
 SMALL = ("--set", "requests=20", "--jobs", "1")
 
@@ -103,3 +105,18 @@ def test_a_preview_ranks_the_first_replication() -> None:
     ]  # fmt: skip
     told = list(preview(records, {**CONFIG, "axes": {"serving.policy": ["static", "paged"]}}))
     assert told == ["one replication of made: paged 30.5, static 10.0 output tokens/s"]
+
+
+@pytest.mark.parametrize(("asked", "explained"), [("", True), ("1", True), ("0", False)])
+def test_causes_of_the_leading_gap_can_be_left_out(
+    asked: str, explained: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = SimpleNamespace(
+        directory=SimpleNamespace(path=made(tmp_path / "run")), records=[{}], failures=[]
+    )
+    began = []
+    monkeypatch.setenv(run_command.EXPLAIN, asked)
+    monkeypatch.setattr("sweeps.run.sweep_run.run_sweep", lambda *_: done)
+    monkeypatch.setattr(run_command, "_explain_leading", lambda *_: began.append(True))
+    run_command._sweep(None, None, False, 1, None)  # type: ignore[arg-type]
+    assert bool(began) == explained
