@@ -98,7 +98,7 @@ class Holdings:
         row = int(of.row[request])
         blocks = of.tables.blocks(row, group)[skipped:]
         before = np.arange(skipped, skipped + len(blocks)) * size
-        held = np.clip(of.tables.tokens[row] - before, 0, size)
+        held = np.minimum(np.maximum(of.tables.tokens[row] - before, 0), size)  # clip is slower
         return Units(blocks * size, held, np.full(len(blocks), size, np.int64))
 
     def _set_row(self, request: int, row: int) -> None:
