@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hwmodel.measure.student import t_quantile
 from tools.figures import FigureError, Results, Value, written
 
 FILE = "docs/release/claims.yaml"
@@ -156,9 +157,12 @@ def settling(claim: Claim, found: Ends, margin: float) -> str:
     mean, low, high = found
     ends = [end for end in claim.within(margin) if 0 < end < math.inf]
     apart = min(abs(math.log(mean / end)) for end in ends)
-    half = math.log(high / low) / 2
-    wanted = math.ceil(claim.replications * (half / apart) ** 2) if apart else MOST + 1
-    return f"{wanted:,}" if wanted <= MOST else f"over {MOST:,}"
+    count = claim.replications
+    spread = math.log(high / low) / 2 * math.sqrt(count) / t_quantile(count - 1)
+    for wanted in range(count + 1, MOST + 1):
+        if t_quantile(wanted - 1) * spread <= apart * math.sqrt(wanted):
+            return f"{wanted:,}"
+    return f"over {MOST:,}"
 
 
 def rows(root: Path, first: Results, second: Results) -> Iterator[tuple[str, str, dict[str, str]]]:
