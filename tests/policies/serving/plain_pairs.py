@@ -31,6 +31,8 @@ from tests.policies.small import MODEL, FakeMemory
 DEVICES = ("mlu370-x4", "a100-80gb", "h100-sxm", "mi300x", "jetson-agx-orin", "arc-pro-b60")
 SHARES_BY_SIZE = "rtx-4090"
 """A device whose memory has a share of its rate by the size of what is read."""
+LENT = (64, 128, 256)
+"""Slots of blocks that are lent."""
 RARE = (
     "preemption", "chunked prompt", "own blocks found", "slabs", "borrowing", "migration",
     "refresh", "probe", "next larger", "preempts last", "idle", "warm-up", "compaction",
@@ -104,6 +106,11 @@ def drawn(seed: int, number: int, first: bool = False) -> Drawn:
         policy["reserve"] = last.choice(("stored", "output"))
     if not first and policy["name"].startswith("odma") and last.random() < 0.2:
         changes["free"] = ["copies"]
+    lends = random.Random(f"{seed} {number} lends")
+    if not first and policy.get("borrow", 1) > 1 and changes["engine"] is engine and lends.random() < 0.7:
+        stream, slots = _lent(lends, policy), 64 * lends.randint(24, 40)
+        changes["engine"] = engine | {"max_tokens": LENT[-1] - 32, "max_model_len": 448}
+        warmup = 0
     return Drawn(stream, slots, device, warmup, changes)
 
 
@@ -137,6 +144,21 @@ def _alike(rng: random.Random) -> Requests:
     count, draws = rng.randint(40, 80), np.random.default_rng(rng.randrange(1 << 30))
     prompts = np.clip(draws.normal(50, 25, count), 1, 120).astype(np.int64)
     return Requests(np.zeros(count), prompts, draws.integers(1, 48, count))
+
+
+def _lent(rng: random.Random, policy: dict[str, Any]) -> Requests:
+    """Many whose blocks are of `LENT` slots, so that what is free for one is exactly so many times
+    as large as another needs, or more. Changes the policy."""
+    policy.pop("first_bounds", None)
+    on_total = policy["bucket_on"] == "total"
+    policy |= {
+        "bounds": [size if on_total else size - 32 for size in LENT], "buckets": len(LENT),
+        "borrow": rng.choice((2, 2, 4)), "large": "prompt_plus_max_tokens",
+    }  # fmt: skip
+    count, draws = rng.randint(80, 120), np.random.default_rng(rng.randrange(1 << 30))
+    return Requests(
+        np.zeros(count), np.full(count, 32), draws.choice([24, 90, 200], count, p=[0.4, 0.5, 0.1])
+    )
 
 
 def sharing(rng: random.Random, stream: Requests, longest: int) -> Requests:
