@@ -32,6 +32,8 @@ from policies.serving.plain.plain_state import (
     KEEP,
     LEARN,
     LOOK,
+    NEVER_S,
+    PAUSE,
     PROBE,
     ROWS,
     WARM,
@@ -61,6 +63,40 @@ def _join(s: Any, c: PlainQueue) -> bool:
     return True
 
 
+@called
+def _comes(s: Any, c: PlainQueue) -> bool:
+    """Of a replica of a fleet: whether its next step begins before `until_s`."""
+    if s.running or s.waiting:
+        s.ahead_s = s.now_s
+    elif s.next < s.coming:
+        s.ahead_s = max(s.now_s, c.coming_s[s.next])
+    else:
+        s.ahead_s = NEVER_S
+    return s.ahead_s < s.until_s
+
+
+@called
+def _count(s: Any, kept: Rows) -> None:
+    """What the last stretch of a replica of a fleet did stands beside its row."""
+    row = s.rows - 1
+    kept.ends_s[row] = s.now_s
+    counts = kept.counts[row]
+    counts[0] = s.made
+    counts[1] = s.new_preempted
+    counts[2] = s.new_prefilled
+    counts[3] = s.new_cached
+    counts[4] = s.weight_bytes
+    counts[5] = s.read_bytes
+    counts[6] = s.written_bytes
+    counts[7] = s.chunk_read_bytes
+    counts[8] = s.chunk_written_bytes
+    counts[9] = s.ended - s.ended_before
+    counts[10] = s.lasts
+    s.made = s.new_preempted = s.new_prefilled = s.new_cached = 0
+    s.weight_bytes = s.read_bytes = s.written_bytes = 0
+    s.chunk_read_bytes = s.chunk_written_bytes = 0
+
+
 @simulation
 def core(
     now: Any,
@@ -81,6 +117,8 @@ def core(
     s.resized = 0
     while s.ended < rule.count or s.stage == END:
         if s.stage == BEGIN:
+            if rule.fleet and not _comes(s, c):
+                return PAUSE
             if not _join(s, c):
                 continue
             if rule.kind == BLOCKS and rule.keeps and s.kept_unused < s.running:
@@ -115,7 +153,13 @@ def core(
             s.seen = s.changes
         if s.stage == GO:
             s.ended_before = s.ended
+            if rule.fleet:
+                now[1] = now[0]
             rounds = pass_steps(s, rule, q, c, b, r, clocks, kept, curve)
+            if rounds == 0:
+                now[1].ahead_s = s.now_s
+                now[0] = now[1]
+                return PAUSE
             complete(s, rule, q, c, r, rounds)
             s.stage = END
         if not take_back(s, rule, q, c, b, r):
@@ -123,6 +167,8 @@ def core(
         waits = s.waiting > 0 or (s.next < s.coming and c.coming_s[s.next] < s.now_s)
         kept.waits[s.rows - 1] = s.to_send < len(c.to_send) if rule.clients else waits
         s.stage = BEGIN
+        if rule.fleet:
+            _count(s, kept)
         full = s.steps > MOST_STEPS or s.rows >= MOST_ROWS
         if s.ended_before < rule.warmup <= s.ended:
             return WARM

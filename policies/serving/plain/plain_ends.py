@@ -103,9 +103,10 @@ def take_back(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r: 
         _end(s, rule, q, b, r, request)
         if rule.answers:
             _answered(s, q, c, request)
-        if rule.kind == BUCKETS:
+        if rule.kind == BUCKETS or rule.fleet:
             c.log[s.log] = request
             s.log += 1
+        if rule.kind == BUCKETS:
             s.to_learn -= 1
             if rule.parted and s.to_learn <= 0 and s.seen_place < s.running:
                 return False

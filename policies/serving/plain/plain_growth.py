@@ -168,9 +168,12 @@ def begin_step(s: Any, rule: Any, q: PlainRequests, c: PlainQueue, b: Blocks, r:
     """What runs is scheduled. False as of `_preempt`."""
     unsent = s.to_send < len(c.to_send)
     lasts = s.waiting > 0 or s.next < s.coming or unsent  # `SteadyPart.began`
+    if rule.fleet:
+        lasts = lasts or s.now_s < rule.lasts_s
     if rule.sessions:
         s.steady_s = NEVER_S if unsent else rule.last_s
         lasts = s.now_s <= s.steady_s
+    s.lasts = lasts
     if lasts:
         s.close_s = s.now_s
         s.close_made = s.made

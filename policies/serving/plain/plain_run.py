@@ -16,6 +16,8 @@ from policies.memory.fidelity import AGAIN
 from policies.memory.sampling import ANOTHER, SampledMemory
 from policies.serving.counted_runs import RUNS as RUNS_COUNTED
 from policies.serving.plain.core import core
+from policies.serving.plain.plain_fleet import PlainFleet
+from policies.serving.plain.plain_more import futile, more_kept
 from policies.serving.plain.plain_start import Start, until_learning
 from policies.serving.plain.plain_state import (
     BUCKETS,
@@ -32,7 +34,6 @@ from policies.serving.plain.plain_state import (
     RULES,
     WANT,
     WARM,
-    Blocks,
     PlainQueue,
     PlainRequests,
     SharesBySize,
@@ -60,7 +61,7 @@ def ran_plain(simulation: Any) -> bool:
     RUNS_COUNTED[why] += 1
     if why:
         return False
-    PlainRun(simulation).run()
+    (PlainRun if len(simulation.nodes[0].own) == 1 else PlainFleet)(simulation).run()
     return True
 
 
@@ -72,7 +73,7 @@ def compile_core() -> None:
         whole, whole, whole, whole, whole, truth, whole, real, real, real, real, whole, whole
     )
     core(
-        np.zeros(1, NOW), np.zeros(1, RULES), np.zeros(len(PHASES), CLOCK), requests,
+        np.zeros(2, NOW), np.zeros(1, RULES), np.zeros(len(PHASES), CLOCK), requests,
         PlainQueue(
             real, whole, whole, whole, wide, wide, whole, real, whole, whole, whole, whole, whole
         ),
@@ -90,7 +91,7 @@ class PlainRun:
         self._engine = self._replica.engine
         self._memory: Any = self._replica.memory
         self._allocator: Any = self._engine.allocator
-        start = Start(simulation)
+        start = Start(simulation, self._replica)
         self._now, self._rules, self._clocks = start.now, start.rules, start.clocks
         self._requests, self._queue, self._rows = start.requests, start.queue, start.rows
         self._blocks, self._runs, self._curve = start.blocks, start.runs, start.curve
@@ -116,11 +117,11 @@ class PlainRun:
             elif why == PROBE:
                 self._probe()
             elif why == KEEP:
-                self._blocks = _more_kept(self._blocks, state)
+                self._blocks = more_kept(self._blocks, state)
             elif why == NEVER:
                 raise engine.line.never_fits(int(state["asked"]))
             elif why == FUTILE:
-                raise engine.futile(self._futile())
+                raise engine.futile(futile(self._requests))
             elif why != LEARN:
                 self._flush()
             if why == WARM:
@@ -276,13 +277,6 @@ class PlainRun:
             return now_s
         return max(now_s, float(queue.coming_s[int(state["next"])]))
 
-    def _futile(self) -> str:
-        """As `Progress.preempted`."""
-        times = self._requests.futile
-        most = np.flatnonzero(times == times.max())
-        request = int(most[self._requests.futile_turn[most].argmin()])
-        return f"request {request} was preempted {int(times.max())} times without progress"
-
     def _finish(self) -> None:
         """The run is over."""
         state, simulation, replica = self._now[0], self._simulation, self._replica
@@ -304,18 +298,3 @@ def _taken(state: Any, field: str) -> int:
     amount = int(state[field])
     state[field] = 0
     return amount
-
-
-def _more_kept(blocks: Blocks, state: Any) -> Blocks:
-    """With twice as many rows for blocks of preempted requests."""
-    more = len(blocks.kept)
-    kept, written = (
-        np.concatenate((each, np.zeros_like(each))) for each in (blocks.kept, blocks.kept_written)
-    )
-    unused = np.zeros(2 * more, np.int64)
-    free = int(state["kept_unused"])
-    unused[:free] = blocks.kept_unused[:free]
-    unused[free : free + more] = np.arange(more, 2 * more)
-    state["kept_unused"] = free + more
-    count = np.concatenate((blocks.kept_count, np.zeros(more, np.int64)))
-    return blocks._replace(kept=kept, kept_written=written, kept_count=count, kept_unused=unused)

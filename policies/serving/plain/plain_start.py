@@ -21,6 +21,7 @@ from policies.serving.plain.plain_state import (
     PlainQueue,
     PlainRequests,
     PlainRuns,
+    Rows,
     SharesBySize,
     holes,
     no_blocks,
@@ -29,23 +30,24 @@ from policies.serving.plain.plain_state import (
     rows,
 )
 from policies.serving.plain.text_names import of_texts, sharing_requests
-from policies.serving.plain.why_not import CLIENTS, IDEAL, ODMA, PAGED, V0, named
+from policies.serving.plain.why_not import CLIENTS, IDEAL, MOST, ODMA, PAGED, V0, named
 from policies.serving.replica import MOST_ROUNDS
 
 
 class Start:
-    """What the core needs of a simulation of one card that has not begun."""
+    """What the core needs of a simulation of one card that has not begun, or of one of several
+    replicas, to which requests come when a router says so. kept: rows that they have in common."""
 
-    def __init__(self, simulation: Any) -> None:
+    def __init__(self, simulation: Any, replica: Any, kept: Rows | None = None) -> None:
         self._simulation, self._metrics = simulation, simulation.metrics
-        replica = simulation.nodes[0].own[0]
         self._engine = replica.engine
         self._allocator: Any = self._engine.allocator
-        self.now, self.rules = np.zeros(1, NOW), np.zeros(1, RULES)
+        self.now, self.rules = np.zeros(2, NOW), np.zeros(1, RULES)
+        self.rules["fleet"] = kept is not None
         self.clocks = np.zeros(len(PHASES), CLOCK)
         self.requests = self._of_requests()
         self.queue = self._of_arrivals()
-        self.rows = rows(MOST_ROUNDS)
+        self.rows = rows(MOST_ROUNDS) if kept is None else kept
         self.blocks, self.runs = no_blocks(), no_runs()
         self.bounds: list[tuple[int, ...]] = []
         """Of each epoch."""
@@ -71,9 +73,10 @@ class Start:
 
     def _of_arrivals(self) -> PlainQueue:
         engine, source = self._engine, self._simulation.source
-        coming = sorted(iter(source.next, None))
+        fleet = self.rules[0]["fleet"]
+        coming = [] if fleet else sorted(iter(source.next, None))
         count, cap, rules = source.count, engine.cap, self.rules[0]
-        rules["count"], rules["warmup"] = count, self._metrics.warmup
+        rules["count"], rules["warmup"] = (MOST, 0) if fleet else (count, self._metrics.warmup)
         rules["budget"], rules["cap"] = engine.budget, cap
         rules["prefills_first"] = named(engine.scheduler) == V0
         rules["slots"], rules["most_futile"] = self._allocator.slots, engine.progress._most
@@ -139,7 +142,9 @@ class Start:
         width, several = -(-longest // block) + 1, len(self.queue.batch)
         while len(tables.count) < several:
             tables._more_rows()
-        tables._widen(width)
+        rows_of, have = tables._table.shape[1:]
+        if width > have:  # of memory that is not touched before it is used
+            tables._table = np.zeros((1, rows_of, width), np.int64)
         rules["kind"], rules["block"], rules["space"] = BLOCKS, block, pool.size
         rules["spared"], rules["spared_idle"] = allocator.spared, allocator.spared_idle
         rules["keeps"] = allocator.options.cached_recompute
@@ -152,7 +157,7 @@ class Start:
             owner=tables.owner, row=allocator.row,
             rows_unused=np.arange(len(tables.count))[::-1].copy(), log=order._log,
             place=order._place, written=pool.written, reused=np.zeros(count, np.int64),
-            kept_row=np.full(count, -1, np.int64), kept=kept, kept_written=kept.copy(),
+            kept_row=np.full(count, -1, np.int64), kept=kept, kept_written=np.zeros((several, width), np.int64),
             kept_count=np.zeros(several, np.int64), kept_unused=np.arange(several),
             handed=np.zeros(order.blocks + 1, np.int64),
             first=np.zeros(max(MOST_ROUNDS, block) + 2, np.int64),

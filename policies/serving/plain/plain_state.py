@@ -16,10 +16,16 @@ from policies.serving.stretch_rows import MOST_ROWS, MOST_STEPS
 
 BoolArray = NDArray[np.bool_]
 ShortArray = NDArray[np.int32]
-ENDED, ROWS, WARM, WANT, PROBE, LEARN, KEEP, NEVER, FUTILE = range(9)
+ENDED, ROWS, WARM, WANT, PROBE, LEARN, KEEP, NEVER, FUTILE, PAUSE = range(10)
 """Why the core returns: all requests have ended; rows are full; the warm-up is over; it is not
 known what `asked` should have; a probe is due; the policy learns from those that ended; rows of
-kept blocks are few; `asked` never fits; preemptions lead nowhere."""
+kept blocks are few; `asked` never fits; preemptions lead nowhere; a replica of a fleet has come to
+`until_s`."""
+COUNTED = (
+    "made", "new_preempted", "new_prefilled", "new_cached", "weight_bytes", "read_bytes",
+    "written_bytes", "chunk_read_bytes", "chunk_written_bytes",
+)  # fmt: skip
+"""Of `NOW`, what is counted over a stretch of a replica of a fleet."""
 NONE = -1
 """No reason to return."""
 BEGIN, ADMIT, COUNT, FIT, LOOK, GO, END = range(7)
@@ -45,7 +51,8 @@ NOW = np.dtype([
         "chunks", "begun", "chunked", "pairs", "behind", "moves",
         "preempted", "cached", "limit", "context", "fitting",
         # counted over the run, and over what Python has not added yet
-        "changes", "made", "close_made", "close_more", "all_preempted", "left_then", "turn",
+        "changes", "made", "close_made", "close_more", "lasts", "all_preempted", "left_then",
+        "turn",
         "new_preempted", "new_prefilled", "new_cached", "new_migrations", "new_migrated",
         "weight_bytes", "read_bytes", "written_bytes", "chunk_read_bytes", "chunk_written_bytes",
         "migrated_bytes",
@@ -59,7 +66,7 @@ NOW = np.dtype([
         "seen", "step",
     )),
     *((name, np.float64) for name in (
-        "now_s", "idle_s", "close_s", "steady_s", "busy_s", "migration_s",
+        "now_s", "until_s", "ahead_s", "idle_s", "close_s", "steady_s", "busy_s", "migration_s",
         "weights_share", "attention_share", "prefill_share", "migration_share",
         "spent_attention", "spent_prefill", "spent_migration", "spent_all",
     )),
@@ -67,10 +74,12 @@ NOW = np.dtype([
 """What changes. `first`: place of the head of the line in its ring; `before`: of those that run,
 those from before admission; `pairs`, `behind`: of chunks, pairs of tokens and tokens stored before;
 `close_*`: of `Metrics.close`; `turn`: preemptions judged; `seen`: `changes` at the last look for a
-probe; `spent_*`: seconds since the warm-up that hang on a phase; `epoch`: counts bounds."""
+probe; `spent_*`: seconds since the warm-up that hang on a phase; `epoch`: counts bounds;
+`until_s`, of a replica of a fleet: no step begins then or later, and no steps that end later are
+counted; `ahead_s`: when these begin, or end."""
 RULES = np.dtype([
     *((name, _INT) for name in (
-        "kind", "count", "warmup", "answers", "clients", "sessions",
+        "kind", "fleet", "count", "warmup", "answers", "clients", "sessions",
         "budget", "cap", "slots", "most_futile", "prefills_first",
         "block", "spared", "spared_idle", "keeps", "texts", "once", "whole_output", "ahead",
         "space", "slabs", "best_fit", "buckets", "total", "align", "next_larger", "bucket_larger",
@@ -83,7 +92,7 @@ RULES = np.dtype([
     *((name, np.float64) for name in (
         "borrow", "kernel_bytes", "bandwidth", "kv_bandwidth", "left", "slowdown", "beside_chunk",
         "decode_rate", "prefill_rate", "dense_rate", "vector_times", "attend_rate",
-        "attend_prefill_rate", "overhead_s", "law_weights", "more_flops",
+        "attend_prefill_rate", "overhead_s", "law_weights", "more_flops", "lasts_s",
         "spacing", "change", "another", "again", "last_s",
     )),
 ])  # fmt: skip
@@ -92,7 +101,8 @@ decodes, as under v0. `apart`: large reservations have a space of their own,
 which begins at `apart_at`; `parted`: others lie in pools; `whole_output`: what a request will store
 must be free as it is admitted; `ahead`: it is reserved then, as far as it is free; `copies`: they
 take time; `joins`: of `plain_joining`, copying at most `joins_most` tokens at
-a time, if that is not below 0."""
+a time, if that is not below 0; `fleet`: one of several replicas; `lasts_s`: until when requests
+come to any of them."""
 CLOCK = np.dtype([
     *((name, _INT) for name in (
         "given", "taken", "due", "last", "begin", "most", "more", "known", "wide",
@@ -281,6 +291,10 @@ class Rows(NamedTuple):
     stretches: FloatArray
     waits: BoolArray
     times_s: FloatArray
+    ends_s: FloatArray
+    """This and what follows, of replicas of a fleet: when each stretch ends."""
+    counts: IntArray
+    """Of each stretch, `COUNTED`, requests that ended, and whether the load was steady."""
 
 
 class SharesBySize(NamedTuple):
@@ -294,7 +308,8 @@ def rows(most_rounds: int) -> Rows:
     """Empty."""
     return Rows(
         np.zeros((MOST_ROWS + 1, 22)), np.zeros(MOST_ROWS + 1, np.bool_),
-        np.zeros(MOST_STEPS + most_rounds + 2),
+        np.zeros(MOST_STEPS + most_rounds + 2), np.zeros(MOST_ROWS + 1),
+        np.zeros((MOST_ROWS + 1, len(COUNTED) + 2), np.int64),
     )  # fmt: skip
 
 

@@ -56,7 +56,8 @@ def pass_steps(
     kept: Rows,
     curve: SharesBySize,
 ) -> int:
-    """The steps pass, and are a row more; how many."""
+    """The steps pass, and are a row more; how many. In a fleet 0 where they end after `until_s`:
+    then the caller has to put back what is in s."""
     rounds = _rounds(s, rule, q, c, b, clocks)
     event_s = NEVER_S
     if s.waiting == 0 and s.next < s.coming:
@@ -65,6 +66,8 @@ def pass_steps(
     for column in range(len(row)):
         row[column] = 0.0
     rounds = times.passed(s, rule, c, kept, curve, rounds, event_s, row)
+    if rule.fleet and s.now_s > s.until_s:
+        return 0
     count_made(s, rule, kept, begin_s, base, rounds)
     row[0] = begin_s
     row[9] = (rule.space - s.free) * rule.block if rule.kind == BLOCKS else s.reserved

@@ -56,6 +56,14 @@ FIFO = "policies.allocators.free_lists.fifo.Queue"
 OPEN = "policies.serving.open_arrivals.OpenArrivals"
 CLIENTS = "policies.serving.clients.Clients"
 """Features by name: each of them may be taken away."""
+ROUTERS_KNOWN = frozenset(
+    f"policies.routers.{each}"
+    for each in (
+        "round_robin.RoundRobin", "least_requests.LeastRequests", "pressure.Pressure",
+        "session.Session", "prefix.Prefix",
+    )
+)  # fmt: skip
+"""Routers that look at nothing but who was placed, and has ended, where."""
 
 
 def named(thing: Any) -> str:
@@ -278,12 +286,30 @@ def why_not(run: Any) -> str:
     if run._enter != run._to_the_node or len(run.nodes) != 1:
         return "pools"
     node = run.nodes[0]
-    if type(node) is not Node or type(node.manager) is not Manager or len(node.own) != 1:
+    if type(node) is not Node or type(node.manager) is not Manager:
         return "several cards"
-    if len(node.units) != 1 or node.reports or type(run.metrics) is not Metrics:
+    if len(node.units) != len(node.own) or type(run.metrics) is not Metrics:
         return "several cards"
+    if len(node.own) > 1 and (why := _of_fleet(run, node)):
+        return why
     engine = node.own[0].engine
-    return _of_replica(node.own[0]) or _of_requests(engine.requests, engine.allocator)
+    replicas = (_of_replica(each) for each in node.own)
+    return next(filter(None, replicas), "") or _of_requests(engine.requests, engine.allocator)
+
+
+def _of_fleet(run: Any, node: Any) -> str:
+    """Why several replicas behind a router are general, if not for what one of them has."""
+    if named(node.manager._router) not in ROUTERS_KNOWN:
+        return f"router {node.manager.spec.placement}"
+    if run.watchers or node.lives != [1] * len(node.own):
+        return "several cards that are watched"
+    if named(run.source) != OPEN or named(node.own[0].memory) != named(Memory):
+        return "several cards with clients or probes"
+    learns = f"{ODMA}Sizes"
+    if any(named(getattr(each.engine.allocator, "sizes", None)) == learns for each in node.own):
+        return "several cards that learn"
+    joins = (getattr(each.engine.allocator.options, "compaction", "none") for each in node.own)
+    return "several cards that join holes" if set(joins) != {"none"} else ""
 
 
 def _of_replica(replica: Any) -> str:

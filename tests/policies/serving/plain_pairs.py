@@ -10,6 +10,7 @@ how many of the plain ones met what is rare. A run is told by its seed and its n
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import os
 import random
@@ -33,12 +34,15 @@ SHARES_BY_SIZE = "rtx-4090"
 """A device whose memory has a share of its rate by the size of what is read."""
 LENT = (64, 128, 256)
 """Slots of blocks that are lent."""
+ROUTERS = (
+    "round_robin", "least_requests", "least_requests", "pressure", "session", "prefix", "least_kv",
+)  # fmt: skip
 RARE = (
     "preemption", "chunked prompt", "own blocks found", "slabs", "borrowing", "migration",
     "refresh", "probe", "next larger", "preempts last", "idle", "warm-up", "compaction",
     "pool of large ones", "odma-best", "prefix found", "session", "closed loop", "samples",
     "pools", "pools cut anew", "ideal", "shares by size", "prefills first",
-    "ideal reserves", "copies are free",
+    "ideal reserves", "copies are free", "replicas",
 )  # fmt: skip
 
 
@@ -107,10 +111,21 @@ def drawn(seed: int, number: int, first: bool = False) -> Drawn:
     if not first and policy["name"].startswith("odma") and last.random() < 0.2:
         changes["free"] = ["copies"]
     lends = random.Random(f"{seed} {number} lends")
-    if not first and policy.get("borrow", 1) > 1 and changes["engine"] is engine and lends.random() < 0.7:
+    if (
+        not first
+        and policy.get("borrow", 1) > 1
+        and changes["engine"] is engine
+        and lends.random() < 0.7
+    ):
         stream, slots = _lent(lends, policy), 64 * lends.randint(24, 40)
         changes["engine"] = engine | {"max_tokens": LENT[-1] - 32, "max_model_len": 448}
         warmup = 0
+    elif not first and lends.random() < 0.05:
+        stream = dataclasses.replace(stream, arrival_s=1e3 * stream.arrival_s)
+    fleet = random.Random(f"{seed} {number} fleet")
+    learns = policy["name"].startswith("odma")
+    if not first and not learns and "fidelity" not in memory and fleet.random() < 0.6:
+        changes["cluster"] = {"cards": fleet.randint(2, 5), "placement": fleet.choice(ROUTERS)}
     return Drawn(stream, slots, device, warmup, changes)
 
 
@@ -306,7 +321,7 @@ def served(run: Drawn, plain: bool) -> ServingResult | str:
     try:
         result = serve(
             _device(run.device), MODEL, spec, run.requests, seed=1, warmup_requests=run.warmup,
-            simulate=simulate, watchers=[rows],
+            simulate=simulate, watchers=[] if "cluster" in run.changes else [rows],
         )  # fmt: skip
     except DescriptionError as error:
         return str(error)
@@ -356,7 +371,7 @@ def rare(run: Drawn, result: ServingResult) -> set[str]:
         "compaction": policy.get("compaction") == "copied" and metrics["migrations"] > 0,
         "pool of large ones": policy.get("pool_share", 0) > 0,
         "odma-best": policy["name"] == "odma-best",
-        "prefix found": report.get("prefix_hit_tokens", 0) > 0,
+        "prefix found": (report.get("prefix_hit_tokens") or 0) > 0,
         "session": bool((run.requests.session >= 0).any()),
         "closed loop": run.requests.closed,
         "ideal": policy["name"] == "ideal",
@@ -367,6 +382,7 @@ def rare(run: Drawn, result: ServingResult) -> set[str]:
         "pools": policy.get("space") == "partitioned",
         "pools cut anew": policy.get("repartition") in ("when_empty", "on_refresh")
         and report.get("bucket_refreshes", 0) > 0,
+        "replicas": "cluster" in run.changes,
         "samples": bool((run.requests.parent >= 0).any()),
     }
     return {name for name in RARE if met[name]}
