@@ -151,13 +151,13 @@ class Start:
         rules["preempts_last"] = True
         state["free"], state["head"], state["tail"] = order.free, order._head, order._tail
         state["rows_unused"], state["kept_unused"] = len(tables.count), several
-        kept = np.zeros((several, width), np.int64)
         blocks = no_blocks()._replace(
             table=tables._table[0], places=tables.count, tokens=tables.tokens, runs=tables.runs,
             owner=tables.owner, row=allocator.row,
             rows_unused=np.arange(len(tables.count))[::-1].copy(), log=order._log,
             place=order._place, written=pool.written, reused=np.zeros(count, np.int64),
-            kept_row=np.full(count, -1, np.int64), kept=kept, kept_written=np.zeros((several, width), np.int64),
+            kept_row=np.full(count, -1, np.int64), kept=np.zeros((several, width), np.int64),
+            kept_written=np.zeros((several, width), np.int64),
             kept_count=np.zeros(several, np.int64), kept_unused=np.arange(several),
             handed=np.zeros(order.blocks + 1, np.int64),
             first=np.zeros(max(MOST_ROUNDS, block) + 2, np.int64),
