@@ -45,6 +45,10 @@ SLOT_ALIGN_TOKENS = 64
 it."""
 
 
+class DoesNotFit(DescriptionError):
+    """A device has no room for a model, or for one of its requests."""
+
+
 class Units(NamedTuple):
     """Allocation units of one request in token order, int64 (n,): first slot, stored tokens, size
     in slots."""
@@ -347,8 +351,8 @@ def kv_layout(
     what decoding reads. beside_bytes: of a token, which lie above all slots. card: where several
     memories have parts of it; sequences: that then run at once. pad_bytes: behind each row.
 
-    Raises DescriptionError if the weights leave no room for `SLOT_ALIGN_TOKENS` tokens, or the
-    device has none for `tokens`, or the model has windows and no groups.
+    Raises DoesNotFit if the weights leave no room for `SLOT_ALIGN_TOKENS` tokens, or the device has
+    none for `tokens`; DescriptionError if the model has windows and no groups.
     """
     layers, parts = model.kv_layers, 1
     if groups is not None:
@@ -380,21 +384,25 @@ def kv_layout(
     if tokens is not None:
         slots = tokens * parts
         if base + slots * slot_bytes + kept_bytes > device.capacity_bytes:
-            raise DescriptionError(
+            raise DoesNotFit(
                 f"kv_tokens: {device.name} has no room for {tokens} tokens of {model.name},"
                 f" {parts * slot_bytes} B each, beside {base + kept_bytes} B"
             )
     if not slots:
         least = (base + SLOT_ALIGN_TOKENS * slot_bytes + kept_bytes) / gpu_memory_utilization
-        raise DescriptionError(
-            f"{device.name} is too small for {model.name}: the weights take {model.weight_bytes} B "
-            f"of {budget} B ({gpu_memory_utilization:g} of {device.capacity_bytes} B"
-            f"{f', less {kept_bytes} B for activations and the like' if kept_bytes else ''}), and "
-            f"nothing is left for the KV of {SLOT_ALIGN_TOKENS} tokens, {parts * slot_bytes} B"
-            f" each; expected a capacity of {math.ceil(least / 2**20)}MiB or more,"
-            " narrower weights or more cards"
+        less = f", less {_gib(kept_bytes)} for activations and the like" if kept_bytes else ""
+        raise DoesNotFit(
+            f"{device.name} is too small for {model.name}: the weights take"
+            f" {_gib(model.weight_bytes)} of {_gib(budget)} ({gpu_memory_utilization:g} of"
+            f" {_gib(device.capacity_bytes)}{less}), and {SLOT_ALIGN_TOKENS} tokens of KV need"
+            f" {_gib(SLOT_ALIGN_TOKENS * parts * slot_bytes)}; expected a capacity of"
+            f" {math.ceil(least / 2**20)}MiB or more, narrower weights or more cards"
         )
     return replace(one, slots=slots)
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.4g} GiB"
 
 
 def _placed_slots(
@@ -408,7 +416,7 @@ def _placed_slots(
     slots -= slots % SLOT_ALIGN_TOKENS
     wanted = SLOT_ALIGN_TOKENS if tokens is None else tokens * one.parts
     if slots < wanted:
-        raise DescriptionError(
+        raise DoesNotFit(
             f"{model.name}, {model.weight_bytes} B of weights: memory {fullest} of the device has"
             f" room for {slots} of {wanted} tokens, {slot_bytes} B each, beside what else"
             " serving.memories keeps there"

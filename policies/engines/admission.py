@@ -11,8 +11,8 @@ from itertools import islice
 
 import numpy as np
 
-from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Demand
+from policies.allocators.kv_layout import DoesNotFit
 from policies.engines.engine_requests import EngineRequests
 from policies.engines.scheduled_step import Chunk, Step
 
@@ -211,9 +211,9 @@ class WaitingLine:
             else self._engine.classifying.tag(request, self._engine.demand(request))
         )
 
-    def never_fits(self, request: int) -> DescriptionError:
+    def never_fits(self, request: int) -> DoesNotFit:
         engine, allocator = self._engine, self._engine.allocator
-        return DescriptionError(
+        return DoesNotFit(
             f"request {request} ({engine.prompt[request]} prompt + {engine.output[request]} output "
             f"tokens) does not fit the empty device's {allocator.slots} token slots, says "
             f"policy {allocator.options.name}"

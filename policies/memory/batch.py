@@ -13,9 +13,10 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from hwmodel.description.description import DescriptionError, Strict, checked
+from hwmodel.description.description import Strict, checked
 from policies.allocators.allocator import Allocator, Demand
 from policies.allocators.attention_options import DENSE, AttentionSpec
+from policies.allocators.kv_layout import DoesNotFit
 from policies.allocators.paged import PagedOptions
 from policies.allocators.registry import PolicySpec, default_policy
 from policies.predictors.prediction import Prediction
@@ -100,8 +101,8 @@ def _demand(prompt: int, output: int) -> Demand:
     return Demand(prompt, 0, Prediction(float(output)), output=output + 1)
 
 
-def _no_room(allocator: Allocator, spec: BatchSpec) -> DescriptionError:
-    return DescriptionError(
+def _no_room(allocator: Allocator, spec: BatchSpec) -> DoesNotFit:
+    return DoesNotFit(
         f"batch: {spec.sequences} sequences of {spec.context} tokens do not fit the "
         f"{allocator.slots} token slots under {spec.policy.name}"
     )

@@ -15,7 +15,7 @@ from policies.allocators.allocator import Allocator, Limits
 from policies.allocators.hybrid import Compact, TwoPools
 from policies.allocators.kv_frames import CardFrames, in_frames
 from policies.allocators.kv_groups import kv_groups
-from policies.allocators.kv_layout import KvLayout, kv_layout
+from policies.allocators.kv_layout import DoesNotFit, KvLayout, kv_layout
 from policies.allocators.registry import POLICIES, build
 from policies.allocators.state_places import StatePool
 from policies.engines.engine import Engine
@@ -84,7 +84,7 @@ def kv_region(
     if pool is None:
         return whole
     if (apart := pool.apart(whole.bytes)) >= whole.bytes and spec.kv_tokens is None:
-        raise DescriptionError(
+        raise DoesNotFit(
             f"policy.states: the slots of {pool.name} take {apart} B of {whole.bytes} B for KV and "
             f"states of {local.name}; lower engine.max_num_seqs"
         )
@@ -378,5 +378,6 @@ def admissible(
                 f"policy {spec.policy.name} may need {wanted[worst]} token slots for it, and can "
                 f"give one request {reach}, of {allocator.slots} on a card"
             )
-        raise DescriptionError(count + why + "; shorten them or set serving.engine.too_long: drop")
+        kind = DescriptionError if long[worst] else DoesNotFit
+        raise kind(count + why + "; shorten them or set serving.engine.too_long: drop")
     return np.flatnonzero(~bad)

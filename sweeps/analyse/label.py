@@ -30,3 +30,9 @@ def titled(axis: str, value: Any) -> str:
     """`named`, with the axis before it where that is but a number."""
     text = named(axis, value)
     return text if any(map(str.isalpha, text)) else f"{axis.split('.')[-1]} {text}"
+
+
+def title(overrides: dict[str, Any], control: str) -> str:
+    """A point in a few words."""
+    words = [named(*item) for item in overrides.items()]
+    return ", ".join([*words, control] if control else words)

@@ -7,7 +7,7 @@ by the whole intervals, so that what chance may have met is told apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from hwmodel.description.description import Strict, checked
@@ -87,24 +87,33 @@ class LeastFound:
 def least_found(table: Table, path: str, order: Callable[[Any], float], kept: Constraint
                 ) -> list[LeastFound]:  # fmt: skip
     """For each competitor at each combination of the axes other than `path`; order: where a value
-    of that axis lies."""
+    of that axis lies. A value that does not fit does not meet it."""
     found = []
-    for where, groups in along(table, path):
+    for where, groups in along(replace(table, groups=table.shown_groups()), path):
         groups = sorted(groups, key=lambda group: order(group.others[path]))
         for name in dict.fromkeys(row.name for group in groups for row in group.main()):
-            known = {
-                label(group.others[path]): measured
+            rows = {
+                label(group.others[path]): row
                 for group in groups
                 for row in group.main()
-                if row.name == name and (measured := row.interval(kept.metric)) is not None
+                if row.name == name
             }
-            found.append(_least_of(where, name, known, kept))
+            measured = {value: row.interval(kept.metric) for value, row in rows.items()}
+            known = {value: each for value, each in measured.items() if each is not None}
+            tried = [value for value, row in rows.items() if value in known or not row.replications]
+            found.append(_least_of(where, name, tried, known, kept))
     return found
 
 
-def _least_of(where: str, name: str, known: dict[str, Interval], kept: Constraint) -> LeastFound:
+def _least_of(
+    where: str, name: str, tried: list[str], known: dict[str, Interval], kept: Constraint
+) -> LeastFound:  # fmt: skip
     if kept.metric.endswith(ATTAINMENT):
         known = {value: each.within(0.0, 1.0) for value, each in known.items()}
-    by_mean = least(known, lambda value: kept.violation(known[value].mean) <= 0)
-    surely = least(known, lambda value: kept.surely(known[value]))
+
+    def met(value: str) -> bool:
+        return value in known and kept.violation(known[value].mean) <= 0
+
+    by_mean = least(tried, met)
+    surely = least(tried, lambda value: value in known and kept.surely(known[value]))
     return LeastFound(where, name, known, by_mean, surely)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,15 @@ from sweeps.analyse.figures import (
     limit_texts,
 )
 from sweeps.analyse.label import label, named, titled
+from sweeps.analyse.misfit import Misfit
 from sweeps.analyse.objective import SERVED, Objective, figures_of
 from sweeps.analyse.rows import Record, flat
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.analyse.variants import overrides, with_role
 
 Metrics = dict[str, Any]
+DOES_NOT_FIT = "does not fit"
+"""Instead of the figures of a point whose device has no room."""
 _OF_NOTE = 0.05
 """A limit stands beside the first from this share of the time on (assumed)."""
 
@@ -63,7 +66,10 @@ class Row:
         return sum(known) / len(known) if known else None
 
     def cells(self, objective: Objective = SERVED) -> list[str]:
-        """The figures as text, a cell a heading: the objective with its interval."""
+        """The figures as text, a cell a heading: the objective with its interval. Of one that has
+        no results, that it does not fit."""
+        if not self.replications:
+            return [DOES_NOT_FIT, *["–"] * (len(headings(objective)) - 1)]
         found = []
         for figure in figures_of(objective):
             if figure.ends is not None:
@@ -161,6 +167,8 @@ class Table:
     """What `done` and `total` count."""
     compared_by: Objective | None = None
     """What competitors are compared by; None where there is no one metric."""
+    misfits: list[Misfit] = field(default_factory=list)
+    """Points that do not fit, which have no results."""
 
     @property
     def compared(self) -> str:
@@ -175,6 +183,32 @@ class Table:
             for row in group.main()
             for r, metrics in row.raw.items()
         ]
+
+    def shown(self, group: Group) -> list[Row]:
+        """Each competitor of a group, its controls under it, and those that do not fit."""
+        return replace(group, rows=[*group.rows, *self._unfit(group.others)]).ordered()
+
+    def shown_groups(self) -> list[Group]:
+        """The groups, each with those of its competitors that do not fit, and groups of these
+        alone, in the order of points."""
+        found = [replace(group, rows=self.shown(group)) for group in self.groups]
+        known = [group.others for group in found]
+        for each in self.misfits:
+            others = {p: v for p, v in each.overrides.items() if p != self.config["compare"]}
+            if others not in known:
+                known.append(others)
+                title = group_title(others, self.config)
+                found.append(Group(title, self._unfit(others), others))
+        return sorted(found, key=lambda group: min(row.point for row in group.rows))
+
+    def _unfit(self, others: dict[str, Any]) -> list[Row]:
+        compared = self.config["compare"]
+        return [
+            Row(named(compared, each.overrides.get(compared, "")), each.control,
+                overrides=each.overrides, point=each.point)
+            for each in self.misfits
+            if {p: v for p, v in each.overrides.items() if p != compared} == others
+        ]  # fmt: skip
 
     @property
     def paths(self) -> list[str]:
@@ -248,12 +282,17 @@ def grouped(
     return list(groups.values())
 
 
+def group_title(others: dict[str, Any], config: dict[str, Any]) -> str:
+    """What a group is called, whose points have these values of the axes that are not compared."""
+    return ", ".join(titled(*item) for item in others.items()) or str(config["name"])
+
+
 def _group(
     groups: dict[str, Group], overrides: dict[str, Any], config: dict[str, Any],
     objective: Objective,
 ) -> Group:  # fmt: skip
     others = {path: value for path, value in overrides.items() if path != config["compare"]}
-    title = ", ".join(titled(*item) for item in others.items()) or config["name"]
+    title = group_title(others, config)
     return groups.setdefault(
         json.dumps(others, sort_keys=True), Group(title, [], others, objective)
     )

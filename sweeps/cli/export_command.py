@@ -153,9 +153,9 @@ def _timeline(
     sweep: str, out: Path, which: tuple[list[str], int | None, int], jobs: int | None, json: bool
 ) -> None:
     """Steps and requests of a replication, for ui.perfetto.dev."""
+    from sweeps.analyse.label import title
     from sweeps.report.screen import print_json
     from sweeps.run.executor import worker_count
-    from sweeps.run.sweep_run import title
     from sweeps.run.timeline_export import export_timeline
 
     found = export_timeline(sweep, out, *which, worker_count(jobs))

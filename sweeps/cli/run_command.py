@@ -121,7 +121,8 @@ def command(
 
     Results go to a run directory. A study searches its space and compares the best trial with its
     references; of several devices it searches each, with a model that fits, and ends in one table.
-    A trial that fails is reported and the study continues.
+    A trial that fails is reported and the study continues; a point of a sweep that does not fit its
+    device is reported as one, and the others run.
 
     Exit code 0: all done; 1: a point failed; 2: invalid input; 130: interrupted, by SIGTERM 143
     (--resume continues).
@@ -169,8 +170,11 @@ def command(
             RunDirectory(out).refuse_if_taken()
         found = estimate(loaded, began_s)
         why = "; explaining its leading gap takes at most as much again" if found.explained else ""
-        print(f"{found.points} points, {found.results} results, {cpu_text(found.minutes)}, by"
-              f" {found.timed} of them in one replication{why}")  # fmt: skip
+        beside = f", and {found.unfit} that do not fit" if found.unfit else ""
+        print(
+            f"{found.points} points{beside}, {found.results} results, {cpu_text(found.minutes)},"
+            f" by {found.timed} of them in one replication{why}"
+        )
         return
     try:
         _sweep(loaded, out, resume, workers, cluster)

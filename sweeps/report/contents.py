@@ -15,7 +15,7 @@ from typing import Any
 from sweeps.analyse.facts import Verdict
 from sweeps.analyse.objective import figures_of
 from sweeps.analyse.table import Group, Table
-from sweeps.report import next_page, software_sheet
+from sweeps.report import misfit_sheet, next_page, software_sheet
 from sweeps.report.conditions import conditions
 from sweeps.report.footnotes import footnotes
 from sweeps.report.inputs import configuration, origin
@@ -46,6 +46,7 @@ class Report:
         said = self._account.sentences or [_nothing(self.table)]
         reach = "".join(f" {next_page.sentence(each)}" for each in self.found.next_answers[:1])
         more = [next_page.sentence(each) for each in self.found.next_answers[1:]]
+        more += misfit_sheet.sentences(self.table)
         return [f"{said[0]} {conditions(self.table)}{reach}", *more, *said[1:]]
 
     @property
@@ -68,7 +69,8 @@ class Report:
         inputs = configuration(self.table, self._account.inputs, self._account.points)
         rest = [replace(each, folded=True) for each in [inputs, *origin(self.table)]]
         software = software_sheet.sections(self.table)
-        blocks: list[Block] = [*self.answer, *first, *self._others(), *results, *software]
+        unfit = misfit_sheet.sections(self.table)
+        blocks: list[Block] = [*self.answer, *first, *self._others(), *unfit, *results, *software]
         every = [*blocks, *self._foot(blocks), *rest]
         return Section(self.table.name, every, compared=compared(self.table))
 

@@ -122,7 +122,7 @@ def lacking(table: Table) -> Iterator[str]:
 
 def grid(found: Findings[Any], group: Group, title: str = "") -> Grid:
     """The figures of a group, a row a competitor; columns without a value are left out."""
-    rows = group.ordered()
+    rows = found.table.shown(group)
     cells = [row.cells(group.objective) for row in rows]
     heads = headings(group.objective)
     rate, *figures = zip(heads, zip(*cells, strict=True), strict=True)

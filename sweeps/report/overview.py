@@ -37,9 +37,9 @@ def compared(table: Table) -> tuple[str, ...]:
 def overview(found: Findings[Any], own_tables: bool) -> list[Section]:
     """Picture and table beside each other. A run with tables of its own has its own picture beside
     them, and these come first anyway."""
-    groups = _groups(found.table)
+    groups = [group for group in found.table.shown_groups() if group.main()]
     few = not own_tables and len(groups) <= _DRAWN
-    rates = [chart for group in groups for chart in _rates(group, len(groups))] if few else []
+    rates = [chart for each in groups for chart in _rates(each, len(groups))] if few else []
     causes, grid = _causes(found), []
     if groups and not own_tables:
         one = len(groups) == 1
@@ -75,10 +75,6 @@ def _rates(group: Group, many: int) -> list[Chart]:
     )
 
 
-def _groups(table: Table) -> list[Group]:
-    return [group for group in table.groups if group.main()]
-
-
 def _alone(table: Table, group: Group) -> Grid:
     """A row a policy, its most telling figures."""
     served = any(row.values(THROUGHPUT) for row in group.rows)
@@ -99,7 +95,7 @@ def _policies(table: Table, groups: list[Group]) -> Grid:
     names = list(dict.fromkeys(row.name for group in groups for row in group.main()))
     found = {(row.name, i): row for i, group in enumerate(groups) for row in group.main()}
     rows = [[found.get((name, i)) for i in range(len(groups))] for name in names]
-    unit = _heading(groups[0])
+    unit = _heading(next(group for group in groups if group.rows[0].replications))
     if len(groups) > _BESIDE and len(names) <= _MOST:
         cells = [
             [group.title, *(_rate_text(group, row) for row in each)]
@@ -131,7 +127,8 @@ def _heading(group: Group) -> str:
 
 def _metric(group: Group, row: Row) -> str:
     """The objective; KV's read where nothing is served."""
-    return group.objective.metric if row.values(THROUGHPUT) else KV_RATE
+    served = row.values(THROUGHPUT) or not row.replications
+    return group.objective.metric if served else KV_RATE
 
 
 def _rate_text(group: Group, row: Row | None) -> str:

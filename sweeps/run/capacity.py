@@ -89,14 +89,19 @@ def wanted(sweep: Sweep) -> dict[str, WantedCapacity]:
 
 
 def calibrate(
-    asked: dict[str, WantedCapacity], known: dict[str, float], jobs: int, cluster: str | None = None
-) -> Iterator[tuple[str, float]]:
-    """Measure what is not known yet and yield it. Raises DescriptionError."""
+    asked: dict[str, WantedCapacity], known: dict[str, float], jobs: int,
+    cluster: str | None = None, unfit: dict[str, str] | None = None,
+) -> Iterator[tuple[str, float]]:  # fmt: skip
+    """Measure what is not known yet and yield it. unfit: takes why there is none, by key, where a
+    device has no room. Raises DescriptionError."""
     missing = {key: each for key, each in asked.items() if key not in known}
     keys = list(missing)
     tasks = [each.task for each in missing.values()]
     with closing(execute(capacity_task, tasks, jobs, cluster)) as outcomes:
         for outcome in outcomes:
+            if outcome.misfit and unfit is not None:
+                unfit[keys[outcome.index]] = outcome.error or ""
+                continue
             if outcome.error is not None:
                 _refuse(missing[keys[outcome.index]].point, outcome)
             yield keys[outcome.index], float(outcome.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import NamedTuple
 
 from hwmodel.description.description import DescriptionError
@@ -12,7 +13,7 @@ from sweeps.run.capacity import rivals, wanted
 from sweeps.run.one_point import rate_of
 from sweeps.run.progress import LATE_S, Progress
 from sweeps.run.provenance import resolve
-from sweeps.run.sweep_run import refuse_unknown, rehearse
+from sweeps.run.rehearsal import refuse_unknown, rehearse
 
 TIMED = 5
 """Points that are timed, spread over the sweep, each in one replication (assumed)."""
@@ -23,12 +24,13 @@ AGAIN_S = 5.0
 
 
 class DryRun(NamedTuple):
-    """results: points times their replications; timed: points that were timed; minutes: CPU time
-    of all, about, if they are like those, and of what the command did before them (imports, a
-    rehearsal), as a run does; explained: whether the causes of the leading gap may be
-    simulated after them, which takes no more results than the run."""
+    """unfit: points beside them that do not fit; results: points times their replications; timed:
+    points that were timed; minutes: CPU time of all, about, if they are like those, and of what the
+    command did before them (imports, a rehearsal), as a run does; explained: whether the causes of
+    the leading gap may be simulated after them, which takes no more results than the run."""
 
     points: int
+    unfit: int
     results: int
     timed: int
     minutes: float
@@ -44,7 +46,9 @@ def dry_run(sweep: Sweep, began_s: float | None = None) -> DryRun:
     can be measured."""
     began_s = time.process_time() if began_s is None else began_s
     resolve(sweep)
-    known = rehearse(sweep.points, sweep.document, Progress())
+    unfit: dict[int, str] = {}
+    known = rehearse(sweep.points, sweep.document, Progress(), unfit=unfit)
+    sweep = replace(sweep, points=[each for each in sweep.points if each.index not in unfit])
     refuse_unknown(sweep.spec.metrics, known, sweep.document)
     places = {i * (len(sweep.points) - 1) // (TIMED - 1) for i in range(TIMED)}
     middle = len(sweep.points) // 2  # the first, as one point may be all that there is time for
@@ -75,7 +79,12 @@ def dry_run(sweep: Sweep, began_s: float | None = None) -> DryRun:
         and len(spec.competitors) > 1
     )
     return DryRun(
-        len(sweep.points), results, len(seconds), (start - began_s + mean) / 60, explained
+        len(sweep.points),
+        len(unfit),
+        results,
+        len(seconds),
+        (start - began_s + mean) / 60,
+        explained,
     )
 
 

@@ -104,11 +104,13 @@ def keep_sweep(directory: RunDirectory) -> None:
 
 
 def as_data(found: Findings[Any]) -> dict[str, Any]:
-    """Findings in JSON's types: `kind`, `verdicts`, `references`, `own`, `explanations`. Intervals
-    have `mean`, `low`, `high` and `count`; ends that are infinite are None."""
+    """Findings in JSON's types: `kind`, `verdicts`, `references`, `own`, `explanations`, and
+    `does_not_fit` where points do not. Intervals have `mean`, `low`, `high` and `count`; ends that
+    are infinite are None."""
     parts = {each.name: getattr(found, each.name) for each in fields(found)}
     del parts["table"]
-    return {"kind": kind_of(found.table.config), **_data(parts)}
+    unfit = {"does_not_fit": _data(found.table.misfits)} if found.table.misfits else {}
+    return {"kind": kind_of(found.table.config), **_data(parts), **unfit}
 
 
 def _data(value: Any) -> Any:

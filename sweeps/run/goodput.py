@@ -69,16 +69,20 @@ def searched(sweep: Sweep) -> dict[str, SoughtGoodput]:
 
 
 def search(
-    points: dict[str, SoughtGoodput], known: dict[str, float], jobs: int, cluster: str | None = None
-) -> Iterator[tuple[str, float | str]]:
+    points: dict[str, SoughtGoodput], known: dict[str, float], jobs: int,
+    cluster: str | None = None, unfit: dict[str, str] | None = None,
+) -> Iterator[tuple[str, float | str]]:  # fmt: skip
     """Find what is not known yet and yield it: (key, requests a second), or why there is no such
-    rate where the point or its objective is at fault. Raises CapacityFailed."""
+    rate where the point or its objective is at fault. unfit: takes why, by key, where a device has
+    no room. Raises CapacityFailed."""
     missing = {key: sought for key, sought in points.items() if key not in known}
     keys = list(missing)
     tasks = [(each.point.experiment, each.replications) for each in missing.values()]
     with closing(execute(goodput_task, tasks, jobs, cluster)) as outcomes:
         for outcome in outcomes:
-            if outcome.error is not None:
+            if outcome.misfit and unfit is not None:
+                unfit[keys[outcome.index]] = outcome.error or ""
+            elif outcome.error is not None:
                 where = ", ".join(map(label, missing[keys[outcome.index]].point.overrides.values()))
                 text = f"goodput of {where}: {outcome.error}"
                 if not outcome.at_fault:

@@ -19,8 +19,9 @@ from sweeps.run.executor import execute
 from sweeps.run.explanation import FOLDER, Known
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance
+from sweeps.run.rehearsal import rehearse
 from sweeps.run.store import RunDirectory
-from sweeps.run.sweep_run import apart, rehearse
+from sweeps.run.sweep_run import apart
 from sweeps.run.version import version
 
 _KEPT = ("kv_slots", "batch", "preemptions", "migrations", "limit_share", "phase_share")

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from hwmodel.description.description import DescriptionError
+from policies.allocators.kv_layout import DoesNotFit
 from policies.serving.counted_runs import RUNS
 from policies.serving.plugin_faults import at_work, blamed, with_file
 from policies.serving.plugins import LOADED
@@ -33,6 +34,8 @@ class Outcome:
     error: str | None = None
     at_fault: bool = False
     """The user's input is what failed."""
+    misfit: bool = False
+    """A device has no room for a model, or for one of its requests."""
     wall_s: float = 0.0
     lost: bool = False
     """Its worker died, and the task may be tried again."""
@@ -47,7 +50,8 @@ def attempt(work: Work, index: int, task: Any) -> Outcome:
         with _interrupt_kept():
             value = work(task)
     except DescriptionError as error:
-        return Outcome(index, error=with_file(str(error)), at_fault=True)
+        unfit = isinstance(error, DoesNotFit)
+        return Outcome(index, error=with_file(str(error)), at_fault=True, misfit=unfit)
     except ResultRefused as error:
         return Outcome(index, error=str(error))
     except MemoryError:

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError
+from sweeps.analyse.misfit import Misfit
 from sweeps.analyse.objective import SERVED
 from sweeps.analyse.rows import Record
 from sweeps.analyse.table import Table, grouped
 from sweeps.plan.measures import objective_of
 from sweeps.plan.rules import spec_of
 from sweeps.plan.variant import OTHER_SUCCESSORS
+from sweeps.run.misfits import FILE as MISFITS
+from sweeps.run.misfits import read_misfits, results
 from sweeps.run.store import CONFIG, PROVENANCE, RunDirectory
 
 _NUMBERS = ("replications", "requests", "warmup_requests")
@@ -140,13 +143,25 @@ SWEEP = RunShape(
 
 def sweep_table(run: RunParts, directory: RunDirectory) -> Table:
     """The run of a sweep as groups of competitors."""
-    config, records, objective = run.config, run.records, objective_of(run.config)
+    config, objective = run.config, objective_of(run.config)
+    misfits = _misfits(run, directory)
+    records = results(run.records, misfits)
+    unfit = len(misfits) * int(config["base"].get("replications", 1))
     return Table(
         config["name"], config.get("question") or "",
         grouped(records, config, objective or SERVED), len(records),
-        spec_of(config).total(config, records), config, run.provenance, directory.path,
-        run.problems, compared_by=objective,
+        spec_of(config).total(config, records) - unfit, config, run.provenance, directory.path,
+        run.problems, compared_by=objective, misfits=misfits,
     )  # fmt: skip
+
+
+def _misfits(run: RunParts, directory: RunDirectory) -> list[Misfit]:
+    """The points that do not fit; none where the file cannot be read, which is then a problem."""
+    try:
+        return read_misfits(directory)
+    except DescriptionError as error:
+        run.problems.append(f"{MISFITS} cannot be read: {error.message}")
+        return []
 
 
 def read_sweep(directory: RunDirectory) -> Table:

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hwmodel.description.description import DescriptionError, Document, KeyPath, Mark, nearest
+from hwmodel.description.description import DescriptionError
 from hwmodel.description.files import steady
-from hwmodel.kernel.jit import KEPT
-from policies.serving.plugins import LOADED
-from sweeps.analyse.label import named
-from sweeps.analyse.rows import Record, differences, flat, is_number
+from sweeps.analyse.label import title
+from sweeps.analyse.misfit import Misfit
+from sweeps.analyse.rows import Record, differences, flat
 from sweeps.analyse.statistics import interval
-from sweeps.plan.experiment import Described, Task, measure, seed_of
+from sweeps.plan.experiment import Task, assignments, measure, seed_of
 from sweeps.plan.logs import keep, staging, stem_of
 from sweeps.plan.place import shortened
 from sweeps.plan.sweep import as_recorded, further
-from sweeps.plan.sweep_spec import Point, Sweep
-from sweeps.run.capacity import Capacities, calibrate, wanted
+from sweeps.plan.sweep_spec import Point, Sweep, SweepSpec
+from sweeps.run.capacity import Capacities, calibrate, capacity_key, wanted
 from sweeps.run.executor import execute
 from sweeps.run.findings import keep_sweep
 from sweeps.run.goodput import goodput_key, search, searched
-from sweeps.run.outcome import Outcome, attempt, repeated
+from sweeps.run.misfits import Misfits
+from sweeps.run.outcome import Outcome, attempt
 from sweeps.run.preview import preview
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
+from sweeps.run.rehearsal import refuse_unknown, rehearse
 from sweeps.run.store import CALIBRATION, RunDirectory, default_directory
-from sweeps.run.task_limits import TaskLimits
 
 Key = tuple[int, int]
 
@@ -48,6 +48,9 @@ class SweepRun:
     """Results that were there already."""
     total: int = 0
     """Results that it has when all points that are known are done."""
+
+    def __post_init__(self) -> None:
+        self.misfits = Misfits(self.directory)
 
 
 class Interrupted(Exception):
@@ -86,7 +89,8 @@ def run_sweep(
     calibration = Capacities({})
     if resume and directory.exists:
         refuse_another(config, directory)
-        run.records = [record for record in directory.records() if "metrics" in record]
+        run.misfits.read()
+        run.records = run.misfits.results(directory.records())
         run.reused = len(run.records)
         calibration.capacities.update(directory.read_json(CALIBRATION) or {})
     elif resume:
@@ -94,26 +98,44 @@ def run_sweep(
     with _interruptible(run):
         rehearsed = False
         while True:
-            run.total = sum(point.experiment.replications for point in sweep.points)
-            if left := _left(sweep, run.records):
+            here = _that_fit(sweep, run)
+            if left := _left(here, run.records):
                 if not rehearsed:
-                    known = rehearse(sweep.points, sweep.document, progress, jobs)
+                    known = _rehearse(here, run, progress, jobs)
                     refuse_unknown(sweep.spec.metrics, known, sweep.document)
                     rehearsed = True
-                _calibrate(sweep, calibration, jobs, cluster, progress, len(left))
-                refused = _search(sweep, calibration, jobs, cluster, progress)
-                left = _offered(sweep, left, refused, run)
-                _run(sweep, run, left, calibration, config, jobs, cluster, progress)
+                here = _calibrate(here, run, calibration, jobs, cluster, progress)
+                here, refused = _search(here, run, calibration, jobs, cluster, progress)
+                left = _offered(here, _left(here, run.records), refused, run)
+                _run(here, run, left, calibration, config, jobs, cluster, progress)
+            _that_fit(sweep, run)
             # a failure ends it, so that what is asked for never hangs on one
             if run.failures or not (more := further(sweep, run.records)):
                 break
             sweep = sweep.with_points(more)
             _refuse_others(sweep, run)
-        run.records.sort(key=_key)
+        run.records = sorted(run.misfits.results(run.records), key=_key)
         if run.records:
-            run.directory.settle(run.records, summarise(run.records))
+            run.directory.settle(run.records, summarise(run.records, run.misfits.found))
             keep_sweep(run.directory)
     return run
+
+
+def _that_fit(sweep: Sweep, run: SweepRun) -> Sweep:
+    """The sweep without the points that do not fit. Raises DescriptionError where none is left."""
+    points = run.misfits.others(sweep.points)
+    run.total = sum(point.experiment.replications for point in points)
+    return replace(sweep, points=points)
+
+
+def _rehearse(sweep: Sweep, run: SweepRun, progress: Progress, jobs: int) -> list[str]:
+    """As `rehearse`, of the points that fit; the others are noted in the run. Where what is sought
+    hangs on every point (`next_layers`), or nothing fits, one that does not is an error."""
+    seeks = type(sweep.spec).next_layers is not SweepSpec.next_layers
+    unfit: dict[int, str] | None = None if seeks else {}
+    known = rehearse(sweep.points, sweep.document, progress, jobs, unfit)
+    run.misfits.note(sweep.points, unfit or {}, progress)
+    return known
 
 
 def _refuse_others(sweep: Sweep, run: SweepRun) -> None:
@@ -165,97 +187,35 @@ def _key(record: Record) -> Key:
     return record["point"], record["replication"]
 
 
-def rehearse(
-    points: Sequence[Point], document: Document | None, progress: Progress, jobs: int = 1
-) -> list[str]:  # fmt: skip
-    """A few requests of every kind of point, here: compiles the kernels before workers fork.
-
-    Simulated memory is tried on the first point of each kernel of channels; it costs seconds. Where
-    there are several and compiled kernels are kept, `jobs` workers compile them side by side first.
-    Returns the metrics that are numbers there. Raises DescriptionError: what cannot work at all is
-    said before anything is measured, with the first point that it holds for, and its place in the
-    run's `document`.
-    """
-    try:
-        small = points[0].experiment.rehearsals([point.experiment for point in points])
-    except DescriptionError as error:
-        raise _of_point(points, document, error, None) from None
-    metrics: dict[str, Any] = {}
-    with progress.stage("rehearsal", len(small)) as done:
-        simulated = [each for each in small if each.kernel is not None]
-        if KEPT and jobs > 1 and len({each.kernel for each in simulated}) > 1:
-            tasks = [Task(each, 1, None) for each in simulated]
-            with closing(execute(measure, tasks, jobs, limits=TaskLimits())) as tried:
-                for _ in tried:  # what fails there fails below
-                    pass
-        for experiment in small:
-            task = Task(experiment, 1, None)
-            outcome = attempt(measure, 0, task)
-            if LOADED and experiment.kernel is None:
-                outcome = repeated(measure, task, outcome)
-            if outcome.at_fault:
-                refused = DescriptionError(outcome.error or "")
-                raise _of_point(points, document, refused, experiment)
-            if outcome.error is None:
-                metrics |= flat(outcome.value)
-            done()
-    return [name for name, value in metrics.items() if is_number(value)]
-
-
-def refuse_unknown(asked: Mapping[KeyPath, str], known: list[str], document: Document) -> None:
-    """Raise DescriptionError for a metric that is asked for, by its place, and not among those that
-    are `known`."""
-    for place, metric in asked.items():
-        if metric not in known:
-            hint = nearest(metric, known)
-            raise document.error(f"no metric {metric!r} here; {hint}", place)
-
-
-def _of_point(
-    points: Sequence[Point], document: Document | None, error: DescriptionError,
-    small: Described | None,
-) -> DescriptionError:  # fmt: skip
-    """The error with the first point whose rehearsal it is, and where its variant stands."""
-
-    def fails(point: Point) -> bool:
-        try:
-            return small in point.experiment.rehearsals([point.experiment])
-        except DescriptionError:
-            return small is None
-
-    point = next((each for each in points if fails(each)), None)
-    text = str(error)
-    if point is not None and len(points) > 1:
-        text = f"{title(point.overrides, point.control)}: {text}"
-    if document is None:
-        return DescriptionError(text)
-    words = [] if point is None else [point.control, *map(str, point.overrides.values())]
-    variants = document.get(("variants",)) or {}
-    at = next((("variants", word) for word in words if word in variants), None)
-    mark = Mark(document.file) if at is None else document.mark(at)
-    return DescriptionError(text, mark.file, mark.line)
-
-
 def _calibrate(
-    sweep: Sweep, calibration: Capacities, jobs: int, cluster: str | None, progress: Progress,
-    after: int,
-) -> None:  # fmt: skip
-    asked, known = wanted(sweep), calibration.capacities
+    sweep: Sweep, run: SweepRun, calibration: Capacities, jobs: int, cluster: str | None,
+    progress: Progress,
+) -> Sweep:  # fmt: skip
+    """Measure the capacities that are not known; returns the sweep without the points of which that
+    shows that they do not fit."""
+    asked, known, unfit = wanted(sweep), calibration.capacities, dict[str, str]()
+    after = len(_left(sweep, run.records))
     with progress.stage("capacity", len(asked.keys() - known.keys()), after=after) as done:
-        for key, rate in calibrate(asked, known, jobs, cluster):
+        for key, rate in calibrate(asked, known, jobs, cluster, unfit):
             known[key] = rate
             done()
+    sweep = _without_unfit(
+        sweep, run, unfit, lambda point, r: capacity_key(point.experiment, r), progress
+    )
     calibration.capacities = _ordered(sweep, known)
+    return sweep
 
 
 def _search(
-    sweep: Sweep, calibration: Capacities, jobs: int, cluster: str | None, progress: Progress
-) -> dict[str, str]:
-    """Find goodputs; why points have none, by key. Raises DescriptionError where none has one."""
+    sweep: Sweep, run: SweepRun, calibration: Capacities, jobs: int, cluster: str | None,
+    progress: Progress,
+) -> tuple[Sweep, dict[str, str]]:  # fmt: skip
+    """Find goodputs; returns the sweep without the points of which that shows that they do not fit,
+    and why points have none, by key. Raises DescriptionError where none has one."""
     points, known = searched(sweep), calibration.capacities
-    refused: dict[str, str] = {}
+    refused, unfit = dict[str, str](), dict[str, str]()
     with progress.stage("goodput", len(points.keys() - known.keys())) as done:
-        for key, found in search(points, known, jobs, cluster):
+        for key, found in search(points, known, jobs, cluster, unfit):
             if isinstance(found, str):
                 refused[key] = found
                 progress.say(f"failed: {shortened(found)}")
@@ -264,8 +224,24 @@ def _search(
             done()
     if refused and points.keys() == refused.keys():
         raise DescriptionError(refused[next(iter(points))])
+    sweep = _without_unfit(sweep, run, unfit, partial(goodput_key, sweep), progress)
     calibration.capacities = _ordered(sweep, known)
-    return refused
+    return sweep, refused
+
+
+def _without_unfit(
+    sweep: Sweep, run: SweepRun, unfit: Mapping[str, str], key: Callable[[Point, int], str],
+    progress: Progress,
+) -> Sweep:  # fmt: skip
+    """The sweep without the points of which a measured rate shows that they do not fit. unfit: why,
+    by the key of a point's replication."""
+    if not unfit:
+        return sweep
+    every = ((p, r) for p in sweep.points for r in range(1, p.experiment.replications + 1)
+             if p.experiment.offered is not None)  # fmt: skip
+    found = {p.index: unfit[of] for p, r in every if (of := key(p, r)) in unfit}
+    run.misfits.note(sweep.points, found, progress)
+    return _that_fit(sweep, run)
 
 
 def _ordered(sweep: Sweep, known: dict[str, float]) -> dict[str, float]:
@@ -315,12 +291,15 @@ def _run(
         ):
             for outcome in outcomes:
                 point, replication = left[outcome.index]
-                if outcome.error is not None:
+                if outcome.misfit:
+                    run.misfits.note([point], {point.index: outcome.error or ""}, progress)
+                elif outcome.error is not None:
                     _note(run, outcome, point, replication, progress)
                 else:
                     if not run.directory.is_open:
                         record = provenance(sweep, config["resolved"], argv())
                         run.directory.create(config, record, calibration.capacities)
+                        run.misfits.keep()
                     if logs is not None:
                         keep(logs, stem_of(point.index, replication), run.directory.path)
                     record = _record(point, replication, tasks[outcome.index], outcome)
@@ -404,14 +383,9 @@ def apart(metrics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
     return kept, walls
 
 
-def title(overrides: dict[str, Any], control: str) -> str:
-    """A point in a few words."""
-    words = [named(*item) for item in overrides.items()]
-    return ", ".join([*words, control] if control else words)
-
-
-def summarise(records: list[Record]) -> list[Record]:
-    """A row a point: its overrides, and each number's mean and half-width over replications."""
+def summarise(records: list[Record], misfits: Sequence[Misfit] = ()) -> list[Record]:
+    """A row a point: its overrides, and each number's mean and half-width over replications; or
+    why it does not fit, and with what it would."""
     rows = []
     for index in sorted({record["point"] for record in records}):
         mine = [record for record in records if record["point"] == index]
@@ -425,4 +399,10 @@ def summarise(records: list[Record]) -> list[Record]:
                 row[name] = found.mean
                 row[f"{name}_half"] = found.half if found.count > 1 else None
         rows.append(row)
-    return rows
+    for each in misfits:
+        change = ", ".join(assignments(each.fits_with or {}))
+        rows.append({
+            "point": each.point, "control": each.control, **each.overrides, "replications": 0,
+            "does_not_fit": each.why, "fits_with": change,
+        })  # fmt: skip
+    return sorted(rows, key=lambda row: row["point"])

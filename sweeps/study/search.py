@@ -25,6 +25,7 @@ from sweeps.run.capacity import WantedCapacity, calibrate
 from sweeps.run.outcome import attempt
 from sweeps.run.progress import Progress
 from sweeps.run.provenance import argv, provenance, refuse_changes, resolve
+from sweeps.run.rehearsal import refuse_unknown, rehearse
 from sweeps.run.store import (
     CALIBRATION,
     CONFIG,
@@ -33,7 +34,7 @@ from sweeps.run.store import (
     default_directory,
     write_atomically,
 )
-from sweeps.run.sweep_run import refuse_another, refuse_unknown, rehearse
+from sweeps.run.sweep_run import refuse_another
 from sweeps.study.best_sweep import best_sweep
 from sweeps.study.finale import run_finale
 from sweeps.study.fleet_finale import fleet_finale
