@@ -68,7 +68,7 @@ class Result:
         from sweeps.report.frame import Frame
         from sweeps.report.group_sections import grid
 
-        found, chosen = self.report.found, self._known(metrics)
+        found, chosen = self.report.findings, self._known(metrics)
         groups = found.table.groups
         rows = [_row(row, chosen) for group in groups for row in group.ordered()]
         return Frame(found.table.name, rows, [grid(found, group, group.title) for group in groups])
@@ -111,7 +111,7 @@ class Result:
         from sweeps.report.group_sections import grid
         from sweeps.sections.section import Say, Section
 
-        found = self.report.found
+        found = self.report.findings
         table = found.table
         blocks: list[Block] = [Say(text, "problem") for text in [*table.problems, *self.failures]]
         blocks += [Say(text, "verdict") for text in self.sentences]

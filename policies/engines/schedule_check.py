@@ -31,10 +31,10 @@ class Difference(NamedTuple):
     step: int
     what: str
     expected: Any
-    found: Any
+    ours: Any
 
     def __str__(self) -> str:
-        return f"step {self.step}: {self.what}: expected {self.expected}, found {self.found}"
+        return f"step {self.step}: {self.what}: expected {self.expected}, found {self.ours}"
 
 
 class Agreement(NamedTuple):

@@ -129,16 +129,16 @@ def _most(counts: list[int | None]) -> int | None:
     return max(known) if known and len(known) == len(counts) else None
 
 
-def needed(found: Interval, tests: int = 1) -> int | None:
+def needed(interval: Interval, tests: int = 1) -> int | None:
     """Replications that would make a log ratio significant, or bound it by `WIDE`, if its mean and
     deviation held; None where nothing is known, or more than `MOST` are needed."""
-    if found.count < 2 or not math.isfinite(found.half):
+    if interval.count < 2 or not math.isfinite(interval.half):
         return None
-    if not found.half:
-        return found.count
-    deviation = found.half * math.sqrt(found.count) / t_quantile(found.count - 1)
-    level, mean, most = 1 - (1 - LEVEL) / max(tests, 1), abs(found.mean), math.log1p(WIDE)
-    for count in range(found.count + 1, MOST + 1):
+    if not interval.half:
+        return interval.count
+    deviation = interval.half * math.sqrt(interval.count) / t_quantile(interval.count - 1)
+    level, mean, most = 1 - (1 - LEVEL) / max(tests, 1), abs(interval.mean), math.log1p(WIDE)
+    for count in range(interval.count + 1, MOST + 1):
         half = t_quantile(count - 1, level) * deviation / math.sqrt(count)
         if half < mean or mean + half <= most:
             return count

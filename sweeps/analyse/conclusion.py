@@ -24,12 +24,12 @@ class Conclusion:
     turned: list[Turned]
 
 
-def conclude(table: Table, verdicts: list[Verdict], asked: tuple[str, ...]) -> Conclusion:
-    """What verdicts, one for each group of the table, say together. asked: how axes begin that are
-    questions; along any other a second winner leaves the answer undecided."""
+def conclude(table: Table, verdicts: list[Verdict], questions: tuple[str, ...]) -> Conclusion:
+    """What verdicts, one for each group of the table, say together. questions: how axes begin
+    that are questions; along any other a second winner leaves the answer undecided."""
     if with_role(table.config, "case"):
         return Conclusion(outcomes(table, verdicts), [], [])
-    return Conclusion([], _dependences(table, verdicts, asked), list(_turned(table, verdicts)))
+    return Conclusion([], _dependences(table, verdicts, questions), list(_turned(table, verdicts)))
 
 
 def _dependences(

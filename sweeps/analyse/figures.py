@@ -85,22 +85,22 @@ class Figure:
             return "–"
         return f"{mean * self.scale:,.{self._places(mean)}f}"
 
-    def interval_text(self, found: Interval) -> str:
+    def interval_text(self, interval: Interval) -> str:
         """The mean of what cannot be negative, with its half-width where that says something."""
-        body = self.text(found.mean)
-        if not math.isfinite(found.half):
+        body = self.text(interval.mean)
+        if not math.isfinite(interval.half):
             return body
-        if not found.told:
-            return f"{body} ({untold(found)})"
-        return f"{body} ± {found.half * self.scale:,.{self._places(found.mean)}f}"
+        if not interval.is_known:
+            return f"{body} ({unknown_ends(interval)})"
+        return f"{body} ± {interval.half * self.scale:,.{self._places(interval.mean)}f}"
 
     def _places(self, mean: float) -> int:
         return self.digits if abs(mean * self.scale) < _PLENTY else 0
 
 
-def untold(found: Interval) -> str:
+def unknown_ends(interval: Interval) -> str:
     """What stands instead of an interval that says nothing."""
-    return f"n = {found.count}, no interval"
+    return f"n = {interval.count}, no interval"
 
 
 FIGURES = (

@@ -55,9 +55,9 @@ class Constraint(Strict):
         by = value - self.bound if self.at_most is not None else self.bound - value
         return 0.0 if abs(by) <= _ROUNDING * abs(self.bound) else by
 
-    def surely(self, found: Interval) -> bool:
+    def surely(self, interval: Interval) -> bool:
         """Whether a whole interval keeps it."""
-        return self.violation(found.high if self.at_most is not None else found.low) <= 0
+        return self.violation(interval.high if self.at_most is not None else interval.low) <= 0
 
 
 def least(values: Iterable[Value], meets: Callable[[Value], bool]) -> Value | None:

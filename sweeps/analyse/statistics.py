@@ -35,7 +35,7 @@ class Interval:
         return -1 if self.high < 0 else 0
 
     @property
-    def told(self) -> bool:
+    def is_known(self) -> bool:
         """Whether the interval of what cannot be negative says something: not where it goes below
         zero."""
         return self.low >= 0
@@ -78,17 +78,17 @@ def relative_gap(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
     return interval(log_ratios(ours, theirs)).mapped(grown)
 
 
-def p_value(found: Interval) -> float:
+def p_value(interval: Interval) -> float:
     """Probability of a mean so far from zero or farther were it zero, of an `interval` (not of what
     it was mapped to): Student's t, two-sided. 1 where one value or none says nothing."""
     from scipy.special import stdtr  # heavy
 
-    if found.count < 2 or not found.mean:
+    if interval.count < 2 or not interval.mean:
         return 1.0
-    if not found.half:
+    if not interval.half:
         return 0.0
-    t = abs(found.mean) / found.half * t_quantile(found.count - 1)
-    return float(2 * stdtr(found.count - 1, -t))
+    t = abs(interval.mean) / interval.half * t_quantile(interval.count - 1)
+    return float(2 * stdtr(interval.count - 1, -t))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -116,19 +116,19 @@ def family_signs(family: Mapping[Name, Interval]) -> dict[Name, int]:
     }
 
 
-def widened(found: Interval, tests: int) -> Interval:
+def widened(interval: Interval, tests: int) -> Interval:
     """An `interval` that holds together with `tests - 1` others (Bonferroni)."""
-    if found.count < 2 or not found.half:
-        return found
-    freedom = found.count - 1
+    if interval.count < 2 or not interval.half:
+        return interval
+    freedom = interval.count - 1
     level = 1 - (1 - LEVEL) / max(tests, 1)
-    half = found.half * t_quantile(freedom, level) / t_quantile(freedom)
-    return Interval(found.mean, found.mean - half, found.mean + half, found.count)
+    half = interval.half * t_quantile(freedom, level) / t_quantile(freedom)
+    return Interval(interval.mean, interval.mean - half, interval.mean + half, interval.count)
 
 
-def farthest(found: Interval) -> float:
+def farthest(interval: Interval) -> float:
     """The end that is farther from zero, without its sign."""
-    return max(abs(found.low), abs(found.high))
+    return max(abs(interval.low), abs(interval.high))
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float]) -> Interval:

@@ -55,10 +55,10 @@ class MeasuredTime(NamedTuple):
         return f"{self.kind}, {self.kernels}" if self.kind in ("decode", "prefill") else self.kind
 
 
-def steps(found: Iterable[ComparedCell]) -> list[MeasuredTime]:
+def steps(compared: Iterable[ComparedCell]) -> list[MeasuredTime]:
     """Steps and prompts among cells that are measured, without limits; a machine and model are seen
     where one of all these cells set a mechanism or was an input."""
-    cells = [one for one in found if one.by is not None]
+    cells = [one for one in compared if one.by is not None]
     given = {
         (one.by.device, one.by.model)
         for one in cells
@@ -76,10 +76,10 @@ def steps(found: Iterable[ComparedCell]) -> list[MeasuredTime]:
     return timed
 
 
-def of_servers(found: Iterable[ServersBeside]) -> list[MeasuredTime]:
+def of_servers(servers: Iterable[ServersBeside]) -> list[MeasuredTime]:
     """TPOT and TTFT of whole servers."""
     timed = []
-    for one in found:
+    for one in servers:
         accelerator = load_device(one.row.device).accelerator
         assert accelerator is not None
         where = f"{one.row.device}, {one.row.model}, {one.row.server}"

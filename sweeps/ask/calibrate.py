@@ -33,7 +33,7 @@ from sweeps.ask.calibration_fit import (
     NUMBERS,
     LogCalibration,
     StepFit,
-    Untold,
+    Undetermined,
     fitted,
     with_numbers,
 )
@@ -64,7 +64,7 @@ class Calibrated:
 
     server: MeasuredServer
     log: Path
-    found: LogCalibration
+    fit: LogCalibration
     described: dict[str, float]
     windows: tuple[int, int]
     """Stretches that were fitted, and that were not."""
@@ -86,7 +86,7 @@ class Calibrated:
 
     def settings(self) -> dict[str, Any]:
         """Path -> value, as `set` and `--set` have them."""
-        values = {name: self.found.values[name] for name in self.found.found}
+        values = {name: self.fit.values[name] for name in self.fit.numbers}
         return settings_of(self.server, values)
 
 
@@ -173,7 +173,9 @@ def calibrate(server: MeasuredServer, part: float = PART) -> Calibrated:
         return found if times is None else _moved(server, found, use)
 
     found = settled(None)
-    found = replace(found, untold=[_instead(each, found, settled) for each in found.untold])
+    found = replace(
+        found, undetermined=[_instead(each, found, settled) for each in found.undetermined]
+    )
     if times is not None:
         validated = _figures(server, found, times, cut)
     else:
@@ -184,12 +186,12 @@ def calibrate(server: MeasuredServer, part: float = PART) -> Calibrated:
 
 
 def _instead(
-    left: Untold, found: LogCalibration, settled: Callable[[Sequence[str]], LogCalibration]
-) -> Untold:
+    left: Undetermined, found: LogCalibration, settled: Callable[[Sequence[str]], LogCalibration]
+) -> Undetermined:
     """With what it would be instead of the number that it is not told from."""
-    if left.other not in found.found:
+    if left.other not in found.numbers:
         return left
-    names = [left.name if each == left.other else each for each in found.found]
+    names = [left.name if each == left.other else each for each in found.numbers]
     return left._replace(instead=settled(names).values[left.name])
 
 
@@ -210,7 +212,7 @@ def _simulated(server: MeasuredServer, values: Mapping[str, float]) -> LoggedTim
 def _moved(server: MeasuredServer, found: LogCalibration, use: Sequence[bool]) -> LogCalibration:
     """The numbers at which stretches of the simulation fit as those of the log do."""
     device, spec = server.case({})
-    values, names = dict(found.values), list(found.found)
+    values, names = dict(found.values), list(found.numbers)
     known = {each.name: each for each in NUMBERS}
     for _ in range(ROUNDS if names else 0):
         windows = _only(of_requests(_simulated(server, {n: values[n] for n in names})), use)
@@ -219,11 +221,11 @@ def _moved(server: MeasuredServer, found: LogCalibration, use: Sequence[bool]) -
             moved = values[name] * found.values[name] / again.values[name]
             values[name] = min(max(moved, known[name].least), known[name].most)
     intervals = {}
-    for name, each in found.found.items():
+    for name, each in found.numbers.items():
         factor = values[name] / found.values[name]
         ends = (factor * each.mean, factor * each.low, min(factor * each.high, known[name].most))
         intervals[name] = Interval(*ends, each.count)
-    return replace(found, found=intervals, values=values)
+    return replace(found, numbers=intervals, values=values)
 
 
 def _figures(
@@ -231,7 +233,7 @@ def _figures(
 ) -> list[Validated]:
     """Of the requests that ended after the cut, simulated with all the others."""
     late = times.last_s > cut
-    calibrated = {name: found.values[name] for name in found.found}
+    calibrated = {name: found.values[name] for name in found.numbers}
     each = [times, _simulated(server, {}), _simulated(server, calibrated)]
     measured, before, after = (one.only(late).figures() for one in each)
     return [

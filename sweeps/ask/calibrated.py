@@ -17,7 +17,7 @@ from hwmodel.description.yaml_writer import to_yaml, to_yaml_flow
 from policies.serving.measured_server import MeasuredServer, load_server
 from sweeps.analyse.statistics import Interval
 from sweeps.ask.calibrate import PART, Calibrated, calibrate, server_of
-from sweeps.ask.calibration_fit import NUMBERS, WORDS, Untold
+from sweeps.ask.calibration_fit import NUMBERS, WORDS, Undetermined
 from sweeps.ask.question import CardName, ModelName, Question, Text, Typed
 from sweeps.run.store import write_atomically
 from sweeps.sections.formats import between, listed
@@ -38,13 +38,13 @@ class CalibratedServer:
         numbers = {
             name: {"described": found.described[name], "mean": each.mean, "low": each.low,
                    "high": each.high}
-            for name, each in found.found.found.items()
+            for name, each in found.fit.numbers.items()
         }  # fmt: skip
         return {
             "log": str(found.log), "stretches": dict(zip(("fitted", "held_out"), found.windows,
                                                          strict=True)),
-            "numbers": numbers, "undetermined": [each._asdict() for each in found.found.untold],
-            "step_error": {"before": found.found.before, "after": found.found.after},
+            "numbers": numbers, "undetermined": [each._asdict() for each in found.fit.undetermined],
+            "step_error": {"before": found.fit.before, "after": found.fit.after},
             "held_out": [vars(each) for each in found.validated], "settings": found.settings(),
         }  # fmt: skip
 
@@ -97,48 +97,51 @@ class CalibrateQuestion(Question):
         return [self.out]
 
 
-def overlay(found: Calibrated) -> str:
+def overlay(calibrated: Calibrated) -> str:
     """The YAML of the server under what was found, with the intervals."""
     told = [f"# {WORDS[name]}: {_interval(name, each)}, described as"
-            f" {_value(name, found.described[name])}"
-            for name, each in found.found.found.items()]  # fmt: skip
-    told += [f"# {text}" for text in _untold(found.found.untold)]
-    head = f"# bankwise calibrate, on the first {found.windows[0]} stretches of {found.log.name}"
-    return "\n".join([head, *told, to_yaml(found.overlay())])
+            f" {_value(name, calibrated.described[name])}"
+            for name, each in calibrated.fit.numbers.items()]  # fmt: skip
+    told += [f"# {text}" for text in _undetermined(calibrated.fit.undetermined)]
+    log, many = calibrated.log.name, calibrated.windows[0]
+    head = f"# bankwise calibrate, on the first {many} stretches of {log}"
+    return "\n".join([head, *told, to_yaml(calibrated.overlay())])
 
 
-def sheet(found: Calibrated) -> Section:
+def sheet(calibrated: Calibrated) -> Section:
     """The numbers, what the log does not tell, and the part that was not fitted."""
     numbers = [
-        [WORDS[name], _value(name, found.described[name]), _interval(name, each)]
-        for name, each in found.found.found.items()
+        [WORDS[name], _value(name, calibrated.described[name]), _interval(name, each)]
+        for name, each in calibrated.fit.numbers.items()
     ]
-    fitted, rest = found.windows
-    how = "simulated and measured alike" if found.simulated else "as the log has them"
+    fitted, rest = calibrated.windows
+    how = "simulated and measured alike" if calibrated.simulated else "as the log has them"
     lead = (
-        f"{fitted} stretches of steps of {found.log.name}, {how}: the median error of a step goes"
-        f" from {found.found.before:.1%} to {found.found.after:.1%}."
+        f"{fitted} stretches of steps of {calibrated.log.name}, {how}: the median error of a step"
+        f" goes from {calibrated.fit.before:.1%} to {calibrated.fit.after:.1%}."
     )
     if not numbers:
-        lead = f"The log fixes no number: {fitted} stretches of {found.log.name} are too alike."
+        lead = (
+            f"The log fixes no number: {fitted} stretches of {calibrated.log.name} are too alike."
+        )
     held = [
         [each.what, *(f"{value:,.4g}" for value in (each.measured, each.before, each.after)),
          *(_error(each.measured, value) for value in (each.before, each.after))]
-        for each in found.validated
+        for each in calibrated.validated
     ]  # fmt: skip
     columns = ["", "measured", "as described", "calibrated", "error before", "after"]
-    if not found.simulated:
+    if not calibrated.simulated:
         held, columns = [[row[0], *row[2:4]] for row in held], ["", *columns[2:4]]
     sets = " ".join(f"--set {path}={to_yaml_flow(value)}"
-                    for path, value in found.settings().items())  # fmt: skip
+                    for path, value in calibrated.settings().items())  # fmt: skip
     blocks: list[Block] = [
         Say(lead, "lead"),
         Grid("", ["number", "described", "calibrated (95 % CI)"], numbers),
-        *map(Say, _untold(found.found.untold)),
+        *map(Say, _undetermined(calibrated.fit.undetermined)),
         Grid(f"The rest of the log, {rest} stretches that were not fitted", columns, held),
         Say(f"In other commands: {sets}" if sets else "Nothing to set."),
     ]
-    return Section(found.server.spec.name, [b for b in blocks if getattr(b, "rows", True)])
+    return Section(calibrated.server.spec.name, [b for b in blocks if getattr(b, "rows", True)])
 
 
 def _error(measured: float, value: float) -> str:
@@ -157,7 +160,7 @@ def _interval(name: str, found: Interval) -> str:
     return between(found, _number, f" {_UNITS[name]}" if _UNITS[name] else "")
 
 
-def _untold(left: Sequence[Untold]) -> Iterator[str]:
+def _undetermined(left: Sequence[Undetermined]) -> Iterator[str]:
     """Why numbers stay as described."""
     for other in dict.fromkeys(each.other for each in left):
         names = []

@@ -125,7 +125,7 @@ def with_numbers(device: Device, spec: ServingSpec, values: Mapping[str, float])
     return replace(device, accelerator=accelerator.model_copy(update=update))
 
 
-class Untold(NamedTuple):
+class Undetermined(NamedTuple):
     """A number that is left as described: the one it is not told from (none: the log says nothing
     of it), and what it would be instead of that one."""
 
@@ -137,11 +137,11 @@ class Untold(NamedTuple):
 
 @dataclass(frozen=True)
 class LogCalibration:
-    """What a log fixes. found: number -> its interval; values: all numbers; errors: median relative
+    """What a log fixes. numbers: each one's interval; values: all of them; errors: median relative
     error of a step as described and as fitted."""
 
-    found: dict[str, Interval]
-    untold: list[Untold]
+    numbers: dict[str, Interval]
+    undetermined: list[Undetermined]
     values: dict[str, float]
     before: float
     after: float
@@ -221,9 +221,9 @@ def fitted(
             rejected[name] = other
             continue
         taken, found = [*taken, name], tried
-    untold = [Untold(name, start[name], other) for name, other in rejected.items()]
+    undetermined = [Undetermined(name, start[name], other) for name, other in rejected.items()]
     return LogCalibration(
-        {name: found.interval(name) for name in taken}, untold, found.values,
+        {name: found.interval(name) for name in taken}, undetermined, found.values,
         fit.error(start), fit.error(found.values),
     )  # fmt: skip
 

@@ -34,28 +34,28 @@ _REQUESTS = 8
 _BITS = dict(zip(NARROWER, ("8 bit", "4 bit"), strict=True))
 
 
-def record(found: Fit | Misfit, policies: bool = False) -> dict[str, Any]:
+def record(fitted: Fit | Misfit, policies: bool = False) -> dict[str, Any]:
     """In JSON's types: bytes, tokens, seconds, tokens a second."""
-    asked = found.question
-    names = {"device": found.device.name, "model": found.model.name, "fits": found.fits}
+    asked = fitted.question
+    names = {"device": fitted.device.name, "model": fitted.model.name, "fits": fitted.fits}
     tokens = {"prompt": asked.prompt, "output": asked.output, "limit": asked.limit}
-    if isinstance(found, Misfit):
-        return {**names, **tokens, "why": found.why, "fits_with": found.change}
-    rates = {"alone": found.alone, "full": found.full, "prefill": found.prefill}
+    if isinstance(fitted, Misfit):
+        return {**names, **tokens, "why": fitted.why, "fits_with": fitted.change}
+    rates = {"alone": fitted.alone, "full": fitted.full, "prefill": fitted.prefill}
     return {
-        **names, **tokens, "weights": found.model.weights, "kv": found.model.kv,
-        "cards": asked.cards, "capacity_bytes": found.device.capacity_bytes,
-        "memory_bytes": found.memory(), "kv_bytes_a_token": found.layout.whole_token_bytes,
-        "kv_tokens": found.layout.tokens, "kv_slots": found.layout.slots,
-        "requests_at_once": found.held,
-        "efficiency": {"from": found.source, **found.efficiency._asdict()},
-        "delivered_gbps": found.delivered_gbps,
+        **names, **tokens, "weights": fitted.model.weights, "kv": fitted.model.kv,
+        "cards": asked.cards, "capacity_bytes": fitted.device.capacity_bytes,
+        "memory_bytes": fitted.memory(), "kv_bytes_a_token": fitted.layout.whole_token_bytes,
+        "kv_tokens": fitted.layout.tokens, "kv_slots": fitted.layout.slots,
+        "requests_at_once": fitted.held,
+        "efficiency": {"from": fitted.source, **fitted.efficiency._asdict()},
+        "delivered_gbps": fitted.delivered_gbps,
         "rates": {
-            name: {**r._asdict(), "bound": r.bound, "interval_s": list(found.interval_s(r))}
+            name: {**r._asdict(), "bound": r.bound, "interval_s": list(fitted.interval_s(r))}
             for name, r in rates.items()
         },
-        "programs": programs_of(found.device), "assumed": found.assumed(),
-    } | ({"policies": _policies(found)} if policies else {})  # fmt: skip
+        "programs": programs_of(fitted.device), "assumed": fitted.assumed(),
+    } | ({"policies": _policies(fitted)} if policies else {})  # fmt: skip
 
 
 def _policies(found: Fit) -> dict[str, dict[str, int]]:
@@ -68,49 +68,49 @@ def change_text(change: dict[str, Any]) -> str:
     return " ".join(f"--{key} {value}" for key, value in change.items())
 
 
-def sheet(found: Fit | Misfit) -> Section:
+def sheet(fitted: Fit | Misfit) -> Section:
     """All about a pair."""
-    device, model, asked = found.device, found.model, found.question
+    device, model, asked = fitted.device, fitted.model, fitted.question
     title = f"{model.name} on {device.name}" + f" x {asked.cards}" * (asked.cards > 1)
     title += f", experts {asked.expert_parallel}" * (asked.expert_parallel != "none")
-    if isinstance(found, Misfit):
+    if isinstance(fitted, Misfit):
         cards = f"up to {CARDS[-1]} cards"
         if not linked(device):
             cards = "one card" if asked.cards > 1 else "more cards (no link is described)"
         change = (
             f"Neither {' nor '.join(NARROWER)} weights nor {cards} nor {NARROWER_KV} KV would do."
         )
-        change = f"It fits with {change_text(found.change)}." if found.change else change
-        return Section(title, [Say(f"{title}: does not fit, {found.why}. {change}", "verdict")])
-    many = f"{found.held:,} requests of {asked.prompt:,} + {asked.output:,} tokens at once"
-    cap = " (max_num_seqs)" * (found.held == found.most)
+        change = f"It fits with {change_text(fitted.change)}." if fitted.change else change
+        return Section(title, [Say(f"{title}: does not fit, {fitted.why}. {change}", "verdict")])
+    many = f"{fitted.held:,} requests of {asked.prompt:,} + {asked.output:,} tokens at once"
+    cap = " (max_num_seqs)" * (fitted.held == fitted.most)
     states = " or states" * (model.state is not None)
-    kv = f"{found.layout.tokens:,} tokens of KV"
+    kv = f"{fitted.layout.tokens:,} tokens of KV"
     if asked.like is not None:
-        kv += f", {found.layout.bytes / GIB:,.2f} GiB, as vLLM {asked.like} logs them"
+        kv += f", {fitted.layout.bytes / GIB:,.2f} GiB, as vLLM {asked.like} logs them"
     text = f"{title}: fits, with {kv}{states}: {many}{cap}."
     if asked.like is not None and model.state is not None:
         text += " vLLM derives the tokens of a model with states from its longest request."
-    held = found.policies().items()
+    held = fitted.policies().items()
     policies = [[name, f"{slots:,}", f"{count:,}"] for name, (slots, count) in held]
     rates = [
-        ["decode", str(one.batch), _rate(found, "decode", one.tokens_per_s),
-         f"{_ms(found, one)} a token", one.bound]
-        for one in (found.alone, *([found.full] if found.held > 1 else []))
+        ["decode", str(one.batch), _rate(fitted, "decode", one.tokens_per_s),
+         f"{_ms(fitted, one)} a token", one.bound]
+        for one in (fitted.alone, *([fitted.full] if fitted.held > 1 else []))
     ]  # fmt: skip
-    first = f"{_ms(found, found.prefill)} to the first token"
-    speed = _rate(found, "prefill", found.prefill.tokens_per_s)
-    rates.append(["prefill", "1", speed, first, found.prefill.bound])
+    first = f"{_ms(fitted, fitted.prefill)} to the first token"
+    speed = _rate(fitted, "prefill", fitted.prefill.tokens_per_s)
+    rates.append(["prefill", "1", speed, first, fitted.prefill.bound])
     columns = ["", "requests", "tokens/s", "time", "bound by"]
     return Section(title, [
         Say(text, "verdict"),
-        _memory(found),
+        _memory(fitted),
         Grid("Speed", columns, rates),
         Grid("Requests at once, by policy", ["policy", "slots each", "at once"], policies),
-        Say(_bandwidth(found) + _assumed(found)),
-        Say(_kernels(found)),
-        Say(_policies_note(found)),
-        *_pictures([found]),
+        Say(_bandwidth(fitted) + _assumed(fitted)),
+        Say(_kernels(fitted)),
+        Say(_policies_note(fitted)),
+        *_pictures([fitted]),
     ])  # fmt: skip
 
 
@@ -242,14 +242,14 @@ def _assumed(found: Fit) -> str:
     return f"~ rests on assumed numbers: {'; '.join(parts)}." if parts else ""
 
 
-def listing(found: Sequence[Fit | Misfit], over: str) -> Section:
+def listing(pairs: Sequence[Fit | Misfit], over: str) -> Section:
     """A line for each of the `over`, models or devices, what fits first."""
-    first, asked = found[0], found[0].question
+    first, asked = pairs[0], pairs[0].question
     one = first.device.name if over == "models" else first.model.name
     columns = [over[:-1], "weights GiB", "format", "KV tokens", "at once", "tok/s alone",
                "tok/s at once", "prefill tok/s", "bound by"]  # fmt: skip
     rows = []
-    for each in sorted(found, key=lambda each: (not each.fits, _weights(each), each.device.name)):
+    for each in sorted(pairs, key=lambda each: (not each.fits, _weights(each), each.device.name)):
         name = each.model.name if over == "models" else each.device.name
         start = [name, f"{_weights(each) / GIB:,.1f}", each.model.weights]
         if isinstance(each, Misfit):
@@ -261,20 +261,20 @@ def listing(found: Sequence[Fit | Misfit], over: str) -> Section:
             _rate(each, "decode", each.full.tokens_per_s),
             _rate(each, "prefill", each.prefill.tokens_per_s), each.full.bound,
         ])  # fmt: skip
-    fitting = [each for each in found if isinstance(each, Fit)]
+    fitting = [each for each in pairs if isinstance(each, Fit)]
     note = _bandwidth(fitting[0]) if fitting and over == "models" else ""
-    about = f"{one}: {len(fitting)} of {len(found)} {over} fit"
+    about = f"{one}: {len(fitting)} of {len(pairs)} {over} fit"
     most = f", at most {max(each.most for each in fitting):,} at once" if fitting else ""
     each_of = f"requests of {asked.prompt:,} + {asked.output:,} tokens{most}"
     text = f"{about}; {each_of}. {note}~ rests on assumed numbers."
-    return Section(one, [Grid("", columns, rows), Say(text), *_pictures(found)])
+    return Section(one, [Grid("", columns, rows), Say(text), *_pictures(pairs)])
 
 
-def matrix(found: Sequence[Fit | Misfit]) -> Section:
+def matrix(pairs: Sequence[Fit | Misfit]) -> Section:
     """All pairs: decode tokens/s of one request, or with what a pair would fit."""
-    devices = list(dict.fromkeys(each.device.name for each in found))
+    devices = list(dict.fromkeys(each.device.name for each in pairs))
     rows: dict[str, list[str]] = {}
-    for each in sorted(found, key=_weights):
+    for each in sorted(pairs, key=_weights):
         if isinstance(each, Misfit):
             text = _instead(each, True)
         else:
@@ -282,17 +282,17 @@ def matrix(found: Sequence[Fit | Misfit]) -> Section:
         rows.setdefault(each.model.name, [each.model.name, f"{_weights(each) / GIB:,.0f}"])
         rows[each.model.name].append(text)
     heads = [_two_lines(name) for name in devices]
-    fitting = sum(each.fits for each in found)
+    fitting = sum(each.fits for each in pairs)
     note = (
-        f"{fitting} of {len(found)} pairs fit. Decode tokens/s of one request with weights in"
-        f" {found[0].question.weights or 'their own format'}, an upper limit where memory is"
+        f"{fitting} of {len(pairs)} pairs fit. Decode tokens/s of one request with weights in"
+        f" {pairs[0].question.weights or 'their own format'}, an upper limit where memory is"
         " simulated; ~ rests on assumed numbers."
         " 8 bit, 4 bit, 2x, fp8 KV: fits with such weights (int8, w4a16), so many cards, such KV."
         " –: with none."
         " More of one: bankwise fit DEVICE, fit MODEL, fit DEVICE MODEL."
     )
     grid = Grid("", ["model", "GiB", *heads], list(rows.values()))
-    return Section("What fits, and how fast", [grid, Say(note), *_pictures(found)])
+    return Section("What fits, and how fast", [grid, Say(note), *_pictures(pairs)])
 
 
 def _two_lines(name: str) -> str:

@@ -23,12 +23,12 @@ from sweeps.sections.section import Section
 class Fits:
     """Each pair that was asked about; `pair`: there is one alone."""
 
-    found: list[Fit | Misfit]
+    pairs: list[Fit | Misfit]
     pair: bool
 
     def record(self) -> Any:
         """A record, or of several a list."""
-        records = [record(each, self.pair) for each in self.found]
+        records = [record(each, self.pair) for each in self.pairs]
         return records[0] if self.pair else records
 
 
@@ -90,7 +90,7 @@ class FitsQuestion(Question):
         return Fits([fit(d, m, question, simulate) for d in devices for m in models], pair)
 
     def section(self, findings: Fits) -> Section:
-        pairs = findings.found
+        pairs = findings.pairs
         if findings.pair:
             return sheet(pairs[0])
         devices, models = (

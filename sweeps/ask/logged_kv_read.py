@@ -40,12 +40,12 @@ class Totals:
     seconds: float = 0.0
     contiguous_seconds: float = 0.0
 
-    def add(self, found: dict[str, Any]) -> None:
+    def add(self, result: dict[str, Any]) -> None:
         """One more step."""
         self.steps += 1
-        self.read_bytes += found["layer_bytes"]
-        self.seconds += found["layer_bytes"] / found["kv_gbps"] * 1e-9
-        self.contiguous_seconds += found["layer_bytes"] / found["contiguous_gbps"] * 1e-9
+        self.read_bytes += result["layer_bytes"]
+        self.seconds += result["layer_bytes"] / result["kv_gbps"] * 1e-9
+        self.contiguous_seconds += result["layer_bytes"] / result["contiguous_gbps"] * 1e-9
 
     def record(self) -> dict[str, Any]:
         """GB/s over all steps, bytes over time; nothing where there was no step."""

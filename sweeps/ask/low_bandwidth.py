@@ -88,7 +88,7 @@ def explain(
     )
     case = placed(device, window.chunk, single_channel)
     ladder = Ladder(case)
-    found = ladder.found()
+    found = ladder.losses()
     if not found["achieved_gbps"]:
         raise DescriptionError("moves no bytes on DQ; nothing to explain", trace)
     accesses = len(window.chunk.address)
@@ -138,7 +138,7 @@ class Ladder:
         """Its bandwidth."""
         return self.ran(gone).gbps
 
-    def found(self) -> dict[str, Any]:
+    def losses(self) -> dict[str, Any]:
         """Peak, what is achieved, and each cause's loss: `gbps` in the stated order, `first_gbps`
         where it alone is taken away, `last_gbps` where it goes after all others."""
         names, peak = self.names, self.case.memory.peak_gbps * self.case.channels

@@ -26,7 +26,7 @@ ANSWERS = 3
 """Longest answers within the objective that arrivals last, after a warm-up of one (assumed)."""
 
 
-class PoolAsked(NamedTuple):
+class PoolQuestion(NamedTuple):
     """A load and who may serve it. `described`: device, model, workload and what sets them, as an
     experiment has them; `serving`: what all replicas have."""
 
@@ -59,40 +59,43 @@ class SidesApart(NamedTuple):
 class ReplicaCount(NamedTuple):
     """The least number of one kind of replica; `chunk`: of those that do both."""
 
-    asked: PoolAsked
+    asked: PoolQuestion
     of: str
     chunk: int = 0
 
 
-def tasks(asked: PoolAsked, found: Both | SidesApart) -> list[Task]:
+def tasks(question: PoolQuestion, replicas: Both | SidesApart) -> list[Task]:
     """The runs that decide whether these replicas meet the load."""
-    answer_s = (asked.slo.ttft + asked.slo.tpot * (asked.mean_output - 1)) * 1e-9
-    warm = max(WARMUP, math.ceil(asked.per_s * answer_s))
-    serving: dict[str, Any] = {"model": asked.described["model"], "tensor_parallel": asked.cards}
-    serving |= asked.serving
-    if isinstance(found, Both):
-        serving["cluster"] = {"cards": found.replicas, "placement": "least_requests"}
-        serving["engine"] = {"name": "v1", "max_num_batched_tokens": found.chunk}
+    answer_s = (question.slo.ttft + question.slo.tpot * (question.mean_output - 1)) * 1e-9
+    warm = max(WARMUP, math.ceil(question.per_s * answer_s))
+    serving: dict[str, Any] = {
+        "model": question.described["model"],
+        "tensor_parallel": question.cards,
+    }
+    serving |= question.serving
+    if isinstance(replicas, Both):
+        serving["cluster"] = {"cards": replicas.replicas, "placement": "least_requests"}
+        serving["engine"] = {"name": "v1", "max_num_batched_tokens": replicas.chunk}
     else:
-        pools = {"prefill": {"replicas": found.prefill}, "decode": {"replicas": found.decode}}
-        serving["pools"] = {**pools, "link": asked.link}
+        pools = {"prefill": {"replicas": replicas.prefill}, "decode": {"replicas": replicas.decode}}
+        serving["pools"] = {**pools, "link": question.link}
     experiment = ExperimentSpec.model_validate({
-        **asked.described, "serving": serving, "slo": asked.slo, "seed": SEED,
-        "load": OfferedLoad(rate_per_s=asked.per_s), "warmup_requests": warm,
+        **question.described, "serving": serving, "slo": question.slo, "seed": SEED,
+        "load": OfferedLoad(rate_per_s=question.per_s), "warmup_requests": warm,
         "requests": max(REQUESTS, ANSWERS * warm),
     })  # fmt: skip
-    return [Task(experiment, draw, asked.per_s) for draw in range(1, DRAWS + 1)]
+    return [Task(experiment, draw, question.per_s) for draw in range(1, DRAWS + 1)]
 
 
-def share(asked: PoolAsked, found: Both | SidesApart) -> float:
+def share(question: PoolQuestion, replicas: Both | SidesApart) -> float:
     """Of the requests of all runs that attain the objective. Raises DescriptionError."""
-    return sum(map(attained, tasks(asked, found))) / DRAWS
+    return sum(map(attained, tasks(question, replicas))) / DRAWS
 
 
-def meets(asked: PoolAsked, found: Both | SidesApart) -> bool:
+def meets(question: PoolQuestion, replicas: Both | SidesApart) -> bool:
     """Whether these replicas meet the load. Raises DescriptionError."""
-    runs = tasks(asked, found)
-    return enough(lambda draw: attained(runs[draw - 1]), asked.slo.attainment)
+    runs = tasks(question, replicas)
+    return enough(lambda draw: attained(runs[draw - 1]), question.slo.attainment)
 
 
 def least(question: ReplicaCount) -> int | None:
@@ -105,11 +108,11 @@ def least(question: ReplicaCount) -> int | None:
     return bisection.least(lambda n: meets(asked, kinds[of](n)), 1, MOST, 1)
 
 
-def fewest(asked: PoolAsked, prefill: int, decode: int) -> SidesApart | None:
+def fewest(question: PoolQuestion, prefill: int, decode: int) -> SidesApart | None:
     """The pair of the least sum that meets the load, of so many at least; None where there is none
     of `MOST` in all. Raises DescriptionError."""
     for total in range(prefill + decode, MOST + 1):
         for x in range(prefill, total - decode + 1):
-            if meets(asked, SidesApart(x, total - x)):
+            if meets(question, SidesApart(x, total - x)):
                 return SidesApart(x, total - x)
     return None

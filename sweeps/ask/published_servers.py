@@ -266,13 +266,13 @@ def each(rows: Iterable[PublishedRow], laws: Laws = EVERY_LAW) -> Iterator[Serve
         yield ServersBeside(row, ttft, tpot, inside)
 
 
-def summary(found: Sequence[ServersBeside]) -> dict[str, Any]:
+def summary(servers: Sequence[ServersBeside]) -> dict[str, Any]:
     """Errors of TTFT and TPOT: median, nine in ten, and how many TPOT lie in their interval."""
     told: dict[str, Any] = {
-        "rows": len(found), "left out": len(ROWS) - len(possible()),
-        "TPOT inside its interval": sum(one.inside for one in found) / len(found),
+        "rows": len(servers), "left out": len(ROWS) - len(possible()),
+        "TPOT inside its interval": sum(one.inside for one in servers) / len(servers),
     }  # fmt: skip
-    for name, column in zip(("TTFT", "TPOT"), zip(*(one.off for one in found), strict=True),
+    for name, column in zip(("TTFT", "TPOT"), zip(*(one.off for one in servers), strict=True),
                             strict=True):  # fmt: skip
         off = sorted(map(abs, column))
         told[name] = {"median": median(off), "nine in ten": off[int(0.9 * (len(off) - 1))]}

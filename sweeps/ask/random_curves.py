@@ -214,29 +214,29 @@ def _curve_record(curve: Curve, every: RandomCurves) -> dict[str, Any]:
     }
 
 
-def random_access(found: RandomAccess) -> list[str]:
+def random_access(access: RandomAccess) -> list[str]:
     """The answer with what turns it, where alpha reaches the threshold, what else limits."""
 
     def alpha(each: Interval, named: bool = False) -> str:
         return between(each, "{:.2f}".format, named=named)
 
-    turning = [f"{alpha(each)} with {difference_text(condition, found.condition)}"
-               for condition, each in found.flipping]  # fmt: skip
-    turning += [f"{alpha(found.plausible[name])} with {name}" for name in found.turning]
+    turning = [f"{alpha(each)} with {difference_text(condition, access.condition)}"
+               for condition, each in access.flipping]  # fmt: skip
+    turning += [f"{alpha(access.plausible[name])} with {name}" for name in access.turning]
     lines = [
-        f"{found.place}: random extents of {size_text(found.extent)} reach"
-        f" {alpha(found.alpha, True)} of sequential bandwidth: {found.answer} at a threshold of"
-        f" {found.threshold:g}." + (f" It is {listed(turning)}." if turning else "")
+        f"{access.place}: random extents of {size_text(access.extent)} reach"
+        f" {alpha(access.alpha, True)} of sequential bandwidth: {access.answer} at a threshold of"
+        f" {access.threshold:g}." + (f" It is {listed(turning)}." if turning else "")
     ]
-    if found.quick:
+    if access.quick:
         lines.append("Other extents, conditions and variants were not simulated.")
-    elif found.reached_at is None:
-        lines.append(f"No extent up to {size_text(found.longest)} reaches {found.threshold:g}.")
+    elif access.reached_at is None:
+        lines.append(f"No extent up to {size_text(access.longest)} reaches {access.threshold:g}.")
     else:
-        reached = size_text(found.reached_at)
-        lines.append(f"The smallest extent that reaches {found.threshold:g} is {reached}.")
-    if found.descriptors is not None:
-        size, cost = found.descriptors
+        reached = size_text(access.reached_at)
+        lines.append(f"The smallest extent that reaches {access.threshold:g} is {reached}.")
+    if access.descriptors is not None:
+        size, cost = access.descriptors
         limit = f"DMA engines limit extents up to {size_text(size)}"
         lines.append(f"{limit}: {cost:g} ns per descriptor.")
     return lines

@@ -141,11 +141,13 @@ def by_path(sets: Iterable[str]) -> dict[str, Any]:
     return {dotted(path): value for path, value in map(parse_assignment, sets)}
 
 
-def answers(stage: str, asked: list[Any], workers: int, answer: Callable[[Any], Any]) -> list[Any]:
+def answers(
+    stage: str, questions: list[Any], workers: int, answer: Callable[[Any], Any]
+) -> list[Any]:
     """A figure each, None, or in words why the question has no answer."""
-    found: list[Any] = [None] * len(asked)
-    with Progress().stage(stage, len(asked)) as step:
-        for index, value in answered(answer, asked, workers):
+    found: list[Any] = [None] * len(questions)
+    with Progress().stage(stage, len(questions)) as step:
+        for index, value in answered(answer, questions, workers):
             found[index] = value
             step()
     return found

@@ -158,10 +158,10 @@ def _at(spec: ServingSpec, path: str) -> Any:
     return value
 
 
-def changed(asked: SettingsQuestion, values: Mapping[str, Any]) -> ExperimentSpec:
+def changed(question: SettingsQuestion, values: Mapping[str, Any]) -> ExperimentSpec:
     """The experiment under these values by factor. Raises DescriptionError."""
     known = {each.name: each for each in FACTORS}
     changes: dict[str, Any] = {}
     for name, value in values.items():
         changes |= known[name].changes(value)
-    return asked.experiment(changes)
+    return question.experiment(changes)

@@ -26,11 +26,11 @@ CAPACITIES = (0.5, 1, 2, 4)
 
 @dataclass(frozen=True)
 class LeastMemory:
-    """`least`: of each of `asked`; a figure, None, or in words why there is none."""
+    """`least`: of each of `questions`; a figure, None, or in words why there is none."""
 
     target: Target
     device: Device
-    asked: list[SizingQuestion]
+    questions: list[SizingQuestion]
     least: list[float | str | None]
 
     def record(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class LeastMemory:
             "delivered_bytes_per_s": delivered(self.device),
             "frontier": [
                 {"capacity_bytes": of.capacity, "weights": of.weights, keys[of.what]: least}
-                for of, least in zip(self.asked, self.least, strict=True)
+                for of, least in zip(self.questions, self.least, strict=True)
             ],
         }  # fmt: skip
 
@@ -122,7 +122,7 @@ def formats_of(target: Target) -> list[str]:
 
 def _rows(findings: LeastMemory) -> list[list[str]]:
     rows: dict[str, list[str]] = {}
-    for asked, least in zip(findings.asked, findings.least, strict=True):
+    for asked, least in zip(findings.questions, findings.least, strict=True):
         gather = asked.what == "gather"
         name = "gather" if gather else f"{(asked.capacity or 0) / GIB:,.0f} GiB"
         text = NONE

@@ -10,7 +10,7 @@ from hwmodel.description.files import steady
 from hwmodel.specs.device import load_device
 from hwmodel.specs.link import load_link
 from sweeps.ask import pool_sizing as pools
-from sweeps.ask.pool_sizing import MOST, Both, PoolAsked, SidesApart
+from sweeps.ask.pool_sizing import MOST, Both, PoolQuestion, SidesApart
 from sweeps.ask.question import ServedDevice, SloText, Text, Typed
 from sweeps.ask.served import (
     Rate,
@@ -29,7 +29,7 @@ class PoolSized:
     """None: `MOST` replicas do not do. `least`: of each pool beside an ample one; `shares`: of the
     requests that attain the objective, in the order of `rows`."""
 
-    asked: PoolAsked
+    question: PoolQuestion
     wanted: str
     """The load and the objective in words."""
     least: tuple[int | None, int | None]
@@ -49,8 +49,8 @@ class PoolSized:
         """In JSON's types."""
         rows = zip(self.rows.items(), self.shares, strict=True)
         return {
-            "device": self.asked.described["device"], "requests_per_s": self.asked.per_s,
-            "link": self.asked.link, "slo": objective_record(self.asked.slo),
+            "device": self.question.described["device"], "requests_per_s": self.question.per_s,
+            "link": self.question.link, "slo": objective_record(self.question.slo),
             "least_beside_ample": dict(zip(("prefill", "decode"), self.least, strict=True)),
             "arrangements": {
                 name: {**each._asdict(), "attained": share} for (name, each), share in rows
@@ -82,7 +82,7 @@ class SizePoolsQuestion(ServedQuestion):
         assert target.slo is not None
         described = {"device": self.device, "device_set": by_path(self.set), "model": self.model}
         serving = {"policy": target.policy, "weights": target.weights, "kv": target.kv}
-        of = PoolAsked(
+        of = PoolQuestion(
             {**described, "workload": self.workload}, serving, target.slo, target.load,
             mean_output(target), self.link, self.cards or 1,
         )  # fmt: skip
@@ -106,10 +106,10 @@ class SizePoolsQuestion(ServedQuestion):
             apart = isinstance(each, SidesApart)
             many = each.prefill + each.decode if isinstance(each, SidesApart) else each.replicas
             what = f"{each[0]} prefill, {each[1]} decode" if apart else f"chunks of {each[1]:,}"
-            cards = many * findings.asked.cards
+            cards = many * findings.question.cards
             rows.append([name, what, str(many), str(cards), f"{share:.0%}"])
         columns = ["", "replicas", "in all", "cards", "attain it"]
-        title = f"Prefill and decode apart on {findings.asked.described['device']}"
+        title = f"Prefill and decode apart on {findings.question.described['device']}"
         return Section(title, [
             Say(findings.wanted, "question"), Grid("", columns, rows),
             Say(_verdict(findings), "verdict"),

@@ -54,7 +54,7 @@ class TunedServer:
     def record(self) -> dict[str, Any]:
         """In JSON's types: requests a second, and shares of them."""
         tuned = self.tuned
-        asked, best = tuned.asked, tuned.confirmed
+        asked, best = tuned.question, tuned.confirmed
         return {
             "device": asked.device, "model": asked.model, "workload": asked.workload,
             "slo": objective_record(asked.objective), "base": _choice(tuned.base),
@@ -173,7 +173,7 @@ def _rate(choice: TuningChoice, cards: int = 1) -> str:
 
 
 def _question(tuned: Tuned) -> str:
-    asked = tuned.asked
+    asked = tuned.question
     objective = objective_text(asked.objective)
     return f"{asked.model} on {asked.device}, {asked.workload}, {objective}:"
 
@@ -186,7 +186,7 @@ def _answer(tuned: Tuned) -> str:
         return f"{text} No other setting is significantly better."
     if best.gain is None:
         return f"{text} With {best.choice.name} {_rate(best.choice)} requests/s."
-    count = tuned.asked.replications
+    count = tuned.question.replications
     text += f" With {best.choice.name} {gain(best.gain, named=True)} a card"
     many = f"on {count} fresh replications"
     if best.lead is not None and best.lead.sign <= 0:
@@ -212,8 +212,10 @@ def _notes(tuned: Tuned) -> str:
     kv = " What a narrower KV does to answers is not modelled." * any(
         "kv" in each.choice.values for each in tuned.worths
     )
-    cards = any("cards" in each.choice.values for each in tuned.worths) or tuned.asked.only
-    link = "" if cards else f" More cards were not tried: {tuned.asked.device} describes no link."
+    cards = any("cards" in each.choice.values for each in tuned.worths) or tuned.question.only
+    link = (
+        "" if cards else f" More cards were not tried: {tuned.question.device} describes no link."
+    )
     edge = _at_the_edge(tuned)
     last = f" The last value tried is the best of {listed(edge)}: --set the base to try more."
     return (

@@ -73,41 +73,41 @@ _ROUNDING = 1e-9
 T = TypeVar("T")
 
 
-def answer(asked: SizingQuestion) -> float | None:
+def answer(question: SizingQuestion) -> float | None:
     """The figure that is asked for; None where none meets the target. Raises DescriptionError where
     the model cannot be served on the device at all."""
-    target, own = asked.target, delivered(asked.device)
-    if asked.what == "load":
-        return _load(asked, own)
-    if asked.what == "replicas":
-        return _replicas(asked, own)
-    if asked.what == "gather":
+    target, own = question.target, delivered(question.device)
+    if question.what == "load":
+        return _load(question, own)
+    if question.what == "replicas":
+        return _replicas(question, own)
+    if question.what == "gather":
 
         def gathers(slower: float) -> bool:
-            return slower >= 1 and _meets(asked, own, target.load, slower)
+            return slower >= 1 and _meets(question, own, target.load, slower)
 
         if not gathers(1.0):
             return None
         if gathers(1 / LEAST_GATHER):
             return LEAST_GATHER
         return 1 / largest_rate(lambda x: x * LEAST_GATHER < 1 and gathers(x), 1.0, TOLERANCE)
-    if not _meets(asked, AMPLE * own, target.load) and not _meets(asked, own, target.load):
+    if not _meets(question, AMPLE * own, target.load) and not _meets(question, own, target.load):
         return None
-    narrower = largest_rate(lambda x: _meets(asked, own / x, target.load), 1.0, TOLERANCE)
+    narrower = largest_rate(lambda x: _meets(question, own / x, target.load), 1.0, TOLERANCE)
     return own / narrower
 
 
-def answer_where_it_fits(asked: SizingQuestion) -> tuple[int, float | None]:
+def answer_where_it_fits(question: SizingQuestion) -> tuple[int, float | None]:
     """(cards of a replica, the largest load that it carries): as many as the target names, or the
     fewest of `CARDS` that hold the model. Raises DescriptionError where none do."""
-    return _with_fewest(asked, answer)
+    return _with_fewest(question, answer)
 
 
-def cards_of(asked: SizingQuestion) -> int:
+def cards_of(question: SizingQuestion) -> int:
     """Cards of a replica, likewise. Raises DescriptionError where none hold the model."""
-    if asked.target.cards is not None:
-        return asked.target.cards
-    return _with_fewest(asked, lambda of: capacity_of(of, delivered(of.device)))[0]
+    if question.target.cards is not None:
+        return question.target.cards
+    return _with_fewest(question, lambda of: capacity_of(of, delivered(of.device)))[0]
 
 
 def _with_fewest(asked: SizingQuestion, find: Callable[[SizingQuestion], T]) -> tuple[int, T]:
@@ -261,7 +261,7 @@ def enough(share: Callable[[int], float], attainment: float) -> bool:
 
 
 def confirmation(
-    asked: SizingQuestion,
+    question: SizingQuestion,
     device: str,
     model: str,
     workload: str,
@@ -271,10 +271,10 @@ def confirmation(
     """Replications of a sweep's point at a rate, or with so many users: other requests, and memory
     as a sweep has it. device, model, workload: as they were named; device_set: overrides by
     path."""
-    target = asked.target
+    target = question.target
     serving = ServingSpec(
         model=model, weights=target.weights, kv=target.kv, tensor_parallel=target.cards or 1,
-        policy=target.policy, memories=InterleavedOptions() if asked.device.memories else None,
+        policy=target.policy, memories=InterleavedOptions() if question.device.memories else None,
     )  # fmt: skip
     requests, warm = requests_of(target, load, 1, 1)
     rate = load if target.think_s is None else None

@@ -121,7 +121,7 @@ def delivered(device: Device) -> float:
 
 
 def served(
-    asked: SizingQuestion,
+    question: SizingQuestion,
     bandwidth: float,
     load: float,
     slower: float | None = None,
@@ -129,13 +129,19 @@ def served(
     replicas: int = 1,
 ) -> SizingRun:
     """One run at a rate, or with so many users. Raises DescriptionError."""
-    target = asked.target
+    target = question.target
     assert target.slo is not None
     requests, warm = requests_of(target, load, draw, replicas)
-    spec = _serving(asked, slower, replicas)
-    device = _with(asked.device, bandwidth, asked.capacity)
+    spec = _serving(question, slower, replicas)
+    device = _with(question.device, bandwidth, question.capacity)
     found = serve(
-        device, target.model, spec, requests, seed=1, warmup_requests=warm, profile=_profile(asked)
+        device,
+        target.model,
+        spec,
+        requests,
+        seed=1,
+        warmup_requests=warm,
+        profile=_profile(question),
     )
     times = (found.arrival_s, found.first_token_s, found.finish_s)
     attained = target.slo.attained(*times, requests.output_tokens)[warm:]
@@ -169,16 +175,16 @@ def _profile(asked: SizingQuestion) -> Requests | None:
 
 
 def capacity_of(
-    asked: SizingQuestion,
+    question: SizingQuestion,
     bandwidth: float,
     slower: float | None = None,
     against: float | None = None,
 ) -> Capacity:
     """Of one replica; against: a load from which it is enough to tell it. Raises
     DescriptionError."""
-    target, workload = asked.target, average(asked.target.workload)
-    spec, profile = _serving(asked, slower, 1), _profile(asked)
-    device = _with(asked.device, bandwidth, asked.capacity)
+    target, workload = question.target, average(question.target.workload)
+    spec, profile = _serving(question, slower, 1), _profile(question)
+    device = _with(question.device, bandwidth, question.capacity)
 
     def draw(count: int, arrivals: Arrivals) -> Requests:
         return generate(workload.model_copy(update={"arrivals": arrivals}), count, None, (SEED, 1))

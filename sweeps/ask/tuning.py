@@ -96,7 +96,7 @@ class Worth:
 class Tuned:
     """The base, what each other setting is worth, and the best of them held against it again."""
 
-    asked: SettingsQuestion
+    question: SettingsQuestion
     base: TuningChoice
     settings: dict[str, Any]
     """Of the best, by factor; all that flags are printed for."""
@@ -117,34 +117,36 @@ class Tuned:
         ]  # fmt: skip
 
 
-def choices(asked: SettingsQuestion) -> list[TuningChoice]:
+def choices(question: SettingsQuestion) -> list[TuningChoice]:
     """The base, and each setting changed alone. Raises DescriptionError where the base cannot be
     described, or there is nothing to try."""
-    base = asked.experiment()
+    base = question.experiment()
     own = settings_of(base)
     found = [TuningChoice({}, base)]
-    for factor in asked.factors():
+    for factor in question.factors():
         if factor.name == "cards" and not linked(device_of(base)):
             continue
         for value in factor.tried(own[factor.name]):
             values = {factor.name: value}
             try:
-                found.append(TuningChoice(values, changed(asked, values)))
+                found.append(TuningChoice(values, changed(question, values)))
             except DescriptionError as error:
                 found.append(TuningChoice(values, base, why=error.message))
     if len(found) == 1:
-        raise DescriptionError(f"nothing else to try; {asked.device} describes no link", "--only")
+        raise DescriptionError(
+            f"nothing else to try; {question.device} describes no link", "--only"
+        )
     return found
 
 
 def with_efficiencies(
-    found: Sequence[TuningChoice], known: dict[str, Any], jobs: int, progress: Progress
+    choices: Sequence[TuningChoice], known: dict[str, Any], jobs: int, progress: Progress
 ) -> list[TuningChoice]:
     """The choices on memory of the efficiencies that each has where it is sampled, all requests
     there at once; as they are where memory is given. known: those found so far, which grow."""
-    if device_of(found[0].experiment).given is not None:
-        return [*found]
-    first = {_place(each): each for each in reversed(found) if not each.why}
+    if device_of(choices[0].experiment).given is not None:
+        return [*choices]
+    first = {_place(each): each for each in reversed(choices) if not each.why}
     missing = {place: each for place, each in first.items() if place not in known}
     tasks = [each.experiment for each in missing.values()]
     with progress.stage("memory", len(tasks)) as done:
@@ -152,7 +154,7 @@ def with_efficiencies(
             known[list(missing)[index]] = value
             done()
     told = []
-    for each in found:
+    for each in choices:
         value = known.get(_place(each))
         if isinstance(value, dict):
             each = replace(each, experiment=with_memory(each.experiment, **value))
@@ -175,7 +177,7 @@ def _efficiencies(experiment: ExperimentSpec) -> dict[str, float]:
 
 
 def searched(
-    found: Sequence[TuningChoice],
+    choices: Sequence[TuningChoice],
     replications: Sequence[int],
     jobs: int,
     progress: Progress,
@@ -183,8 +185,8 @@ def searched(
 ) -> list[TuningChoice]:
     """The choices with their goodput in these replications; why there is none where one of them
     has none."""
-    asked = [(i, r) for i, each in enumerate(found) if not each.why for r in replications]
-    tasks = [(found[i].experiment, (r,)) for i, r in asked]
+    asked = [(i, r) for i, each in enumerate(choices) if not each.why for r in replications]
+    tasks = [(choices[i].experiment, (r,)) for i, r in asked]
     rates: dict[int, dict[int, float]] = {}
     whys: dict[int, str] = {}
     with progress.stage(stage, len(tasks)) as done:
@@ -198,36 +200,38 @@ def searched(
     return [
         each if each.why else replace(each, why=whys[i]) if i in whys
         else replace(each, rates=dict(sorted(rates[i].items())))
-        for i, each in enumerate(found)
+        for i, each in enumerate(choices)
     ]  # fmt: skip
 
 
 def tune(
-    asked: SettingsQuestion, found: Sequence[TuningChoice], jobs: int, progress: Progress
+    question: SettingsQuestion, choices: Sequence[TuningChoice], jobs: int, progress: Progress
 ) -> Tuned:
     """What each of `choices` is worth, and the best held against the base again. Raises
     DescriptionError where none carries anything."""
     known: dict[str, Any] = {}
-    first = range(1, asked.replications + 1)
-    fresh = range(asked.replications + 1, 2 * asked.replications + 1)
+    first = range(1, question.replications + 1)
+    fresh = range(question.replications + 1, 2 * question.replications + 1)
 
     def measured(some: Sequence[TuningChoice], on: Sequence[int], stage: str) -> list[TuningChoice]:
         some = (
-            some if asked.fidelity == "analytic" else with_efficiencies(some, known, jobs, progress)
+            some
+            if question.fidelity == "analytic"
+            else with_efficiencies(some, known, jobs, progress)
         )
         return searched(some, on, jobs, progress, stage)
 
-    base, *others = measured(found, first, "goodput")
+    base, *others = measured(choices, first, "goodput")
     each = worths(base, others)
     if base.why and not any(worth.choice.rates for worth in each):
         raise DescriptionError(base.why, "size settings")
-    best = together(asked, each)
+    best = together(question, each)
     if not best:
-        return Tuned(asked, base, settings_of(base.experiment), each, None, None)
-    again, *tried = measured([replace(found[0]), *best], fresh, "confirmation")
+        return Tuned(question, base, settings_of(base.experiment), each, None, None)
+    again, *tried = measured([replace(choices[0]), *best], fresh, "confirmation")
     confirmed = worths(again, tried)
     chosen = max(confirmed, key=_rank)
-    return Tuned(asked, base, settings_of(chosen.choice.experiment), each, chosen.choice, chosen)
+    return Tuned(question, base, settings_of(chosen.choice.experiment), each, chosen.choice, chosen)
 
 
 def goodput_s(experiment: ExperimentSpec) -> float:
@@ -264,11 +268,11 @@ def _says(lead: Interval, sign: int) -> Says:
     return "no matter" if low >= -WIDE and high <= WIDE else "undecided"
 
 
-def together(asked: SettingsQuestion, found: Sequence[Worth]) -> list[TuningChoice]:
+def together(question: SettingsQuestion, worths: Sequence[Worth]) -> list[TuningChoice]:
     """The best value of each factor that is better than the base's, together; and the best single
     one. Nothing where none is better. Raises DescriptionError."""
     best: dict[str, Worth] = {}
-    for worth in found:
+    for worth in worths:
         name = next(iter(worth.choice.values))
         if worth.says == "better" and (name not in best or _rank(worth) > _rank(best[name])):
             best[name] = worth
@@ -279,7 +283,7 @@ def together(asked: SettingsQuestion, found: Sequence[Worth]) -> list[TuningChoi
         return [replace(alone, rates={})]
     values = {name: worth.choice.values[name] for name, worth in best.items()}
     try:
-        joint = TuningChoice(values, changed(asked, values))
+        joint = TuningChoice(values, changed(question, values))
     except DescriptionError:
         return [replace(alone, rates={})]
     return [joint, replace(alone, rates={})]

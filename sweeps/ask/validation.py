@@ -81,9 +81,9 @@ def compared(
     return compare(source, candidate, overrides)
 
 
-def summary(found: Iterable[ComparedCell]) -> str:
+def summary(cells: Iterable[ComparedCell]) -> str:
     """How many cells have which verdict, and how many are within that set a mechanism."""
-    listed = list(found)
+    listed = list(cells)
     counts = Counter(item.verdict for item in listed)
     apart = sum(bool(item.cell.sets) and item.verdict == "within" for item in listed)
     verdicts = [each for each in get_args(Verdict) if each != "open" or counts["open"]]
@@ -92,11 +92,11 @@ def summary(found: Iterable[ComparedCell]) -> str:
     return f"{counts.total()} cells: " + ", ".join(parts)
 
 
-def errors_by_class(found: Iterable[ComparedCell]) -> dict[str, dict[str, float]]:
+def errors_by_class(cells: Iterable[ComparedCell]) -> dict[str, dict[str, float]]:
     """Errors by kind of a cell, of step times by class of kernels too: the device as shipped beside
     what was measured. Inputs and limits are left out."""
     groups: dict[str, list[float]] = {}
-    for item in found:
+    for item in cells:
         if item.verdict in ("within", "refuted") and item.cell.stands == "measured":
             name = ", ".join(filter(None, (item.cell.kind, item.by and item.by.kernels)))
             groups.setdefault(name, []).append(abs(item.error))
@@ -109,7 +109,7 @@ def errors_by_class(found: Iterable[ComparedCell]) -> dict[str, dict[str, float]
     }  # fmt: skip
 
 
-def by_class(found: Iterable[ComparedCell]) -> Grid:
+def by_class(cells: Iterable[ComparedCell]) -> Grid:
     """`errors_by_class` as a table."""
     rows = [
         [
@@ -118,13 +118,13 @@ def by_class(found: Iterable[ComparedCell]) -> Grid:
             f"{each['median error']:.1%}",
             f"{each['nine in ten within']:.1%}",
         ]
-        for name, each in errors_by_class(found).items()
+        for name, each in errors_by_class(cells).items()
     ]
     columns = ["kind, kernels", "cells", "median error", "nine in ten within"]
     return Grid("By kind and class", columns, rows)
 
 
-def grid(found: list[ComparedCell]) -> Grid:
+def grid(cells: list[ComparedCell]) -> Grid:
     """A row a cell."""
     columns = ["cell", "predicted", "measured", "model", "error", "tolerance", "verdict", "source"]
     rows = [
@@ -134,15 +134,15 @@ def grid(found: list[ComparedCell]) -> Grid:
             item.verdict + " (sets the mechanism)" * bool(item.cell.sets) + ", LOST" * item.lost,
             f"{item.cell.source} ({item.cell.confidence})",
         ]
-        for item in found
+        for item in cells
     ]  # fmt: skip
-    if any(item.share is not None for item in found):
+    if any(item.share is not None for item in cells):
         columns.append("of peak")
-        for row, item in zip(rows, found, strict=True):
+        for row, item in zip(rows, cells, strict=True):
             row.append("–" if item.share is None else f"{item.share:.0%}")
-    if any(item.derate < 1 for item in found):
+    if any(item.derate < 1 for item in cells):
         columns.append("without derate")
-        for row, item in zip(rows, found, strict=True):
+        for row, item in zip(rows, cells, strict=True):
             pure = item.model / item.derate
             error = pure / item.cell.stated.value - 1
             text = f"{Quantity(pure, item.cell.stated.unit)} ({error:+.1%})"
@@ -181,9 +181,9 @@ def under_others(
     return Grid(f"{name}: candidates", ["cell", "measured", *columns], rows)
 
 
-def causes(found: list[ComparedCell]) -> dict[str, str]:
+def causes(cells: list[ComparedCell]) -> dict[str, str]:
     """The likely causes of what is refuted, where one is given, by cell."""
-    refuted = [item.cell for item in found if item.verdict == "refuted" and item.cell.cause]
+    refuted = [item.cell for item in cells if item.verdict == "refuted" and item.cell.cause]
     return {cell.what: cell.cause for cell in refuted}
 
 
@@ -200,7 +200,7 @@ def alternatives(spec: Spec) -> dict[str, Settings]:
 
 
 def record(
-    spec: Spec, found: list[ComparedCell], others: Mapping[str, list[ComparedCell]] | None = None
+    spec: Spec, compared: list[ComparedCell], others: Mapping[str, list[ComparedCell]] | None = None
 ) -> dict[str, Any]:
     """The same in JSON's types; figures in each cell's `unit`. Of candidates the settings, and
     with `others` each cell's figure under them."""
@@ -216,7 +216,7 @@ def record(
             "confidence": item.cell.confidence, "group": item.cell.group, "cause": item.cell.cause,
             "note": item.cell.note,
         }
-        for item in found
+        for item in compared
     ]  # fmt: skip
     candidates: dict[str, Any] = {}
     for name, settings in alternatives(spec).items():
@@ -233,12 +233,12 @@ def record(
     }  # fmt: skip
 
 
-def picture(found: Found) -> Points:
+def picture(compared: Found) -> Points:
     """Relative errors of what is two-sided: agreements in a row a kind, the rest by name, under
     the group of their causes, the widest first."""
     agree: dict[str, list[Dot]] = {}
     refuted: dict[str, dict[str, list[Dot]]] = {}
-    for name, item in _two_sided(found):
+    for name, item in _two_sided(compared):
         tolerance = item.tolerance / item.cell.stated.value
         dot = Dot(item.error, item.cell.kind, tolerance)
         if item.verdict == "within":
@@ -256,10 +256,10 @@ def picture(found: Found) -> Points:
     return Points("Model over measured, less 1, %", groups, note)
 
 
-def left(found: Found) -> dict[str, dict[str, Any]]:
+def left(compared: Found) -> dict[str, dict[str, Any]]:
     """What to doubt first: group of causes -> how much of what is refuted lies there."""
     groups: dict[str, list[tuple[str, ComparedCell]]] = {}
-    for name, item in _two_sided(found):
+    for name, item in _two_sided(compared):
         if item.verdict == "refuted":
             groups.setdefault(item.cell.group or "no cause known", []).append((name, item))
     table = {}
@@ -322,17 +322,17 @@ def _model(item: ComparedCell) -> str:
     return str(Quantity(item.model, item.cell.stated.unit))
 
 
-def section(source: Source, found: list[ComparedCell]) -> Section:
+def section(source: Source, cells: list[ComparedCell]) -> Section:
     spec = spec_of(source)
-    blocks: list[Block] = [Say(f"{spec.summary}. Device: {spec.device}. {summary(found)}.")]
-    if not found:
+    blocks: list[Block] = [Say(f"{spec.summary}. Device: {spec.device}. {summary(cells)}.")]
+    if not cells:
         return Section(spec.name, [*blocks, Say("Skipped: its log was not here.", "problem")])
-    blocks.append(grid(found))
+    blocks.append(grid(cells))
     if isinstance(source, MeasuredServer) and source.spec.timeseries:
         blocks.append(Say(f"![Running and waiting requests](validation-{spec.name}.svg)"))
     listed = {
-        "Likely causes of what is refuted": causes(found),
-        "Notes": {item.cell.what: item.cell.note for item in found if item.cell.note},
+        "Likely causes of what is refuted": causes(cells),
+        "Notes": {item.cell.what: item.cell.note for item in cells if item.cell.note},
         "Tolerances": tolerances(spec),
         "Sources": spec.sources,
     }
@@ -341,7 +341,7 @@ def section(source: Source, found: list[ComparedCell]) -> Section:
     if isinstance(spec, ServerSpec):
         title, why = "Counterfactuals", "What an error may be due to: one input changed at a time."
     if others := alternatives(spec):
-        blocks.append(_candidates(title, why, source, others, found))
+        blocks.append(_candidates(title, why, source, others, cells))
     return Section(spec.name, blocks)
 
 

@@ -143,11 +143,13 @@ def show_names(every: dict[str, list[str]]) -> None:
     print("\nbankwise list KIND says what each is.")
 
 
-def entries_sheet(found: list[dict[str, Any]]) -> Section:
+def entries_sheet(records: list[dict[str, Any]]) -> Section:
     """A line each: its summary, or the question of a sweep or a study; of a memory, how many of
     its timings have two open sources (A), one (B), are derived (C) or assumed (D)."""
-    rows = [[each["name"], each["kind"], each.get("question") or each["summary"]] for each in found]
-    kinds = {each["kind"] for each in found}
+    rows = [
+        [each["name"], each["kind"], each.get("question") or each["summary"]] for each in records
+    ]
+    kinds = {each["kind"] for each in records}
     columns = ["name", "kind", "question"]
     if len(kinds) == 1:
         columns, rows = ["name", "summary"], [[name, text] for name, _, text in rows]
@@ -155,16 +157,18 @@ def entries_sheet(found: list[dict[str, Any]]) -> Section:
         columns = ["name", "timings by confidence", "summary"]
         rows = [
             [name, " ".join(f"{letter}:{count}" for letter, count in each["timings"].items()), text]
-            for each, (name, text) in zip(found, rows, strict=True)
+            for each, (name, text) in zip(records, rows, strict=True)
         ]
     return Section("What ships", [Grid("", columns, rows, text=True)])
 
 
-def devices_sheet(found: dict[str, Any], details: bool) -> Section:
+def devices_sheet(result: dict[str, Any], details: bool) -> Section:
     """A line a device, with details the remarks on each; what of its memory was simulated."""
-    patterns = list(dict.fromkeys(name for device in found["devices"] for name in device["bounds"]))
+    patterns = list(
+        dict.fromkeys(name for device in result["devices"] for name in device["bounds"])
+    )
     rows = []
-    for device in found["devices"]:
+    for device in result["devices"]:
         bounds = [device["bounds"].get(name) for name in patterns]
         rows.append(
             [
@@ -177,15 +181,15 @@ def devices_sheet(found: dict[str, Any], details: bool) -> Section:
     fixed = ["device", "kind", "channels", "peak GB/s", "sold as", "GiB"]
     table = Grid("", [*fixed, *(name.replace("_", " ") for name in patterns)], rows)
     blocks: list[Block] = [table]
-    blocks += [Say(f"left out: {name}, {why}") for name, why in found["left_out"].items()]
+    blocks += [Say(f"left out: {name}, {why}") for name, why in result["left_out"].items()]
     more = "" if details else " bankwise list devices NAME adds remarks and plausible variants."
     blocks.append(Say(f"After GiB: closed-form bounds, GB/s.{more}"))
-    for device in found["devices"] if details else ():
+    for device in result["devices"] if details else ():
         text = f"{device['name']}: {device['summary']}; {device['assumed']} assumed numbers."
         blocks.append(Say(f"{text} {device['on_chip'] or ''}".strip()))
         if rows := [[name, why] for name, why in device["plausible"].items()]:
             blocks.append(Grid("", ["plausible variant", "why"], rows, text=True))
-    return Section("Devices", [*blocks, *_simulated(found)])
+    return Section("Devices", [*blocks, *_simulated(result)])
 
 
 def _sold(device: dict[str, Any]) -> str:

@@ -49,14 +49,14 @@ def _facts(model: TransformerSpec) -> dict[str, Any]:
     }
 
 
-def sheet(found: list[dict[str, Any]]) -> Section:
+def sheet(records: list[dict[str, Any]]) -> Section:
     """A line a model."""
     columns = [
         "model", "layers", "attention", "window", "experts", "parameters G", "active G",
         *(f"{name} GiB" for name in ("own", *FORMATS)), "KV KiB a token", "at longest", "tokens",
     ]  # fmt: skip
     rows = []
-    for each in found:
+    for each in records:
         size = each["weight_bytes"]
         rows.append([
             each["name"], str(each["layers"]), _attention(each), _window(each), _experts(each),
@@ -93,20 +93,20 @@ def _experts(model: dict[str, Any]) -> str:
     return text + f", after {dense}" * bool(dense)
 
 
-def described(found: Imported) -> str:
+def described(imported: Imported) -> str:
     """The text of a model file: every value with its source."""
-    kind = json.dumps(found.model_type)
-    architecture = f"what every model of type {found.model_type} has (transformers)"
+    kind = json.dumps(imported.model_type)
+    architecture = f"what every model of type {imported.model_type} has (transformers)"
     lines = [
         "kind: model",
-        f"name: {json.dumps(found.spec.name)}",
-        f"summary: {json.dumps(_summary(found.spec))}",
+        f"name: {json.dumps(imported.spec.name)}",
+        f"summary: {json.dumps(_summary(imported.spec))}",
         "sources:",
         f"  config: {json.dumps(f'its config.json (model_type {kind[1:-1]})')}",
         f"  architecture: {json.dumps(architecture)}",
     ]
-    stated = {key for keys in found.understood.values() for key in keys.split(", ")}
-    return "\n".join([*lines, *_lines(found.description, stated, ())]) + "\n"
+    stated = {key for keys in imported.understood.values() for key in keys.split(", ")}
+    return "\n".join([*lines, *_lines(imported.description, stated, ())]) + "\n"
 
 
 def _lines(keys: dict[str, Any], stated: set[str], path: tuple[str, ...]) -> Iterator[str]:
@@ -130,12 +130,13 @@ def _summary(model: TransformerSpec) -> str:
     return f"{model.parameters / 1e9:.3g} B parameters{some}, {kib:g} KiB of KV a token"
 
 
-def import_sheet(found: Imported) -> Section:
+def import_sheet(imported: Imported) -> Section:
     """What became of each field."""
-    rows = [[field, "understood", key] for field, key in found.understood.items()]
-    rows += [[field, "ignored", why] for field, why in found.ignored.items()]
+    rows = [[field, "understood", key] for field, key in imported.understood.items()]
+    rows += [[field, "ignored", why] for field, why in imported.ignored.items()]
     rows += [
-        [field, "not understood", json.dumps(value)[:60]] for field, value in found.unknown.items()
+        [field, "not understood", json.dumps(value)[:60]]
+        for field, value in imported.unknown.items()
     ]
-    told = f"{found.spec.name}: {_summary(found.spec)}"
-    return Section(found.spec.name, [Grid("", ["field", "is", "as"], rows), Say(told)])
+    told = f"{imported.spec.name}: {_summary(imported.spec)}"
+    return Section(imported.spec.name, [Grid("", ["field", "is", "as"], rows), Say(told)])

@@ -29,7 +29,7 @@ def report(
     unless all are such. Returns what was written. Raises DescriptionError.
     """
     reports = readable(directories)
-    first, *others = [each.found for each in reports]
+    first, *others = [each.findings for each in reports]
     against = [comparison.compare(first, other) for other in others]
     sections = [comparison.section(each) for each in against]
     if json:
@@ -40,7 +40,7 @@ def report(
             print_report(section)
     written = []
     for each in () if json else reports:
-        keep(each.found)
+        keep(each.findings)
         page_file = None if html else each.table.path / "report.html"
         text_file = None if markdown_file else each.table.path / "report.md"
         written += write_reports([each.section], page_file, text_file)

@@ -248,12 +248,14 @@ def _named(devices: list[str]) -> list[str]:
     return list(dict.fromkeys(devices))
 
 
-def own_devices(name: str, overrides: list[str], asked: tuple[int | None, str | None]) -> list[str]:
+def own_devices(
+    name: str, overrides: list[str], wanted: tuple[int | None, str | None]
+) -> list[str]:
     """Those that a study lists, unless a device is set. Raises DescriptionError."""
     from sweeps.study.study_spec import load_study
 
     given = [text.partition("=")[0].removeprefix("base.") for text in overrides]
-    found = load_study(name, overrides, *asked).spec.devices
+    found = load_study(name, overrides, *wanted).spec.devices
     return [] if "device" in given else found
 
 

@@ -55,7 +55,7 @@ class AuditQuestion(Question):
     """Clocks of the timeline, from and to (default: a few hundred after warm-up)."""
 
     def answer(self) -> Audited:
-        window = timeline_file.asked(self.timeline, self.clocks)
+        window = timeline_file.window_of(self.timeline, self.clocks)
         device, chart = load_device(self.device, list(self.set)), None
         if self.timeline is not None:
             log = read_csv(device.memory, self.commands)

@@ -40,7 +40,7 @@ class CompareQuestion(Question):
 
     def answer(self) -> ComparedRuns:
         """Raises DescriptionError where a run cannot be read."""
-        a, b = (read_report(last_run(Path(run))).found for run in (self.run_a, self.run_b))
+        a, b = (read_report(last_run(Path(run))).findings for run in (self.run_a, self.run_b))
         return ComparedRuns(comparison_page.compare(a, b))
 
     def section(self, findings: ComparedRuns) -> Section:

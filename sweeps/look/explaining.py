@@ -79,8 +79,8 @@ class ExplainQuestion(GapQuestion):
         """Raises DescriptionError, and Stopped on Ctrl-C."""
         done = explain_run(self.path, self.point, worker_count(self.jobs), Progress())
         table = read_report(self.path).table
-        shown = explanation_page.sections(done.found, "" if table is None else conditions(table))
-        plain = explanation.record(done.found, {"failures": done.failures})
+        shown = explanation_page.sections(done.explanations, conditions(table))
+        plain = explanation.record(done.explanations, {"failures": done.failures})
         return GapFindings(plain, shown, done.failures)
 
     def section(self, findings: GapFindings) -> Section:
@@ -102,8 +102,8 @@ class ExplainNextQuestion(GapQuestion):
         """Raises DescriptionError, and Stopped on Ctrl-C."""
         questions, workers = chosen(self.questions), worker_count(self.jobs)
         done = ask_next(self.path, self.point, questions, workers, Progress())
-        plain = next_answer.record(done.found, {"failures": done.failures})
-        return GapFindings(plain, next_page.sections(done.found), done.failures)
+        plain = next_answer.record(done.answers, {"failures": done.failures})
+        return GapFindings(plain, next_page.sections(done.answers), done.failures)
 
     def section(self, findings: GapFindings) -> Section:
         return Section(f"The next question, in {self.path.name}", _open(findings.sections))

@@ -23,29 +23,29 @@ ORDER = (
 )
 
 
-def why(found: dict[str, Any]) -> Section:
+def why(result: dict[str, Any]) -> Section:
     """What `sweeps.ask.low_bandwidth.explain` found."""
-    window, grid = found["window"], waterfall(found)
+    window, grid = result["window"], waterfall(result)
     about, last = grid.title, window["first"] + window["accesses"]
     if window["accesses"] < window["of"]:
         about += f", of accesses {window['first'] + 1:,} to {last:,} of {window['of']:,}"
-    none = [each["cause"] for each in found["causes"] if not _shown(each, found["peak_gbps"])]
+    none = [each["cause"] for each in result["causes"] if not _shown(each, result["peak_gbps"])]
     order = ORDER + f" Nothing in any order: {', '.join(none)}." * bool(none)
-    first = [Say(f"{about}."), *map(Say, _load(found["load"]))]
-    return Section(grid.title, [*first, replace(grid, title=""), Say(order), *_changes(found)])
+    first = [Say(f"{about}."), *map(Say, _load(result["load"]))]
+    return Section(grid.title, [*first, replace(grid, title=""), Say(order), *_changes(result)])
 
 
-def reached(trace: str, found: dict[str, Any]) -> list[Block]:
+def reached(trace: str, result: dict[str, Any]) -> list[Block]:
     """What a page says above a trace's commands: what it reaches, and why where that is known."""
-    served = found["row_hits"] + found["row_misses"] + found["row_conflicts"]
-    rest = f"; {share(found['row_hits'] / served)} of them hit an open row" if served else ""
+    served = result["row_hits"] + result["row_misses"] + result["row_conflicts"]
+    rest = f"; {share(result['row_hits'] / served)} of them hit an open row" if served else ""
     lead = Say(
-        f"The accesses of {trace} are served at {found['bandwidth_gbps']:,.2f} GB/s,"
-        f" {share(found['utilization'])} of the peak{rest}.", "lead",
+        f"The accesses of {trace} are served at {result['bandwidth_gbps']:,.2f} GB/s,"
+        f" {share(result['utilization'])} of the peak{rest}.", "lead",
     )  # fmt: skip
-    if "explanation" not in found:
+    if "explanation" not in result:
         return [lead]
-    grid = waterfall(found["explanation"])
+    grid = waterfall(result["explanation"])
     rows = [row[:-1] for row in grid.rows]  # without the bars, which letters make
     return [lead, Grid(grid.title, grid.columns[:-1], rows), Say(ORDER)]
 
@@ -63,22 +63,22 @@ def _load(load: dict[str, Any] | None) -> list[str]:
     ]  # fmt: skip
 
 
-def waterfall(found: dict[str, Any]) -> Grid:
+def waterfall(result: dict[str, Any]) -> Grid:
     """From the peak to what is achieved, a row a cause."""
-    peak = found["peak_gbps"]
-    seen = [cause for cause in found["causes"] if _shown(cause, peak)]
+    peak = result["peak_gbps"]
+    seen = [cause for cause in result["causes"] if _shown(cause, peak)]
     rows, at = [["peak", f"{peak:,.2f}", "100.0", "", "", _bar(0, 1)]], 1.0
     for cause in seen:
         rows.append(_row(cause["cause"], cause["gbps"], peak, at, cause))
         at -= cause["gbps"] / peak
     # causes too small to be shown
-    rest = peak * at - found["not_explained_gbps"] - found["achieved_gbps"]
-    left = found["not_explained_gbps"] + rest
+    rest = peak * at - result["not_explained_gbps"] - result["achieved_gbps"]
+    left = result["not_explained_gbps"] + rest
     rows.append(_row("not explained", left, peak, at))
-    share = found["achieved_gbps"] / peak
-    rows.append(["achieved", f"{found['achieved_gbps']:,.2f}", f"{100 * share:.1f}", "", "",
+    share = result["achieved_gbps"] / peak
+    rows.append(["achieved", f"{result['achieved_gbps']:,.2f}", f"{100 * share:.1f}", "", "",
                  _bar(0, share)])  # fmt: skip
-    title = f"Why {found['achieved_gbps']:,.2f} and not {peak:,.2f} GB/s"
+    title = f"Why {result['achieved_gbps']:,.2f} and not {peak:,.2f} GB/s"
     return Grid(title, ["", "GB/s", "%", "first", "last", " "], rows)
 
 

@@ -17,19 +17,19 @@ from sweeps.sections.section import Block, Grid, Say, Section
 _SHADES = " ▁▂▃▄▅▆▇█"
 
 
-def trace(device: Device, found: dict[str, Any]) -> Section:
+def trace(device: Device, result: dict[str, Any]) -> Section:
     """One figure a line, the banks, and why it is below the peak, as far as these are there."""
-    rows = [[name, text] for name, text in _figures(found).items()]
-    blocks: list[Block] = [Grid("", [device.name, found["pattern"]], rows, text=True)]
-    if "banks" in found:
-        blocks += _banks(found["banks"])
-    threads = counted(found["threads"], "thread")
-    blocks.append(Say(f"Simulated in {found['wall_s']:.3f} s on {threads}."))
-    if found["timed"]:
+    rows = [[name, text] for name, text in _figures(result).items()]
+    blocks: list[Block] = [Grid("", [device.name, result["pattern"]], rows, text=True)]
+    if "banks" in result:
+        blocks += _banks(result["banks"])
+    threads = counted(result["threads"], "thread")
+    blocks.append(Say(f"Simulated in {result['wall_s']:.3f} s on {threads}."))
+    if result["timed"]:
         blocks.append(Say("Accesses arrive at the times of the trace; without them: --at-once."))
-    if "explanation" in found:
-        blocks.append(why(found["explanation"]))
-    return Section(f"{found['pattern']} on {device.name}", blocks)
+    if "explanation" in result:
+        blocks.append(why(result["explanation"]))
+    return Section(f"{result['pattern']} on {device.name}", blocks)
 
 
 def _figures(found: dict[str, Any]) -> dict[str, str]:

@@ -121,7 +121,7 @@ class ReplayQuestion(Question):
         )
 
     def _replayed(self, device: Device) -> Replayed:
-        window = timeline_file.asked(self.timeline, self.clocks)
+        window = timeline_file.window_of(self.timeline, self.clocks)
         kept = None if self.timeline is None else Kept(device.memory, window)
         counted = None
         if self.banks:

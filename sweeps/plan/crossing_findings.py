@@ -44,7 +44,7 @@ class Crossed:
 
     @property
     def outcome(self) -> Literal["crosses", "no crossing", "undecided", "unfinished"]:
-        if self.parameter.asked(self.answers):
+        if self.parameter.sought(self.answers):
             return "unfinished"
         signs = {self.parameter.beyond(answer).sign for answer in self.ends.values()}
         if self.crossing or {1, -1} <= signs:
@@ -233,7 +233,7 @@ def _search(
 
 def _crossed(name: str, parameter: Parameter, found: Answers, now: Interval | None) -> Crossed:
     base = None if parameter.set else now
-    if parameter.asked(found):
+    if parameter.sought(found):
         return Crossed(name, parameter, found, base)
     if parameter.variants:
         return Crossed(name, parameter, {value: found[value] for value in parameter.variants}, base)

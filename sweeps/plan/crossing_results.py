@@ -102,17 +102,17 @@ class CrossingResults(Evaluations):
                 found[value] = self.advantage(ours, theirs)
         return found
 
-    def asked(self, place: Place, name: str) -> list[Value]:
+    def sought(self, place: Place, name: str) -> list[Value]:
         """Values to simulate next; none before those have results of whom the best is sought."""
         if self.rival(place) is None:
             return []
-        return self.parameters[name].asked(self.leads(place, name))
+        return self.parameters[name].sought(self.leads(place, name))
 
     def total(self) -> int:
         """Results of a run when what it has begun, and what that asks for next, is done."""
-        sought = 0
+        many = 0
         for name, parameter in self.parameters.items():
-            values = sum(len({*self.begun(p, name), *self.asked(p, name)}) for p in self.places)
-            sought += values * (len(self.competing) if parameter.of is None else 1)
+            values = sum(len({*self.begun(p, name), *self.sought(p, name)}) for p in self.places)
+            many += values * (len(self.competing) if parameter.of is None else 1)
         fixed = len(self.places) * (len(self.names) + sum(map(len, self.touched.values())))
-        return self.replications * (fixed + sought)
+        return self.replications * (fixed + many)

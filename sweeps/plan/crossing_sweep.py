@@ -144,7 +144,7 @@ class CrossingSpec(SweepSpec):
             self._layer(document, place, name, value)
             for place in known.places
             for name in self.crossing
-            for value in known.asked(place, name)
+            for value in known.sought(place, name)
         ]
 
     def _layer(self, document: Document, place: Place, name: str, value: Value) -> Layer:

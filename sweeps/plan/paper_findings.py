@@ -42,7 +42,7 @@ class MapCell:
     """By metric."""
 
     @property
-    def told(self) -> bool:
+    def is_known(self) -> bool:
         """Whether there are replications enough for an interval."""
         return any(found is not None and found.count > 1 for found in self.figures.values())
 

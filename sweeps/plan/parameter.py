@@ -158,7 +158,7 @@ class Parameter(Strict):
         """What is known over the range, by the number, less the ratio that is sought."""
         return {self.number_of(value): self.beyond(each) for value, each in known.items()}
 
-    def asked(self, known: Answers) -> list[Value]:
+    def sought(self, known: Answers) -> list[Value]:
         """Values to simulate next; none where what is known settles it."""
         ends = [*self.variants] or [self.at(0), self.at(1)]
         if missing := [value for value in ends if value not in known]:

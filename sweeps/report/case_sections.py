@@ -18,9 +18,9 @@ from sweeps.sections.section import Block, Grid, Say, Section
 _GIB = 2**30
 
 
-def section(found: Findings[Conclusion], table: Grid) -> Section:
+def section(findings: Findings[Conclusion], table: Grid) -> Section:
     """The picture and the table."""
-    cases, places = found.own.cases, _places(found)
+    cases, places = findings.own.cases, _places(findings)
     devices = {place["device"] for place in places.values()}
     apart = 2 * len(devices) > len(places)  # by device, where cases are mostly of devices
     blocks: list[Block] = [_picture(cases, places)] if apart else []

@@ -20,15 +20,15 @@ from sweeps.sections.formats import (
 )  # fmt: skip
 
 
-def what_if(found: Changes) -> Iterator[str]:
+def what_if(changes: Changes) -> Iterator[str]:
     """Which changes matter; who leads as described and what reverses that; what else binds."""
-    where = f"{found.where}: " if found.where else ""
-    if found.changes:
-        yield f"{where}{_matters(found)}"
-    for answer in found.answers:
+    where = f"{changes.where}: " if changes.where else ""
+    if changes.changes:
+        yield f"{where}{_matters(changes)}"
+    for answer in changes.answers:
         now = ratio(answer.levels[AS_DESCRIBED], named=True)
         yield f"{where}{answer.subject} is {now} as described. {_ranking(answer)}"
-    yield from (f"{where}{text}" for text in _bound(found))
+    yield from (f"{where}{text}" for text in _bound(changes))
 
 
 def _matters(found: Changes) -> str:

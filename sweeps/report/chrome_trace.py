@@ -40,7 +40,7 @@ def chrome_trace(chart: Spans, process: str, unit_ns: float) -> dict[str, Any]:
             "ph": "X", "pid": 1, "tid": threads[_thread(chart, span.row, span.kind)],
             "name": span.kind, "ts": span.start * unit_ns / 1e3,
             "dur": (span.end - span.start) * unit_ns / 1e3,
-            "args": {"what": span.told, chart.x.label: [span.start, span.end]},
+            "args": {"what": span.words, chart.x.label: [span.start, span.end]},
         }
         for span in chart.spans
     ]  # fmt: skip

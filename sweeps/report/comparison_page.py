@@ -23,38 +23,38 @@ def compare(a: Findings[Any], b: Findings[Any]) -> Comparison:
     return compared(a.table, b.table, (a.verdicts, b.verdicts))
 
 
-def section(found: Comparison) -> Section:
+def section(comparison: Comparison) -> Section:
     """The comparison as a section of a report."""
-    a, b = found.names
+    a, b = comparison.names
     blocks: list[Block] = [Say(f"What changes from {a} to {b}?", "question")]
-    for name, table in zip(found.names, (found.a, found.b), strict=True):
+    for name, table in zip(comparison.names, (comparison.a, comparison.b), strict=True):
         blocks += [Say(f"{name}: {problem}.", "problem") for problem in table.problems]
-    blocks += [Say(text, "verdict") for text in sentences(found)]
-    blocks += [Say(_note(found)), *_charts(found)]
-    if found.pairs:
-        blocks.append(Section("Results", list(_results(found))))
-    blocks.append(Section("Inputs that differ", list(_inputs(found))))
+    blocks += [Say(text, "verdict") for text in sentences(comparison)]
+    blocks += [Say(_note(comparison)), *_charts(comparison)]
+    if comparison.pairs:
+        blocks.append(Section("Results", list(_results(comparison))))
+    blocks.append(Section("Inputs that differ", list(_inputs(comparison))))
     return Section(f"{a} against {b}", blocks)
 
 
-def sentences(found: Comparison) -> list[str]:
+def sentences(comparison: Comparison) -> list[str]:
     """What differs in plain words: inputs, results, verdicts."""
     asked = [
         f"{path} {_short(old)} -> {_short(new)}"
-        for path, old, new in found.inputs
+        for path, old, new in comparison.inputs
         if not path.startswith("resolved.")
     ]
-    programs = sorted({path.split(".")[0] for path, _, _ in found.code})
-    same = all(pair.same for pair in found.pairs)
+    programs = sorted({path.split(".")[0] for path, _, _ in comparison.code})
+    same = all(pair.same for pair in comparison.pairs)
     changes = [
         (p.title, change)
-        for p in found.pairs
-        if (change := decisive(p, found.objective)) is not None
+        for p in comparison.pairs
+        if (change := decisive(p, comparison.objective)) is not None
     ]
     return [
-        inputs(asked, len(found.inputs), programs),
-        results(len(found.pairs), same, changes, found.objective),
-        *map(turned, found.turned),
+        inputs(asked, len(comparison.inputs), programs),
+        results(len(comparison.pairs), same, changes, comparison.objective),
+        *map(turned, comparison.turned),
     ]
 
 
@@ -124,23 +124,23 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def record(found: Comparison) -> dict[str, Any]:
+def record(comparison: Comparison) -> dict[str, Any]:
     """The comparison in JSON's types."""
     return {
-        "a": str(found.a.path),
-        "b": str(found.b.path),
+        "a": str(comparison.a.path),
+        "b": str(comparison.b.path),
         "problems": {
             name: table.problems
-            for name, table in zip(found.names, (found.a, found.b), strict=True)
+            for name, table in zip(comparison.names, (comparison.a, comparison.b), strict=True)
         },
-        "sentences": sentences(found),
-        "inputs": [{"path": path, "a": a, "b": b} for path, a, b in found.inputs],
-        "program": [{"path": path, "a": a, "b": b} for path, a, b in found.code],
+        "sentences": sentences(comparison),
+        "inputs": [{"path": path, "a": a, "b": b} for path, a, b in comparison.inputs],
+        "program": [{"path": path, "a": a, "b": b} for path, a, b in comparison.code],
         "points": [
             {"point": pair.title, "same": pair.same, "metrics": [_metric(c) for c in pair.changes]}
-            for pair in found.pairs
+            for pair in comparison.pairs
         ],
-        "alone": found.alone,
+        "alone": comparison.alone,
     }
 
 

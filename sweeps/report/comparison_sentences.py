@@ -15,10 +15,10 @@ from sweeps.sections.formats import (
 )  # fmt: skip
 
 
-def inputs(asked: list[str], count: int, programs: Sequence[str]) -> str:
-    """asked: what the runs were asked that differs; count: inputs that differ in all."""
-    text = f"Inputs that differ: {some(asked)}." if asked else "Inputs: the same."
-    if count and not asked:
+def inputs(questions: list[str], count: int, programs: Sequence[str]) -> str:
+    """questions: what the runs were asked that differs; count: inputs that differ in all."""
+    text = f"Inputs that differ: {some(questions)}." if questions else "Inputs: the same."
+    if count and not questions:
         text = f"Inputs: the same settings; descriptions differ in {counted(count, 'place')}."
     return f"{text} The programs differ in {listed(programs)}." if programs else text
 

@@ -31,21 +31,21 @@ from sweeps.sections.section import Block, Grid, Say, Section, as_json, is_chart
 class Report:
     """Of one run, finished or not."""
 
-    def __init__(self, found: Findings[Any]) -> None:
-        self.found = found
-        self._account = account_of(found)
+    def __init__(self, findings: Findings[Any]) -> None:
+        self.findings = findings
+        self._account = account_of(findings)
 
     @property
     def table(self) -> Table:
-        return self.found.table
+        return self.findings.table
 
     @cached_property
     def sentences(self) -> list[str]:
         """What the run found, in the words of its kind; the first with the conditions, and with
         how far it reaches where that was asked."""
         said = self._account.sentences or [_nothing(self.table)]
-        reach = "".join(f" {next_page.sentence(each)}" for each in self.found.next_answers[:1])
-        more = [next_page.sentence(each) for each in self.found.next_answers[1:]]
+        reach = "".join(f" {next_page.sentence(each)}" for each in self.findings.next_answers[:1])
+        more = [next_page.sentence(each) for each in self.findings.next_answers[1:]]
         more += misfit_sheet.sentences(self.table)
         return [f"{said[0]} {conditions(self.table)}{reach}", *more, *said[1:]]
 
@@ -63,7 +63,7 @@ class Report:
     @cached_property
     def section(self) -> Section:
         """All of it: the question, the answer, what shows it, what it rests on."""
-        first = overview(self.found, bool(self.grids))
+        first = overview(self.findings, bool(self.grids))
         shown = [_untitled(block) for each in first for block in each.walk() if is_chart(block)]
         results = _without(self._account.sections, shown)
         inputs = configuration(self.table, self._account.inputs, self._account.points)
@@ -113,8 +113,8 @@ class Report:
             "run": str(table.path), "name": table.name, "question": table.question,
             "done": table.done, "total": table.total, "problems": self.problems,
             "sentences": self.sentences,
-            "groups": [*map(_record, table.groups, self.found.verdicts)],
-            "findings": as_data(self.found), "assumed": table.assumed, **as_json(self.section),
+            "groups": [*map(_record, table.groups, self.findings.verdicts)],
+            "findings": as_data(self.findings), "assumed": table.assumed, **as_json(self.section),
         }  # fmt: skip
 
 

@@ -18,19 +18,19 @@ _STEPS = 24
 """Of the picture, in a decade of the ratio."""
 
 
-def regions(found: Crossings) -> Spans:
+def regions(crossings: Crossings) -> Spans:
     """The map: a row a cell over the number."""
-    owners = [found.ours, *found.theirs]
-    cells = [cell for cell in found.cells if len(_number(cell).answers) > 1]
+    owners = [crossings.ours, *crossings.theirs]
+    cells = [cell for cell in crossings.cells if len(_number(cell).answers) > 1]
     return Spans(
-        f"Who {found.objective.wins} on {found.device}, {found.model}",
-        Axis(_number(found.cells[0]).name, "log"), [cell.name for cell in cells],
+        f"Who {crossings.objective.wins} on {crossings.device}, {crossings.model}",
+        Axis(_number(crossings.cells[0]).name, "log"), [cell.name for cell in cells],
         [span for cell in cells for span in _spans(cell)], dict.fromkeys(owners, ""),
         ties={cell.name: at for cell in cells if (at := _number(cell).at) is not None},
-        note=f"Colour: {found.ours} or the best of the others, whichever is better; shade:"
+        note=f"Colour: {crossings.ours} or the best of the others, whichever is better; shade:"
         " by how much, interpolated between simulated values, palest where that is not"
         " significant by itself; line: tie with its"
-        f" {100 * LEVEL:.0f} % interval. n = {found.replications}.",
+        f" {100 * LEVEL:.0f} % interval. n = {crossings.replications}.",
         figure="map",
     )  # fmt: skip
 
@@ -130,20 +130,20 @@ def _readings(found: Crossings) -> Grid:
     return Grid("", heads, rows, text=True)
 
 
-def blocks(found: Crossings, grids: list[Grid]) -> list[Block]:
+def blocks(crossings: Crossings, grids: list[Grid]) -> list[Block]:
     """The map, its tables, and what disputes change."""
     note = Say(
         f"(a to b): {100 * LEVEL:.0f} % intervals of ratios paired by replication, each by"
         " itself; the best of the others is chosen by its mean. Who wins is corrected for"
-        f" {len(found.cells)} cells (Holm); how far some are apart at most holds for all that tie"
-        " in a cell. A tie is interpolated between simulated values. Pale: no winner."
+        f" {len(crossings.cells)} cells (Holm); how far some are apart at most holds for all that"
+        " tie in a cell. A tie is interpolated between simulated values. Pale: no winner."
     )
-    drawn = any(len(_number(cell).answers) > 1 for cell in found.cells)
-    made: list[Block] = [regions(found)] if drawn else []
-    made += [grids[0], note, Section("Objections", [_pleas(found)])]
-    if found.readings:
+    drawn = any(len(_number(cell).answers) > 1 for cell in crossings.cells)
+    made: list[Block] = [regions(crossings)] if drawn else []
+    made += [grids[0], note, Section("Objections", [_pleas(crossings)])]
+    if crossings.readings:
         made.append(Section("Under other readings", [grids[1], Say(
-            f"Of {len(found.cells)} cells, those that each policy wins significantly (none: no"
+            f"Of {len(crossings.cells)} cells, those that each policy wins significantly (none: no"
             " winner), that another wins than as described, and whose lead is no longer"
             " significant: corrected for the cells of each reading (Holm); another winner over all"
             " readings and objections (Bonferroni)."
@@ -151,6 +151,6 @@ def blocks(found: Crossings, grids: list[Grid]) -> list[Block]:
     return [Section("Map", made)]
 
 
-def grids(found: Crossings) -> list[Grid]:
+def grids(crossings: Crossings) -> list[Grid]:
     """The cells, and who wins how many under each reading."""
-    return [_grid(found), *([_readings(found)] if found.readings else [])]
+    return [_grid(crossings), *([_readings(crossings)] if crossings.readings else [])]

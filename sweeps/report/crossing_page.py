@@ -29,17 +29,17 @@ from sweeps.sections.formats import NONE, ratio
 from sweeps.sections.section import Block, Grid, Say, Section
 
 
-def over_places(found: list[Search]) -> Iterator[Bars]:
+def over_places(searches: list[Search]) -> Iterator[Bars]:
     """The break-even of each range, a bar a place; to the end of the range where there is none."""
-    for i, first in enumerate(found[0].numbers if len(found) > 1 else ()):
+    for i, first in enumerate(searches[0].numbers if len(searches) > 1 else ()):
         parameter = first.parameter
         if not parameter.range:
             continue
         unit = f", {parameter.unit}" if parameter.unit else ""
-        each = [(search, search.numbers[i]) for search in found]
+        each = [(search, search.numbers[i]) for search in searches]
         bars = [bar for search, one in each if (bar := _bar(search, one)) is not None]
         yield Bars(
-            f"{first.name}{unit}, at which {found[0].ratio} is {parameter.ratio:g}", bars,
+            f"{first.name}{unit}, at which {searches[0].ratio} is {parameter.ratio:g}", bars,
             f"Whisker: where its {100 * LEVEL:.0f} % interval holds that. Pale: no break-even up to"
             f" {parameter.at(1)}, or from {parameter.at(0)} on.", 2, figure="break-even",
         )  # fmt: skip
@@ -160,10 +160,10 @@ def _note(table: Table) -> str:
     )
 
 
-def account(found: Findings[Crossings]) -> Account:
+def account(findings: Findings[Crossings]) -> Account:
     """Where each number turns the answer, or that it does not in its plausible range; of a map who
     leads where."""
-    table, own = found.table, found.own
+    table, own = findings.table, findings.own
     given = (table.config.get("crossing") or {}).items()
     rows = [[f"crossing of {name}", in_words(value)] for name, value in given]
     if own.is_map:
@@ -173,7 +173,7 @@ def account(found: Findings[Crossings]) -> Account:
     else:
         grids = [_grid(table, search) for search in own.searches]
         said = [sentences.break_evens(search) for search in own.searches]
-        made = accounted(found, said, _results(found, grids), grids)
+        made = accounted(findings, said, _results(findings, grids), grids)
     return replace(made, inputs=[*made.inputs, *rows])
 
 

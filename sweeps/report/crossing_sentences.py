@@ -19,13 +19,13 @@ from sweeps.sections.formats import (
 )  # fmt: skip
 
 
-def break_evens(found: Search) -> str:
+def break_evens(search: Search) -> str:
     """The answer as described, and how many parameters cross."""
-    where = f"{found.where}: " if found.where else ""
-    counts = Counter(each.outcome for each in found.numbers)
-    cross = [_crossing(each) for each in found.numbers if each.outcome == "crosses"]
-    text = f"{where}{found.ratio} is {ratio(found.now, named=True)} as described."
-    text += f" {len(cross)} of {counted(len(found.numbers), 'assumed parameter')}"
+    where = f"{search.where}: " if search.where else ""
+    counts = Counter(each.outcome for each in search.numbers)
+    cross = [_crossing(each) for each in search.numbers if each.outcome == "crosses"]
+    text = f"{where}{search.ratio} is {ratio(search.now, named=True)} as described."
+    text += f" {len(cross)} of {counted(len(search.numbers), 'assumed parameter')}"
     text += " crosses" if len(cross) == 1 else " cross"
     text += " break-even within a plausible range."
     text += f" Crossings: {some(cross)}." if cross else ""
@@ -48,14 +48,14 @@ def crossing_text(crossing: Crossing, parameter: Parameter) -> str:
     return f"{parameter.text(crossing.at)} ({low} to {high})"
 
 
-def answer(found: Crossings) -> Iterator[str]:
+def answer(crossings: Crossings) -> Iterator[str]:
     """Who wins in how many cells, contiguous policies first; where paging ties; what disputes
     change."""
-    if not found.cells:
+    if not crossings.cells:
         yield "No cell has results of all policies yet."
         return
-    total = len(found.cells)
-    won = {name: [c for c in found.cells if c.winner == name] for name in found.policies}
+    total = len(crossings.cells)
+    won = {name: [c for c in crossings.cells if c.winner == name] for name in crossings.policies}
     first = True
     for name, cells in won.items():  # contiguous policies before the one that scatters KV
         if cells:
@@ -70,14 +70,17 @@ def answer(found: Crossings) -> Iterator[str]:
                 f" {lead}{note}."
             )
             first = False
-    if none := [cell for cell in found.cells if cell.winner is None]:
+    if none := [cell for cell in crossings.cells if cell.winner is None]:
         near = sum(cell.verdict.outcome == "close" for cell in none if cell.verdict)
         note = f"; in {near} the best differ by at most {share(WIDE)}" if near else ""
         yield f"No policy leads significantly in {len(none)} of {total} combinations{note}."
-    yield from _ties(found)
-    for noun, names in (("objection", found.objections), ("disputed assumption", found.readings)):
+    yield from _ties(crossings)
+    for noun, names in (
+        ("objection", crossings.objections),
+        ("disputed assumption", crossings.readings),
+    ):
         if names:
-            yield _disputes(found, noun, list(names))
+            yield _disputes(crossings, noun, list(names))
 
 
 def _ties(found: Crossings) -> Iterator[str]:

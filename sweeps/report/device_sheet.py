@@ -23,7 +23,7 @@ _FAMILIES = ("a pool", "own quantiles")
 """Families that have a column."""
 
 
-def sheet(name: str, found: list[DeviceFound], refused: dict[str, str]) -> Section:
+def sheet(name: str, devices: list[DeviceFound], refused: dict[str, str]) -> Section:
     """A line a device, what the columns are, and which devices are left out and why."""
     rows = [
         [
@@ -36,12 +36,12 @@ def sheet(name: str, found: list[DeviceFound], refused: dict[str, str]) -> Secti
             NONE if each.scattered is None else f"{100 * each.scattered:.0f}",
             ", ".join(f"{level:.2f}" for level in each.levels or ()) or NONE, each.binds,
         ]
-        for each in found
+        for each in devices
     ]  # fmt: skip
     blocks: list[Block] = []
     if rows:
-        blocks.append(Say(sentence(found), "lead"))
-        blocks += pictures(found)
+        blocks.append(Say(sentence(devices), "lead"))
+        blocks += pictures(devices)
         blocks.append(Grid("", _HEADS, rows, later=_LATER))
         blocks.append(Say(
             "over: output tokens/s of the best trial over the paper's numbers, odma-best and the"
@@ -52,19 +52,19 @@ def sheet(name: str, found: list[DeviceFound], refused: dict[str, str]) -> Secti
             " bandwidth of reads of blocks of 16 tokens anywhere, against one run. quantiles: the"
             " shares of lengths that the bounds hold. limit: what binds the best most of the time."
         ))  # fmt: skip
-    if not all(each.simulated for each in found):
+    if not all(each.simulated for each in devices):
         blocks.append(Say("*: only a bandwidth is given; memory is analytic, so that where KV lies"
                           " costs nothing. It is counted apart."))  # fmt: skip
     blocks += [Say(f"left out: {why}") for why in refused.values()]
     return Section(f"{name}, device by device", blocks)
 
 
-def sentence(found: list[DeviceFound]) -> str:
+def sentence(devices: list[DeviceFound]) -> str:
     """On how many devices the search, the safety pool and each rival were of use, in both
     directions; of those whose memory is given apart."""
     told = []
     for simulated in (True, False):
-        some = [each for each in found if each.simulated is simulated]
+        some = [each for each in devices if each.simulated is simulated]
         if some:
             where = "whose memory is simulated" if simulated else "of which a bandwidth is given"
             told.append(f"Of {counted(len(some), 'device')} {where}: {_counts(some)}.")
@@ -103,10 +103,10 @@ def _family(each: DeviceFound, name: str) -> str:
     return _gain(_gap(each, name))
 
 
-def pictures(found: list[DeviceFound]) -> list[Block]:
+def pictures(devices: list[DeviceFound]) -> list[Block]:
     """Bounds along the lengths, and pools: a row a device, those first whose scattered blocks cost
     the most."""
-    ranked = sorted(found, key=lambda each: -(each.scattered or 0.0))
+    ranked = sorted(devices, key=lambda each: -(each.scattered or 0.0))
     names = {
         each.device: each.device if each.scattered is None
         else f"{each.device} ({100 * each.scattered:.0f} %)"

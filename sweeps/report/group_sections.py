@@ -44,25 +44,28 @@ def along(table: Table) -> list[Block]:
 
 
 def group_sections(
-    found: Findings[Any], groups: Sequence[Group], folded: bool = False
+    findings: Findings[Any], groups: Sequence[Group], folded: bool = False
 ) -> list[Block]:  # fmt: skip
     """A section a group: its table, and what shows it; many are folded."""
     many = len(groups) > OPEN
     return [
         Section(
             group.title,
-            [grid(found, group), *_notes(group), *drawn(found, group), *every_pair(found, group)],
+            [
+                grid(findings, group), *_notes(group), *drawn(findings, group),
+                *every_pair(findings, group),
+            ],
             folded or (many and i >= OPEN),
         )
         for i, group in enumerate(groups)
     ]  # fmt: skip
 
 
-def drawn(found: Findings[Any], group: Group) -> list[Block]:
+def drawn(findings: Findings[Any], group: Group) -> list[Block]:
     """Its charts: its rates and what shows why the best leads; the others folded, where these are
     many."""
     every = charts(group)
-    verdict, _ = found.of(group)
+    verdict, _ = findings.of(group)
     reasons = [figure for word in verdict.decided_by for figure in _SHOWS.get(word, ())]
     if not verdict.objective.is_rate:
         reasons = ["latencies", *reasons]
@@ -74,10 +77,10 @@ def drawn(found: Findings[Any], group: Group) -> list[Block]:
     return [*first, Section(f"{len(rest)} more charts", rest, folded=True, rest=True)]
 
 
-def every_pair(found: Findings[Any], group: Group) -> list[Block]:
+def every_pair(findings: Findings[Any], group: Group) -> list[Block]:
     """How far any two are apart, where there are three or more: a row over a column."""
-    at = next(i for i, each in enumerate(found.table.groups) if each is group)
-    pairs = found.pairs[at] if found.pairs else []
+    at = next(i for i, each in enumerate(findings.table.groups) if each is group)
+    pairs = findings.pairs[at] if findings.pairs else []
     names = list(dict.fromkeys(name for pair in pairs for name in (pair.first, pair.second)))
     if len(names) < 3:
         return []
@@ -120,13 +123,13 @@ def lacking(table: Table) -> Iterator[str]:
             yield f"no {what}: version {version} did not record them"
 
 
-def grid(found: Findings[Any], group: Group, title: str = "") -> Grid:
+def grid(findings: Findings[Any], group: Group, title: str = "") -> Grid:
     """The figures of a group, a row a competitor; columns without a value are left out."""
-    rows = found.table.shown(group)
+    rows = findings.table.shown(group)
     cells = [row.cells(group.objective) for row in rows]
     heads = headings(group.objective)
     rate, *figures = zip(heads, zip(*cells, strict=True), strict=True)
-    columns = dict([rate, *_gaps(*found.of(group), rows).items(), *figures])
+    columns = dict([rate, *_gaps(*findings.of(group), rows).items(), *figures])
     shown = {head: texts for head, texts in columns.items() if any(text != NONE for text in texts)}
     figures_ = figures_of(group.objective)
     later = {figure.heading for figure in figures_ if not figure.first} | _LATER
@@ -134,7 +137,7 @@ def grid(found: Findings[Any], group: Group, title: str = "") -> Grid:
     if "limit" in order[MOST_COLUMNS - 1 :]:  # what binds is read first, however much else there is
         later |= set(order[MOST_COLUMNS - 2 : -1])
     return Grid(
-        title, [found.table.compared, *shown],
+        title, [findings.table.compared, *shown],
         [[row.title, *texts] for row, *texts in zip(rows, *shown.values(), strict=True)],
         frozenset(i for i, row in enumerate(rows) if row.control),
         later=frozenset(i for i, head in enumerate(shown, 1) if head in later),

@@ -35,8 +35,8 @@ def find(directory: RunDirectory) -> Findings[Any]:
     return _FOUND[STUDY if run.config.get("kind") == STUDY else "sweep"](run, directory)
 
 
-def account_of(found: Findings[Any]) -> Account:
+def account_of(findings: Findings[Any]) -> Account:
     """What a run has to say, by its kind."""
-    config = found.table.config
+    config = findings.table.config
     page = _OF_STUDY if config.get("kind") == STUDY else page_of(config)
-    return page_at(page)(found)
+    return page_at(page)(findings)

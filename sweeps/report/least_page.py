@@ -24,16 +24,16 @@ from sweeps.sections.section import Grid, Say
 Found = list[LeastFound]
 
 
-def account(found: Findings[Found]) -> Account:
+def account(findings: Findings[Found]) -> Account:
     """The least value for each competitor, and the metric along the axis."""
-    kept, table = _kept(found), found.table
-    said = list(_sentences(found.own, kept.axis.split(".")[-1], _bound(kept)))
+    kept, table = _kept(findings), findings.table
+    said = list(_sentences(findings.own, kept.axis.split(".")[-1], _bound(kept)))
     note = Say(
         f"Least: from which on the means have {_bound(kept)}; surely: the whole"
         f" {100 * LEVEL:.0f} % intervals."
     )
-    grid = _grid(found)
-    return Account(said, [*_charts(found), grid, note], [grid], inputs(table), [*lacking(table)])
+    grid = _grid(findings)
+    return Account(said, [*_charts(findings), grid, note], [grid], inputs(table), [*lacking(table)])
 
 
 def _grid(found: Findings[Found]) -> Grid:

@@ -18,11 +18,11 @@ from sweeps.run.findings import Findings
 from sweeps.sections.section import Section
 
 
-def account(found: Findings[list[DatasetResult]]) -> Account:
+def account(findings: Findings[list[DatasetResult]]) -> Account:
     """The paper's figures beside what is simulated under each set of assumptions."""
     forms = (placement_grid, map_grid, others_grid, cases_grid)
-    grids = [grid for form in forms if (grid := form(found.own)).rows]
-    results = Section("Results", [*grids, *paper_charts(found.own)])
-    table = found.table
-    said = list(sentences.paper(found.own))
+    grids = [grid for form in forms if (grid := form(findings.own)).rows]
+    results = Section("Results", [*grids, *paper_charts(findings.own)])
+    table = findings.table
+    said = list(sentences.paper(findings.own))
     return Account(said, [results], grids, inputs(table), list(lacking(table)))

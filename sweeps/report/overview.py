@@ -34,16 +34,16 @@ def compared(table: Table) -> tuple[str, ...]:
     return tuple(dict.fromkeys(row.name for row in rows))
 
 
-def overview(found: Findings[Any], own_tables: bool) -> list[Section]:
+def overview(findings: Findings[Any], own_tables: bool) -> list[Section]:
     """Picture and table beside each other. A run with tables of its own has its own picture beside
     them, and these come first anyway."""
-    groups = [group for group in found.table.shown_groups() if group.main()]
+    groups = [group for group in findings.table.shown_groups() if group.main()]
     few = not own_tables and len(groups) <= _DRAWN
     rates = [chart for each in groups for chart in _rates(each, len(groups))] if few else []
-    causes, grid = _causes(found), []
+    causes, grid = _causes(findings), []
     if groups and not own_tables:
         one = len(groups) == 1
-        grid = [_alone(found.table, groups[0]) if one else _policies(found.table, groups)]
+        grid = [_alone(findings.table, groups[0]) if one else _policies(findings.table, groups)]
     # why before how much, where that is known: both are on the first screen
     beside, below = ([*causes, *grid], rates) if causes else ([*rates, *grid], [])
     return [

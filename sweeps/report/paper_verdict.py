@@ -12,12 +12,12 @@ from sweeps.sections.formats import NONE, effect, hundred, percent, share
 from sweeps.sections.section import Grid
 
 
-def placement_grid(found: list[DatasetResult]) -> Grid:
+def placement_grid(datasets: list[DatasetResult]) -> Grid:
     """The paper's figures against what follows from its baselines, a row each."""
     heads = ["data set", "figure", "the paper", "centre", "band of means", "assumptions",
              "the paper lies", "changed most by"]  # fmt: skip
     rows = []
-    for each in found:
+    for each in datasets:
         for p in each.placements:
             moved = NONE if p.moved is None else f"{p.moved[0]} ({100 * p.moved[1]:+.1f} points)"
             rows.append([
@@ -27,13 +27,13 @@ def placement_grid(found: list[DatasetResult]) -> Grid:
     return Grid("The paper's figures", heads, rows)
 
 
-def map_grid(found: list[DatasetResult]) -> Grid:
+def map_grid(datasets: list[DatasetResult]) -> Grid:
     """The paper's figures by length shape and limit, and which are met."""
     heads = ["data set", "log-sd", "limit", *(words for _, words in PAPER_FIGURES.values()), "met"]
     rows = [
         [each.name, f"{cell.sigma:g}", str(cell.limit), *map(_tenths, cell.figures.values()),
-         str(len(cell.meets(each.paper))) if cell.told else NONE]
-        for each in found for cell in each.cells
+         str(len(cell.meets(each.paper))) if cell.is_known else NONE]
+        for each in datasets for cell in each.cells
     ]  # fmt: skip
     return Grid("Length shapes and limits", heads, rows)
 
@@ -46,7 +46,7 @@ def _tenths(found: Interval | None) -> str:
     return share(found.mean, 1) if found.count < 2 or same else percent(found, digits=1)
 
 
-def cases_grid(found: list[DatasetResult]) -> Grid:
+def cases_grid(datasets: list[DatasetResult]) -> Grid:
     """Every case of every data set."""
     heads = [
         "data set", "assumption", "static utilisation", "S3 accuracy", "utilisation", "accuracy",
@@ -55,25 +55,27 @@ def cases_grid(found: list[DatasetResult]) -> Grid:
     rows = [
         [each.name, case.name, *map(_tenths, case.figures.values()),
          *(f"{mean:.0f}" for mean in case.batch.values())]
-        for each in found for case in each.cases
+        for each in datasets for case in each.cases
     ]  # fmt: skip
     return Grid("All assumptions", heads, rows)
 
 
-def others_grid(found: list[DatasetResult]) -> Grid:
+def others_grid(datasets: list[DatasetResult]) -> Grid:
     """Policies beside the paper's two, over its own; none where a run has no others."""
-    names = list(dict.fromkeys(n for each in found for case in each.cases for n in case.over_odma))
+    names = list(
+        dict.fromkeys(n for each in datasets for case in each.cases for n in case.over_odma)
+    )
     rows = [
         [each.name, case.name, *(effect(case.over_odma.get(name)) for name in names)]
-        for each in found for case in each.cases if case.over_odma
+        for each in datasets for case in each.cases if case.over_odma
     ]  # fmt: skip
     return Grid("Output tokens/s over odma", ["data set", "assumption", *names], rows)
 
 
-def paper_charts(found: list[DatasetResult]) -> Iterator[Chart]:
+def paper_charts(datasets: list[DatasetResult]) -> Iterator[Chart]:
     """Of each data set the paper's figures by assumption, and throughput by load where several
     are."""
-    for each in found:
+    for each in datasets:
         for metric, (_, words) in PAPER_FIGURES.items():
             shift = 1.0 if metric == GAIN else 0.0  # a gain as a ratio: bars begin at zero
             bars = [Bar(case.name, _percents(known, shift)) for case in each.cases

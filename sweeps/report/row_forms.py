@@ -33,7 +33,7 @@ def _from_zero(chart: Bars, compared: Sequence[str]) -> Spec:
     """Bars from zero with whiskers, in the colour of what each is of."""
     y, height = names_axis(bar.name for bar in chart.bars)
     means = [bar.value.mean for bar in chart.bars]
-    ends = [b.value.high for b in chart.bars if b.value.told and math.isfinite(b.value.high)]
+    ends = [b.value.high for b in chart.bars if b.value.is_known and math.isfinite(b.value.high)]
     most = max([*means, 0.0]) or 1.0
     most = max(most, min(max(ends, default=0.0), 2 * most))
     domain = [min([*means, 0.0]), 1.2 * most]

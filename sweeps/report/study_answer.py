@@ -19,12 +19,12 @@ from sweeps.study.trials import Trials
 NONE = "–"
 
 
-def answer_blocks(found: StudyFindings) -> Iterator[Block]:
+def answer_blocks(findings: StudyFindings) -> Iterator[Block]:
     """Along the study's profiles, and each setting alone; best so far over the trials; families."""
-    trials = found.trials
-    blocks: list[Block] = [*_profiles(trials, found.alone), *_alone(found.alone)]
-    if found.families:
-        blocks.append(_families(found.families, trials.words))
+    trials = findings.trials
+    blocks: list[Block] = [*_profiles(trials, findings.alone), *_alone(findings.alone)]
+    if findings.families:
+        blocks.append(_families(findings.families, trials.words))
     if blocks:
         yield Section("What its settings are worth", blocks)
     if drawn := search_chart(trials):

@@ -14,12 +14,12 @@ from sweeps.study.study_findings import StudyFindings
 POOL = "serving.policy.pool_share"
 
 
-def account(found: Findings[StudyFindings]) -> Account:
+def account(findings: Findings[StudyFindings]) -> Account:
     """What the best of a space gains, and how it was found."""
-    config = found.table.config
+    config = findings.table.config
     space = [[path, in_words(each)] for path, each in config["space"].items()]
     return Account(
-        _sentences(found), study_blocks(found),
+        _sentences(findings), study_blocks(findings),
         inputs=[*space, *variant_rows(config, "reference")], points="trials",
     )  # fmt: skip
 

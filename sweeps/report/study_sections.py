@@ -34,18 +34,21 @@ _ENOUGH = 5
 """Trials from which on a setting that few of them have is drawn (assumed)."""
 
 
-def study_blocks(found: Findings[StudyFindings]) -> list[Block]:
+def study_blocks(findings: Findings[StudyFindings]) -> list[Block]:
     """The sections of a study: its finale, its best settings, its search."""
-    trials, groups = found.own.trials, found.table.groups
-    blocks: list[Block] = list(answer_blocks(found.own))
+    trials, groups = findings.own.trials, findings.table.groups
+    blocks: list[Block] = list(answer_blocks(findings.own))
     blocks += [
-        Section(group.title, [grid(found, group), *drawn(found, group), *every_pair(found, group)])
+        Section(
+            group.title,
+            [grid(findings, group), *drawn(findings, group), *every_pair(findings, group)],
+        )
         for group in groups
     ]
-    if found.own.trial is not None:
-        rows = settings_rows(found.own)
+    if findings.own.trial is not None:
+        rows = settings_rows(findings.own)
         marked = frozenset(i for i, row in enumerate(rows) if row[1] != row[2])
-        heads = ["input", BASE, f"trial {found.own.trial}"]
+        heads = ["input", BASE, f"trial {findings.own.trial}"]
         grid_of = Grid("", heads, rows, marked=marked, text=True)
         blocks.append(Section("What it has instead of the base", [grid_of]))
     if trials.limit is not None:
@@ -54,9 +57,9 @@ def study_blocks(found: Findings[StudyFindings]) -> list[Block]:
     return [*blocks, Section("The search", [*search, _trials(trials)])]
 
 
-def settings_rows(found: StudyFindings) -> list[list[str]]:
+def settings_rows(findings: StudyFindings) -> list[list[str]]:
     """Input, what the base has, what the chosen trial has."""
-    return [[each.path, _written(each.base), _written(each.value)] for each in found.settings]
+    return [[each.path, _written(each.base), _written(each.value)] for each in findings.settings]
 
 
 def _unused(limit: dict[str, Any]) -> Grid:

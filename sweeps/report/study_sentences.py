@@ -22,29 +22,29 @@ def best_so_far(trial: int, says: str) -> str:
     return f"Best so far: trial {trial} {says} in the search, biased up by noise."
 
 
-def study(found: StudyGain, by: str) -> Iterator[str]:
+def study(gained: StudyGain, by: str) -> Iterator[str]:
     """What the chosen trial serves, and the strongest that it was compared with; who proposed it,
     and what it gained over the others; how much of the gap to a ceiling it closes."""
-    count = counted(found.replications, "replication")
-    head = f"{found.chosen} {found.says} on {count} not used in the search"
-    if found.strongest is not None:
-        rival = _against(found.gains[found.strongest], found.strongest)
+    count = counted(gained.replications, "replication")
+    head = f"{gained.chosen} {gained.says} on {count} not used in the search"
+    if gained.strongest is not None:
+        rival = _against(gained.gains[gained.strongest], gained.strongest)
         yield f"{head}, {rival}, the strongest of those that beat it."
     else:
         yield f"{head}; nothing that it was compared with serves significantly more."
     beside = ""
-    if found.first is not None and found.added is not None and found.first != BASE:
-        beside = f"; it has {_against(found.added, found.first)}, which needed no search"
+    if gained.first is not None and gained.added is not None and gained.first != BASE:
+        beside = f"; it has {_against(gained.added, gained.first)}, which needed no search"
     yield f"It was proposed by {by}{beside}."
-    breaks = f" (it breaks {listed(found.broken)})" if found.broken else ""
+    breaks = f" (it breaks {listed(gained.broken)})" if gained.broken else ""
     rest = [
         _against(each, f"the base{breaks}" if name == BASE else name)
-        for name, each in found.gains.items()
-        if name not in (found.strongest, found.first if beside else "", *found.closed)
+        for name, each in gained.gains.items()
+        if name not in (gained.strongest, gained.first if beside else "", *gained.closed)
     ]
     if rest:
         yield f"It has {listed(rest)}."
-    for name, part in found.closed.items():
+    for name, part in gained.closed.items():
         if part is not None and (part.low, part.high) != (0.0, 0.0):
             yield f"It closes {percent(part, named=True)} of the gap from base to {name}."
 
@@ -63,24 +63,24 @@ def proposed(phase: str | None, first: str | None, trial: int | None, count: int
     return f"{PHASES.get(phase or '', 'the search')}{own}, as trial {trial} of 0 to {count - 1}"
 
 
-def families(found: Sequence[FamilyFound]) -> Iterator[str]:
+def families(each_family: Sequence[FamilyFound]) -> Iterator[str]:
     """What the best of each family has over the best outside of it."""
     told = [
         f"the best of {each.name} ({each.best}) has {_against(each.gain, str(each.against))}"
-        for each in found
+        for each in each_family
         if each.gain is not None
     ]
     if told:
         yield f"By family: {'; '.join(told)}."
-    missing = [each.name for each in found if each.whole == 0]
+    missing = [each.name for each in each_family if each.whole == 0]
     if missing:
         yield f"Of {listed(missing)} no trial was served in full."
 
 
-def alone(found: Sequence[SettingAlone], signs: Mapping[int, int]) -> Iterator[str]:
+def alone(settings: Sequence[SettingAlone], signs: Mapping[int, int]) -> Iterator[str]:
     """Which settings of the best matter, set back to the base's one at a time, and which do not
     show. signs: of each place, 1 or -1 where it is significant."""
-    back = [(each, signs[i]) for i, each in enumerate(found) if each.back]
+    back = [(each, signs[i]) for i, each in enumerate(settings) if each.back]
     told = [
         f"{each.path.rpartition('.')[2]} {each.label} {gain(each.gain)}"
         for each, sign in sorted(back, key=lambda pair: pair[0].gain.mean) if sign
@@ -92,38 +92,38 @@ def alone(found: Sequence[SettingAlone], signs: Mapping[int, int]) -> Iterator[s
         yield f"What {listed(rest)} bring alone does not show."
 
 
-def states(found: Mapping[str, int]) -> str:
+def states(counts: Mapping[str, int]) -> str:
     """How many trials were served in full, and what became of the others."""
     words = {
         "complete": "served in full", "pruned": "left out by a rung", "infeasible": "infeasible",
         "failed": "failed",
     }  # fmt: skip
-    told = [f"{found[state]} {text}" for state, text in words.items() if found.get(state)]
-    return f"Of {counted(sum(found.values()), 'trial')}: {listed(told)}."
+    told = [f"{counts[state]} {text}" for state, text in words.items() if counts.get(state)]
+    return f"Of {counted(sum(counts.values()), 'trial')}: {listed(told)}."
 
 
-def constrained(found: Sequence[tuple[str, float | None, float | None]]) -> str:
+def constrained(values: Sequence[tuple[str, float | None, float | None]]) -> str:
     """What is constrained, of the best and of the base."""
     told = [
         f"{name}: {_four(ours)}" + (f" (base: {_four(theirs)})" * (theirs is not None))
-        for name, ours, theirs in found
+        for name, ours, theirs in values
     ]
     return f"Constrained, {listed(told)}."
 
 
-def cheapest(found: Cheapest) -> list[str]:
+def cheapest(fleet: Cheapest) -> list[str]:
     """The cheapest fleet, how it keeps the constraints, and how much dearer others are."""
-    (cards, cost), *others = ((n or 0.0, each or 0.0) for n, each in found.sizes.values())
-    told = [f"{metric} {between(each, '{:.3f}'.format)}" for metric, each in found.kept]
+    (cards, cost), *others = ((n or 0.0, each or 0.0) for n, each in fleet.sizes.values())
+    told = [f"{metric} {between(each, '{:.3f}'.format)}" for metric, each in fleet.kept]
     dearer = [
         f"{name} takes {n:.0f} cards and costs {100 * (each / cost - 1):+.0f} %"
-        for name, (n, each) in zip(list(found.sizes)[1:], others, strict=True)
+        for name, (n, each) in zip(list(fleet.sizes)[1:], others, strict=True)
     ]
-    unit = {"cards": "cards", "watts": "W"}.get(found.cost, "in all")
-    who = found.chosen if found.rival is None else f"{found.rival} ({found.chosen})"
+    unit = {"cards": "cards", "watts": "W"}.get(fleet.cost, "in all")
+    who = fleet.chosen if fleet.rival is None else f"{fleet.rival} ({fleet.chosen})"
     return [
-        f"Cheapest fleet: {who} on {found.device}, {cards:.0f} cards ({cost:,.6g} {unit}); on"
-        f" {counted(found.replications, 'replication')} not used in the search {listed(told)}.",
+        f"Cheapest fleet: {who} on {fleet.device}, {cards:.0f} cards ({cost:,.6g} {unit}); on"
+        f" {counted(fleet.replications, 'replication')} not used in the search {listed(told)}.",
         f"The best of the others: {listed(dearer)}.",
     ]
 
@@ -160,11 +160,11 @@ def _ends(numbers: list[str]) -> str:
     return listed(numbers) if len(numbers) <= _MANY else f"{numbers[0]} to {numbers[-1]}"
 
 
-def objectives(found: Sequence[tuple[str, float | None, float | None]]) -> str:
+def objectives(values: Sequence[tuple[str, float | None, float | None]]) -> str:
     """Every objective of the winner beside the base's."""
     told = [
         f"{noun} {_four(ours)}" + (f" (base: {_four(theirs)})" * (theirs is not None))
-        for noun, ours, theirs in found
+        for noun, ours, theirs in values
     ]
     return f"By objective: {listed(told)}."
 

@@ -22,22 +22,22 @@ FEW = 6
 """Groups that have a sentence each at most."""
 
 
-def account(found: Findings[Conclusion]) -> Account:
+def account(findings: Findings[Conclusion]) -> Account:
     """Verdicts along the axes or by case, then each group's tables and charts."""
-    grids = [case_sections.grid(found)] if found.own.cases else []
-    results: list[Block] = [case_sections.section(found, grids[0])] if grids else []
-    results += group_sections(found, found.table.groups, bool(results))
-    return accounted(found, _sentences(found), results, grids)
+    grids = [case_sections.grid(findings)] if findings.own.cases else []
+    results: list[Block] = [case_sections.section(findings, grids[0])] if grids else []
+    results += group_sections(findings, findings.table.groups, bool(results))
+    return accounted(findings, _sentences(findings), results, grids)
 
 
 def accounted(
-    found: Findings[Any], said: Sequence[str], results: Sequence[Block], grids: Sequence[Grid]
+    findings: Findings[Any], said: Sequence[str], results: Sequence[Block], grids: Sequence[Grid]
 ) -> Account:
     """The account of a sweep with such sentences and results."""
-    table = found.table
-    why = explanation_page.sections(found.explanations)
+    table = findings.table
+    why = explanation_page.sections(findings.explanations)
     sections = [
-        *next_page.sections(found.next_answers),
+        *next_page.sections(findings.next_answers),
         *why,
         *along(table),
         *results,

@@ -22,7 +22,7 @@ ClocksText = Annotated[Text, Typed("A:B")]
 _PICTURES = (*FORMS, ".html")
 
 
-def asked(file: Path | None, window: str | None) -> Clocks | None:
+def window_of(file: Path | None, window: str | None) -> Clocks | None:
     """The window that is asked for, None for the default. Raises DescriptionError for a file of
     another kind, a folder that is not there, and a window without a file."""
     if file is None:

@@ -23,13 +23,13 @@ from sweeps.sections.formats import (
 )  # fmt: skip
 
 
-def verdict(found: Verdict, compared: str = "policy") -> str:
+def verdict(judged: Verdict, compared: str = "policy") -> str:
     """Who leads, by how much and why."""
     words = {"won": _won, "close": _close, "undecided": _undecided, "alone": _alone}
-    text = f"{found.title}: {words[found.outcome](found, compared)}"
-    if found.missing:
-        without = listed(_who(name, compared) for name in found.missing)
-        text += f" {without}: no {found.objective.noun}{_why_none(found)}."
+    text = f"{judged.title}: {words[judged.outcome](judged, compared)}"
+    if judged.missing:
+        without = listed(_who(name, compared) for name in judged.missing)
+        text += f" {without}: no {judged.objective.noun}{_why_none(judged)}."
     return text
 
 
@@ -40,15 +40,15 @@ def _why_none(found: Verdict) -> str:
     return ", as the load is above capacity" * ("below capacity" in found.objective.needs)
 
 
-def short(found: Verdict) -> str:
+def short(judged: Verdict) -> str:
     """The outcome in a few words."""
     words = {
-        "won": f"{found.leader} wins",
+        "won": f"{judged.leader} wins",
         "close": f"at most {share(WIDE)} apart",
         "undecided": "undecided",
-        "alone": f"only {found.leader}" if found.leader else "no results",
+        "alone": f"only {judged.leader}" if judged.leader else "no results",
     }
-    return words[found.outcome]
+    return words[judged.outcome]
 
 
 def _alone(found: Verdict, compared: str) -> str:
@@ -145,36 +145,36 @@ def _who(name: str, compared: str) -> str:
     return name if any(map(str.isalpha, name)) else f"{compared} {name}"
 
 
-def outcomes(found: Sequence[Verdict], noun: str, turning: int = 0) -> str:
+def outcomes(verdicts: Sequence[Verdict], noun: str, turning: int = 0) -> str:
     """The outcomes counted; turning: how many of them are others under an assumption."""
-    ranked = Counter(map(short, found)).most_common()
-    told = ", ".join(f"{what} in {'all' if n == len(found) else n}" for what, n in ranked)
-    free = sum(not each.bound for each in found)
+    ranked = Counter(map(short, verdicts)).most_common()
+    told = ", ".join(f"{what} in {'all' if n == len(verdicts) else n}" for what, n in ranked)
+    free = sum(not each.bound for each in verdicts)
     note = f" KV memory does not limit the best in {free}." if free else ""
     note += f" Another assumption changes {turning} of them." if turning else ""
-    family = max((each.family for each in found), default=1)
-    head = f"Of {counted(len(found), noun)}" + f" (corrected for {family})" * (family > 1)
+    family = max((each.family for each in verdicts), default=1)
+    head = f"Of {counted(len(verdicts), noun)}" + f" (corrected for {family})" * (family > 1)
     return f"{head}: {told}.{note}"
 
 
-def dependence(found: Dependence) -> Iterator[str]:
+def dependence(depends: Dependence) -> Iterator[str]:
     """Whether the winner depends on an axis; nothing where there is none."""
-    winners, where = found.winners, f"{found.where}: " if found.where else ""
-    every = [verdict for _, verdict in found.outcomes]
+    winners, where = depends.winners, f"{depends.where}: " if depends.where else ""
+    every = [verdict for _, verdict in depends.outcomes]
     best = every[0].objective.wins
-    told = "; ".join(f"{value}: {short(each)}" for value, each in found.outcomes)
+    told = "; ".join(f"{value}: {short(each)}" for value, each in depends.outcomes)
     if len(winners) == 1 and all(each.outcome == "won" for each in every):
-        nearest = [(each.gaps[0], value) for value, each in found.outcomes]
+        nearest = [(each.gaps[0], value) for value, each in depends.outcomes]
         ranked = sorted(nearest, key=lambda each: each[0].total.mean)
         less = every[0].objective.less
         lead = f"{_bound('at least', ranked[0], less)}, {_bound('at most', ranked[-1], less)}"
-        values = ", ".join(value for value, _ in found.outcomes)
-        yield f"{where}{winners[0]} {best} for every {found.axis} ({values}): {lead}."
-    elif winners and found.is_question:
-        told = "; ".join(f"{value}: {_lead(each)}" for value, each in found.outcomes)
-        yield f"{where}{told}. Which {found.compared} {best} depends on the {found.axis}."
+        values = ", ".join(value for value, _ in depends.outcomes)
+        yield f"{where}{winners[0]} {best} for every {depends.axis} ({values}): {lead}."
+    elif winners and depends.is_question:
+        told = "; ".join(f"{value}: {_lead(each)}" for value, each in depends.outcomes)
+        yield f"{where}{told}. Which {depends.compared} {best} depends on the {depends.axis}."
     elif len(winners) > 1:
-        yield f"{where}undecided: the winner changes with {found.axis} ({told})."
+        yield f"{where}undecided: the winner changes with {depends.axis} ({told})."
 
 
 def _bound(word: str, where: tuple[Gap, str], less: bool) -> str:
@@ -185,21 +185,23 @@ def _bound(word: str, where: tuple[Gap, str], less: bool) -> str:
     return f"{word} {more(gap.total, gap.other, named=named)} ({value})"
 
 
-def dependences(found: Sequence[Dependence]) -> str:
+def dependences(several: Sequence[Dependence]) -> str:
     """How often the winner is one along an axis, over the combinations of the others."""
-    axis, best = found[0].axis, found[0].outcomes[0][1].objective.wins
+    axis, best = several[0].axis, several[0].outcomes[0][1].objective.wins
     same: Counter[str] = Counter()
     changes = 0
-    for each in found:
+    for each in several:
         if len(each.winners) > 1:
             changes += 1
         elif each.winners and all(verdict.outcome == "won" for _, verdict in each.outcomes):
             same[each.winners[0]] += 1
     told = [f"{who} {best} for every value in {n}" for who, n in same.most_common()]
     told += [f"the winner changes in {changes}"] * bool(changes)
-    rest = len(found) - same.total() - changes
+    rest = len(several) - same.total() - changes
     told += [f"one or more are undecided in {rest}"] * bool(rest)
-    return f"Along {axis}, of {counted(len(found), 'combination')} of the rest: {'; '.join(told)}."
+    return (
+        f"Along {axis}, of {counted(len(several), 'combination')} of the rest: {'; '.join(told)}."
+    )
 
 
 def _lead(found: Verdict) -> str:
@@ -211,15 +213,15 @@ def _lead(found: Verdict) -> str:
     return f"{found.best} {_does(found)} {more(gap.total, gap.other, objective.more, named=True)}"
 
 
-def turned(found: Turned) -> str:
+def turned(turn: Turned) -> str:
     """Another outcome elsewhere."""
-    told = "; ".join(f"{where}: {short(each)}" for where, each in found.outcomes.items())
-    open_ = f"undecided: the winner changes with {found.assumption}"
-    return f"{found.title}: {open_ if found.assumption else 'the outcome changes'} ({told})."
+    told = "; ".join(f"{where}: {short(each)}" for where, each in turn.outcomes.items())
+    open_ = f"undecided: the winner changes with {turn.assumption}"
+    return f"{turn.title}: {open_ if turn.assumption else 'the outcome changes'} ({told})."
 
 
-def reference(found: Reference, leader: str) -> str:
+def reference(held: Reference, leader: str) -> str:
     """What a reference serves against the leader."""
-    memory = ", both on memory without banks" if found.analytic else ""
-    against = f"{gain(found.gains[leader], named=True)} against {leader}"
-    return f"{found.title}: reference {found.name} {against}{memory}."
+    memory = ", both on memory without banks" if held.analytic else ""
+    against = f"{gain(held.gains[leader], named=True)} against {leader}"
+    return f"{held.title}: reference {held.name} {against}{memory}."

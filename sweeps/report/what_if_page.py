@@ -130,14 +130,14 @@ def _note(found: Changes) -> str:
     )
 
 
-def account(found: Findings[list[Changes]]) -> Account:
+def account(findings: Findings[list[Changes]]) -> Account:
     """Which changes matter and what reverses the answer, for each combination of the axes; a
     ranking, charts of effects and a table for each, then all figures."""
-    said = [text for each in found.own for text in what_if(each)]
-    rankings = [_ranking(each) for each in found.own]
-    tables = [Grid("", *_table(found.table, each), dim=_idle(each)) for each in found.own]
-    results = _results(found, rankings, tables)
-    return accounted(found, said, results, [*rankings, *tables])
+    said = [text for each in findings.own for text in what_if(each)]
+    rankings = [_ranking(each) for each in findings.own]
+    tables = [Grid("", *_table(findings.table, each), dim=_idle(each)) for each in findings.own]
+    results = _results(findings, rankings, tables)
+    return accounted(findings, said, results, [*rankings, *tables])
 
 
 def _results(

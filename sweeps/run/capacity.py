@@ -89,12 +89,12 @@ def wanted(sweep: Sweep) -> dict[str, WantedCapacity]:
 
 
 def calibrate(
-    asked: dict[str, WantedCapacity], known: dict[str, float], jobs: int,
+    wanted: dict[str, WantedCapacity], known: dict[str, float], jobs: int,
     cluster: str | None = None, unfit: dict[str, str] | None = None,
 ) -> Iterator[tuple[str, float]]:  # fmt: skip
     """Measure what is not known yet and yield it. unfit: takes why there is none, by key, where a
     device has no room. Raises DescriptionError."""
-    missing = {key: each for key, each in asked.items() if key not in known}
+    missing = {key: each for key, each in wanted.items() if key not in known}
     keys = list(missing)
     tasks = [each.task for each in missing.values()]
     with closing(execute(capacity_task, tasks, jobs, cluster)) as outcomes:

@@ -42,7 +42,7 @@ from sweeps.run.version import version
 class Explained:
     """What was found, and why the rest was not."""
 
-    found: list[Explanation]
+    explanations: list[Explanation]
     failures: list[str] = field(default_factory=list)
 
 
@@ -118,8 +118,8 @@ def _explained(plan: ExplainPlan, jobs: int, progress: Progress) -> Explained:
     )
     for pair in plan.pairs:
         if all(results(plan.known, state, rates) for state, rates in pair.states()):
-            explained.found.append(explain(pair, plan.known))
-    _keep(plan.path, explained.found, plan.sweep, plan.resolved)
+            explained.explanations.append(explain(pair, plan.known))
+    _keep(plan.path, explained.explanations, plan.sweep, plan.resolved)
     keep_sweep(RunDirectory(plan.path))
     return explained
 

@@ -184,9 +184,9 @@ def _unsaturated(pair: RivalPair, known: Known, common: list[int]) -> Iterator[s
                 yield f"{name} without {without_}" if state.removed else name
 
 
-def record(found: list[Explanation], origin: dict[str, Any]) -> dict[str, Any]:
+def record(explanations: list[Explanation], origin: dict[str, Any]) -> dict[str, Any]:
     """Explanations in JSON's types, with where they come from."""
-    pairs = [asdict(each) for each in found]
+    pairs = [asdict(each) for each in explanations]
     return {"explanations": plain(pairs), **origin}
 
 

@@ -92,10 +92,10 @@ def find_sweep(run: RunParts, directory: RunDirectory) -> Findings[Any]:
     return find(sweep_table(run, directory))
 
 
-def keep(found: Findings[Any]) -> None:
+def keep(findings: Findings[Any]) -> None:
     """Write the findings beside the results."""
-    text = json.dumps(plain(as_data(found)), indent=1, allow_nan=False)
-    write_atomically(found.table.path / FINDINGS, text + "\n")
+    text = json.dumps(plain(as_data(findings)), indent=1, allow_nan=False)
+    write_atomically(findings.table.path / FINDINGS, text + "\n")
 
 
 def keep_sweep(directory: RunDirectory) -> None:
@@ -103,14 +103,14 @@ def keep_sweep(directory: RunDirectory) -> None:
     keep(find(read_sweep(directory)))
 
 
-def as_data(found: Findings[Any]) -> dict[str, Any]:
+def as_data(findings: Findings[Any]) -> dict[str, Any]:
     """Findings in JSON's types: `kind`, `verdicts`, `references`, `own`, `explanations`, and
     `does_not_fit` where points do not. Intervals have `mean`, `low`, `high` and `count`; ends that
     are infinite are None."""
-    parts = {each.name: getattr(found, each.name) for each in fields(found)}
+    parts = {each.name: getattr(findings, each.name) for each in fields(findings)}
     del parts["table"]
-    unfit = {"does_not_fit": _data(found.table.misfits)} if found.table.misfits else {}
-    return {"kind": kind_of(found.table.config), **_data(parts), **unfit}
+    unfit = {"does_not_fit": _data(findings.table.misfits)} if findings.table.misfits else {}
+    return {"kind": kind_of(findings.table.config), **_data(parts), **unfit}
 
 
 def _data(value: Any) -> Any:

@@ -22,20 +22,20 @@ FILE = "does_not_fit.json"
 
 
 class Misfits:
-    """Those of a run, `found` in the order of points."""
+    """Those of a run, `points` in their order."""
 
     def __init__(self, directory: RunDirectory) -> None:
-        self.found: list[Misfit] = []
+        self.points: list[Misfit] = []
         self._directory = directory
 
     def read(self) -> None:
         """Take those that the directory has. Raises DescriptionError."""
-        self.found = read_misfits(self._directory)
+        self.points = read_misfits(self._directory)
 
     def keep(self) -> None:
         """Write them into the directory; nothing where every point fits."""
-        if self.found:
-            text = json.dumps(plain([asdict(each) for each in self.found]), indent=2)
+        if self.points:
+            text = json.dumps(plain([asdict(each) for each in self.points]), indent=2)
             write_atomically(self._directory.path / FILE, text + "\n")
 
     def note(self, points: Sequence[Point], unfit: Mapping[int, str], progress: Progress) -> None:
@@ -50,29 +50,29 @@ class Misfits:
             if key not in known:
                 known[key] = fits_with(point.experiment)
             of = point.index, point.control, point.overrides
-            self.found.append(Misfit(*of, shortened(why), known[key]))
+            self.points.append(Misfit(*of, shortened(why), known[key]))
             said.setdefault(shortened(why), []).append(title(point.overrides, point.control))
         for why, (first, *others) in said.items():
             more = f", and {len(others)} more" if others else ""
             progress.say(f"does not fit: {first}{more}: {why}")
-        self.found.sort(key=lambda each: each.point)
+        self.points.sort(key=lambda each: each.point)
         if said and self._directory.is_open:
             self.keep()
 
     @property
     def _numbers(self) -> set[int]:
-        return {each.point for each in self.found}
+        return {each.point for each in self.points}
 
     def results(self, records: Iterable[Record]) -> list[Record]:
         """The results among these lines, without those of points that do not fit."""
-        return results(records, self.found)
+        return results(records, self.points)
 
     def others(self, points: Sequence[Point]) -> list[Point]:
         """The points that fit. Raises DescriptionError where none does."""
         unfit = self._numbers
         left = [point for point in points if point.index not in unfit]
         if points and not left:
-            raise DescriptionError(self.found[0].why)
+            raise DescriptionError(self.points[0].why)
         return left
 
 

@@ -58,9 +58,9 @@ class NextAnswer:
         return [name for name, each in self.signs.items() if each == sign]
 
 
-def record(found: list[NextAnswer], origin: dict[str, Any]) -> dict[str, Any]:
+def record(answers: list[NextAnswer], origin: dict[str, Any]) -> dict[str, Any]:
     """In JSON's types, with where they come from."""
-    return {"answers": plain([asdict(each) for each in found]), **origin}
+    return {"answers": plain([asdict(each) for each in answers]), **origin}
 
 
 def read(directory: Path) -> list[NextAnswer]:

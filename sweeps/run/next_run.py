@@ -49,7 +49,7 @@ class Change(NamedTuple):
     """A change as it is simulated; `why` says why it cannot be, where it cannot."""
 
     question: str
-    asked: ProposedChange
+    proposed: ProposedChange
     sides: tuple[ExperimentSpec, ExperimentSpec] | None
     why: str = ""
 
@@ -58,7 +58,7 @@ class Change(NamedTuple):
 class Answers:
     """What came of the questions, and what failed through no fault of the input."""
 
-    found: list[NextAnswer]
+    answers: list[NextAnswer]
     failures: list[str] = field(default_factory=list)
 
 
@@ -94,8 +94,8 @@ def ask_next(
         answers.failures += [
             f"{wanted[at].words}: {each.why}" for at, each in failed.items() if not each.at_fault
         ]
-        answers.found.append(NextAnswer(pair.group, *pair.names, own, replies))
-    _keep(path, answers.found, sweep, resolved)
+        answers.answers.append(NextAnswer(pair.group, *pair.names, own, replies))
+    _keep(path, answers.answers, sweep, resolved)
     keep_sweep(RunDirectory(path))
     return answers
 
@@ -202,7 +202,7 @@ def _wanted(changes: list[Change], pair: RivalPair, capacities: Capacities) -> W
             continue
         for side, rates in zip(change.sides, offered, strict=True):
             for r, rate in rates.items():
-                wanted[key(side, rate), r] = SoughtSimulation(side, rate, change.asked.name)
+                wanted[key(side, rate), r] = SoughtSimulation(side, rate, change.proposed.name)
     return wanted
 
 
@@ -210,7 +210,7 @@ def _reply(
     change: Change, pair: RivalPair, capacities: Capacities, known: Known,
     failed: dict[tuple[str, int], Failure],
 ) -> Reply:  # fmt: skip
-    name = change.asked.name
+    name = change.proposed.name
     if change.sides is None:
         return Reply(change.question, name, None, change.why)
     rates = _rates(change, pair, capacities)

@@ -84,10 +84,10 @@ def _rehearses(point: Point, small: Described | None) -> bool:
         return small is None
 
 
-def refuse_unknown(asked: Mapping[KeyPath, str], known: list[str], document: Document) -> None:
+def refuse_unknown(metrics: Mapping[KeyPath, str], known: list[str], document: Document) -> None:
     """Raise DescriptionError for a metric that is asked for, by its place, and not among those that
     are `known`."""
-    for place, metric in asked.items():
+    for place, metric in metrics.items():
         if metric not in known:
             hint = nearest(metric, known)
             raise document.error(f"no metric {metric!r} here; {hint}", place)

@@ -116,7 +116,7 @@ def run_sweep(
             _refuse_others(sweep, run)
         run.records = sorted(run.misfits.results(run.records), key=_key)
         if run.records:
-            run.directory.settle(run.records, summarise(run.records, run.misfits.found))
+            run.directory.settle(run.records, summarise(run.records, run.misfits.points))
             keep_sweep(run.directory)
     return run
 

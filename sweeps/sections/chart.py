@@ -55,11 +55,11 @@ class Series:
         return ends if self.band else [self.y, *(ends if len(self.low) else [])]
 
 
-def band(name: str, x: list[float], found: list[Interval]) -> Series:
+def band(name: str, x: list[float], intervals: list[Interval]) -> Series:
     """A line with its intervals, where all points have one."""
-    sure = all(math.isfinite(each.half) for each in found)
-    low, high = ([e.low for e in found], [e.high for e in found]) if sure else ((), ())
-    return Series(name, x, [each.mean for each in found], low, high)
+    sure = all(math.isfinite(each.half) for each in intervals)
+    low, high = ([e.low for e in intervals], [e.high for e in intervals]) if sure else ((), ())
+    return Series(name, x, [each.mean for each in intervals], low, high)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Bars(AnyChart):
             return [[b.name, *(factor * value for value in b.parts)] for b in self.bars]
         return [
             [b.name, factor * b.value.mean,
-             *((factor * b.value.low, factor * b.value.high) if self.relative or b.value.told
+             *((factor * b.value.low, factor * b.value.high) if self.relative or b.value.is_known
                else (None, None)), b.value.count]
             for b in self.bars
         ]  # fmt: skip
@@ -185,7 +185,7 @@ class RowSpan(NamedTuple):
     start: float
     end: float
     kind: str
-    told: str = ""
+    words: str = ""
     low: float = 0.0
     high: float = 0.0
     """Its ends on the other axis, where that has numbers instead of rows."""

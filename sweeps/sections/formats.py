@@ -28,17 +28,17 @@ _MOST = 10.0
 
 
 def between(
-    found: Interval,
+    interval: Interval,
     text: Callable[[float], str],
     unit: str = "",
     named: bool = False,
     sign: str = "",
 ) -> str:
     """A mean and its interval where it is finite: `3 s (1 to 5)`. sign: before the mean."""
-    mean = f"{sign}{text(found.mean)}{unit}"
-    if not math.isfinite(found.half):
+    mean = f"{sign}{text(interval.mean)}{unit}"
+    if not math.isfinite(interval.half):
         return mean
-    return f"{mean} ({CI * named}{text(found.low)} to {text(found.high)})"
+    return f"{mean} ({CI * named}{text(interval.low)} to {text(interval.high)})"
 
 
 def hundred(value: float, digits: int) -> str:
@@ -47,29 +47,29 @@ def hundred(value: float, digits: int) -> str:
 
 
 def percent(
-    found: Interval, signed: bool = False, digits: int | None = None, named: bool = False
+    interval: Interval, signed: bool = False, digits: int | None = None, named: bool = False
 ) -> str:  # fmt: skip
     """A share with its interval; by default with tenths below 10 %. signed: with a plus."""
-    chosen = (0 if abs(found.mean) >= 0.1 else 1) if digits is None else digits
+    chosen = (0 if abs(interval.mean) >= 0.1 else 1) if digits is None else digits
 
     def text(value: float) -> str:
         return hundred(value, chosen) if value < _MOST else f"over {hundred(_MOST, 0)}"
 
-    return between(found, text, " %", named, "+" * (signed and text(found.mean)[0] != "-"))
+    return between(interval, text, " %", named, "+" * (signed and text(interval.mean)[0] != "-"))
 
 
-def gain(found: Interval, signed: bool = True, named: bool = False) -> str:
+def gain(interval: Interval, signed: bool = True, named: bool = False) -> str:
     """What a rate gains: `+85 % (80 to 90)`, or `17 times (15 to 19)` where that is many."""
-    factor = found.mapped(lambda part: 1 + part)
+    factor = interval.mapped(lambda part: 1 + part)
     if factor.mean < _TIMES:
-        return percent(found, signed, named=named)
+        return percent(interval, signed, named=named)
     return between(factor, "{:,.3g}".format, " times", named)
 
 
-def more(found: Interval, than: str, word: str = "more", named: bool = False) -> str:
+def more(interval: Interval, than: str, word: str = "more", named: bool = False) -> str:
     """`85 % (80 to 90) more than odma`, or `17 times (15 to 19) the rate of odma`."""
-    rest = f"{word} than" if found.mean + 1 < _TIMES else "the rate of"
-    return f"{gain(found, False, named)} {rest} {than}"
+    rest = f"{word} than" if interval.mean + 1 < _TIMES else "the rate of"
+    return f"{gain(interval, False, named)} {rest} {than}"
 
 
 def effect(log_ratio: Interval | None, named: bool = False) -> str:
@@ -77,9 +77,9 @@ def effect(log_ratio: Interval | None, named: bool = False) -> str:
     return NONE if log_ratio is None else gain(log_ratio.mapped(grown), named=named)
 
 
-def either_way(found: Interval) -> str:
+def either_way(interval: Interval) -> str:
     """The most that a difference may be, whichever sign it has: `at most 1.2 % either way`."""
-    most = max(abs(found.low), abs(found.high))
+    most = max(abs(interval.low), abs(interval.high))
     return f"at most {hundred(most, 0 if most >= 0.1 else 1)} % either way"
 
 
@@ -103,9 +103,9 @@ def _factor(value: float) -> str:
     return f"{value:.3g}" if 0.001 <= value < 1000 else "over 1,000" if value > 1 else "under 0.001"
 
 
-def points(found: Interval) -> str:
+def points(interval: Interval) -> str:
     """A difference of shares, in percentage points."""
-    return between(found, lambda value: hundred(value, 1))
+    return between(interval, lambda value: hundred(value, 1))
 
 
 def share(value: float, digits: int = 0) -> str:

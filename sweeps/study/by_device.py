@@ -119,9 +119,9 @@ class Counts(NamedTuple):
     less: int
 
 
-def counts(found: Iterable[tuple[str, Interval | None]]) -> Counts:
+def counts(gaps: Iterable[tuple[str, Interval | None]]) -> Counts:
     """Of what was found on each device over one other."""
-    signs = judged({device: gap for device, gap in found if gap is not None})
+    signs = judged({device: gap for device, gap in gaps if gap is not None})
     return Counts(
         len(signs), sum(s > 0 for s in signs.values()), sum(s < 0 for s in signs.values())
     )
@@ -160,11 +160,11 @@ class Winner(NamedTuple):
     overrides: dict[str, Any]
 
 
-def winner(found: DeviceFound, path: Path) -> Winner | None:
+def winner(device: DeviceFound, path: Path) -> Winner | None:
     """Of the study in a directory; None where its best is not a trial."""
     for _, line in RunDirectory(path).lines(FINALE):
-        if line["contender"] == found.best:
-            return Winner(found.device, found.quarter, line["overrides"])
+        if line["contender"] == device.best:
+            return Winner(device.device, device.quarter, line["overrides"])
     return None
 
 

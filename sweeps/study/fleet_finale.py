@@ -23,14 +23,14 @@ def fleet_finale(run: StudyRun) -> Finale | None:
     study, spec = run.study, run.study.spec.finale
     assert spec is not None and study.spec.fleet is not None
     tried: dict[str | None, list[Contender]] = {}
-    for trial in ranking(study, run.told()):
+    for trial in ranking(study, run.finished_trials()):
         top = tried.setdefault(study.rival(trial.number), [])
         if not broken(trial) and len(top) < spec.top:
             overrides = dict(trial.user_attrs[RESULT]["overrides"])
             top.append(Contender(f"trial {trial.number}", overrides, trial=trial.number))
     if not any(tried.values()):
         return None
-    trials = run.told()
+    trials = run.finished_trials()
     ahead = best_trial(study, trials)
     assert ahead is not None
     for rival in study.spec.fleet.rivals:

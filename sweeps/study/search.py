@@ -105,7 +105,9 @@ def _interruptible(run: StudyRun) -> Iterator[None]:
     except KeyboardInterrupt:
         if not run.is_open:
             raise StudyInterrupted("nothing was finished, nothing was written") from None
-        kept = f"{len(run.told())} of {run.total} trials are kept in {run.directory.path}"
+        kept = (
+            f"{len(run.finished_trials())} of {run.total} trials are kept in {run.directory.path}"
+        )
         raise StudyInterrupted(f"{kept}; the same command with --resume continues") from None
     finally:
         run.directory.release()
@@ -157,7 +159,7 @@ def rates(
 def _catch_up(run: StudyRun) -> None:
     """Results that the journal has and the directory, stopped in between, has not."""
     there = {record["trial"] for record in run.directory.records()}
-    for trial in run.told():
+    for trial in run.finished_trials():
         if trial.number not in there:
             run.directory.append(trial.user_attrs[RESULT])
     _write_best(run)
@@ -166,7 +168,7 @@ def _catch_up(run: StudyRun) -> None:
 def _write_best(run: StudyRun) -> None:
     """Put the one that the finale chose, or the best trial so far, where there is one, into the
     directory as a sweep."""
-    found = best(run.study, run.told())
+    found = best(run.study, run.finished_trials())
     if found is None:
         return
     name, overrides = f"trial {found.number}", found.user_attrs[RESULT]["overrides"]
@@ -178,7 +180,7 @@ def _write_best(run: StudyRun) -> None:
 
 def _search(run: StudyRun) -> None:
     batch = run.study.spec.batch
-    done = sum(trial.number < run.total for trial in run.told())
+    done = sum(trial.number < run.total for trial in run.finished_trials())
     with run.progress.stage("trials", run.total, done) as step:
         for begin in range(0, run.total, batch):
             end = min(begin + batch, run.total)

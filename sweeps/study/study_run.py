@@ -79,6 +79,6 @@ class StudyRun:
         directions = [objective.direction for objective in self.study.spec.objectives]
         self._journal = Journal(self.directory.path / JOURNAL, self.study.spec.name, directions)
 
-    def told(self) -> list[FrozenTrial]:
+    def finished_trials(self) -> list[FrozenTrial]:
         """Finished trials."""
         return [trial for trial in self.journal.trials() if finished(trial)]

@@ -55,7 +55,7 @@ class TrialBatch:
         self.index = begin // self.study.spec.batch
         self.begin, self.end = begin, end
         self.table = self._table() if self.study.spec.memory == "table" else {}
-        self.asked = ask_batch(self.study, run.journal, begin, end)
+        self.params = ask_batch(self.study, run.journal, begin, end)
         self.outcomes: dict[int, dict[int, Outcome]] = {}
         self.short: dict[int, dict[str, float]] = {}
         """What trials have on the first rung."""
@@ -130,7 +130,7 @@ class TrialBatch:
     def _family_bests(self, order: list[int]) -> list[int]:
         """The first of each family."""
         families = self.study.spec.families
-        of = {n: families_of(families, self.asked[n - self.begin]) for n in order}
+        of = {n: families_of(families, self.params[n - self.begin]) for n in order}
         first = (next((n for n in order if name in of[n]), None) for name in families)
         return [number for number in first if number is not None]
 
@@ -162,7 +162,7 @@ class TrialBatch:
         return number < len(self.study.first) and not self.study.first[number].counted
 
     def _overrides(self, number: int) -> Overrides:
-        return self.study.overrides_of(number, self.asked[number - self.begin])
+        return self.study.overrides_of(number, self.params[number - self.begin])
 
     def _tasks(self, number: int) -> Iterator[tuple[int, Task]]:
         overrides = self._overrides(number)
@@ -209,11 +209,11 @@ class TrialBatch:
         while left and len(self.outcomes[left[0]]) == self.study.base.replications:
             number = left.pop(0)
             self._tell(number, [outcome for _, outcome in sorted(self.outcomes[number].items())])
-            found = best(self.study, self.run.told())
+            found = best(self.study, self.run.finished_trials())
             step("nothing keeps the constraints yet" if found is None else _words(found))
 
     def _tell(self, number: int, outcomes: list[Outcome]) -> None:
-        params = self.asked[number - self.begin]
+        params = self.params[number - self.begin]
         overrides = self.study.overrides_of(number, params)
         if number in self.cards:
             overrides[CARDS] = self.cards[number]
@@ -236,7 +236,7 @@ class TrialBatch:
         rung = None if short is None or len(short) > 1 else next(iter(short.values()))
         self.run.journal.tell(number, record, told, rung)
         self.run.directory.append(record)
-        found = best(self.study, self.run.told())
+        found = best(self.study, self.run.finished_trials())
         if found is not None and found.number == number:
             self.on_best()
 

@@ -163,7 +163,7 @@ def test_logs_counts_and_pictures_have_their_names(tmp_path: Path) -> None:
     assert {n: counts[n] for n in TAKES} == {n: len(t) for n, t in calls(memory, log).items()}
     window = Clocks(EVERY["OSC"] - 50, EVERY["OSC"] + 200)
     drawn = timeline(memory, "mine", [(0, log)], window)
-    told = [span.told for span in drawn.spans if span.kind == "periodic"]
+    told = [span.words for span in drawn.spans if span.kind == "periodic"]
     assert told == ["OSC"] and "periodic" in drawn.kinds
 
 

@@ -37,7 +37,7 @@ def run_of(path: Path, axis: str, rates: Rates, controls: dict[str, Any] | None 
                  "metrics": metrics(rate * (1 + replication / 100))}
             )  # fmt: skip
     run.release()
-    return read_report(path).found
+    return read_report(path).findings
 
 
 def along(found: Found, axis: str) -> Dependence:
@@ -49,7 +49,7 @@ def changed(found: Found) -> list[Turned]:
 
 
 def test_the_same_winner_everywhere(tmp_path: Path) -> None:
-    every = read_report(made(tmp_path)).found
+    every = read_report(made(tmp_path)).findings
     found = along(every, "device")
     assert [value for value, _ in found.outcomes] == ["card", "other"]
     assert (found.winners, found.is_question, changed(every)) == (["odma"], True, [])
@@ -84,5 +84,5 @@ def test_another_winner_under_a_control_is_known(tmp_path: Path) -> None:
 
 def test_memory_that_did_not_bind_is_a_condition_of_the_winner(tmp_path: Path) -> None:
     free = {LIMITS: {"kv_memory": 0.0, "offered_load": 1.0}, "preemptions": 0}
-    found = along(read_report(made(tmp_path, **free)).found, "device")
+    found = along(read_report(made(tmp_path, **free)).findings, "device")
     assert found.winners == ["odma"] and not any(v.bound for _, v in found.outcomes)

@@ -45,7 +45,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Calibrated:
 
 
 def test_a_log_gives_back_the_efficiency_of_memory(found: Calibrated) -> None:
-    mean = found.found.found["efficiency"]
+    mean = found.fit.numbers["efficiency"]
     assert mean.mean == pytest.approx(0.7, rel=0.02) and mean.low <= 0.71 and mean.high >= 0.69
     assert found.settings()["given.efficiency"] == pytest.approx(mean.mean, rel=1e-3)
     latency = next(each for each in found.validated if each.what.startswith("TPOT"))
@@ -54,7 +54,7 @@ def test_a_log_gives_back_the_efficiency_of_memory(found: Calibrated) -> None:
 
 
 def test_a_number_that_moves_steps_alike_is_left_and_named(found: Calibrated) -> None:
-    left = {each.name: each for each in found.found.untold}
+    left = {each.name: each for each in found.fit.undetermined}
     assert left["overhead"].other == "efficiency"
     assert left["overhead"].instead is not None and left["overhead"].instead > 1000
     said = [block.text for block in sheet(found).blocks if isinstance(block, Say)]
@@ -73,16 +73,16 @@ def test_the_overlay_is_a_server_that_validate_takes(found: Calibrated, tmp_path
 @pytest.mark.long
 def test_links_of_several_cards_are_told_from_their_memory(tmp_path: Path) -> None:
     slow = ("link.bandwidth=8GB/s", "serving.tensor_parallel=2", "link.all_reduce=null")
-    found = calibrate(made(tmp_path, *slow, device="rtx-pro-6000")).found.found
+    found = calibrate(made(tmp_path, *slow, device="rtx-pro-6000")).fit.numbers
     assert list(found)[:2] == ["link", "efficiency"]
     assert found["link"].mean == pytest.approx(8.0, rel=0.02)
 
 
 def test_a_policy_without_block_tables_has_no_indirection(tmp_path: Path) -> None:
     server = made(tmp_path, "given.efficiency=0.7", "serving.policy={name: static}")
-    found = calibrate(server).found
-    assert "indirection" not in {*found.found, *(each.name for each in found.untold)}
-    assert found.found["efficiency"].mean == pytest.approx(0.7, rel=0.02)
+    found = calibrate(server).fit
+    assert "indirection" not in {*found.numbers, *(each.name for each in found.undetermined)}
+    assert found.numbers["efficiency"].mean == pytest.approx(0.7, rel=0.02)
 
 
 def test_what_is_described_by_size_goes_with_the_one_number(tmp_path: Path) -> None:
@@ -114,6 +114,6 @@ def test_a_measured_run_has_nearly_the_efficiency_of_its_kernels(
         before, after = (abs(value / each.measured - 1) for value in (each.before, each.after))
         # the card is described with an efficiency of 0.85; this server's log puts it at 0.88
         assert before < 0.04 and after < 0.015
-    assert list(found.found.found) == ["efficiency"]
-    efficiency = found.found.found["efficiency"]
+    assert list(found.fit.numbers) == ["efficiency"]
+    efficiency = found.fit.numbers["efficiency"]
     assert efficiency.low < 1.03 * found.described["efficiency"] < efficiency.high

@@ -97,7 +97,7 @@ KNOWN = {
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_largest_cause_is_the_one_that_the_trace_was_built_for(name: str) -> None:
     build, device, overrides, cause = KNOWN[name]
-    found = Ladder(build(load_device(device, overrides))).found()
+    found = Ladder(build(load_device(device, overrides))).losses()
     assert max(found["causes"], key=lambda each: each["gbps"])["cause"] == cause
     parts = sum(each["gbps"] for each in found["causes"]) + found["not_explained_gbps"]
     assert parts == pytest.approx(found["gap_gbps"], abs=1e-9)
@@ -106,7 +106,7 @@ def test_the_largest_cause_is_the_one_that_the_trace_was_built_for(name: str) ->
 
 
 def test_rows_in_one_bank_are_the_maps_fault_where_it_alone_is_changed() -> None:
-    found = Ladder(one_bank(load_device(LPDDR5))).found()
+    found = Ladder(one_bank(load_device(LPDDR5))).losses()
     causes = {each["cause"]: each for each in found["causes"]}
     assert causes["address map"]["first_gbps"] > 4 * found["achieved_gbps"]
     assert causes["address map"]["gbps"] == pytest.approx(0, abs=0.1)
@@ -116,7 +116,7 @@ def test_a_masked_write_costs_what_simulation_gains_without_its_rows() -> None:
     device = load_device(DDR5)
     case = one_group(device)
     kind = np.where(TURN % 4 == 0, PARTIAL_WRITE, WRITE)
-    found = Ladder(case._replace(stream=case.stream._replace(kind=kind))).found()
+    found = Ladder(case._replace(stream=case.stream._replace(kind=kind))).losses()
     causes = {each["cause"]: each["gbps"] for each in found["causes"]}
     assert causes["masked writes"] > 0 and "read/write turnaround" not in causes
 

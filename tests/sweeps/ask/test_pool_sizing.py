@@ -11,7 +11,7 @@ from policies.requests.slo import Slo
 from sweeps.ask import pool_sizing, sizing
 from sweeps.ask.pool_sizing import (
     Both,
-    PoolAsked,
+    PoolQuestion,
     ReplicaCount,
     SidesApart,
     fewest,
@@ -24,14 +24,14 @@ from sweeps.sections.section import Grid, Say, Section
 
 SLO = Slo.model_validate({"ttft": "1s", "tpot": "20ms"})
 DESCRIBED = {"device": "h100-sxm", "model": "llama-3.1-8b", "workload": "constant"}
-ASKED = PoolAsked(DESCRIBED, {}, SLO, 10.0, 128.0, "nixl-cuda-ipc", 2)
+ASKED = PoolQuestion(DESCRIBED, {}, SLO, 10.0, 128.0, "nixl-cuda-ipc", 2)
 
 
 def serves(monkeypatch: pytest.MonkeyPatch, enough: Any) -> list[Any]:
     """Replicas meet the load where this says so; what was asked about."""
     seen: list[Any] = []
 
-    def met(asked: PoolAsked, found: Any) -> bool:
+    def met(asked: PoolQuestion, found: Any) -> bool:
         seen.append(found)
         return bool(enough(found))
 

@@ -65,7 +65,7 @@ def run(path: Path, monkeypatch: pytest.MonkeyPatch, *more: str, **changes: Any)
 
 
 def of(report: Report, name: str) -> Crossed:
-    (search,) = report.found.own.searches
+    (search,) = report.findings.own.searches
     return next(each for each in search.numbers if each.name == name)  # type: ignore[no-any-return]
 
 
@@ -73,7 +73,7 @@ def curve(parameter: Parameter, answer: Any) -> dict[Any, Interval]:
     """Everything that a parameter asks for, answered by `answer` of the number."""
     found: dict[Any, Interval] = {}
     for _ in range(100):
-        asked = parameter.asked(found)
+        asked = parameter.sought(found)
         if not asked:
             return found
         assert not set(asked) & set(found)
@@ -89,7 +89,7 @@ def test_each_case_has_a_search_of_its_own(tmp_path: Path, monkeypatch: pytest.M
     ]
     report = run(tmp_path / "run", monkeypatch, *cases)
     assert report.table.done == report.table.total
-    hashed, plain = report.found.own.searches
+    hashed, plain = report.findings.own.searches
     assert (hashed.where, plain.where) == ("hashed", "plain")
     assert hashed.numbers[0].crossing and hashed.numbers[0].outcome == "crosses"
     assert plain.numbers[0].outcome == "no crossing"  # twice as much whatever the cost

@@ -69,7 +69,7 @@ def test_winners_leads_ties_and_objections_are_those_planted(
     report = run(tmp_path / "a", monkeypatch)
     table = report.table
     assert table.done == table.total and not table.problems
-    found: Crossings = report.found.own
+    found: Crossings = report.findings.own
     cells = {cell.name: cell for cell in found.cells}
     assert list(cells) == ["bf16, short", "int8, short", "bf16, long", "int8, long"]
     assert [cell.winner for cell in found.cells] == ["paged", "paged", "paged", "odma"]
@@ -114,7 +114,7 @@ def test_a_map_is_made_again_under_each_reading(
     assert len(load_sweep("answer", sets).points) == 2 * 4  # `skip: [reading]` ships
     run_sweep(load_sweep("answer", [*sets, "skip=[]"]), tmp_path / "a", False, 1, QUIET)
     report = read_report(tmp_path / "a")
-    table, found = report.table, report.found.own
+    table, found = report.table, report.findings.own
     assert table.done == table.total == 3 * (2 * (4 + 1 + 3) + 2 * 2)
     # paged leads bf16 by 4.5 and trails int8; exact lengths make odma's rate tenfold
     assert found.won("exact") == {"static": 0, "odma": 2, "paged": 0, "": 0}
@@ -132,7 +132,7 @@ def test_contiguous_policies_are_simulated_once_and_a_run_resumes(
     lines = file.read_text().splitlines()
     file.write_text("\n".join(lines[: len(lines) * 2 // 3]) + "\n")
     again = run(tmp_path / "a", monkeypatch, resume=True)
-    assert again.found.own == whole.found.own
+    assert again.findings.own == whole.findings.own
 
 
 @given(st.floats(0.11, 0.95), st.floats(0.05, 3), st.floats(0.001, 0.05))

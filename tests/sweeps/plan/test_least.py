@@ -41,7 +41,7 @@ def test_the_least_is_found_by_its_mean_and_surely(
     monkeypatch.setattr(run_module, "measure", planted)
     run_sweep(load_sweep("smoke", SETS), tmp_path / "r", False, 1, Progress(False))
     report = read_report(tmp_path / "r")
-    found = {each.name: each for each in report.found.own}
+    found = {each.name: each for each in report.findings.own}
     assert list(found["paged"].known) == ["8", "16", "32"]
     assert (found["paged"].value, found["paged"].sure) == ("16", "32")
     assert found["static"].value is None

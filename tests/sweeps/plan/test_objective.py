@@ -78,7 +78,7 @@ def test_goodput_of_each_replication_decides(tmp_path: Path) -> None:
     for row in pooled.groups[0].rows:
         assert set(row.values(GOODPUT)) == {row.rate_per_s}  # once for all, so without an interval
     report = report_of(tmp_path / "b", f"load={{goodput: {SLO}}}", "objective=goodput")
-    (verdict,) = report.found.verdicts
+    (verdict,) = report.findings.verdicts
     rates = {row.name: row.values(GOODPUT) for row in report.table.groups[0].rows}
     assert all(len(set(each)) == 2 for each in rates.values())
     best = max(rates, key=lambda name: sum(rates[name]))
@@ -88,7 +88,7 @@ def test_goodput_of_each_replication_decides(tmp_path: Path) -> None:
 
 def test_a_latency_decides_and_explain_refuses(tmp_path: Path) -> None:
     report = report_of(tmp_path / "a", "objective=tpot_p99", "load={relative: 0.5}")
-    (verdict,), rows = report.found.verdicts, report.table.groups[0].main()
+    (verdict,), rows = report.findings.verdicts, report.table.groups[0].main()
     least = min(rows, key=lambda row: row.mean("tpot_s.p99") or 0.0)
     assert verdict.leader == least.name and all(gap.total.mean >= 0 for gap in verdict.gaps)
     with pytest.raises(DescriptionError, match="the objective of this run is tpot_p99"):

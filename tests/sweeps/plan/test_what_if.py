@@ -100,7 +100,7 @@ def test_a_change_may_be_an_option_of_the_policy_that_an_axis_names() -> None:
 
 
 def test_planted_effects_are_found_and_ranked(tmp_path: Path) -> None:
-    (found,) = read_report(planted(tmp_path / "run")).found.own
+    (found,) = read_report(planted(tmp_path / "run")).findings.own
     assert found.changes == ["large", "all", "turning", "small", "idle"]
     (rates, others), (answer,) = found.rates, found.answers
     assert (rates.subject, answer.subject) == ("paged", "paged / odma")
@@ -136,7 +136,7 @@ def test_conditions_move_the_ranking_and_no_rate(tmp_path: Path) -> None:
     config = copy.deepcopy(CONFIG)
     config["variants"]["turning"]["role"] = "condition"
     report = read_report(planted(tmp_path / "run", config))
-    (found,) = report.found.own
+    (found,) = report.findings.own
     assert found.changes[-1] == "turning" and "turning" not in found.rates[0].effects
     assert found.answers[0].levels["turning"].sign == -1 and report.table.total == 36
 
@@ -174,12 +174,12 @@ def test_a_half_written_run_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
     (run / "results.jsonl").write_text("".join(lines[:8]))  # the base, and `small` of paged
     (run / "provenance.json").unlink()
     report = read_report(run)
-    (found,) = report.found.own
+    (found,) = report.findings.own
     assert [list(rate.effects) for rate in found.rates] == [["small"], []]
     assert report.grids[1].rows[1][:3] == ["small", "–", "–"]
     assert "unfinished: 8 of 36 results" in report.table.state
     (run / "results.jsonl").write_text("".join(lines[6:]))  # no base: no effects
-    assert read_report(run).found.own == []
+    assert read_report(run).findings.own == []
 
 
 @pytest.mark.long
@@ -251,7 +251,7 @@ def test_what_binds_with_a_change_is_said(tmp_path: Path) -> None:
         return {"limit_share": {"kv_memory": share, "compute": 1 - share}}
 
     report = read_report(planted(tmp_path / "run", more=told))
-    (found,) = report.found.own
+    (found,) = report.findings.own
     assert found.binds("as described", "paged") == "kv_memory"
     assert "paged is limited by KV memory as described, by compute with large." in report.sentences
     (_, grid) = report.grids
@@ -269,7 +269,7 @@ def test_flops_that_bind_with_a_change_are_told(tmp_path: Path) -> None:
         line["metrics"]["compute_share"] = 0.7 if line["overrides"]["change"] == "large" else 0.2
     (run / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     report = read_report(run)
-    (found,) = report.found.own
+    (found,) = report.findings.own
     assert found.computes("large", "paged") and not found.computes("small", "paged")
     assert (
         "FLOPs take most of the step time of paged with large (70 %); as described 20 %."

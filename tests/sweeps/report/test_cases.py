@@ -64,11 +64,11 @@ def test_a_mistake_in_a_case_is_said(case: dict[str, Any], message: str) -> None
 def test_cases_are_counted_marked_and_drawn(tmp_path: Path) -> None:
     run_sweep(load_sweep(TINY), tmp_path / "run", False, 1, Progress(terminal=False))
     report = read_report(tmp_path / "run")
-    cases = report.found.own.cases
+    cases = report.findings.own.cases
     assert report.table.done == report.table.total == 20
     assert [each.verdict.title for each in cases] == ["small", "large"]
     assert len(report.sentences) == 1
-    picture, grid = section(report.found, report.grids[0]).blocks[:2]
+    picture, grid = section(report.findings, report.grids[0]).blocks[:2]
     assert isinstance(picture, Lines) and isinstance(grid, Grid)
     assert sorted(name for one in picture.series for name in one.names) == ["b200", "wormhole-n300"]
     over = [grid.columns.index(f"over {name}") for name in ("static", "paged")]
@@ -82,7 +82,7 @@ def test_cases_beside_another_axis_are_drawn_by_their_devices(tmp_path: Path) ->
     sweep = {**TINY, "axes": axes, "skip": ["control", "reference"]}
     run_sweep(load_sweep(sweep), tmp_path / "run", False, 1, Progress(terminal=False))
     report = read_report(tmp_path / "run")
-    picture = section(report.found, report.grids[0]).blocks[0]
+    picture = section(report.findings, report.grids[0]).blocks[0]
     assert isinstance(picture, Lines)
     drawn = [name for one in picture.series for name in one.names]
     assert sorted(drawn) == ["b200", "b200", "wormhole-n300", "wormhole-n300"]

@@ -19,7 +19,7 @@ from tests.sweeps.made import CONFIG, made
 
 
 def compare(a: Path, b: Path) -> Comparison:
-    return compare_findings(read_report(a).found, read_report(b).found)
+    return compare_findings(read_report(a).findings, read_report(b).findings)
 
 
 def both(tmp_path: Path, odma: float = 130.0, **changes: Any) -> Comparison:

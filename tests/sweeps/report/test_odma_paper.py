@@ -133,7 +133,7 @@ def changed(run: Path, folder: Path, metric: str, value: float) -> DatasetResult
             record["metrics"][metric] = value
         lines.append(json.dumps(record))
     (folder / "results.jsonl").write_text("\n".join(lines) + "\n")
-    return read_report(folder).found.own[0]
+    return read_report(folder).findings.own[0]
 
 
 def test_findings_follow_the_results(run: Path, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_it_resumes_and_is_equal(run: Path, tmp_path: Path) -> None:
     (stopped / RESULTS).write_text("".join(lines[:1]))
     done = ran(stopped, MODELS, resume=True)
     assert (done.reused, len(done.records)) == (1, 4)
-    assert [each.point for each in done.misfits.found] == [1, 3]
+    assert [each.point for each in done.misfits.points] == [1, 3]
     kept = [each["metrics"] for each in RunDirectory(stopped).records()]
     assert kept == [each["metrics"] for each in RunDirectory(run).records()]
 
@@ -92,7 +92,7 @@ def test_a_request_that_never_fits_is_one_too(tmp_path: Path) -> None:
             "policy=[{name: static, reserve: max_model_len}, paged]"]  # fmt: skip
     done = ran(tmp_path / "run", *sets, "load=null")
     assert len(done.records) == 2 and not done.failures
-    (found,) = done.misfits.found
+    (found,) = done.misfits.points
     assert found.overrides["serving.policy"]["name"] == "static"
 
 
@@ -106,7 +106,7 @@ def test_the_least_that_fits(tmp_path: Path) -> None:
     sets = ["rule=least", "axes.device_set.capacity=[14GiB, 20GiB, 24GiB]",
             "least={axis: device_set.capacity, metric: tpot_s.mean, at_most: 10}"]  # fmt: skip
     ran(tmp_path / "run", *sets)
-    found = read_report(tmp_path / "run").found.own[0]
+    found = read_report(tmp_path / "run").findings.own[0]
     assert (found.value, list(found.known)) == ("20GiB", ["20GiB", "24GiB"])
 
 

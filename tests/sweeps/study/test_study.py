@@ -142,7 +142,7 @@ def test_a_trial_that_cannot_serve_is_infeasible_and_the_study_goes_on(tmp_path:
     assert small and len(small) < 8
     assert {r["state"] for r in small} == {"infeasible"}
     assert all("can never be served" in r["error"] for r in small)
-    assert best(done.study, done.told()) is not None
+    assert best(done.study, done.finished_trials()) is not None
 
 
 def test_a_trial_that_fails_says_why_and_the_study_goes_on(
@@ -166,7 +166,7 @@ def test_a_constraint_is_kept_by_the_best(tmp_path: Path) -> None:
     """Utilisation above what the fastest have."""
     limit = "constraints=[{metric: utilization, at_least: 0.5}]"
     done = run(tiny(limit), tmp_path / "run")
-    found = best(done.study, done.told())
+    found = best(done.study, done.finished_trials())
     for result in results(tmp_path / "run"):
         violation = result["constraints"]["utilization >= 0.5"]
         assert violation == 0.5 - result["metrics"]["utilization"]
@@ -185,13 +185,13 @@ def test_objectives_go_by_the_names_that_sweeps_have() -> None:
 def test_a_front_of_several_objectives(tmp_path: Path) -> None:
     both = "objectives=[{metric: output_tokens_per_s}, {metric: ttft_s.p99, direction: minimize}]"
     done = run(tiny(both), tmp_path / "run")
-    kept = {trial.number for trial in unbeaten(done.study, done.told())}
+    kept = {trial.number for trial in unbeaten(done.study, done.finished_trials())}
     pairs = {r["trial"]: list(r["values"].values()) for r in results(tmp_path / "run")}
     for number, (tokens, ttft) in pairs.items():
         others = [pair for pair in pairs.values() if pair != [tokens, ttft]]
         beaten = any(t >= tokens and w <= ttft for t, w in others)
         assert (number in kept) != beaten
-    assert {t.number for t in ranking(done.study, done.told())[: len(kept)]} == kept
+    assert {t.number for t in ranking(done.study, done.finished_trials())[: len(kept)]} == kept
 
 
 def test_its_config_is_a_study_again(whole: Path, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def study(path: Path, rates: dict[str, float] | None = None, finale: bool = True
 
 
 def gain(path: Path) -> StudyGain:
-    found: StudyGain = read_report(path).found.own.gain
+    found: StudyGain = read_report(path).findings.own.gain
     return found
 
 
@@ -170,7 +170,7 @@ def test_a_list_of_words_is_one_setting_and_one_of_numbers_is_several() -> None:
 
 
 def test_importance_finds_the_parameter_that_matters(tmp_path: Path) -> None:
-    trials = read_report(study(tmp_path)).found.own.trials
+    trials = read_report(study(tmp_path)).findings.own.trials
     found = importances(trials)
     assert found["serving.policy.gamma"].mean > 0.9
     assert max(found[f"serving.policy.{name}"].mean for name in ("align", "order")) < 0.2
@@ -181,7 +181,7 @@ def test_importance_finds_the_parameter_that_matters(tmp_path: Path) -> None:
 
 
 def test_the_front_keeps_what_no_other_beats(tmp_path: Path) -> None:
-    trials = read_report(study(tmp_path)).found.own.trials
+    trials = read_report(study(tmp_path)).findings.own.trials
     # both objectives grow with gamma, one wanted large and one small: no trial beats another
     assert len(unbeaten(trials)) == 18
     trials.objectives[1]["direction"] = "maximize"
@@ -216,7 +216,7 @@ def test_a_study_that_lost_its_config_is_still_shown(tmp_path: Path) -> None:
 
 
 def test_studies_are_compared_by_their_contenders(tmp_path: Path) -> None:
-    found = compare(*(read_report(study(tmp_path / name, {"trial 17": rate})).found
+    found = compare(*(read_report(study(tmp_path / name, {"trial 17": rate})).findings
                       for name, rate in (("a", 147.5), ("b", 155.0))))  # fmt: skip
     changes = {pair.title: change for pair in found.pairs if (change := decisive(pair))}
     assert changes["best"].change.mean == pytest.approx(155 / 147.5 - 1)
