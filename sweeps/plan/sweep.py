@@ -29,36 +29,6 @@ from sweeps.plan.plugged import require
 from sweeps.plan.precision import written_out
 from sweeps.plan.rules import RULES, spec_of, sweep_specs
 from sweeps.plan.sweep_spec import Point, Sweep, SweepSpec
-from sweeps.plan.variant import OTHER_SUCCESSORS, SUCCESSORS
-
-_SUCCESSORS = {
-    "answer --set model=qwen3.5-9b": ("hybrid-answer",),
-    "break-even-mlu370-x4": ("break-even-kv-memory", "break-even-kv-mlu370-x4"),
-    "cluster": ("migration", "stages"),
-    "co-design": ("hardware-mlu370-x4", "kv-mlu370-x4", "next-memory", "paged-mlu370-x4"),
-    "fleet": ("kunserve",),
-    "kv-extent": (
-        "atlas", "atlas-devices", "atlas-odd", "atlas-pages", "descriptor-cost", "kv-camping",
-        "kv-dma", "kv-frames", "kv-gather", "kv-interleave", "kv-memory", "kv-share", "kv-streams",
-    ),
-    "library": ("models",),
-    "long-context": ("lending-moves",),
-    "odma --set device=a100-80gb": ("odma-a100-80gb",),
-    "odma --set device=mlu370-x4": ("odma-mlu370-x4",),
-    "odma --set device=mlu370-x4 --set 'device_set={memory: hbm2e-3.2, dma:"
-    " {port_bandwidth: 64GB/s}}'": ("odma-mlu370-x4-hbm",),
-    "odma-paper": ("odma-paper-paged",),
-    "offload": ("hcache", "restore"),
-    "pools": ("motion", "pools-map"),
-    "quickstart": ("headline",),
-    "quickstart --set workload=azure-conv": ("azure-conv",),
-    "sessions": ("pauses", "radix", "radix-cards"),
-    "speculation": ("hybrid-drafts", "speculation-answer"),
-}  # fmt: skip
-"""What asks the question of former sweeps and studies now."""
-FORMER = {former: now for now, each in _SUCCESSORS.items() for former in each}
-"""Former sweeps and studies, and what to run instead. Those behind published figures are answered
-with their file where it is there."""
 
 Given = str | Path | Mapping[str, Any]
 """A shipped name, a path, or what the YAML file would hold."""
@@ -92,12 +62,8 @@ def _loaded(document: Document, assignments: Sequence[str]) -> Sweep:
 
 
 def _built(document: Document) -> SweepSpec:
-    """The spec of its rule. Raises DescriptionError; a former key is answered with its
-    successor."""
+    """The spec of its rule. Raises DescriptionError."""
     data = document.data
-    for former in data:
-        if (why := successor(former)) is not None:
-            raise document.error(why, (former,))
     if (rule := data.get("rule")) is not None and rule not in RULES:
         raise document.error(_unknown("rule", rule, RULES), ("rule",))
     if (measure := data.get("measure")) is not None and measure not in MEASURES:
@@ -122,14 +88,6 @@ def own_keys(spec: type[SweepSpec]) -> set[str]:
     return set(spec.model_fields) - set(SweepSpec.model_fields)
 
 
-def successor(key: str) -> str | None:
-    """What to write instead of a former key; None for any other."""
-    if key in SUCCESSORS:
-        role = SUCCESSORS[key]
-        return f"replaced by variants: {{NAME: {{set: {{PATH: VALUE}}, role: {role}}}}}"
-    return f"replaced by {OTHER_SUCCESSORS[key]}" if key in OTHER_SUCCESSORS else None
-
-
 def document_of(folder: str, given: Given, kind: str) -> Document:
     """A description of one folder of the library: shipped, a file, or a mapping of what the file
     would hold. Raises DescriptionError where it is of another kind."""
@@ -142,7 +100,6 @@ def document_of(folder: str, given: Given, kind: str) -> Document:
     if "resolved" in document.data:
         made = document.get(("resolved", "plugins"))
         require(made if isinstance(made, dict) else None, document.file)
-        as_recorded(document.data)
     return document
 
 
@@ -158,8 +115,6 @@ def planned_kind(given: Given) -> str:
         if name in known:
             return known[name]
         if not ("/" in name or name.endswith((".yaml", ".yml"))):
-            if name in FORMER and not elsewhere(name):
-                raise DescriptionError(f"{name}: now `bankwise run {FORMER[name]}`")
             hint = elsewhere(name) or nearest(name, list(known))
             raise DescriptionError(f"no shipped sweep or study {name!r}; {hint}")
         document = load(find("sweeps", name))
@@ -167,15 +122,6 @@ def planned_kind(given: Given) -> str:
     if kind not in ("sweep", "study"):
         raise document.error(f"expected kind: sweep or study; got {kind!r}", ("kind",))
     return str(kind)
-
-
-def as_recorded(config: dict[str, Any]) -> dict[str, Any]:
-    """A run's config, completed: before replications had a calibration each, all shared one."""
-    base, axes = config.get("base"), config.get("axes") or ()
-    known = "calibration" in experiment_of(config).model_fields
-    if known and isinstance(base, dict) and "calibration" not in axes:
-        base.setdefault("calibration", "shared")
-    return config
 
 
 def _refuse_below_axis(document: Document, path: str, mark: Mark, at: bool) -> None:
@@ -195,8 +141,6 @@ def _assign(document: Document, assignment: str) -> None:
         inner = (".".join(keys[depth:]),) if keys[depth:] else ()
         document.put((*keys[:depth], *inner), value, mark)
         return
-    if (why := successor(keys[0])) is not None:
-        raise DescriptionError(why, mark.file, None, keys[0])
     if any(keys[0] in spec.model_fields for spec in sweep_specs()):
         if keys[0] == "base":
             _refuse_below_axis(document, ".".join(keys[1:]), mark, at=True)

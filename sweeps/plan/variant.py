@@ -24,21 +24,6 @@ Role = Literal["case", "control", "reference", "change", "condition", "objection
 - reading: a disputed choice made otherwise, whoever it serves (`rule: crossing`).
 """
 ROLES: tuple[str, ...] = get_args(Role)
-SUCCESSORS = {
-    "cases": "case", "controls": "control", "references": "reference", "changes": "change",
-    "conditions": "condition", "lengths": "case", "objections": "objection",
-    "readings": "reading",
-}  # fmt: skip
-"""Former keys of a sweep, and the role that replaces each."""
-OTHER_SUCCESSORS = {
-    "design": "rule: effects (what_if) or crossing (break_even, answer)",
-    "break_even": "rule: crossing, with the same under crossing",
-    "kv_ratio": "rule: crossing, with crossing: {NAME: {path: serving.policy.indirection, inverse:"
-    " true, of: COMPETITOR, against: [COMPETITOR], range: [0.1, 1.0], log: true, why: TEXT}}",
-    "together": "variants: {NAME: {parts: [CHANGE, CHANGE], role: change}}",
-    "of": "variants: {NAME: {of: COMPETITOR}}",
-    "reread": "skip: [reading] leaves readings out, skip: [] makes them",
-}
 
 
 class VariantSpec(Strict):

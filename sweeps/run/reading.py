@@ -13,7 +13,6 @@ from sweeps.analyse.rows import Record
 from sweeps.analyse.table import Table, grouped
 from sweeps.plan.measures import objective_of
 from sweeps.plan.rules import spec_of
-from sweeps.plan.variant import OTHER_SUCCESSORS
 from sweeps.run.misfits import FILE as MISFITS
 from sweeps.run.misfits import read_misfits, results
 from sweeps.run.store import CONFIG, PROVENANCE, RunDirectory
@@ -53,7 +52,7 @@ def read_run(directory: RunDirectory, shapes: Mapping[str, RunShape]) -> RunPart
     problems: list[str] = []
     config = read_config(directory, problems)
     if "design" in config:
-        why = f"design of a former version, now {OTHER_SUCCESSORS['design']}; run it again"
+        why = "design of a former version; run it again, with a rule"
         raise DescriptionError(why, path / CONFIG)
     shape = shapes.get(str(config.get("kind")), SWEEP)
     records, wrong = directory.survey(shape.result)

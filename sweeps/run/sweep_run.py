@@ -18,7 +18,7 @@ from sweeps.analyse.statistics import interval
 from sweeps.plan.experiment import Task, assignments, measure, seed_of
 from sweeps.plan.logs import keep, staging, stem_of
 from sweeps.plan.place import shortened
-from sweeps.plan.sweep import as_recorded, further
+from sweeps.plan.sweep import further
 from sweeps.plan.sweep_spec import Point, Sweep, SweepSpec
 from sweeps.run.capacity import Capacities, calibrate, capacity_key, wanted
 from sweeps.run.executor import execute
@@ -164,7 +164,7 @@ def _interruptible(run: SweepRun) -> Iterator[None]:
 
 def refuse_another(config: dict[str, Any], directory: RunDirectory) -> None:
     """Raise DescriptionError if the directory was made from another config."""
-    for path, ours, theirs in differences(config, as_recorded(directory.config())):
+    for path, ours, theirs in differences(config, directory.config()):
         there, here = (repr(value) for value in (theirs, ours))
         raise DescriptionError(
             f"cannot resume: {path} is {there} there and {here} here; use another --out",

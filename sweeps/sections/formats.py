@@ -113,11 +113,6 @@ def share(value: float, digits: int = 0) -> str:
     return f"{hundred(value, digits)} %"
 
 
-def mean_text(value: float | None, digits: int = 1) -> str:
-    """A mean, or a dash."""
-    return NONE if value is None else f"{value:,.{digits}f}"
-
-
 def listed(items: Iterable[str], last: str = "and") -> str:
     """`a, b and c`; nothing of none."""
     *words, end = list(items) or [""]

@@ -29,7 +29,7 @@ from sweeps.plan.defaults import with_defaults
 from sweeps.plan.experiment import ExperimentSpec, device_of, with_memory
 from sweeps.plan.layout import ALIASES, absolute_paths, experiment_with, refuse_unknown_path
 from sweeps.plan.place import Override, in_sweep
-from sweeps.plan.sweep import Given, document_of, successor
+from sweeps.plan.sweep import Given, document_of
 from sweeps.plan.sweep_spec import Planned, Point, RunSpec
 from sweeps.plan.variant import VariantSpec
 from sweeps.study import fleet_size
@@ -41,8 +41,6 @@ from sweeps.study.space import QUARTER, Overrides, ParameterSpec, Space
 BASE = "base"
 """Name of the base experiment among what the finale compares."""
 DECLARED = "declared"
-PRUNED = "replaced by halving: [{set: {...}, keep: 0.5}]"
-"""Answers the former key."""
 _COMMON = ("load", "calibration", "seed", "replications", "logs", "slo")
 """What all trials and references have in common."""
 _ON_TABLE = (
@@ -298,7 +296,7 @@ def load_study(
     trials, sampler: instead of the study's own. Raises DescriptionError.
     """
     document = document_of("studies", given, "study")
-    spec = _built(document)
+    spec = document.build(StudySpec)
     more = {"trials": trials, "sampler.name": sampler}
     given_more = [
         f"{path}={to_yaml_flow(value)}" for path, value in more.items() if value is not None
@@ -306,20 +304,12 @@ def load_study(
     if assignments := [*overrides, *given_more]:
         for assignment in assignments:
             _assign(document, assignment)
-        spec = _built(document)
+        spec = document.build(StudySpec)
     if any([_declared_references(document), absolute_paths(document, StudySpec)]):
-        spec = _built(document)
+        spec = document.build(StudySpec)
     study = Study(spec, document, _points(spec, document), _config(spec, document))
     _check(study)
     return study
-
-
-def _built(document: Document) -> StudySpec:
-    if "references" in document.data:
-        raise document.error(str(successor("references")), ("references",))
-    if "prune" in document.data:
-        raise document.error(PRUNED, ("prune",))
-    return document.build(StudySpec)
 
 
 def _declared_references(document: Document) -> bool:
@@ -362,8 +352,6 @@ def _assign(document: Document, assignment: str) -> None:
     if keys[0] in StudySpec.model_fields:
         document.put(path, value, mark)
         return
-    if keys[0] == "prune":
-        raise DescriptionError(PRUNED, mark.file, None, keys[0])
     if keys[0] == "objective":
         why = "a study has objectives, which may be several: [throughput]"
         raise DescriptionError(why, mark.file, None, keys[0])

@@ -341,8 +341,6 @@ def test_mistakes_are_placed(parameter: str, message: str, tmp_path: Path) -> No
             ["variants.a={set: {seed: 2}, role: control}"],
             "one of case, objection, reading here",
         ),
-        (["design=answer"], "replaced by rule"),
-        (["kv_ratio={of: paged}"], "replaced by rule: crossing"),
         (["least={axis: seed, metric: x, at_most: 1}"], "belongs to rule: least"),
     ],
 )

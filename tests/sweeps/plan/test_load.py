@@ -20,7 +20,6 @@ from sweeps.plan.experiment import (
 )
 from sweeps.plan.sweep import load_sweep
 from sweeps.run.capacity import Capacities, CapacityFailed, calibrate, capacity_key, wanted
-from sweeps.run.one_point import simulate
 from sweeps.run.reading import read_sweep
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import Progress, _calibrate, run_sweep
@@ -133,28 +132,6 @@ def test_a_profile_is_of_its_replication_or_of_all(calibration: str, profiles: i
         found[replication] = tuple(profile.output_tokens)
     assert len(set(found.values())) == profiles
     assert found[experiment.calibrated_on(1)] == found[1]
-
-
-def test_a_run_of_before_goes_on_as_it_began(tmp_path: Path) -> None:
-    """Its config has no `calibration`: one was shared by all."""
-    sets, out = VARIED, tmp_path / "run"
-    run = run_sweep(load_sweep("smoke", [*sets, "calibration=shared"]), out, False, 1, QUIET)
-    assert len({record["rate_per_s"] for record in run.records}) == 1
-    config = (out / "config.yaml").read_text()
-    assert "  calibration: shared\n" in config
-    (out / "config.yaml").write_text(config.replace("  calibration: shared\n", ""))
-    with pytest.raises(DescriptionError, match=r"base\.calibration is .shared. there"):
-        run_sweep(load_sweep("smoke", sets), out, True, 1, QUIET)
-    lines = (out / "results.jsonl").read_text().splitlines(keepends=True)
-    (out / "results.jsonl").write_text("".join(lines[:2]))
-    again = run_sweep(load_sweep("smoke", [*sets, "calibration=shared"]), out, True, 1, QUIET)
-    assert again.reused == 2
-    for record, before in zip(again.records, run.records, strict=True):
-        assert (record["rate_per_s"], record["metrics"]) == (
-            before["rate_per_s"],
-            before["metrics"],
-        )
-    assert simulate(out, point=1, replication=2)["rate_per_s"] == run.records[3]["rate_per_s"]
 
 
 def test_a_run_keeps_a_capacity_for_each_replication(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from hwmodel.description.library import names, results
 from sweeps.cli.catalogue import entries, names_of
-from sweeps.plan.sweep import FORMER, load_sweep, planned_kind
+from sweeps.plan.sweep import load_sweep, planned_kind
 from sweeps.study.study_spec import load_study
 from tests.rotation import shared
 
@@ -22,12 +22,6 @@ def test_those_of_the_machinery_are_listed_where_they_are_named() -> None:
     listed = {each["name"] for each in entries("sweeps", [])}
     assert listed == {*names_of("sweeps")} and not listed & {"smoke", "quick"}
     assert [each["name"] for each in entries("sweeps", ["smoke"])] == ["smoke"]
-
-
-def test_a_former_sweep_has_a_successor_that_ships() -> None:
-    known = {*names("sweeps"), *names("studies")}
-    assert not FORMER.keys() & known
-    assert {now.split()[0] for now in FORMER.values()} <= known
 
 
 @pytest.mark.parametrize("file", shared(results(), 4), ids=lambda file: file.stem)

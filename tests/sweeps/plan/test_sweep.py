@@ -187,24 +187,6 @@ def test_a_mapping_needs_no_name() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("controls={a: {seed: 2}}", "controls: replaced by variants: .*role: control"),
-        ("lengths.long={workload: alpaca}", "lengths: replaced by variants: .*role: case"),
-        ("together={a: [b, c]}", "together: replaced by variants: .*parts"),
-        ("reread=true", r"reread: replaced by skip: \[reading\]"),
-    ],
-)
-def test_a_former_key_of_a_sweep_names_its_successor(given: str, said: str) -> None:
-    with pytest.raises(DescriptionError, match=said):
-        load_sweep("smoke", [given])
-    key, _, value = given.partition("=")
-    if "." not in key:
-        with pytest.raises(DescriptionError, match=said):
-            load_sweep({**load_sweep("smoke").document.data, key: value})
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
         ("variants.a={set: {seed: 2}, role: controll}", "variants.a.role"),
         ("variants.a={set: {seed: 2}, role: change}", "expected one of case, control, reference"),
         ("variants.a={role: control}", "expected at least one path and its value"),

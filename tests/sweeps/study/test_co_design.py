@@ -26,7 +26,6 @@ HALVING = "halving=[{set: {requests: 10}, keep: 0.5}, {keep: 1}]"
         (["costs={device_set.memory: {hbm3-6.4: 1}}"], "expected a choice of the space"),
         (["halving=[{set: {requests: 10}, keep: 2}]"], "less than or equal to 1"),
         (["halving=[{set: {reqests: 10}}]"], "did you mean"),
-        (["prune={set: {requests: 10}}"], "replaced by halving"),
     ],
 )
 def test_a_mistake_is_answered(sets: list[str], said: str) -> None:
