@@ -15,16 +15,21 @@ import re
 import sys
 import tokenize
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 from unittest import mock
 
+from hwmodel.specs.device import load_device
 from policies.serving import replica_builder
 from policies.serving.building import build_replica
 from policies.serving.replica import Replica
 from policies.serving.run import Berth, Run
+from sweeps.ask.size import SizeQuestion
+from sweeps.ask.sized import Sized, SizedDevice
 from tests.policies import small
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -131,12 +136,13 @@ def hooks(file: str, name: str) -> tuple[set[str], set[str]]:
     return public, set(re.findall(r"`(\w+)`", ast.get_docstring(tree) or ""))
 
 
-def walk(folder: str = "policies") -> list[str]:
-    """Files of a folder in the order in which the making of a replica of paging comes through them,
-    as it calls and returns: each is a stay. Functions of one or two statements are none: they are
-    read where they are called."""
+@contextmanager
+def stays(folder: str) -> Iterator[list[str]]:
+    """Files of a folder in the order in which what is done here comes through them, as it calls and
+    returns: each is a stay. Functions of one or two statements are none: they are read where they
+    are called."""
     long = _long(folder)
-    stays: list[str] = []
+    found: list[str] = []
     line: list[tuple[str, str]] = []
 
     def seen(frame: FrameType, event: str, _: Any) -> None:
@@ -147,19 +153,40 @@ def walk(folder: str = "policies") -> list[str]:
         else:
             return
         file = next((each[0] for each in reversed(line) if each in long), "")
-        if file and (not stays or stays[-1] != file):
-            stays.append(file)
+        if file and (not found or found[-1] != file):
+            found.append(file)
+
+    sys.setprofile(seen)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+
+
+def walk() -> list[str]:
+    """The stays of policies in which a replica of paging is made."""
+    made: list[str] = []
 
     def traced(run: Run, berth: Berth) -> Replica:
-        sys.setprofile(seen)
-        try:
-            return build_replica(run, berth)
-        finally:
-            sys.setprofile(None)
+        with stays("policies") as found:
+            replica = build_replica(run, berth)
+        made[:] = found
+        return replica
 
     with mock.patch.object(replica_builder, "build_replica", traced):
         small.run(4096, small.mixed(4), policy={"name": "paged"})
-    return stays
+    return made
+
+
+def walk_of_size() -> list[str]:
+    """The stays of sweeps from what `size` found to its line."""
+    card = load_device("a100-80gb")
+    target = SizeQuestion(model="llama-3.1-8b", workload="sharegpt", slo="ttft=2s,tpot=50ms")
+    one = Sized(target.target_at(target.slo, "1"), {card.name: card},
+                {card.name: SizedDevice(1, 2.0, 1)})  # fmt: skip
+    with stays("sweeps") as found:
+        target.section(one)
+    return found
 
 
 def _long(folder: str) -> set[tuple[str, str]]:
@@ -227,8 +254,8 @@ def main() -> None:
         print(f"hooks of {name}: {len(public)}, of which {len(public & told)} at the file's head")
     for parameter in ("simulate", "watches", "metrics"):
         print(f"files of policies that take {parameter}: {len(passed_on(parameter))}")
-    stays = walk()
-    print(f"making a replica: {len(stays)} stays in {len(set(stays))} files of policies")
+    for what, way in (("making a replica", walk()), ("size, to its line", walk_of_size())):
+        print(f"{what}: {len(way)} stays in {len(set(way))} files")
     for folder in (*FLOORS, "tests"):
         print(f"lines of code, {folder}: {code_lines(folder):,}")
 

@@ -22,7 +22,7 @@ from sweeps.plan.measures import MEASURES
 from sweeps.plan.rules import RULES
 from sweeps.plan.sweep_spec import SweepSpec
 from sweeps.report.account import page_at
-from tests.rooms import SEAMS, Tree, classes, hooks, link_makers, passed_on, walk
+from tests.rooms import SEAMS, Tree, classes, hooks, link_makers, passed_on, walk, walk_of_size
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = ["hwmodel", "policies", "sweeps", "bankwise"]
@@ -235,3 +235,4 @@ def test_kv_moves_in_one_way_and_a_run_is_handed_down_whole() -> None:
     assert len(passed_on("simulate")) <= 6
     assert len(passed_on("watches")) <= 1
     assert len(walk()) <= 77
+    assert len(walk_of_size()) <= 17

@@ -19,10 +19,10 @@ from sweeps.analyse.figures import (
     limit_texts,
 )
 from sweeps.analyse.label import label, named, titled
-from sweeps.analyse.misfit import Misfit
 from sweeps.analyse.objective import SERVED, Objective, figures_of
 from sweeps.analyse.rows import Record, flat
 from sweeps.analyse.statistics import Interval, interval
+from sweeps.analyse.unfit_point import UnfitPoint
 from sweeps.analyse.variants import overrides, with_role
 
 Metrics = dict[str, Any]
@@ -167,7 +167,7 @@ class Table:
     """What `done` and `total` count."""
     compared_by: Objective | None = None
     """What competitors are compared by; None where there is no one metric."""
-    misfits: list[Misfit] = field(default_factory=list)
+    misfits: list[UnfitPoint] = field(default_factory=list)
     """Points that do not fit, which have no results."""
 
     @property

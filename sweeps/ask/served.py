@@ -57,10 +57,10 @@ class ServedQuestion(Question):
         spec = workload_document(self.workload).build(WorkloadSpec)
         model = load_model(self.model)
         model.stored_as(self.weights, self.kv)  # says which format is none
-        found = Target(model, spec, slo, load, self.cards, self.weights, self.kv,
-                       policy_of(self.policy, self.model))  # fmt: skip
-        mean_output(found)
-        return found._replace(**more)
+        return Target(
+            model, spec, slo, load, self.cards, self.weights, self.kv,
+            policy_of(self.policy, self.model), mean_output=mean_output(spec), **more,
+        )  # fmt: skip
 
     def target_at(
         self, slo: str | None, rate: str, users: int | None = None, think_s: float = 0.0
@@ -76,7 +76,7 @@ class ServedQuestion(Question):
             raise DescriptionError(why, "--slo")
         found = self.target(objective, load)
         if objective is not None and tokens:
-            found = found._replace(load=load / mean_output(found))
+            found = found._replace(load=load / found.mean_output)
         return found
 
 
@@ -124,8 +124,8 @@ def wanted(target: Target) -> str:
     elif target.think_s is not None:
         load = f"{target.load:,.0f} users who each think {target.think_s:g} s,"
     else:
-        mean = mean_output(target)
-        load = f"{target.load:,.3g} requests/s ({target.load * mean:,.0f} output tokens/s),"
+        tokens = target.load * target.mean_output
+        load = f"{target.load:,.3g} requests/s ({tokens:,.0f} output tokens/s),"
     return f"{name}: {load} {objective_text(slo)}."
 
 

@@ -20,7 +20,6 @@ from sweeps.ask.served import (
     objective_record,
     wanted,
 )
-from sweeps.ask.sizing_runs import mean_output
 from sweeps.sections.section import Grid, Say, Section
 
 
@@ -84,7 +83,7 @@ class SizePoolsQuestion(ServedQuestion):
         serving = {"policy": target.policy, "weights": target.weights, "kv": target.kv}
         of = PoolQuestion(
             {**described, "workload": self.workload}, serving, target.slo, target.load,
-            mean_output(target), self.link, self.cards or 1,
+            target.mean_output, self.link, self.cards or 1,
         )  # fmt: skip
         questions = [pools.ReplicaCount(of, "both", chunk) for chunk in pools.CHUNKS]
         questions += [pools.ReplicaCount(of, kind) for kind in ("prefill", "decode")]

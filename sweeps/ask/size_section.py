@@ -7,7 +7,7 @@ from textwrap import shorten
 from sweeps.ask.fit_section import GIB, rate_text
 from sweeps.ask.served import wanted
 from sweeps.ask.sized import Sized, SizedDevice
-from sweeps.ask.sizing_runs import Target, delivered, mean_output
+from sweeps.ask.sizing_runs import Target, delivered
 from sweeps.sections.formats import NONE, percent
 from sweeps.sections.section import Grid, Say, Section
 
@@ -15,7 +15,7 @@ from sweeps.sections.section import Grid, Say, Section
 def size_section(sized: Sized) -> Section:
     """A row a device, and which of those that meet it is cheapest."""
     target = sized.target
-    mean = mean_output(target)
+    mean = target.mean_output
     ordered = sorted(sized.loads.items(), key=lambda item: -_most(item[1]))
     rows = [_row(sized, name, found, mean) for name, found in ordered]
     closed = ["requests/s", "attain it"] if target.think_s is not None else ["out tok/s"]

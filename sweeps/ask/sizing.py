@@ -33,7 +33,6 @@ from sweeps.ask.sizing_runs import (
     SizingRun,
     capacity_of,
     delivered,
-    mean_output,
     requests_of,
     served,
 )
@@ -230,7 +229,7 @@ def _meets(
     the capacity of a replica, where that is known."""
     target, slo = asked.target, asked.target.slo
     if slo is None:
-        mean = mean_output(target)
+        mean = target.mean_output
         most = capacity_of(asked, bandwidth, slower, load / replicas / mean)
         return replicas * most.per_s * mean >= load
     runs = partial(served, asked, bandwidth, load, slower, replicas=replicas)

@@ -77,6 +77,8 @@ class Target(NamedTuple):
     late though the card idles."""
     at_once: bool = False
     """Whether users who wait for room do not count."""
+    mean_output: float = math.nan
+    """Output tokens of a request, of all its samples: of the workload."""
 
     @property
     def gathers(self) -> bool:
@@ -220,13 +222,13 @@ def _turns(target: Target) -> float:
     return 1.0 if law is None else law.mean_turns
 
 
-def mean_output(target: Target) -> float:
+def mean_output(workload: WorkloadSpec) -> float:
     """Output tokens of a request, of all its samples. Raises DescriptionError where no rate can be
     asked for."""
-    process = target.workload.arrivals.process
+    process = workload.arrivals.process
     if process in ("all_at_once", "closed"):
         raise DescriptionError(f"expected arrivals that have a rate; got {process}", "--workload")
-    waiting = average(target.workload).model_copy(update={"arrivals": ALL_AT_ONCE})
+    waiting = average(workload).model_copy(update={"arrivals": ALL_AT_ONCE})
     return means(generate(waiting, MANY, None, (SEED, 1))).output
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.yaml_writer import plain
 from sweeps.analyse.label import title
-from sweeps.analyse.misfit import Misfit
 from sweeps.analyse.rows import Record
+from sweeps.analyse.unfit_point import UnfitPoint
 from sweeps.plan.place import shortened
 from sweeps.plan.room import fits_with
 from sweeps.plan.sweep_spec import Point
@@ -25,7 +25,7 @@ class Misfits:
     """Those of a run, `points` in their order."""
 
     def __init__(self, directory: RunDirectory) -> None:
-        self.points: list[Misfit] = []
+        self.points: list[UnfitPoint] = []
         self._directory = directory
 
     def read(self) -> None:
@@ -50,7 +50,7 @@ class Misfits:
             if key not in known:
                 known[key] = fits_with(point.experiment)
             of = point.index, point.control, point.overrides
-            self.points.append(Misfit(*of, shortened(why), known[key]))
+            self.points.append(UnfitPoint(*of, shortened(why), known[key]))
             said.setdefault(shortened(why), []).append(title(point.overrides, point.control))
         for why, (first, *others) in said.items():
             more = f", and {len(others)} more" if others else ""
@@ -76,15 +76,15 @@ class Misfits:
         return left
 
 
-def read_misfits(directory: RunDirectory) -> list[Misfit]:
+def read_misfits(directory: RunDirectory) -> list[UnfitPoint]:
     """Those of a run directory; none where it has no such file. Raises DescriptionError."""
     try:
-        return [Misfit(**each) for each in directory.read_json(FILE) or ()]
+        return [UnfitPoint(**each) for each in directory.read_json(FILE) or ()]
     except TypeError:
         raise DescriptionError("is of another version", directory.path / FILE) from None
 
 
-def results(records: Iterable[Record], misfits: Iterable[Misfit]) -> list[Record]:
+def results(records: Iterable[Record], misfits: Iterable[UnfitPoint]) -> list[Record]:
     """The results among these lines, without those of points that do not fit."""
     unfit = {each.point for each in misfits}
     return [each for each in records if "metrics" in each and each["point"] not in unfit]

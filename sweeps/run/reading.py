@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError
-from sweeps.analyse.misfit import Misfit
 from sweeps.analyse.objective import SERVED
 from sweeps.analyse.rows import Record
 from sweeps.analyse.table import Table, grouped
+from sweeps.analyse.unfit_point import UnfitPoint
 from sweeps.plan.measures import objective_of
 from sweeps.plan.rules import spec_of
 from sweeps.run.misfits import FILE as MISFITS
@@ -154,7 +154,7 @@ def sweep_table(run: RunParts, directory: RunDirectory) -> Table:
     )  # fmt: skip
 
 
-def _misfits(run: RunParts, directory: RunDirectory) -> list[Misfit]:
+def _misfits(run: RunParts, directory: RunDirectory) -> list[UnfitPoint]:
     """The points that do not fit; none where the file cannot be read, which is then a problem."""
     try:
         return read_misfits(directory)

@@ -12,9 +12,9 @@ from typing import Any
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.files import steady
 from sweeps.analyse.label import title
-from sweeps.analyse.misfit import Misfit
 from sweeps.analyse.rows import Record, differences, flat
 from sweeps.analyse.statistics import interval
+from sweeps.analyse.unfit_point import UnfitPoint
 from sweeps.plan.experiment import Task, assignments, measure, seed_of
 from sweeps.plan.logs import keep, staging, stem_of
 from sweeps.plan.place import shortened
@@ -383,7 +383,7 @@ def apart(metrics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
     return kept, walls
 
 
-def summarise(records: list[Record], misfits: Sequence[Misfit] = ()) -> list[Record]:
+def summarise(records: list[Record], misfits: Sequence[UnfitPoint] = ()) -> list[Record]:
     """A row a point: its overrides, and each number's mean and half-width over replications; or
     why it does not fit, and with what it would."""
     rows = []

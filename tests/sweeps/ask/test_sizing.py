@@ -51,7 +51,9 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def target(tpot: str, per_s: float = 0.01) -> Target:
     slo = Slo.model_validate({"ttft": "60s", "tpot": tpot})
-    return Target(load_model("llama-3.2-3b"), WORKLOAD, slo, per_s, 1)
+    return Target(
+        load_model("llama-3.2-3b"), WORKLOAD, slo, per_s, 1, mean_output=mean_output(WORKLOAD)
+    )
 
 
 def found(what: Any, wanted: Target, **more: Any) -> Any:
@@ -104,7 +106,7 @@ def test_the_sheet_names_the_cheapest_that_meets_it() -> None:
         "a100-80gb": SizedDevice(1, 3.0, 1),
     }
     sized = Sized(wanted, devices, loads)
-    assert sized.meeting == ["rtx-4090", "a100-80gb"] and mean_output(wanted) == 128
+    assert sized.meeting == ["rtx-4090", "a100-80gb"] and mean_output(WORKLOAD) == 128
     priced = replace(sized, prices={"a100-80gb": 100.0, "rtx-4090": 200.0})
     assert priced.cheapest == "a100-80gb"
     texts = [block.text for block in size_section(sized).blocks if isinstance(block, Say)]

@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Misfit:
+class UnfitPoint:
     """A point of a sweep, by its number, whose device has no room."""
 
     point: int
