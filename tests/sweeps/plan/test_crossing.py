@@ -19,6 +19,7 @@ from sweeps.plan.parameter import Parameter
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.contents import Report, read_report
 from sweeps.report.crossing_page import over_places
+from sweeps.run import rehearsal
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
@@ -59,7 +60,8 @@ def planted(task: Task, at: float = 700.0, noise: tuple[float, ...] = NOISE) -> 
 
 def run(path: Path, monkeypatch: pytest.MonkeyPatch, *more: str, **changes: Any) -> Report:
     """A run whose results are planted."""
-    monkeypatch.setattr(run_module, "measure", lambda task: planted(task, **changes))
+    for room in (run_module, rehearsal):
+        monkeypatch.setattr(room, "measure", lambda task: planted(task, **changes))
     run_sweep(load_sweep("smoke", [*SETS, *more]), path, False, 1, QUIET)
     return read_report(path)
 
@@ -217,13 +219,15 @@ def test_an_interrupted_search_goes_on_as_if_it_had_not_been(
             raise KeyboardInterrupt
         return planted(task)
 
-    monkeypatch.setattr(run_module, "measure", stops)
+    for room in (run_module, rehearsal):
+        monkeypatch.setattr(room, "measure", stops)
     monkeypatch.setattr(run_module, "rehearse", lambda *given: None)
     with pytest.raises(Interrupted):
         run_sweep(load_sweep("smoke", SETS), tmp_path / "run", False, 1, QUIET)
     kept = len(stripped(tmp_path / "run"))
     assert 0 < kept < len(whole)
-    monkeypatch.setattr(run_module, "measure", planted)
+    for room in (run_module, rehearsal):
+        monkeypatch.setattr(room, "measure", planted)
     done = run_sweep(load_sweep("smoke", SETS), tmp_path / "run", True, 1, QUIET)
     assert done.reused == kept and stripped(tmp_path / "run") == whole
     for name in ("summary.csv", "config.yaml", "calibration.json"):
@@ -256,7 +260,8 @@ def test_a_failure_ends_the_search_until_it_is_mended(
             raise ZeroDivisionError("by hand")
         return planted(task)
 
-    monkeypatch.setattr(run_module, "measure", fails)
+    for room in (run_module, rehearsal):
+        monkeypatch.setattr(room, "measure", fails)
     monkeypatch.setattr(run_module, "rehearse", lambda *given: None)
     sweep = load_sweep("smoke", SETS)
     done = run_sweep(sweep, tmp_path / "run", False, 1, QUIET)
@@ -264,7 +269,8 @@ def test_a_failure_ends_the_search_until_it_is_mended(
     report = read_report(tmp_path / "run")
     assert of(report, "hash").outcome == "unfinished"
     assert report.table.done < report.table.total
-    monkeypatch.setattr(run_module, "measure", planted)
+    for room in (run_module, rehearsal):
+        monkeypatch.setattr(room, "measure", planted)
     run_sweep(load_sweep("smoke", SETS), tmp_path / "run", True, 1, QUIET)
     assert stripped(tmp_path / "run") == stripped(tmp_path / "whole")
 

@@ -21,6 +21,7 @@ from sweeps.report.contents import Report, read_report
 from sweeps.report.crossing_map import regions
 from sweeps.report.page import page
 from sweeps.report.picture import picture
+from sweeps.run import rehearsal
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
 from sweeps.run.sweep_run import run_sweep
@@ -58,7 +59,8 @@ def planted(task: Task) -> dict[str, Any]:
 
 
 def run(path: Path, monkeypatch: pytest.MonkeyPatch, resume: bool = False) -> Report:
-    monkeypatch.setattr(run_module, "measure", planted)
+    for room in (run_module, rehearsal):
+        monkeypatch.setattr(room, "measure", planted)
     run_sweep(load_sweep(PLANTED, SETS), path, resume, 1, QUIET)
     return read_report(path)
 
@@ -109,7 +111,8 @@ READINGS = (
 def test_a_map_is_made_again_under_each_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_module, "measure", planted)
+    for room in (run_module, rehearsal):
+        monkeypatch.setattr(room, "measure", planted)
     sets = [*SETS, READINGS]
     assert len(load_sweep("answer", sets).points) == 2 * 4  # `skip: [reading]` ships
     run_sweep(load_sweep("answer", [*sets, "skip=[]"]), tmp_path / "a", False, 1, QUIET)

@@ -15,6 +15,7 @@ from sweeps.plan.sweep import load_sweep
 from sweeps.report.contents import read_report
 from sweeps.report.page import page
 from sweeps.report.picture import pictures
+from sweeps.run import rehearsal
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
 from sweeps.run.sweep_run import run_sweep
@@ -38,7 +39,8 @@ def planted(task: Task) -> dict[str, Any]:
 def test_the_least_is_found_by_its_mean_and_surely(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_module, "measure", planted)
+    for room in (run_module, rehearsal):
+        monkeypatch.setattr(room, "measure", planted)
     run_sweep(load_sweep("smoke", SETS), tmp_path / "r", False, 1, Progress(False))
     report = read_report(tmp_path / "r")
     found = {each.name: each for each in report.findings.own}

@@ -11,7 +11,7 @@ from hwmodel.kernel.shapes import ONE_KERNEL
 from sweeps.plan import experiment
 from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
-from sweeps.run import sweep_run
+from sweeps.run import rehearsal
 from sweeps.run.outcome import Outcome
 from sweeps.run.progress import Progress
 from sweeps.run.task_limits import TaskLimits
@@ -42,8 +42,8 @@ def done(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
         assert limits == TaskLimits()  # compiling takes what it takes
         yield from (tried("workers", task) for task in tasks)
 
-    monkeypatch.setattr(sweep_run, "execute", execute)
-    monkeypatch.setattr(sweep_run, "attempt", lambda work, index, task: tried("here", task))
+    monkeypatch.setattr(rehearsal, "execute", execute)
+    monkeypatch.setattr(rehearsal, "attempt", lambda work, index, task: tried("here", task))
     return found
 
 
@@ -63,5 +63,5 @@ def test_a_kernel_is_tried_once_and_several_by_workers_first(
     devices: str, jobs: int, workers: list[str], here: list[str], done: dict[str, list[str]]
 ) -> None:
     sweep = load_sweep("quickstart", [*SMALL, f"device=[{devices}]"])
-    sweep_run.rehearse(sweep.points, None, Progress(terminal=False), jobs)
+    rehearsal.rehearse(sweep.points, None, Progress(terminal=False), jobs)
     assert done == {"workers": workers, "here": here}
