@@ -52,6 +52,7 @@ def _rehearsed(
 ) -> dict[str, Any]:  # fmt: skip
     """The metrics of these rehearsals of points; otherwise as `rehearse`."""
     metrics: dict[str, Any] = {}
+    unfitting: list[tuple[str, Described]] = []
     with progress.stage("rehearsal", len(small)) as done:
         simulated = [each for each in small if each.kernel is not None]
         if KEPT and jobs > 1 and len({each.kernel for each in simulated}) > 1:
@@ -67,12 +68,16 @@ def _rehearsed(
             if outcome.misfit and unfit is not None:
                 mine = [point.index for point in points if _rehearses(point, experiment)]
                 unfit |= dict.fromkeys(mine, outcome.error or "")
-            if outcome.at_fault and not (outcome.misfit and unfit and len(unfit) < len(points)):
+                unfitting.append((outcome.error or "", experiment))
+            elif outcome.at_fault:
                 refused = DescriptionError(outcome.error or "")
                 raise _of_point(points, document, refused, experiment)
             if outcome.error is None:
                 metrics |= flat(outcome.value)
             done()
+    if unfitting and unfit and len(unfit) == len(points):
+        why, first = unfitting[0]
+        raise _of_point(points, document, DescriptionError(why), first)
     return metrics
 
 

@@ -274,7 +274,8 @@ class Study(Planned):
         return fleet_size.SmallestFleet(tuple(experiments), among, wanted, fewest, limit, guess)
 
     def cost(self, overrides: Overrides) -> dict[str, float]:
-        """The metric `cost`, where the study has costs; what is not overridden is the base's."""
+        """The metric `cost`, where the study has costs; what is not overridden is the base's.
+        Raises DescriptionError where that is no choice."""
         if self.spec.fleet is not None:
             return fleet_size.cost(self, overrides)
         if not self.spec.costs:
@@ -283,7 +284,16 @@ class Study(Planned):
         for path, prices in self.spec.costs.items():
             value = overrides.get(path, at(self.document.data["base"], *path.split(".")))
             names = self.spec.space[path].choices().items()
-            found += prices[next((str(n) for n, each in names if each == value), str(value))]
+            chosen = next((str(n) for n, each in names if each == value), str(value))
+            if chosen not in prices:  # of the base alone: what is drawn is a choice
+                one = self.spec.space[path].choice[0]
+                for key in reversed(path.split(".")):
+                    one = {key: one}
+                raise self.document.error(
+                    "the base states none of these, so that its cost is not known; expected such"
+                    f" as base: {to_yaml_flow(one)}", ("costs", path),
+                )  # fmt: skip
+            found += prices[chosen]
         return {"cost": found}
 
 
