@@ -26,7 +26,7 @@ from tools.figures import ROOT, SECOND, read_results
 
 Read = Callable[[Path], dict[str, Any]]
 RECORDED = Path(__file__).resolve().parents[1] / "tests/reference"
-LAST = Path(__file__).resolve().parents[1] / "docs/release/accuracy.yaml"
+LAST = Path(__file__).resolve().parents[1] / "docs/release/last/accuracy.yaml"
 """Errors of the last release."""
 
 

@@ -31,7 +31,7 @@ STEPS = [
     "llama-2-7b-a100-80gb", "llama-3-70b-decode", "llama-3-8b-decode", "m2-ultra-decode",
     "m2-ultra-gpt-oss-20b", "strix-halo-decode",
 ]  # fmt: skip
-LAST = load(Path(ROOT / "docs/release/accuracy.yaml")).data
+LAST = load(Path(ROOT / "docs/release/last/accuracy.yaml")).data
 
 
 def share(device: Device, *_: Any) -> float:

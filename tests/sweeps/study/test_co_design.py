@@ -24,6 +24,14 @@ HALVING = "halving=[{set: {requests: 10}, keep: 0.5}, {keep: 1}]"
         (["mix=[{model: qwen3-8bb}]"], "no shipped model|did you mean"),
         (["base.arrivals={process: poisson}", "base.load={relative: 1.5}"], "no common load"),
         (["costs={device_set.memory: {hbm3-6.4: 1}}"], "expected a choice of the space"),
+        (
+            [
+                "space={device_set.controller.read_queue: {choice: [32, 64]}}",
+                "first=[]",
+                "costs={device_set.controller.read_queue: {32: 0, 64: 1}}",
+            ],
+            "states none of these.*base: {device_set: {controller: {read_queue: 32}}}",
+        ),
         (["halving=[{set: {requests: 10}, keep: 2}]"], "less than or equal to 1"),
         (["halving=[{set: {reqests: 10}}]"], "did you mean"),
     ],
