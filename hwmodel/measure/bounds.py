@@ -129,7 +129,8 @@ def refresh_share(memory: MemorySpec, data_bound: bool, shared: bool = False) ->
     c = memory.controller
     if c.refresh != "all_bank":
         return Fraction(0)
-    scopes, ranks = _WIDE, shared and memory.organisation.ranks > 1
+    scopes: tuple[str, ...] = _WIDE
+    ranks = shared and memory.organisation.ranks > 1
     if ranks and c.refresh_postpone:
         scopes = tuple(each for each in _WIDE if each != "rank")
     first = memory.activate_command
