@@ -105,7 +105,7 @@ class EngineV1(Scheduler):
             decode, migrations, budget = self._run_in_turn(chunks, defers)
         else:
             decode, migrations = engine.growth.decode()
-            budget = self._prefills(engine.budget - engine.growth.rows(decode))
+            budget = _prefills(self, engine.budget - engine.growth.rows(decode))
             if engine.partial and budget:
                 budget -= self._continue(chunks, budget)
         self._any_decode = len(decode) > 0
@@ -128,16 +128,6 @@ class EngineV1(Scheduler):
         them (`in_turn`). A scheduler of one's own may say less (examples/own_scheduler.py).
         """
         return left
-
-    def _prefills(self, left: int) -> int:
-        """`prefill_budget`. Raises DescriptionError where it is none of 0 to `left` tokens."""
-        tokens = self.prefill_budget(left)
-        if not isinstance(tokens, int | np.integer) or not min(left, 0) <= tokens <= left:
-            raise DescriptionError(
-                f"engine {self.spec.name}: {type(self).__name__}.prefill_budget: expected tokens "
-                f"from 0 to {left}; got {tokens!r}"
-            )
-        return int(tokens)
 
     def to_decode(self) -> IntArray:
         decode = super().to_decode()
@@ -174,7 +164,7 @@ class EngineV1(Scheduler):
         begins: dict[int, int] = {}  # tokens that those in their prefill have here
         migrations: list[Migration] = []
         at, budget = 0, self.engine.budget
-        room = self._prefills(budget)
+        room = _prefills(self, budget)
         while at < len(running) and budget > 0:
             request = running[at]
             at += 1
@@ -365,3 +355,14 @@ class EngineV1(Scheduler):
         self._filling.discard(request)
         self.engine.waiting.appendleft(request)
         self.engine.was_preempted(request)
+
+
+def _prefills(scheduler: EngineV1, left: int) -> int:
+    """Its `prefill_budget`. Raises DescriptionError where it is none of 0 to `left` tokens."""
+    tokens = scheduler.prefill_budget(left)
+    if not isinstance(tokens, int | np.integer) or not min(left, 0) <= tokens <= left:
+        raise DescriptionError(
+            f"engine {scheduler.spec.name}: {type(scheduler).__name__}.prefill_budget: expected"
+            f" tokens from 0 to {left}; got {tokens!r}"
+        )
+    return int(tokens)
