@@ -234,5 +234,5 @@ def test_kv_moves_in_one_way_and_a_run_is_handed_down_whole() -> None:
         assert own - told <= {"connect"}, "hooks stand in the tables at the head of their base"
     assert len(passed_on("simulate")) <= 6
     assert len(passed_on("watches")) <= 1
-    assert len(walk()) <= 77
+    assert len(walk()) <= 79
     assert len(walk_of_size()) <= 17
