@@ -32,6 +32,7 @@ REPRODUCED, DIRECTION, REFUTED = "reproduced", "direction", "refuted here"
 UNDECIDED, SIZE, ANOTHER = "undecided", "direction, size undecided", "another size"
 SEED = 2
 """The other seed; all parts have 1."""
+NOTHING = "–"
 MOST = 1000
 """Replications beyond which a number says nothing."""
 
@@ -177,13 +178,14 @@ def rows(root: Path, first: Results, second: Results) -> Iterator[tuple[str, str
             seeds = [each for each in (found, other) if each]
             said = [verdict(claim, each, margin) for each in seeds]
             wide = [each for each, word in zip(seeds, said, strict=True) if "undecided" in word]
+            settled = settling(claim, wide[0], margin) if wide else NOTHING
             row = {
                 "the paper": claim.paper(),
                 "here": _written(found, claim.how),
                 "another seed": _written(other, claim.how) if other else "not run",
                 "verdict": agreed(said[0], said[-1]),
-                "each alone": "; ".join(said) if len({*said}) > 1 else "",
-                "replications that settle it": settling(claim, wide[0], margin) if wide else "",
+                "each alone": "; ".join(said) if len({*said}) > 1 else NOTHING,
+                "replications that settle it": settled,
             }
             yield paper, name, row
 
@@ -200,7 +202,7 @@ def verdicts(root: Path, first: Results, second: Results) -> dict[str, Any]:
     for paper, name, row in rows(root, first, second):
         tables.setdefault(paper, {})[name] = row
         there += row["another seed"] != "not run"
-        turned += [f"{paper}: {name}"] * bool(row["each alone"])
+        turned += [f"{paper}: {name}"] * (row["each alone"] != NOTHING)
     count = sum(len(each) for each in tables.values())
     return {**tables, "counts": {
         "claims": count, "under two seeds": there, "turned": len(turned),
