@@ -120,7 +120,10 @@ class Owed:
 
     def settles(self, whole: bool, lasts_ns: float) -> int:
         """How many simulations of a stream, which lasts so long, come before the first that counts:
-        as many as may change by what is owed, but for less than MATTERS of their time."""
+        as many as may change by what is owed, but for less than MATTERS of their time. The
+        first window begins as where banks are always busy; the first whole stream owes nothing, as
+        no more falls due in the following ones than in their time, while owing less takes longer.
+        """
         if not self._postpones or whole in self._owed:
             return 0
         most = self._memory.controller.refresh_postpone
@@ -132,9 +135,9 @@ class Owed:
 
     def at_begin(self, whole: bool) -> dict[str, Any]:
         """How a simulation begins, as arguments of `simulate_system`."""
-        owed = self._owed.get(whole)
-        if owed is None:
+        if not self._postpones or (whole not in self._owed and not whole):
             return {}
+        owed = self._owed.get(whole, np.zeros((1, 1), np.int64))
         return {"owed": owed if whole else owed + self._early}
 
     def note(self, whole: bool, result: Any) -> None:
