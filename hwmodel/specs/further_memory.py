@@ -22,7 +22,7 @@ MAIN = "main"
 """The memory that an accelerator describes at its own level."""
 OF_A_MEMORY = (
     "memory", "given", "memory_set", "channels", "capacity", "interleave", "channel_hash",
-    "controller", "address_map", "derate", "inbox", "request_interval",
+    "channel_map", "controller", "address_map", "derate", "inbox", "request_interval",
 )  # fmt: skip
 """Keys that a further memory has of its own, or leaves at their defaults."""
 _OF_THE_MAIN_ONE = (
@@ -62,6 +62,8 @@ class FurtherMemory(Strict):
     """Consecutive bytes that stay in one channel."""
     channel_hash: Literal["none", "rotate", "xor"] = "none"
     """How blocks of addresses are spread over channels."""
+    channel_map: Literal["known", "borrowed", "drawn"] | None = None
+    """Where interleave and hash are from."""
     controller: Annotated[dict[str, Any], KeysOf(MemoryController)] = {}
     """What the controller of this memory has otherwise than its description."""
     address_map: list[str] | None = None
