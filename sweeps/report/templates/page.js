@@ -51,7 +51,9 @@ async function draw(chart, light = !dark.matches) {
   chart.drawn = true;
   await specs;
   const theme = themes[light ? "light" : "dark"];
-  const columns = Math.max(1, Math.floor(width / (6.2 * chart.spec.usermeta.letters + 34)));
+  const beside = 70;  // names of rows, behind which a legend begins
+  const each = 6.2 * chart.spec.usermeta.letters + 34;
+  const columns = Math.max(1, Math.floor((width - beside) / each));
   const config = { ...theme, legend: { ...theme.legend, columns, labelLimit: 0.65 * width } };
   chart.result?.finalize();
   chart.result = await vegaEmbed(chart.host, chart.spec, {
