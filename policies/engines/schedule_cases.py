@@ -30,6 +30,8 @@ from policies.requests.requests import Requests
 TWINS = {"0.28": "0.33"}
 """Versions that schedule as another one does: 31 of 32 schedules of 0.28 were those of 0.33."""
 LARGEST = 1 << 62
+Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
+"""A whole number that an array holds."""
 
 
 class Speculation(Strict):
@@ -85,11 +87,11 @@ class Config(Strict):
 class ScheduleTrace(Strict):
     """Columns of the requests. `arrival`: the first step that sees it."""
 
-    arrival: list[int]
-    prompt: list[int]
-    output: list[int]
-    prefix_id: list[int] | None = None
-    prefix_tokens: list[int] | None = None
+    arrival: list[Number]
+    prompt: list[Number]
+    output: list[Number]
+    prefix_id: list[Number] | None = None
+    prefix_tokens: list[Number] | None = None
     held: list[str] | None = None
     """With speculation: a digit for each output token, how many of its drafts hold."""
 
@@ -109,7 +111,7 @@ class ScheduleTrace(Strict):
 
 _JSON = Exactly(False)
 """JSON has lists where there are tuples here."""
-_Pair = Annotated[tuple[int, int], _JSON]
+_Pair = Annotated[tuple[Number, Number], _JSON]
 Tables = list[Annotated[tuple[int, list[int]], _JSON]]
 
 
@@ -132,9 +134,9 @@ class Further(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
-    session: list[int] | None = None
+    session: list[Number] | None = None
     tree: list[_Pair] | None = None
-    priority: list[int] | None = None
+    priority: list[Number] | None = None
     scheduler: SchedulerOptions = SchedulerOptions()
     free_list: FreeListName | None = None
     """In a pool whose queue of free blocks was replaced: its order (None: the version's own)."""

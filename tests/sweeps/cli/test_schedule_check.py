@@ -34,10 +34,13 @@ def test_cases_and_their_first_difference(
     code, out, _ = run(capsys, file, "--json")
     first, second = json.loads(out)
     assert code == 1 and first["difference"] is None and first["agreeing"] == 3
-    assert second["difference"] == {"step": 1, "what": "preemption", "expected": [0], "found": []}
+    assert second["difference"] == {"step": 1, "what": "preemption", "expected": [0], "ours": []}
 
 
 def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     wrong = {**EXAMPLE, "confg": {}}
     code, out, err = run(capsys, str(written(tmp_path, wrong)))
     assert (code, out, err.count("\n")) == (2, "", 1) and "did you mean 'config'" in err
+    large = {**EXAMPLE, "trace": {**EXAMPLE["trace"], "arrival": [10**26]}}
+    code, out, err = run(capsys, str(written(tmp_path, large)))
+    assert (code, out, err.count("\n")) == (2, "", 1) and "trace.arrival" in err
