@@ -116,8 +116,6 @@ CLOCK = np.dtype([
 class PlainRequests(NamedTuple):
     """By request, int64 or float64 (n,): of the engine, the allocator and the metrics."""
 
-    one_in_a_kernel = True
-
     prompt: IntArray
     output: IntArray
     left: IntArray
@@ -138,8 +136,6 @@ class PlainRequests(NamedTuple):
 
 class PlainQueue(NamedTuple):
     """Who comes, waits and runs, and what the step does with them."""
-
-    one_in_a_kernel = True
 
     coming_s: FloatArray
     """Of all that will come, as far as that is known, in order."""
@@ -172,8 +168,6 @@ class Blocks(NamedTuple):
     """Of `BlockTables`, `BlockPool` and its `Line`; `kept`: blocks of the last residence of
     preempted requests that share with nobody, and how often each had been handed out. From `users`
     on what `plain_texts` knows, where requests share: see there."""
-
-    one_in_a_kernel = True
 
     table: IntArray
     places: IntArray
@@ -254,8 +248,6 @@ class PlainRuns(NamedTuple):
     """Of a `ContiguousAllocator` and its space: holes; slabs with a bit for each free block, in no
     order. What a request should have is known while `epoch` is that of `NOW`."""
 
-    one_in_a_kernel = True
-
     start: IntArray
     common: Holes
     kept: Holes
@@ -295,8 +287,6 @@ class PlainRuns(NamedTuple):
 class Rows(NamedTuple):
     """Stretches that are not summed up yet, columns of `Stretches`; whether requests then wait; and
     seconds of all their steps."""
-
-    one_in_a_kernel = True
 
     stretches: FloatArray
     waits: BoolArray
@@ -358,3 +348,7 @@ def holes(start: int, several: int, size: int = 0) -> Holes:
     made = Holes(*(np.zeros(each, np.int64) for each in (several, several, 1)))
     made.start[0], made.size[0], made.number[0] = start, size, size > 0
     return made
+
+
+for each in (PlainRequests, PlainQueue, Blocks, PlainRuns, Rows):  # a NamedTuple has fields alone
+    each.one_in_a_kernel = True  # type: ignore[attr-defined]
