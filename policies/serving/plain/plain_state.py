@@ -351,4 +351,4 @@ def holes(start: int, several: int, size: int = 0) -> Holes:
 
 
 for each in (PlainRequests, PlainQueue, Blocks, PlainRuns, Rows):  # a NamedTuple has fields alone
-    each.one_in_a_kernel = True  # type: ignore[attr-defined]
+    each.one_in_a_kernel = True  # type: ignore[union-attr]
