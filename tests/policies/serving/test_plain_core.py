@@ -5,8 +5,10 @@ from __future__ import annotations
 from itertools import combinations, product
 from typing import Any
 
+import numpy as np
 import pytest
 
+from policies.requests.requests import Requests
 from policies.serving.counted_runs import RUNS
 from policies.serving.serving import ServingResult
 from tests.policies.serving.plain_pairs import (
@@ -84,6 +86,27 @@ def test_is_the_ideal_equal_where_memory_binds() -> None:
         assert bool(plain.metrics["preemptions"]) == preempts
         assert not differences(served(many, plain=False), plain)
     assert all(differences(*pair) for pair in combinations(made.values(), 2))
+
+
+def test_does_the_router_know_who_ends_as_a_request_comes() -> None:
+    """Of replicas, at the very same time: on the other two a request still runs."""
+    changes = {
+        "policy": {"name": "paged"}, "memory": {"efficiency": 1.0},
+        "predictor": {"kind": "lognormal", "sigma": 0.4},
+        "engine": {"max_num_seqs": 64, "max_num_batched_tokens": 2048, "max_model_len": 1024},
+        "cluster": {"cards": 3, "placement": "least_requests"},
+    }  # fmt: skip
+    prompts, outputs = np.full(4, 50), np.array([60, 20, 60, 20])
+    two = Drawn(Requests(np.zeros(2), prompts[:2], outputs[:2]), 1024, "mlu370-x4", 0, changes)
+    first = served(two, plain=True)
+    assert isinstance(first, ServingResult)
+    end_s = first.finish_s[1]
+    times_s = np.array([0.0, 0.0, end_s / 2, end_s])
+    four = two._replace(requests=Requests(times_s, prompts, outputs))
+    plain = served(four, plain=True)
+    assert isinstance(plain, ServingResult)
+    assert plain.metrics["node"]["cards"][1]["requests"] == 2
+    assert not differences(served(four, plain=False), plain)
 
 
 @pytest.fixture(autouse=True)
