@@ -72,12 +72,12 @@ def _rehearsed(
             elif outcome.at_fault:
                 refused = DescriptionError(outcome.error or "")
                 raise _of_point(points, document, refused, experiment)
+            if unfitting and unfit and len(unfit) == len(points):
+                why, first = unfitting[0]
+                raise _of_point(points, document, DescriptionError(why), first)
             if outcome.error is None:
                 metrics |= flat(outcome.value)
             done()
-    if unfitting and unfit and len(unfit) == len(points):
-        why, first = unfitting[0]
-        raise _of_point(points, document, DescriptionError(why), first)
     return metrics
 
 

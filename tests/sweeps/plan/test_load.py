@@ -22,7 +22,7 @@ from sweeps.plan.sweep import load_sweep
 from sweeps.run.capacity import Capacities, CapacityFailed, calibrate, capacity_key, wanted
 from sweeps.run.reading import read_sweep
 from sweeps.run.store import RunDirectory
-from sweeps.run.sweep_run import Progress, _calibrate, run_sweep
+from sweeps.run.sweep_run import Progress, SweepRun, _calibrate, run_sweep
 
 QUIET = Progress(terminal=False)
 VARIED = ["workload=sharegpt", "workload_set={limits: {max_prompt_tokens: 2000}}"]
@@ -230,11 +230,13 @@ def test_a_cap_on_outputs_is_part_of_the_capacity() -> None:
     assert short > 2 * plain
 
 
-def test_capacities_are_kept_in_the_order_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capacities_are_kept_in_the_order_of_the_sweep(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     sweep = load_sweep("smoke", [])
     keys = list(wanted(sweep))
     backwards = [(key, 1.0) for key in reversed(keys)]  # the last worker was the quickest
     monkeypatch.setattr("sweeps.run.sweep_run.calibrate", lambda *_: iter(backwards))
-    calibration = Capacities({})
-    _calibrate(sweep, calibration, 2, None, Progress(terminal=False), 0)
+    calibration, run = Capacities({}), SweepRun(RunDirectory(tmp_path / "run"))
+    _calibrate(sweep, run, calibration, 2, None, Progress(terminal=False))
     assert list(calibration.capacities) == keys

@@ -28,6 +28,7 @@ HALVING = "halving=[{set: {requests: 10}, keep: 0.5}, {keep: 1}]"
             [
                 "space={device_set.controller.read_queue: {choice: [32, 64]}}",
                 "first=[]",
+                "memory=sampled",
                 "costs={device_set.controller.read_queue: {32: 0, 64: 1}}",
             ],
             "states none of these.*base: {device_set: {controller: {read_queue: 32}}}",
