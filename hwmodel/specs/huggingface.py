@@ -399,4 +399,6 @@ def _quantised(given: Any) -> str | None:
         ("awq", 4, 128): "w4a16",
         ("gptq", 4, 128): "w4a16_symmetric" if symmetric else "w4a16",
     }
-    return "fp8_block_128x128" if block == [128, 128] else known.get(key)
+    if block == [128, 128]:
+        return "fp8_block_128x128"
+    return next((weights for each, weights in known.items() if each == key), None)

@@ -165,6 +165,12 @@ def test_quantised_checkpoints(given: dict[str, Any], weights: str, tmp_path: Pa
     assert (found.spec.weights, found.spec.kv, found.unknown) == (weights, "fp16", {})
 
 
+def test_a_quantised_checkpoint_of_no_known_kind_is_told(tmp_path: Path) -> None:
+    given = {"quant_method": ["awq"], "bits": 4, "group_size": 128}
+    found = imported(tmp_path, {**CONFIGS["llama-2-7b"], "quantization_config": given})
+    assert set(found.unknown) == {"quantization_config"}
+
+
 def test_upper_layers_of_qwen_may_have_windows(tmp_path: Path) -> None:
     fields = CONFIGS["qwen2.5-7b"] | {
         "use_sliding_window": True, "sliding_window": 4096, "max_window_layers": 20,
