@@ -43,7 +43,7 @@ def sentences(table: Table) -> list[str]:
 
 def _unfit(table: Table) -> Iterator[_Unfit]:
     compared = table.config["compare"]
-    every = [named(compared, value) for value in table.config["axes"][compared]]
+    every = [named(compared, value) for value in table.config["axes"].get(compared, ())]
     found: dict[tuple[str, str, str], list[str]] = {}
     for each in table.misfits:
         others = {path: value for path, value in each.overrides.items() if path != compared}
