@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from typing import Any, NamedTuple
 
@@ -141,8 +142,10 @@ class FleetSums:
 
     def _take_idle(self, before_s: float) -> None:
         self._idle.sort()
-        while self._idle and self._idle[0][0] < before_s:
-            self._metrics.idle(self._idle.pop(0)[2])
+        taken = bisect.bisect_left(self._idle, (before_s,))
+        for _, _, seconds in self._idle[:taken]:
+            self._metrics.idle(seconds)
+        del self._idle[:taken]
 
     def close(self) -> None:
         """The run is over."""
