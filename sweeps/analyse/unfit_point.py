@@ -17,3 +17,8 @@ class UnfitPoint:
     fits_with: dict[str, Any] | None = None
     """Path of the experiment -> value: the first change with which it would; None: none of those
     that were tried."""
+
+    def result(self) -> dict[str, Any]:
+        """What stands among the results for those that it has not: `does_not_fit`, without
+        `metrics`."""
+        return {"point": self.point, "overrides": self.overrides, "does_not_fit": self.why}

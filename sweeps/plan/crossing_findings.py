@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,7 +14,7 @@ from sweeps.analyse.objective import SERVED, Objective
 from sweeps.analyse.statistics import Interval, interval, significant
 from sweeps.analyse.table import Group, Row, Table
 from sweeps.plan.crossing_results import CrossingResults
-from sweeps.plan.evaluations import PARAMETER, Place, key_of
+from sweeps.plan.evaluations import PARAMETER, Place, Value, key_of
 from sweeps.plan.parameter import Answers, Parameter
 from sweeps.plan.variant import AS_DESCRIBED
 
@@ -31,6 +31,8 @@ class Crossed:
     """The log ratio as described, where that is a value of this parameter."""
     crossing: Crossing | None = None
     edge: Edge | None = None
+    unfit: Collection[Value] = field(default=(), repr=False)
+    """Values at which one of the two does not fit; of a range one is enough to end the search."""
 
     @property
     def ends(self) -> dict[str, Interval]:
@@ -43,9 +45,13 @@ class Crossed:
         return named if self.base is None else {AS_DESCRIBED: self.base, **named}
 
     @property
-    def outcome(self) -> Literal["crosses", "no crossing", "undecided", "unfinished"]:
-        if self.parameter.sought(self.answers):
+    def outcome(
+        self,
+    ) -> Literal["crosses", "no crossing", "undecided", "unfinished", "does not fit"]:
+        if self.parameter.sought(self.answers, self.unfit):
             return "unfinished"
+        if self.unfit and not (self.parameter.variants and self.answers):
+            return "does not fit"
         signs = {self.parameter.beyond(answer).sign for answer in self.ends.values()}
         if self.crossing or {1, -1} <= signs:
             return "crosses"
@@ -64,7 +70,7 @@ class Crossed:
     def side(self) -> int | None:
         """The first is ahead all over the range (1), nowhere (-1), or they cross (0); None: not
         known yet."""
-        if self.outcome == "unfinished":
+        if self.outcome in ("unfinished", "does not fit"):
             return None
         ahead = self.parameter.beyond(next(iter(self.answers.values()))).mean > 0
         return 0 if self.crossing else 1 if ahead else -1
@@ -92,6 +98,8 @@ class Search:
     """Over the first; log ratios."""
     pleas: dict[str, Verdict] = field(default_factory=dict)
     """With each objection upheld, under each reading."""
+    unfit: Collection[str] = field(default=(), repr=False)
+    """Those that compete and do not fit as described."""
 
     @property
     def where(self) -> str:
@@ -172,7 +180,8 @@ class Crossings:
 
 def crossings(table: Table) -> Crossings:
     """What the run of a table found."""
-    known, base = CrossingResults(table.config, table.records()), table.config["base"]
+    unfit = [each.result() for each in table.misfits]
+    known, base = CrossingResults(table.config, table.records() + unfit), table.config["base"]
     rows = {(key_of(group.others), row.name): row for group in table.groups for row in group.main()}
     maps = {
         name: _judged([_competitors(known, rows, place, name) for place in known.places])
@@ -200,9 +209,9 @@ def _competitors(
     known: CrossingResults, rows: Mapping[tuple[str, str], Row], place: Place, name: str | None
 ) -> Group | None:  # fmt: skip
     """Those that compete at a place, with an objection or a reading those that it changes under it;
-    None before all have results."""
+    None before all that fit have results, and where only one fits."""
     rates = known.described(place, name)
-    if len(rates) < len(known.competing):
+    if len(rates) < max(2, len(known.that_fit(place, name))):
         return None
     chosen = []
     for policy in (each for each in known.names if each in rates):
@@ -221,22 +230,27 @@ def _search(
         if verdict and name not in rates and (r := known.rates(place, name, AS_DESCRIBED))
     }  # fmt: skip
     each = [
-        _crossed(name, parameter, known.leads(place, name), now)
+        _crossed(name, parameter, known.leads(place, name), now, known.unfit(place, name))
         for name, parameter in known.parameters.items()
     ]
+    fit = known.that_fit(place)
     return Search(
         place, [known.ours, known.rival(place) or ""], now, each, known.objective.less,
         known.title(place), verdict,
         {name: interval([*values.values()]) for name, values in rates.items()}, references, pleas,
+        [name for name in known.competing if name not in fit],
     )  # fmt: skip
 
 
-def _crossed(name: str, parameter: Parameter, found: Answers, now: Interval | None) -> Crossed:
+def _crossed(
+    name: str, parameter: Parameter, found: Answers, now: Interval | None, unfit: list[Value]
+) -> Crossed:
     base = None if parameter.set else now
-    if parameter.sought(found):
-        return Crossed(name, parameter, found, base)
+    if parameter.sought(found, unfit) or (unfit and not parameter.variants):
+        return Crossed(name, parameter, found, base, unfit=unfit)
     if parameter.variants:
-        return Crossed(name, parameter, {value: found[value] for value in parameter.variants}, base)
+        chosen = {value: found[value] for value in parameter.variants if value in found}
+        return Crossed(name, parameter, chosen, base, unfit=unfit)
     found = dict(sorted(found.items(), key=lambda item: parameter.number_of(item[0])))
     leads = parameter.leads(found)
     crosses = crossing(leads, parameter.log)

@@ -72,13 +72,22 @@ class CrossingResults(Evaluations):
         known = [*(titled(k, v) for k, v in place.items() if k != CASE), place.get(CASE, "")]
         return ", ".join(filter(None, known))
 
+    def that_fit(self, place: Place, name: str | None = None) -> list[str]:
+        """Those that compete and have room, as described or, as far as it changes them, with an
+        objection or a reading."""
+        return [
+            each for each in self.competing
+            if self.fits(place, each, name if name and each in self.touched[name] else AS_DESCRIBED)
+        ]  # fmt: skip
+
     def rival(self, place: Place) -> str | None:
-        """Whom the first is held against: the best of several, as described, where all of these
-        have results."""
+        """Whom the first is held against: the best of several that fit, as described, where all of
+        these have results."""
         if len(self.theirs) == 1:
             return self.theirs[0]
         known = [name for name in self.described(place) if name != self.ours]
-        return known[0] if len(known) == len(self.theirs) else None
+        wanted = [name for name in self.that_fit(place) if name != self.ours]
+        return known[0] if known and len(known) == len(wanted) else None
 
     def lead(self, place: Place) -> Interval | None:
         """The log ratio as described."""
@@ -91,22 +100,33 @@ class CrossingResults(Evaluations):
         """The log ratio at each value of a number that is whole, in the order of the results."""
         if (rival := self.rival(place)) is None:
             return {}
-        of, found = self.parameters[name].of, {}
+        found = {}
         for value in self.begun(place, name):
             ours, theirs = (
-                self.rates(place, each, name, value) if of in (None, each)
-                else self.rates(place, each, AS_DESCRIBED)
-                for each in (self.ours, rival)
-            )  # fmt: skip
+                self.rates(place, each, *self._at(each, name, value)) for each in (self.ours, rival)
+            )
             if ours and theirs:
                 found[value] = self.advantage(ours, theirs)
         return found
+
+    def unfit(self, place: Place, name: str) -> list[Value]:
+        """Values of a number with which the first, or whom it is held against, does not fit."""
+        pair = self.ours, self.rival(place)
+        return [
+            value for value in self.begun(place, name)
+            if not all(self.fits(place, e, *self._at(e, name, value)) for e in pair if e)
+        ]  # fmt: skip
+
+    def _at(self, competitor: str, name: str, value: Value) -> tuple[str, Value]:
+        """Under which number and value a competitor's results are those with a value of one."""
+        changed = self.parameters[name].of in (None, competitor)
+        return (name, value) if changed else (AS_DESCRIBED, None)
 
     def sought(self, place: Place, name: str) -> list[Value]:
         """Values to simulate next; none before those have results of whom the best is sought."""
         if self.rival(place) is None:
             return []
-        return self.parameters[name].sought(self.leads(place, name))
+        return self.parameters[name].sought(self.leads(place, name), self.unfit(place, name))
 
     def total(self) -> int:
         """Results of a run when what it has begun, and what that asks for next, is done."""

@@ -27,8 +27,8 @@ Rates = Mapping[int, float]
 
 
 class Evaluations:
-    """The results of a run, by its config. A rate counts when all its replications are there and
-    above zero."""
+    """The results of a run, by its config, and which of its points do not fit. A rate counts when
+    all its replications are there and above zero."""
 
     def __init__(self, config: Mapping[str, Any], records: Iterable[Record]) -> None:
         objective = objective_of(config)
@@ -38,13 +38,18 @@ class Evaluations:
         self.names = [label(value) for value in config["axes"][self.compare]]
         self.replications = int(config["base"]["replications"])
         self._rates: dict[tuple[str, str], dict[Value, dict[str, dict[int, float]]]] = {}
+        self._unfit: set[tuple[str, str, Value, str]] = set()
         for record in records:
             given = record["overrides"]
             rest = {k: v for k, v in given.items() if k not in (PARAMETER, VALUE, self.compare)}
             key = key_of(rest), str(given.get(PARAMETER))
             values = self._rates.setdefault(key, {}).setdefault(given.get(VALUE), {})
-            mine = values.setdefault(label(given.get(self.compare)), {})
-            mine[record["replication"]] = self._value(record["metrics"])
+            name = label(given.get(self.compare))
+            mine = values.setdefault(name, {})
+            if "metrics" in record:
+                mine[record["replication"]] = self._value(record["metrics"])
+            else:
+                self._unfit.add((*key, given.get(VALUE), name))
 
     def _value(self, metrics: Mapping[str, Any]) -> float:
         """The objective; zero where there is none, or it grows with the run."""
@@ -69,8 +74,13 @@ class Evaluations:
                     " or nothing was served"
                 )
 
+    def fits(self, place: Place, name: str, parameter: str, value: Value = None) -> bool:
+        """Whether a competitor has room there, as far as is known."""
+        return (key_of(place), parameter, value, name) not in self._unfit
+
     def begun(self, place: Place, parameter: str) -> list[Value]:
-        """Values of which anything is there, in the order of the results."""
+        """Values of which anything is there, also that it does not fit, in the order of the
+        results."""
         return list(self._rates.get((key_of(place), parameter), {}))
 
     def rates(self, place: Place, name: str, parameter: str, value: Value = None) -> Rates:

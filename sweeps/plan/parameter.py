@@ -8,7 +8,7 @@ one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -158,12 +158,13 @@ class Parameter(Strict):
         """What is known over the range, by the number, less the ratio that is sought."""
         return {self.number_of(value): self.beyond(each) for value, each in known.items()}
 
-    def sought(self, known: Answers) -> list[Value]:
-        """Values to simulate next; none where what is known settles it."""
+    def sought(self, known: Answers, unfit: Collection[Value] = ()) -> list[Value]:
+        """Values to simulate next; none where what is known settles it, or where one of a range is
+        among those that do not fit, `unfit`."""
         ends = [*self.variants] or [self.at(0), self.at(1)]
-        if missing := [value for value in ends if value not in known]:
+        if missing := [value for value in ends if value not in known and value not in unfit]:
             return missing
-        if self.variants:
+        if self.variants or unfit:
             return []
         curves = CURVES if self.bisect == "interval" else (ahead,)
         needed = (self._next(known, curve) for curve in curves)

@@ -207,7 +207,7 @@ def _references(spec: SweepSpec, document: Document, points: list[Point]) -> lis
 
 def further(sweep: Sweep, records: Iterable[Record]) -> list[Point]:
     """The points that the results of those there are ask for; none where nothing is sought, or all
-    is found."""
+    is found. Of one that does not fit, `UnfitPoint.result` stands among the results."""
     known = [record for record in records if record["point"] < len(sweep.points)]
     replications = sweep.points[0].experiment.replications
     points: list[Point] = []

@@ -251,7 +251,8 @@ class SweepSpec(RunSpec):
     def next_layers(
         self, records: Iterable[Record], replications: int, document: Document
     ) -> list[Layer]:
-        """What the results that are there ask for next."""
+        """What the results that are there ask for next. A point that does not fit has
+        `does_not_fit` among them, and no `metrics`."""
         return []
 
 

@@ -9,6 +9,7 @@ import math
 from hwmodel.measure.student import LEVEL
 from sweeps.analyse.crossing import sure
 from sweeps.analyse.facts import Verdict
+from sweeps.analyse.table import DOES_NOT_FIT
 from sweeps.plan.crossing_findings import Crossed, Crossings, Search
 from sweeps.sections.chart import Axis, RowSpan, Spans
 from sweeps.sections.formats import NONE, at_most, between, effect, gain
@@ -64,13 +65,19 @@ def _rows(found: Crossings) -> list[list[str]]:
     return [
         [
             cell.name, _first(cell), _lead(cell.verdict),
-            *(found.objective.text(cell.rates[name].mean) for name in found.policies),
+            *(_rate(found, cell, name) for name in found.policies),
             effect(cell.now), _tie(found, cell),
             "; ".join(f"{n} {effect(each)}" for n, each in cell.references.items()) or NONE,
             "; ".join(cell.upheld) or NONE,
         ]
         for cell in found.shown
     ]  # fmt: skip
+
+
+def _rate(found: Crossings, cell: Search, name: str) -> str:
+    """What one that competes comes to."""
+    fits = name in cell.rates
+    return found.objective.text(cell.rates[name].mean) if fits else DOES_NOT_FIT
 
 
 def _first(cell: Search) -> str:
@@ -93,7 +100,7 @@ def _tie(found: Crossings, cell: Search) -> str:
     if number.at is not None:
         return between(number.at, "{:.2f}".format)
     if number.side is None:
-        return "not found yet"
+        return DOES_NOT_FIT if number.outcome == DOES_NOT_FIT else "not found yet"
     low, high = (number.parameter.number(end) for end in (0, 1))
     return f"none: {found.ours} {'ahead' if number.side > 0 else 'behind'} from {low:g} to {high:g}"
 

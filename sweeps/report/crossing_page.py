@@ -13,9 +13,9 @@ from sweeps.analyse.crossing import Edge
 from sweeps.analyse.label import label
 from sweeps.analyse.rows import at
 from sweeps.analyse.statistics import Interval
-from sweeps.analyse.table import Table
+from sweeps.analyse.table import DOES_NOT_FIT, Table
 from sweeps.plan.crossing_findings import Crossed, Crossings, Search
-from sweeps.plan.evaluations import PARAMETER, VALUE
+from sweeps.plan.evaluations import PARAMETER, VALUE, Value
 from sweeps.plan.parameter import Parameter
 from sweeps.plan.variant import AS_DESCRIBED
 from sweeps.report import crossing_map
@@ -46,8 +46,8 @@ def over_places(searches: list[Search]) -> Iterator[Bars]:
 
 
 def _bar(search: Search, one: Crossed) -> Bar | None:
-    """None while it is unfinished."""
-    if one.outcome == "unfinished":
+    """None while it is unfinished, and where it does not fit."""
+    if one.outcome in ("unfinished", "does not fit"):
         return None
     parameter, where = one.parameter, one.at
     if where is None:
@@ -61,19 +61,25 @@ def _rows(table: Table, search: Search, each: Crossed) -> Iterator[list[str]]:
     parameter, found = each.parameter, each.answers
     heads = [each.name, described(table, parameter)]
     for value in parameter.variants:
-        there = ratio(found.get(value))
-        yield [*heads, value, NONE, there, NONE, _of_choice(each, found.get(value)), "1"]
+        there = _there(each, value)
+        outcome = DOES_NOT_FIT if value in each.unfit else _of_choice(each, found.get(value))
+        yield [*heads, value, NONE, there, NONE, outcome, str(int(value in found))]
     if parameter.range:
         low, high = parameter.at(0), parameter.at(1)
-        outcome: str = each.outcome
+        outcome = each.outcome
         if each.crossing:
             outcome = sentences.crossing_text(each.crossing, parameter)
         if each.edge:
             outcome += f", {_edge(each.edge, parameter, search.pair)}"
         if parameter.ratio != 1:
             outcome = f"{parameter.ratio:g}: {outcome}"
-        ends = (ratio(found.get(end)) for end in (low, high))
+        ends = (_there(each, end) for end in (low, high))
         yield [*heads, str(low), str(high), *ends, outcome, str(len(found))]
+
+
+def _there(each: Crossed, value: Value) -> str:
+    """The ratio at a value."""
+    return DOES_NOT_FIT if value in each.unfit else ratio(each.answers.get(value))
 
 
 def _edge(edge: Edge, parameter: Parameter, pair: list[str]) -> str:
@@ -157,6 +163,8 @@ def _note(table: Table) -> str:
         " them if the ratio is monotonic;"
         " what lies between was not simulated. `undecided`: not significant at one of these."
         " Choices are tried one by one."
+        + " `does not fit`: one of the two has no room there, and the range is searched no further."
+        * bool(table.misfits)
     )
 
 

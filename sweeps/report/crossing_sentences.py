@@ -25,11 +25,16 @@ def break_evens(search: Search) -> str:
     counts = Counter(each.outcome for each in search.numbers)
     cross = [_crossing(each) for each in search.numbers if each.outcome == "crosses"]
     text = f"{where}{search.ratio} is {ratio(search.now, named=True)} as described."
+    if search.unfit:
+        fit = "does" if len(search.unfit) == 1 else "do"
+        text = f"{where}{listed(search.unfit)} {fit} not fit as described."
     text += f" {len(cross)} of {counted(len(search.numbers), 'assumed parameter')}"
     text += " crosses" if len(cross) == 1 else " cross"
     text += " break-even within a plausible range."
     text += f" Crossings: {some(cross)}." if cross else ""
     open_ = [f"{counts[each]} {each}" for each in ("undecided", "unfinished") if counts[each]]
+    if unfit := counts["does not fit"]:
+        open_.append(f"{unfit} {'does' if unfit == 1 else 'do'} not fit")
     return f"{text} Of the others: {listed(open_)}." if open_ else text
 
 

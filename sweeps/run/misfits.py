@@ -67,6 +67,10 @@ class Misfits:
         """The results among these lines, without those of points that do not fit."""
         return results(records, self.points)
 
+    def among(self, records: Iterable[Record]) -> list[Record]:
+        """The same, and for each point that does not fit that it does not."""
+        return [*self.results(records), *(each.result() for each in self.points)]
+
     def others(self, points: Sequence[Point]) -> list[Point]:
         """The points that fit. Raises DescriptionError where none does."""
         unfit = self._numbers

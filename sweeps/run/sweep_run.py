@@ -19,7 +19,7 @@ from sweeps.plan.experiment import Task, assignments, measure, seed_of
 from sweeps.plan.logs import keep, staging, stem_of
 from sweeps.plan.place import shortened
 from sweeps.plan.sweep import further
-from sweeps.plan.sweep_spec import Point, Sweep, SweepSpec
+from sweeps.plan.sweep_spec import Point, Sweep
 from sweeps.run.capacity import Capacities, calibrate, capacity_key, wanted
 from sweeps.run.executor import execute
 from sweeps.run.findings import keep_sweep
@@ -101,8 +101,11 @@ def run_sweep(
             here = _that_fit(sweep, run)
             if left := _left(here, run.records):
                 if not rehearsed:
-                    known = _rehearse(here, run, progress, jobs)
-                    refuse_unknown(sweep.spec.metrics, known, sweep.document)
+                    unfit: dict[int, str] = {}
+                    metrics = rehearse(here.points, sweep.document, progress, jobs, unfit)
+                    run.misfits.note(here.points, unfit, progress)
+                    here = _that_fit(sweep, run)
+                    refuse_unknown(sweep.spec.metrics, metrics, sweep.document)
                     rehearsed = True
                 here = _calibrate(here, run, calibration, jobs, cluster, progress)
                 here, refused = _search(here, run, calibration, jobs, cluster, progress)
@@ -110,7 +113,7 @@ def run_sweep(
                 _run(here, run, left, calibration, config, jobs, cluster, progress)
             _that_fit(sweep, run)
             # a failure ends it, so that what is asked for never hangs on one
-            if run.failures or not (more := further(sweep, run.records)):
+            if run.failures or not (more := further(sweep, run.misfits.among(run.records))):
                 break
             sweep = sweep.with_points(more)
             _refuse_others(sweep, run)
@@ -126,16 +129,6 @@ def _that_fit(sweep: Sweep, run: SweepRun) -> Sweep:
     points = run.misfits.others(sweep.points)
     run.total = sum(point.experiment.replications for point in points)
     return replace(sweep, points=points)
-
-
-def _rehearse(sweep: Sweep, run: SweepRun, progress: Progress, jobs: int) -> list[str]:
-    """As `rehearse`, of the points that fit; the others are noted in the run. Where what is sought
-    hangs on every point (`next_layers`), or nothing fits, one that does not is an error."""
-    seeks = type(sweep.spec).next_layers is not SweepSpec.next_layers
-    unfit: dict[int, str] | None = None if seeks else {}
-    known = rehearse(sweep.points, sweep.document, progress, jobs, unfit)
-    run.misfits.note(sweep.points, unfit or {}, progress)
-    return known
 
 
 def _refuse_others(sweep: Sweep, run: SweepRun) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from policies.allocators.kv_layout import DoesNotFit
 from sweeps.analyse.crossing import crossing as crossing_of
 from sweeps.analyse.statistics import Interval
 from sweeps.cli.reporting import report
@@ -273,6 +274,43 @@ def test_a_failure_ends_the_search_until_it_is_mended(
         monkeypatch.setattr(room, "measure", planted)
     run_sweep(load_sweep("smoke", SETS), tmp_path / "run", True, 1, QUIET)
     assert stripped(tmp_path / "run") == stripped(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("known_before", [False, True])
+def test_what_does_not_fit_is_a_cell_and_the_others_are_sought(
+    known_before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No room without a channel hash, and for paged above 5,000 ns; a rehearsal shows it, or only
+    the points themselves."""
+
+    def cramped(task: Task) -> dict[str, Any]:
+        device_set, policy = task.experiment.device_set, task.experiment.serving.policy.name
+        cost = number(device_set.get("dma", {}).get("descriptor_cost", "100ns"))
+        if device_set.get("channel_hash") == "none" or (policy == "paged" and cost > 5000):
+            raise DoesNotFit("no room")
+        return planted(task)
+
+    for room in (run_module, rehearsal):
+        monkeypatch.setattr(room, "measure", cramped)
+    if not known_before:
+        monkeypatch.setattr(run_module, "rehearse", lambda *given: [])
+    fits = COST.replace("10240", "4096")
+    sets = [SETS[0], f"crossing={{cost: {COST}, less: {fits}, hash: {HASH}}}", *SETS[2:]]
+    done = run_sweep(load_sweep("smoke", sets), tmp_path / "run", False, 1, QUIET)
+    assert not done.failures
+    where = {tuple(each.overrides.values())[-3:] for each in done.misfits.points}
+    assert where == {("cost", "10240ns", "paged"), ("hash", "none", "paged"),
+                     ("hash", "none", "static")}  # fmt: skip
+    report = read_report(tmp_path / "run")
+    assert report.table.done == report.table.total == len(done.records)
+    outcomes = {name: of(report, name).outcome for name in ("cost", "less", "hash")}
+    assert outcomes == {"cost": "does not fit", "less": "crosses", "hash": "does not fit"}
+    assert "Of the others: 2 do not fit." in report.sentences[0]
+    rows = [row for each in report.section.walk() if isinstance(each, Grid) for row in each.rows]
+    cells = {row[0]: row[5:7] for row in rows if row[0] in outcomes and len(row) == 8}
+    assert cells["cost"] == ["does not fit", "does not fit"] and "(" in cells["less"][1]
+    again = run_sweep(load_sweep("smoke", sets), tmp_path / "run", True, 1, QUIET)
+    assert again.reused == len(done.records) == len(again.records)
 
 
 def test_results_of_another_search_are_refused(

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
+from policies.allocators.kv_layout import DoesNotFit
 from sweeps.analyse.crossing import crossing
 from sweeps.analyse.statistics import Interval
 from sweeps.plan.crossing_findings import Crossings
@@ -124,6 +125,33 @@ def test_a_map_is_made_again_under_each_reading(
     assert found.won("slow") == {"static": 0, "odma": 1, "paged": 1, "": 0}
     assert [cell.upheld for cell in found.cells] == [["exact"], []]
     assert "Under other readings" in page([report.section])
+
+
+def test_one_that_does_not_fit_leaves_its_cell_to_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With bf16 weights ODMA has no room for short prompts, paging none for long ones."""
+
+    def cramped(task: Task) -> dict[str, Any]:
+        spec = task.experiment
+        unfit = {("bf16", "alpaca"): "odma", ("bf16", "r1-reasoning"): "paged"}
+        if unfit.get((spec.serving.weights, spec.workload)) == spec.serving.policy.name:
+            raise DoesNotFit("no room")
+        return planted(task)
+
+    for room in (run_module, rehearsal):
+        monkeypatch.setattr(room, "measure", cramped)
+    done = run_sweep(load_sweep(PLANTED, SETS), tmp_path / "a", False, 1, QUIET)
+    report = read_report(tmp_path / "a")
+    assert not done.failures and report.table.done == report.table.total == len(done.records)
+    cells = {cell.name: cell for cell in report.findings.own.cells}
+    short, long = cells["bf16, short"], cells["bf16, long"]
+    assert (short.winner, short.pair, list(short.unfit)) == ("paged", ["paged", "static"], ["odma"])
+    assert (long.winner, list(long.unfit), long.numbers[0].outcome) == (
+        "odma", ["paged"], "does not fit")  # fmt: skip
+    rows = {row[0]: row for row in report.grids[0].rows}
+    assert [rows[name].count("does not fit") for name in cells] == [1, 0, 2, 0]
+    assert cells["int8, short"].numbers[0].outcome == "crosses"
 
 
 def test_contiguous_policies_are_simulated_once_and_a_run_resumes(
