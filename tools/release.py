@@ -223,22 +223,23 @@ def _cell(labels: list[str], column: str, grids: list[tuple[str, Grid]]) -> str:
 def _measured(
     metric: str, at: Mapping[str, Any], records: list[dict[str, Any]]
 ) -> dict[int, float]:
-    """The metric of a point by replication; `at` may name its `control`. Raises FigureError."""
+    """The metric of a point by replication, of those that have it; `at` may name its `control`.
+    Raises FigureError."""
     control = at.get("control", "")
     wanted = {key: value for key, value in at.items() if key != "control"}
-    there = [record for record in records if record["control"] == control]
-    exact = [each for each in there if wanted.items() <= each["overrides"].items()]
-    found: dict[int, float] = {}
-    for record in exact or [each for each in there if _named(wanted, each["overrides"])]:
+    alike = [record for record in records if record["control"] == control]
+    exact = [each for each in alike if wanted.items() <= each["overrides"].items()]
+    found: dict[int, float | None] = {}
+    for record in exact or [each for each in alike if _named(wanted, each["overrides"])]:
         value: Any = record["metrics"]
         for key in metric.split("."):
             value = value[key]
         if record["replication"] in found:
             raise FigureError(f"{dict(at)} is more than one point of the run")
-        found[record["replication"]] = float(value)
-    if not found:
-        raise FigureError(f"no point {dict(at)} in the run")
-    return found
+        found[record["replication"]] = value
+    if not (there := {r: float(value) for r, value in found.items() if value is not None}):
+        raise FigureError(f"no {metric} of a point {dict(at)} in the run")
+    return there
 
 
 def _named(wanted: Mapping[str, Any], overrides: Mapping[str, Any]) -> bool:

@@ -12,10 +12,10 @@ POINTS = 101
 _DIGITS = 5
 
 
-def summary(values: FloatArray) -> dict[str, float]:
-    """Mean and percentiles; zeros without values."""
+def summary(values: FloatArray) -> dict[str, float | None]:
+    """Mean and percentiles, None of no values: nothing that moved has no mean."""
     if not len(values):
-        return {"mean": 0.0, **{f"p{share}": 0.0 for share in PERCENTILES}}
+        return dict.fromkeys(("mean", *(f"p{share}" for share in PERCENTILES)))
     points = np.percentile(values, PERCENTILES)
     named = {f"p{share}": float(point) for share, point in zip(PERCENTILES, points, strict=True)}
     return {"mean": float(values.mean()), **named}

@@ -268,9 +268,9 @@ class ExperimentSpec(Described):
     def _refused(self, found: dict[str, Any]) -> dict[str, Any]:
         """The metrics, unless sampling leaves them too uncertain, or clients who go in lockstep."""
         memory, workload = self.serving.memory, workload_of(self)
-        answer_s = found["latency_s"]["mean"] - found["ttft_s"]["mean"]
         lockstep = workload.lengths.constant is not None and workload.arrivals.clients is not None
-        if lockstep and found["steady_s"] < LOCKSTEP * answer_s:
+        answer_s = (found["latency_s"]["mean"] - found["ttft_s"]["mean"]) if lockstep else 0.0
+        if found["steady_s"] < LOCKSTEP * answer_s:
             clients = workload.arrivals.clients or 1
             raise ResultRefused(
                 f"answers of one length keep {clients} clients in lockstep, and less than one of"
@@ -336,8 +336,20 @@ class ExperimentSpec(Described):
 
 
 def measure(task: Task) -> dict[str, Any]:
-    """One replication of an experiment of any kind. Raises DescriptionError."""
-    found: dict[str, Any] = task.experiment.measure(task)
+    """One replication of an experiment of any kind. Raises DescriptionError, also where a measure
+    does not give what its competitors are compared by."""
+    experiment = task.experiment
+    found: dict[str, Any] = experiment.measure(task)
+    if (objective := experiment.objective) is not None and task.cell is None:
+        value: Any = found
+        for key in objective.metric.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
+            name = getattr(experiment, "name", "of served requests")
+            given = "no" if value is None else f"{value!r} as"
+            raise DescriptionError(
+                f"measure {name}: {given} {objective.metric}: expected a finite number"
+            )
     return found
 
 

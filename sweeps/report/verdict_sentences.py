@@ -52,8 +52,9 @@ def short(judged: Verdict) -> str:
 
 
 def _alone(found: Verdict, compared: str) -> str:
-    who = _who(found.leader, compared)
-    return f"only {who} has results." if found.leader else "no results yet."
+    if found.leader:
+        return f"only {_who(found.leader, compared)} has results."
+    return "nothing to compare." if found.missing else "no results yet."
 
 
 def _won(found: Verdict, compared: str) -> str:

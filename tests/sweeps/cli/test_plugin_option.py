@@ -162,3 +162,41 @@ def test_a_plug_in_that_keeps_something_from_run_to_run_is_refused(tmp_path: Pat
     unplug()
     file.write_text(FORGETFUL.replace("{keeps}", "pass"))
     assert bankwise(*words, cwd=tmp_path).returncode == 0
+
+
+MEASURE = """
+from typing import Any, ClassVar
+from sweeps.analyse.objective import Objective
+from sweeps.plan.experiment import Described, Task
+
+class Slots(Described):
+    name: ClassVar[str] = "own_slots"
+    objective: ClassVar[Objective | None] = Objective("slots", "Slots", "tokens", "has {} slots")
+
+    def measure(self, task: Task) -> dict[str, Any]:
+        return {"model": self.model} | SLOTS
+"""
+OWN_SWEEP = """
+kind: sweep
+name: slots
+summary: slots of two cards
+measure: own_slots
+base: {model: llama-3.1-8b, replications: 1}
+axes: {device: [l4, a100-80gb]}
+compare: device
+"""
+
+
+@pytest.mark.parametrize(
+    ("slots", "given"),
+    [('{"slots": float("nan")}', "nan as"), ('{"slots": "many"}', "'many' as"), ("{}", "no")],
+)
+def test_a_measure_gives_what_its_points_are_compared_by(
+    slots: str, given: str, tmp_path: Path
+) -> None:
+    """The run ended with "no results yet"."""
+    (tmp_path / "own.py").write_text(MEASURE.replace("SLOTS", slots))
+    (tmp_path / "slots.yaml").write_text(OWN_SWEEP)
+    said = refusal("run", "slots.yaml", "--plugin", "own.py", "--jobs", "1", cwd=tmp_path)
+    expected = f"measure own_slots: {given} slots: expected a finite number"
+    assert said == f"slots.yaml: l4: {expected} (own.py)"

@@ -140,6 +140,8 @@ TIES: dict[str, Any] = {"ties": ["b", "a"], "within": 0.0042}
          "only a has results. b: no TTFT p50, as the load is above capacity."),
         (group("alone"), "only a has results."),
         (Verdict("card", "alone"), "no results yet."),
+        (Verdict("card", "alone", missing=["a", "b"], objective=OBJECTIVES["tpot_p99"]),
+         "nothing to compare. a and b: no TPOT p99."),
     ],
 )  # fmt: skip
 def test_a_verdict(found: Verdict, said: str) -> None:
