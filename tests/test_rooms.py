@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -225,6 +225,27 @@ def test_the_code_does_not_grow_deeper_than_it_is() -> None:
     seam = next(each for each in found if each.name == "Connector")  # whose hooks all features have
     assert len(seam.methods) <= 25
     assert not tree.several
+
+
+def test_public_names_are_nouns_of_the_field() -> None:
+    """Of functions, their parameters and the fields of classes; policies have some left."""
+    for floor in ("hwmodel", "sweeps", "bankwise"):
+        for path in (ROOT / floor).rglob("*.py"):
+            for name in public_names(ast.parse(path.read_text()).body):
+                assert not {"found", "told", "asked"} & set(name.split("_")), f"{path}: {name}"
+
+
+def public_names(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """What others call by name."""
+    for node in body:
+        match node:
+            case ast.ClassDef() if not node.name.startswith("_"):
+                yield from public_names(node.body)
+            case ast.FunctionDef() if not node.name.startswith("_"):
+                yield node.name
+                yield from (each.arg for each in (*node.args.args, *node.args.kwonlyargs))
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
 
 
 def test_kv_moves_in_one_way_and_a_run_is_handed_down_whole() -> None:

@@ -13,7 +13,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from hwmodel.description.units import EXAMPLES, SCALES
-from sweeps.cli.schema import SPECS, told_of
+from sweeps.cli.schema import SPECS, docstrings_of
 from sweeps.plan.measures import MEASURES, SERVING
 from sweeps.plan.rules import RULES
 from sweeps.plan.sweep_spec import BEST
@@ -66,7 +66,7 @@ class _Told(GenerateJsonSchema):
     def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
         found = super().model_schema(schema)
         spec: type[BaseModel] = schema["cls"]
-        told = told_of(spec)
+        told = docstrings_of(spec)
         for name, item in found.get("properties", {}).items():
             text = told.get(name) or _SAID.get(name, "")
             found["properties"][name] = {**item, "description": text}

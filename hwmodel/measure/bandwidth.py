@@ -229,7 +229,7 @@ def _system_figures(
     return {
         "device": device.name, "pattern": pattern, "channels": device.channels,
         "requests": result.bursts, "bytes": result.bytes_measured,
-        "asked_bytes": result.bytes_measured,
+        "requested_bytes": result.bytes_measured,
         "cycles": round(result.elapsed_ns / float(memory.clock.tCK)),
         "tck_ns": float(memory.clock.tCK), "bandwidth_gbps": result.gbps,
         "delivered_gbps": result.gbps * device.derate, "peak_gbps": device.peak_gbps,

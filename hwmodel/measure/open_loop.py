@@ -194,7 +194,7 @@ class OpenLoop:
         return self.total("checks")
 
     @property
-    def asked_bytes(self) -> int:
+    def requested_bytes(self) -> int:
         """Of the accesses served, whole bursts; without check bytes, and the reads before partial
         writes."""
         accesses = self.total("requests") + self.total("forwarded") - self.checks

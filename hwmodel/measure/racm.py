@@ -256,7 +256,7 @@ def _on_channel(
     of_burst = np.arange(0, each, burst) // TILE
     loop = served(memory, bursts(start, each, burst), written[:, of_burst].ravel().astype(np.int64))
     elapsed_ns = memory.tick_clock.ns_of_ticks(loop.end_tick)
-    return loop.asked_bytes / elapsed_ns, loop.row_hit_rate
+    return loop.requested_bytes / elapsed_ns, loop.row_hit_rate
 
 
 def read_extents(

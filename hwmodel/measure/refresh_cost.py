@@ -114,7 +114,7 @@ def _cost(pattern: str, choice: RefreshChoice, run: OpenLoop, base: OpenLoop) ->
     return RefreshCost(
         pattern,
         choice,
-        run.asked_bytes / memory.tick_clock.ns_of_ticks(end),
+        run.requested_bytes / memory.tick_clock.ns_of_ticks(end),
         base.end_tick / end,
         refreshes * lasts / (units * end),
         (reopened - before) / refreshes if refreshes else 0.0,

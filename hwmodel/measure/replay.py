@@ -5,7 +5,7 @@ queues allow.
 `requests` are the accesses of the trace, and with in-line ECC those for check bytes; `bytes` those
 moved on DQ, which leaves out reads that were forwarded from a waiting write and includes check
 bytes and the reads made for partial writes. `bandwidth_gbps` and `utilization` are of what was
-asked for (`asked_bytes`), `moved_gbps` of what was moved.
+asked for (`requested_bytes`), `moved_gbps` of what was moved.
 """
 
 from __future__ import annotations
@@ -108,9 +108,9 @@ def figures(
     memory: MemorySpec = device.memory
     clock = memory.tick_clock
     elapsed_ns = clock.ns_of_ticks(run.end_tick)
-    moved, asked = run.total("bytes"), run.asked_bytes
+    moved, requested = run.total("bytes"), run.requested_bytes
     peak = memory.peak_gbps * channels
-    gbps = asked / elapsed_ns if elapsed_ns else 0.0
+    gbps = requested / elapsed_ns if elapsed_ns else 0.0
     forwarded = run.total("forwarded")
     least, binding = _least(run)
     checked: dict[str, Any] = {}
@@ -123,7 +123,7 @@ def figures(
         "channels": channels,
         "requests": run.total("requests") + forwarded,
         "bytes": moved,
-        "asked_bytes": asked,
+        "requested_bytes": requested,
         "forwarded_requests": forwarded,
         "forwarded_bytes": forwarded * memory.organisation.burst_bytes,
         "rmw_reads": run.total("rmw_reads"),

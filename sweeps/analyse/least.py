@@ -84,7 +84,7 @@ class LeastFound:
     """The least by the whole intervals."""
 
 
-def least_found(table: Table, path: str, order: Callable[[Any], float], kept: Constraint
+def least_values(table: Table, path: str, order: Callable[[Any], float], kept: Constraint
                 ) -> list[LeastFound]:  # fmt: skip
     """For each competitor at each combination of the axes other than `path`; order: where a value
     of that axis lies. A value that does not fit does not meet it."""

@@ -217,7 +217,7 @@ def fitted(
     rejected = {each.name: "" for each in there if _flat(fit, start, each)}
     for name in _ordered(fit, start, [n.name for n in there if n.name not in rejected]):
         tried = _Solution(fit, start, [*taken, name])
-        if (other := tried.not_told(name)) is not None:
+        if (other := tried.alike(name)) is not None:
             rejected[name] = other
             continue
         taken, found = [*taken, name], tried
@@ -293,9 +293,9 @@ class _Solution:
     def _half(self, i: int) -> float:
         return t_quantile(GROUPS - 1) * math.sqrt(max(float(self._covariance[0][i, i]), 0.0))
 
-    def not_told(self, name: str) -> str | None:
-        """The number that this one, the last, is not told from; nothing where none is alike but the
-        log does not fix it; None where it does."""
+    def alike(self, name: str) -> str | None:
+        """The number that this one, the last, cannot be told apart from; nothing where none is
+        alike but the log does not fix it; None where it does."""
         last = len(self._names) - 1
         shape = self._covariance[1]
         others = {

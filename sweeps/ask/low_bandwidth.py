@@ -203,7 +203,7 @@ def _changes(
     channels = 1 if single_channel else device.channels
     noisy = len(window.chunk.address) >= PARTS * _SHORTEST * channels
 
-    def told(change: list[str], one: Ran) -> dict[str, Any]:
+    def recorded(change: list[str], one: Ran) -> dict[str, Any]:
         gain, behind = (_gain(one, base), _gain(ran[0][1], one)) if noisy else (None, None)
         return {
             "set": change, "gbps": one.gbps, "gain": one.gbps / base.gbps - 1,
@@ -211,11 +211,11 @@ def _changes(
             "ties": behind is not None and behind.sign <= 0,
         }  # fmt: skip
 
-    changes = [told(*each) for each in ran]
+    changes = [recorded(*each) for each in ran]
     helps = bool(changes) and changes[0]["gain"] > 0
     if helps and changes[0]["interval"] is not None:
         helps = changes[0]["interval"][0] > 0
-    joined = [told(*each) for each in together]
+    joined = [recorded(*each) for each in together]
     return {"helps": helps, "changes": changes, "together": joined, "refused": refused}
 
 

@@ -179,7 +179,7 @@ def _table(findings: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
 
 def _pj_per_bit(item: dict[str, Any]) -> str:
     """Of what was asked for."""
-    size = item["asked_bytes"]
+    size = item["requested_bytes"]
     return f"{1000 * item['energy_nj'] / (8 * size):.2f}" if size else NONE
 
 

@@ -59,7 +59,7 @@ class SidesApart(NamedTuple):
 class ReplicaCount(NamedTuple):
     """The least number of one kind of replica; `chunk`: of those that do both."""
 
-    asked: PoolQuestion
+    question: PoolQuestion
     of: str
     chunk: int = 0
 
@@ -98,14 +98,14 @@ def meets(question: PoolQuestion, replicas: Both | SidesApart) -> bool:
     return enough(lambda draw: attained(runs[draw - 1]), question.slo.attainment)
 
 
-def least(question: ReplicaCount) -> int | None:
+def least(count: ReplicaCount) -> int | None:
     """The least number; None where `MOST` do not meet the load. Raises DescriptionError."""
-    asked, of, chunk = question
+    question, of, chunk = count
     kinds: dict[str, Callable[[int], Both | SidesApart]] = {
         "both": lambda n: Both(n, chunk),
         "prefill": lambda n: SidesApart(n, MOST), "decode": lambda n: SidesApart(MOST, n),
     }  # fmt: skip
-    return bisection.least(lambda n: meets(asked, kinds[of](n)), 1, MOST, 1)
+    return bisection.least(lambda n: meets(question, kinds[of](n)), 1, MOST, 1)
 
 
 def fewest(question: PoolQuestion, prefill: int, decode: int) -> SidesApart | None:

@@ -274,10 +274,10 @@ def left(compared: Found) -> dict[str, dict[str, Any]]:
     return table
 
 
-def figures(found: Found) -> dict[str, Any]:
+def figures(compared: Found) -> dict[str, Any]:
     """What the release run takes of them: of cells that somebody has measured."""
     found = {
-        name: told for name, items in found.items()
+        name: told for name, items in compared.items()
         if (told := [item for item in items if item.verdict != "open"])
     }  # fmt: skip
     sided = [item for _, item in _two_sided(found)]

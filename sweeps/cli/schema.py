@@ -140,7 +140,7 @@ class _Editor(GenerateJsonSchema):
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         found = super().model_schema(schema)
         cls: type[BaseModel] = schema["cls"]
-        told = told_of(cls)
+        told = docstrings_of(cls)
         for name, item in found.get("properties", {}).items():
             found["properties"][name] = _property(item, told.get(name))
         return found
@@ -209,7 +209,7 @@ def _sourced(value: JsonSchemaValue) -> JsonSchemaValue:
 
 
 @cache
-def told_of(model: type[BaseModel]) -> dict[str, str]:
+def docstrings_of(model: type[BaseModel]) -> dict[str, str]:
     """Field -> the docstring under it, of the class and of those it is made from."""
     found: dict[str, str] = {}
     for cls in reversed(model.__mro__):

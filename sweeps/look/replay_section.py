@@ -49,7 +49,7 @@ def _figures(found: dict[str, Any]) -> dict[str, str]:
         "energy": f"{found['energy_nj']:,.1f} nJ, confidence {confidence_text(letter)}",
         "energy nJ": _pairs(found["energy"]),
     }
-    if found["bytes"] == found["asked_bytes"]:
+    if found["bytes"] == found["requested_bytes"]:
         del lines["moved"]
     if not found["write_latency_ns"]:
         del lines["of writes ns"]

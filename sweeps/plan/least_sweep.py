@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hwmodel.description.description import KeyPath, nearest
 from hwmodel.description.units import number
-from sweeps.analyse.least import Constraint, LeastFound, least_found
+from sweeps.analyse.least import Constraint, LeastFound, least_values
 from sweeps.analyse.table import Table
 from sweeps.plan.sweep_spec import SweepSpec
 
@@ -43,4 +43,4 @@ class LeastSpec(SweepSpec):
     @classmethod
     def findings(cls, table: Table) -> list[LeastFound]:
         kept = LeastConstraint.model_validate(table.config["least"])
-        return least_found(table, kept.axis, lambda value: number(value) or 0.0, kept)
+        return least_values(table, kept.axis, lambda value: number(value) or 0.0, kept)

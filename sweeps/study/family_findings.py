@@ -50,7 +50,7 @@ class SettingAlone:
     """Over the best as it is, paired."""
 
 
-def found_families(trials: Trials) -> list[FamilyFound]:
+def best_of_families(trials: Trials) -> list[FamilyFound]:
     """Of each family of the study, in its order."""
     of = {r["trial"]: families_of(trials.families, r["params"]) for r in trials.records}
     rows = _rows_by_trial(trials)
@@ -106,7 +106,7 @@ def _is_served(record: Record) -> bool:
     return bool(record.get("short")) or isinstance(record.get("values"), dict)
 
 
-def found_settings(trials: Trials) -> list[SettingAlone]:
+def settings_alone(trials: Trials) -> list[SettingAlone]:
     """Of each point of the profile; none where there is none."""
     as_it_is = next((line for line in trials.profile if not line["path"]), None)
     if as_it_is is None or min(as_it_is["values"]) <= 0:

@@ -21,8 +21,8 @@ from sweeps.run.store import RunDirectory
 from sweeps.study.family_findings import (
     FamilyFound,
     SettingAlone,
-    found_families,
-    found_settings,
+    best_of_families,
+    settings_alone,
 )
 from sweeps.study.first import LEVELS
 from sweeps.study.fleet_size import ATTAINED
@@ -143,7 +143,7 @@ def _found(trials: Trials, config: dict[str, Any]) -> StudyFindings:
         sum(record.get("state") == "failed" for record in trials.records),
         dict(Counter(str(record.get("state", "complete")) for record in trials.records)),
         None if winner is None else winner.get("phase"),
-        found_families(trials), found_settings(trials), trials.constrained(),
+        best_of_families(trials), settings_alone(trials), trials.constrained(),
     )  # fmt: skip
 
 

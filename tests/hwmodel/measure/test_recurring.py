@@ -196,7 +196,7 @@ def test_check_bytes_and_reads_before_writes_are_no_bandwidth() -> None:
     assert plain["bandwidth_gbps"] == plain["moved_gbps"]
     assert checked["bandwidth_gbps"] < 0.5 * checked["moved_gbps"]
     assert checked["bandwidth_gbps"] < 0.5 * plain["bandwidth_gbps"]
-    assert checked["asked_bytes"] == plain["asked_bytes"]
+    assert checked["requested_bytes"] == plain["requested_bytes"]
 
 
 def of_writes(settings: list[str]) -> dict[str, Any]:
