@@ -47,7 +47,7 @@ TOKENS_PER_JOULE_ENDS = "tokens_per_joule.dram_low", "tokens_per_joule.dram_high
 """Metrics: output tokens for a joule of DRAM, and the ends of what its constants may make it."""
 PREEMPTIONS_EACH = "preemptions_per_request"
 """Derived when results are read: preemptions after the warm-up over requests that were counted."""
-PREFILL, ATTENTION, WEIGHTS = "phase_share.prefill", "phase_share.attention", "phase_share.weights"
+PREFILL = "phase_share.prefill"
 COMPUTE = "compute_share"
 """Metric: share of step time in phases whose FLOPs take longer than their bytes."""
 LIMIT_WORDS = {

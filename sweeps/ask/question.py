@@ -14,7 +14,8 @@ From the class follow the verb with its help and checks (`sweeps.cli.asking`), t
         def answer(self) -> PauseFindings: ...
         def section(self, findings: PauseFindings) -> Section: ...
 
-Findings are data whose names have units: dataclasses, dicts and lists, which are the JSON.
+Findings are data whose names have units: dataclasses, named tuples, dicts and lists, which are the
+JSON.
 """
 
 from __future__ import annotations
@@ -232,6 +233,8 @@ def record(findings: Any) -> Any:
         return map(plain, own) if isinstance(own, Iterator) else plain(own)
     if is_dataclass(findings):
         return {each.name: record(getattr(findings, each.name)) for each in fields(findings)}
+    if hasattr(findings, "_asdict"):
+        return record(findings._asdict())
     if isinstance(findings, Mapping):
         return {str(key): record(value) for key, value in findings.items()}
     if isinstance(findings, (list, tuple)):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -13,20 +12,6 @@ from policies.engines.schedule_check import Agreement, check
 from sweeps.ask.question import Question, Several, Typed
 from sweeps.run.progress import Progress
 from sweeps.sections.section import Grid, Say, Section
-
-
-@dataclass(frozen=True)
-class Schedules:
-    """What became of each case."""
-
-    cases: list[Agreement]
-
-    def record(self) -> list[dict[str, Any]]:
-        """A record a case."""
-        return [
-            {**case._asdict(), "difference": case.difference and case.difference._asdict()}
-            for case in self.cases
-        ]
 
 
 class SchedulesQuestion(Question):
@@ -40,20 +25,20 @@ class SchedulesQuestion(Question):
     files: Annotated[tuple[Path, ...], Several, Field(min_length=1), Typed("FILE", argument=True)]
     """Schedules, as JSON or gzip (docs/engines.md)."""
 
-    def answer(self) -> Schedules:
+    def answer(self) -> list[Agreement]:
         cases = [case for file in self.files for case in read_cases(file)]
-        return Schedules([check(case) for case in Progress().through("cases")(cases, len(cases))])
+        return [check(case) for case in Progress().through("cases")(cases, len(cases))]
 
-    def failed(self, findings: Schedules) -> bool:
-        return any(case.difference is not None for case in findings.cases)
+    def failed(self, findings: list[Agreement]) -> bool:
+        return any(case.difference is not None for case in findings)
 
-    def section(self, findings: Schedules) -> Section:
+    def section(self, findings: list[Agreement]) -> Section:
         rows = [
             [case.name, case.vllm, f"{case.steps:,}", f"{case.agreeing:,}",
              str(case.difference or "none")[:120]]
-            for case in findings.cases
+            for case in findings
         ]  # fmt: skip
         heads = ["case", "vLLM", "steps", "agreeing steps", "first difference"]
-        alike = sum(case.difference is None for case in findings.cases)
+        alike = sum(case.difference is None for case in findings)
         text = f"{alike} of {len(rows)} cases agree in every step"
         return Section("Schedules", [Grid("", heads, rows), Say(text)])

@@ -96,21 +96,6 @@ Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Run directory; runs/NAME-N by default.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Timeline = Annotated[
-    Path | None,
-    typer.Option(
-        "--timeline", metavar="FILE",
-        help="Draw the commands by bank over time: .svg, .png, .pdf or .html; .json or .json.gz "
-        "for ui.perfetto.dev.",
-    ),
-]  # fmt: skip
-Clocks = Annotated[
-    str | None,
-    typer.Option(
-        "--clocks", metavar="A:B",
-        help="Clocks of the timeline, from A to B (default: a few hundred after warm-up).",
-    ),
-]  # fmt: skip
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page to FILE.")]
 Markdown = Annotated[
     Path | None, typer.Option("--markdown", metavar="FILE", help="Write Markdown to FILE.")

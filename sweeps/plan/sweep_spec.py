@@ -51,7 +51,6 @@ class RunSpec(Strict):
     summary: str
     question: str = ""
     """What it asks, for its report."""
-    """What it asks, for its report."""
     base: dict[str, Any]
     """An experiment; the rest of the description may supply what it leaves out."""
     variants: dict[str, VariantSpec] = {}

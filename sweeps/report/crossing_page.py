@@ -38,6 +38,8 @@ def over_places(searches: list[Search]) -> Iterator[Bars]:
         unit = f", {parameter.unit}" if parameter.unit else ""
         each = [(search, search.numbers[i]) for search in searches]
         bars = [bar for search, one in each if (bar := _bar(search, one)) is not None]
+        if not bars:
+            continue
         yield Bars(
             f"{first.name}{unit}, at which {searches[0].ratio} is {parameter.ratio:g}", bars,
             f"Whisker: where its {100 * LEVEL:.0f} % interval holds that. Pale: no break-even up to"

@@ -104,11 +104,7 @@ def states(counts: Mapping[str, int]) -> str:
 
 def constrained(values: Sequence[tuple[str, float | None, float | None]]) -> str:
     """What is constrained, of the best and of the base."""
-    told = [
-        f"{name}: {_four(ours)}" + (f" (base: {_four(theirs)})" * (theirs is not None))
-        for name, ours, theirs in values
-    ]
-    return f"Constrained, {listed(told)}."
+    return f"Constrained, {_beside(values, ': ')}."
 
 
 def cheapest(fleet: Cheapest) -> list[str]:
@@ -162,11 +158,15 @@ def _ends(numbers: list[str]) -> str:
 
 def objectives(values: Sequence[tuple[str, float | None, float | None]]) -> str:
     """Every objective of the winner beside the base's."""
-    told = [
-        f"{noun} {_four(ours)}" + (f" (base: {_four(theirs)})" * (theirs is not None))
-        for noun, ours, theirs in values
-    ]
-    return f"By objective: {listed(told)}."
+    return f"By objective: {_beside(values, ' ')}."
+
+
+def _beside(values: Sequence[tuple[str, float | None, float | None]], gap: str) -> str:
+    """Figures of the winner, by name, each with the base's where that has one."""
+    return listed(
+        f"{name}{gap}{_four(ours)}" + f" (base: {_four(theirs)})" * (theirs is not None)
+        for name, ours, theirs in values
+    )
 
 
 def _four(value: float | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,9 @@ def test_each_case_has_a_search_of_its_own(tmp_path: Path, monkeypatch: pytest.M
     assert [(bar.name, bar.dim) for bar in cost.bars] == [("hashed", False), ("plain", True)]
     assert 650 < cost.bars[0].value.mean < 750
     assert cost.bars[1].value.mean == 10240
+    unfit = [replace(each, numbers=[replace(each.numbers[0], answers={}, unfit=("10ns",))])
+             for each in (hashed, plain)]  # fmt: skip
+    assert not [*over_places(unfit)]  # a chart of nothing is none
 
 
 @pytest.mark.parametrize("at", [10.5, 77.0, 700.0, 9999.0])
