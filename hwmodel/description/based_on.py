@@ -19,7 +19,7 @@ from typing import Any
 
 from hwmodel.description.description import DescriptionError, Document, KeyPath, Provenance, nearest
 from hwmodel.description.library import find
-from hwmodel.description.yaml_reader import load
+from hwmodel.description.yaml_reader import load, refuse_sources
 
 _OWN = ("kind", "name", "summary")
 """Keys of a memory or a link that are never inherited."""
@@ -76,6 +76,9 @@ def _base(document: Document, folder: str, derived: tuple[Path, ...]) -> Documen
     if base.data.get("kind") != kind:
         raise document.error(f"{name} does not describe the same kind, {kind}", ("based_on",))
     complete(base, here)
+    own, theirs = document.data.get("sources"), base.data.get("sources")
+    if isinstance(own, dict) and isinstance(theirs, dict):
+        refuse_sources(document, [*own, *theirs])
     return base
 
 

@@ -361,12 +361,9 @@ def _mistakes(document: Document, item: Any) -> list[DescriptionError]:
     message = item["msg"].removeprefix("Value error, ")
     if item["type"] == "missing":
         return [document.error(f"key {path[-1]!r} is missing", path)]
-    if not path and (stated := _STATED_PATH.match(message)):
+    if not path and (stated := _stated(document, message)):
         # a whole-document check names its place at the head of its message
-        path = known = tuple(
-            int(p) if p.isdigit() else p for p in re.split(r"[.\[\]]+", stated.group(1)) if p
-        )
-        message = stated.group(2)
+        (path, message), known = stated, stated[0]
     value = item.get("input")
     if item["type"] not in ("value_error", "not_a_mapping") and not isinstance(value, (dict, list)):
         message = f"{message}; got {value!r}"
@@ -374,6 +371,19 @@ def _mistakes(document: Document, item: Any) -> list[DescriptionError]:
         meant = nearest_name(str(value), _QUOTED.findall(context["expected"]))
         message += f"; did you mean {meant!r}?" if meant else ""
     return [document.error(message, known or path)]
+
+
+def _stated(document: Document, message: str) -> tuple[KeyPath, str] | None:
+    """The place that a message begins with, and what it says of it. A key that is there may have
+    any name, such as a variant's."""
+    there = [path for path in document.marks if path and message.startswith(f"{dotted(path)}: ")]
+    if there:
+        path = max(there, key=len)
+        return path, message.removeprefix(f"{dotted(path)}: ")
+    if (stated := _STATED_PATH.match(message)) is None:
+        return None
+    parts = [part for part in re.split(r"[.\[\]]+", stated.group(1)) if part]
+    return tuple(int(part) if part.isdigit() else part for part in parts), stated.group(2)
 
 
 def _has(value: Any, part: str | int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date
@@ -237,8 +238,14 @@ def _require_declared(document: Document) -> None:
     that is based on another may name those of the other), and for what is meant to be an
     assumption and would pass for a source."""
     declared = document.data.get("sources")
-    known = [*_WITHOUT_PLACE, *(declared if isinstance(declared, dict) else ())]
     whole = isinstance(declared, dict) and "based_on" not in document.data
+    refuse_sources(document, declared if isinstance(declared, dict) else (), whole)
+
+
+def refuse_sources(document: Document, declared: Iterable[str], whole: bool = True) -> None:
+    """Raises DescriptionError for a source that is neither among these nor needs no declaration;
+    unless they are `whole`, only for one that would pass for these."""
+    known = [*_WITHOUT_PLACE, *declared]
     for path, provenance in document.provenance.items():
         for source in set(provenance.source).difference(known):
             if whole or get_close_matches(source.lower(), _WITHOUT_PLACE, cutoff=0.85):

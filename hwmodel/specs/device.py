@@ -217,8 +217,9 @@ def _check_published(document: Document, device: Device) -> None:
     held = 0 if device.described is None else _held(spec, device.described)
     if 2 * spec.capacity <= held:
         raise document.error(
-            f"{spec.capacity} B is no more than half of the {held} B that {spec.channels} channels"
-            " hold; take a smaller density, or fewer ranks",
+            f"{spec.capacity / 2**30:,.6g} GiB is no more than half of the {held / 2**30:,.6g} GiB"
+            f" that {spec.channels} channels hold; take fewer channels, a smaller density, or fewer"
+            " ranks",
             ("capacity",),
         )
 
@@ -475,7 +476,7 @@ def choose_density(memory: Document) -> None:
     chosen = memory.data["density"]
     if not isinstance(chosen, str) or chosen not in densities:
         raise memory.error(
-            f"no density {chosen!r}; {nearest(str(chosen), list(densities))}", ("density",)
+            f"no density {chosen!r}; known: {', '.join(densities)}", ("density",)
         )
     place: KeyPath = ("densities", chosen)
     if memory.get((*place, "rows")) is not None:

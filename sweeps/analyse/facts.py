@@ -16,16 +16,16 @@ from sweeps.analyse.statistics import Interval
 GroupOutcome = Literal["won", "close", "undecided", "alone"]
 """Of a group: one leads all others significantly, some differ from it by little, some may differ by
 more, or it is the only one with results."""
-Cause = Literal["reservation", "slots", "recompute", "load", "compute"]
+Cause = Literal["reservation", "slots", "recompute", "load", "steps"]
 """Why one serves less than another, beside memory layout: it fits fewer requests as it reserves
 more, loses KV memory to holes and head-of-line blocking, recomputes after preemption, was limited
-by something else than KV memory, or takes longer in a phase."""
+by something else than KV memory, or its steps take longer."""
 _DECIDERS: dict[Cause, str] = {
     "reservation": "capacity",
     "slots": "capacity",
     "recompute": "capacity",
     "load": "the offered load",
-    "compute": "compute",
+    "steps": "step time",
 }
 
 
@@ -50,7 +50,7 @@ class Gap:
 
     @property
     def deciders(self) -> list[str]:
-        """What makes most of it: layout, capacity, compute or load."""
+        """What makes most of it: layout, capacity, step time or load."""
         found = []
         if self.layout and self.layout.sign > 0 and self.layout.mean >= self.total.mean / 2:
             found.append("layout")

@@ -79,7 +79,7 @@ def _parts(
 
 
 def causes(best: Row, other: Row) -> list[Cause]:
-    """What of the gap is not layout: reservation, recompute or both, else load or compute."""
+    """What of the gap is not layout: reservation, recompute or both, else load or the time of steps."""
 
     def both(metric: str) -> tuple[float, float]:
         return other.mean(metric) or 0.0, best.mean(metric) or 0.0
@@ -99,7 +99,7 @@ def causes(best: Row, other: Row) -> list[Cause]:
         return found
     limits = other.limits()
     main = max(limits, key=lambda name: limits[name], default=KV_MEMORY)
-    return ["compute" if main == KV_MEMORY else "load"]
+    return ["steps" if main == KV_MEMORY else "load"]
 
 
 def references(group: Group) -> list[Reference]:

@@ -17,7 +17,8 @@ Save = Annotated[
     Path | None,
     typer.Option(
         "--save", metavar="FILE",
-        help="Write the answer as a page (.html, .md) or its charts (.svg, .png, .pdf).",
+        help="Write the answer as a page (.html, .md), its charts (.svg, .png, .pdf) or their"
+        " values (.csv).",
     ),
 ]  # fmt: skip
 

@@ -162,6 +162,7 @@ def command(
     if told := young_sessions(point.experiment for point in loaded.points):
         print(f"note: {told}", file=sys.stderr)
     if dry_run:
+        from sweeps.report.run_length import will_be_short
         from sweeps.run.dry_run import dry_run as estimate
         from sweeps.run.store import RunDirectory
         from sweeps.sections.formats import cpu_text
@@ -175,6 +176,8 @@ def command(
             f"{found.points} points{beside}, {found.results} results, {cpu_text(found.minutes)},"
             f" by {found.timed} of them in one replication{why}"
         )
+        if short := will_be_short(found.lengths):
+            print(f"note: {short}", file=sys.stderr)
         return
     try:
         _sweep(loaded, out, resume, workers, cluster)

@@ -48,7 +48,12 @@ class WhatIfSpec(SweepSpec):
             raise ValueError("variants: rule effects needs one with the role change")
         for name, variant in {**changes, **self.with_role("condition")}.items():
             if taken := next((path for path in variant.overrides if path in self.axes), None):
-                raise ValueError(f"variants.{name}: {taken} is an axis already")
+                raise ValueError(
+                    f"variants.{name}: {taken} is an axis already; expected keys of it, as in"
+                    f" {taken}.block"
+                    if taken == self.compare
+                    else f"variants.{name}: {taken} is an axis already"
+                )
             if variant.parts:
                 self._refuse_parts(f"variants.{name}", variant.parts)
 

@@ -60,17 +60,18 @@ def _bound(found: Changes) -> Iterator[str]:
             told = "; ".join(f"{limit_word(b)} with {some(names)}" for b, names in other.items())
             yield f"{rate.subject} is limited by {limit_word(now)} as described, by {told}."
         computing = found.computes(AS_DESCRIBED, rate.subject)
+        now_ = found.flops.get(AS_DESCRIBED, {}).get(rate.subject, 0.0)
         turned = [
             f"{name} ({share(found.flops.get(name, {}).get(rate.subject, 0.0))})"
             for name in found.changes
             if found.computes(name, rate.subject) != computing
+            and share(found.flops.get(name, {}).get(rate.subject, 0.0)) != share(now_)
         ]
         if turned and rate.subject in found.flops.get(AS_DESCRIBED, {}):
             verb = "no longer take" if computing else "take"
-            now_ = share(found.flops[AS_DESCRIBED][rate.subject])
             yield (
                 f"FLOPs {verb} most of the step time of {rate.subject} with {some(turned)};"
-                f" as described {now_}."
+                f" as described {share(now_)}."
             )
 
 
@@ -82,7 +83,8 @@ def _ranking(found: Sensitivity) -> str:
         return "One replication gives no interval: run three or more."
     if now.sign == 0:
         sure = some([name for name, sign in signs.items() if sign])
-        text = f"except with {sure}" if sure else f"nor with any of {len(signs)} changes"
+        other = f"any of {len(signs)} changes" if len(signs) > 1 else "the change"
+        text = f"except with {sure}" if sure else f"nor with {other}"
         return f"That is not significant, {text}.{settled(now.count, needed(now))}"
     reverse = some([name for name, sign in signs.items() if sign == -now.sign])
     level = some([name for name, sign in signs.items() if sign == 0])

@@ -27,7 +27,7 @@ _REST = 4
 _OPEN = ("limits", "slots", "phases")
 """Figures that stand first where nothing decides."""
 _SHOWS = {
-    "capacity": ("slots", "limits"), "layout": ("bandwidth", "banks"), "compute": ("phases",),
+    "capacity": ("slots", "limits"), "layout": ("bandwidth", "banks"), "step time": ("phases",),
     "the offered load": ("limits", "over_time"),
 }  # fmt: skip
 """What decides, and the figures that show it."""

@@ -16,6 +16,8 @@ are the warm-up, 29 % low to 28 % high at 4 to 5, 13 % low to 4 % high at 7, wit
 11 on."""
 OFF = 0.29, 0.28
 """How far below and above those of 3,000 requests the rates of shorter runs were at most, there."""
+MEASURED = 3
+"""Requests for each that runs at once, below which no rates were held against long runs."""
 CLOSE = 0.01
 """A search ends so close to what it seeks."""
 
@@ -31,14 +33,32 @@ def too_short(table: Table) -> list[str]:
     if not short:
         return []
     least = min(requests / batch for requests, batch in short)
-    wanted = math.ceil(ENOUGH * max(batch for _, batch in short) / 100) * 100
+    wanted = requests_for(max(batch for _, batch in short))
     below, above = OFF
+    further = ", and these may be further off" if least < MEASURED else ""
     return [
         f"{len(short)} of {len(rows)} points ran {least:.1f} or more requests for each that runs at"
         f" once, and {ENOUGH} are the fewest that do: rates of so short runs were {below:.0%} below"
-        f" to {above:.0%} above those of long ones, whatever their intervals over replications; the"
-        f" shortest run that counts: --set requests={wanted}"
+        f" to {above:.0%} above those of long ones{further}, whatever their intervals over"
+        f" replications; the shortest run that counts: --set requests={wanted}"
     ]
+
+
+def will_be_short(lengths: list[tuple[int, float]]) -> str | None:
+    """Before a run, of points that were tried, (requests, requests at once): that it is too short
+    for its rates to count, in a sentence."""
+    short = [batch for requests, batch in lengths if requests < ENOUGH * batch]
+    if not short:
+        return None
+    return (
+        f"too short for its rates to count: {max(short):.0f} requests run at once, and {ENOUGH} for"
+        f" each are the fewest that do: --set requests={requests_for(max(short))}"
+    )
+
+
+def requests_for(batch: float) -> int:
+    """The fewest requests of a run that count, where so many run at once."""
+    return math.ceil(ENOUGH * batch / 100) * 100
 
 
 def at_capacity(table: Table) -> list[str]:

@@ -9,8 +9,8 @@ from hwmodel.description.description import DescriptionError
 from sweeps.report.drawing import FORMS as PICTURES
 from sweeps.report.markdown import markdown
 from sweeps.report.page import fragment, page
-from sweeps.run.store import write_atomically
-from sweeps.sections.section import Section, is_chart
+from sweeps.run.store import to_csv, write_atomically
+from sweeps.sections.section import Grid, Section, is_chart
 
 
 class Shown(ABC):
@@ -30,12 +30,27 @@ class Shown(ABC):
         return self._repr_markdown_()
 
     def save(self, file: str | Path) -> Path:
-        """Write a page (.html), Markdown (.md), or the charts under one another (.svg, .png,
-        .pdf). Raises DescriptionError for other names, and where there is no chart."""
+        """Write a page (.html), Markdown (.md), the charts under one another (.svg, .png, .pdf), or
+        what they draw (.csv). Raises DescriptionError for other names, and where there is no
+        chart."""
         return save(self.sections(), Path(file))
 
 
-FORMS = {".html": page, ".md": markdown}
+def values(sections: list[Section]) -> str:
+    """What the charts draw, as CSV: a row a value; where there are none, the rows of the tables."""
+    blocks = [block for section in sections for block in section.walk()]
+    drawn = [
+        {"chart": chart.title, **dict(zip(chart.columns(), row, strict=True))}
+        for chart in blocks if is_chart(chart) for row in chart.rows()
+    ]  # fmt: skip
+    listed = [
+        {"table": grid.title, **dict(zip(grid.columns, row, strict=True))}
+        for grid in blocks if isinstance(grid, Grid) for row in grid.rows
+    ]  # fmt: skip
+    return to_csv(drawn or listed)
+
+
+FORMS = {".html": page, ".md": markdown, ".csv": values}
 
 
 def check_name(path: Path) -> None:
@@ -46,8 +61,8 @@ def check_name(path: Path) -> None:
 
 
 def save(sections: list[Section], path: Path) -> Path:
-    """Write sections as a page (.html) or Markdown (.md), or their charts under one another as a
-    picture (.svg, .png, .pdf). Raises DescriptionError for other names, and where there is no
+    """Write sections as a page (.html) or Markdown (.md), their charts under one another as a
+    picture (.svg, .png, .pdf), or what these draw (.csv). Raises DescriptionError for other names, and where there is no
     chart."""
     check_name(path)
     path.parent.mkdir(parents=True, exist_ok=True)

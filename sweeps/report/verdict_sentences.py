@@ -114,7 +114,10 @@ def _does(found: Verdict) -> str:
 
 
 def settled(count: int, wanted: int | None) -> str:
-    """How many replications would make a difference significant, or bound it closely."""
+    """How many replications would make a difference significant, or bound it closely; nothing where
+    there are as many already, as of competitors that serve the same."""
+    if wanted is not None and wanted <= count:
+        return ""
     many = f"More than {MOST}" if wanted is None else f"About {wanted}"
     return f" {many} replications would settle it (now {count})."
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hwmodel.description.description import DescriptionError
 from sweeps.plan.experiment import ExperimentSpec, Task, measure
@@ -27,7 +27,9 @@ class DryRun(NamedTuple):
     """unfit: points beside them that do not fit; results: points times their replications; timed:
     points that were timed; minutes: CPU time of all, about, if they are like those, and of what the
     command did before them (imports, a rehearsal), as a run does; explained: whether the causes of
-    the leading gap may be simulated after them, which takes no more results than the run."""
+    the leading gap may be simulated after them, which takes no more results than the run; lengths: of
+    the timed points whose rates are asked for, requests with the warm-up, and how many ran at
+    once."""
 
     points: int
     unfit: int
@@ -35,6 +37,7 @@ class DryRun(NamedTuple):
     timed: int
     minutes: float
     explained: bool
+    lengths: list[tuple[int, float]]
 
 
 def dry_run(sweep: Sweep, began_s: float | None = None) -> DryRun:
@@ -56,15 +59,17 @@ def dry_run(sweep: Sweep, began_s: float | None = None) -> DryRun:
     results = sum(point.experiment.replications for point in sweep.points)
     relative = len(wanted(sweep))
     seconds, refused, start = list[float](), list[DescriptionError](), time.process_time()
+    lengths = list[tuple[int, float]]()
     with Progress().stage("timed", len(chosen), late_s=LATE_S) as step:
         for point in chosen:
             if seconds and time.process_time() - start > ENOUGH_S:
                 break
             try:
-                once, began = _cost(sweep, point, relative, results), time.process_time()
+                (once, metrics), began = _cost(sweep, point, relative, results), time.process_time()
                 if not seconds and began - start < AGAIN_S:
-                    once = _cost(sweep, point, relative, results)
+                    once, metrics = _cost(sweep, point, relative, results)
                 seconds.append(once)
+                lengths += _length(point, metrics)
             except DescriptionError as error:  # such as a batch that this card cannot hold
                 refused.append(error)
             step()
@@ -85,16 +90,28 @@ def dry_run(sweep: Sweep, began_s: float | None = None) -> DryRun:
         len(seconds),
         (start - began_s + mean) / 60,
         explained,
+        lengths if spec.objective in (None, "throughput") else [],
     )
 
 
-def _cost(sweep: Sweep, point: Point, relative: int, results: int) -> float:
-    """CPU seconds of the sweep if all its points are like this one. Raises DescriptionError."""
+def _length(point: Point, metrics: dict[str, Any]) -> list[tuple[int, float]]:
+    """Requests of a point and how many ran at once, where both are known."""
+    spec, batch = point.experiment, metrics.get("batch")
+    if not isinstance(spec, ExperimentSpec) or not isinstance(batch, float) or not batch:
+        return []
+    return [(spec.requests + spec.warmup_requests, batch)]
+
+
+def _cost(
+    sweep: Sweep, point: Point, relative: int, results: int
+) -> tuple[float, dict[str, Any]]:  # fmt: skip
+    """CPU seconds of the sweep if all its points are like this one, and the metrics of this one.
+    Raises DescriptionError."""
     start = time.process_time()
     rate = rate_of(sweep, point, 1, {}, jobs=1)
     load = point.experiment.offered
     shared = load is not None and load.relative is not None
     each = (time.process_time() - start) / (len(rivals(sweep, point, 1)) if shared else 1)
     start = time.process_time()
-    measure(Task(point.experiment, 1, rate))
-    return each * (relative or results) + (time.process_time() - start) * results
+    metrics = measure(Task(point.experiment, 1, rate))
+    return each * (relative or results) + (time.process_time() - start) * results, metrics

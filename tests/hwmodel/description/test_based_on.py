@@ -203,3 +203,12 @@ def test_what_is_inherited_counts_in_the_list_of_assumptions(
     lines = capsys.readouterr().out.splitlines()
     assert "  assumed: timing.tRCD = 15ns" in lines
     assert "  assumed: controller.scheduler = frfcfs" in lines
+
+
+def test_a_source_that_neither_file_declares_is_a_mistake(tmp_path: Path) -> None:
+    known = "sources: {datasheet: its data sheet}\n"
+    wrong = FACTS.replace("channels: 8", "channels: {value: 8, source: datashet}")
+    with pytest.raises(DescriptionError, match="channels: no source 'datashet'.* 'datasheet'"):
+        load_device(write(tmp_path, known + wrong))
+    lent = FACTS.replace("channels: 8", "channels: {value: 8, source: mluops}")
+    load_device(write(tmp_path, "sources: {brief: a brief}\n" + lent))  # a source of the base

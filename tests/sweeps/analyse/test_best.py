@@ -93,7 +93,7 @@ def test_as_many_requests_or_reserving_no_more_is_not_reservation(
     figures: dict[str, float],
 ) -> None:
     verdict = pair(0.30, 0.30, figures=figures)
-    assert verdict.gaps[0].causes == ["compute"]
+    assert verdict.gaps[0].causes == ["steps"]
 
 
 def test_prefill_after_preemption_is_recompute() -> None:
@@ -104,7 +104,7 @@ def test_prefill_after_preemption_is_recompute() -> None:
 def test_few_preemptions_are_no_reason() -> None:
     seldom = {**REDOES, PREEMPTIONS_EACH: RECOMPUTES / 2}
     verdict = pair(0.30, 0.30, figures=seldom)
-    assert verdict.gaps[0].causes == ["compute"]
+    assert verdict.gaps[0].causes == ["steps"]
 
 
 def test_both_reasons_are_given_where_both_hold() -> None:

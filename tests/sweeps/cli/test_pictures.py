@@ -11,7 +11,9 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from sweeps.report.contents import read_report
 from sweeps.report.picture import picture, pictures
+from sweeps.report.shown import save
 from sweeps.sections.chart import file_name
+from sweeps.sections.section import Grid, Say, Section
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 from tests.sweeps.made import made
 from tests.sweeps.study.test_study_report import study
@@ -30,8 +32,15 @@ def test_every_figure_is_drawn(make: Callable[[Path], Path], name: str, tmp_path
         drawn = drawing.save(tmp_path / f"{each}.svg").read_text()
         assert len(MARK.findall(drawn)) >= len(drawing.charts), each
     assert found[name].save(tmp_path / "deep/er.pdf").read_bytes().startswith(b"%PDF")
-    with pytest.raises(DescriptionError, match=r"of \.svg, \.png, \.pdf, \.html, \.md"):
+    with pytest.raises(DescriptionError, match=r"of \.svg, \.png, \.pdf, \.html, \.md, \.csv"):
         found[name].save(tmp_path / "a.bmp")
+    head, *values = found[name].save(tmp_path / "a.csv").read_text().splitlines()
+    assert head.startswith("chart,") and len(values) == len(found[name].rows)
+
+
+def test_without_a_chart_the_values_are_those_of_the_tables(tmp_path: Path) -> None:
+    section = Section("", [Say("A sentence."), Grid("cards", ["name", "GB/s"], [["l4", "300"]])])
+    assert save([section], tmp_path / "a.csv").read_text() == "table,name,GB/s\ncards,l4,300\n"
 
 
 def test_a_figure_is_written_from_the_command_line_in_each_form_and_theme(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def test_mistakes_are_placed(changes: str, message: str, tmp_path: Path) -> None
     line = write(tmp_path / "mine.yaml", SWEEP, "axes:", text) - 1
     (said,) = mistakes(tmp_path, "check", "mine.yaml")
     assert message in said
-    begin = line - 2 if "as described" not in changes else 2  # where nothing was marked: the head
+    begin = line - 2
     if "device: mlu370}" not in changes:  # said without a place of its own, as for any device
         assert said.startswith(tuple(f"mine.yaml:{n}: " for n in range(begin, line + 1))), said
 

@@ -96,7 +96,7 @@ def test_the_report_is_written_beside_the_results(
     text = (tmp_path / "report.md").read_text()
     page = words(tmp_path / "report.html")
     for place in (shown, text, page):
-        assert said in place and "Decided by compute." in place
+        assert said in place and "Decided by step time." in place
         assert "102.0 ± 2.5" in place
         assert "95 % intervals, n = 3 replications" in place
     for place in (text, page):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.report.run_length import too_short
+from sweeps.report.run_length import too_short, will_be_short
 from sweeps.run.reading import read_sweep
 from sweeps.run.store import RunDirectory
 from tests.sweeps.made import CONFIG, made
@@ -20,3 +20,9 @@ def test_a_run_of_few_requests_beside_its_batch_names_the_shortest_that_counts(
     said = too_short(read_sweep(RunDirectory(made(tmp_path / "run", config=config, batch=batch))))
     assert len(said) == (shortest is not None)
     assert all(text.endswith(f"--set requests={shortest}") for text in said)
+
+
+def test_what_was_tried_before_a_run_says_that_it_will_be_too_short() -> None:
+    assert will_be_short([(120, 15.0)]) is None
+    said = will_be_short([(120, 15.0), (120, 41.0)])
+    assert said is not None and said.endswith("--set requests=300")
