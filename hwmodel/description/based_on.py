@@ -14,13 +14,23 @@ links.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hwmodel.description.description import DescriptionError, Document, KeyPath, Provenance, nearest
+from hwmodel.description.description import (
+    DescriptionError,
+    Document,
+    KeyPath,
+    Provenance,
+    nearest,
+    nearest_name,
+)
 from hwmodel.description.library import find
 from hwmodel.description.yaml_reader import load, refuse_sources
 
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _OWN = ("kind", "name", "summary")
 """Keys of a memory or a link that are never inherited."""
 _BORROWED: tuple[KeyPath, ...] = (
@@ -46,10 +56,12 @@ def complete(document: Document, derived: tuple[Path, ...] = ()) -> None:
     kind = document.data.get("kind")
     if kind == "memory":
         base = _base(document, "memories", derived)
+        added = _added(document, base)
         if base is not None:
             _merge(document, base, ())
         _change_rows(document)
         if base is not None:
+            _refuse_unread(document, added)
             del document.data["based_on"]
     elif kind == "link" and (base := _base(document, "links", derived)) is not None:
         _merge(document, base, ())
@@ -101,6 +113,39 @@ def _merge(memory: Document, base: Document, path: KeyPath) -> None:
             hint = nearest(key, list(theirs))
             raise memory.error(f"the base has no such key to leave out; {hint}", (*path, key))
         ours[key] = stated[key]
+
+
+def _added(memory: Document, base: Document | None) -> list[str]:
+    """The timings of a memory that its base does not have."""
+    stated = memory.data.get("timing")
+    known = base.data.get("timing", {}) if base is not None else {}
+    return [name for name in stated if name not in known] if isinstance(stated, dict) else []
+
+
+def _refuse_unread(memory: Document, timings: list[str]) -> None:
+    """Raises DescriptionError for one of these that nothing in the memory names, as a timing that
+    is misspelt would leave the base's as it is."""
+    if not timings:
+        return
+    named = set(_NAME.findall(" ".join(_texts(memory.data))))
+    for name in timings:
+        if name not in named:
+            others = [other for other in memory.data["timing"] if other not in timings]
+            near = nearest_name(name, others)
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise memory.error(
+                f"the base has no such timing, and no row of constraint_changes reads it{hint}",
+                ("timing", name),
+            )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a description, without keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
 
 
 def _change_rows(memory: Document) -> None:

@@ -212,3 +212,19 @@ def test_a_source_that_neither_file_declares_is_a_mistake(tmp_path: Path) -> Non
         load_device(write(tmp_path, known + wrong))
     lent = FACTS.replace("channels: 8", "channels: {value: 8, source: mluops}")
     load_device(write(tmp_path, "sources: {brief: a brief}\n" + lent))  # a source of the base
+
+
+OWN_TIMING = """\
+kind: memory
+name: mine
+summary: a memory
+based_on: lpddr5-6400-x16
+timing: {tRRDs: 50ns}
+"""
+ROW = "constraint_changes: [{scope: bank, after: RD, before: RD, delay: tRRDs, source: assumed}]"
+
+
+def test_a_timing_that_nothing_reads_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(DescriptionError, match="timing.tRRDs: the base has no .* mean 'tRRD'"):
+        load_device(write(tmp_path, OWN_TIMING))
+    assert load_device(write(tmp_path, OWN_TIMING + ROW)).memory.timing["tRRDs"]
