@@ -475,9 +475,7 @@ def choose_density(memory: Document) -> None:
         return
     chosen = memory.data["density"]
     if not isinstance(chosen, str) or chosen not in densities:
-        raise memory.error(
-            f"no density {chosen!r}; known: {', '.join(densities)}", ("density",)
-        )
+        raise memory.error(f"no density {chosen!r}; known: {', '.join(densities)}", ("density",))
     place: KeyPath = ("densities", chosen)
     if memory.get((*place, "rows")) is not None:
         memory.copy((*place, "rows"), ("organisation", "rows"))

@@ -79,7 +79,7 @@ def _parts(
 
 
 def causes(best: Row, other: Row) -> list[Cause]:
-    """What of the gap is not layout: reservation, recompute or both, else load or the time of steps."""
+    """What of the gap is not layout: reservation, recompute or both, else load or steps."""
 
     def both(metric: str) -> tuple[float, float]:
         return other.mean(metric) or 0.0, best.mean(metric) or 0.0

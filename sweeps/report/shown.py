@@ -62,8 +62,8 @@ def check_name(path: Path) -> None:
 
 def save(sections: list[Section], path: Path) -> Path:
     """Write sections as a page (.html) or Markdown (.md), their charts under one another as a
-    picture (.svg, .png, .pdf), or what these draw (.csv). Raises DescriptionError for other names, and where there is no
-    chart."""
+    picture (.svg, .png, .pdf), or what these draw (.csv). Raises DescriptionError for other names,
+    and where there is no chart."""
     check_name(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix in FORMS:

@@ -27,8 +27,8 @@ class DryRun(NamedTuple):
     """unfit: points beside them that do not fit; results: points times their replications; timed:
     points that were timed; minutes: CPU time of all, about, if they are like those, and of what the
     command did before them (imports, a rehearsal), as a run does; explained: whether the causes of
-    the leading gap may be simulated after them, which takes no more results than the run; lengths: of
-    the timed points whose rates are asked for, requests with the warm-up, and how many ran at
+    the leading gap may be simulated after them, which takes no more results than the run; lengths:
+    of the timed points whose rates are asked for, requests with the warm-up, and how many ran at
     once."""
 
     points: int

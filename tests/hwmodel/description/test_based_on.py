@@ -208,7 +208,7 @@ def test_what_is_inherited_counts_in_the_list_of_assumptions(
 def test_a_source_that_neither_file_declares_is_a_mistake(tmp_path: Path) -> None:
     known = "sources: {datasheet: its data sheet}\n"
     wrong = FACTS.replace("channels: 8", "channels: {value: 8, source: datashet}")
-    with pytest.raises(DescriptionError, match="channels: no source 'datashet'.* 'datasheet'"):
+    with pytest.raises(DescriptionError, match=r"channels: no source 'datashet'.* 'datasheet'"):
         load_device(write(tmp_path, known + wrong))
     lent = FACTS.replace("channels: 8", "channels: {value: 8, source: mluops}")
     load_device(write(tmp_path, "sources: {brief: a brief}\n" + lent))  # a source of the base
@@ -225,6 +225,6 @@ ROW = "constraint_changes: [{scope: bank, after: RD, before: RD, delay: tRRDs, s
 
 
 def test_a_timing_that_nothing_reads_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(DescriptionError, match="timing.tRRDs: the base has no .* mean 'tRRD'"):
+    with pytest.raises(DescriptionError, match=r"timing.tRRDs: the base has no .* mean 'tRRD'"):
         load_device(write(tmp_path, OWN_TIMING))
     assert load_device(write(tmp_path, OWN_TIMING + ROW)).memory.timing["tRRDs"]
