@@ -28,7 +28,7 @@ from policies.engines.engine_requests import EngineRequests
 from policies.engines.engine_v1_options import EngineV1Spec
 from policies.engines.growth import Growth
 from policies.engines.scheduled_step import Chunk, Step
-from policies.engines.scheduler import Scheduler
+from policies.engines.scheduler import Ahead, Scheduler
 from policies.engines.vllm_version import VERSIONS
 from policies.requests.requests import IntArray
 
@@ -72,8 +72,12 @@ class EngineV1(Scheduler):
         """Steps since the last one with a prefill."""
         self._again: dict[int, int] = {}
         """Requests whose KV has not come from elsewhere, and the tokens that they have."""
+        self._ahead: Ahead | None = None
         self._line = False
         """Whether it left requests in line."""
+
+    def look_ahead(self, ahead: Ahead) -> None:
+        self._ahead = ahead
 
     def connected(self, connector: Connector) -> None:
         self._stops &= not connector.foresees_ends
@@ -105,7 +109,7 @@ class EngineV1(Scheduler):
             decode, migrations, budget = self._run_in_turn(chunks, defers)
         else:
             decode, migrations = engine.growth.decode()
-            budget = _prefills(self, engine.budget - engine.growth.rows(decode))
+            budget = self._prefills(engine.budget - engine.growth.rows(decode), decode)
             if engine.partial and budget:
                 budget -= self._continue(chunks, budget)
         self._any_decode = len(decode) > 0
@@ -128,6 +132,31 @@ class EngineV1(Scheduler):
         them (`in_turn`). A scheduler of one's own may say less (examples/own_scheduler.py).
         """
         return left
+
+    def _prefills(self, left: int, decode: IntArray) -> int:
+        """Its `prefill_budget`, or less where it looks ahead, beside those that decode. Raises
+        DescriptionError where it is none of 0 to `left` tokens."""
+        tokens = self.prefill_budget(left)
+        if not isinstance(tokens, int | np.integer) or not min(left, 0) <= tokens <= left:
+            raise DescriptionError(
+                f"engine {self.spec.name}: {type(self).__name__}.prefill_budget: expected"
+                f" tokens from 0 to {left}; got {tokens!r}"
+            )
+        if self._ahead is not None and tokens > 0:
+            return self._ahead(decode, self._queued(), int(tokens))
+        return int(tokens)
+
+    def _queued(self) -> list[Chunk]:
+        """What is left of prompts that run, and those in line, in order."""
+        engine, chunks = self.engine, []
+        last = engine.running[-1:] if engine.partial else ()
+        for request in map(int, engine.running if self.in_turn else last):
+            if self.in_turn and request not in self._filling:
+                continue
+            start, total = engine.loads.stored(request), engine.total(request)
+            chunks.append(Chunk(request, start, total - start, True))
+        chunks += [Chunk(request, 0, engine.total(request), True) for request in engine.waiting]
+        return [chunk for chunk in chunks if chunk.tokens > 0]
 
     def to_decode(self) -> IntArray:
         decode = super().to_decode()
@@ -164,7 +193,8 @@ class EngineV1(Scheduler):
         begins: dict[int, int] = {}  # tokens that those in their prefill have here
         migrations: list[Migration] = []
         at, budget = 0, self.engine.budget
-        room = _prefills(self, budget)
+        others = [each for each in running if each not in skipped | self._filling]
+        room = self._prefills(budget, np.array(others, np.int64))
         while at < len(running) and budget > 0:
             request = running[at]
             at += 1
@@ -355,14 +385,3 @@ class EngineV1(Scheduler):
         self._filling.discard(request)
         self.engine.waiting.appendleft(request)
         self.engine.was_preempted(request)
-
-
-def _prefills(scheduler: EngineV1, left: int) -> int:
-    """Its `prefill_budget`. Raises DescriptionError where it is none of 0 to `left` tokens."""
-    tokens = scheduler.prefill_budget(left)
-    if not isinstance(tokens, int | np.integer) or not min(left, 0) <= tokens <= left:
-        raise DescriptionError(
-            f"engine {scheduler.spec.name}: {type(scheduler).__name__}.prefill_budget: expected"
-            f" tokens from 0 to {left}; got {tokens!r}"
-        )
-    return int(tokens)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from hwmodel.description.description import DescriptionError
@@ -18,6 +19,10 @@ from policies.engines.engine_options import EngineOptions
 from policies.engines.engine_requests import EngineRequests
 from policies.engines.scheduled_step import Chunk, Step
 from policies.requests.requests import IntArray
+
+Ahead = Callable[[IntArray, Sequence[Chunk], int], int]
+"""How many tokens a step prefills, beside those that decode, of what is queued: each prompt, or its
+rest, whole. At most so many."""
 
 
 class Scheduler(ABC):
@@ -162,6 +167,14 @@ class Scheduler(ABC):
         return 0
 
     # what it is told
+
+    def look_ahead(self, ahead: Ahead) -> None:
+        """Steps prefill as much as this says from now on. Raises DescriptionError where it chooses
+        prompts without those that decode."""
+        raise DescriptionError(
+            f"cluster.pipeline.balance: lookahead: not with engine {self.spec.name}, which computes"
+            " prompts apart from what decodes; expected engine v1, or balance: cost"
+        )
 
     def connected(self, connector: Connector) -> None:
         """The engine has one more connector."""

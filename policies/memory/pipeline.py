@@ -8,8 +8,13 @@ step follows as soon as its requests have their tokens: those of a micro-batch w
 place of the batch has left the last stage (as vLLM, which has S batches in flight), and not before
 the last of its prompts arrived. Memory that a step frees is there for the whole next one (assumed).
 
-`balance: cost` is KunServe's: c tokens after p cost a (p c + (c^2 + c) / 2) + b c, and parts are
-halved until they are small. The time of a sampled token's way back to the first stage is left out.
+`balance: cost` has KunServe's costs: c tokens after p cost a (p c + (c^2 + c) / 2) + b c, and parts
+of a step are halved until they are small. With `balance: lookahead`, which is KunServe's whole rule
+(its figure 11), that which is halved is all that waits: what decodes, and each prompt in line. A
+step has the first of these micro-batches that its budget has room for, and the next one is made of
+what waits then (assumed, as in SJTU-IPADS/kunserve; the paper does not say how many of them begin
+before they are formed again). Prefixes that may be found in memory are counted as prompts. The time
+of a sampled token's way back to the first stage is left out.
 """
 
 from __future__ import annotations
@@ -44,13 +49,13 @@ class PipelineSpec(Strict):
 
     link: str | None = None
     """Between stages: a shipped link, or a file. None: the device's own."""
-    balance: Literal["tokens", "cost"] = "tokens"
-    """Micro-batches have equal tokens, or equal costs."""
+    balance: Literal["tokens", "cost", "lookahead"] = "tokens"
+    """Micro-batches have equal tokens, or equal costs: halves of a step, or of all that waits."""
     micro_batches: Count | None = None
     """With `tokens`; None: as many as stages."""
     least_tokens: Count = 256
-    """With `cost`: parts of so many tokens or fewer are not halved, where there is one for each
-    stage (assumed; the paper has a minimum and no number)."""
+    """With `cost` or `lookahead`: parts of so many tokens or fewer are not halved, where there is
+    one for each stage (assumed; the paper has a minimum and no number)."""
     drains: bool = False
     """Whether all stages are through with a step before the next begins."""
 
@@ -81,36 +86,63 @@ def costs_of(steps: StepModel, tokens: int = 4096) -> Costs:
     return Costs(max(pair, 0.0), token) if token > 0 else Costs()
 
 
-def cuts(
-    stored: IntArray, chunks: Sequence[Chunk], spec: PipelineSpec, costs: Costs, stages: int
-) -> list[int]:
-    """Where micro-batches begin and end, in tokens of a step: one of each request that decodes,
-    with so many `stored`, int64 (n,), then those of chunks."""
-    tokens = np.array([1] * len(stored) + [chunk.tokens for chunk in chunks], np.int64)
-    whole = int(tokens.sum())
+class Row:
+    """Tokens one after the other: one of each request that decodes, with so many `stored`, int64
+    (n,), then those of chunks."""
+
+    def __init__(self, stored: IntArray, chunks: Sequence[Chunk], costs: Costs) -> None:
+        tokens = np.array([1] * len(stored) + [chunk.tokens for chunk in chunks], np.int64)
+        self.whole = int(tokens.sum())
+        self._costs = costs
+        self._start = np.concatenate((stored, [chunk.start for chunk in chunks])).astype(np.int64)
+        self._edges = np.concatenate(([0], np.cumsum(tokens)))
+        self._passed = np.concatenate(([0.0], np.cumsum(costs.of(self._start, tokens))))
+
+    def cost(self, at: int) -> float:
+        """Of the first so many tokens."""
+        item = int(np.searchsorted(self._edges, at, "right")) - 1
+        inside = at - self._edges[item]
+        rest = self._costs.of(self._start[item], inside) if inside else 0.0
+        return float(self._passed[item] + rest)
+
+    def middle(self, low: int, high: int) -> int:
+        """Where tokens `low` to `high`, two or more, are halved by cost; each half has one."""
+        half = (self.cost(low) + self.cost(high)) / 2
+        return bisect_left(range(low + 1, high - 1), half, key=self.cost) + low + 1
+
+
+def cuts(row: Row, spec: PipelineSpec, stages: int) -> list[int]:
+    """Where micro-batches of a step begin and end, in its tokens."""
+    whole = row.whole
     if spec.balance == "tokens":
         many = min(spec.micro_batches or stages, whole)
         return [round(whole * part / max(many, 1)) for part in range(many + 1)]
-    start = np.concatenate((stored, [chunk.start for chunk in chunks])).astype(np.int64)
-    edges = np.concatenate(([0], np.cumsum(tokens)))
-    passed = np.concatenate(([0.0], np.cumsum(costs.of(start, tokens))))
-
-    def cost(at: int) -> float:
-        item = int(np.searchsorted(edges, at, "right")) - 1
-        inside = at - edges[item]
-        return float(passed[item] + (costs.of(start[item], inside) if inside else 0.0))
-
     found, enough = [0, whole], False
     while True:
         halved = found[:1]
         for low, high in pairwise(found):
             if high - low > (spec.least_tokens if enough else 1):
-                middle = (cost(low) + cost(high)) / 2
-                halved.append(bisect_left(range(low + 1, high - 1), middle, key=cost) + low + 1)
+                halved.append(row.middle(low, high))
             halved.append(high)
         if len(halved) == len(found):
             return found
         found, enough = halved, len(halved) > stages
+
+
+def leading(row: Row, spec: PipelineSpec, stages: int, most: int) -> list[int]:
+    """Where the first micro-batches of all that waits begin and end, in its tokens: those that
+    together have at most `most`."""
+    found, parts = [0], [(0, row.whole, 1)]
+    while parts:
+        low, high, many = parts.pop()
+        if high - low > (1 if many < stages else spec.least_tokens):
+            middle = row.middle(low, high)
+            parts += [(middle, high, 2 * many), (low, middle, 2 * many)]
+        elif high > most:
+            break
+        else:
+            found.append(high)
+    return found
 
 
 def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
@@ -126,6 +158,11 @@ def micro_batch(step: Step, low: int, high: int, stored: IntArray) -> Step:
     begin, end = min(low, many), min(high, many)
     step = step.part(low, high).ordered(np.arange(begin, end))
     return step._replace(context=int(stored[low:high].sum()), chunks=chunks)
+
+
+def _dealt(decode: IntArray) -> IntArray:
+    """Requests that decode in the order in which micro-batches get them."""
+    return decode[np.argsort(np.arange(len(decode)) % DEALT, kind="stable")]
 
 
 class Exchange(NamedTuple):
@@ -185,7 +222,10 @@ class PipelineSteps:
         if self._link is None:
             raise DescriptionError("stages: the device has no link; name one in pipeline.link")
         self._token_bytes = state_bytes / cards
-        self._costs = costs_of(stages[0]) if spec.balance == "cost" else Costs()
+        self._costs = Costs() if spec.balance == "tokens" else costs_of(stages[0])
+        self._ahead: list[int] = []
+        """Where micro-batches of the step that is scheduled begin and end, as all that waits was
+        cut."""
         self.bandwidth, self.stages = stages[0].bandwidth, len(stages)
         self.pipeline = self
         self._arrival_s, self.now_s = arrival_s, 0.0
@@ -207,14 +247,38 @@ class PipelineSteps:
         assert self._link is not None
         return self._link.exchange_s(size)
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether `ahead` says how much a step prefills."""
+        return self._spec.balance == "lookahead"
+
+    def ahead(self, decode: IntArray, queued: Sequence[Chunk], left: int) -> int:
+        """Tokens that the next step prefills of what waits, `left` at most, beside these requests
+        that decode."""
+        stored = np.maximum(self._allocator.stored[_dealt(decode)] - 1, 0)
+        row = Row(stored, queued, self._costs)
+        edges = leading(row, self._spec, self.stages, len(decode) + left)
+        # where decodes alone fill the budget prompts would wait for ever
+        self._ahead = edges if queued and edges[-1] > len(decode) else []
+        return self._ahead[-1] - len(decode) if self._ahead else left
+
+    def _cuts(self, stored: IntArray, chunks: Sequence[Chunk]) -> list[int]:
+        """`cuts` of a step, or of all that waited if it was made so. It may have less than was
+        foreseen, where memory lacked."""
+        row = Row(stored, chunks, self._costs)
+        if self._ahead and chunks:
+            edges = [*(edge for edge in self._ahead if edge < row.whole), row.whole]
+            if len(edges) > self.stages:
+                return edges
+        return cuts(row, self._spec, self.stages)
+
     def times(self, step: Step, rounds: int, efficiency: Efficiency) -> StepTimes:
         """See `StepTimer.times`. Phases and work are those of the mean stage, all micro-batches
         together; for the rest of a step it waits."""
-        order = np.argsort(np.arange(len(step.decode)) % DEALT, kind="stable")
-        step = step.ordered(order)
+        step = step.ordered(_dealt(np.arange(len(step.decode))))
         stored = step.lengths if step.drafts else self._allocator.stored[step.decode] - 1
         assert stored is not None
-        edges = cuts(stored, step.chunks, self._spec, self._costs, len(self._stages))
+        edges = self._cuts(stored, step.chunks)
         parts = [micro_batch(step, *ends, stored) for ends in pairwise(edges)] or [step]
         rows = [[stage.times(each, rounds, efficiency) for stage in self._stages] for each in parts]
         sends = [self.send_s(part.batched) for part in parts]
@@ -257,6 +321,7 @@ class PipelineSteps:
     def passed(self, rounds: int) -> None:
         """So many of the steps that `times` was last asked for are done."""
         self._free, self._ready = self._next[rounds - 1][:2]
+        self._ahead = []
         self.steps += rounds
         self.parts += rounds * len(self._ready)
         self.seconds += sum(each[2] for each in self._next[:rounds])

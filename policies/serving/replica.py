@@ -53,6 +53,8 @@ class Replica:
         self._steps = steps
         self.pipeline: PipelineSteps | None = steps.pipeline
         """Of its stages, where it has several."""
+        if self.pipeline is not None and self.pipeline.looks_ahead:
+            engine.scheduler.look_ahead(self.pipeline.ahead)
         self._together = together
         self.moves = moves
         self.connectors = engine.connectors

@@ -14,7 +14,16 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk, Step
-from policies.memory.pipeline import Costs, Exchange, PipelineSpec, cuts, flow, micro_batch
+from policies.memory.pipeline import (
+    Costs,
+    Exchange,
+    PipelineSpec,
+    Row,
+    cuts,
+    flow,
+    leading,
+    micro_batch,
+)
 from tests.policies.small import EXPERTS, MODEL, WINDOWS, FakeMemory, mixed, requests, run
 from tests.rotation import LONG
 
@@ -80,7 +89,7 @@ def test_micro_batches_have_every_token_once_in_order(
     chunks = [Chunk(100 + n, start, tokens, True) for n, (start, tokens) in enumerate(prompts)]
     held = np.array(stored, np.int64)
     step = Step(np.arange(len(stored)), int(held.sum()), chunks, [], 0, "")
-    edges = cuts(held, chunks, PipelineSpec(balance=balance), Costs(1e-3, 1.0), stages)
+    edges = cuts(Row(held, chunks, Costs(1e-3, 1.0)), PipelineSpec(balance=balance), stages)
     parts = [micro_batch(step, *ends, held) for ends in pairwise(edges)]
     assert sum(part.batched for part in parts) == step.batched
     assert all(part.batched for part in parts) or not step.batched
@@ -98,13 +107,50 @@ def test_halves_by_cost_are_even_where_tokens_are_not() -> None:
 
     def found(least: int) -> list[int]:
         spec = PipelineSpec(balance="cost", least_tokens=least)
-        return cuts(none, long, spec, Costs(1.0, 100.0), 2)
+        return cuts(Row(none, long, Costs(1.0, 100.0)), spec, 2)
 
     assert max(b - a for a, b in pairwise(found(1024))) <= 1024 and len(found(1024)) > 3
     _, middle, whole = found(4096)
     costs = Costs(1.0, 100.0)
     halves = costs.of(0, middle), costs.of(middle, whole - middle)
     assert middle > whole / 2 and halves[0] == pytest.approx(halves[1], rel=1e-3)
+
+
+Token = tuple[float, int]
+"""What a token costs, and its place among all that wait."""
+
+
+def halves(tokens: list[Token], least: int, parts: int) -> list[list[Token]]:
+    """KunServe's figure 11, token by token: halves of halves, of `least` tokens at most, and so
+    many at least."""
+    if len(tokens) <= (least if parts <= 1 else 1):
+        return [tokens]
+    whole, below = sum(cost for cost, _ in tokens), 0.0
+    for many in range(1, len(tokens)):
+        below += tokens[many - 1][0]
+        if 2 * below >= whole * (1 - 1e-12):
+            break
+    rest = -(-parts // 2)
+    return halves(tokens[:many], least, rest) + halves(tokens[many:], least, rest)
+
+
+@given(
+    st.lists(st.integers(0, 400), max_size=12),
+    st.lists(st.tuples(st.integers(0, 300), st.integers(1, 250)), min_size=1, max_size=6),
+    st.integers(2, 4), st.integers(8, 90), st.integers(1, 900),
+)  # fmt: skip
+def test_a_step_has_the_first_parts_of_all_that_waits_as_the_papers_recursion_cuts_it(
+    stored: list[int], prompts: list[tuple[int, int]], stages: int, least: int, most: int
+) -> None:
+    costs = Costs(2.0, 1024.0)  # sums are whole, so that halves are the same here and there
+    chunks = [Chunk(100 + n, start, tokens, True) for n, (start, tokens) in enumerate(prompts)]
+    places = [*((held, 1) for held in stored), *prompts]
+    each = [float(costs.of(begin + at, 1)) for begin, count in places for at in range(count)]
+    spec = PipelineSpec(balance="lookahead", least_tokens=least)
+    found = leading(Row(np.array(stored, np.int64), chunks, costs), spec, stages, most)
+    parts = halves([(cost, at) for at, cost in enumerate(each)], least, stages)
+    ends = [part[-1][1] + 1 for part in parts]
+    assert found == [0, *(end for end in ends if end <= most)]
 
 
 def test_stages_hold_each_layer_and_table_once() -> None:
@@ -187,7 +233,7 @@ def test_stages_of_pools_move_their_layers_at_once() -> None:
     "options",
     [
         {"link": "mooncake-rdma-400"}, {"micro_batches": 3}, {"drains": True},
-        {"balance": "cost", "least_tokens": 64},
+        {"balance": "cost", "least_tokens": 64}, {"balance": "lookahead", "least_tokens": 64},
     ],
 )  # fmt: skip
 def test_each_option_moves_the_time(options: dict[str, Any]) -> None:
@@ -196,6 +242,23 @@ def test_each_option_moves_the_time(options: dict[str, Any]) -> None:
         return float(run(4096, FEW, cluster=cluster).metrics["makespan_s"])
 
     assert makespan(options) != makespan({})
+
+
+def test_where_nothing_waits_a_step_is_halved_as_by_cost() -> None:
+    def finishes(balance: str) -> Any:
+        pipeline = {"balance": balance, "least_tokens": 4}
+        cluster = {"stages": 2, "pipeline": pipeline}
+        return run(4096, stream, cluster=cluster).finish_s
+
+    stream = requests(np.arange(4) * 0.5, [200, 40, 90, 300], [60, 90, 30, 80])  # one at a time
+    assert np.array_equal(finishes("lookahead"), finishes("cost"))
+
+
+@pytest.mark.parametrize("engine", ["v0", "sglang"])
+def test_engines_that_compute_prompts_apart_do_not_look_ahead(engine: str) -> None:
+    cluster = {"stages": 2, "pipeline": {"balance": "lookahead"}}
+    with pytest.raises(DescriptionError, match="lookahead: not with engine " + engine):
+        run(4096, FEW, cluster=cluster, engine={"name": engine})
 
 
 def test_one_stage_is_no_pipeline() -> None:
