@@ -12,6 +12,7 @@ follows: a figure of the paper holds within `margin` of it, an order exactly.
 - refuted here: elsewhere, and not on the paper's side
 - another size: elsewhere, of a figure that has no side
 
+A claim whose part has not run yet says so: what would refute it is written before it is known.
 Where another seed says otherwise the verdict is what both bear out (`agreed`).
 """
 
@@ -28,6 +29,7 @@ from hwmodel.measure.student import t_quantile
 from tools.figures import FigureError, Results, Value, written
 
 FILE = "docs/release/claims.yaml"
+NOT_RUN = "not run"
 REPRODUCED, DIRECTION, REFUTED = "reproduced", "direction", "refuted here"
 UNDECIDED, SIZE, ANOTHER = "undecided", "direction, size undecided", "another size"
 SEED = 2
@@ -173,6 +175,11 @@ def rows(root: Path, first: Results, second: Results) -> Iterator[tuple[str, str
     for paper, claims in papers.items():
         for name, claim in claims.items():
             found, other = ours(claim, first), ours(claim, second)
+            if not any(key.startswith(f"{claim.part()}/") for key in first):
+                nothing = dict.fromkeys(("each alone", "replications that settle it"), NOTHING)
+                without = dict.fromkeys(("here", "another seed", "verdict"), NOT_RUN)
+                yield paper, name, {"the paper": claim.paper(), **without, **nothing}
+                continue
             if found is None:
                 raise FigureError(f"{FILE}: {paper}, {name}: not in the release run")
             seeds = [each for each in (found, other) if each]
@@ -182,7 +189,7 @@ def rows(root: Path, first: Results, second: Results) -> Iterator[tuple[str, str
             row = {
                 "the paper": claim.paper(),
                 "here": _written(found, claim.how),
-                "another seed": _written(other, claim.how) if other else "not run",
+                "another seed": _written(other, claim.how) if other else NOT_RUN,
                 "verdict": agreed(said[0], said[-1]),
                 "each alone": "; ".join(said) if len({*said}) > 1 else NOTHING,
                 "replications that settle it": settled,
@@ -201,7 +208,7 @@ def verdicts(root: Path, first: Results, second: Results) -> dict[str, Any]:
     there, turned = 0, []
     for paper, name, row in rows(root, first, second):
         tables.setdefault(paper, {})[name] = row
-        there += row["another seed"] != "not run"
+        there += row["another seed"] != NOT_RUN
         turned += [f"{paper}: {name}"] * (row["each alone"] != NOTHING)
     count = sum(len(each) for each in tables.values())
     return {**tables, "counts": {

@@ -376,6 +376,17 @@ def hcache(_: Path) -> dict[str, Any]:
     return {"restored": found}
 
 
+def recomputed(_: Path) -> dict[str, Any]:
+    """How long a request that moves would be computed again, in part migration's case."""
+    asked = RestoreQuestion(
+        link="ethernet-64", model="llama-3.1-8b", device="a10g", tokens=(256, 8192)
+    ).answer()
+    found = {
+        f"{each.tokens:,} tokens": {"s": each.ways["recompute"].ms / 1e3} for each in asked.contexts
+    }
+    return {"recomputed": found}
+
+
 def h3(_: Path) -> dict[str, Any]:
     """H3's three ratios."""
     from tools.h3 import ratios
@@ -390,7 +401,7 @@ LAID_OUT = ("strix-halo", "mlu370-x4", "dgx-spark-gb10", "m2-ultra", "a100-80gb"
 READERS: dict[str, Read] = {
     "why": why, "next_question": next_question, "crossing_map": crossing_map, "devices": devices,
     "crossings": crossings, "bursts": bursts, "burst_map": burst_map, "memory_map": memory_map,
-    "h3": h3, "hcache": hcache,
+    "h3": h3, "hcache": hcache, "recomputed": recomputed,
     "measurements": measurements, "servers": servers, "accuracy_of_times": accuracy_of_times,
     "laws": laws, "schedules": schedules, "speed": speed,
     "kv_layouts": kv_layouts, "windows": windows, "capacities": capacities,

@@ -46,6 +46,9 @@ def results_page() -> str:
     """The values of the release run, part by part."""
     page = [_RESULTS]
     for name, part in parts().items():
+        if not (ROOT / RESULTS / f"{name}.json").is_file():
+            page.append(f"## {name}\n\n{part['question']}\n\nNot run yet.\n")
+            continue
         made = read_part(ROOT / RESULTS / f"{name}.json")
         typed = "; ".join(each.replace("{run}", "RUN") for each in part.get("commands", ()))
         by = f"`{typed}`" if typed else "Read by `tools.release_readers`"

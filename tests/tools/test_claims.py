@@ -95,6 +95,14 @@ def test_the_verdicts_of_this_repository_are_of_its_results() -> None:
     assert release.flat(now) == there, f"{FILE} or results changed: tools.release run claims"
 
 
+def test_a_claim_whose_part_has_not_run_says_so_and_one_without_its_figure_is_a_mistake() -> None:
+    results = {key: value for key, value in read_results().items() if "migration/" not in key}
+    said = verdicts(ROOT, results, {})["Llumnix"]["steps longer, 256 tokens"]
+    assert (said["here"], said["verdict"]) == ("not run", "not run")
+    with pytest.raises(FigureError, match="not in the release run"):
+        verdicts(ROOT, results | {"migration/moves/other": 1.0}, {})
+
+
 def test_another_seed_ran_parts_that_claims_are_of() -> None:
     there = {file.stem for file in (ROOT / SECOND).glob("*.json")}
     assert there <= release.claimed().keys()
