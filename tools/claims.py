@@ -64,6 +64,10 @@ class Claim:
         """The part of the release run that answers it."""
         return self.of[0].split("/")[0]
 
+    def parts(self) -> set[str]:
+        """This, and that of what it is divided by."""
+        return {each.split("/")[0] for each in (*self.of, *([self.over] if self.over else []))}
+
     def within(self, margin: float) -> tuple[float, float]:
         """What would be reproduced."""
         wide = 0.0 if self.exact else margin if self.margin is None else self.margin
@@ -172,10 +176,11 @@ def rows(root: Path, first: Results, second: Results) -> Iterator[tuple[str, str
     """The paper, the name and the verdict of each claim, with what each seed says where they
     differ. Raises FigureError."""
     margin, papers = read_claims(root)
+    ran = {key.split("/")[0] for key in first}
     for paper, claims in papers.items():
         for name, claim in claims.items():
             found, other = ours(claim, first), ours(claim, second)
-            if not any(key.startswith(f"{claim.part()}/") for key in first):
+            if not claim.parts() <= ran:
                 nothing = dict.fromkeys(("each alone", "replications that settle it"), NOTHING)
                 without = dict.fromkeys(("here", "another seed", "verdict"), NOT_RUN)
                 yield paper, name, {"the paper": claim.paper(), **without, **nothing}
