@@ -15,6 +15,7 @@ this hides, and that a request which arrives during a step is seen a step later.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Container
 from typing import ClassVar
 
 import numpy as np
@@ -28,7 +29,7 @@ from policies.engines.engine_requests import EngineRequests
 from policies.engines.engine_v1_options import EngineV1Spec
 from policies.engines.growth import Growth
 from policies.engines.scheduled_step import Chunk, Step
-from policies.engines.scheduler import Ahead, Scheduler
+from policies.engines.scheduler import Scheduler
 from policies.engines.vllm_version import VERSIONS
 from policies.requests.requests import IntArray
 
@@ -37,7 +38,7 @@ class EngineV1(Scheduler):
     """Requests that wait and run, as v1 schedules them."""
 
     Options: ClassVar[type[EngineOptions]] = EngineV1Spec
-    aligns_chunks = True
+    aligns_chunks = looks_ahead = True
     spec: EngineV1Spec
 
     def __init__(self, engine: EngineRequests, priority: IntArray | None = None) -> None:
@@ -72,12 +73,8 @@ class EngineV1(Scheduler):
         """Steps since the last one with a prefill."""
         self._again: dict[int, int] = {}
         """Requests whose KV has not come from elsewhere, and the tokens that they have."""
-        self._ahead: Ahead | None = None
         self._line = False
         """Whether it left requests in line."""
-
-    def look_ahead(self, ahead: Ahead) -> None:
-        self._ahead = ahead
 
     def connected(self, connector: Connector) -> None:
         self._stops &= not connector.foresees_ends
@@ -109,7 +106,7 @@ class EngineV1(Scheduler):
             decode, migrations, budget = self._run_in_turn(chunks, defers)
         else:
             decode, migrations = engine.growth.decode()
-            budget = self._prefills(engine.budget - engine.growth.rows(decode), decode)
+            budget = _prefills(self, engine.budget - engine.growth.rows(decode), decode)
             if engine.partial and budget:
                 budget -= self._continue(chunks, budget)
         self._any_decode = len(decode) > 0
@@ -132,31 +129,6 @@ class EngineV1(Scheduler):
         them (`in_turn`). A scheduler of one's own may say less (examples/own_scheduler.py).
         """
         return left
-
-    def _prefills(self, left: int, decode: IntArray) -> int:
-        """Its `prefill_budget`, or less where it looks ahead, beside those that decode. Raises
-        DescriptionError where it is none of 0 to `left` tokens."""
-        tokens = self.prefill_budget(left)
-        if not isinstance(tokens, int | np.integer) or not min(left, 0) <= tokens <= left:
-            raise DescriptionError(
-                f"engine {self.spec.name}: {type(self).__name__}.prefill_budget: expected"
-                f" tokens from 0 to {left}; got {tokens!r}"
-            )
-        if self._ahead is not None and tokens > 0:
-            return self._ahead(decode, self._queued(), int(tokens))
-        return int(tokens)
-
-    def _queued(self) -> list[Chunk]:
-        """What is left of prompts that run, and those in line, in order."""
-        engine, chunks = self.engine, []
-        last = engine.running[-1:] if engine.partial else ()
-        for request in map(int, engine.running if self.in_turn else last):
-            if self.in_turn and request not in self._filling:
-                continue
-            start, total = engine.loads.stored(request), engine.total(request)
-            chunks.append(Chunk(request, start, total - start, True))
-        chunks += [Chunk(request, 0, engine.total(request), True) for request in engine.waiting]
-        return [chunk for chunk in chunks if chunk.tokens > 0]
 
     def to_decode(self) -> IntArray:
         decode = super().to_decode()
@@ -194,7 +166,7 @@ class EngineV1(Scheduler):
         migrations: list[Migration] = []
         at, budget = 0, self.engine.budget
         others = [each for each in running if each not in skipped | self._filling]
-        room = self._prefills(budget, np.array(others, np.int64))
+        room = _prefills(self, budget, np.array(others, np.int64), self._filling)
         while at < len(running) and budget > 0:
             request = running[at]
             at += 1
@@ -385,3 +357,30 @@ class EngineV1(Scheduler):
         self._filling.discard(request)
         self.engine.waiting.appendleft(request)
         self.engine.was_preempted(request)
+
+
+def _prefills(
+    scheduler: EngineV1, left: int, decode: IntArray, filling: Container[int] = ()
+) -> int:
+    """Its `prefill_budget`, or less where it looks ahead, beside those that decode. filling: those
+    in their prefill that run among them. Raises DescriptionError where it is none of 0 to `left`
+    tokens."""
+    tokens = scheduler.prefill_budget(left)
+    if not isinstance(tokens, int | np.integer) or not min(left, 0) <= tokens <= left:
+        raise DescriptionError(
+            f"engine {scheduler.spec.name}: {type(scheduler).__name__}.prefill_budget: expected"
+            f" tokens from 0 to {left}; got {tokens!r}"
+        )
+    if scheduler.ahead is not None and tokens > 0:
+        return scheduler.ahead(decode, _queued(scheduler.engine, filling), int(tokens))
+    return int(tokens)
+
+
+def _queued(engine: EngineRequests, filling: Container[int]) -> list[Chunk]:
+    """What is left of prompts that run, and those in line, in order."""
+    last = engine.running[-1:].tolist() if engine.partial else []
+    runs = [each for each in engine.running.tolist() if each in filling]
+    queued = [(each, engine.loads.stored(each)) for each in runs or last]
+    queued += [(each, 0) for each in engine.waiting]
+    chunks = [Chunk(each, start, engine.total(each) - start, True) for each, start in queued]
+    return [chunk for chunk in chunks if chunk.tokens > 0]

@@ -34,6 +34,11 @@ class Scheduler(ABC):
     """Whether chunks of prompts can end at the ends of blocks, where states are kept."""
     whole_inputs = False
     """Whether a request is admitted that has room for all its input, whatever a step computes."""
+    looks_ahead: ClassVar[bool] = False
+    """Whether a step chooses its prompts beside those that decode, so that `ahead` may say how
+    many tokens of them."""
+    ahead: Ahead | None = None
+    """Says so, instead of the budget; None: nothing does."""
     spec: Any
 
     def __init__(self, engine: EngineRequests) -> None:
@@ -167,14 +172,6 @@ class Scheduler(ABC):
         return 0
 
     # what it is told
-
-    def look_ahead(self, ahead: Ahead) -> None:
-        """Steps prefill as much as this says from now on. Raises DescriptionError where it chooses
-        prompts without those that decode."""
-        raise DescriptionError(
-            f"cluster.pipeline.balance: lookahead: not with engine {self.spec.name}, which computes"
-            " prompts apart from what decodes; expected engine v1, or balance: cost"
-        )
 
     def connected(self, connector: Connector) -> None:
         """The engine has one more connector."""

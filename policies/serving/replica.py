@@ -20,6 +20,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.jit import kernel
 from policies.allocators.capabilities import Learns, Maps
 from policies.engines.engine import Engine
@@ -54,7 +55,13 @@ class Replica:
         self.pipeline: PipelineSteps | None = steps.pipeline
         """Of its stages, where it has several."""
         if self.pipeline is not None and self.pipeline.looks_ahead:
-            engine.scheduler.look_ahead(self.pipeline.ahead)
+            if not engine.scheduler.looks_ahead:
+                raise DescriptionError(
+                    f"cluster.pipeline.balance: lookahead: not with engine {engine.spec.name},"
+                    " whose steps compute prompts apart from what decodes; expected engine v1, or"
+                    " balance: cost"
+                )
+            engine.scheduler.ahead = self.pipeline.ahead
         self._together = together
         self.moves = moves
         self.connectors = engine.connectors

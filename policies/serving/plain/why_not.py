@@ -93,7 +93,7 @@ _ENGINE_OPTIONS = _text(
 )
 _V1: Must = {
     "whole_inputs": True, "_priority": None, "in_turn": False, "_threshold": 0, "_between": False,
-    "swapped": _empty, "_filling": _empty, "_again": _empty, "_ahead": None,
+    "swapped": _empty, "_filling": _empty, "_again": _empty,
 }  # fmt: skip
 _V1_ANY = _text("engine spec _stops _under_way _recent _fills _any_decode _since _line")
 _LINE: Must = {"_in_order": True}
