@@ -86,7 +86,7 @@ def costs_of(steps: StepModel, tokens: int = 4096) -> Costs:
     return Costs(max(pair, 0.0), token) if token > 0 else Costs()
 
 
-class Row:
+class TokenRow:
     """Tokens one after the other: one of each request that decodes, with so many `stored`, int64
     (n,), then those of chunks."""
 
@@ -111,7 +111,7 @@ class Row:
         return bisect_left(range(low + 1, high - 1), half, key=self.cost) + low + 1
 
 
-def cuts(row: Row, spec: PipelineSpec, stages: int) -> list[int]:
+def cuts(row: TokenRow, spec: PipelineSpec, stages: int) -> list[int]:
     """Where micro-batches of a step begin and end, in its tokens."""
     whole = row.whole
     if spec.balance == "tokens":
@@ -129,7 +129,7 @@ def cuts(row: Row, spec: PipelineSpec, stages: int) -> list[int]:
         found, enough = halved, len(halved) > stages
 
 
-def leading(row: Row, spec: PipelineSpec, stages: int, most: int) -> list[int]:
+def leading(row: TokenRow, spec: PipelineSpec, stages: int, most: int) -> list[int]:
     """Where the first micro-batches of all that waits begin and end, in its tokens: those that
     together have at most `most`."""
     found, parts = [0], [(0, row.whole, 1)]
@@ -256,7 +256,7 @@ class PipelineSteps:
         """Tokens that the next step prefills of what waits, `left` at most, beside these requests
         that decode."""
         stored = np.maximum(self._allocator.stored[_dealt(decode)] - 1, 0)
-        row = Row(stored, queued, self._costs)
+        row = TokenRow(stored, queued, self._costs)
         edges = leading(row, self._spec, self.stages, len(decode) + left)
         # where decodes alone fill the budget prompts would wait for ever
         self._ahead = edges if queued and edges[-1] > len(decode) else []
@@ -265,7 +265,7 @@ class PipelineSteps:
     def _cuts(self, stored: IntArray, chunks: Sequence[Chunk]) -> list[int]:
         """`cuts` of a step, or of all that waited if it was made so. It may have less than was
         foreseen, where memory lacked."""
-        row = Row(stored, chunks, self._costs)
+        row = TokenRow(stored, chunks, self._costs)
         if self._ahead and chunks:
             edges = [*(edge for edge in self._ahead if edge < row.whole), row.whole]
             if len(edges) > self.stages:

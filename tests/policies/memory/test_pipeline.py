@@ -18,7 +18,7 @@ from policies.memory.pipeline import (
     Costs,
     Exchange,
     PipelineSpec,
-    Row,
+    TokenRow,
     cuts,
     flow,
     leading,
@@ -89,7 +89,7 @@ def test_micro_batches_have_every_token_once_in_order(
     chunks = [Chunk(100 + n, start, tokens, True) for n, (start, tokens) in enumerate(prompts)]
     held = np.array(stored, np.int64)
     step = Step(np.arange(len(stored)), int(held.sum()), chunks, [], 0, "")
-    edges = cuts(Row(held, chunks, Costs(1e-3, 1.0)), PipelineSpec(balance=balance), stages)
+    edges = cuts(TokenRow(held, chunks, Costs(1e-3, 1.0)), PipelineSpec(balance=balance), stages)
     parts = [micro_batch(step, *ends, held) for ends in pairwise(edges)]
     assert sum(part.batched for part in parts) == step.batched
     assert all(part.batched for part in parts) or not step.batched
@@ -107,7 +107,7 @@ def test_halves_by_cost_are_even_where_tokens_are_not() -> None:
 
     def found(least: int) -> list[int]:
         spec = PipelineSpec(balance="cost", least_tokens=least)
-        return cuts(Row(none, long, Costs(1.0, 100.0)), spec, 2)
+        return cuts(TokenRow(none, long, Costs(1.0, 100.0)), spec, 2)
 
     assert max(b - a for a, b in pairwise(found(1024))) <= 1024 and len(found(1024)) > 3
     _, middle, whole = found(4096)
@@ -147,7 +147,7 @@ def test_a_step_has_the_first_parts_of_all_that_waits_as_the_papers_recursion_cu
     places = [*((held, 1) for held in stored), *prompts]
     each = [float(costs.of(begin + at, 1)) for begin, count in places for at in range(count)]
     spec = PipelineSpec(balance="lookahead", least_tokens=least)
-    found = leading(Row(np.array(stored, np.int64), chunks, costs), spec, stages, most)
+    found = leading(TokenRow(np.array(stored, np.int64), chunks, costs), spec, stages, most)
     parts = halves([(cost, at) for at, cost in enumerate(each)], least, stages)
     ends = [part[-1][1] + 1 for part in parts]
     assert found == [0, *(end for end in ends if end <= most)]
