@@ -25,7 +25,7 @@ class Thresholds(NamedTuple):
     high: float
     """Beyond these on either side: outer."""
     inner: float
-    """Below it in magnitude: inner."""
+    """Below it in magnitude: inner; 0: there is no inner group."""
 
 
 class Encoded(NamedTuple):
@@ -45,14 +45,15 @@ def cache(vectors: int, width: int, seed: int, wider: float = 10.0) -> FloatArra
     return stream.standard_normal((vectors, width)) * wide
 
 
-def thresholds(profiled: FloatArray) -> Thresholds:
+def thresholds(profiled: FloatArray, outer: float = OUTER, inner: float = INNER) -> Thresholds:
     """The mean over vectors, float64 (vectors, width), of what top-k says of each."""
     ordered = np.sort(profiled, axis=1)
-    most = round(OUTER / 2 * profiled.shape[1])
-    small = np.sort(np.abs(profiled), axis=1)[:, round(INNER * profiled.shape[1])]
+    most = round(outer / 2 * profiled.shape[1])
+    small = np.sort(np.abs(profiled), axis=1)[:, round(inner * profiled.shape[1])]
     return Thresholds(
-        float(ordered[:, most].mean()), float(ordered[:, -most - 1].mean()), float(small.mean())
-    )
+        float(ordered[:, most].mean()), float(ordered[:, -most - 1].mean()),
+        float(small.mean()) if inner else 0.0,
+    )  # fmt: skip
 
 
 def uniform(values: FloatArray, bits: int) -> tuple[FloatArray, float]:
@@ -63,7 +64,9 @@ def uniform(values: FloatArray, bits: int) -> tuple[FloatArray, float]:
     return low + np.rint((values - low) / (step or 1.0)) * step, float(step)
 
 
-def encode(vector: FloatArray, limits: Thresholds, shifts: bool = True) -> Encoded:
+def encode(
+    vector: FloatArray, limits: Thresholds, shifts: bool = True, outlier_bits: int = 5
+) -> Encoded:
     """Middle numbers in 4 bits, the others in 5: of shifted outer ones one is their side, from
     which 4 bits count. shifts: whether outer and middle numbers are moved by their thresholds."""
     outer = (vector < limits.low) | (vector > limits.high)
@@ -73,16 +76,16 @@ def encode(vector: FloatArray, limits: Thresholds, shifts: bool = True) -> Encod
     near = side * limits.inner if shifts else np.zeros_like(vector)
     read = np.empty_like(vector)
     if shifts:
-        beyond, outer_step = uniform(np.abs(vector - edge)[outer], 4)
+        beyond, outer_step = uniform(np.abs(vector - edge)[outer], outlier_bits - 1)
         read[outer] = edge[outer] + side[outer] * beyond
     else:
-        read[outer], outer_step = uniform(vector[outer], 5)
+        read[outer], outer_step = uniform(vector[outer], outlier_bits)
     found, middle_step = uniform((vector - near)[middle], 4)
     # a middle number has no bit for its side: it is that of what the scale reads
     read[middle] = found + np.where(found >= 0, 1.0, -1.0) * limits.inner * shifts
-    read[inner], inner_step = uniform(vector[inner], 5)
-    outlier = outer | inner
-    bits = 4 * len(vector) + 8 * int(outlier.sum()) + 3 * 2 * 16  # minimum and maximum of a group
+    read[inner], inner_step = uniform(vector[inner], outlier_bits)
+    outlier, groups = outer | inner, 3 if limits.inner else 2
+    bits = 4 * len(vector) + 8 * int(outlier.sum()) + groups * 2 * 16  # minimum, maximum of a group
     return Encoded(read, outlier, bits, (outer_step, middle_step, inner_step))
 
 
@@ -141,3 +144,47 @@ def test_groups_err_by_less_than_one_scale_does(wider: float, share: float) -> N
     grouped = np.mean([(encode(each, limits).read - each) ** 2 for each in vectors]) ** 0.5
     alone = np.mean([(uniform(each, 4)[0] - each) ** 2 for each in vectors]) ** 0.5
     assert grouped / alone == pytest.approx(share, abs=0.003)
+
+
+def rms(vectors: FloatArray, encoded: list[Encoded], within: float = np.inf) -> float:
+    """Of the errors of the numbers below `within` in magnitude."""
+    error = np.stack([each.read for each in encoded]) - vectors
+    return float(np.mean(error[np.abs(vectors) < within] ** 2) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("wider", "two_groups", "four_bits"),  # over three groups with outliers of 5 bits
+    [(1.0, 0.826, 1.010), (10.0, 1.208, 1.337)],
+)
+def test_a_group_or_a_bit_less_errs_by_more_where_channels_differ(
+    wider: float, two_groups: float, four_bits: float
+) -> None:
+    """Ten in a hundred are outliers in all three, so that they take as much but for one pair of
+    scales. What the inner group alone does is for the numbers nearest to zero."""
+    profiled, vectors = cache(100, 1024, 0, wider), cache(50, 1024, 1, wider)
+    limits, two = thresholds(profiled), thresholds(profiled, OUTER + INNER, 0.0)
+    three = [encode(each, limits) for each in vectors]
+    without = [encode(each, two) for each in vectors]
+    shorter = [encode(each, limits, outlier_bits=4) for each in vectors]
+    own = rms(vectors, three)
+    assert rms(vectors, without) / own == pytest.approx(two_groups, abs=0.003)
+    assert rms(vectors, shorter) / own == pytest.approx(four_bits, abs=0.003)
+    small = rms(vectors, three, limits.inner)
+    assert 50 < rms(vectors, without, limits.inner) / small < 60
+    assert rms(vectors, shorter, limits.inner) / small == pytest.approx(31 / 15, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("form", "shares", "outlier_bits"),
+    [
+        ("oaken_two_groups", (OUTER + INNER, 0.0), 5), ("oaken_outliers_4", (OUTER, INNER), 4),
+    ],
+)  # fmt: skip
+def test_the_formats_of_the_ablation_count_their_bits(
+    form: str, shares: tuple[float, float], outlier_bits: int
+) -> None:
+    limits = thresholds(cache(100, 4096, 0), *shares)
+    encoded = [encode(each, limits, True, outlier_bits) for each in cache(50, 4096, 1)]
+    bits = float(np.mean([each.bits for each in encoded])) / 4096
+    model = load_model("llama-2-7b").stored_as(None, form)
+    assert bits == pytest.approx(model.kv_token_bytes * 8 / (2 * 4096 * model.layers), abs=0.08)

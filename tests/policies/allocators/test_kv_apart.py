@@ -24,7 +24,7 @@ from policies.memory.batch import BatchSpec, place
 DEVICE = load_device("mlu370-x4")
 WIDE = load_model("llama-2-7b").model_copy(update={"layers": 2})
 GROUPED = WIDE.model_copy(update={"heads": 8, "kv_heads": 4})
-FORMATS = ["oaken", "oaken_behind", "oaken_16", "kvquant", "atom", "tender"]
+FORMATS = ["oaken", "oaken_two_groups", "oaken_behind", "oaken_16", "kvquant", "atom", "tender"]
 
 
 def layout_of(model: TransformerSpec, kv: str, dims: str, slots: int = 4096) -> KvLayout:
