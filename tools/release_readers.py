@@ -15,7 +15,7 @@ from hwmodel.description.library import names
 from hwmodel.description.yaml_reader import load
 from policies.memory.measured import compare, load_measurements
 from policies.memory.measured_cells import ComparedCell, Skipped
-from sweeps.analyse.statistics import Interval
+from sweeps.analyse.statistics import Interval, interval
 from sweeps.ask import validation
 from sweeps.ask.restore import RestoreQuestion
 from sweeps.run import explanation, next_answer
@@ -112,6 +112,30 @@ def bursts(folder: Path) -> dict[str, Any]:
     seeds = sorted({seed for seed, _ in p99})
     times = [p99[seed, False] / p99[seed, True] for seed in seeds]
     return {"times by burst": ", ".join(f"{each:.2g}" for each in times)}
+
+
+def attention_times(folder: Path) -> dict[str, Any]:
+    """What attention takes of a step for each request that runs, in 4.8 bits over fp16 on the same
+    card, by requests at once, and the mean over these."""
+    times: dict[tuple[str, int, bool], float] = {}
+    for record in RunDirectory(folder).records():
+        overrides, metrics = record["overrides"], record["metrics"]
+        if (device := overrides["device"]) in ("oaken-lpddr", "LPDDR, fp16"):
+            key = (overrides["case"], record["replication"], device == "oaken-lpddr")
+            a_step = metrics["step_s"] * metrics["phase_share"]["attention"]
+            times[key] = a_step / metrics["batch"]
+    cases = dict.fromkeys(case for case, *_ in times if case.endswith("at once"))
+    count = max(replication for _, replication, _ in times)
+    logs = {
+        case.removesuffix(" at once"): [
+            math.log(times[case, each, True] / times[case, each, False])
+            for each in range(1, count + 1)
+        ]
+        for case in cases
+    }
+    means = [math.fsum(each) / len(logs) for each in zip(*logs.values(), strict=True)]
+    found = {name: of_logs(interval(each)) for name, each in {**logs, "mean": means}.items()}
+    return {"attention over fp16": found}
 
 
 def claims(folder: Path) -> dict[str, Any]:
@@ -360,12 +384,14 @@ def kv_layouts(_: Path) -> dict[str, Any]:
 
 def hcache(_: Path) -> dict[str, Any]:
     """What restoring a context from hidden states takes, beside the other ways, on the paper's card
-    and drives."""
+    and drives, and the most that it saves; OPT-30B takes a card with more memory."""
     found: dict[str, Any] = {}
-    for model, name in (("llama-2-7b", "Llama-2-7B"), ("llama-2-13b", "Llama-2-13B")):
-        asked = RestoreQuestion(
-            link="nvme-4x", model=model, device="a100-40gb", tokens=(1024, 4096)
-        ).answer()
+    for model, name, device, tokens in (
+        ("llama-2-7b", "Llama-2-7B", "a100-40gb", (1024, 4096)),
+        ("llama-2-13b", "Llama-2-13B", "a100-40gb", (1024, 4096)),
+        ("opt-30b", "OPT-30B", "a100-80gb", (1024, 2048)),
+    ):
+        asked = RestoreQuestion(link="nvme-4x", model=model, device=device, tokens=tokens).answer()
         for context in asked.contexts:
             ways = context.ways
             found[f"{name}, {context.tokens:,} tokens"] = {
@@ -373,7 +399,9 @@ def hcache(_: Path) -> dict[str, Any]:
                 "computing again over it": ways["recompute"].ms / ways["HCache"].ms,
                 "bytes of KV over its": ways["fetch KV"].bytes / ways["HCache"].bytes,
             }
-    return {"restored": found}
+    columns = next(iter(found.values()))
+    most = {column: max(row[column] for row in found.values()) for column in columns}
+    return {"restored": found, "at most": most}
 
 
 def recomputed(_: Path) -> dict[str, Any]:
@@ -400,7 +428,8 @@ LAID_OUT = ("strix-halo", "mlu370-x4", "dgx-spark-gb10", "m2-ultra", "a100-80gb"
 """Devices of docs/layout.md."""
 READERS: dict[str, Read] = {
     "why": why, "next_question": next_question, "crossing_map": crossing_map, "devices": devices,
-    "crossings": crossings, "bursts": bursts, "burst_map": burst_map, "memory_map": memory_map,
+    "attention_times": attention_times, "crossings": crossings, "bursts": bursts,
+    "burst_map": burst_map, "memory_map": memory_map,
     "h3": h3, "hcache": hcache, "recomputed": recomputed,
     "measurements": measurements, "servers": servers, "accuracy_of_times": accuracy_of_times,
     "laws": laws, "schedules": schedules, "speed": speed,
