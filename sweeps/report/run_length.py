@@ -7,6 +7,7 @@ from typing import Any
 
 from sweeps.analyse.figures import CAPACITY_RATE, GOODPUT
 from sweeps.analyse.table import Table
+from sweeps.analyse.variants import CASE, overrides, with_role
 
 ENOUGH = 7
 """Requests of a run, warm-up and all, for each that runs at once: by Little's law how many times as
@@ -77,8 +78,9 @@ def at_capacity(table: Table) -> list[str]:
     ]
 
 
-def _requests(table: Table, overrides: dict[str, Any]) -> int | None:
+def _requests(table: Table, own: dict[str, Any]) -> int | None:
     """Of a replication, with its warm-up; None where they are not counted."""
-    told = {**table.config["base"], **overrides}
+    case = with_role(table.config, "case").get(own.get(CASE, ""), {})
+    told = {**table.config["base"], **overrides(case), **own}
     requests, before = told.get("requests"), told.get("warmup_requests") or 0
     return requests + before if isinstance(requests, int) and isinstance(before, int) else None
