@@ -237,8 +237,10 @@ def _measured(
         if record["replication"] in found:
             raise FigureError(f"{dict(at)} is more than one point of the run")
         found[record["replication"]] = value
+    if not found:
+        raise FigureError(f"no point {dict(at)} in the run")
     if not (there := {r: float(value) for r, value in found.items() if value is not None}):
-        raise FigureError(f"no {metric} of a point {dict(at)} in the run")
+        raise FigureError(f"no {metric} of the point {dict(at)}")
     return there
 
 
