@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bankwise.result import Result
-    from hwmodel.description.description import DescriptionError
+    from hwmodel.description.description import DescriptionError as DescriptionError
     from hwmodel.measure.channels import Channels
     from hwmodel.specs.device import Device
     from policies.serving.plugins import Plugin
-    from sweeps.ask.new_device import new_device
+    from sweeps.ask.new_device import new_device as new_device
     from sweeps.plan.sweep import Given
     from sweeps.plan.sweep_spec import Sweep
     from sweeps.study.study_objective import StudyObjective
@@ -33,23 +33,11 @@ if TYPE_CHECKING:
 
 Set = Mapping[str, Any] | Iterable[str] | None
 
-__all__ = [
-    "Channels", "DescriptionError", "audit", "calibrate", "compare", "explain", "explain_next",
-    "fit", "fit_devices", "fit_formats", "fit_states", "load", "memory", "memory_curve",
-    "memory_latency", "memory_layouts", "memory_refresh", "new_device", "objective",
-    "open_device", "plugin", "replay", "report", "report_explore", "report_figure", "run",
-    "simulate", "size", "size_batch", "size_confirm", "size_memory", "size_pools",
-    "size_settings", "size_users", "transfer", "transfer_pause", "transfer_restore", "validate",
-    "validate_schedules", "validate_servers", "write_c_host",
-]  # fmt: skip
-_QUESTIONS = (
-    "audit", "calibrate", "compare", "explain", "explain_next", "fit", "fit_devices",
-    "fit_formats", "fit_states", "memory", "memory_curve", "memory_latency", "memory_layouts",
-    "memory_refresh", "replay", "report_explore", "report_figure", "size", "size_batch",
-    "size_confirm", "size_memory", "size_pools", "size_settings", "size_users", "transfer",
-    "transfer_pause", "transfer_restore", "validate", "validate_schedules", "validate_servers",
+_OWN = (
+    "Channels", "DescriptionError", "load", "new_device", "objective", "open_device", "plugin",
+    "report", "run", "simulate", "write_c_host",
 )  # fmt: skip
-"""Functions that ask a question of `sweeps/ask/questions.py`."""
+"""What is here beside a function for each question of `sweeps/ask/questions.py`."""
 _ELSEWHERE = {
     "Channels": "hwmodel.measure.channels", "DescriptionError": "hwmodel.description.description",
     "new_device": "sweeps.ask.new_device",
@@ -212,12 +200,25 @@ def _path(given: str | Path | None) -> Path | None:
     return None if given is None else Path(given)
 
 
+def _questions() -> dict[str, str]:
+    """Function of a question -> verb."""
+    from sweeps.ask.questions import QUESTIONS
+
+    return {verb.replace(" ", "_"): verb for verb in QUESTIONS}
+
+
 def __getattr__(name: str) -> Any:
-    if name in _QUESTIONS:
+    if name in _ELSEWHERE:
+        return getattr(import_module(_ELSEWHERE[name]), name)
+    if name == "__all__":
+        return [*_OWN, *_questions()]
+    if not name.startswith("_") and (verb := _questions().get(name)):
         from bankwise.answered import function_of
 
-        return globals().setdefault(name, function_of(name.replace("_", " ")))
-    if name not in _ELSEWHERE:
-        why = f"module 'bankwise' has no attribute {name!r}"
-        raise AttributeError(why, name=name, obj=sys.modules[__name__])  # Python names the nearest
-    return getattr(import_module(_ELSEWHERE[name]), name)
+        return globals().setdefault(name, function_of(verb))
+    why = f"module 'bankwise' has no attribute {name!r}"
+    raise AttributeError(why, name=name, obj=sys.modules[__name__])  # Python names the nearest
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__getattr__("__all__")]

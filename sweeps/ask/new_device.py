@@ -354,7 +354,7 @@ def _checked(device: Device, mts: float, width: int) -> Iterator[str]:
             by += f" x {o.burst_bytes} B of data in {o.wire_bytes}"
     by += f" is {peak:,.1f}"
     off = device.peak_gbps / peak - 1
-    yield f"peak {device.peak_gbps:,.1f} GB/s; {by} ({off:+.2%})"
+    yield f"peak {device.peak_gbps:,.1f} GB/s; {by} ({off:+z.2%})"
     if device.given is None:
         each = device.memory.organisation.capacity_bytes
         held, own = device.channels * each, device.capacity_bytes
