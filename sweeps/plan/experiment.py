@@ -340,7 +340,8 @@ def measure(task: Task) -> dict[str, Any]:
     does not give what its competitors are compared by."""
     experiment = task.experiment
     found: dict[str, Any] = experiment.measure(task)
-    if (objective := experiment.objective) is not None and task.cell is None:
+    objective = getattr(experiment, "objective", None)  # a fleet that is sized has none
+    if objective is not None and task.cell is None:
         value: Any = found
         for key in objective.metric.split("."):
             value = value.get(key) if isinstance(value, dict) else None

@@ -19,7 +19,7 @@ from tests.hwmodel.one_channel import ChannelResult, simulate_channel
 BASE = """
 kind: memory
 name: mine
-summary: LPDDR5 with what its standard's list lacks
+summary: LPDDR5 with what its standard's list lacks, whether or not a case reads tZQI and tZQLAT
 based_on: lpddr5-6400-x16
 timing:
   tZQI: 20us
