@@ -33,6 +33,8 @@ from hwmodel.description.yaml_reader import load, refuse_sources
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _OWN = ("kind", "name", "summary")
 """Keys of a memory or a link that are never inherited."""
+_PROSE = (*_OWN, "sources")
+"""Keys of a memory whose texts are for readers: a timing that they name is not read."""
 _BORROWED: tuple[KeyPath, ...] = (
     ("interleave",), ("channel_hash",), ("controller", "*"), ("work", "*"), ("derate",),
     *(("dma", key) for key in ("window", "request", "minimum_access", "descriptor_cost", "strided",
@@ -127,7 +129,8 @@ def _refuse_unread(memory: Document, timings: list[str]) -> None:
     is misspelt would leave the base's as it is."""
     if not timings:
         return
-    named = set(_NAME.findall(" ".join(_texts(memory.data))))
+    read = {key: value for key, value in memory.data.items() if key not in _PROSE}
+    named = set(_NAME.findall(" ".join(_texts(read))))
     for name in timings:
         if name not in named:
             others = [other for other in memory.data["timing"] if other not in timings]

@@ -227,4 +227,7 @@ ROW = "constraint_changes: [{scope: bank, after: RD, before: RD, delay: tRRDs, s
 def test_a_timing_that_nothing_reads_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(DescriptionError, match=r"timing.tRRDs: the base has no .* mean 'tRRD'"):
         load_device(write(tmp_path, OWN_TIMING))
+    told = OWN_TIMING.replace("a memory", "a memory with tRRDs")
+    with pytest.raises(DescriptionError, match=r"timing.tRRDs: the base has no "):
+        load_device(write(tmp_path, told))
     assert load_device(write(tmp_path, OWN_TIMING + ROW)).memory.timing["tRRDs"]

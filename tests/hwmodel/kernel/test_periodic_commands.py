@@ -96,9 +96,9 @@ def test_of_several_due_at_once_the_first_of_the_description_is_first(
 def test_each_rank_has_its_own_and_the_other_one_goes_on(tmp_path: Path) -> None:
     both = several(tmp_path, {"ZQCAL": "open", "MRR": "open"})
     fields = ", ".join(f"{name}:{bits}" for name, bits in both.resolved_address_map())
-    head = f"organisation: {{ranks: 2}}\naddress_map: [{fields}, rank:1]\ntiming:\n"
+    head = f"organisation: {{ranks: 2}}\naddress_map: [{fields}, rank:1]\ntiming:"
     text = (tmp_path / "mine.yaml").read_text()
-    (tmp_path / "mine.yaml").write_text(text.replace("timing:\n", head, 1))
+    (tmp_path / "mine.yaml").write_text(text.replace("timing:", head, 1))
     memory = unrefreshed(load_device(str(tmp_path / "mine.yaml")).memory)
     half = memory.organisation.capacity_bytes // 2
     address = np.arange(COUNT, dtype=np.int64) // 2 * 32 + np.arange(COUNT) % 2 * half
@@ -123,8 +123,8 @@ def test_columns_of_other_ranks_do_not_put_one_off(tmp_path: Path, scope: str) -
     )
     text = (tmp_path / "mine.yaml").read_text()
     fields = ", ".join(f"{name}:{bits}" for name, bits in made.resolved_address_map())
-    head = f"organisation: {{ranks: 2}}\naddress_map: [{fields}, rank:1]\ntiming:\n"
-    (tmp_path / "mine.yaml").write_text(text.replace("timing:\n", head, 1))
+    head = f"organisation: {{ranks: 2}}\naddress_map: [{fields}, rank:1]\ntiming:"
+    (tmp_path / "mine.yaml").write_text(text.replace("timing:", head, 1))
     memory = load_device(str(tmp_path / "mine.yaml")).memory
     address, nothing = np.arange(COUNT, dtype=np.int64) * 32, np.zeros(COUNT, np.int64)
     found = simulate_channel(memory, nothing, address, nothing)
