@@ -99,7 +99,6 @@ LONG_ALONE = frozenset({
     "policies/transfers/test_moves.py::test_windows_move_what_they_see_and_states_whole",
     "sweeps/ask/test_published_servers.py::test_rows_that_no_card_can_do_are_left_out",
     "sweeps/ask/test_sizing.py::test_a_sweep_agrees_with_the_load_that_was_found",
-    "sweeps/cli/test_command_line.py::test_the_module_runs_as_a_program",
     "sweeps/cli/test_controller_rule.py::test_a_rule_of_an_installed_package_is_in_the_kernels",
     "sweeps/cli/test_devices_page.py::test_quickstart_answers_for_it",
     "sweeps/cli/test_export.py::test_weights_go_round_the_channels_and_times_may_be_left_out",

@@ -33,8 +33,8 @@ from tools.mutation.mutants import ROOT, Mutant, drawn, mutate
 
 ROOMS = ("policies/memory", "policies/allocators", "sweeps/analyse", "sweeps/run")
 TESTS = (
-    "policies/test_records.py", "policies/memory", "policies/allocators", "policies/engines",
-    "policies/serving",
+    "test_refusals.py", "policies/test_records.py", "policies/memory", "policies/allocators",
+    "policies/engines", "policies/serving",
     "sweeps/analyse", "sweeps/run", "sweeps/report/test_comparison.py",
     "sweeps/report/test_report.py", "sweeps/report/test_sentences.py",
     "sweeps/report/test_explanation.py", "sweeps/report/test_cases.py",

@@ -57,8 +57,6 @@ def test_null_leaves_out_what_the_base_has(tmp_path: Path) -> None:
     device = load_device(write(tmp_path, text + "derate: null\n"))
     assert device.accelerator is not None
     assert (device.accelerator.dma.minimum_access, device.derate) == (None, 1)
-    with pytest.raises(DescriptionError, match="interleave: key 'interleave' is missing"):
-        load_device(write(tmp_path, FACTS + "interleave: null\n"))
 
 
 def test_lists_of_addresses_and_the_address_map_are_borrowed(tmp_path: Path) -> None:
@@ -78,29 +76,6 @@ def test_overrides_come_first(tmp_path: Path) -> None:
     assert device.accelerator is not None
     assert (device.accelerator.dma.request, device.accelerator.interleave) == (1024, 1024)
     assert "dma.request" not in device.assumed
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        (
-            "mlu370",
-            "4: based_on: no shipped accelerator 'mlu370'; did you mean 'mlu370-x4'?",
-        ),
-        ("lpddr5-6400-x16", "no shipped accelerator"),
-        ("./mine.yaml", "mine.yaml:4: based_on: ./mine.yaml is in turn based on this accelerator"),
-        ("3", "mine.yaml:4: based_on: "),
-    ],
-)
-def test_what_cannot_be_borrowed_from_is_refused(name: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(DescriptionError) as error:
-        load_device(write(tmp_path, FACTS.replace("mlu370-x4", name)))
-    assert said in str(error.value)
-
-
-def test_a_mistake_in_a_group_has_its_line(tmp_path: Path) -> None:
-    with pytest.raises(DescriptionError, match=r"mine.yaml:8: dma: .*mapping"):
-        load_device(write(tmp_path, FACTS.replace("{engines: 4, window: 4KiB}", "fast")))
 
 
 MEMORY = """\
@@ -167,33 +142,6 @@ def test_the_digest_follows_the_base(tmp_path: Path) -> None:
     assert load_device(write(tmp_path, text)).digest == before
     (tmp_path / "base.yaml").write_text(MEMORY.replace("15ns", "16ns"))
     assert load_device(write(tmp_path, text)).digest != before
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("lpddr5-6400-x16", "lpddr5-6400", ":4: based_on: no shipped memory 'lpddr5-6400'; did"),
-        ("lpddr5-6400-x16", "mlu370-x4", "it is a shipped accelerator"),
-        ("lpddr5-6400-x16", "other.yaml", "other.yaml:4: based_on: mine.yaml is in turn based on"),
-        ("lpddr5-6400-x16", "card.yaml", ":4: based_on: card.yaml does not describe the same kind"),
-        ("lpddr5-6400-x16", "3", ":4: based_on: "),
-        ("based_on: lpddr5-6400-x16\n", "", ":11: constraint_changes: stands only beside"),
-        ("nLECC", "nLEC", ":7: timing.nLEC: the base has no such key to leave out; did you mean"),
-        ("sync: null", "sync: 3", ":10: sync: expected a mapping"),
-        ("after: CAS", "after: PREA", ":16: constraint_changes[3]: the base has no such row"),
-        ("delay: 11", "delay: RL + tQ", "unknown timing 'tQ'"),
-        ("delay: 11", "dely: 11", ":14: constraints["),
-        ("constraint_changes:\n", "constraint_changes: 3\nbuses:\n", "expected a list of rows"),
-        ("name: faster\n", "", "key 'name' is missing"),
-    ],
-)
-def test_a_mistake_in_what_differs_has_its_line(
-    old: str, new: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "other.yaml").write_text(MEMORY.replace("lpddr5-6400-x16", "mine.yaml"))
-    (tmp_path / "card.yaml").write_text(FACTS)
-    assert inspect([write(tmp_path, MEMORY.replace(old, new, 1))], []) == 1
-    assert said in capsys.readouterr().err
 
 
 def test_what_is_inherited_counts_in_the_list_of_assumptions(

@@ -137,19 +137,3 @@ def test_alerts_cost_ordinary_streams_nothing_and_a_hammered_bank_what_the_close
     strict = made(64, controller__read_queue=64)
     hard = alert_cost(strict, 2 << 20)["row pair"]["share"]
     assert hard == pytest.approx(alert_worst_case(strict), abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("name", "setting", "answer"),
-    [
-        (NAME, "controller.row_counting=parc", "'none' or 'prac'"),
-        ("hbm2-2.0", "controller.row_counting=prac", "does not describe refresh.alerts"),
-        (NAME, "refresh.alerts.treshold=80", "threshold"),
-        (NAME, "refresh.alerts.rfms=0", "greater than or equal to 1"),
-        (NAME, "refresh.alerts.react=tABOOACT", "tABOACT"),
-        (NAME, "refresh.alerts.reset=never", "'rfm' or 'refresh'"),
-    ],
-)
-def test_a_mistake_is_answered(name: str, setting: str, answer: str) -> None:
-    with pytest.raises(DescriptionError, match=answer):
-        load_device(name, [setting])

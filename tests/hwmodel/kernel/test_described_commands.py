@@ -125,32 +125,6 @@ def test_commands_have_the_names_of_the_description_in_logs_and_messages(tmp_pat
     assert any("-> PREpb)" in rule for rule in rules)
 
 
-@pytest.mark.parametrize(
-    ("commands", "answer"),
-    [
-        ("ZQCAL: {kind: PERIODICAL, bus: command}", "PERIODIC"),
-        (
-            "ZQCAL: {kind: PERIODIC, bus: command}",
-            "ZQCAL: every and banks stand with kind PERIODIC",
-        ),
-        ("PREpb: {kind: PRE, bus: command}", "PREpb: there is another command of kind PRE"),
-        ("RFM: {kind: PERIODIC, bus: command}", "RFM: kind PERIODIC has a name of its own"),
-        (
-            "ZQCAL: {kind: PERIODIC, every: 60, banks: closed, bus: command}",
-            "ZQCAL.every: expected at least",
-        ),
-        (
-            "ZQCAL: {kind: PERIODIC, every: tZQY, banks: open, bus: command}",
-            "unknown timing 'tZQY'",
-        ),
-        ("ZQCAL: {kind: PERIODIC, evry: tZQI, banks: open, bus: command}", "did you mean 'every'"),
-    ],
-)
-def test_a_mistake_is_answered(tmp_path: Path, commands: str, answer: str) -> None:
-    with pytest.raises(DescriptionError, match=answer):
-        described(tmp_path, commands, "- {scope: bank, after: REFPB, before: PRE, delay: 1}")
-
-
 def test_a_row_of_a_command_that_is_not_described_is_answered(tmp_path: Path) -> None:
     row = "- {scope: rank, after: ZQCALL, before: ACT, delay: 1}"
     with pytest.raises(DescriptionError, match="ZQCALL"):

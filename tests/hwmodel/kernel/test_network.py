@@ -6,7 +6,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
 from hwmodel.specs.device import load_device
 from tests.hwmodel.kernel.test_memory_system import extents
@@ -111,10 +110,3 @@ def test_endpoints_do_not_wait_for_one_another() -> None:
     spaced = ["request_interval=100ns"]
     four = run(spaced, blocks([0, 1, 2, 3], [5, 9, 14, 20], 30))
     assert four.gbps == pytest.approx(4 * run(spaced, blocks([0], [5], 120)).gbps, rel=0.05)
-
-
-def test_dies_share_engines_and_channels_evenly() -> None:
-    with pytest.raises(DescriptionError, match=r"dies.count: must divide dma.engines, 32"):
-        load_device("mlu370-x4", [*dies("1ns", "1GB/s"), "dies.count=3"])
-    with pytest.raises(DescriptionError, match=r"dies.crossing_bandwidth: key .* is missing"):
-        load_device("mlu370-x4", ["dies.count=2", "dies.crossing_latency=1ns"])

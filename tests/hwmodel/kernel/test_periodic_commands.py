@@ -202,33 +202,3 @@ def test_kernel_and_oracle_agree_where_every_lane_is_taken(tmp_path: Path, banks
     kind = write * (1 + (np.arange(1200) % 5 == 0))
     requests = list(zip(arrival.tolist(), address.tolist(), kind.tolist(), strict=True))
     assert_equal(Case(memory, requests, 0, 1))
-
-
-@pytest.mark.parametrize(
-    ("commands", "answer"),
-    [
-        (
-            "ZQCAL: {kind: PERIODIC, every: 200, banks: open, bus: command, slots: 20}\n"
-            "  MRR: {kind: PERIODIC, every: 45, banks: open, bus: command, slots: 20}",
-            "commands.MRR.every: expected at least 53 ticks, beside those before it, twice",
-        ),
-        (
-            "ZQCAL: {kind: PERIODIC, every: tZQI, banks: open, bus: command}\n"
-            "  MRR: {kind: PERIODIC, banks: open, bus: command}",
-            "commands.MRR: every and banks stand with kind PERIODIC",
-        ),
-        (
-            "ZQCAL: {kind: PERIODIC, every: tZQI, banks: open, bus: command}\n"
-            "  MRR: {kind: PERIODIC, evry: tZQI, banks: open, bus: command}",
-            r"mine\.yaml:11: commands\.MRR\.evry: unknown key; did you mean 'every'",
-        ),
-        (
-            "ZQCAL: {kind: PERIODIC, every: tZQI, banks: open, bus: command}\n"
-            "  MRRR: {kind: PERIODIC, every: tZQI, banks: open, bus: command}",
-            "no command 'MRR'; did you mean 'MRRR'",
-        ),
-    ],
-)
-def test_a_mistake_in_the_second_is_answered(tmp_path: Path, commands: str, answer: str) -> None:
-    with pytest.raises(DescriptionError, match=answer):
-        described(tmp_path, commands, "- {scope: rank, after: MRR, before: PRE, delay: 1}")

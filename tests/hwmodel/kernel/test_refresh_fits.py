@@ -11,19 +11,10 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.specs.device import load_device
 from tests.hwmodel.memories import spec
 from tests.hwmodel.one_channel import simulate_channel
 
 LPDDR5 = "lpddr5-6400-x16"
-
-
-def test_refreshes_that_do_not_fit_are_refused_with_what_they_take() -> None:
-    with pytest.raises(DescriptionError) as refused:
-        load_device(LPDDR5, ["timing.tREFI=488.28125ns"])
-    text = str(refused.value)
-    assert "timing.tREFI: refreshes do not fit" in text
-    assert "the REFPB of an interval take 720 ns, and 488.75 ns are between" in text
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -42,11 +33,6 @@ def test_ranks_whose_refreshes_keep_each_other_apart_share_the_interval(
             spec(LPDDR5, **changes)
     else:
         spec(LPDDR5, **changes)
-
-
-def test_a_bank_that_is_refreshed_must_have_time_to_serve() -> None:
-    with pytest.raises(DescriptionError, match="from REFAB until its bank serves a request"):
-        spec(LPDDR5, controller__refresh="all_bank", timing__tREFI="225ns")
 
 
 @pytest.mark.parametrize("refresh", ["per_bank", "all_bank"])

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.measure.refresh_cost import hammered, worst_case
 from hwmodel.oracle.audit import audit
 from hwmodel.oracle.command_log import CODE
-from hwmodel.specs.device import load_device
 from hwmodel.specs.memory_spec import MemorySpec, row_delay
 from tests.hwmodel.memories import SHIPPED, spec
 from tests.hwmodel.one_channel import ChannelResult, simulate_channel
@@ -78,17 +76,3 @@ def test_an_rfm_that_nothing_asks_for_is_found() -> None:
 def test_refresh_alone_keeps_a_bank_below_raaimt_where_a_round_has_fewer_activations() -> None:
     """tREFI / tRC = 65 activations of LPDDR5 between two refreshes of a bank: fewer than 80."""
     assert count(hammer(spec("lpddr5-6400-x16", controller__read_queue=1, **ON)), "RFM") == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "setting", "answer"),
-    [
-        ("lpddr5-6400-x16", "controller.refresh_management=rmf", "'none' or 'rfm'"),
-        ("hbm2-2.0", "controller.refresh_management=rfm", "does not describe refresh.management"),
-        ("lpddr5-6400-x16", "refresh.management.RAAINT=80", "RAAIMT"),
-        ("lpddr5-6400-x16", "refresh.management.RAAMULT=0", "greater than or equal to 1"),
-    ],
-)
-def test_a_mistake_is_answered(name: str, setting: str, answer: str) -> None:
-    with pytest.raises(DescriptionError, match=answer):
-        load_device(name, [setting])

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.extents import EngineStream, Frames, as_mapped, cut
 from hwmodel.kernel.memory import Descriptors, SystemResult, idle_read_ns, simulate_system
 from hwmodel.kernel.translation import ENTRY_BYTES, lookups, shuffled, translated
@@ -151,17 +150,3 @@ def test_random_reads_collapse_beyond_reach_and_not_within() -> None:
 def test_a_walk_waits_as_long_as_a_read_of_an_idle_memory(name: str) -> None:
     device = load_device(name)
     assert idle_read_ns(device) == pytest.approx(device_latency(device, 1 << 30), rel=0.06)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("{frame: 3MiB}", "expected a power of two from 4KiB on"),
-        ("{frame: 1KiB}", "expected a power of two from 4KiB on"),
-        ("{tlb: [{entry: 4}]}", "entries"),
-        ("{map: random}", "shuffled"),
-    ],
-)
-def test_a_mistake_is_one_line(given: str, said: str) -> None:
-    with pytest.raises(DescriptionError, match=said):
-        load_device("mlu370-x4", [f"translation={given}"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
@@ -54,25 +52,6 @@ def test_traffic_of_checks_is_what_the_stream_leaves_to_share(
 
 def test_off_is_what_it_was() -> None:
     assert run(APART, 0, controller__inline_ecc=0).total("requests") == COUNT
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "answer"),
-    [
-        (NAME, ["controller.inline_ecc=8"], "expected partial_write: read_modify_write"),
-        (NAME, ["controller.inline_ecc=7"], "8, 16 or 32"),
-        (NAME, ["controller.inlineecc=8"], "did you mean 'inline_ecc'?"),
-        (
-            "mlu370-x4",
-            ["controller.inline_ecc=8", "controller.partial_write=read_modify_write"],
-            "capacity: 24 GiB is more than the 21 GiB that 24 channels of lpddr5-6400-x16 hold "
-            "beside check bytes",
-        ),
-    ],
-)
-def test_a_mistake_is_answered(name: str, settings: list[str], answer: str) -> None:
-    with pytest.raises(DescriptionError, match=re.escape(answer)):
-        load_device(name, settings)
 
 
 CARD = ["controller.partial_write=read_modify_write", "controller.write_forwarding=false"]

@@ -86,34 +86,15 @@ def test_the_command_log_is_legal_and_complete(tmp_path: Path, name: str) -> Non
         assert audit(device.memory, part) == []
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"R 0x20\nR zzz\n", "t:2: expected 'R 0x1f40'"),
-        (b"R 0x20\nX 0x20\n", "t:2: expected"),
-        (b"R -32\n", "t:1: negative address"),
-        (b"", "is empty"),
-        (b"# nothing\n", "holds no accesses"),
-        (b"R 0x99999999999\n", "outside"),
-        (gzip.compress(b"R 0x20\n" * 5000, mtime=0)[:-20], "truncated or damaged gzip"),
-    ],
-)
-def test_a_bad_trace_is_answered_with_its_place(
-    tmp_path: Path, content: bytes, message: str
-) -> None:
-    trace = tmp_path / "t"
-    trace.write_bytes(content)
-    log = tmp_path / "commands.csv"
-    with pytest.raises(DescriptionError) as error:
-        replay(load_device(LPDDR5), trace, commands=log)
-    assert message in str(error.value)
-    assert not list(tmp_path.glob("commands*")), "nothing half-written"
+def test_a_bad_trace_leaves_nothing_half_written(tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes(gzip.compress(b"R 0x20\n" * 5000, mtime=0)[:-20])
+    with pytest.raises(DescriptionError, match="truncated or damaged gzip"):
+        replay(load_device(LPDDR5), tmp_path / "t", commands=tmp_path / "commands.csv")
+    assert not list(tmp_path.glob("commands*"))
 
 
-def test_a_missing_trace_and_a_wrong_npz_are_the_users_mistake(tmp_path: Path) -> None:
+def test_a_wrong_npz_is_the_users_mistake(tmp_path: Path) -> None:
     device = load_device(LPDDR5)
-    with pytest.raises(DescriptionError, match="no such file"):
-        replay(device, tmp_path / "none")
     np.savez(tmp_path / "x.npz", address=np.zeros(3, np.uint64))
     with pytest.raises(DescriptionError, match="has no array 'write'"):
         replay(device, tmp_path / "x.npz")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.address import decode, encode, to_device
 from hwmodel.kernel.kernel_names import PARTIAL_WRITE, READ, WRITE
 from hwmodel.kernel.memory import Descriptors, simulate_system
@@ -216,29 +214,3 @@ def test_accesses_arrive_at_the_times_of_a_trace(tmp_path: Path) -> None:
         assert again == figures(device, tmp_path / "plain", single_channel=True)
     (tmp_path / "back").write_text("0x0 READ 900\n0x1000 READ 100\n0x2000 READ 1900\n")
     assert 1000 < replay(device, tmp_path / "back", single_channel=True)["cycles"] < 1200
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("LD 0x20\nR 0x20\n", "t:2: expected 'LD 0x1f40' (ramulator); got 'R 0x20'"),
-        ("0x20 READ 1\n0x20 READ\n", "t:2: expected '0x1F40 READ 30' (dramsim3)"),
-        ("r,32,64,1\nr,32,0,1\n", "t:2: expected 'r,8000,64,4000' (gem5)"),
-        ("# x\n\nread 32\n", "t:3: expected 'R 0x1f40' (bankwise) or 'LD 0x1f40' (ramulator) or"),
-        ("R 0,0,0,0,0,0\nR 0,0,9,0,0,0\n", "t:2: expected 6 numbers below 1,1,4,4,"),
-        ("R 0,0,0,0,0,0\nR 0,0\n", "t:2: expected 6 numbers"),
-        ("0x20 READ -1\n", "t:1: negative time"),
-        ("r,0,32,0\nr,0,32,9999999999999999\n", "t:2: a time is more than"),
-        ("0x20 READ 1\n0x20 READ 99999999999999999999\n", "t:2: a time is more than"),
-        ("LD 0xffffffffffffffffff\n", "t:1: address 0xffffffffffffffffff is beyond any memory"),
-    ],
-)
-def test_a_mistake_is_answered_with_its_line_and_the_form(
-    tmp_path: Path, content: str, message: str
-) -> None:
-    for packed in (False, True):
-        data = content.encode()
-        (tmp_path / "t").write_bytes(gzip.compress(data) if packed else data)
-        with pytest.raises(DescriptionError) as error:
-            replay(load_device("lpddr5-6400-x16"), tmp_path / "t", single_channel=True)
-        assert message in str(error.value)

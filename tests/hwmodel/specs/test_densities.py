@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import device_names, load_device
 from hwmodel.specs.memory_spec import MemorySpec
 from tests.hwmodel.memories import SHIPPED, spec
@@ -31,11 +30,6 @@ def test_the_density_that_is_chosen_is_the_one_that_the_file_spells_out(name: st
     resolved, stated = load_device(name).memory, spec(name)
     assert stated.density in stated.densities
     assert resolved.organisation == stated.organisation and resolved.timing == stated.timing
-
-
-def test_a_density_that_is_no_name_is_the_users_mistake() -> None:
-    with pytest.raises(DescriptionError, match="no density"):
-        load_device("lpddr5-6400-x16", ["density={size: 32Gb}"])
 
 
 def test_a_timing_that_is_set_wins_over_that_of_the_density() -> None:
@@ -100,10 +94,3 @@ def test_link_ecc_puts_off_read_data_and_the_writes_behind_it() -> None:
             ]
         )
     assert [b - a for a, b in zip(*ends, strict=True)] == [3, 3]
-
-
-def test_a_density_that_is_no_text_is_refused_also_of_another_memory() -> None:
-    stated = "memory_set={density: {value: 16Gb}}"
-    for others in ([], ["memory=hbm2e-3.2"]):
-        with pytest.raises(DescriptionError, match="density"):
-            load_device("mlu370-x4", [stated, *others])

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
-from hwmodel.description.description import DescriptionError
-from hwmodel.specs.device import load_device
 from tests.hwmodel.memories import SHIPPED, spec
 
 HOT = [name for name in SHIPPED if spec(name).hot]
@@ -31,17 +27,3 @@ def test_row_times_of_lpddr5_grow_by_the_derating_of_the_standard() -> None:
 
 def test_what_is_added_in_ns_to_a_timing_in_clocks_is_rounded_up() -> None:
     assert spec("lpddr4-4266-x16", temperature=95).ticks("tRCD") == 39 + 4  # 1.875 / 0.469
-
-
-@pytest.mark.parametrize(
-    ("name", "setting", "answer"),
-    [
-        (LPDDR5, "temperature=95C", "valid number"),
-        (LPDDR5, "temprature=95", "did you mean 'temperature'?"),
-        (LPDDR5, "hot.adds.tRCX=1ns", "did you mean 'tRC'?"),
-        ("ramulator-hbm2-2.0", "temperature=95", "does not say what changes when it is hot"),
-    ],
-)
-def test_a_mistake_is_answered(name: str, setting: str, answer: str) -> None:
-    with pytest.raises(DescriptionError, match=re.escape(answer)):
-        load_device(name, [setting])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.specs.kv_fit import Supply, crossover_bytes, half_empty_bytes, sequences
 from hwmodel.specs.number_format import number_format
 from hwmodel.specs.transformer import load_model
@@ -61,29 +58,3 @@ def test_half_empty_pages_of_a_request() -> None:
     assert half_empty_bytes(model.stored_as(None, "oaken"), 4 << 10) == 8 << 20
     assert half_empty_bytes(model.stored_as(None, "oaken"), 64 << 10) == 128 << 20
     assert half_empty_bytes(model, 4 << 10) == 4 << 20
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ("kv: {outliers: {share: 0.1, entry_bits: 12}}", "entry_bits"),
-        ("kv: {outliers: {share: 1.5, entry_bits: 8}}", "share"),
-        ("kv: {sparse: behind, vector_bits: 8}", "sparse: of outliers"),
-        ("kv: {sparse: apart}", "expected outliers, vector_bits or chunk"),
-        ("kv: {outlier: {share: 0.1, entry_bits: 8}}", "outliers"),
-    ],
-)
-def test_mistakes_are_one_line(tmp_path: Path, lines: str, message: str) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text(f"kind: format\nname: mine\nsummary: x\nstores: [kv]\nbits: 4\n{lines}\n")
-    with pytest.raises(DescriptionError, match=message):
-        number_format(str(file))
-
-
-def test_a_format_of_weights_has_no_kv_structure(tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text(
-        "kind: format\nname: m\nsummary: x\nstores: [weights]\nbits: 4\nkv: {vector_bits: 8}\n"
-    )
-    with pytest.raises(DescriptionError, match="expected kv beside"):
-        number_format(str(file))

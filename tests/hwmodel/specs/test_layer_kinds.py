@@ -149,24 +149,6 @@ def test_cards_share_what_is_by_head_and_by_column(name: str) -> None:
     assert part.attention_flops * 4 == whole.attention_flops
 
 
-@pytest.mark.parametrize(
-    ("name", "override", "message"),
-    [
-        ("deepseek-v3", "kv_heads=128", "kv_heads: expected 1 with this latent; got 128"),
-        ("deepseek-v3", "latent.kv_lora_rank=256", "head_dim: expected 320 with this latent"),
-        ("deepseek-v3", "qkv_bias=true", "qkv_bias: expected false with latent attention"),
-        ("deepseek-v3", "latent.decode=absorb", "latent.decode: .*'absorbed' or 'unabsorbed'"),
-        ("mixtral-8x7b-v0.1", "experts.per_token=9", "experts: per_token: at most the 8 experts"),
-        ("deepseek-v3", "experts.first_dense_layers=61", "fewer than the 61 layers"),
-        ("gpt-oss-20b", "window.pattern=[local]", "window.pattern"),
-        ("llama-2-7b", "gate=false", "did you mean 'gated'"),
-    ],
-)
-def test_mistakes_name_the_place(name: str, override: str, message: str) -> None:
-    with pytest.raises(DescriptionError, match=message):
-        load_model(name, [override])
-
-
 def test_cards_that_do_not_divide_experts_are_refused() -> None:
     with pytest.raises(DescriptionError, match="4 KV heads, 768 MLP columns"):
         shard(load_model("qwen3-30b-a3b", ["heads=40", "kv_heads=4"]), 5)

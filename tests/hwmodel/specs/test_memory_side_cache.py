@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
 from hwmodel.specs.device import load_device
 
@@ -34,11 +33,6 @@ def test_one_amount_is_collected_on_every_device() -> None:
     cards = [load_device(name).accelerator for name in names("accelerators")]
     caches = [card.memory_side_cache for card in cards if card and card.memory_side_cache]
     assert {cache.collected for cache in caches} == {8 << 10} and len(caches) >= 15
-
-
-def test_more_than_a_queue_holds_is_one_line() -> None:
-    with pytest.raises(DescriptionError, match=r"memory_side_cache\.collected: .* are 512 bursts"):
-        load_device("strix-halo", ["memory_side_cache.collected=16KiB"])
 
 
 def test_what_a_cache_collects_is_borrowed_and_the_cache_is_not(tmp_path: Path) -> None:

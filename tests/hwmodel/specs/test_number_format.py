@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
 from hwmodel.specs.device import load_device
-from hwmodel.specs.number_format import NumberFormat, number_format
+from hwmodel.specs.number_format import number_format
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 
 LLAMA_2_7B = load_model("llama-2-7b")
@@ -155,45 +154,10 @@ def test_formats_have_the_names_of_their_files() -> None:
     assert [number_format(name).name for name in names("formats")] == names("formats")
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("weights=q9_0", r"weights: no shipped format 'q9_0'; did you mean 'q8_0'"),
-        ("weights=int8_token_head", r"weights: expected a format of weights, and this is one of"),
-        ("kv=w4a16", r"kv: expected a format of kv, .*known: .*bf16, .*q8_0.*; got 'w4a16'"),
-        ("weights=awq", r"no shipped format 'awq'; so described: w4a16"),
-        ("weights=llama-2-7b", r"no shipped format 'llama-2-7b'; it is a shipped model"),
-    ],
-)
-def test_a_mistaken_format_is_answered(override: str, message: str) -> None:
-    with pytest.raises(DescriptionError, match=message):
-        load_model("llama-2-7b", [override])
-
-
 def test_a_format_that_does_not_divide_a_head_is_refused() -> None:
     why = "kv: q8_0 has blocks of 32 numbers, which do not divide head_dim 80"
     with pytest.raises(DescriptionError, match=why):
-        load_model("llama-2-7b", ["head_dim=80", "kv=q8_0"])
-    with pytest.raises(DescriptionError, match=why):
         load_model("llama-2-7b", ["head_dim=80"]).stored_as(None, "q8_0")
-    with pytest.raises(DescriptionError, match="int4_token_head takes 292 bits for head_dim 65"):
-        load_model("llama-2-7b", ["head_dim=65", "kv=int4_token_head"])
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"scale_bits": 16}, "block: expected one"),
-        ({"block": 32}, "scale_bits: expected"),
-        ({"block": 32, "scale_bits": 8, "block_rows": 2}, "scales: blocks of several rows"),
-        ({"stores": ["kv"], "scales": "beside"}, "scales: those of KV are inline"),
-        ({"parts": {"head": "q5"}}, "parts.head: no shipped format 'q5'"),
-    ],
-)
-def test_a_format_that_contradicts_itself_is_refused(changes: dict[str, Any], message: str) -> None:
-    plain = {"kind": "format", "name": "f", "summary": "", "stores": ["weights"], "bits": 4}
-    with pytest.raises(ValueError, match=message):
-        NumberFormat.model_validate({**plain, **changes})
 
 
 def test_a_format_of_ones_own(tmp_path: Path) -> None:

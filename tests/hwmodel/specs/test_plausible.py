@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import device_names, load_device, load_variants
 
 CARDS = Path(__file__).resolve().parents[3] / "yaml/accelerators"
@@ -77,25 +76,3 @@ def test_a_memory_has_variants_too_and_a_derived_one_inherits_them(tmp_path: Pat
     assert load_variants(path).devices["deep"].memory.controller.read_queue == 64
     (tmp_path / "b.yaml").write_text("kind: memory\nname: b\nsummary: x\nbased_on: card.yaml\n")
     assert list(load_device(str(tmp_path / "b.yaml")).plausible) == ["deep"]
-
-
-@pytest.mark.parametrize(
-    ("variant", "said"),
-    [
-        ("{set: {controller.read_quue: 64}, why: x}", "controller.read_quue: unknown key; did"),
-        ("{set: {dma.window: 8}, why: x}", "dma.window: "),
-        ("{set: {timing.tXX: 8ns}, why: x}", "timing.tXX: this memory has no such timing"),
-        ("{set: {address_map: [column, row]}, why: x}", "address_map: gives bank 0 bits"),
-        ("{set: {interleave: 512B}}", "plausible.mine.why: key 'why' is missing"),
-        ("{set: {}, why: x}", "plausible.mine.set: "),
-        ("{set: {interleave: 512B}, why: x, source: me}", "plausible.mine.source: unknown key"),
-    ],
-)
-def test_a_mistake_in_a_variant_is_answered_at_its_line(
-    variant: str, said: str, tmp_path: Path
-) -> None:
-    path = card(tmp_path, f"{BARE}plausible:\n  mine: {variant}\n")
-    line = BARE.count("\n") + 2
-    with pytest.raises(DescriptionError) as refused:
-        load_device(path)
-    assert str(refused.value).startswith(f"{path}:{line}: {said}")

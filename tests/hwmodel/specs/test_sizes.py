@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.address import decode, encode
 from hwmodel.oracle.command_log import CODE
 from hwmodel.specs.device import load_device
@@ -43,26 +42,3 @@ def test_three_stacks_are_refreshed_bank_by_bank_and_no_fourth_is() -> None:
     issued = log.command == CODE["REFPB"]
     banks = {*zip(*(v[issued].tolist() for v in (log.stack, log.bankgroup, log.bank)), strict=True)}
     assert len(banks) == 48 and {stack for stack, _, _ in banks} == {0, 1, 2}
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("lpddr6-10667-x12", "organisation.payload_bytes=40B", "more than the 36 B"),
-        ("lpddr6-10667-x12", "organisation.burst_length=16", "more than the 24 B"),
-        ("lpddr5-6400-x16", "organisation.burst_length=18", "payload_bytes says what of it"),
-        ("lpddr5-6400-x16", "organisation.bankgroups=3", "must be a power of two"),
-        ("hbm3-6.4", "organisation.stacks=3", "gives stack 1 bits; this memory has 2"),
-        ("hbm3e-9.2-12high", "bank_hash=[{field: stack, row_bit: 4}]", "stacks cannot be hashed"),
-        (
-            "lpddr5-6400-x16 rows",
-            "address_map=[column:1, row, bankgroup:2, column:5, bank:2]",
-            "need 8 or more bits of other fields below",
-        ),
-    ],
-)
-def test_sizes_that_cannot_be_are_named(name: str, change: str, message: str) -> None:
-    name, _, rows = name.partition(" ")
-    settings = [change] + ["organisation.rows=49152"] * bool(rows)
-    with pytest.raises(DescriptionError, match=message):
-        load_device(name, settings)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.specs.transformer import load_model
 
 QWEN = "deepseek-r1-distill-qwen-7b"
@@ -44,12 +43,3 @@ def test_tied_embeddings_are_stored_once() -> None:
     tied = load_model(QWEN, ["tied_embeddings=true"])
     assert tied.parameters == load_model(QWEN).parameters - tied.embedding_parameters
     assert tied.weight_bytes == tied.step_weight_bytes == 2 * tied.parameters
-
-
-def test_mistakes_name_the_place() -> None:
-    with pytest.raises(DescriptionError, match="did you mean 'llama-2-7b'"):
-        load_model("llama-2-8b")
-    with pytest.raises(DescriptionError, match="kv_heads"):
-        load_model(QWEN, ["kv_heads=5"])
-    with pytest.raises(DescriptionError, match="did you mean 'layers'"):
-        load_model(QWEN, ["layer=5"])

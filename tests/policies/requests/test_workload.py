@@ -222,43 +222,6 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
         resolve_workload("azure-con")
 
 
-@pytest.mark.parametrize(
-    ("parts", "why"),
-    [
-        ({"lengths": ""}, "lognormal, splice, sessions; got none"),
-        ({"lengths": f"{CONSTANT}, trace: x.csv"}, "got trace and constant"),
-        ({"lengths": f"{CONSTANT}, window: 0"}, "window belongs to table lengths, not to constant"),
-        ({"lengths": f"{CONSTANT}, repeat: true"}, "repeat belongs to trace lengths"),
-        ({"lengths": "constant: {prompt_tokens: 0, output_tokens: 1}"}, "prompt_tokens"),
-        ({"lengths": "constant: {prompt_tokens: 1.5, output_tokens: 1}"}, "got 1.5"),
-        ({"lengths": "constant: {prompt_token: 1, output_tokens: 1}"}, "did you mean 'prompt_tok"),
-        ({"arrivals": "process: gamma"}, "gamma arrivals need cv"),
-        ({"arrivals": "process: gamma, cv: 0"}, "arrivals.cv"),
-        ({"arrivals": "process: poisson, cv: 2"}, "cv belongs to gamma arrivals, not to poisson"),
-        ({"arrivals": "process: poison"}, "arrivals.process"),
-        ({"arrivals": "process: trace"}, "arrivals.process: trace needs lengths.trace"),
-        ({"rest": "limits: {max_output_tokens: -1}"}, "limits.max_output_tokens"),
-        ({"rest": "rate: 3"}, "rate: unknown key"),
-        ({"rest": "samples: 0"}, "samples"),
-        ({"rest": "prefixes: {count: 2, tokens: 3, share: 1.5}"}, "prefixes.share"),
-        ({"rest": "prefixes: {count: 0, tokens: 3}"}, "prefixes.count"),
-        ({"arrivals": "rate_over_time: {steps: [0, 0]}"}, "steps: expected a rate above 0"),
-        ({"arrivals": "rate_over_time: {steps: [1, -1]}"}, "steps"),
-        ({"arrivals": "rate_over_time: {}"}, "expected either steps or envelope"),
-        (
-            {"arrivals": "process: all_at_once, rate_over_time: {steps: [1]}"},
-            "rate_over_time does not go with all_at_once",
-        ),
-    ],
-)
-def test_a_mistake_in_a_workload_is_answered_with_place_and_reason(
-    parts: dict[str, str], why: str
-) -> None:
-    message = refusal(**parts)
-    assert message.startswith("t.yaml")
-    assert why in message
-
-
 def test_a_window_the_table_does_not_have_is_refused() -> None:
     document = workload_document("azure-conv")
     override(document, "lengths.window=6")

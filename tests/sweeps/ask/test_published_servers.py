@@ -23,7 +23,6 @@ from sweeps.ask.published_servers import (
 )
 from sweeps.ask.validate_servers import sheet
 from sweeps.cli.main import app
-from tests.sweeps.cli.test_mistakes import mistakes
 
 SMALL = PublishedRow("h200", "llama-3.1-8b", "trtllm", "fp8", 64, 16, 2, 10.0, 5.0)
 NEVER = SMALL._replace(prompt=100_000, ttft_ms=1.0)
@@ -93,8 +92,3 @@ def test_the_verb_shows_each_and_what_is_left_out(monkeypatch: pytest.MonkeyPatc
     record = json.loads(done.stdout)
     assert record["servers"][0]["simulated_tpot_ms"] == pytest.approx(found[0].tpot_ms)
     assert record["not_possible"][0]["prompt"] == 100_000
-
-
-def test_a_server_that_is_not_there_is_named(tmp_path: Any) -> None:
-    (line,) = mistakes(tmp_path, "validate", "servers", "llama-9")
-    assert "gpt-oss-120b" in line

@@ -206,39 +206,6 @@ def test_check_takes_names_and_folders(target: str, tmp_path: Path) -> None:
     assert bankwise("check", target, cwd=tmp_path).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("target", "said"),
-    [
-        ("hbm2-2.1", "no file or shipped name 'hbm2-2.1'; did you mean 'hbm2-2.0'?"),
-        ("mine.yaml", "mine.yaml: no such file"),
-        ("none.csv.gz", "none.csv.gz: no such file"),
-    ],
-)
-def test_check_refuses_what_is_not_there(target: str, said: str, tmp_path: Path) -> None:
-    assert refusal("check", target, cwd=tmp_path) == said
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("organisation:", "organization:", "did you mean 'organisation'?"),
-        ("  tRP: ", "  tRP: 18ns\n  tRP: ", "duplicate key"),
-        ("tCK: {value: 1.25ns", "tCK: {value: 1.25GB", "is not a time"),
-        ("page_policy: {value: open", "page_policy: {value: opened", "'open'"),
-    ],
-)
-def test_check_places_each_mistake(old: str, new: str, said: str, tmp_path: Path) -> None:
-    text = MEMORY.replace(old, new, 1)
-    assert text != MEMORY
-    (tmp_path / "mine.yaml").write_text(text)
-    done = bankwise("check", "mine.yaml", cwd=tmp_path)
-    assert done.returncode == 2
-    assert any(said in line for line in done.stderr.splitlines())
-    for line in done.stderr.splitlines():
-        assert line.split(":")[0].removeprefix("./") == "mine.yaml"
-        assert line.split(":")[1].isdigit()
-
-
 def test_check_reports_every_bad_file_and_goes_on(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("kind: memry\n")
     (tmp_path / "b.yaml").write_text(SWEEP)
@@ -248,62 +215,6 @@ def test_check_reports_every_bad_file_and_goes_on(tmp_path: Path) -> None:
     assert "a.yaml:1: kind: unknown kind 'memry'; did you mean 'memory'?" in done.stderr
     assert "c.yaml:13: requests:" in done.stderr
     assert "b.yaml: sweep, no mistakes" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("assignment", "said"),
-    [
-        ("polcy=paged", "did you mean 'policy'?"),
-        ("policy=pagd", "did you mean 'paged'?"),
-        ("timing.tRCD=20ns", "did you mean device_set.timing.tRCD?"),
-        ("descriptor_cost=2us", "did you mean device_set.dma.descriptor_cost?"),
-        ("read_queue=64", "did you mean device_set.controller.read_queue?"),
-        ("max_num_seqs=64", "did you mean serving.engine.max_num_seqs?"),
-        ("block=32", "did you mean serving.policy.block?"),
-        ("device_set.timing.tRCDD=20ns", "did you mean 'tRCD'?"),
-        ("serving.engin.max_num_seqs=2", "did you mean 'engine'?"),
-        ("requests=1e3", "not a number in YAML"),
-        ("serving.policy.block=32", "serving.policy is an axis, whose values replace it"),
-        ("base.serving.policy={name: paged}", "serving.policy is an axis, whose values replace it"),
-        ("serving.kv_tokens=[9, 8]", "to compare several: --set axes.serving.kv_tokens=[...]"),
-        ("requests", "expected dotted.path=value"),
-        ("device=mlu370", "did you mean 'mlu370-x4'?"),
-        ("workload=r1", "r1-reasoning"),
-        ("workload=missing.csv.gz", "no such file"),
-        ("model=llama-2", "did you mean 'llama-2-7b'?"),
-        ("device_set.capacity=8GiB", "llama-2-7b"),
-        ("compare=device", "expected an axis; known: serving.policy"),
-    ],
-)
-def test_run_refuses_a_wrong_set_and_writes_nothing(
-    assignment: str, said: str, tmp_path: Path
-) -> None:
-    assert said in refusal("run", "smoke", "--set", assignment, cwd=tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_run_places_a_mistake_in_the_users_own_sweep(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(SWEEP.replace("workload: constant", "workloads: constant"))
-    line = SWEEP.splitlines().index("  workload: constant") + 1
-    text = bankwise("run", "mine.yaml", cwd=tmp_path).stderr
-    assert f"mine.yaml:{line}: workloads: unknown key; did you mean 'workload'?" in text
-
-
-def test_run_says_which_sweeps_there_are(tmp_path: Path) -> None:
-    assert "did you mean 'quickstart'?" in refusal("run", "quikstart", cwd=tmp_path)
-    assert refusal("run", "./quick.yaml", cwd=tmp_path) == "./quick.yaml: no such file"
-
-
-def test_a_name_of_another_kind_is_told_as_what_it_is(tmp_path: Path) -> None:
-    text = refusal("run", "llama-3.1-8b", cwd=tmp_path)
-    assert text == "no shipped sweep or study 'llama-3.1-8b'; it is a shipped model"
-    text = refusal("memory", "quickstart", cwd=tmp_path)
-    assert text == "no shipped device 'quickstart'; it is a shipped sweep"
-
-
-def test_a_sweep_of_a_result_is_told_by_its_file(tmp_path: Path) -> None:
-    text = refusal("run", "oaken-batch", cwd=tmp_path)
-    assert text.endswith("'oaken-batch'; it is docs/release/oaken-batch.yaml")
 
 
 def test_run_refuses_a_request_longer_than_the_device_holds(tmp_path: Path) -> None:
@@ -343,18 +254,6 @@ def test_a_dry_run_says_how_long_a_run_would_take_and_writes_nothing(tmp_path: P
     assert done.stdout.startswith("2 points, 4 results, less than a CPU minute, by 2 of them")
 
 
-def test_report_refuses_what_is_no_run(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("hello")
-    assert "is not a run directory" in refusal("report", tmp_path, cwd=tmp_path)
-
-
-def test_audit_refuses_a_missing_and_a_wrong_file(tmp_path: Path) -> None:
-    assert "none.csv" in refusal("audit", "lpddr5-6400-x16", "none.csv", cwd=tmp_path)
-    (tmp_path / "wrong.csv").write_text("cycle,comand\n")
-    text = refusal("audit", "lpddr5-6400-x16", "wrong.csv", cwd=tmp_path)
-    assert text.startswith("wrong.csv:1: ") and "did you mean 'command'?" in text
-
-
 def test_audit_exits_with_1_on_violations(tmp_path: Path) -> None:
     head = "cycle,command,rank,bankgroup,bank,row,column\n"
     rows = head + "0,ACT1,0,0,0,5,\n2,ACT2,0,0,0,5,\n4,RD,0,0,0,5,0\n"
@@ -386,16 +285,6 @@ def test_is_the_last_run_of_a_name_reported_and_compared(tmp_path: Path) -> None
     assert "bit for bit" in bankwise("compare", "made", "runs/made-2", cwd=tmp_path).stdout
 
 
-def test_the_module_runs_as_a_program(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "sweeps.cli.main", "run", "smoke", "--set", "requests=many"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert done.stderr.startswith("--set requests=many: requests: ")
-    assert "Traceback" not in done.stderr
-
-
 def test_report_and_compare_as_json_markdown_and_pages(tmp_path: Path) -> None:
     made(tmp_path / "a")
     made(tmp_path / "b", odma=156)
@@ -415,13 +304,3 @@ def test_report_and_compare_as_json_markdown_and_pages(tmp_path: Path) -> None:
     )
     told = json.loads(bankwise("compare", "a", "b", "--json", cwd=tmp_path).stdout)
     assert told["inputs"] == [] and len(told["points"]) == 8
-
-
-def test_compare_refuses_what_is_no_run(tmp_path: Path) -> None:
-    made(tmp_path / "a")
-    (tmp_path / "empty").mkdir()
-    assert refusal("compare", "a", "none", cwd=tmp_path) == "none: no such directory"
-    assert refusal("compare", "empty", "a", cwd=tmp_path).startswith(
-        "empty: is empty: it has neith"
-    )
-    assert refusal("report", "empty", cwd=tmp_path).startswith("empty: is empty: it has neither")

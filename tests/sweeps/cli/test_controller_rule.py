@@ -16,7 +16,6 @@ from hwmodel.specs.controller_rule import ControllerRule
 from policies.serving.plugins import KINDS
 from sweeps.cli.options import take_up_rules
 from tests.rotation import long
-from tests.sweeps.cli.test_mistakes import mistakes
 
 ROOT = Path(__file__).resolve().parents[3]
 FILE = str(ROOT / "examples/own_controller_rule.py")
@@ -146,11 +145,3 @@ def test_a_rule_is_simulated_and_audited(verb: str, tmp_path: Path) -> None:
         for more in ((), PLUGGED)
     )
     assert slow < 0.5 * plain
-
-
-def test_a_rule_that_nobody_named_is_refused(tmp_path: Path) -> None:
-    (found,) = mistakes(tmp_path, "memory", "lpddr5-6400-x16", "--set", RULE)
-    assert "no mechanism 'activation_gap'" in found and "--plugin" in found
-    (tmp_path / "log.csv").write_text("cycle,command,rank,bankgroup,bank,row,column\n")
-    (found,) = mistakes(tmp_path, "audit", "lpddr5-6400-x16", "log.csv", "--set", RULE)
-    assert found.startswith("controller.rules: no rule 'activation_gap' is loaded")

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import LIBRARY
-from hwmodel.specs.device import load_device
 from sweeps.cli.inspection import inspect
 from tools.damage import faults
 
@@ -55,27 +53,3 @@ def test_an_alias_is_its_value(tmp_path: Path) -> None:
     )
     (tmp_path / "mine.yaml").write_text(text)
     assert inspect([str(tmp_path / "mine.yaml")], []) == 0
-
-
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ("constraints[3].delay=tRCD / 0", "constraints[3].delay: divides by zero"),
-        ("activate.max_gap=" + "+".join(["1"] * 400), "at most 300 characters; got 799"),
-        ("timing.tREFI=" + "9" * 40 + "ns", "timing.tREFI: expected at most 1099511627776 ticks"),
-        ("clock.tCK=0." + "0" * 400 + "1ns", "tCK must be at least 1ps"),
-        ("clock.beats_per_ck=" + "9" * 400, "clock.beats_per_ck: Input should be less than"),
-        ("organisation.rows=1073741824", "more than 17592186044416 B a channel"),
-        ("commands.RD.slots=.inf", "commands.RD.slots: Input should be less than"),
-        ("energy.activate=" + "9" * 400 + "pJ", "energy.activate: energy out of range"),
-        (
-            "controller.page_timeout=2s",
-            "controller: page_timeout must be above zero and at",
-        ),
-        ("refresh.per_bank.sets=[[99]]", "refresh.per_bank.sets: no bank 99; a rank has 16"),
-    ],
-)
-def test_what_no_kernel_holds_is_refused(setting: str, said: str) -> None:
-    with pytest.raises(DescriptionError) as error:
-        load_device("lpddr5-6400-x16", [setting])
-    assert said in str(error.value)

@@ -173,33 +173,6 @@ def test_a_run_directory_offers_what_its_run_offered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--format", "ramulater"), "unknown format 'ramulater'; did you mean 'ramulator'?"),
-        (("--format", "gem5", "--out", "t.npz"), "--format: .npz is of format bankwise; got gem5"),
-        (("--steps", "100000"), " steps, 0 to "),
-        (("--steps", "9:3"), "--steps: expected a first below the end; got 9:3"),
-        (("--steps", "last"), "--steps: expected N, A:B, A: or all; got 'last'"),
-        (("--layers", "2"), "--layers: expected a first below the end of 0 to 1; got 2"),
-        (("--phase", "decode"), "--phase: unknown phase 'decode'"),
-        (("--phase", "migration"), "--phase: steps 100 move nothing in this phase"),
-        (("--channel", "24"), "--channel: expected 0 to 23 of mlu370-x4; got 24"),
-        (("--replication", "3"), "--replication: expected 1 to 2; got 3"),
-        (("--set", "serving.policy=pagged"), "did you mean 'paged'?"),
-        (
-            ("--set", "serving.policy=[paged,static]"),
-            "expected one of the points: 0 is paged; 1 is static",
-        ),
-        (("--out", "none/t"), "none/t: cannot be written: No such file or directory"),
-    ],
-)
-def test_mistakes(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    out = () if "--out" in arguments else ("--out", "t")
-    lines = mistakes(tmp_path, "export", *ONE, *out, *arguments)
-    assert message in lines[-1]
-
-
-@pytest.mark.parametrize(
     ("text", "steps"),
     [("0", [0]), ("8", [8]), ("2:5", [2, 3, 4]), ("6:", [6, 7, 8]), (":3", None), ("9", None),
      ("5:5", None), ("2:10", None), ("all", range(9)), ("-1", None)],
@@ -228,11 +201,6 @@ def test_a_point_is_asked_for_where_there_are_several(many: int) -> None:
         told = str(error.value)
         assert all(f"{at} is {at + 500}" in told for at in range(min(many, 12)))
         assert told.endswith(f"and so on to {many - 1}") == (many > 12)
-
-
-def test_only_sweeps_that_serve_have_steps(tmp_path: Path) -> None:
-    (line,) = mistakes(tmp_path, "export", "kv-extent", "--point", "0", "--out", "t")
-    assert "kv-extent: measures kv_read; only a sweep that serves requests has steps" in line
 
 
 def test_a_run_is_a_timeline_of_steps_and_requests(tmp_path: Path) -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.sweeps.cli.test_command_line import bankwise
-from tests.sweeps.cli.test_mistakes import mistakes
 
 
 def test_a_pair_in_any_order_and_its_page(tmp_path: Path) -> None:
@@ -27,21 +24,3 @@ def test_a_device_alone_is_a_table_and_its_picture(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "qwen2.5-32b" in done.stdout and "fits with --cards" in done.stdout
     assert "Capacity against what models need" in (tmp_path / "b.html").read_text()
-
-
-@pytest.mark.parametrize(("arguments", "line"), [
-    (["rtx-4091"], "rtx-4091: no shipped device or model; did you mean 'rtx-4090'?"),
-    (["zzzz"], "zzzz: no shipped device or model; known: "),
-    (["lpddr5-6400-x16"], "lpddr5-6400-x16: is a memory; a model needs an accelerator"),
-    (["--weights", "in4"], "--weights: no shipped format 'in4'; did you mean 'int4'?"),
-    (["--cards", "0"], "--cards: expected 1 or more; got"),
-    (["--expert-parallel", "lineal"], "--expert-parallel: expected 'none', 'linear' or"),
-    (["--tokens", "1000:300"], "--tokens: is now `--prompt` and `--output`"),
-    (["--output", "300", "--limit", "20"], "fit: limit: is below the 300 tokens of an answer"),
-    (["--simulate", "mlu370-x4"], "--simulate: needs a DEVICE and a MODEL"),
-    (["--simulate", "rtx-4090", "phi-4"], "rtx-4090: its memory's bandwidth is given"),
-    (["--set", "capacity=1GiB"], "--set: needs a DEVICE, whose description it overrides"),
-])  # fmt: skip
-def test_mistakes_are_one_line(tmp_path: Path, arguments: list[str], line: str) -> None:
-    (found,) = mistakes(tmp_path, "fit", *arguments)
-    assert found.startswith(line) and len(found) < 200

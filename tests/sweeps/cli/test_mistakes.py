@@ -46,72 +46,6 @@ def write(file: Path, text: str, old: str, new: str) -> int:
     return changed[: changed.index(new)].count("\n") + 1 + new.rstrip().count("\n")
 
 
-SWEEPS = [
-    ("  requests: 100", "  reqests: 100", "reqests: unknown key; did you mean 'requests'?"),
-    ("  requests: 100", "  requests: 100\n  requests: 9", "base.requests: duplicate key"),
-    ("  seed: 1", "  seed: -1", "seed: "),
-    ("  device: mlu370-x4", "  device: mlu370", "did you mean 'mlu370-x4'?"),
-    ("  device: mlu370-x4", "  device: mine.yaml", "mine.yaml: no such file"),
-    (
-        "  model:",
-        "  device_set: {timing: {tRCD: -5ns}}\n  model:",
-        "device_set.timing.tRCD: a time cannot be negative",
-    ),
-]
-
-
-@pytest.mark.parametrize(("old", "new", "said"), SWEEPS)
-def test_in_a_sweep(old: str, new: str, said: str, tmp_path: Path) -> None:
-    line = write(tmp_path / "s.yaml", SWEEP, old, new)
-    first = mistakes(tmp_path, "run", "s.yaml")[0]
-    assert said in first
-    if not said.endswith(("'mlu370-x4'?", "no such file")):
-        assert first.startswith(("s.yaml:" + str(line), f"s.yaml:{line - 1}"))
-
-
-MEMORIES = [
-    ("  tRP: ", "  tRPP: ", "tRPP"),
-    ("  tRP: ", "  tRP: 18ns\n  tRP: ", "timing.tRP: duplicate key"),
-    ("tCK: {value: 1.25ns", "tCK: {value: 1.25GB", "clock.tCK: unit 'GB' is not a time"),
-    ("tCK: {value: 1.25ns", "tCK: {value: -1.25ns", "clock.tCK: a time cannot be negative"),
-]
-
-
-@pytest.mark.parametrize(("old", "new", "said"), MEMORIES)
-def test_in_a_memory(old: str, new: str, said: str, tmp_path: Path) -> None:
-    write(tmp_path / "m.yaml", MEMORY, old, new)
-    lines = mistakes(tmp_path, "memory", "m.yaml", "--pattern", "sequential")
-    assert said in lines[0]
-    assert lines[0].startswith("m.yaml:") and lines[0].split(":")[1].isdigit()
-
-
-CARDS = [
-    ("channels:", "chanels:", "chanels: unknown key; did you mean 'channels'?"),
-    ("  window: {value: 16KiB", "  window: {value: 16ns", "dma.window: unit 'ns' is not"),
-    ("memory: lpddr5", "memory: lpdr5", "did you mean 'lpddr5-6400-x16'?"),
-]
-
-
-@pytest.mark.parametrize(("old", "new", "said"), CARDS)
-def test_in_an_accelerator_that_a_sweep_names(
-    old: str, new: str, said: str, tmp_path: Path
-) -> None:
-    write(tmp_path / "card.yaml", CARD, old, new)
-    lines = mistakes(tmp_path, "run", "smoke", "--set", "device=card.yaml")
-    assert said in lines[0]
-    assert str(tmp_path) not in lines[0]
-
-
-def test_in_an_override_it_is_placed_as_it_was_typed(tmp_path: Path) -> None:
-    typed = "device_set.timing.tRCD=5GB"
-    assert mistakes(tmp_path, "run", "smoke", "--set", typed) == [
-        f"--set {typed}: device_set.timing.tRCD: unit 'GB' is not a time; "
-        "expected one of ps, ns, us, µs, ms, s"
-    ]
-    typed = "axes.device_set.timing.tRCD=[5ns, -5ns]"
-    assert mistakes(tmp_path, "run", "smoke", "--set", typed)[0].startswith(f"--set {typed}: ")
-
-
 def test_in_line_17_of_a_trace(tmp_path: Path) -> None:
     rows = [*ROWS[:16], "15,many,20", *ROWS[17:]]
     (tmp_path / "t.csv").write_text("\n".join(rows))
@@ -127,61 +61,12 @@ def test_a_truncated_gzip(tmp_path: Path) -> None:
     assert mistakes(tmp_path, "replay", "mlu370-x4", "t.csv.gz")[0].startswith("t.csv.gz:")
 
 
-def test_a_capacity_too_small_for_the_weights(tmp_path: Path) -> None:
-    (line,) = mistakes(tmp_path, "run", "smoke", "--set", "device_set.capacity=8GiB")
-    assert line.startswith("sweeps/smoke.yaml: static: mlu370-x4 is too small for llama-2-7b")
-
-
 def test_a_request_that_never_fits_among_others(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("\n".join([*ROWS[:29], "28,500000,9", *ROWS[30:]]))
     (line,) = mistakes(tmp_path, "run", "smoke", "--set", "workload=t.csv")
     # the rehearsal or, where a worker is ahead of it, the capacity's run comes upon it first
     assert re.match(r".*\b1 of (120|576) requests can never be served", line)
     assert "500000 prompt" in line
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["run", "smok"], "no shipped sweep or study 'smok'; did you mean 'smoke'?"),
-        (["run", "none.yaml"], "none.yaml: no such file"),
-        (["run", "smoke", "--jobs", "0"], "--jobs: expected 1 or more; got 0"),
-        (["run", "smoke", "--out", "full"], "full: exists and is not a run directory"),
-        (["run", "smoke", "--out", "file"], "file: exists and is not a run directory"),
-        (["run", "smoke", "--set", "workload=none.csv"], "none.csv: no such file"),
-        (["report", "none"], "none: no such directory"),
-        (["report", "empty"], "empty: is empty: it has neither results nor config.yaml"),
-        (["replay", "mlu370-x4", "none.txt"], "none.txt"),
-        (["run", "smoke", "--set", "serving.memory.fidelity=sampld"],
-         "--set serving.memory.fidelity=sampld: serving.memory.fidelity: Input should be 'analyti"
-         "c', 'sampled', 'full' or 'exhaustive'; got 'sampld'; did you mean 'sampled'?"),
-        (["run", "smoke", "--set", "device.capacity=48GiB"],
-         "--set device.capacity=48GiB: device.capacity: names a description; did you mean"
-         " device_set.capacity?"),
-        (["run", "quick", "--set", "trial=4"],
-         "--set trial=4: trial: unknown key; did you mean 'trials'?"),
-        (["run", "odma", "--trials", "0"], "--set trials=0: trials: Input should be greater"),
-        (["run", "odma", "--device", "al"], "no shipped device 'al'; did you mean 'all'?"),
-        (["run", "smoke", "--set", "objective.ttft=2s"],
-         "sweeps/smoke.yaml:2: objective: Input should be 'throughput'"),
-        (["run", "smoke", "--set", "rule.best=2s"],
-         "sweeps/smoke.yaml:2: rule: expected a rule; got {'best': '2s'}; known: best"),
-        (["run", "smoke", "--set", "load={relative:1.5}"],
-         "--set load={relative:1.5}: load: a space is missing: relative: 1.5"),
-        (["quickstrt"],
-         "no verb or device 'quickstrt'; did you mean bankwise run quickstart?"),
-        (["size", "--modle", "llama-3.1-8b"],
-         "bankwise size: no such option: --modle; did you mean '--model'?; see bankwise size --h"),
-        (["calibrate", "none.log"], "none.log: no such file, or described server"),
-    ],
-)  # fmt: skip
-def test_on_the_command_line(arguments: list[str], line: str, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full/mine.txt").write_text("mine")
-    (tmp_path / "file").write_text("mine")
-    (said,) = mistakes(tmp_path, *arguments)
-    assert said.startswith(line)
 
 
 def test_resuming_with_other_settings_or_running_over_a_run(tmp_path: Path) -> None:

@@ -108,28 +108,6 @@ def test_what_has_no_timings_is_given(tmp_path: Path) -> None:
     assert done.device.assumed["given.efficiency"] == "0.8"
 
 
-@pytest.mark.parametrize(("changes", "line"), [
-    ({"width": "100"}, "--width: expected a multiple of 16, a channel of lpddr5-6400-x16"),
-    ({"engines": "0"}, "--engines: expected 1 or more; got 0"),
-    ({"memory": "lpdr5"}, "--memory: no such memory 'lpdr5'; did you mean"),
-    ({"memory": "ddr9"}, "--memory: no such memory 'ddr9'; did you mean"),
-    ({"rate": "853300MT/s"}, "--rate: expected 100 to 64,000 MT/s of a pin; got 853300MT/s"),
-    ({"rate": "fast"}, "--rate: expected a data rate, such as 8533MT/s; got 'fast'"),
-    ({"capacity": "64"}, "--capacity: expected a size with its unit"),
-    ({"capacity": "512GiB"}, "--capacity: a channel of lpddr5-6400-x16 holds 8 GiB at most"),
-    ({"flops": "bf17=1TFLOPS"}, "--flops: expected fp16=... or bf16=...; got bf17"),
-    ({"memory": "lpddr5-6400"}, "--memory: no such memory 'lpddr5-6400'; did you mean"),
-    ({"rate": None, "engines": None}, "new device: needs --rate, --engines"),
-    ({"link": "16"}, "card.yaml:"),
-])  # fmt: skip
-def test_mistakes_are_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], line: str
-) -> None:
-    monkeypatch.setattr(new_command.sys, "stdin", SimpleNamespace(isatty=lambda: False))
-    (found,) = mistakes(tmp_path, "new", "device", "card", *options(**changes))
-    assert found.startswith(line)
-
-
 def test_no_file_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "card.yaml").write_text("mine")
     (found,) = mistakes(tmp_path, "new", "device", "card", *options())
@@ -157,8 +135,3 @@ def test_is_each_answer_at_a_terminal_looked_at_as_it_comes(
     ]  # fmt: skip
     with pytest.raises(DescriptionError, match="--width: expected 1 or more"):
         new_command._asked({**asked, "width": 0})
-
-
-def test_an_option_that_is_given_twice_is_refused(tmp_path: Path) -> None:
-    (line,) = mistakes(tmp_path, "new", "memory", "m", "--like", "a", "--like", "b")
-    assert line == "--like: given twice; it has one value"

@@ -22,12 +22,6 @@ def test_a_verb_that_is_not_installed_says_how_to(verb: str, tmp_path: Path) -> 
     assert (ROOT / "examples/packages" / PACKAGES[verb] / "pyproject.toml").is_file()
 
 
-def test_a_predictor_that_is_not_installed_says_how_to(tmp_path: Path) -> None:
-    said = refusal("run", "smoke", "--set", "serving.predictor={kind: trained}", cwd=tmp_path)
-    assert "predictor trained is not there" in said
-    assert "pip install ./examples/packages/bankwise-trained-predictor" in said
-
-
 @pytest.mark.parametrize("verb", ["speak", "new speech"])
 def test_a_package_brings_a_verb(verb: str, tmp_path: Path) -> None:
     info = tmp_path / "speaking-0.1.dist-info"

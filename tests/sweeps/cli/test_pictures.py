@@ -14,7 +14,7 @@ from sweeps.report.picture import picture, pictures
 from sweeps.report.shown import save
 from sweeps.sections.chart import file_name
 from sweeps.sections.section import Grid, Say, Section
-from tests.sweeps.cli.test_command_line import bankwise, refusal
+from tests.sweeps.cli.test_command_line import bankwise
 from tests.sweeps.made import made
 from tests.sweeps.study.test_study_report import study
 
@@ -55,30 +55,6 @@ def test_a_figure_is_written_from_the_command_line_in_each_form_and_theme(tmp_pa
         assert done.stdout == f"wrote {name}\n"
     dark = (tmp_path / "a.svg").read_text()
     assert 'fill="#ffffff"' in light.lower() and 'fill="#16181b"' in dark and dark != light
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (
-            ("figure", "run", "thruput"),
-            "no figure 'thruput' in run; did you mean 'throughput'?",
-        ),
-        (
-            ("figure", "run", "throughput", "--out", "a.bmp"),
-            "a.bmp: expected a name that ends in one of .svg",
-        ),
-        (("figure", "rum", "throughput"), "rum: no such directory"),
-        (("run", "--dark"), "--dark: is now of `bankwise report figure RUN NAME`"),
-        (("run", "--figure", "front"), "--figure: is now a verb: `bankwise report figure RUN"),
-        (("run", "--explore"), "--explore: is now a verb: `bankwise report explore RUN...`"),
-    ],
-)
-def test_a_mistake_about_a_figure_is_one_line(
-    arguments: tuple[str, ...], said: str, tmp_path: Path
-) -> None:
-    made(tmp_path / "run")
-    assert refusal("report", *arguments, cwd=tmp_path).startswith(said)
 
 
 def test_the_whole_title_of_a_chart_is_a_name_too(tmp_path: Path) -> None:

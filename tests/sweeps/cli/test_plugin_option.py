@@ -89,24 +89,6 @@ def test_check_and_schema_see_it(tmp_path: Path) -> None:
     assert "room" in shown and "doubled" in shown and "last" in shown
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (None, "mine.py: cannot be read: No such file or directory"),
-        (
-            "x = 1",
-            "mine.py: defines no subclass of any of Allocator, Scheduler, PredictorSpec, Router,"
-            " KvConnector, Controller, ControllerRule, Described, SweepSpec",
-        ),
-        ("def f(:", "mine.py:1: not Python: invalid syntax"),
-    ],
-)
-def test_a_mistake_is_one_line(text: str | None, said: str, tmp_path: Path) -> None:
-    if text is not None:
-        (tmp_path / "mine.py").write_text(text)
-    assert refusal("run", "smoke", "--plugin", "mine.py", cwd=tmp_path) == said
-
-
 @pytest.mark.long
 def test_python_offers_the_same(tmp_path: Path) -> None:
     assert ("policy", "room") in api.plugin(OWN).defined

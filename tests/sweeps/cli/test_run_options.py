@@ -14,7 +14,7 @@ import pytest
 from sweeps.cli import run_command
 from sweeps.plan.narrowed import load_narrowed
 from sweeps.run.preview import preview
-from tests.sweeps.cli.test_command_line import ROOT, bankwise, refusal
+from tests.sweeps.cli.test_command_line import ROOT, bankwise
 from tests.sweeps.made import CONFIG, made, metrics
 
 SMALL = ("--set", "requests=20", "--jobs", "1")
@@ -30,18 +30,6 @@ def test_only_keeps_the_values_that_are_named(tmp_path: Path) -> None:
     again = bankwise("run", "smoke", "--only", "paged", *SMALL, "--out", "run", "--resume",
                      cwd=tmp_path)  # fmt: skip
     assert again.returncode == 0 and "one replication" not in again.stderr
-
-
-@pytest.mark.parametrize(
-    ("only", "said"),
-    [
-        ("pagd", "--only: no 'pagd' in smoke; did you mean 'paged'?"),
-        ("paged,mlu370-x4", "--only: no 'mlu370-x4' in smoke; known: paged, static"),
-        ("paged,", "--only: no '' in smoke; known: paged, static"),
-    ],
-)
-def test_a_name_that_no_axis_has_is_one_line(only: str, said: str, tmp_path: Path) -> None:
-    assert refusal("run", "smoke", "--only", only, cwd=tmp_path) == said
 
 
 @pytest.mark.parametrize(
@@ -88,13 +76,6 @@ def test_cases_are_named_as_values_are(
     assert found == cases or len(found) == cases
     assert len(sweep.spec.competitors) == competitors
     assert "oracle" in sweep.spec.variants
-
-
-def test_a_path_that_is_set_twice_is_refused(tmp_path: Path) -> None:
-    twice = ("--set", "requests=20", "--set", "base.requests=30")
-    assert refusal("run", "smoke", *twice, cwd=tmp_path) == (
-        "--set requests: given twice, as requests=20 and as base.requests=30"
-    )
 
 
 def test_a_preview_ranks_the_first_replication() -> None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from hwmodel.description.library import names
 from tests.sweeps.cli.test_command_line import bankwise, refusal
 from tests.sweeps.study.studies import TINY
 
 SETS = [part for item in TINY if "trials" not in item for part in ("--set", item)]
-WINDOWW = ["--set", "space.device_set.dma.windoww={choice: [8KiB]}"]
 
 
 def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
@@ -37,38 +34,6 @@ def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:
     best = bankwise("run", out / "best.yaml", "--jobs", "1", *asked, cwd=tmp_path)
     assert best.returncode == 0, best.stderr
     assert (tmp_path / "runs" / "quick-best-1" / "results.jsonl").is_file()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["run", "quik"], "no shipped sweep or study 'quik'; did you mean 'quick'?"),
-        (["run", "quick", "--trials", "0"], "trials: Input should be greater than or equal to 1"),
-        (["run", "quick", "--sampler", "tpee"], "sampler.name: Input should be 'tpe' or"),
-        (["run", "quick", "--only", "odma"], "--only: goes with sweeps; this is a study"),
-        (["run", "smoke", "--trials", "4"], "--trials: goes with studies; this is a sweep"),
-        (["run", "quick", "--jobs", "0"], "--jobs: expected 1 or more; got 0"),
-        (["run", "quick", "--jobs", "2", "--cluster", "tcp://h:1"], "--jobs: does not go with"),
-        (["run", "quick", "--set", "memory=sampled", *WINDOWW], "did you mean 'window'?"),
-        (["run", "quick", "--set", "space={}"], "space: expected at least one parameter"),
-        (["run", "quick", "--cluster", "tcp://h:1", "--jobs", "1"], "--jobs: does not go with"),
-        (["run", "./quick.yaml"], "./quick.yaml: no such file"),
-    ],
-)
-def test_a_mistake_is_told_in_one_line_and_nothing_is_written(
-    arguments: list[str], said: str, tmp_path: Path
-) -> None:
-    assert said in refusal(*arguments, cwd=tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_mistake_in_the_space_has_its_line(tmp_path: Path) -> None:
-    quick = Path(__file__).resolve().parents[3] / "yaml" / "studies" / "quick.yaml"
-    text = quick.read_text().replace("serving.policy.gamma:", "serving.policy.gama:")
-    (tmp_path / "mine.yaml").write_text(text)
-    line = 1 + next(i for i, row in enumerate(text.splitlines()) if "gama" in row)
-    said = refusal("check", "mine.yaml", cwd=tmp_path)
-    assert said.startswith(f"mine.yaml:{line}: ") and "did you mean 'gamma'?" in said
 
 
 def test_studies_are_listed_among_the_sweeps(tmp_path: Path) -> None:

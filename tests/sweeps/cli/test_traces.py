@@ -12,7 +12,6 @@ from hwmodel.measure.bank_map import BankMap
 from hwmodel.measure.replay import replay
 from hwmodel.specs.device import load_device
 from tests.sweeps.cli.test_command_line import bankwise
-from tests.sweeps.cli.test_mistakes import mistakes
 
 CARD = load_device("strix-halo")
 
@@ -52,17 +51,6 @@ def test_columns_without_time_and_size_are_bursts(tmp_path: Path) -> None:
     assert found[0]["cycles"] == found[1]["cycles"] and not found[0]["timed"]
 
 
-@pytest.mark.parametrize(("text", "answer"), [
-    ("time,op,address\n", "a first line such as 'time_ns,op,address,size' (csv)"),
-    ("time_ns,op,address\n1,R\n", "t.csv:2: expected 'time_ns,op,address' (csv); got '1,R'"),
-    ("op,address,size\nR,0,0\n", "t.csv:2: expected"),
-])  # fmt: skip
-def test_a_mistake_in_a_csv_is_placed(text: str, answer: str, tmp_path: Path) -> None:
-    written(tmp_path, "t.csv", text)
-    (found,) = mistakes(tmp_path, "replay", "strix-halo", "t.csv")
-    assert answer in found
-
-
 def test_activations_and_conflicts_by_bank_add_up_to_the_commands(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     lines = [f"R {hex(int(rng.integers(1 << 26)) // 2048 * 2048)}" for _ in range(3000)]
@@ -83,8 +71,3 @@ def test_each_share_of_writes_is_measured(tmp_path: Path) -> None:
     done = bankwise("memory", "lpddr5-6400-x16", *asked, "--json", cwd=tmp_path)
     names = [row["pattern"] for row in json.loads(done.stdout)]
     assert names == ["sequential", "random_4KiB", "random_4KiB_w50"]
-    (found,) = mistakes(tmp_path, "memory", "latency", "lpddr5-6400-x16", "--writes", "0",
-                        "--writes", "50")  # fmt: skip
-    assert found == "--writes: given twice; it has one value"
-    (found,) = mistakes(tmp_path, "replay", "lpddr5-6400-x16", "t", "--every=2", "--every", "3")
-    assert found == "--every: given twice; it has one value"

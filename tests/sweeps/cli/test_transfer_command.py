@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
-from tests.sweeps.cli.test_command_line import bankwise, refusal
+from tests.sweeps.cli.test_command_line import bankwise
 
 ASKED = ("transfer", "pcie5-h100-single", "--model", "qwen3-0.6b", "--tokens", "1008")
 
@@ -29,23 +27,3 @@ def test_block_tables_of_a_real_server_are_a_source(tmp_path: Path) -> None:
     asked = ("--model", "qwen3-8b", "--tokens", "700", "--tables", log, "--json")
     found = json.loads(bankwise("transfer", "nvme-pcie4", *asked, cwd=tmp_path).stdout)
     assert found["cases"]["neighbours merged"]["runs"] > 20
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--layout", "layer_first_page"), "--layout: unknown layout 'layer_first_page'; did"),
-        (("--pages", "old"), "--pages: expected fresh, aged, descending or the blocks of a run"),
-        (("--block", "16:0"), "--block: expected 1 or more; got '0'"),
-        (("--index", "99x132B"), "--index: expected LAYERSxBYTES, such as 28x132B"),
-        (("--restore",), "--restore: is now a verb: `bankwise transfer restore LINK`"),
-        (("--from", "l4"), "--from: is now `--source`"),
-        (("--tp", "3"), "3 cards cannot split qwen3-0.6b: 8 KV heads"),
-        (("--set", "merges=maybe"), "merges"),
-        (("--tables", "none.jsonl"), "none.jsonl"),
-    ],
-)  # fmt: skip
-def test_a_mistake_is_answered_in_a_line(
-    options: tuple[str, ...], said: str, tmp_path: Path
-) -> None:
-    assert said in refusal(*ASKED, *options, cwd=tmp_path)

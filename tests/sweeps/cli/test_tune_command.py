@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
-from tests.sweeps.cli.test_command_line import bankwise, refusal
+from tests.sweeps.cli.test_command_line import bankwise
 
 SHARED = ("--workload", "sharegpt", "--slo", "ttft=2s,tpot=50ms")
 PAIR = ("size", "settings", "rtx-4090", "--model", "llama-3.1-8b")
@@ -22,20 +20,3 @@ def test_a_dry_run_says_what_is_tried_and_how_long_it_takes(tmp_path: Path) -> N
     assert "kv fp8_e4m3, chunk 512, chunk 1024, chunk 4096, chunk 8192" in " ".join(
         done.stdout.split()
     )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        ([*PAIR, *SHARED[:3], "ttft=2s,tpt=50ms"], "--slo: tpt: unknown key; did you mean 'tpot'?"),
-        ([*PAIR, *SHARED, "--only", "blok"], "--only: no 'blok'; did you mean 'block'?"),
-        (
-            ["size", "settings", "rtx-4090", "--model", "qwen3-32b", *SHARED],
-            "it fits with --weights w4a16",
-        ),
-        ([*PAIR, *SHARED[:2]], "missing option '--slo'"),
-        ([*PAIR, *SHARED, "--fidelity", "exact"], "expected 'sampled' or 'analytic'; got 'exact'"),
-    ],
-)
-def test_a_mistake_is_answered_in_a_line(arguments: list[str], why: str, tmp_path: Path) -> None:
-    assert why in refusal(*arguments, cwd=tmp_path)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from sweeps.cli.main import main
-from tests.sweeps.cli.test_command_line import refusal
 
 FILE = """kind: measurement
 name: mine
@@ -80,10 +79,3 @@ def test_mistakes_exit_with_2(capsys: pytest.CaptureFixture[str], mine: Path) ->
     mine.write_text(FILE.replace("source: s,", "source: q,"))
     code, _, err = run(capsys, str(mine))
     assert code == 2 and "mine.yaml:8: cells[0].source: no source 'q'" in err
-
-
-def test_validate_takes_a_device_with_measurements_only(tmp_path: Path) -> None:
-    text = refusal("validate", "--device", "mlu370-x4", cwd=tmp_path)
-    assert text == "--device: needs FILE"
-    text = refusal("validate", "vllm-gb200-watermark", "--device", "l4", cwd=tmp_path)
-    assert text.startswith("--device: vllm-gb200-watermark states its own")

@@ -27,7 +27,6 @@ from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import Interrupted, run_sweep
 from sweeps.sections.section import Grid
-from tests.sweeps.cli.test_mistakes import SWEEP, mistakes, write
 from tests.sweeps.made import RESULTS
 
 QUIET = Progress(terminal=False)
@@ -350,53 +349,6 @@ def test_the_report_has_break_evens_charts_and_every_value(
     assert f"| {list(of(shown, 'cost').answers)[1]} |" in text
 
 
-@pytest.mark.parametrize(
-    ("parameter", "message"),
-    [
-        ("{path: seed, why: x}", "expected one of range and variants"),
-        ("{path: seed, why: x, range: [2, 1]}", "range: expected [least, most]; got [2, 1]"),
-        ("{path: seed, why: x, range: [0, 1], log: true}", "log needs a range above zero"),
-        ("{path: seed, range: [0, 1]}", "key 'why' is missing"),
-        ("{variants: {a: {set: {seed: 1}}}, why: x, unit: ns}", "log and unit belong to range"),
-        (
-            "{variants: {a: {set: {serving.policy: s3}}}, why: x}",
-            "serving.policy is an axis already",
-        ),
-        ("{path: seed, why: x, range: [1, 2], of: pagd}", "no competitor 'pagd'; did you mean 'p"),
-        ("{path: dma.window, why: x, range: [1, 2]}", "did you mean device_set.dma.window?"),
-        ("{path: device_set.dma.windw, why: x, range: [1, 2]}", "did you mean 'window'?"),
-        (
-            "{path: serving.policy.block, why: x, range: [1, 2], of: paged, set: {device: a10}}",
-            "set: device would be of paged alone",
-        ),
-        ("{path: serving.policy.blok, why: x, range: [1, 2], of: paged}", "did you mean 'block'?"),
-        ("{path: seed, why: x, range: [1, 2], ratio: 0}", "greater than 0"),
-        ("{path: seed, why: x, range: [1, 2], set: {sed: 1}}", "sed"),
-    ],
-)
-def test_mistakes_are_placed(parameter: str, message: str, tmp_path: Path) -> None:
-    text = f"rule: crossing\ncrossing: {{number: {parameter}}}\naxes:"
-    write(tmp_path / "mine.yaml", SWEEP, "axes:", text)
-    said = mistakes(tmp_path, "check", "mine.yaml")[0]
-    assert message in said and said.startswith("mine.yaml:17: "), said
-
-
-@pytest.mark.parametrize(
-    ("sets", "message"),
-    [
-        (["policy=[paged, static, odma]"], r"between two competitors, or .* got 3"),
-        (
-            ["variants.a={set: {seed: 2}, role: control}"],
-            "one of case, objection, reading here",
-        ),
-        (["least={axis: seed, metric: x, at_most: 1}"], "belongs to rule: least"),
-    ],
-)
-def test_what_does_not_go_with_a_search_is_refused(sets: list[str], message: str) -> None:
-    with pytest.raises(Exception, match=message):
-        load_sweep("smoke", [*SETS, *sets])
-
-
 def test_the_shipped_searches_have_reasons() -> None:
     for name in ("break-even-mlu370-x4", RESULTS / "break-even-kv-mlu370-x4.yaml"):
         sweep = load_sweep(name)
@@ -420,16 +372,3 @@ def test_the_plausible_variants_of_the_device_are_choices() -> None:
     }  # fmt: skip
     other = load_sweep("smoke", [*MAPS, *SETS[2:], "device=a100-80gb"])
     assert "queues of 128" in other.config["crossing"]["maps"]["variants"]
-
-
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ("crossing.maps.path=device_set.memory", "path: goes with range"),
-        ("crossing.maps.variants={x: {set: 1}}", "crossing.maps.variants.x.set"),
-        ("device=ddr5-4800-x32", "ddr5-4800-x32 lists no plausible variants"),
-    ],
-)
-def test_mistakes_with_plausible_choices(setting: str, said: str, tmp_path: Path) -> None:
-    given = [part for text in [*MAPS, *SETS[2:], setting] for part in ("--set", text)]
-    assert said in mistakes(tmp_path, "run", "smoke", *given)[0]

@@ -67,18 +67,3 @@ def test_all_larger_ones_have_to_meet_it() -> None:
     assert least([1, 2, 3, 4], lambda value: value in (1, 3, 4)) == 3
     assert least([1, 2], lambda value: value == 1) is None
     assert OBJECTIVES["tpot_p99"].less
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ("least.axis=serving.engine.max_num_seq", "did you mean 'serving.engine.max_num_seqs'?"),
-        ("least={axis: serving.policy, metric: x, at_most: 1}", "an axis that is not compared"),
-        ("least={axis: serving.engine.max_num_seqs, metric: x}", "one of at_most and at_least"),
-        ("rule=leas", "expected a rule; got 'leas'; did you mean 'least'?"),
-    ],
-)
-def test_mistakes_are_one_line(given: str, words: str) -> None:
-    with pytest.raises(DescriptionError) as caught:
-        load_sweep("smoke", [*SETS, given])
-    assert words in str(caught.value) and "\n" not in str(caught.value)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from sweeps.plan.sweep import load_sweep
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
@@ -77,8 +76,3 @@ def test_a_log_adds_up_to_the_metrics_of_its_result(tmp_path: Path) -> None:
         assert sum(each) / len(rows) == pytest.approx(metrics["tpot_s"]["mean"])
         assert sum(column("recomputed")) == metrics["preemptions"]
         assert sum(column("migrations")) == metrics["migrations"] == 0
-
-
-def test_an_unknown_log_is_refused() -> None:
-    with pytest.raises(DescriptionError, match="logs"):
-        load_sweep("smoke", ["logs=[request]"])

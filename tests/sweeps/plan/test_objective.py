@@ -23,33 +23,6 @@ SLO = "{ttft: 500ms, tpot: 200ms, attainment: 0.8}"
 SMALL = ["requests=60", "replications=2"]
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["objective=ttft_99"], r"objective: no objective 'ttft_99'; did you mean 'ttft_p99'\?"),
-        (["objective=goodput"], r"objective: goodput needs a load that is searched: load: {"),
-        (["objective=ttft_p99", "load={relative: 1.5}"], r"ttft_p99 grows with the run where the"
-         r" load is above capacity \(load.relative: 1.5\): expected latency_at, such as 0.8"),
-        (["objective=latency_p99", "load=null", "arrivals={process: all_at_once}"],
-         "arrivals: all_at_once"),
-        (["objective=attainment", "load={rate_per_s: 1}"], "attainment needs slo: {ttft: 2s"),
-        (["objective=attainment", f"load={{goodput: {SLO}}}"], "take objective: goodput"),
-        (["objective=tokens_per_joule", "device=b200"], "needs a simulated memory"),
-        (["objective=per_dollar"], "needs the price of mlu370-x4"),
-        (["objective=per_joule"], "needs what mlu370-x4 draws"),
-        (["objective=per_mm2"], "needs the area of mlu370-x4"),
-    ],
-)  # fmt: skip
-def test_mistakes_are_answered(overrides: list[str], message: str) -> None:
-    with pytest.raises(DescriptionError, match=message):
-        load_sweep("smoke", overrides)
-
-
-def test_an_objective_is_of_requests_that_are_served() -> None:
-    with pytest.raises(DescriptionError, match="tpot_p50 is measured where requests are served"):
-        load_sweep("kv-extent", ["objective=tpot_p50"])
-
-
 def test_latencies_are_those_of_the_second_pass_where_there_is_one() -> None:
     over = {"objective": "ttft_p99", "base": {"latency_at": 0.8}}
     found, alone = objective_of(over), objective_of({"objective": "ttft_p99", "base": {}})

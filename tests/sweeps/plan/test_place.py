@@ -98,25 +98,6 @@ variants:
 """
 
 
-@pytest.mark.parametrize(("given", "said"), [
-    ("device_set.channels: many", "device_set.channels: Input should be a valid integer; got 'many'"
-     " (variant other)"),
-    ("device_set.compute.fp17: 3TFLOPS", "device_set.compute.fp17: unknown key; did you mean 'fp16'"
-     "? (variant other)"),
-    ("serving.policy.blok: 3", "serving.policy.blok: unknown key; did you mean 'block'?"
-     " (variant other)"),
-    ("device_set.memory.organization.banks: 3", "device_set.memory.organization.banks: memory names"
-     " a description; did you mean device_set.organization.banks? (variant other)"),
-    ("serving.nothing: 3", "serving.nothing: unknown key"),
-])  # fmt: skip
-def test_a_mistake_in_a_variant_names_its_line_and_the_variant(
-    given: str, said: str, tmp_path: Path
-) -> None:
-    (tmp_path / "mine.yaml").write_text(VARIANTS.format(set=given))
-    (line,) = mistakes(tmp_path, "run", "mine.yaml")
-    assert line.startswith(f"mine.yaml:12: {said}")
-
-
 def test_a_card_that_is_too_small_says_which_would_do(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(VARIANTS.format(set="device_set.capacity: 8GiB"))
     line = mistakes(tmp_path, "run", "mine.yaml", "--set", "device_set.capacity=9GiB")[-1]

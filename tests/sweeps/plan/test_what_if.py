@@ -18,7 +18,6 @@ from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
 from sweeps.sections.chart import Bars
-from tests.sweeps.cli.test_mistakes import SWEEP, mistakes, write
 from tests.sweeps.made import PROVENANCE, metrics
 
 QUIET = Progress(terminal=False)
@@ -198,37 +197,6 @@ def test_a_run_resumed_is_the_run(tmp_path: Path) -> None:
         "smoke", sets).points]  # fmt: skip
     known = RunDirectory(whole).read_json("provenance.json")["hardware"]
     assert known["both"]["mlu370-x4"]["peak_gbps"] == pytest.approx(307.2)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ("a: {role: change}", "variants.a.set: expected at least one path"),
-        ("as described: {set: {seed: 1}, role: change}", "take another name"),
-        ("a: {set: {serving.policy: paged}, role: change}", "serving.policy is an axis already"),
-        ("a: {set: {seed: 2}, role: change}, b: {parts: [a, c], role: change}", "no change 'c'"),
-        ("a: {set: {seed: 2}, role: change}, b: {parts: [a], role: change}", "two changes or more"),
-        (
-            "a: {set: {seed: 2}, role: change}, c: {set: {seed: 3}, role: change},"
-            " b: {parts: [a, c], role: change}",
-            "seed is changed twice",
-        ),
-        ("a: {set: {seed: 2}, of: pagd, role: change}", "no competitor 'pagd'; did you mean 'pag"),
-        ("b: {set: {seed: 2}, role: condition}", "needs one with the role change"),
-        ("a: {set: {dma.window: 1KiB}, role: change}", "did you mean device_set.dma.window?"),
-        ("a: {set: {device_set.dma.windw: 1KiB}, role: change}", "did you mean 'window'?"),
-        ("a: {set: {device_set.dma.window: 1}, role: change}", "expected a size with its unit"),
-        ("a: {set: {device: mlu370}, role: change}", "did you mean 'mlu370-x4'?"),
-    ],
-)
-def test_mistakes_are_placed(changes: str, message: str, tmp_path: Path) -> None:
-    text = f"rule: effects\nvariants: {{{changes}}}\naxes:"
-    line = write(tmp_path / "mine.yaml", SWEEP, "axes:", text) - 1
-    (said,) = mistakes(tmp_path, "check", "mine.yaml")
-    assert message in said
-    begin = line - 2
-    if "device: mlu370}" not in changes:  # said without a place of its own, as for any device
-        assert said.startswith(tuple(f"mine.yaml:{n}: " for n in range(begin, line + 1))), said
 
 
 @pytest.mark.long

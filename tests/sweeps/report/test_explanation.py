@@ -161,19 +161,3 @@ def test_a_gap_of_reservations_alone_is_found(tmp_path: Path) -> None:
     provenance.write_text(json.dumps({**json.loads(provenance.read_text()), "version": "0.0.1"}))
     assert "made by version 0.0.1" in refusal("explain", "smoke", cwd=tmp_path)
     assert "nowhere: no such directory" in refusal("explain", "nowhere", cwd=tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [
-        (["explain", "quickstart"], "quickstart"),
-        (["report", "library"], "library"),
-        (["report", "figure", "smoke"], "smoke"),
-        (["report", "co-design"], "co-design"),
-    ],
-)
-def test_a_shipped_name_that_was_never_run_is_told_how_to_run_it(
-    words: list[str], name: str, tmp_path: Path
-) -> None:
-    said = refusal(*words, cwd=tmp_path)
-    assert said == f"{name}: no run of it here; first: bankwise run {name}"

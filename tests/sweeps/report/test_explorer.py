@@ -11,7 +11,7 @@ from sweeps.report.explorer import explored
 from sweeps.report.vega import spec
 from sweeps.run.store import RunDirectory
 from sweeps.sections.chart import Places, PlaceValue
-from tests.sweeps.cli.test_command_line import bankwise, refusal
+from tests.sweeps.cli.test_command_line import bankwise
 from tests.sweeps.made import CONFIG, PROVENANCE, made, metrics
 from tests.sweeps.report.browser import CHROMIUM, Browser
 
@@ -101,8 +101,3 @@ def test_a_run_of_one_place_is_drawn_by_name(tmp_path: Path) -> None:
     found = spec(alone, live=True)
     assert found["params"][1] == {"name": "along", "value": ""}
     assert found["transform"][-1]["calculate"] == "datum.of"
-
-
-def test_a_run_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    text = refusal("report", "explore", "quickstrat", cwd=tmp_path)
-    assert text == "quickstrat: no such directory"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -13,7 +11,6 @@ from sweeps.cli.schema import schema
 from sweeps.plan.experiment import Task
 from sweeps.plan.kv_read import read_kv
 from sweeps.plan.sweep import load_sweep
-from tests.sweeps.cli.test_command_line import refusal
 from tests.sweeps.made import RESULTS
 
 FRAMES = RESULTS / "kv-frames.yaml"
@@ -37,18 +34,6 @@ def test_the_schema_knows_every_kind() -> None:
         data = load_sweep("smoke").document.data
         base = {**data["base"], "serving": {**data["base"]["serving"], "attention": chosen}}
         assert validator.is_valid({**data, "base": base}) is valid
-
-
-@pytest.mark.parametrize(
-    ("assignment", "why"),
-    [
-        ("serving.attention=topk", "unknown attention; did you mean 'top_k'"),
-        ("serving.attention={name: top_k, token: 5}", "unknown key; did you mean 'tokens'"),
-        ("serving.attention={name: budget, frees: none}", "should be 'blocks' or 'slots'"),
-    ],
-)
-def test_mistakes_are_answered_in_one_line(tmp_path: Path, assignment: str, why: str) -> None:
-    assert why in refusal("check", "smoke", "--set", assignment, cwd=tmp_path)
 
 
 def test_windows_are_for_serving() -> None:

@@ -11,7 +11,6 @@ from hwmodel.description.yaml_writer import to_yaml
 from sweeps.plan.sweep import load_sweep
 from sweeps.run import dry_run
 from tests.sweeps.cli.test_command_line import bankwise, refusal
-from tests.sweeps.made import made
 
 
 def test_where_one_point_takes_long_no_other_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,13 +32,6 @@ def test_a_dry_run_refuses_what_a_run_refuses(tmp_path: Path) -> None:
         text = refusal("run", "mine.yaml", *words, cwd=tmp_path)
         assert text.startswith("mine.yaml: mlu370-x4 is too small")
     assert [file.name for file in tmp_path.iterdir()] == ["mine.yaml"]
-
-
-def test_a_dry_run_refuses_a_directory_that_is_taken(tmp_path: Path) -> None:
-    made(tmp_path / "a")
-    assert "already contains a run" in refusal(
-        "run", "smoke", "--dry-run", "--out", "a", cwd=tmp_path
-    )
 
 
 def test_a_study_says_how_long_it_takes_and_writes_nothing(tmp_path: Path) -> None:

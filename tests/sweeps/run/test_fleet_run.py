@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from sweeps.plan.experiment import measure
 from sweeps.plan.sweep import load_sweep
 from sweeps.run import sweep_run
@@ -82,19 +81,6 @@ def test_a_dask_cluster_comes_to_what_one_process_does(
     ) as cluster:
         run(tmp_path / "cluster", cluster=cluster.scheduler_address)
     assert kept(tmp_path / "cluster") == alone
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("serving.cluster.cell=2", "unknown key; did you mean 'cells'"),
-        ("serving.faults=[{shar: 0.1}]", "did you mean 'share'"),
-        ("serving.cluster.placement=[kv_awre]", "did you mean 'kv_aware'"),
-    ],
-)
-def test_a_mistake_is_told_with_the_right_word(given: str, said: str) -> None:
-    with pytest.raises(DescriptionError, match=said):
-        load_sweep("fleet", [given])
 
 
 @pytest.mark.parametrize(

@@ -84,19 +84,6 @@ def test_each_point_is_offered_its_own_and_resuming_keeps_it(tmp_path: Path) -> 
     assert RunDirectory(out).read_json("calibration.json")
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("load={goodput: {ttft: 500ms}}", "load.goodput.tpot"),
-        ("load={goodput: {ttft: 0s, tpot: 1s}}", "load.goodput.ttft"),
-        ("load={goodput: {ttft: 1s, tpot: 1s}, relative: 1}", "expected one of"),
-    ],
-)
-def test_mistakes_are_placed(override: str, message: str) -> None:
-    with pytest.raises(DescriptionError, match=message):
-        load_sweep("smoke", [override])
-
-
 def test_an_objective_nobody_can_keep_is_the_inputs_fault(tmp_path: Path) -> None:
     sweep = load_sweep("smoke", ["load={goodput: {ttft: 1us, tpot: 1us}}", "requests=20"])
     with pytest.raises(DescriptionError, match="goodput of static: no rate attains"):

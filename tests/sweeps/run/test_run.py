@@ -280,8 +280,6 @@ def test_formats_that_do_not_fit_are_refused_before_a_run(tmp_path: Path) -> Non
     with pytest.raises(DescriptionError, match="blocks of 32 numbers, which do not divide head"):
         run_sweep(load_sweep("smoke", overrides), tmp_path / "run", False, 1, QUIET)
     assert not (tmp_path / "run").exists()
-    with pytest.raises(DescriptionError, match=r"serving.weights: no shipped format 'q9_0'"):
-        load_sweep("smoke", ["serving.weights=q9_0"])
 
 
 def test_a_result_that_memory_leaves_uncertain_is_refused_and_the_others_stay(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from sweeps.run.executor import execute
 from sweeps.run.task_limits import TaskLimits, in_force, put_in_force, read_limits
 from tests.sweeps.cli.test_command_line import bankwise
@@ -72,22 +71,6 @@ def test_limits_in_force_hold_for_what_names_none() -> None:
 def test_limits_are_read_with_their_units() -> None:
     assert read_limits("1.5s", "2GiB", None) == TaskLimits(1.5, 2 << 30)
     assert read_limits(None, None, "host:1") == TaskLimits()
-
-
-@pytest.mark.parametrize(
-    ("time_limit", "memory_limit", "cluster", "said"),
-    [
-        ("10", None, None, "--time-limit: expected a time with its unit"),
-        (None, "0B", None, "--memory-limit: expected more than nothing"),
-        (None, "4parsecs", None, "--memory-limit: unit 'parsecs' is not a size"),
-        ("10s", None, "host:8786", "--time-limit: does not go with --cluster"),
-    ],
-)
-def test_a_mistake_is_named(
-    time_limit: str | None, memory_limit: str | None, cluster: str | None, said: str
-) -> None:
-    with pytest.raises(DescriptionError, match=said):
-        read_limits(time_limit, memory_limit, cluster)
 
 
 def test_a_run_reports_what_was_ended_and_goes_on_with_resume(tmp_path: Any) -> None:

@@ -18,7 +18,7 @@ from sweeps.sections.chart import Bars, Spans
 from sweeps.sections.section import Grid, Say
 from sweeps.study.by_device import DeviceFound, Winner, assignments, counts, started
 from sweeps.study.study_spec import load_study
-from tests.sweeps.cli.test_command_line import bankwise, refusal
+from tests.sweeps.cli.test_command_line import bankwise
 from tests.sweeps.study.studies import TINY
 
 SETS = [part for item in TINY if "trials" not in item for part in ("--set", item)]
@@ -155,18 +155,6 @@ def test_devices_have_directories_and_one_table_and_are_resumed(tmp_path: Path) 
     assert len(lines) == 3
     again = bankwise(*asked, "2", cwd=tmp_path)
     assert again.returncode == 2 and "already contains a run" in again.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("quick --device mlu370", "no shipped device 'mlu370'; did you mean 'mlu370-x4'?"),
-        ("quick --device all --device l4", "--device all: stands alone"),
-        ("smoke --device mlu370", "no shipped device 'mlu370'; did you mean 'mlu370-x4'?"),
-    ],
-)
-def test_a_mistake_is_one_line(words: str, said: str, tmp_path: Path) -> None:
-    assert said in refusal("run", *words.split(), cwd=tmp_path)
 
 
 def test_a_sweep_compares_the_devices(tmp_path: Path) -> None:

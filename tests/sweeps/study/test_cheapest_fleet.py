@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from sweeps.plan.bisection import least
 from sweeps.plan.experiment import Task
 from sweeps.report.contents import read_report
@@ -122,22 +121,3 @@ def test_a_cost_is_of_every_device_of_a_replica() -> None:
     given = load_study(NAME, ["fleet.cost=watts", "fleet.card_costs={l4: 100}"])
     assert given.cost(twice)["cost"] == 1000
     assert load_study(NAME, ["fleet.cost=cards"]).cost(twice)["cost"] == 10
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("space.device={choice: [l4, tpu-v5e]}", "watts of tpu-v5e: not in its description"),
-        ("fleet.cost=price", r"expected card_costs: \{l4: PRICE\}"),
-        ("fleet.cots=watts", "did you mean 'cost'"),
-        ("requests=100", "arrive for 3.33 s, .* expected 20 s, 600 requests"),
-        ("constraints=[]", "slo.attainment, at_least"),
-        ("space.serving.cluster.cards={range: [2, 9]}", "is found by bisection"),
-        ("fleet.rivals.odma.set={serving.policy: {name: odmaa}}", "did you mean 'odma'"),
-        ("base.load={relative: 1}", "expected rate_per_s"),
-    ],
-)
-def test_a_mistake_is_told_in_one_line(given: str, said: str) -> None:
-    with pytest.raises(DescriptionError, match=said) as error:
-        load_study(NAME, [given])
-    assert "\n" not in str(error.value)

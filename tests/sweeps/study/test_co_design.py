@@ -6,46 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from sweeps.study.study_spec import load_study
-from tests.sweeps.study.studies import BARE, results, run, tiny
+from tests.sweeps.study.studies import results, run, tiny
 
 MIX = [
     "base.load=null", "base.arrivals={process: all_at_once}", "replications=2",
     "mix=[{workload: r1-reasoning}, {workload: sharegpt, seed: 3}]",
 ]  # fmt: skip
 HALVING = "halving=[{set: {requests: 10}, keep: 0.5}, {keep: 1}]"
-
-
-@pytest.mark.parametrize(
-    ("sets", "said"),
-    [
-        (["mix=[{modle: qwen3-8b}]"], "did you mean"),
-        (["mix=[{model: qwen3-8bb}]"], "no shipped model|did you mean"),
-        (["base.arrivals={process: poisson}", "base.load={relative: 1.5}"], "no common load"),
-        (["costs={device_set.memory: {hbm3-6.4: 1}}"], "expected a choice of the space"),
-        (
-            [
-                "space={device_set.controller.read_queue: {choice: [32, 64]}}",
-                "first=[]",
-                "memory=sampled",
-                "costs={device_set.controller.read_queue: {32: 0, 64: 1}}",
-            ],
-            "states none of these.*base: {device_set: {controller: {read_queue: 32}}}",
-        ),
-        (["halving=[{set: {requests: 10}, keep: 2}]"], "less than or equal to 1"),
-        (["halving=[{set: {reqests: 10}}]"], "did you mean"),
-    ],
-)
-def test_a_mistake_is_answered(sets: list[str], said: str) -> None:
-    with pytest.raises(DescriptionError, match=said):
-        load_study("quick", [*BARE, *MIX, *sets])
-
-
-def test_costs_name_every_choice() -> None:
-    missing = ["costs={device_set.memory: {lpddr5-6400-x16: 1}}"]
-    with pytest.raises(DescriptionError, match="expected a cost of each of"):
-        load_study("co-design", missing)
 
 
 def test_the_cost_of_a_point_is_the_sum_over_its_choices_and_the_base_s() -> None:

@@ -134,19 +134,3 @@ def test_what_a_pool_costs_has_an_answer_whoever_wins(tmp_path: Path) -> None:
     assert along[0]["x"] == 0.0 and len(along) >= 3
     (as_chosen,) = [each for each in along if each["chosen"]]
     assert as_chosen["gain"]["mean"] == 0.0
-
-
-@pytest.mark.parametrize(
-    ("sets", "said"),
-    [
-        (["families={a: {serving.policy.gama: 1}}"], "not searched; did you mean .*gamma"),
-        (["profiles=[serving.policy.gama]"], "not searched; did you mean .*gamma"),
-        (["known={x: {serving.policy.gamma: 7.0}}"], "gamma is 7.0, which is not in the space"),
-        (["space.serving.policy.gamma={range: [0, 1], step: quarter_request}"], "range of shares"),
-        (["space.serving.policy.pool_share={range: [0.0, 0.01], step: quarter_request}"],
-         "a quarter of the largest request takes"),
-    ],
-)  # fmt: skip
-def test_a_mistake_in_the_search_is_one_line(sets: list[str], said: str) -> None:
-    with pytest.raises(DescriptionError, match=said):
-        tiny(*sets)

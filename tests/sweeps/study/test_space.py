@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodel.description.description import DescriptionError
-from hwmodel.description.yaml_reader import loads
 from policies.allocators.odma_options import OdmaOptions
 from sweeps.study.space import (
     LEAST,
@@ -146,25 +144,6 @@ def test_the_kv_study_searches_what_decides_how_paged_kv_is_read() -> None:
     assert study.spec.memory == "sampled" and study.spec.trials <= 100
     assert [each.name for each in study.first] == ["base"], "the default is a point of the space"
     assert study.base == study.experiment(study.space.overrides(study.first[0].params))
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("{range: [1, 2], choice: [1]}", "one of range, choice and quantiles"),
-        ("{}", "one of range, choice and quantiles"),
-        ("{range: [2, 1]}", r"range: expected \[least, most\]; got \[2, 1\]"),
-        ("{range: [0, 1], log: true}", "log needs a range above zero"),
-        ("{range: [0.0, 1.0], step: 2}", "step belongs to a whole range"),
-        ("{choice: [1], unit: KiB}", "belong to range"),
-        ("{quantile: [1, 2]}", "did you mean 'quantiles'"),
-        ("{choice: [1], otherwise: 2}", "otherwise belongs to when"),
-        ("{choice: [1], when: {a: 1}, otherwize: 2}", "did you mean 'otherwise'"),
-    ],
-)
-def test_a_mistake_is_told(text: str, said: str) -> None:
-    with pytest.raises(DescriptionError, match=said):
-        loads(text, "space.yaml").build(ParameterSpec)
 
 
 def test_a_number_beside_a_range_is_drawn_by_itself() -> None:

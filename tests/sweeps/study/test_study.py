@@ -239,38 +239,6 @@ def test_the_finale_is_on_replications_that_no_trial_saw(tmp_path: Path) -> None
     assert len(sweep.records) == 4
 
 
-@pytest.mark.parametrize(
-    ("sets", "said"),
-    [
-        (["objectives=[thruput]"], "no objective 'thruput'; did you mean 'throughput'"),
-        (["objectives=[{metrc: cost}]"], "metrc: unknown key; did you mean 'metric'"),
-        (["objectives=[{direction: up}]"], "expected one of maximize, minimize; got 'up'"),
-        (["objectives=[{metric: throughput}]"], "no metric 'throughput' here; did you mean"),
-        (["space.serving.policy.gama={range: [0.0, 1.0]}"], "did you mean 'gamma'"),
-        (["warmup_requests=50"], "window of 60 lengths is more than 50 warmup_requests"),
-        (["base.load={relative: 1.5, of: own}"], "a study offers every trial the same load"),
-        (["ceilings=[orakel]"], "expected names of references"),
-        (["space.replications={choice: [1, 2]}"], "replications is the same for all trials"),
-        (
-            ["variants.more={set: {load: {rate_per_s: 2.0}}, role: reference}"],
-            "load is the same for all",
-        ),
-        (["space.device_set.dma.window={choice: [8KiB]}"], "expected memory: sampled"),
-        (["timing.tRCD=15ns"], "did you mean device_set.timing.tRCD"),
-        (["first=[papr]"], "expected|Input should be 'base', 'paper', 'tuned' or 'least_unused'"),
-        (["space.serving.policy.gamma={range: [0.5, 1.0]}"], "gamma is 0.2, which is not in"),
-        (["space.serving.policy.levels={quantiles: [3, 5]}"], "levels with balance: .residents"),
-        (["policy.levels=[0.5, 1.0]", "policy.buckets=2"], "least_unused: expected .* quantiles"),
-    ],
-)
-def test_a_mistake_is_told_before_anything_is_written(
-    sets: list[str], said: str, tmp_path: Path
-) -> None:
-    with pytest.raises(DescriptionError, match=said):
-        run(tiny(*sets), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_what_needs_no_search_is_tried_first(whole: Path) -> None:
     study = tiny()
     names = ["base", "paper", *(f"least unused, {n} buckets" for n in (3, 4, 5))]
