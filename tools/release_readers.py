@@ -302,7 +302,7 @@ def speed(folder: Path) -> dict[str, Any]:
 
 
 def windows(_: Path) -> dict[str, Any]:
-    """Short probes beside long ones, as they were last measured (tests.policies.memory.windows)."""
+    """Short probes beside long ones, as they were last measured (tools.windows)."""
     from hwmodel.specs.device import load_device
 
     kept = Path(__file__).resolve().parents[1] / "docs/release/windows.csv"

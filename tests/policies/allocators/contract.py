@@ -34,8 +34,8 @@ LIMITS = Limits(max_tokens=128, max_model_len=256)
 REQUESTS = 400
 PREFIXES = {-1: 0, 0: 70, 1: 25}
 """Tokens of each system prompt; the odd one fills no block."""
-
-
+OTHER = {"frame": "4KiB", "page": 16, "stagger": 5}
+"""Options that are numbers, with another value than their default."""
 CHUNKS = st.one_of(st.just(1.0), st.just(1.0), st.floats(0.01, 1))
 """Shares of a prefill that the first step of a residence takes."""
 
@@ -63,14 +63,8 @@ def cases() -> list[tuple[str, PolicyOptions]]:
             elif info.annotation is bool:
                 options = allocator.Options.model_validate({"name": name, key: not info.default})
                 found.append((f"{name}-{key}-{not info.default}", options))
-            elif key == "frame":
-                options = allocator.Options.model_validate({"name": name, key: "4KiB"})
-                found.append((f"{name}-{key}", options))
-            elif key == "page":
-                options = allocator.Options.model_validate({"name": name, key: 16})
-                found.append((f"{name}-{key}", options))
-            elif key == "stagger":
-                options = allocator.Options.model_validate({"name": name, key: 5})
+            elif key in OTHER:
+                options = allocator.Options.model_validate({"name": name, key: OTHER[key]})
                 found.append((f"{name}-{key}", options))
     return found
 

@@ -16,7 +16,6 @@ from policies.requests.requests import Requests, load_trace
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 from tests.policies.small import mixed, run
-from tests.rotation import long
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 DAY = "servegen_deepseek_r1_day.csv.gz"
@@ -63,43 +62,32 @@ def served(name: str, policy: str) -> dict[str, Any]:
     return serve(load_device("mlu370-x4", []), model, spec, stream, seed=1).metrics
 
 
-def row(name: str, policy: str, index: int) -> dict[str, Any]:
-    """Figures of one thousand requests."""
-    found: dict[str, Any] = served(name, policy)["policy"]["over_time"][index]
-    return found
+@pytest.mark.parametrize("name", TRACES)
+def test_what_bounds_that_follow_change_on_a_drifting_trace(name: str) -> None:
+    found = {policy: served(name, policy) for policy in ("adaptive", "frozen", "even")}
+    medians = {
+        policy: [row["bounds"][1] for row in metrics["policy"]["over_time"]]
+        for policy, metrics in found.items()
+    }
+    assert max(medians["adaptive"]) >= 1.5 * min(medians["adaptive"])
+    assert len(set(medians["frozen"])) == len(set(medians["even"])) == 1
+    adaptive, frozen, even = found.values()
+    assert adaptive["utilization"] > frozen["utilization"]
+    assert adaptive["output_tokens_per_s"] > 0.99 * frozen["output_tokens_per_s"]
+    # bounds that fit more closely are outgrown more often; even ones are met more often
+    assert adaptive["policy"]["migration_rate"] > frozen["policy"]["migration_rate"]
+    assert even["policy"]["bucket_accuracy"] > adaptive["policy"]["bucket_accuracy"] + 0.1
+    assert even["policy"]["coverage_final"] > adaptive["policy"]["coverage_final"]
 
 
-@pytest.mark.parametrize("name", [DAY, *long(*(name for name in TRACES if name != DAY))])
-class TestOnADriftingTrace:
-    def test_adaptive_bounds_move_and_frozen_ones_stand(self, name: str) -> None:
-        medians = {
-            policy: [row["bounds"][1] for row in served(name, policy)["policy"]["over_time"]]
-            for policy in ("adaptive", "frozen", "even")
-        }
-        assert max(medians["adaptive"]) >= 1.5 * min(medians["adaptive"])
-        assert len(set(medians["frozen"])) == len(set(medians["even"])) == 1
-
-    def test_adapting_uses_more_of_what_it_reserves_than_freezing(self, name: str) -> None:
-        adaptive, frozen = served(name, "adaptive"), served(name, "frozen")
-        assert adaptive["utilization"] > frozen["utilization"]
-        assert adaptive["output_tokens_per_s"] > 0.99 * frozen["output_tokens_per_s"]
-        # bounds that fit more closely are outgrown more often
-        assert adaptive["policy"]["migration_rate"] > frozen["policy"]["migration_rate"]
-
-    def test_even_bounds_are_met_more_often_than_quantiles(self, name: str) -> None:
-        adaptive, even = (served(name, policy)["policy"] for policy in ("adaptive", "even"))
-        assert even["bucket_accuracy"] > adaptive["bucket_accuracy"] + 0.1
-        assert even["coverage_final"] > adaptive["coverage_final"]
-
-
-@pytest.mark.parametrize("other", ["even", "tail"])
-def test_quartiles_of_a_long_tail_waste_what_the_last_bucket_holds(other: str) -> None:
+def test_quartiles_of_a_long_tail_waste_what_the_last_bucket_holds() -> None:
     """The last quarter of R1's lengths is one bucket up to the longest: evenly parted bounds serve
     more than the paper's, and so do quantiles with more of them in the tail."""
-    assert row(DAY, "adaptive", 0)["bounds"] == [512, 960, 1472, 8192]
-    quartiles, others = served(DAY, "adaptive"), served(DAY, other)
-    assert others["utilization"] > quartiles["utilization"] + 0.1
-    assert others["output_tokens_per_s"] > 1.1 * quartiles["output_tokens_per_s"]
+    quartiles = served(DAY, "adaptive")
+    assert quartiles["policy"]["over_time"][0]["bounds"] == [512, 960, 1472, 8192]
+    for other in (served(DAY, "even"), served(DAY, "tail")):
+        assert other["utilization"] > quartiles["utilization"] + 0.1
+        assert other["output_tokens_per_s"] > 1.1 * quartiles["output_tokens_per_s"]
 
 
 def test_the_figures_over_time_are_those_of_the_whole() -> None:

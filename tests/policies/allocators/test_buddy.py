@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.allocators.buddy import Buddy, power_of_two
-
-
-def test_halves_down_to_the_size_and_joins_all_the_way_back() -> None:
-    buddy = Buddy(16)
-    assert [buddy.take(2), buddy.take(4), buddy.take(2)] == [0, 4, 2]
-    assert (buddy.largest_hole, buddy.free) == (8, 8)
-    buddy.give_back(0, 2)
-    assert buddy.largest_hole == 8
-    buddy.give_back(2, 2)
-    buddy.give_back(4, 4)
-    assert (buddy.largest_hole, buddy.free) == (16, 16)
+from tests.rotation import LONG
 
 
 def test_the_tightest_free_block_is_halved_not_the_lowest() -> None:
@@ -25,15 +15,6 @@ def test_the_tightest_free_block_is_halved_not_the_lowest() -> None:
     assert [buddy.take(8), buddy.take(4), buddy.take(2)] == [0, 8, 12]
     buddy.give_back(0, 8)
     assert buddy.take(2) == 14
-
-
-def test_neighbours_that_are_no_buddies_do_not_join() -> None:
-    buddy = Buddy(16)
-    assert [buddy.take(4) for _ in range(4)] == [0, 4, 8, 12]
-    buddy.give_back(4, 4)
-    buddy.give_back(8, 4)
-    assert (buddy.free, buddy.largest_hole) == (8, 4)
-    assert buddy.take(8) is None
 
 
 def test_a_number_that_is_no_power_of_two_is_its_binary_digits() -> None:
@@ -59,12 +40,12 @@ def test_what_is_not_held_cannot_be_given_back(start: int, size: int) -> None:
         buddy.give_back(start, size)
 
 
-@given(tokens=st.integers(1, 10**6))
-def test_rounds_up_to_the_next_power(tokens: int) -> None:
-    rounded = power_of_two(tokens)
-    assert rounded & (rounded - 1) == 0 and rounded // 2 < tokens <= rounded
+def test_rounds_up_to_the_next_power() -> None:
+    assert [power_of_two(n) for n in range(1, 10)] == [1, 2, 4, 4, 8, 8, 8, 8, 16]
+    assert power_of_two(1025) == 2048
 
 
+@settings(max_examples=100 if LONG else 25)
 @given(st.data(), st.integers(1, 100))
 def test_equals_a_map_of_slots(data: st.DataObject, slots: int) -> None:
     buddy, owner = Buddy(slots), [-1] * slots

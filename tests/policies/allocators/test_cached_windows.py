@@ -112,7 +112,7 @@ def test_what_is_found_is_what_was_written(kept: tuple[int | None, ...], free_li
                 owner = ("prefix", text) if token < prefix else ("own", request)
                 written[int(places[token])] = (group, owner, token)
 
-    for request in range(300):
+    for request in range(150):
         text, prompt = int(rng.integers(0, 3)), int(rng.integers(3, 90))
         prefix = min((24, 50, 61)[text], prompt)
         asks = demand(prompt, text, prefix)
@@ -141,7 +141,7 @@ def test_what_is_found_is_what_was_written(kept: tuple[int | None, ...], free_li
                 held |= set((places[first:] // BLOCK).tolist())
         assert allocator.free_slots + allocator.reserved_total == empty
         assert len(held) * BLOCK <= allocator.reserved_total
-    assert found > 500
+    assert found > 200
     for each in list(running):
         allocator.release(each)
     assert allocator.free_slots == empty and allocator.reserved_total == 0

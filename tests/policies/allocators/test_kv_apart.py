@@ -20,6 +20,7 @@ from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import POLICIES
 from policies.memory import traffic
 from policies.memory.batch import BatchSpec, place
+from tests.rotation import spread
 
 DEVICE = load_device("mlu370-x4")
 WIDE = load_model("llama-2-7b").model_copy(update={"layers": 2})
@@ -51,8 +52,7 @@ def overlap(found: Any) -> bool:
     return bool((found.start[order][1:] < ends[:-1]).any())
 
 
-@pytest.mark.parametrize("kv", FORMATS)
-@pytest.mark.parametrize("dims", LAYOUTS)
+@pytest.mark.parametrize(("kv", "dims"), spread(FORMATS, LAYOUTS, every=3))
 def test_every_byte_of_a_batch_is_moved_once_and_inside_the_region(kv: str, dims: str) -> None:
     layout = layout_of(GROUPED, kv, dims)
     moved = 0

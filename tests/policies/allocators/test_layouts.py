@@ -8,19 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS, Dims, KvOrder
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.capabilities import Forks
-from policies.allocators.kv_layout import KvLayout, Units
+from policies.allocators.kv_layout import KvLayout, Units, kv_layout
 from policies.allocators.registry import POLICIES
 from policies.memory import dealing, traffic
 from policies.memory.batch import BatchSpec, place
 from policies.predictors.predictor import Prediction
+from tests.rotation import LONG
 
 SMALL = {"base": 512, "slots": 48, "layers": 2, "kv_heads": 3, "head_bytes": 4}
 ALL = [
@@ -84,14 +87,9 @@ def test_addresses_are_those_of_the_arrays(dims: Dims) -> None:
         assert sorted(bytes_of(layout.extents(units, layer, None, 3, 26))) == sorted(whole[-552:])
     assert len(set(whole)) == len(whole) == 2 * 2 * 3 * 4 * 23
     assert min(whole) >= layout.base and max(whole) < layout.base + layout.bytes
-
-
-@pytest.mark.parametrize("dims", ALL, ids="-".join)
-def test_units_that_tile_the_slots_tile_the_region(dims: Dims) -> None:
-    layout = KvLayout(dims=dims, **SMALL)
-    units = Units(np.array([0, 16, 32]), np.array([16, 16, 16]), np.array([16, 16, 16]))
-    found = [byte for layer in range(2) for byte in bytes_of(layout.extents(units, layer, None))]
-    assert sorted(found) == list(range(layout.base, layout.base + layout.bytes))
+    tiles = Units(np.array([0, 16, 32]), np.array([16, 16, 16]), np.array([16, 16, 16]))
+    every = [byte for layer in range(2) for byte in bytes_of(layout.extents(tiles, layer, None))]
+    assert sorted(every) == list(range(layout.base, layout.base + layout.bytes))
 
 
 def test_touching_runs_are_one() -> None:
@@ -143,6 +141,7 @@ def streams(
     return allocator, traffic.attention(allocator, batch, layer, reading), batch, layer
 
 
+@settings(max_examples=100 if LONG else 20)
 @given(
     policy=st.sampled_from(sorted({*POLICIES} - {"vattention"})),  # has one layout
     model=st.sampled_from(sorted(MODELS)),
@@ -229,3 +228,17 @@ def test_copies_of_a_fork_move_the_live_bytes(name: str) -> None:
     copied = traffic.migration(allocator, [], 1, 1 << 20, moves)
     assert copied.size[copied.write].sum() == copied.size[~copied.write].sum()
     assert copied.size[copied.write].sum() == 2 * layout.half_bytes * 4
+
+
+def test_the_regions_of_the_shipped_pairs() -> None:
+    layout = kv_layout(load_device("mlu370-x4"), load_model("deepseek-r1-distill-qwen-7b"))
+    assert layout.base % (2 << 20) == 0 and layout.base >= 15_231_233_024
+    assert layout.base + layout.bytes <= 0.9 * (24 << 30)
+    assert layout.slots == 138_816
+    assert layout.half_bytes == 1024
+
+
+@pytest.mark.parametrize("share", [0.1, 0.55])
+def test_weights_that_do_not_fit_are_the_users_error(share: float) -> None:
+    with pytest.raises(DescriptionError, match=r"too small for llama-2-7b: the weights take"):
+        kv_layout(load_device("mlu370-x4", ["capacity=20GiB"]), load_model("llama-2-7b"), share)

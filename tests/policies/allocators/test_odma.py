@@ -14,6 +14,7 @@ from policies.allocators.odma import OdmaAllocator
 from policies.allocators.odma_options import OdmaOptions
 from policies.predictors.predictor import Prediction, entropy
 from tests.policies.allocators.contract import Hands
+from tests.policies.allocators.test_allocator_contract import EXAMPLES
 from tests.policies.allocators.test_allocator_contract import run as keep_contract
 
 LAYOUT = KvLayout(0, 4096, 1, 1, 16)
@@ -412,29 +413,22 @@ def test_options_that_contradict_are_refused(changes: dict[str, Any], message: s
         OdmaOptions(**changes)
 
 
+POOLS: dict[str, Any] = {"space": "partitioned", "repartition": "on_refresh"}
+
+
 @pytest.mark.parametrize(
     "changes",
     [
-        {"repartition": "never", "bucket_full": "next_larger"},
-        {"repartition": "when_empty", "large_full": "next_larger"},
-        {"repartition": "on_refresh", "bucket_full": "next_larger", "large_full": "next_larger"},
-        {"repartition": "on_refresh", "pool_split": "blocks", "bucket_on": "total"},
-        {"repartition": "on_refresh", "refresh_delay": 5.0, "large": "max_model_len"},
-        {"repartition": "on_refresh", "pool_overflow": True, "large_full": "next_larger"},
+        {**POOLS, "repartition": "never", "bucket_full": "next_larger"},
+        {**POOLS, "repartition": "when_empty", "large_full": "next_larger"},
+        {**POOLS, "bucket_full": "next_larger", "pool_split": "blocks", "bucket_on": "total"},
+        {**POOLS, "refresh_delay": 5.0, "large": "max_model_len"},
+        {**POOLS, "pool_overflow": True, "large_full": "next_larger"},
+        {"borrow": 1.0}, {"borrow": 8.0},
+        {"align": 1, "pool_share": 0.3, "large_full": "preempt"},
+        {"align": 1, "pool_share": 0.3, "large_full": "next_larger", "pool_overflow": True},
     ],
-)
-def test_pools_that_change_often_keep_the_contract(changes: dict[str, Any]) -> None:
-    options = {"space": "partitioned", "refresh": 3, "window": 5, "align": 8, **changes}
-    keep_contract(OdmaOptions(**options))
-
-
-@pytest.mark.parametrize("borrow", [1.0, 2.0, 8.0])
-def test_slabs_keep_the_contract_while_bounds_change(borrow: float) -> None:
-    keep_contract(OdmaOptions(refresh=3, window=5, align=8, borrow=borrow))
-
-
-@pytest.mark.parametrize("large_full", ["preempt", "next_larger"])
-@pytest.mark.parametrize("overflow", [False, True])
-def test_bounds_that_change_often_keep_the_contract(large_full: str, overflow: bool) -> None:
-    options = {"refresh": 3, "window": 5, "align": 1, "pool_share": 0.3, "large_full": large_full}
-    keep_contract(OdmaOptions(pool_overflow=overflow, **options))
+)  # fmt: skip
+def test_bounds_that_change_often_keep_the_contract(changes: dict[str, Any]) -> None:
+    options = {"refresh": 3, "window": 5, "align": 8, **changes}
+    keep_contract(OdmaOptions(**options), EXAMPLES // 2)

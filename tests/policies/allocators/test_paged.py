@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.free_lists.free_list_registry import FREE_LISTS
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.predictors.predictor import Prediction
-from tests.rotation import LONG
 
 SOME = Demand(60, 0, Prediction(20.0))
 
@@ -218,119 +212,3 @@ def test_what_was_swapped_out_comes_back_whole() -> None:
     with pytest.raises(KeyError):
         allocator.swaps.swap_in(0)
     assert (allocator.stored[0], allocator.reserved[0]) == (46, 48)
-
-
-class Life:
-    """A request with its expected contents: (what, token) in the order of its units."""
-
-    def __init__(self, request: int, demand: Demand) -> None:
-        self.request, self.demand, self.stored = request, demand, 0
-
-    def prompt(self, token: int) -> tuple[Any, int]:
-        shared = self.demand.prefix_id >= 0 and token < self.demand.prefix_tokens
-        return (-self.demand.prefix_id if shared else ("prompt", self.request)), token
-
-    def contents(self) -> list[tuple[Any, int]]:
-        tokens = [self.prompt(token) for token in range(min(self.stored, self.demand.prompt))]
-        made = range(max(self.stored - self.demand.prompt, 0))
-        return tokens + [(("output", self.request), token) for token in made]
-
-
-class Memory:
-    """What lies in each slot, written as an engine would, against what everybody should find."""
-
-    def __init__(self, allocator: PagedAllocator) -> None:
-        self.allocator = allocator
-        self.slots: dict[int, tuple[Any, int]] = {}
-        self.lives: dict[int, Life] = {}
-
-    def places(self, life: Life) -> list[int]:
-        units = self.allocator.units(life.request)
-        pairs = zip(units.start.tolist(), units.tokens.tolist(), strict=True)
-        return [slot for start, tokens in pairs for slot in range(start, start + tokens)]
-
-    def write(self, life: Life, before: set[tuple[Any, int]]) -> None:
-        """Copies are made, and what was not there `before` is computed."""
-        for copy in self.allocator.copying.copies():
-            for token in range(copy.tokens):
-                self.slots[copy.target + token] = self.slots[copy.source + token]
-        wanted = life.contents()
-        for slot, content in zip(self.places(life), wanted, strict=True):
-            if content not in before:
-                self.slots[slot] = content
-
-    def check(self) -> None:
-        holders: dict[int, int] = {}
-        for life in self.lives.values():
-            wanted = life.contents()
-            assert [self.slots[slot] for slot in self.places(life)] == wanted
-            units = self.allocator.units(life.request)
-            assert units.size.sum() == self.allocator.reserved[life.request]
-            assert len(set(units.start.tolist())) == len(units.start)
-            assert self.allocator.stored[life.request] == life.stored
-            for start in units.start.tolist():
-                holders[start] = holders.get(start, 0) + 1
-        held = len(holders) * self.allocator.block
-        assert self.allocator.reserved_total == held
-        assert self.allocator.free_slots + held == self.allocator.reach
-        assert shared_slots(self.allocator) == (sum(holders.values()) - len(holders)) * (
-            self.allocator.block
-        )
-
-
-@pytest.mark.parametrize("order", FREE_LISTS)
-@settings(max_examples=1000 if LONG else 20)
-@given(data=st.data(), block=st.sampled_from([1, 4, 16]), recompute=st.booleans())
-def test_nobody_finds_what_others_wrote(
-    order: str, data: st.DataObject, block: int, recompute: bool
-) -> None:
-    options = PagedOptions.model_validate(
-        {"block": block, "free_list": order, "cached_recompute": recompute}
-    )
-    allocator = PagedAllocator(KvLayout(0, 256, 1, 1, 16), 60, Limits(64, 128), options)
-    memory, number = Memory(allocator), 0
-    gone: dict[int, tuple[Life, int]] = {}
-    for _ in range(data.draw(st.integers(5, 40))):
-        action = data.draw(st.sampled_from(["admit", "admit", "back", "advance", "release"]))
-        lives = memory.lives
-        if action == "admit" and number < 60:
-            prefix = data.draw(st.sampled_from([(-1, 0), (1, 24), (2, 40)]))
-            prompt = data.draw(st.integers(max(prefix[1], 1), 60))
-            admit(memory, Life(number, chat(prompt, prefix[1], prefix[0])), prompt)
-            number += 1
-        elif action == "back" and gone:
-            life, total = gone.pop(data.draw(st.sampled_from(sorted(gone))))
-            admit(memory, life, total)
-        elif action == "advance" and lives:
-            some = data.draw(st.lists(st.sampled_from(sorted(lives)), min_size=1, unique=True))
-            requests = np.array(some)
-            rounds = allocator.headroom(requests, data.draw(st.integers(1, 20)))
-            allocator.advance(requests, rounds)
-            for request in some if rounds else ():
-                before = set(lives[request].contents())
-                lives[request].stored += rounds
-                memory.write(lives[request], before)
-        elif action == "release" and lives:
-            life = lives.pop(data.draw(st.sampled_from(sorted(lives))))
-            allocator.release(life.request)
-            if data.draw(st.booleans()):
-                gone[life.request] = life, life.stored
-            else:
-                allocator.caching.finished(life.request, 1, 1)
-        memory.check()
-
-
-def admit(memory: Memory, life: Life, tokens: int) -> None:
-    """Admits if there is room; only what is not `cached` is computed."""
-    allocator = memory.allocator
-    cached = allocator.caching.cached(life.request, tokens - 1, life.demand)
-    free = allocator.free_slots
-    assert 0 <= cached < tokens
-    if not allocator.reserve(life.request, life.demand, tokens):
-        assert not allocator.resident[life.request] and allocator.free_slots == free
-        return
-    life.stored = cached
-    before = set(life.contents()) if cached else set()
-    life.stored = tokens
-    memory.lives[life.request] = life
-    memory.write(life, before)

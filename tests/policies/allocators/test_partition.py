@@ -28,7 +28,7 @@ def brute_force(lengths: list[int], buckets: int, align: int) -> float:
     return least
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(LENGTHS, st.integers(1, 5), st.sampled_from([1, 2, 8]))
 def test_it_is_the_least_of_all_sets_of_bounds(
     lengths: list[int], buckets: int, align: int

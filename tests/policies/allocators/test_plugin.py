@@ -24,11 +24,10 @@ def plugged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(POLICIES, "plugin", PluginAllocator)
 
 
-@pytest.mark.parametrize("block", [1, 16, 64])
-@pytest.mark.parametrize("rate", [20.0, 50_000.0])
+@pytest.mark.parametrize(("block", "rate"), [(1, 50_000.0), (16, 20.0), (64, 50_000.0)])
 def test_serves_exactly_as_paged_does(block: int, rate: float) -> None:
     def figures(**policy: Any) -> dict[str, Any]:
-        stream = small.mixed(200, rate=rate)
+        stream = small.mixed(100, rate=rate)
         return small.run(1024, stream, policy={"block": block, **policy}).metrics
 
     plain = figures(name="plugin")
@@ -62,14 +61,12 @@ def documented(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Allocato
     return found
 
 
-def test_the_documented_allocator_keeps_the_contract(documented: type[Allocator]) -> None:
-    lives(documented.Options(name="room", tokens=8), examples=20)
-
-
-def test_it_doubles_what_it_has(documented: type[Allocator]) -> None:
-    metrics = small.run(
-        1024, small.mixed(60, rate=50_000.0), policy={"name": "room", "tokens": 4}
-    ).metrics
+def test_the_documented_allocator_keeps_the_contract_and_doubles_what_it_has(
+    documented: type[Allocator],
+) -> None:
+    lives(documented.Options(name="room", tokens=8), examples=6)
+    policy = {"name": "room", "tokens": 4}
+    metrics = small.run(1024, small.mixed(60, rate=50_000.0), policy=policy).metrics
     assert metrics["preemptions"] > 0 and metrics["finished"] == 60
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.allocators.prefix_cache import BlockCache
 from policies.requests.requests import IntArray
+from tests.rotation import LONG
 
 
 def blocks(*ids: int) -> IntArray:
@@ -19,40 +20,6 @@ def blocks(*ids: int) -> IntArray:
 def found(cache: BlockCache, key: int = 0) -> list[int | None]:
     kept, alive = cache.find(key)
     return [int(block) if here else None for block, here in zip(kept, alive, strict=True)]
-
-
-def test_a_block_handed_out_again_is_lost() -> None:
-    uses = np.zeros(9, np.int64)
-    cache = BlockCache(uses)
-    cache.keep(0, blocks(3, 4, 5))
-    uses[4] += 1
-    assert found(cache) == [3, None, 5]
-    assert found(cache, 1) == []
-    cache.drop(0)
-    assert found(cache) == []
-
-
-def test_the_oldest_copy_that_is_left_is_found() -> None:
-    uses = np.zeros(12, np.int64)
-    cache = BlockCache(uses)
-    cache.keep(0, blocks(1, 2, 3))
-    cache.keep(0, blocks(6, 7), start=1)
-    assert found(cache) == [1, 2, 3]
-    uses[2] += 1
-    assert found(cache) == [1, 6, 3]
-    cache.keep(0, blocks(8), start=1)  # behind 6, though the place of 2 is empty
-    assert found(cache) == [1, 6, 3]
-    uses[6] += 1
-    assert found(cache) == [1, 8, 3]
-
-
-def test_blocks_that_follow_leave_a_gap() -> None:
-    uses = np.zeros(9, np.int64)
-    cache = BlockCache(uses)
-    cache.keep(0, blocks(5), start=2)
-    assert found(cache) == [None, None, 5]
-    cache.keep(0, blocks(), start=9)
-    assert found(cache) == [None, None, 5]
 
 
 def test_what_is_computed_again_after_it_was_lost_takes_its_place() -> None:
@@ -65,6 +32,7 @@ def test_what_is_computed_again_after_it_was_lost_takes_its_place() -> None:
     assert len(sizes) == 1
 
 
+@settings(max_examples=100 if LONG else 40)
 @given(data=st.data())
 def test_the_first_that_was_kept_of_those_not_handed_out_since_is_found(
     data: st.DataObject,

@@ -279,7 +279,7 @@ def counts(allocator: RadixAllocator) -> None:
 
 
 @pytest.mark.parametrize("page", [1, 4])
-@settings(max_examples=400 if LONG else 25, deadline=None)
+@settings(max_examples=400 if LONG else 12, deadline=None)
 @given(data=st.data())
 def test_pages_that_are_promised_count_as_those_that_are_chosen(
     page: int, data: st.DataObject
@@ -290,6 +290,7 @@ def test_pages_that_are_promised_count_as_those_that_are_chosen(
     lives.check()
 
 
+@settings(max_examples=100 if LONG else 40)
 @given(data=st.data(), blocks=st.sampled_from([1, 5, 40]))
 def test_all_free_pages_are_sorted_when_those_at_hand_are_too_few(
     data: st.DataObject, blocks: int

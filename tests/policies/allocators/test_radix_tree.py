@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.allocators.radix_tree import Key, RadixNode, RadixTree
+from tests.rotation import LONG
 
 Text = tuple[str, ...]
 """The owner of each token."""
@@ -86,6 +87,7 @@ def cut(parts: list[tuple[str, int]], length: int) -> tuple[Key, Text]:
     return tuple(parts), text[:length]
 
 
+@settings(max_examples=100 if LONG else 40)
 @given(data=st.data(), page=st.sampled_from([1, 2, 4]))
 def test_equals_a_dictionary_of_prefixes(data: st.DataObject, page: int) -> None:
     tree, plain = RadixTree(page), Prefixes(page)

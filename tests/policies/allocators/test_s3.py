@@ -120,25 +120,6 @@ def test_accuracy_and_coverage_are_told_apart() -> None:
 NOISY: dict[str, Any] = {"predictor": {"kind": "lognormal", "sigma": 0.7}}
 
 
-@pytest.mark.parametrize(
-    ("option", "after", "name"),
-    [
-        ("buckets", {"buckets": 3}, "bucket_accuracy"),
-        ("bounds", {"bounds": "quantiles", "profile": 20}, "coverage_raw"),
-        ("lengths", {"lengths": [20, 50, 100]}, "bucket_accuracy"),
-        ("profile", {"profile": 20}, "bucket_accuracy"),
-        ("outgrown", {"outgrown": "double"}, "reservations_again"),
-    ],
-)
-def test_each_option_moves_its_number(option: str, after: dict[str, Any], name: str) -> None:
-    before = {"profile": 20} if option == "bounds" else {}
-    figures = [
-        small.run(2048, small.mixed(120), policy={"name": "s3", **policy}, **NOISY).metrics
-        for policy in (before, after)
-    ]
-    assert figures[0]["policy"][name] != figures[1]["policy"][name]
-
-
 def test_mispredictions_are_paid_for_by_preemption_and_recompute() -> None:
     exact = small.run(2048, small.mixed(120), policy={"name": "s3"}).metrics
     noisy = small.run(2048, small.mixed(120), policy={"name": "s3"}, **NOISY).metrics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.allocators.allocator import Demand, Limits
@@ -12,6 +12,7 @@ from policies.allocators.places import Place
 from policies.allocators.registry import POLICIES
 from policies.allocators.slabs import MOST, SPLIT, Slabs
 from policies.predictors.predictor import Prediction
+from tests.rotation import LONG
 
 
 def test_a_freed_block_serves_its_size_again_before_anything_is_cut() -> None:
@@ -65,6 +66,7 @@ def test_what_is_not_in_use_cannot_be_freed() -> None:
             slabs.give_back(start, size)
 
 
+@settings(max_examples=100 if LONG else 40)
 @given(
     st.lists(st.tuples(st.booleans(), st.sampled_from([3, 5, 8, 13, 40]), st.integers(0, 99))),
     st.sampled_from([1.0, 2.0, 10.0]),

@@ -311,7 +311,7 @@ class Lives:
 @pytest.mark.parametrize("name", list(POLICY))
 def test_what_a_request_attends_to_lies_where_it_says(name: str, model: Any) -> None:
     lives = Lives(name, {"orca": 2048, "odma": 2560}.get(name, 1536), seed=5, model=model)
-    for request in range(60):
+    for request in range(45):
         lives.admit(request)
         lives.step()
         if name != "ideal":  # it moves tokens at will

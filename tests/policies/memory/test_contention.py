@@ -229,7 +229,7 @@ def test_simulated_contention_is_refused_where_it_cannot_be(
     ],
 )
 def test_every_background_transfer_can_be_simulated(way: dict[str, Any]) -> None:
-    stream = talks(8, 4)
+    stream = talks(4, 3)
     policy = {"name": "paged"}
     found = served(stream, 1024, memory=TOGETHER, policy=policy, **way).metrics
     assert found["finished"] == len(stream)

@@ -23,7 +23,6 @@ from policies.requests.workload import WorkloadSpec, workload_document
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
 from tests.policies.memory.agreement import Agreement, compare
-from tests.policies.serving.features import audited
 from tests.policies.small import MODEL, device, mixed, requests, run, spec
 from tests.rotation import long
 
@@ -63,12 +62,11 @@ def test_phases_together_move_the_same_bytes_in_about_the_time_in_turn() -> None
     loads = [np.bincount(p.engine, p.size, 32) for p in (*parts, one)]
     assert np.array_equal(loads[0] + loads[1], loads[2]) and one.size.max() <= 16 << 10
     moved = [
-        np.sort(
-            np.concatenate([np.arange(*x) for x in zip(p.start, p.start + p.size, strict=True)])
-        )
+        sorted(at for start, size in zip(p.start.tolist(), p.size.tolist(), strict=True)
+               for at in range(start, start + size, 512))
         for p in (*parts, one)
-    ]
-    assert np.array_equal(np.sort(np.concatenate(moved[:2])), moved[2])
+    ]  # fmt: skip
+    assert sorted(moved[0] + moved[1]) == moved[2]
     of_kv = (one.start[one.engine == 5] >= 64 << 20).tolist()
     assert of_kv != sorted(of_kv)  # not one stream after the other
     turn = [simulate_system(card, each) for each in parts]
@@ -80,10 +78,10 @@ def test_phases_together_move_the_same_bytes_in_about_the_time_in_turn() -> None
 @pytest.mark.parametrize("fidelity", ["full", "sampled"])
 def test_phases_together_have_one_efficiency(fidelity: str) -> None:
     memory = {"fidelity": fidelity, "phases": "together"}
-    found = run(8192, mixed(8), memory=memory, engine=ENGINE).metrics
+    found = run(8192, mixed(4), memory=memory, engine=ENGINE).metrics
     shares = found["memory"]["efficiency"]
     assert shares["weights"] == shares["attention"] and 0 < shares["prefill"] <= 1
-    assert found["memory"]["together"] and found["finished"] == 8
+    assert found["memory"]["together"] and found["finished"] == 4
     with pytest.raises(ValueError, match="attention: phases: together measures it"):
         FidelitySpec(fidelity="full", phases="together", attention=0.5)
 
@@ -173,16 +171,6 @@ CASES = [
     Case("mlu370-x4", "paged", "azure-conv", 200, 2.0, "llama-2-7b", 2048, 16),  # KV is a third
 ]
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.device}-{c.policy}-{c.model}")
-
-
-def test_copies_that_lie_in_one_memory_are_not_looked_for_in_another() -> None:
-    assert not audited(("beams", "full memory", "interleaved memories"))[1].breaches
-
-
-def test_sampled_agrees_with_full_on_drawn_steps() -> None:
-    found = CASES[1]._replace(count=40).agreement(5)
-    assert found.steps == 5
-    assert found.time_ratio == pytest.approx(1, abs=0.03)
 
 
 @pytest.mark.long

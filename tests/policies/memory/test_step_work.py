@@ -48,7 +48,7 @@ ODMA: dict[str, Any] = {
 PHASES = ("attention", "prefill", "migration")
 
 
-EVERY = 1 if LONG else 5
+EVERY = 1 if LONG else 12
 """Of steps in which requests only decode, those that are looked at."""
 
 

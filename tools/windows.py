@@ -1,7 +1,7 @@
 """Do short probes find what long ones do? Every accelerator whose memory is simulated, each refresh
 mode, cold and hot, with RFMs and alerts where its memory has them.
 
-    python -m tests.policies.memory.windows [--only DEVICE ...] [--lacking] [--former] [--csv FILE]
+    python -m tools.windows [--only DEVICE ...] [--lacking] [--former] [--csv FILE]
 
 Two streams of each: layers of three windows, and of three refresh intervals at least, and layers of
 a quarter of the window, which are simulated whole; both of 16 KiB extents at random places, drawn
@@ -22,7 +22,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -111,7 +111,7 @@ def layers(device: Device, size: float, many: int, rng: np.random.Generator) -> 
 
 def probed(
     device: Device, spec: FidelitySpec, layers: list[Extents], least: int, most: int, seed: int
-) -> Any:
+) -> tuple[float, float, int]:
     """(mean share, half-width of its interval, probes): `most` at most, until it is narrow."""
     probe, rng = probes.Probe(device, spec, simulate_system), np.random.default_rng(seed)
     at_peak: list[float] = []
@@ -146,7 +146,7 @@ def former(
         mock.patch.object(probes, "window_ns", lambda _, least_ns: least_ns),
         mock.patch.object(probes, "passes", lambda *_: [0.0]),
     ):
-        return float(probed(device, spec, layers, count, count, seed)[0])
+        return probed(device, spec, layers, count, count, seed)[0]
 
 
 def cells(
@@ -164,9 +164,10 @@ def cells(
         own = [seed, *(zlib.crc32(each.encode()) for each in (name, mode, stream))]
         rng = np.random.default_rng(own)
         those, draws = layers(device, size, many, rng), int(rng.integers(1 << 30))
-        found = probed(device, spec, those, LEAST, MOST, draws)
-        was = former(device, spec, those, found[2], draws) if beside else None
-        yield Cell(name, mode, stream, whole(device, those, times), *found, was)
+        share, half, count = probed(device, spec, those, LEAST, MOST, draws)
+        was = former(device, spec, those, count, draws) if beside else None
+        long_share = whole(device, those, times)
+        yield Cell(name, mode, stream, long_share, share, half, count, was)
 
 
 def whole(device: Device, layers: list[Extents], times: int) -> float:
@@ -248,8 +249,10 @@ def main() -> None:
         f"{sum(cell.covers for cell in found)}"
     )
     if given.former:
-        was = [abs(cell.former / cell.long - 1) for cell in found if cell.former is not None]
-        print(f"before: within 2 %: {sum(each <= 0.02 for each in was)}; farthest {max(was):.1%}")
+        prior = [abs(cell.former / cell.long - 1) for cell in found if cell.former is not None]
+        print(
+            f"before: within 2 %: {sum(each <= 0.02 for each in prior)}; farthest {max(prior):.1%}"
+        )
     sys.exit(math.isnan(max(off)))
 
 
