@@ -24,6 +24,7 @@ from policies.requests.workload import WorkloadSpec, workload_document
 from sweeps.cli.main import main
 from sweeps.plan.sweep import load_sweep
 from sweeps.study.study_spec import load_study
+from tests.policies.refused_serving import serve_described
 from tests.sweeps.made import made
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,6 +32,7 @@ LOAD = {
     "device": load_device,
     "format": lambda name, _: number_format(name),
     "model": load_model,
+    "serving": serve_described,
     "study": load_study,
     "sweep": load_sweep,
     "workload": lambda name, _: workload_document(name).build(WorkloadSpec),

@@ -306,25 +306,6 @@ def test_prefill_first_makes_first_tokens_early_and_later_ones_late() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("engine", "message"),
-    [
-        ({"name": "v0", "max_num_batched_tokens": 512}, "at least max_model_len"),
-        ({"name": "v2"}, "unknown engine; did you mean 'v1'"),
-        ({"name": "v0", "max_num_seqs": 4100}, "engine.max_num_seqs: 4100 .* computes 4096 tokens"),
-        (
-            {"name": "v0", "max_num_seqs": 3000, "max_num_batched_tokens": 2500},
-            "must not be below max_num_seqs",
-        ),
-        ({"name": "v0", "chunked_prefill": True, "max_num_seqs": 600}, "computes 512 tokens"),
-        ({"name": "v0", "admit_on": "chunk"}, "admit_on"),
-    ],
-)
-def test_mistakes(engine: dict[str, Any], message: str) -> None:
-    with pytest.raises((DescriptionError, ValueError), match=message):
-        run(1024, requests([0.0], 10, 2), engine=engine)
-
-
 def test_a_budget_that_is_not_given_grows_with_the_longest_context() -> None:
     engine = {"name": "v0", "max_num_seqs": 4000}
     assert run(1024, requests([0.0], 10, 2), engine=engine).metrics["finished"] == 1
@@ -347,17 +328,3 @@ def test_the_seeds_of_a_run_are_all_that_decides() -> None:
         result = run(2048, mixed(200), engine={**V0, "preemption": "swap"})
         outputs.append((result.finish_s * 1e9).astype(np.int64))
     assert (outputs[0] == outputs[1]).all()
-
-
-@pytest.mark.parametrize(("changes", "says"), [
-    ({"engine": {**V0, "preemption": "leest"}}, "'least'"),
-    ({"engine": {"name": "v1", "preemption": "least"}}, "preemption"),
-    ({"engine": {**V0, "preemption": "swap", "contention": False}}, "needs preemption least"),
-    ({"engine": {**V0, "preemption": "least", "contention": "simulated"}}, "contention"),
-    ({"engine": {**V0, "preemption": "least", "contentions": False}}, "engine.contentions"),
-])  # fmt: skip
-def test_a_mistake_about_least_waste_says_what_was_expected(
-    changes: dict[str, Any], says: str
-) -> None:
-    with pytest.raises((DescriptionError, ValueError), match=says):
-        serve(device(16384), MODEL, spec(**changes), requests([0.0], 31, 20), seed=1)

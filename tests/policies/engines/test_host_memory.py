@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from policies.engines.host_memory import HostMemory
 from policies.serving.serving import serve
@@ -109,22 +108,3 @@ def test_stages_and_sides_of_pools_share_it_too() -> None:
 def test_what_hides_behind_a_step_waits_only_where_it_outlasts_it() -> None:
     least = {"preemption": "least", "contention": False}
     assert ran(1, "100GB/s", **least) == ran(1, "100GB/s", **least, swap_dram=ONE)
-
-
-@pytest.mark.parametrize(("changes", "says"), [
-    ({"engine": {**SWAPS, "swap_dram": {"memory": "ddr9", "channels": 2}}}, "ddr9"),
-    ({"engine": {**SWAPS, "swap_dram": {"memory": "ddr5-4800-x32"}}}, "channels"),
-    ({"engine": {**SWAPS, "swap_dran": ONE}}, "engine.swap_dran"),
-    ({"engine": {"name": "v0", "preemption": "recompute", "swap_dram": ONE}}, "nothing is swapped"),
-])  # fmt: skip
-def test_a_mistake_about_the_hosts_memory_says_what_was_expected(
-    changes: dict[str, Any], says: str
-) -> None:
-    with pytest.raises((DescriptionError, ValueError), match=says):
-        serve(
-            device(64, "host.bandwidth=1GB/s"),
-            MODEL,
-            spec(**changes),
-            requests([0.0] * 2, 31, 20),
-            seed=1,
-        )

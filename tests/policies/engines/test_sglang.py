@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Limits
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.radix import RadixOptions
@@ -21,7 +20,6 @@ from policies.engines.engine_requests import Offered
 from policies.engines.engine_sglang import EngineSglang, EngineSglangSpec
 from policies.predictors.prediction import LognormalPredictions
 from policies.requests.requests import Requests
-from policies.serving.serving_spec import ServingSpec
 from tests.policies.small import mixed, run
 from tests.rotation import shared
 
@@ -144,25 +142,3 @@ def test_what_is_reserved_at_admission_is_not_kept_free_again(name: str) -> None
     assert all(each["finished"] == 60 for each in found.values())
     ours, theirs = (found[name]["batch"] for name in tokens)
     assert ours == pytest.approx(theirs, rel=0.15)
-
-
-def test_chunks_are_whole_pages() -> None:
-    engine = {"name": "sglang", "chunked_prefill_size": 100}
-    with pytest.raises(DescriptionError, match=r"chunked_prefill_size: expected a multiple.*16"):
-        run(704, mixed(9), policy={"name": "radix", "page": 16}, engine=engine)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "answer"),
-    [
-        ({"schedule_policy": "lpn"}, "'fcfs' or 'lpm'"),
-        ({"max_num_seqs": None}, "null only with engine v1"),
-        ({"packing": "first_fit"}, "expected schedule_policy"),
-        ({"chunked_prefil_size": 512}, "chunked_prefil_size"),
-    ],
-)
-def test_mistakes_are_answered(wrong: dict[str, Any], answer: str) -> None:
-    with pytest.raises(ValueError, match=answer):
-        ServingSpec.model_validate(
-            {"policy": {"name": "radix"}, "engine": {"name": "sglang", **wrong}}
-        )

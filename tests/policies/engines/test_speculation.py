@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError, Document
+from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Demand, Limits, Lookahead
@@ -177,22 +177,6 @@ def test_an_mtp_layer_has_experts_where_the_last_layer_has() -> None:
     assert load_device("h200").capacity_bytes > found.weight_bytes
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"acceptance": "glm-5.2-mpt"}, "glm-5.2-mtp"),
-        ({"acceptance": [0.5, 0.7, 0.1]}, "probabilities that never rise"),
-        ({"tokens": 4}, "at most 3"),
-        ({"draft_model": "qwen3-0.6b"}, "only with method: draft"),
-        ({"method": "draft"}, "is missing, which method: draft needs"),
-        ({"method": "eagel"}, "eagle"),
-    ],
-)
-def test_mistakes_name_the_nearest_right_word(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(DescriptionError, match=message):
-        Document({**EAGLE, **changes}, "x").build(SpeculationSpec)
-
-
 ENGINES: dict[str, dict[str, Any]] = {
     "v0": {"engine": {"name": "v0"}},
     "v0 in chunks": {"engine": {"name": "v0", "chunked_prefill": True}},
@@ -266,8 +250,3 @@ def test_windows_verify_drafts(policy: dict[str, Any]) -> None:
     assert drafted["speculation"]["tokens_a_step"] > 2
     assert drafted["steps"] < 0.7 * plain["steps"]
     assert drafted["finished"] == plain["finished"] == 60
-
-
-def test_a_ring_has_no_room_for_drafts() -> None:
-    with pytest.raises(DescriptionError, match="window_kv: full"):
-        run(4096, mixed(60), shape=WINDOWS, policy={"name": "static"}, speculation=EAGLE)

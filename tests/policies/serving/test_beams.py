@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from bankwise.conservation import Auditor
-from hwmodel.description.description import DescriptionError
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.requests.workload import WorkloadSpec
@@ -126,21 +125,6 @@ def test_more_forks_share_more_and_serve_more() -> None:
     assert saved == sorted(saved) and saved[0] > 0.2 and saved[-1] < 0.75
     rates = [each["makespan_output_tokens_per_s"] for each in found]
     assert rates[0] < rates[1]
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"policy": {"name": "vattention", "frame": "4KiB"}}, "with policy vattention"),
-        ({"policy": {"name": "radix"}}, "not modelled with policy radix"),
-        ({"policy": {"name": "ideal"}}, "not modelled with policy ideal"),
-        ({"engine": {"async_scheduling": True}}, "which beams go on is known when a step is over"),
-        ({"speculation": {"method": "ngram", "tokens": 1, "acceptance": [0.7]}}, "drafts"),
-    ],
-)  # fmt: skip
-def test_who_cannot_serve_beams_says_why(changes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(DescriptionError, match=reason):
-        run(4096, searching(requests([0.0], 20, 5), 2), **changes)
 
 
 def test_a_workload_has_beams_or_samples() -> None:

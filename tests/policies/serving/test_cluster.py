@@ -11,7 +11,7 @@ from policies.requests.requests import Requests
 from policies.serving.cluster import Manager
 from policies.serving.cluster_options import ClusterSpec
 from policies.serving.node import mean_of
-from tests.policies.small import EXPERTS, FakeMemory, mixed, requests, run, spec
+from tests.policies.small import EXPERTS, FakeMemory, mixed, requests, run
 
 STREAM = mixed(240)
 ODMA = {"name": "odma", "refresh": 40, "window": 80}
@@ -157,8 +157,3 @@ def test_a_card_that_is_done_is_idle_until_the_last_one_is() -> None:
 def test_cards_may_be_several_devices() -> None:
     metrics = run(4096, STREAM, **node(2), tensor_parallel=2).metrics
     assert metrics["finished"] == 240 and metrics["phase_share"]["all_reduce"] > 0
-
-
-def test_mistakes() -> None:
-    with pytest.raises(ValueError, match="cards"):
-        spec(cluster={"cards": 0})

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from hwmodel.description.description import DescriptionError
 from policies.requests.requests import Requests
@@ -19,7 +18,6 @@ from policies.serving.cluster import Manager
 from policies.serving.cluster_options import ClusterSpec
 from policies.serving.recorder import Recorder
 from policies.serving.serving import serve, serve_cell
-from policies.serving.serving_spec import ServingSpec
 from tests.policies.small import MODEL, device, mixed, requests, run, spec
 from tests.rotation import LONG
 
@@ -233,35 +231,6 @@ def test_the_cost_of_a_card_is_its_prefill_and_its_load() -> None:
     assert router_of("kv_aware", [600.0, 300.0, 100.0], cached, **shares) == 2
     assert router_of("kv_aware", [10.0, 300.0, 540.0], cached) == 0  # nobody is asked
     assert router_of("least_kv", [20.0, 10.0, 540.0], cached, **shares) == 1
-
-
-@pytest.mark.parametrize(
-    ("cluster", "said"),
-    [
-        ({"cards": 10, "cells": 3}, "expected a divisor"),
-        ({"cards": 4, "cell": 2}, "unknown key"),
-        ({"cards": 4, "placement": "kv_awre"}, "kv_aware"),
-    ],
-)
-def test_a_mistake_in_a_fleet_is_named(cluster: dict[str, Any], said: str) -> None:
-    with pytest.raises((ValidationError, DescriptionError), match=said):
-        ServingSpec.model_validate({"model": "small", "cluster": cluster})
-
-
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        ({"share": 0.1}, "either at_s, or mean_up_s"),
-        ({"down_s": 9}, "either at_s, or mean_up_s"),
-        ({"share": 0.1, "mean_up_s": 3.0}, "stands with at_s"),
-        ({"replica": 4, "at_s": 3.0}, "there are 0 to 3; got 4"),
-        ({"side": "decode", "at_s": 3.0}, "only with pools"),
-        ({"of": "host", "at_s": 3.0}, "needs tiers"),
-    ],
-)
-def test_a_mistake_in_a_fault_is_named(fault: dict[str, Any], said: str) -> None:
-    with pytest.raises((ValidationError, DescriptionError), match=said):
-        ServingSpec.model_validate({"model": "small", "cluster": {"cards": 4}, "faults": [fault]})
 
 
 def test_logs_of_several_cells_are_refused() -> None:

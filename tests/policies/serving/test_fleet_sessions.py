@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.routers.routers import ROUTERS
@@ -104,15 +103,3 @@ def test_clients_of_a_closed_loop_have_one_request_each_in_a_fleet() -> None:
     found = run(2048, stream := closed(40, 6, 0.1), **fleet(3, "least_requests"))
     assert found.metrics["finished"] == len(stream)
     assert in_flight(found.arrival_s, found.finish_s) == 6
-
-
-@pytest.mark.parametrize(
-    ("cluster", "said"),
-    [
-        ({"cards": 2, "placement": "sesion"}, "did you mean 'session'"),
-        ({"cards": 16, "cells": 8}, "gets no request, or no client"),
-    ],
-)
-def test_a_mistake_with_sessions_is_named(cluster: dict[str, Any], said: str) -> None:
-    with pytest.raises((DescriptionError, ValueError), match=said):
-        run(2048, talks(20), cluster=cluster, engine=LIMITS)

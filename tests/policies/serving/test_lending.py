@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
-from hwmodel.specs.attention import AttentionWindow, LatentAttention
+from hwmodel.specs.attention import LatentAttention
 from hwmodel.specs.device import load_device
 from hwmodel.specs.link import load_link
 from hwmodel.specs.stages import stages_of
@@ -33,8 +32,8 @@ from policies.transfers.lending_delays import LendingDelays
 from policies.transfers.loans import Loan, Loans
 from tests.policies.serving.features import TWO_WINDOWS, WINDOWS
 from tests.policies.serving.test_moving import LINK, SHAPE, card
-from tests.policies.small import LATENT, FakeMemory, device, mixed, requests, spec
-from tests.rotation import LONG
+from tests.policies.small import LATENT, device, mixed, requests, spec
+from tests.rotation import LONG, long
 
 LENDING = {"cards": 3, "lending": {"link": LINK, "every_s": 0.002}}
 ENGINE = {"max_num_batched_tokens": 256, "max_num_seqs": 64}
@@ -107,7 +106,7 @@ class Watched:
         self.lent += len(rooms)
 
 
-@pytest.mark.parametrize("seed", range(16 if LONG else 3))
+@pytest.mark.parametrize("seed", range(16) if LONG else [1])
 def test_every_byte_of_kv_is_somewhere_once_across_loans_moves_ends_and_preemptions(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,34 +118,6 @@ def test_every_byte_of_kv_is_somewhere_once_across_loans_moves_ends_and_preempti
     lending = metrics["node"]["lending"]
     assert metrics["finished"] == 60 and watched.looks > 200 and watched.lent and watched.moving
     assert metrics["preemptions"] and lending["sent_tokens"] and lending["moved_tokens"]
-    assert lending["sent_tokens"] + lending["moved_tokens"] <= lending["lent_tokens"]
-
-
-SCHEDULERS: dict[str, dict[str, Any]] = {
-    "v0": {"engine": {"name": "v0"}},
-    "v0 in chunks, swapped": {
-        "engine": {**ENGINE, "name": "v0", "chunked_prefill": True, "preemption": "swap"},
-        "policy": {"name": "paged", "prefix_caching": True},
-    },
-    "asynchronous": {"engine": {**ENGINE, "async_scheduling": True}},
-    "prefills in turn": {"engine": {**ENGINE, "long_prefill_token_threshold": 64}},
-    "large steps": {"engine": {"max_num_batched_tokens": 4096, "max_num_seqs": 64}},
-    "drafts": {
-        "engine": ENGINE,
-        "speculation": {"method": "ngram", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]},
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SCHEDULERS)
-def test_every_byte_of_kv_is_somewhere_once_under_any_scheduler(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watched = Watched(monkeypatch)
-    metrics = found(some_long(40), **SCHEDULERS[name])
-    lending = metrics["node"]["lending"]
-    assert metrics["finished"] == 40 and watched.looks > 100 and watched.lent
-    assert lending["sent_tokens"] > 0
     assert lending["sent_tokens"] + lending["moved_tokens"] <= lending["lent_tokens"]
 
 
@@ -203,22 +174,6 @@ def test_four_cards_that_lend_hold_four_times_as_much_and_tensor_parallelism_kee
     closed = (4 * memory - weights) / (memory - weights)
     assert closed == pytest.approx(times, abs=0.05)
     assert tokens(4) / tokens(1) == pytest.approx(closed, rel=0.001)
-
-
-def test_memory_is_probed_where_kv_is_lent() -> None:
-    sampled = {"fidelity": "sampled", "every_steps": 20, "precision": 9.0, "probe_bytes": "4KiB"}
-    cluster = {"cards": 3, "lending": {"link": LINK, "every_s": 0.5}}
-    given = spec(cluster=cluster, engine=ENGINE, memory=sampled)
-    metrics = serve(card(1536), SHAPE, given, some_long(20), seed=1, simulate=FakeMemory()).metrics
-    assert metrics["finished"] == 20 and metrics["memory"]["probes"] > 0
-
-
-def test_16_tokens_a_step_are_free_where_32_cost_what_the_paper_says() -> None:
-    """A step lasts as long as its copy, or longer: 32 cost 8.6 %, so 16 take 54 % of a step."""
-    copy_s = 32 * load_model("llama-2-7b").kv_token_bytes / 125e6
-    step_s = copy_s / 1.086
-    assert copy_s / 2 / step_s == pytest.approx(0.543)
-    assert step_s == pytest.approx(0.124, abs=0.001)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 5])
@@ -339,26 +294,6 @@ def test_a_plan_serves_small_batches_first_and_lends_the_longest_request() -> No
     assert part == [Grant(0, 1, 1, 480)]
 
 
-@pytest.mark.parametrize(
-    ("cluster", "changes", "says"),
-    [
-        ({"cards": 2, "lending": {}}, {}, "link"),
-        ({"cards": 1, "lending": {"link": LINK}}, {}, "needs 2 cards"),
-        ({"cards": 2, "lending": {"link": LINK, "spares": 0.1}}, {}, "spare"),
-        ({"cards": 2, "lending": {"link": "rdma"}}, {}, "no shipped link"),
-        ({"cards": 2, "lending": {"link": LINK}, "migration": {"link": LINK}}, {}, "not with"),
-        (LENDING, {"policy": {"name": "s3"}}, "expected paged"),
-        (LENDING, {"engine": {**ENGINE, "admit_on": "chunk"}}, "admit_on: input"),
-        (LENDING, {"policy": {"name": "radix"}}, "in one tree"),
-    ],
-)  # fmt: skip
-def test_a_mistake_says_what_was_expected(
-    cluster: dict[str, Any], changes: dict[str, Any], says: str
-) -> None:
-    with pytest.raises((DescriptionError, ValueError), match=says):
-        found(some_long(4), cluster, **changes)
-
-
 def test_latents_are_attended_to_where_they_lie() -> None:
     """A query comes in the latent space with its rotary part, and what is attended to goes back as
     one value in that space."""
@@ -374,24 +309,17 @@ def test_latents_are_attended_to_where_they_lie() -> None:
     assert not ClusterSpec().moves
 
 
-@pytest.mark.parametrize("windows", [WINDOWS, TWO_WINDOWS], ids=["one length", "two lengths"])
-@pytest.mark.parametrize("name", ["v0", "asynchronous", "large steps"])
+@pytest.mark.parametrize("windows", [WINDOWS, *long(TWO_WINDOWS)])
 def test_what_a_window_sees_stays_at_home(
-    name: str, windows: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    windows: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others keep first tokens in layers without a window; those with one have theirs here."""
     watched, shape = Watched(monkeypatch), SHAPE.model_copy(update=windows)
-    given = {"cluster": LENDING, "engine": ENGINE, **SCHEDULERS[name]}
-    metrics = serve(card(1280), shape, spec(**given), some_long(40), seed=1).metrics
-    lending = metrics["node"]["lending"]
-    assert metrics["finished"] == 40 and watched.lent and lending["sent_tokens"] > 0
+    given = spec(cluster=LENDING, engine={**ENGINE, "async_scheduling": True})
+    metrics = serve(card(1280), shape, given, some_long(30), seed=1).metrics
+    assert metrics["finished"] == 30 and watched.lent
+    assert metrics["node"]["lending"]["sent_tokens"] > 0
     for lender in watched.lenders:
         lender.engine.retire()  # whose last token is known a step before its memory is free
     for lender in watched.lenders:
         assert lender.allocator.free_slots == lender.allocator.slots
-
-
-def test_nothing_can_be_lent_where_every_layer_has_a_window() -> None:
-    near = SHAPE.model_copy(update={"window": AttentionWindow(tokens=64)})
-    with pytest.raises(DescriptionError, match="every layer of heavy has a window"):
-        serve(card(1280), near, spec(cluster=LENDING, engine=ENGINE), some_long(4), seed=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
@@ -12,7 +11,6 @@ from policies.engines.connected import Loads
 from policies.serving.serving import serve
 from policies.transfers.lender import Lender
 from policies.transfers.tier_store import TierStore
-from tests.policies.serving.features import EXPERTS, HYBRID
 from tests.policies.serving.test_lending import (
     ENGINE,
     LENDING,
@@ -22,54 +20,12 @@ from tests.policies.serving.test_lending import (
     found,
     some_long,
 )
-from tests.policies.serving.test_migration_beside import HIDDEN, TIER
-from tests.policies.serving.test_moving import LINK
+from tests.policies.serving.test_migration_beside import TIER
 from tests.policies.small import WINDOWS, device, requests, spec
-from tests.rotation import shared
 
 COUNT = 60
 CARDS = LENDING["cards"]
 FAULTS = [{"replica": at % CARDS, "at_s": 0.01 + 0.013 * at, "down_s": 0.006} for at in range(9)]
-BESIDE: dict[str, dict[str, Any]] = {
-    "faults": {"faults": FAULTS},
-    "a tier": {"tiers": TIER},
-    "faults and a tier": {"faults": FAULTS, "tiers": TIER},
-    "hidden states": {"tiers": HIDDEN},
-    "faults, asynchronous": {"faults": FAULTS, "engine": {**ENGINE, "async_scheduling": True}},
-    "faults all the time": {"faults": [{"mean_up_s": 0.08, "down_s": 0.004}]},
-    "pools": {
-        "pools": {"prefill": {}, "decode": {"replicas": CARDS}, "link": LINK},
-        "cluster": {"lending": LENDING["lending"]}, "faults": [{**FAULTS[0], "side": "decode"}],
-    },
-    "states": {"faults": FAULTS},
-    "scales apart": {"kv": "oaken", "kv_layout": "layer_kv_head_block"},
-    "experts": {"expert_parallel": "linear"},
-    "stages": {"cluster": {**LENDING, "stages": 2, "pipeline": {"link": LINK}}},
-}  # fmt: skip
-MODELS = {"states": HYBRID, "experts": EXPERTS}
-
-
-@pytest.mark.parametrize("seed", shared(range(4), every=4))
-@pytest.mark.parametrize("name", BESIDE)
-def test_every_byte_of_kv_is_somewhere_once(
-    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watched = Watched(monkeypatch)
-    given = spec(**{"cluster": LENDING, "engine": ENGINE, **BESIDE[name]})
-    shape = SHAPE.model_copy(update=MODELS.get(name, {}))
-    tokens = 1536 + (shape.weight_bytes - SHAPE.weight_bytes) // SHAPE.kv_token_bytes
-    # with pools one card prefills a request alone
-    stream = some_long(COUNT, seed, 1000 if name == "pools" else 2500)
-    served = serve(card(tokens), shape, given, stream, seed=1)
-    node = served.metrics.get("node") or served.metrics["pools"]
-    assert served.metrics["finished"] == COUNT and np.isfinite(served.finish_s).all()
-    assert node["lending"]["lent_tokens"] and watched.lent
-    assert bool(node["failures"]) == ("faults" in BESIDE[name])
-    last = {request for lender in watched.lenders for request in lender.engine.ending}
-    for lender in watched.lenders:
-        held = set(np.flatnonzero(lender.allocator.resident).tolist())
-        assert held <= last | set(lender.engine.held)
-        assert {*lender.visitors.lent, *lender.loans} <= last
 
 
 def test_what_a_lender_loses_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:

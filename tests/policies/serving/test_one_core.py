@@ -21,38 +21,22 @@ HEAPS = {
 """Files of the serving room that keep a heap, and of what."""
 
 
-def calls(file: Path, name: str) -> int:
-    """How often a file calls a function or method of this name."""
-    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-    found = (node.func for node in nodes if isinstance(node, ast.Call))
-    return sum(isinstance(each, ast.Attribute) and each.attr == name for each in found)
+def callers(files: str, text: str) -> set[str]:
+    """Those files in which an expression that is a call begins or ends with this text."""
+    found = set()
+    for file in ROOT.glob(files):
+        if text.partition("(")[0] in (code := file.read_text(encoding="utf-8")):
+            calls = (each for each in ast.walk(ast.parse(code)) if isinstance(each, ast.Call))
+            if any(text in ast.unparse(each) for each in calls):
+                found.add(str(file.relative_to(ROOT)))
+    return found
 
 
-def code(file: Path) -> list[str]:
-    """Its expressions that are calls, as text, without comments and docstrings."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    return [ast.unparse(node) + "(" for node in ast.walk(tree) if isinstance(node, ast.Call)]
-
-
-def test_one_loop_pops_events() -> None:
-    heaps = {
-        str(file.relative_to(ROOT))
-        for file in (ROOT / "policies" / "serving").glob("*.py")
-        if calls(file, "heappop")
-    }
-    assert heaps <= HEAPS.keys()
-
-
-def test_steps_are_begun_and_ended_in_one_place() -> None:
+def test_one_loop_pops_events_and_begins_and_ends_steps() -> None:
     """`Replica.begin` is called by units alone, and `Replica.end` by the event core alone."""
-
-    def callers(text: str) -> set[str]:
-        files = [*(ROOT / "policies").rglob("*.py")]
-        found = [file for file in files if any(text in line for line in code(file))]
-        return {str(file.relative_to(ROOT)) for file in found}
-
-    assert callers("replica.end(") == {"policies/serving/simulation.py"}
-    assert callers(".begin(at_s)") == {
+    assert callers("policies/serving/*.py", "heappop(") <= HEAPS.keys()
+    assert callers("policies/**/*.py", "replica.end(") == {"policies/serving/simulation.py"}
+    assert callers("policies/**/*.py", ".begin(at_s)") == {
         "policies/serving/simulation.py", "policies/serving/unit.py"
     }  # fmt: skip
 

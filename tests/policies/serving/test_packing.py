@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.policies.small import mixed, requests, run, spec
+from tests.policies.small import mixed, requests, run
 from tests.rotation import rotated
 
 S3 = {"name": "s3"}
@@ -63,11 +63,6 @@ def test_who_arrives_may_be_packed_at_once(policy: str, more: dict[str, Any]) ->
     together = run(3072, stream, **changes)
     singly = run(3072, stream, advance_together=False, **changes)
     assert (together.finish_s == singly.finish_s).all()
-
-
-def test_the_order_of_the_line_is_one() -> None:
-    with pytest.raises(ValueError, match="packing: only with batching: any"):
-        spec(engine={**PACKED, "batching": "same_tag"})
 
 
 @pytest.mark.parametrize("name", ["v0", "v1"])

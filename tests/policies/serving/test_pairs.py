@@ -11,8 +11,14 @@ from tests.policies.serving.generated import serving
 from tests.rotation import shared
 
 SAID = said()
-EACH_ONCE = set(zip(FEATURES, [*FEATURES][-7:] + [*FEATURES][:-7], strict=True))
-"""Each feature with one or two others, those that stand seven places from it."""
+EACH_ONCE = {
+    *zip(FEATURES, [*FEATURES][-7:] + [*FEATURES][:-7], strict=True),
+    ("dropping", "experts placed"), ("vattention", "KV in another memory"),
+    ("vattention", "interleaved memories"), ("pools, unlike cards", "dropping"),
+    ("closed loop", "pauses"),
+}  # fmt: skip
+"""Each feature with one or two others, those that stand seven places from it; and what was refused
+until it was tried."""
 TRIPLES = [
     ("prefixes", "tier", "TP2", "session"), ("prefixes", "drive", "TP2", "kv_aware"),
     ("pools", "drafts", "tier"), ("states", "tier"), ("windows", "tier", "TP2"),
@@ -21,6 +27,9 @@ TRIPLES = [
     ("odma", "pools", "sessions"), ("s3", "tier", "faults"), ("stages", "TP2", "sessions"),
     ("KV of oaken", "tier", "prefixes"), ("states", "pools", "drafts"),
     ("windows", "pools", "drive"),
+    *(("faults", each, more) for each in ("dropping", "lending", "migration") for more in (
+        "tier", "states", "windows", "stages", "async scheduling",
+    )),
 ]  # fmt: skip
 """What deployments combine."""
 
@@ -51,29 +60,6 @@ def test_a_pair_does_what_the_page_says(names: tuple[str, str]) -> None:
 def test_what_deployments_combine_runs(names: tuple[str, ...]) -> None:
     found = outcome(names)
     assert found.how == "runs", found.why
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("dropping", "experts placed"),
-        ("vattention", "KV in another memory"),
-        ("vattention", "interleaved memories"),
-        ("pools, unlike cards", "dropping"),
-        ("closed loop", "pauses"),
-    ],
-    ids=" + ".join,
-)
-def test_what_was_refused_until_it_was_tried_runs(names: tuple[str, ...]) -> None:
-    found = outcome(names)
-    assert found.how == "runs", found.why
-
-
-@pytest.mark.parametrize("names", TRIPLES[::5], ids=" + ".join)
-def test_a_seed_gives_the_same_run(names: tuple[str, ...]) -> None:
-    audit = repeated(names)
-    assert isinstance(audit, Audit), audit
-    assert audit.breaches == []
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.link import load_link
 from policies.requests.requests import Requests
 from policies.serving.disaggregation import Disaggregation
 from policies.serving.serving import ServingResult
-from policies.serving.serving_spec import ServingSpec
 from policies.transfers.kv_link import KvLink
 from policies.transfers.ports import Sent
 from policies.transfers.transfer import TransferEnd, transfer
@@ -342,41 +340,6 @@ def test_the_cost_of_a_run_grows_with_the_cards_and_no_faster() -> None:
         return Watched(stream, prefill=side, decode=side).steps
 
     assert steps(8) < 1.5 * 8 / 2 * steps(2)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"transfer": "layers"}, "layers needs mode: push"),
-        ({"decode": {"replica": 2}}, "replica"),
-    ],
-)
-def test_a_wrong_description_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        serving(pools=pools(**changes))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"link": "pcie5-h100"}, "pcie5-h100"),
-        ({"decode": {"tensor_parallel": 3}}, "3"),
-        ({"prefill": {"device": "h100"}}, "did you mean"),
-    ],
-)
-def test_a_run_that_cannot_be_is_refused_in_one_line(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(DescriptionError, match=message):
-        served(requests([0.0], 160, 5), **changes)
-
-
-def test_pools_have_as_many_cards_as_replicas_and_cells_part_both_sides() -> None:
-    three = {"cards": 4, "cells": 2}
-    sides = {"prefill": {"replicas": 3}, "decode": {"replicas": 1}}
-    for cluster, own in (({"cards": 3}, {}), (three, sides)):
-        with pytest.raises(ValueError, match=r"pools: has|expected a divisor of both"):
-            ServingSpec.model_validate(
-                {"model": "small", "pools": pools(**own), "cluster": cluster}
-            )
 
 
 def test_cells_of_pools_serve_what_each_serves_alone() -> None:

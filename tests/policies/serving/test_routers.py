@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from policies.requests.requests import Requests
 from policies.serving.cluster import Manager
@@ -88,12 +87,6 @@ def test_a_card_that_failed_is_known_to_be_empty() -> None:
     assert manager.place(1, 0.0) == 1
     manager.serves(0, True)
     assert [manager.place(2, 0.0), manager.place(3, 0.0)] == [1, 1]
-
-
-@pytest.mark.parametrize(("former", "now"), [("sticky", "session"), ("prefix_aware", "prefix")])
-def test_a_former_name_says_what_it_is_now(former: str, now: str) -> None:
-    with pytest.raises(ValueError, match=f"{former} is now {now}"):
-        spec(cluster={"cards": 2, "placement": former})
 
 
 def test_the_router_of_a_pool_has_the_options_of_the_cluster() -> None:

@@ -242,14 +242,6 @@ class TestErrors:
         with pytest.raises(DescriptionError, match="too small for small"):
             run(0, requests([0.0], 1, 1))
 
-    def test_an_unknown_policy_has_a_nearest_name(self) -> None:
-        with pytest.raises(ValueError, match="did you mean 'paged'"):
-            run(64, STREAM, policy={"name": "page"})
-
-    def test_an_option_of_another_policy_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="unknown key"):
-            run(64, STREAM, policy={"name": "static", "block": 16})
-
     def test_a_warm_up_of_everything_leaves_nothing(self) -> None:
         with pytest.raises(DescriptionError, match="a warm-up of 3 requests leaves none of 3"):
             run(64, requests([0.0] * 3, 10, 5), warmup_requests=3)

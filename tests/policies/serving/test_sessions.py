@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from policies.allocators.registry import POLICIES
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from tests.policies.requests.test_sessions import OPENINGS, spec
 from tests.policies.small import MODEL, WINDOWS, run
-from tests.policies.small import spec as serving
 from tests.rotation import rotated
 
 PLENTY = 1 << 17
@@ -191,15 +189,3 @@ def test_a_model_with_windows_finds_turns_in_whole_blocks() -> None:
     assert found["cached_tokens"] == run(4096, stream).metrics["cached_tokens"] > 0
     off = {"name": "paged", "prefix_caching": False}
     assert run(4096, stream, shape=WINDOWS, policy=off).metrics["cached_tokens"] == 0
-
-
-def test_mistakes_are_answered_in_a_line() -> None:
-    stream = talks()
-    with pytest.raises(DescriptionError, match=r"max_tokens cuts answers that later turns"):
-        run(4096, stream, engine={"max_tokens": 3})
-    with pytest.raises(ValueError, match="copy: not with engine v0; v0 stores a prompt before"):
-        serving(policy={"name": "static", "prefixes": "copy"}, engine={"name": "v0"})
-    with pytest.raises(ValueError, match="copy needs compaction: none"):
-        serving(policy={"name": "static", "prefixes": "copy", "compaction": "copied"})
-    with pytest.raises(ValueError, match="arrays of different lengths"):
-        replace(stream, session=np.zeros(3, np.int64))

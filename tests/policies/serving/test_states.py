@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError, Document
+from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import find
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
@@ -205,57 +205,3 @@ def test_short_requests_are_limited_by_their_states() -> None:
     stream = Requests(np.zeros(60), np.full(60, 100), np.full(60, 50))
     # a block of 528 tokens and three of states each: 18 of 75 blocks
     assert 12 < served(stream).metrics["batch"] <= 18
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"policy": {"name": "radix", "prefix_caching": True}},
-            "policy.prefix_caching: .* of the last token alone",
-        ),
-        (
-            {"policy": {"name": "paged", "cached_recompute": True}},
-            "policy.cached_recompute: .* of the last token alone",
-        ),
-        ({"policy": {"name": "paged", "states": "two_pools"}}, "not with kv_tokens"),
-        (
-            {
-                "policy": {"name": "paged", "states": "compact"},
-                "kv_tokens": None,
-                "engine": {"max_num_seqs": 2000},
-            },
-            "slots of compact take .*; lower engine.max_num_seqs",
-        ),
-        (
-            {
-                "policy": {"name": "paged", "states": "two_pools", "state_ratio": 1e-4},
-                "kv_tokens": None,
-            },
-            "policy.state_ratio: .* raise it",
-        ),
-        (
-            {"policy": {"name": "paged", "states": "compact"}, "model": "llama-3.1-8b"},
-            "llama-3.1-8b has no layers with a state",
-        ),
-    ],
-)
-def test_what_has_no_place_for_states_is_refused(changes: dict[str, Any], message: str) -> None:
-    stream = Requests(np.zeros(1), np.array([10]), np.array([10]))
-    with pytest.raises(DescriptionError, match=message):
-        served(stream, **changes)
-
-
-@pytest.mark.parametrize(
-    ("policy", "message"),
-    [
-        ({"name": "paged", "states": "two_pool"}, "two_pools"),
-        ({"name": "paged", "state": "compact"}, "states"),
-        ({"name": "paged", "states": "compact", "state_ratio": 0.5}, "only with states: two_pools"),
-    ],
-)
-def test_a_mistake_in_where_states_lie_names_what_was_meant(
-    policy: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(DescriptionError, match=message):
-        Document({"model": "x", "policy": policy}, "x").build(ServingSpec)

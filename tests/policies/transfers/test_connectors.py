@@ -9,7 +9,6 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Demand
 from policies.engines.connector import Connector, Ending, Match
 from policies.requests.requests import Requests
@@ -256,12 +255,6 @@ def test_the_smallest_connector_saves_all_prefills_but_the_first() -> None:
     with mock.patch.object(replica_builder, "build_replica", build):
         found = run(4096, stream, **static).metrics
     assert found["prefill_tokens"] == 160 + (many - 1)
-
-
-def test_turns_cannot_be_dropped_where_nothing_is_forgotten() -> None:
-    dropped = {**tiers(), "pauses": {"policy": "drop"}}
-    with pytest.raises(DescriptionError, match="radix forgets nothing"):
-        run(1024, talks(4, 2), tiers=dropped, policy={"name": "radix"}, engine=ENGINES["v1"])
 
 
 @pytest.mark.parametrize(("engine", "way"), rotated(list(ENGINES), ["whole", "keep", "drive"]))

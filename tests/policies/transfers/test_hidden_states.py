@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.link import load_link
@@ -26,8 +25,7 @@ from policies.transfers.tier_options import HcacheSpec
 from policies.transfers.tier_store import TierLoad
 from policies.transfers.transfer import TransferEnd
 from tests.policies.serving.test_sessions import talks
-from tests.policies.small import EXPERTS, LATENT, MODEL, WINDOWS
-from tests.policies.small import spec as serving
+from tests.policies.small import EXPERTS, MODEL, WINDOWS
 from tests.policies.transfers.test_tiers import AGAIN, Watched, served, slow, tiers
 
 DEVICE = load_device("a100-80gb", ["compute.prefill_efficiency=0.65"])
@@ -284,23 +282,6 @@ def test_what_does_not_come_is_computed_and_not_projected(tmp_path: Any) -> None
     assert found["tiers"]["dropped"] == 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"tiers": kept({"layers": 3})}, "hcache.layers: expected at most 2, those of small"),
-        ({"shape": LATENT}, "K and V, not latents"),
-        ({"tiers": kept({}, link="mine.yaml")}, "mine.yaml"),
-        (
-            {"tiers": kept({"layers": 2}, kv_layout="block_layer_kv_token")},
-            "kv_layout: HCache keeps no KV here",
-        ),
-    ],
-)
-def test_what_cannot_be_restored_so_is_refused(changes: dict[str, Any], named: str) -> None:
-    with pytest.raises(DescriptionError, match=named):
-        served(AGAIN, **{"tiers": kept({}), **changes})
-
-
 def test_what_the_host_gave_up_comes_from_the_drive_first_and_is_projected_then() -> None:
     """31 blocks fit the host, those of the second prompt."""
     way = kept({"layers": 2}, block_size=16, cpu_bytes_to_use="124KiB")
@@ -315,12 +296,6 @@ def test_what_the_host_gave_up_comes_from_the_drive_first_and_is_projected_then(
     read_s, link_s = (found[kind]["ms"]["mean"] / 1e3 for kind in ("read", "load"))
     waited_s = result.first_token_s[2] - there.first_token_s[2]
     assert waited_s == pytest.approx(read_s + max(link_s, found["hcache"]["compute_s"]), rel=1e-4)
-
-
-@pytest.mark.parametrize("other", [{"pauses": {}}, {"layerwise": True}, {"synchronous": True}])
-def test_it_is_not_mixed_with_what_moves_kv(other: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"host.hcache: not with pauses"):
-        serving(tiers={**kept({}), **other})
 
 
 def test_a_preempted_request_finds_what_left_while_it_decoded() -> None:

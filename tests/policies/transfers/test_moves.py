@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.kv_layout import Units
@@ -73,12 +72,3 @@ def test_moves_change_nothing_else() -> None:
 def test_units_as_a_block_table(start: list[int], size: list[int], table: tuple[int, Any]) -> None:
     found = as_table(Units(*(np.array(values, np.int64) for values in (start, size, size))))
     assert (found[0], found[1].tolist()) == table
-
-
-@pytest.mark.parametrize(
-    ("model", "links", "said"),
-    [("llama-3.1-8b", ["pcie9"], "no shipped link 'pcie9'")],
-)
-def test_what_cannot_be_priced_is_refused(model: str, links: list[str], said: str) -> None:
-    with pytest.raises(DescriptionError, match=said):
-        served(model=model, moves={"links": links})

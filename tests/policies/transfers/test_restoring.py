@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.link import LinkSpec
@@ -83,8 +82,3 @@ def test_the_split_ends_at_both_ends_together(factor: float, rest: str) -> None:
 def test_a_link_of_no_use_leaves_all_to_recompute() -> None:
     found = restored(link("0.001MB/s", "1s"), 0.1)
     assert (found.hidden_layers, found.rest, found.total_s) == (0, "recompute", 0.1)
-
-
-def test_a_latent_has_no_hidden_way() -> None:
-    with pytest.raises(DescriptionError, match="not latents"):
-        projection_flops(load_model("deepseek-v2-lite"))

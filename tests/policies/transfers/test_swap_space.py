@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.allocators.kv_groups import kv_groups
@@ -94,19 +93,6 @@ def test_a_link_posts_each_block_of_a_layer_both_ways(
     assert posted == pytest.approx(2 * pieces)
     free = served(model, slots, prompt, output, "1GB/s", swap_link=posting(tmp_path, 0)).metrics
     assert free["makespan_s"] == served(model, slots, prompt, output, "1GB/s").metrics["makespan_s"]
-
-
-@pytest.mark.parametrize(
-    ("engine", "says"),
-    [
-        ({"swap_link": "pcie9"}, "pcie9"),
-        ({"swap_link": "rdma-200", "preemption": "least"}, "weighs copies by bytes"),
-        ({"swap_link": "rdma-200", "preemption": "recompute"}, "nothing is swapped"),
-    ],
-)
-def test_a_mistake_about_the_link_says_why(engine: dict[str, Any], says: str) -> None:
-    with pytest.raises((DescriptionError, ValueError), match=says):
-        served(MODEL, 352, 150, 60, "1GB/s", **engine)
 
 
 def test_work_counts_what_a_request_has() -> None:

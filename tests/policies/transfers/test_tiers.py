@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.specs.link import load_link
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
@@ -272,9 +271,6 @@ def test_a_request_whose_card_fails_finds_its_prompt_at_the_host_and_goes_on(
     assert lone.metrics["prefill_tokens"] == 160 + 160 + again
 
 
-POLICIES = [{"name": "paged"}, {"name": "radix", "page": 8}]
-
-
 def test_steps_beside_a_transfer_are_slower_by_its_share_of_the_dram() -> None:
     stream = talks(40, 10)
     options = {"policy": {"name": "paged"}, "slots": 1024}
@@ -302,17 +298,3 @@ def test_cards_share_the_host_s_dram() -> None:
             served(AGAIN, 512 // cards, tensor_parallel=cards, tiers=tiers({"dram": dram}))
     alone, both = (queue.far_bandwidth for queue in Watched.seen if queue.far_bandwidth < 1e15)
     assert both == alone / 2
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"tiers": tiers({"block_size": 24})}, "a multiple of 16"),
-        ({"tiers": tiers({"cpu_bytes_to_use": "1KiB"})}, "cpu_bytes_to_use: expected room"),
-        ({"tiers": tiers({"link": "no-such-link"})}, "no-such-link"),
-        ({"tiers": tiers(pauses={})}, "a request that no turn follows has nothing to keep"),
-    ],
-)
-def test_what_cannot_be_is_refused(changes: dict[str, Any], named: str) -> None:
-    with pytest.raises(DescriptionError, match=named):
-        served(AGAIN, **{"tiers": tiers(), **changes})
