@@ -10,6 +10,7 @@ and lines of code without docstrings, comments and blank lines.
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import sys
@@ -56,13 +57,18 @@ class Found:
     methods: frozenset[str]
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def classes() -> list[Found]:
     """All that are defined at the top of a file."""
     return [
         Found(node.name, str(path.relative_to(ROOT)), _bases(node), _methods(node))
         for floor in FLOORS
         for path in sorted((ROOT / floor).rglob("*.py"))
-        for node in ast.parse(path.read_text()).body
+        for node in parsed(path).body
         if isinstance(node, ast.ClassDef)
     ]
 
@@ -123,14 +129,14 @@ def link_makers() -> list[str]:
     return [
         str(path.relative_to(ROOT))
         for path in sorted((ROOT / "policies").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call) and ast.unparse(node.func).split("[")[0] == "KvLink"
     ]
 
 
 def hooks(file: str, name: str) -> tuple[set[str], set[str]]:
     """(Public methods of a base of features, names in code in the text at the head of its file.)"""
-    tree = ast.parse((ROOT / file).read_text())
+    tree = parsed(ROOT / file)
     own = next(each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
     public = {each for each in _methods(own) if not each.startswith("_")}
     return public, set(re.findall(r"`(\w+)`", ast.get_docstring(tree) or ""))
@@ -194,7 +200,7 @@ def _long(folder: str) -> set[tuple[str, str]]:
     return {
         (str(path), each.name)
         for path in (ROOT / folder).rglob("*.py")
-        for each in ast.walk(ast.parse(path.read_text()))
+        for each in ast.walk(parsed(path))
         if isinstance(each, ast.FunctionDef)
         and sum(isinstance(inner, ast.stmt) for inner in ast.walk(each)) > 4  # itself and its text
     }
@@ -207,7 +213,7 @@ def passed_on(parameter: str, folder: str = "policies") -> list[str]:
         for path in sorted((ROOT / folder).rglob("*.py"))
         if any(
             parameter in {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in ast.walk(parsed(path))
             if isinstance(node, ast.FunctionDef)
         )
     ]

@@ -96,6 +96,7 @@ LONG_ALONE = frozenset({
     "sweeps/cli/test_memory_commands.py::test_a_curve_prints_a_table_and_a_verdict_and_writes_its_page",
     "sweeps/cli/test_pictures.py::test_every_figure_is_drawn",
     "sweeps/cli/test_plugin_option.py::test_check_and_schema_see_it",
+    "sweeps/cli/test_wheel.py::test_it_runs_from_the_wheel_and_not_from_the_clone",
     "sweeps/cli/test_wheel.py::test_the_command_works_from_any_folder",
     "sweeps/plan/test_crossing.py::test_an_interrupted_search_goes_on_as_if_it_had_not_been",
     "sweeps/plan/test_kv_read.py",

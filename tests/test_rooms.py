@@ -22,7 +22,17 @@ from sweeps.plan.measures import MEASURES
 from sweeps.plan.rules import RULES
 from sweeps.plan.sweep_spec import SweepSpec
 from sweeps.report.account import page_at
-from tests.rooms import SEAMS, Tree, classes, hooks, link_makers, passed_on, walk, walk_of_size
+from tests.rooms import (
+    SEAMS,
+    Tree,
+    classes,
+    hooks,
+    link_makers,
+    parsed,
+    passed_on,
+    walk,
+    walk_of_size,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOORS = ["hwmodel", "policies", "sweeps", "bankwise"]
@@ -36,7 +46,7 @@ MODULES = {".".join(f.with_suffix("").parts).removesuffix(".__init__"): f for f 
 def imported(module: str) -> set[str]:
     """Our modules that this one names in its imports."""
     found = set()
-    for node in ast.walk(ast.parse((ROOT / MODULES[module]).read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(ROOT / MODULES[module])):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -114,7 +124,7 @@ def test_no_two_modules_of_one_name() -> None:
 def test_a_room_says_in_a_sentence_what_it_holds() -> None:
     for file in FILES:
         if file.stem == "__init__" and len(file.parts) > 2:
-            first, *rest = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
+            first, *rest = parsed(ROOT / file).body
             assert isinstance(first, ast.Expr), file
             assert ast.literal_eval(first.value).strip().count(". ") == 0, file
             exports = (ast.Import, ast.ImportFrom, ast.Assign)
@@ -231,7 +241,7 @@ def test_public_names_are_nouns_of_the_field() -> None:
     """Of functions, their parameters and the fields of classes; policies have some left."""
     for floor in ("hwmodel", "sweeps", "bankwise"):
         for path in (ROOT / floor).rglob("*.py"):
-            for name in public_names(ast.parse(path.read_text()).body):
+            for name in public_names(parsed(path).body):
                 assert not {"found", "told", "asked"} & set(name.split("_")), f"{path}: {name}"
 
 

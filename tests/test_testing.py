@@ -36,7 +36,12 @@ def test_examples_keep_their_contract(file: str) -> None:
     assert all("alike and conserved" in line for line in check(ROOT / file))
 
 
-@pytest.mark.parametrize(("kind", "name"), [each.values[0] for each in shared(SHIPPED)])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        pytest.param(*each, marks=[pytest.mark.long] * (each[1] == "radix")) for each in SHIPPED
+    ],  # it is dear
+)
 def test_what_ships_keeps_its_contract(kind: str, name: str) -> None:
     assert "alike and conserved" in check_named(kind, name, OPTIONS.get(name))
 
@@ -170,36 +175,30 @@ def test_a_run_that_never_ends_is_stopped_and_its_line_named(tmp_path: Path) -> 
     assert re.search(r"^stopped by SIGTERM; it was at bad.py:[678]; nothing was", said, re.M), said
 
 
-def installed(folder: Path, module: str, text: str) -> dict[str, str]:
-    """An environment in which a package with this module is installed."""
+def install(folder: Path, module: str, text: str) -> None:
     info = folder / f"{module}-0.1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 0.1\n")
     (info / "entry_points.txt").write_text(f"[bankwise.plugins]\nit = {module}\n")
     (folder / f"{module}.py").write_text(text)
-    path = os.pathsep.join([str(folder), str(ROOT)])
-    return {**os.environ, "PYTHONPATH": path}
 
 
-def run(environment: dict[str, str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "sweeps.cli.main", "run", "smoke", *words, "--set",
-               "requests=20", "--set", "warmup_requests=5"]  # fmt: skip
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-
-
-def test_a_package_that_is_installed_needs_no_option(tmp_path: Path) -> None:
+def test_a_package_that_is_installed_needs_no_option_and_one_at_fault_is_named(
+    tmp_path: Path,
+) -> None:
     source = PACKAGES / "bankwise-first-fit/bankwise_first_fit.py"
-    environment = installed(tmp_path / "site", "bankwise_first_fit", source.read_text())
-    done = run(environment, tmp_path, "--set", "policy=[paged, first-fit]", "--out", "r")
+    install(tmp_path / "site", "bankwise_first_fit", source.read_text())
+    install(tmp_path / "site", "bankwise_bad", "1 / 0\n")
+    sets = ("policy=[paged, first-fit]", "requests=20", "warmup_requests=5")
+    words = [word for each in sets for word in ("--set", each)]
+    done = subprocess.run(
+        [sys.executable, "-m", "sweeps.cli.main", "run", "smoke", "--out", "r", *words],
+        cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), str(ROOT)])},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "first-fit" in done.stdout
     assert "bankwise_first_fit.py" in (tmp_path / "r/provenance.json").read_text()
-
-
-def test_a_package_at_fault_is_left_out_and_named(tmp_path: Path) -> None:
-    environment = installed(tmp_path / "site", "bankwise_bad", "1 / 0\n")
-    done = run(environment, tmp_path, "--set", "policy=[paged]", "--out", "r")
-    assert done.returncode == 0, done.stderr
     said = "plug-in it of bankwise_bad is left out: "
     assert any(line.startswith(said) for line in done.stderr.splitlines()), done.stderr
     assert "Traceback" not in done.stderr

@@ -28,6 +28,13 @@ SMALL = (
     "--set", "warmup_requests=0", "--set", "requests=10",
 )  # fmt: skip
 ONE = ("smoke", *SMALL, "--set", "policy=paged", "--set", "load={rate_per_s: 100}")
+FEW = (
+    "smoke", "--jobs", "1", "--set", "serving.memory.efficiency=1", "--set", "warmup_requests=0",
+    "--set", "requests=4", "--set", "load={rate_per_s: 2000}", "--set", "model_set.layers=4",
+    "--set", "workload_set.lengths.constant={prompt_tokens: 40, output_tokens: 12}",
+)  # fmt: skip
+"""Short enough that a whole layer of a step replays in a moment."""
+PAGED = (*FEW, "--set", "policy=paged")
 REPLAY_ALIKE = ("requests", "bytes", "cycles", "row_hits", "row_misses", "row_conflicts")
 
 
@@ -50,7 +57,7 @@ def test_each_format_of_a_step_replays_alike(tmp_path: Path) -> None:
 
 def test_a_step_of_a_run_is_mapped_by_bank(tmp_path: Path) -> None:
     """`export`, then `replay --banks`: which channels and banks a decode step opens rows in."""
-    done = found("export", *ONE, "--steps", "30", "--out", tmp_path / "step.npz")
+    done = found("export", *PAGED, "--steps", "3", "--out", tmp_path / "step.npz")
     replayed = found("replay", "mlu370-x4", tmp_path / "step.npz", "--banks")
     assert replayed["requests"] == done["accesses"]
     banks = replayed["banks"]
@@ -62,7 +69,7 @@ def test_a_step_of_a_run_is_mapped_by_bank(tmp_path: Path) -> None:
 
 
 def test_a_step_moves_what_its_sequences_have_stored(tmp_path: Path) -> None:
-    done = found("export", *ONE, "--steps", "29:31", "--out", tmp_path / "a.npz")
+    done = found("export", *PAGED, "--steps", "3:5", "--out", tmp_path / "a.npz")
     each = 2 * 32 * 128 * 2  # bytes of K and V of a token in a layer of llama-2-7b
     tokens = sum(step["context_tokens"] + step["decode"] for step in done["steps"])
     assert done["bytes"] == tokens * each
@@ -72,12 +79,6 @@ def test_a_step_moves_what_its_sequences_have_stored(tmp_path: Path) -> None:
         assert (np.diff(arrays["picosecond"]) >= 0).all() and arrays["picosecond"][0] > 0
 
 
-FEW = (
-    "smoke", "--jobs", "1", "--set", "serving.memory.efficiency=1", "--set", "warmup_requests=0",
-    "--set", "requests=4", "--set", "load={rate_per_s: 2000}", "--set", "model_set.layers=4",
-    "--set", "workload_set.lengths.constant={prompt_tokens: 40, output_tokens: 12}",
-)  # fmt: skip
-"""Short enough that a whole layer of a step replays in a moment."""
 LINK = "mooncake-rdma-400"
 ARRANGED: dict[str, tuple[str, ...]] = {
     "found prefixes": ("policy={name: paged, prefix_caching: true}",),

@@ -125,9 +125,7 @@ def quick(number: int) -> int:
     return number * number
 
 
-def test_tasks_of_milliseconds_travel_together(
-    cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tasks_of_milliseconds_travel_together(apart: str, monkeypatch: pytest.MonkeyPatch) -> None:
     submit, sent = distributed.Client.submit, []
 
     def counted(self: Any, *given: Any, **named: Any) -> Any:
@@ -135,7 +133,7 @@ def test_tasks_of_milliseconds_travel_together(
         return submit(self, *given, **named)
 
     monkeypatch.setattr(distributed.Client, "submit", counted)
-    outcomes = list(execute(quick, range(400), 1, cluster.scheduler_address))
+    outcomes = list(execute(quick, range(400), 1, apart))
     assert {outcome.index: outcome.value for outcome in outcomes} == {n: n * n for n in range(400)}
     assert len(outcomes) == 400 and len(sent) < 60
 

@@ -21,8 +21,8 @@ from sweeps.run.sweep_run import SweepRun, run_sweep
 from sweeps.sections.section import Grid
 
 SETS = [
-    "serving.memory={fidelity: analytic}", "skip=[control]", "requests=40", "warmup_requests=10",
-    "replications=2", "load={rate_per_s: 2}", "device=mlu370-x4",
+    "serving.memory={fidelity: analytic, efficiency: 0.8}", "skip=[control]", "requests=40",
+    "warmup_requests=10", "replications=2", "load={rate_per_s: 2}", "device=mlu370-x4",
 ]  # fmt: skip
 MODELS = "axes.model=[llama-2-7b, llama-2-13b]"
 
