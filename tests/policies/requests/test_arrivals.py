@@ -60,31 +60,6 @@ def test_an_envelope_has_a_row_for_each_part_and_none_is_zero(tmp_path: Path) ->
     assert read_envelope(file).tolist() == [30.5, 10, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "why"),
-    [
-        ("", 1, "first column is one of second, minute, hour, day"),
-        ("time,rate\n", 1, "first column is one of"),
-        ("day,rate\n", 1, "expected a rate above 0"),
-        ("day,rate\n0,0\n", 2, "expected a rate above 0"),
-        ("day,rate\n0,1\n0,1\n", 3, "day '0' is not after the row above it"),
-        ("day,rate\n0.5,1\n", 2, "day: expected a whole number"),
-        ("day,rate\n0,-1\n", 2, "rate: expected a rate, 0 or more; got '-1'"),
-        ("day,rate\n0,much\n", 2, "rate: expected a rate"),
-        ("day,rate\n0\n", 2, "expected 2 fields (day,rate); got 1"),
-        ("second,rate\n0,1\n99999999999,1\n", 3, "more than 10000000 seconds"),
-    ],
-)
-def test_a_bad_envelope_answers_with_file_and_line(
-    tmp_path: Path, text: str, line: int, why: str
-) -> None:
-    file = tmp_path / "envelope.csv"
-    file.write_text(text)
-    with pytest.raises(DescriptionError) as caught:
-        read_envelope(file)
-    assert str(caught.value).startswith(f"{file}:{line}: ") and why in str(caught.value)
-
-
 def workload(folder: Path, envelope: str) -> Path:
     file = folder / "w.yaml"
     file.write_text(

@@ -114,31 +114,6 @@ def test_a_part_does_not_hang_on_the_others_or_on_arrivals(parts: Path) -> None:
     assert one.prompt_tokens.tolist() == other.prompt_tokens.tolist()
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("{parts: [{workload: ./one.yaml}]}", "parts: List should have at least 2 items"),
-        (
-            "{order: drift, parts: [{workload: ./one.yaml, share: 2}, {workload: ./two.yaml}]}",
-            "share does not go with drift",
-        ),
-        ("{order: drift, parts: [" + "{workload: ./one.yaml}, " * 3 + "]}", "got 3 parts"),
-        ("{parts: [{workload: ./one.yaml}, {workload: azure-con}]}", "did you mean 'azure-conv'"),
-        ("{parts: [{workload: ./one.yaml}, {workload: ./none.yaml}]}", "no such file"),
-        ("{parts: [{workload: ./one.yaml}, {workload: ./all.yaml}]}", "cannot hold itself"),
-        ("{parts: [{workload: ./one.yaml, part: 1}, {workload: ./two.yaml}]}", "unknown key"),
-        ("{parts: {workload: ./one.yaml}}", "parts"),
-    ],
-)
-def test_a_mistake_in_a_splice_is_answered_with_place_and_reason(
-    parts: Path, text: str, why: str
-) -> None:
-    with pytest.raises(DescriptionError) as caught:
-        splice(parts, text)
-    assert why in str(caught.value)
-    assert "none.yaml" in str(caught.value) or f"{parts / 'all.yaml'}:4: " in str(caught.value)
-
-
 def test_a_mistake_in_a_part_is_answered_in_its_own_file(parts: Path) -> None:
     write(parts, "one", "lengths: {constant: {prompt_tokens: 0, output_tokens: 1}}\n")
     with pytest.raises(DescriptionError) as caught:

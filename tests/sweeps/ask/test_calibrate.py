@@ -19,7 +19,7 @@ SHARED = ["serving.kv_tokens=30000", "given.weights=null", "given.attention=null
 
 
 def made(
-    folder: Path, *overrides: str, device: str = "rtx-4090", count: int = 80
+    folder: Path, *overrides: str, device: str = "rtx-4090", count: int = 60
 ) -> MeasuredServer:
     """A server, and the log of one in which the first of the overrides is another."""
     log = folder / "log.jsonl"
@@ -50,7 +50,7 @@ def test_a_log_gives_back_the_efficiency_of_memory(found: Calibrated) -> None:
     assert found.settings()["given.efficiency"] == pytest.approx(mean.mean, rel=1e-3)
     latency = next(each for each in found.validated if each.what.startswith("TPOT"))
     assert abs(latency.after / latency.measured - 1) < 0.02 < latency.measured / latency.before - 1
-    assert sum(found.windows) == 80
+    assert sum(found.windows) == 60
 
 
 def test_a_number_that_moves_steps_alike_is_left_and_named(found: Calibrated) -> None:

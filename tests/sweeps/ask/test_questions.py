@@ -117,7 +117,7 @@ def prepare(verb: str) -> None:
                 "40,RD,0,0,0,5,0\n"
             )
         case "calibrate":
-            logged(Path(), "given.efficiency=0.7", count=60)
+            logged(Path(), "given.efficiency=0.7", count=40)
         case "explain":
             sets = dict(each.split("=", 1) for each in SETTINGS) | {"requests": "12"}
             api.run("smoke", set=[f"{path}={text}" for path, text in sets.items()], out="a", jobs=1)
@@ -161,8 +161,19 @@ def test_every_question_has_an_example_and_a_function() -> None:
 def test_the_answer_is_the_same_on_a_command_line_in_python_and_as_json(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The same question is answered once."""
     monkeypatch.chdir(tmp_path)
     prepare(verb)
+    answers: dict[str, Any] = {}
+    answer = question(verb).answer
+
+    def once(self: Question[Any]) -> Any:
+        asked = self.model_dump_json()
+        if asked not in answers:
+            answers[asked] = answer(self)
+        return answers[asked]
+
+    monkeypatch.setattr(question(verb), "answer", once)
     given = EXAMPLES[verb]
     places, named = by_place(verb, given)
     ours = getattr(api, verb.replace(" ", "_"))(*places, **named)

@@ -161,11 +161,6 @@ def test_version(tmp_path: Path) -> None:
     assert bankwise("--version", cwd=tmp_path).stdout.startswith("bankwise ")
 
 
-@pytest.mark.parametrize("arguments", [["nonsense"], ["run"], ["run", "smoke", "--jobs", "0"]])
-def test_wrong_usage_exits_with_2(arguments: list[str], tmp_path: Path) -> None:
-    assert bankwise(*arguments, cwd=tmp_path).returncode == 2
-
-
 def test_devices_lists_peaks_capacities_and_bounds(tmp_path: Path) -> None:
     done = bankwise("list", "devices", "--json", cwd=tmp_path)
     found = {device["name"]: device for device in json.loads(done.stdout)["devices"]}
@@ -178,16 +173,11 @@ def test_devices_lists_peaks_capacities_and_bounds(tmp_path: Path) -> None:
     assert found["lpddr5-6400-x16"]["peak_gbps"] == pytest.approx(12.8)
 
 
-def test_devices_prints_a_table(tmp_path: Path) -> None:
-    text = bankwise("list", "devices", cwd=tmp_path).stdout
-    assert "mlu370-x4" in text and "lpddr5-6400-x16" in text
-
-
 def test_set_changes_what_devices_says(tmp_path: Path) -> None:
     def random(*arguments: str) -> float:
-        done = bankwise("list", "devices", "--json", *arguments, cwd=tmp_path)
-        found = {device["name"]: device for device in json.loads(done.stdout)["devices"]}
-        return float(found["lpddr5-6400-x16"]["bounds"]["random_1_burst"]["gbps"])
+        asked = ("list", "devices", "lpddr5-6400-x16", "--json")
+        (found,) = json.loads(bankwise(*asked, *arguments, cwd=tmp_path).stdout)["devices"]
+        return float(found["bounds"]["random_1_burst"]["gbps"])
 
     assert random("--set", "timing.tRRD=16nCK") < random()
 

@@ -76,29 +76,3 @@ def test_an_extent_that_a_shipped_pattern_has_is_that_pattern() -> None:
         for name in TIMES:
             del item[name]
     assert again == plain
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("--extent 512X", "--extent: unit 'X' is not a size; expected one of B, "),
-        ("--extent 512B --writes 140", "--writes: expected 100 at most; got '140'"),
-        ("--extent 100B", "--extent: expected a multiple of a burst, 32 B, up to 1024 KiB; got 1"),
-        ("--extent 64GiB", "--extent: expected a multiple of a burst, 32 B, up to 1024 KiB; got 6"),
-        ("--extent 1KiB --plausible", "--extent: does not go with --plausible"),
-        ("--writes 25", "--writes: needs --extent"),
-        ("latency --extent 1MiB", "--extent: expected a multiple of a burst, 32 B, up to 64 KiB"),
-        ("latency --writes 100", "--writes: expected below 100 %"),
-        ("latency --writes many", "--writes: expected a number; got 'many'"),
-        ("latency --writes -5", "--writes: expected 0 or more; got '-5'"),
-        ("latency --save x.jpg", "x.jpg: expected a name that ends in one of .svg, .png, .pdf"),
-        ("latency --chart x.svg", "--chart: is now `--save`"),
-        ("--latency", "--latency: is now a verb: `bankwise memory latency DEVICE`"),
-    ],
-)
-def test_a_mistake_is_told_in_one_line(arguments: str, said: str) -> None:
-    words = arguments.split()
-    verb = ["memory", *(words.pop(0) for _ in words[:1] if words[0] == "latency")]
-    done = bankwise(*verb, MEMORY, *words)
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(said) and done.err.count("\n") == 1

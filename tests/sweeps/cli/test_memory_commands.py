@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import io
 import json
@@ -94,7 +93,7 @@ def test_set_changes_the_answer(assignment: str, trace: Path) -> None:
     assert plain["cycles"] != changed["cycles"] or plain["commands"] != changed["commands"]
 
 
-LOGGED = [["mlu370-x4"], [MEMORY], ["a100-80gb"], ["a100-80gb", "--channel"]]
+LOGGED = [["mlu370-x4"], [MEMORY], ["a100-80gb", "--channel"]]
 
 
 @pytest.mark.parametrize("arguments", LOGGED)
@@ -117,23 +116,6 @@ def test_a_log_edited_by_hand_fails_the_audit(trace: Path, tmp_path: Path) -> No
     assert "violations" in done.out
 
 
-def test_a_bad_line_is_placed_and_no_log_is_left(trace: Path, tmp_path: Path) -> None:
-    lines = trace.read_text().splitlines()
-    lines[16] = "R twelve"
-    trace.write_text("\n".join(lines))
-    done = bankwise("replay", MEMORY, trace, "--commands", tmp_path / "log.csv")
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"{trace}:17: ")
-    assert [path.name for path in tmp_path.iterdir()] == ["trace.txt"]
-
-
-def test_a_missing_trace_and_an_address_outside_are_refused(tmp_path: Path) -> None:
-    assert bankwise("replay", MEMORY, tmp_path / "none.txt").code == 2
-    (tmp_path / "far.txt").write_text("R 0xffffffffffff\n")
-    done = bankwise("replay", MEMORY, tmp_path / "far.txt")
-    assert done.code == 2 and "outside" in done.err
-
-
 def test_bandwidth_gives_a_figure_a_pattern() -> None:
     patterns = ["--pattern", "sequential", "--pattern", "random_64B"]
     sequential, random = found("memory", MEMORY, *patterns, "--set", "controller.refresh=none")
@@ -144,13 +126,6 @@ def test_bandwidth_gives_a_figure_a_pattern() -> None:
     )
     table = bankwise("memory", MEMORY, "--pattern", "sequential").out
     assert "sequential" in table and "bound" in table
-
-
-def test_an_unknown_pattern_gets_the_nearest(tmp_path: Path) -> None:
-    with contextlib.chdir(tmp_path):
-        done = bankwise("memory", MEMORY, "--pattern", "sequentiel")
-    assert done.code == 2
-    assert done.err == "no pattern 'sequentiel'; did you mean 'sequential'?\n"
 
 
 @pytest.fixture
@@ -218,34 +193,14 @@ def test_a_curve_prints_a_table_and_a_verdict_and_writes_its_page(tmp_path: Path
     assert "random extents of 16 KiB reach" in page.replace("&nbsp;", " ")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--extent", "100B"], "--extent: expected a multiple of a burst, 32 B, up to 1024 KiB; "
-                               "got 100 B"),
-        (["--extent", "32.5B"], "--extent: expected a multiple of a burst, 32 B, up to 1024 KiB; "
-                                "got 32.5 B"),
-        (["--extent", "2MiB"], "--extent: expected a multiple of a burst, 32 B, up to 1024 KiB; "
-                               "got 2,097,152 B"),
-        (["--extent", "16"], "--extent: expected a size with its unit, such as 512B or 24GiB; "
-                             "got '16'"),
-        (["--threshold", "0"], "--threshold: expected a number above 0; got '0'"),
-        (["--threshold", "1.5"], "--threshold: expected 1 at most; got '1.5'"),
-        (["--threshold", "nan"], "--threshold: expected 1 at most; got 'nan'"),
-        (["--html", "x.html"], "--html: is now `--save`"),
-        (["--set", "controller.read_queue=0"], None),
-    ],
-)  # fmt: skip
-def test_a_mistake_in_what_a_curve_is_asked_is_told_at_once(
-    arguments: list[str], message: str | None
-) -> None:
-    done = bankwise("memory", "curve", MEMORY, *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert message is None or done.err == message + "\n"
-
-
 @pytest.mark.usefixtures("brief")
-def test_devices_puts_what_is_simulated_beside_the_bounds_of_every_memory() -> None:
+def test_devices_puts_what_is_simulated_beside_the_bounds_of_every_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    few = ["mlu370-x4", MEMORY, "hbm3-6.4"]
+    monkeypatch.setattr("sweeps.cli.catalogue.device_names", lambda: few)
+    text = bankwise("list", "devices", "--simulate").out
+    assert "simulated" in text and "tRRD, tFAW" in text
     # without refresh: how much of it a short run meets is chance
     asked = ("list", "devices", "--simulate", "--set", "controller.refresh=none")
     for device in found(*asked)["devices"]:
@@ -253,12 +208,6 @@ def test_devices_puts_what_is_simulated_beside_the_bounds_of_every_memory() -> N
         for pattern, gbps in device.get("simulated", {}).items():
             bound = device["bounds"][pattern]
             assert bound["binding"] and 0 < gbps <= 1.01 * bound["gbps"]
-
-
-@pytest.mark.usefixtures("brief")
-def test_devices_prints_what_is_simulated_and_what_binds() -> None:
-    text = bankwise("list", "devices", "--simulate").out
-    assert "simulated" in text and "tRRD, tFAW" in text
 
 
 def test_devices_by_name_adds_remarks_and_simulates_nothing() -> None:
@@ -290,18 +239,6 @@ def test_patterns_as_ranges_over_the_plausible_variants() -> None:
     assert "left out: 8-bank mode, --set memory=lpddr5-6400-x16-8b states it" in done.out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ((MEMORY,), f"--plausible: {MEMORY} lists no plausible variants"),
-        (("mlu370-x4", "--extent", "1KiB"), "--extent: does not go with --plausible"),
-    ],
-)
-def test_plausible_does_not_go_with_everything(arguments: tuple[str, ...], said: str) -> None:
-    done = bankwise("memory", *arguments, "--plausible")
-    assert (done.code, done.out) == (2, "") and done.err.startswith(said)
-
-
 def test_variants_are_listed_with_what_is_assumed() -> None:
     assert "  plausible: 8-bank mode: memory = lpddr5-6400-x16-8b  (the standard" in (
         bankwise("check", "mlu370-x4", "--assumed").out
@@ -316,21 +253,3 @@ def test_extents_that_begin_at_multiples_are_simulated() -> None:
     )
     assert (packed["pattern"], apart["pattern"]) == ("random_96B", "random_96B_at_128B")
     assert 0 < apart["bandwidth_gbps"] != packed["bandwidth_gbps"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--refresh",), "--refresh: is now a verb: `bankwise memory refresh DEVICE`"),
-        (("--align", "64B"), "--align: needs --extent"),
-        (("--extent", "1KiB", "--align", "96B"), "--align: expected a power of two up to 2 MiB"),
-        (("--extent", "1KiB", "--align", "64"), "--align: expected a size with its unit"),
-        (("--set", "dma.gather={elements: 0, element_cost: 5ns}"), "--set dma.gather"),
-        (("--set", "dma.gather={element: 4, element_cost: 5ns}"), "--set dma.gather"),
-        (("--set", "dma.gather={elements: 4}"), "--set dma.gather"),
-    ],
-)
-def test_mistakes_about_extents_and_lists(arguments: tuple[str, ...], said: str) -> None:
-    done = bankwise("memory", "mlu370-x4", *arguments)
-    assert (done.code, done.out) == (2, "") and done.err.startswith(said), done.err
-    assert done.err.count("\n") == 1

@@ -264,7 +264,7 @@ def test_provenance_says_where_results_come_from(whole: Path) -> None:
 
 def test_the_formats_that_are_served_are_inputs(tmp_path: Path) -> None:
     wanted = [
-        "serving.weights=q4_k_m", "serving.kv=int8_token_head", "fidelity=analytic",
+        "serving.weights=q4_k_m", "serving.kv=int8_token_head", "serving.memory.efficiency=0.8",
         "load={rate_per_s: 3}", "requests=20", "warmup_requests=5",
     ]  # fmt: skip
     run_sweep(load_sweep("smoke", [*wanted, "replications=1"]), tmp_path, False, 1, QUIET)
