@@ -17,9 +17,11 @@ import pytest
 
 import yaml
 from hwmodel.description.description import DescriptionError
+from hwmodel.description.yaml_reader import override
 from hwmodel.specs.device import load_device
 from hwmodel.specs.number_format import number_format
 from hwmodel.specs.transformer import load_model
+from policies.memory.measured import load_measurements
 from policies.requests.workload import WorkloadSpec, workload_document
 from sweeps.cli.main import main
 from sweeps.plan.sweep import load_sweep
@@ -28,14 +30,24 @@ from tests.policies.refused_serving import serve_described
 from tests.sweeps.made import made
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def workload(name: str, settings: list[str]) -> WorkloadSpec:
+    document = workload_document(name)
+    for each in settings:
+        override(document, each)
+    return document.build(WorkloadSpec)
+
+
 LOAD = {
     "device": load_device,
+    "measurement": lambda name, _: load_measurements(name),
     "format": lambda name, _: number_format(name),
     "model": load_model,
     "serving": serve_described,
     "study": load_study,
     "sweep": load_sweep,
-    "workload": lambda name, _: workload_document(name).build(WorkloadSpec),
+    "workload": workload,
 }
 CASES = [
     pytest.param(group, *line.split(" => "), id=f"{file.stem}-{line.partition(' => ')[0]}"[:90])

@@ -40,7 +40,7 @@ TESTS = (
     "sweeps/report/test_explanation.py", "sweeps/report/test_cases.py",
     *(f"sweeps/plan/test_{name}.py" for name in (
         "crossing", "crossing_map", "least", "load", "next_question", "objective")),
-    "sweeps/cli/test_export.py", "sweeps/cli/test_run_options.py",
+    "sweeps/cli/test_export.py", "sweeps/cli/test_run_options.py", "test_refusals.py",
 )  # fmt: skip
 SLOWEST_S, SPENT_S = 5.0, 15.0
 """CPU seconds: of the slowest test that is asked, and of all tests that are asked of a mutant."""

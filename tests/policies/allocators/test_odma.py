@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.kv_layout import KvLayout
@@ -394,23 +393,6 @@ def test_a_move_is_judged_once_and_all_its_places_count() -> None:
     allocator.clock(77.0)
     allocator.clock(78.0)
     assert row["until_s"] == 77.0
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"levels": [0.5, 1.0]}, "levels: expected 4, one a bucket; got 2"),
-        ({"levels": [0.2, 0.5, 0.5, 1.0]}, "levels: expected strictly increasing"),
-        ({"bounds": [10, 30, 20, 40]}, "bounds: expected strictly increasing"),
-        ({"bounds": BOUNDS, "first_bounds": "longest"}, "first_bounds: bounds are given"),
-        ({"constant": 0.3}, "constant belongs to uncertainty: constant"),
-        ({"space": "partitioned", "pool_share": 0.0}, "pool_share: partitioned pools keep a share"),
-        ({"repartition": "never"}, "belong to space: partitioned"),
-    ],
-)
-def test_options_that_contradict_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        OdmaOptions(**changes)
 
 
 POOLS: dict[str, Any] = {"space": "partitioned", "repartition": "on_refresh"}

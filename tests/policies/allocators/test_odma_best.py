@@ -51,19 +51,6 @@ def test_its_losses_are_explained_and_its_paper_is_nobodys() -> None:
     assert not policy_class(OdmaBestOptions()).published
 
 
-@pytest.mark.parametrize(
-    ("policy", "message"),
-    [
-        ("odma-bst", "unknown policy; did you mean 'odma-best'"),
-        ("{name: odma-best, bukets: 8}", "unknown key; did you mean 'buckets'"),
-        ("{name: odma-best, space: slabs}", "blocks do not move; only with space: arena"),
-    ],
-)
-def test_a_mistake_is_said(policy: str, message: str) -> None:
-    with pytest.raises(DescriptionError, match=message):
-        load_sweep("quickstart", [f"policy=[{policy}]"])
-
-
 def test_a_study_searches_what_it_is_made_of_and_compares_with_it() -> None:
     study = load_study("odma")
     searched = {path.rpartition(".")[2] for path in study.spec.space}

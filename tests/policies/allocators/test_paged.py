@@ -57,9 +57,7 @@ def test_requests_that_grow_together_keep_their_blocks_together(block_by_block: 
     assert allocator.extent_count(np.array([0, 2, 3])) == 3
 
 
-def test_a_window_is_an_option_of_spread_alone() -> None:
-    with pytest.raises(ValueError, match="only with free_list: spread"):
-        PagedOptions(free_list_window=0.1)
+def test_spread_may_have_a_window() -> None:
     assert paged(free_list="spread", free_list_window=0.5).pool.order.free == 8
 
 

@@ -58,11 +58,6 @@ def test_staggered_runs_begin_that_much_later_and_leave_the_slots_between_empty(
     assert moved.needs(*lengths) == plain.needs(*lengths) + 5
 
 
-def test_a_buddy_has_no_stagger() -> None:
-    with pytest.raises(ValueError, match="stagger"):
-        build("orca", stagger=5)
-
-
 @pytest.mark.parametrize("name", ["static", "orca", "s3", "oracle"])
 def test_nothing_is_needed_beyond_what_can_be_asked_for(name: str) -> None:
     allocator = build(name)

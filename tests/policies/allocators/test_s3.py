@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.kv_layout import KvLayout
@@ -56,11 +55,6 @@ def test_one_that_has_made_tokens_on_another_card_gets_a_class_that_has_room_for
     allocator = s3()
     assert allocator.reserve(0, guess(10.0, generated=333), 433)
     assert allocator.reserved[0] == 500
-
-
-def test_lengths_and_a_profile_are_two_histograms() -> None:
-    with pytest.raises(ValidationError, match="lengths are given already"):
-        s3(lengths=[1, 2], profile=10)
 
 
 @pytest.mark.parametrize(("length", "slots"), [(1.0, 200), (100.0, 200), (100.5, 300), (5e3, 1100)])

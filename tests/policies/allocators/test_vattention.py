@@ -165,12 +165,9 @@ def test_frames_of_another_size_than_the_device_translates_are_refused() -> None
         mapped(lambda *_: None, device, allocator)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"), [({"frame": "1KiB"}, "power of two"), ({"frame": "64GiB"}, "do not fit")]
-)
-def test_a_frame_that_cannot_be_is_a_mistake(options: dict[str, Any], said: str) -> None:
-    with pytest.raises((DescriptionError, ValueError), match=said):
-        made(**options)
+def test_a_frame_that_cannot_be_is_a_mistake() -> None:
+    with pytest.raises(DescriptionError, match="do not fit"):
+        made(frame="64GiB")
 
 
 @pytest.mark.parametrize("engine", ["v0", "v1"])

@@ -195,31 +195,6 @@ def test_a_pool_simulates_what_it_receives(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        (
-            {"tiers": tiers(contention="simulated")},
-            "tiers.contention: simulated: needs memory.phases",
-        ),
-        (
-            {"pools": pools(contention="simulated")},
-            "pools.contention: simulated: needs memory.phases",
-        ),
-        ({"tiers": tiers(contention="simulate")}, "True, False or 'simulated'"),
-        (
-            {"tiers": tiers({"dram": "card"}, contention="simulated"), "memory": TOGETHER},
-            "not with synchronous, nor host.dram: card",
-        ),
-    ],
-)
-def test_simulated_contention_is_refused_where_it_cannot_be(
-    changes: dict[str, Any], named: str
-) -> None:
-    with pytest.raises(ValueError, match=named):
-        served(AGAIN, **changes)
-
-
-@pytest.mark.parametrize(
     "way",
     [
         {"tiers": tiers({"block_size": 64}, layerwise=True, contention="simulated")},

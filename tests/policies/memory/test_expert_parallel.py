@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError, Document
+from hwmodel.description.description import DescriptionError
 from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.mlp import CardExperts, ExpertsSpec
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
@@ -18,7 +18,6 @@ from policies.memory.routing import Routing, RoutingSpec, owners, probabilities
 from policies.memory.step import StepModel
 from policies.memory.step_streams import StepStreams
 from policies.memory.step_times import Efficiency
-from policies.serving.serving_spec import ServingSpec
 from tests.policies.memory.test_routing import decode
 from tests.policies.small import EXPERTS, MODEL, FakeMemory, device, mixed, run, spec
 from tests.rotation import rotated
@@ -228,20 +227,6 @@ def test_every_policy_engine_layout_and_fidelity_serves_whole_experts(
 def test_what_cannot_be_placed(shape: Any, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(DescriptionError, match=message):
         run(1024, mixed(2), shape=shape, **WHOLE, **changes)
-
-
-@pytest.mark.parametrize(("keys", "message"), [
-    ({"expert_parallel": "lineal"}, "linear"),
-    ({"expert_exchange": "all_to_all"}, "expert_exchange: all_to_all: needs expert_parallel"),
-    ({"expert_paralel": "linear"}, "expert_parallel"),
-    ({"expert_group": "replica", "tensor_parallel": 2},
-     "expert_group: replica: needs expert_parallel"),
-    ({"expert_parallel": "linear", "expert_group": "replica", "cluster": {"cards": 2}},
-     "expert_group: replica: needs tensor_parallel; there is no other card"),
-])  # fmt: skip
-def test_a_mistake_is_answered(keys: dict[str, Any], message: str) -> None:
-    with pytest.raises(DescriptionError, match=message):
-        Document({"model": "small", **keys}, "mine").build(ServingSpec)
 
 
 def test_widths_of_experts_need_not_divide() -> None:

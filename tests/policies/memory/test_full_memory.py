@@ -82,8 +82,6 @@ def test_phases_together_have_one_efficiency(fidelity: str) -> None:
     shares = found["memory"]["efficiency"]
     assert shares["weights"] == shares["attention"] and 0 < shares["prefill"] <= 1
     assert found["memory"]["together"] and found["finished"] == 4
-    with pytest.raises(ValueError, match="attention: phases: together measures it"):
-        FidelitySpec(fidelity="full", phases="together", attention=0.5)
 
 
 def test_weights_are_whole_layers_of_their_own() -> None:

@@ -70,17 +70,6 @@ def load_text() -> str:
     return find("kernels", "ideal").read_text()
 
 
-def test_mistakes_of_a_device_name_what_is_near() -> None:
-    for setting, answer in (
-        ("kernels.class=nvidia-hmb", "did you mean 'nvidia-hbm'"),
-        ("kernels.program=vlm", "kernels.program: nvidia-hbm has no program 'vlm'"),
-        ("kernels.hots=1us", "kernels.hots: unknown key; did you mean 'host'"),
-        ("compute.step_overhead=1us", "it is 'kernels.host' now"),
-    ):
-        with pytest.raises(DescriptionError, match=answer):
-            load_device("a100-80gb", [setting])
-
-
 def test_what_a_device_says_stands_over_its_class_with_its_source() -> None:
     device = load_device("a100-80gb")
     assert device.accelerator is not None

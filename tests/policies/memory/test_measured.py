@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from hwmodel.description.description import DescriptionError
-from hwmodel.description.library import find, names
+from hwmodel.description.library import names
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Limits
@@ -67,17 +66,6 @@ def test_a_program_has_its_own_kernels_and_what_a_device_says_stays() -> None:
     assert other_law.weights == law.weights == 0.8 and other_law.kv != law.kv
     launches = 7 * 8 + 9 * 8 + 8 - (4 * 4.5 + 5 * 2.5 + 10)  # us of a layer
     assert other - usual == pytest.approx(32 * launches / 1000, rel=0.05)
-
-
-def test_a_program_that_its_class_has_not_is_placed(tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
-    text = find("measurements", CARD).read_text()
-    file.write_text(text.replace("{program: gpt-fast}", "{program: gpt-fsat}"))
-    place = (
-        "mine.yaml:.*runtimes.gpt-fast.program: .*no program 'gpt-fsat'; did you mean 'gpt-fast'"
-    )
-    with pytest.raises(DescriptionError, match=place):
-        load_measurements(str(file))
 
 
 def test_a_decode_step_of_a_model_with_windows_reads_what_they_keep() -> None:
@@ -201,47 +189,3 @@ def test_a_set_up_may_be_another_device_and_what_reaches_its_engines_counts(tmp_
     (found,) = compare(load_measurements(str(file)))
     assert found.derate == 0.9
     assert 0.8 * 1092.3 < found.model < 0.9 * 1092.3
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "answer"),
-    [
-        (
-            "source: s",
-            "source: so",
-            r"mine.yaml:9: cells\[0\].source: no source 'so'; did you mean",
-        ),
-        ("tolerance: near", "tolerance: far", r"cells\[0\].tolerance: no tolerance 'far'"),
-        ("14GB/s", "14ns", r"mine.yaml:9: cells\[0\]: measured: a figure of bandwidth is in GB/s"),
-        ("14GB/s", "14", r"cells\[0\].measured: expected a number with its unit"),
-        ("{size: 1KiB}", "{size: 1KiB, mix: two}", r"bandwidth.mix: expected reads and writes"),
-        ("{size: 1KiB}", "{size: 1KiB, stride: 1KiB, random: true}", "stride: random extents"),
-        ("bandwidth: {size: 1KiB}", "latency: {window: 1GiB}", "expected|latency is in ns"),
-        ("bandwidth: {size: 1KiB}", "decode: {batch: 0, context: 1}", r"cells\[0\].decode.batch"),
-        ("clock.tCK: 0.9ns", "clock.tck: 0.9ns", r"mine.yaml:6: setups.fast: hbm2-2.0: .*tCK"),
-        ("clock.tCK: 0.9ns", "device: nothing", r"mine.yaml:6: setups.fast: nothing: no shipped"),
-        ("14GB/s", "14x", "over: stands with a figure in x"),
-        ("{size: 1KiB}", "{size: 1KiB}, runtime: it", "runtime: stands with decode"),
-        (
-            "bandwidth: {size: 1KiB}",
-            "decode: {batch: 1, context: 9}",
-            "decode.since: stands with a figure in GB/s",
-        ),
-        (
-            "bandwidth: {size: 1KiB}",
-            "decode: {batch: 1, context: 9, since: 9}",
-            "decode: since: expected a shorter context",
-        ),
-    ],
-)
-def test_mistakes_are_placed(tmp_path: Path, old: str, new: str, answer: str) -> None:
-    file = tmp_path / "mine.yaml"
-    assert old in FILE
-    file.write_text(FILE.replace(old, new))
-    with pytest.raises(DescriptionError, match=answer):
-        load_measurements(str(file))
-
-
-def test_an_unknown_name_is_answered() -> None:
-    with pytest.raises(DescriptionError, match="no shipped measurement 'nothing'"):
-        load_measurements("nothing")

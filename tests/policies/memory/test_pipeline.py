@@ -287,11 +287,6 @@ def test_steps_advanced_together_are_those_of_single_ones() -> None:
     [
         ({"stages": 3}, "small has 2 layers; expected at most as many stages"),
         ({"stages": 2, "pipeline": {"link": "rdma"}}, "no shipped link"),
-        ({"stages": 2, "pipeline": {"ballance": "cost"}}, "ballance"),
-        (
-            {"pipeline": {"drains": True}},
-            "cluster.pipeline: needs cluster.stages, 2 or more or cluster.dropping",
-        ),
     ],
 )
 def test_a_mistake_says_what_was_expected(cluster: dict[str, Any], says: str) -> None:

@@ -253,17 +253,7 @@ def test_every_option_moves_a_figure() -> None:
             assert seen(**{**given, **change}) != before, (given, change)
 
 
-def test_mistakes_have_one_line() -> None:
-    with pytest.raises(ValueError, match=r"unknown attention; .*top_k"):
-        run(2048, mixed(2), attention={"name": "topk"})
-    with pytest.raises(ValueError, match="two pages or more"):
-        run(2048, mixed(2), attention={"name": "pages", "tokens": 100})
-    with pytest.raises(ValueError, match="run belongs to choice: clustered"):
-        run(2048, mixed(2), attention={"name": "top_k", "run": 8})
-    with pytest.raises(ValueError, match="of slots all are read"):
-        run(2048, mixed(2), attention={"name": "budget", "frees": "slots", "choice": "recency"})
-    with pytest.raises(ValueError, match="choice"):
-        run(2048, mixed(2), attention={"name": "top_k", "choice": "random"})
+def test_what_it_does_not_go_with_is_refused() -> None:
     with pytest.raises(DescriptionError, match="small-windows has sliding windows"):
         run(2048, mixed(2), attention={"name": "top_k"}, shape=WINDOWS)
     with pytest.raises(DescriptionError, match="attention without an index"):

@@ -14,7 +14,6 @@ from policies.predictors.confusion import ConfusionTable, load_table, main, tabu
 from policies.predictors.confusion_predictor import ConfusionPredictor
 from policies.predictors.prediction import BinnedPrediction, entropy
 from policies.predictors.predictor import predict
-from tests.policies import small
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 LMSYS = SHARED / "lmsys_vicuna13b_predicted.csv.gz"
@@ -130,10 +129,6 @@ def test_mistakes_in_a_csv_have_their_line(
     assert main([str(file), *options]) == 2
 
 
-def test_each_kind_has_its_own_options() -> None:
-    with pytest.raises(ValueError, match="table"):
-        small.spec(predictor={"kind": "confusion"})
-    with pytest.raises(ValueError, match="table"):
-        small.spec(predictor={"kind": "lognormal", "table": "bert-lmsys-2"})
+def test_a_table_that_is_not_shipped_is_refused() -> None:
     with pytest.raises(DescriptionError, match="no shipped predictor"):
         predict(ConfusionPredictor(table="bert"), np.array([1]), 1)

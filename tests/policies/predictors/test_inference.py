@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from policies.predictors.inference import InferenceSpec, infer
-from policies.predictors.oracle_predictor import OraclePredictor
 from tests.policies.small import MODEL, mixed, requests, run
 
 TABLE = {"sizes": [1, 4], "times": ["10ms", "16ms"]}
@@ -92,21 +91,3 @@ def test_what_lives_on_the_card_takes_room_for_kv() -> None:
     free = {"sizes": [1], "times": ["0ms"], "on_card": f"{kept}B"}
     found = run(2048, mixed(50), predictor={"cost": free}, engine={"max_model_len": 1024})
     assert found.metrics["kv_capacity_tokens"] == 2048 - 256
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"times": ["1ms"]}, "times: expected 2, one a size"),
-        ({"sizes": [2, 4]}, "sizes: expected 1 for the first"),
-        ({"sizes": [1, 1]}, "strictly increasing"),
-        ({"max_batch": 5}, "the largest of the sizes is 4"),
-    ],
-)
-def test_a_table_that_does_not_fit_together_is_refused(
-    change: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        cost(**change)
-    with pytest.raises(ValueError, match="give sizes and times; kind oracle has none"):
-        OraclePredictor.model_validate({"cost": {}})

@@ -72,8 +72,3 @@ def test_a_discrete_law_has_an_entropy_too() -> None:
     expected = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
     assert entropy(guess, [100, 200]) == pytest.approx(expected)
     assert entropy(guess, [100]) == 0
-
-
-def test_an_oracle_has_no_error() -> None:
-    with pytest.raises(ValueError, match="sigma"):
-        OraclePredictor.model_validate({"sigma": 0.1})

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from policies.requests.request_log import read_request_log
 from policies.requests.request_stream import generate
 from policies.requests.workload import WorkloadSpec, workload_document
@@ -41,24 +40,6 @@ def test_the_last_line_of_sglang_counts_and_requests_at_once_need_no_times(tmp_p
     lines = [json.dumps(each) for each in (BENCH, last | {"request_rate": "inf"})]
     found = read_request_log(write(tmp_path, "\n".join(lines) + "\n", "bench.jsonl"))
     assert found.queued_s.tolist() == [0.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"itls": None}, "list 'itls' is missing: --save-detailed"),
-        ({"start_times": None}, "start_times is missing"),
-        ({"ttfts": [0.5]}, "expected 3 each of"),
-        ({"ttfts": [-1, 0, 1]}, r"ttfts\[0\]: expected seconds"),
-        ({"input_lens": [1.5, 1, 1]}, r"input_lens\[0\]: expected a number of tokens"),
-        ({"output_lens": [0, 0, 0]}, "no requests"),
-    ],
-)
-def test_what_is_wrong_with_a_benchmark_is_said(
-    tmp_path: Path, change: dict[str, Any], why: str
-) -> None:
-    with pytest.raises(DescriptionError, match=why):
-        read_request_log(write(tmp_path, BENCH | change))
 
 
 def test_a_log_is_a_workload(tmp_path: Path) -> None:

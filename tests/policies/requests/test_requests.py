@@ -212,7 +212,7 @@ def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
     assert refusal(tmp_path).startswith(f"{tmp_path}: is a directory; expected a trace")
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.integers(1, 10**6), st.integers(0, 10**6))))
 def test_a_trace_comes_back_as_it_was_written(rows: list[tuple[float, int, int]]) -> None:
     rows = sorted(rows)

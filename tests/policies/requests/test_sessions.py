@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.requests.workload import WorkloadSpec
-from tests.policies.workloads import resolve_workload
 
 LAW: dict[str, Any] = {
     "mean_turns": 4.0, "message_tokens": {"median": 20.0, "sigma": 0.8},
@@ -93,37 +90,6 @@ def test_a_slice_keeps_sessions_and_the_tree() -> None:
     part = found[:40]
     assert part.session.tolist() == found.session[:40].tolist()
     assert part.prefixes(39) == found.prefixes(39)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"mean_turns": 0.5}, "mean_turns"),
-        ({"context_tokens": 60, "system": OPENINGS["system"]}, "leaves no room"),
-        ({"pause_s": {"median": 3}}, "pause_s"),
-    ],
-)
-def test_a_mistake_is_named(change: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        spec(**change)
-
-
-@pytest.mark.parametrize(
-    "rest", [{"samples": 2}, {"prefixes": {"count": 1, "tokens": 4}},
-             {"limits": {"max_output_tokens": 4}}],
-)  # fmt: skip
-def test_what_would_break_a_session_is_refused(rest: Any) -> None:
-    with pytest.raises(ValueError, match="does not go with sessions"):
-        spec(rest=rest)
-
-
-def test_sessions_are_no_part_of_a_splice(tmp_path: Path) -> None:
-    text = "{parts: [{workload: agents}, {workload: constant}]}"
-    (tmp_path / "all.yaml").write_text(
-        f"kind: workload\nname: all\nsummary: s\nlengths: {{splice: {text}}}\n"
-    )
-    with pytest.raises(DescriptionError, match="sessions cannot be spliced"):
-        resolve_workload(str(tmp_path / "all.yaml"))
 
 
 def test_turns_that_do_not_follow_are_refused() -> None:

@@ -114,13 +114,6 @@ def test_a_part_does_not_hang_on_the_others_or_on_arrivals(parts: Path) -> None:
     assert one.prompt_tokens.tolist() == other.prompt_tokens.tolist()
 
 
-def test_a_mistake_in_a_part_is_answered_in_its_own_file(parts: Path) -> None:
-    write(parts, "one", "lengths: {constant: {prompt_tokens: 0, output_tokens: 1}}\n")
-    with pytest.raises(DescriptionError) as caught:
-        splice(parts, "{parts: [{workload: ./one.yaml}, {workload: ./two.yaml}]}")
-    assert str(caught.value).startswith(f"{parts / 'one.yaml'}:4: lengths.constant.prompt_tokens")
-
-
 def shared(prefixes: str, rest: str = "", count: int = 4000) -> Requests:
     document = workload_document("constant")
     override(document, f"prefixes={prefixes}")
