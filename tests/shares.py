@@ -111,6 +111,7 @@ LONG_ALONE = frozenset({
     "sweeps/run/test_run.py::test_a_signal_keeps_what_was_finished_and_says_so",
     "sweeps/study/test_co_design.py::test_a_short_window_keeps_half_of_a_batch_and_an_interruption_changes_nothing",
     "sweeps/study/test_study.py::test_a_line_a_trial_in_the_order_of_numbers",
+    "sweeps/study/test_study.py::test_ctrl_c_keeps_what_was_told",
     "sweeps/study/test_study.py::test_kill_9_loses_and_repeats_nothing",
     "sweeps/study/test_study.py::test_workers_do_not_change_trials",
 })  # fmt: skip

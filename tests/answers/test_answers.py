@@ -17,13 +17,15 @@ from tests.answers.relations import RELATIONS
 from tests.rotation import long
 
 QUICK, LONG, PART = 2, 2000, 100
+SIMULATES = "energy and its parts"
+"""The relation that simulates DRAM; one draw of it."""
 
 
 @pytest.mark.parametrize("name", RELATIONS)
 def test_a_relation_holds(name: str) -> None:
     """Over the first draws of it with which it can be asked."""
     held, number = 0, [*RELATIONS].index(name)
-    while held < QUICK:
+    while held < (1 if name == SIMULATES else QUICK):
         found = asked(1, number)
         assert found.relation == name
         assert not found.breaches, f"{number}: {found.draw}"

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from hwmodel.description.library import names
 from tests.sweeps.cli.test_command_line import bankwise, refusal
-from tests.sweeps.study.studies import TINY
+from tests.sweeps.study.studies import SHORT
 
-FEW = [*TINY, "memory=table", "serving.engine.max_tokens=1024", "finale.top=1"]
-SETS = [part for item in FEW if "trials" not in item for part in ("--set", item)]
+SETS = [part for item in SHORT for part in ("--set", item)]
 
 
 def test_a_study_from_beginning_to_end(tmp_path: Path) -> None:

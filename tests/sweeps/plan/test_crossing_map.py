@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodel.description.description import DescriptionError
 from policies.allocators.kv_layout import DoesNotFit
 from sweeps.analyse.crossing import crossing
 from sweeps.analyse.statistics import Interval
@@ -188,25 +187,3 @@ def test_any_device_takes_it() -> None:
     points = load_sweep("answer", ["device=a100-80gb"]).points
     assert {point.experiment.device for point in points} == {"a100-80gb"}
     assert len(points) == 3 * 7 * (5 + 4)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (f"crossing.{RATIO}.of=pagd", ".of: no competitor 'pagd'; did you mean 'paged'?"),
-        (f"crossing.{RATIO}.against=[odma, paged]", "paged is what they are held against"),
-        (f"crossing.{RATIO}.range=[1.0, 0.1]", "expected [least, most]"),
-        ("variants.x={of: nothing, set: {seed: 32}, role: objection}", "no competitor"),
-        ("variants.x={of: odma, set: {serving.policy.blok: 32}, role: objection}", "blok"),
-        ("variants.x={of: {odma: {serving.policy.blok: 32}}, role: reading}", "blok"),
-        ("variants.x={of: {odm: {seed: 2}}, role: reading}", "no competitor 'odm'"),
-        ("variants.x={set: {seed: 2}, role: objection}", "expected the competitor that would"),
-        ("variants.x={set: {workload: r1-reasonin}, role: case}", "r1-reasonin"),
-        ("variants.x={set: {seed: 2}, role: control}", "expected one of case, objection, reading"),
-    ],
-)  # fmt: skip
-def test_mistakes_are_one_line(given: str, words: str) -> None:
-    with pytest.raises(DescriptionError) as caught:
-        sweep = load_sweep("answer", [given, "skip=[]"])
-        sweep.points[0].experiment.rehearsals([p.experiment for p in sweep.points])
-    assert words in str(caught.value) and "\n" not in str(caught.value)

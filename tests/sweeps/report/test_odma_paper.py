@@ -90,22 +90,6 @@ def test_four_cards_take_four_times_the_requests() -> None:
     assert four["throughput"]["static"] == pytest.approx(4 * one["throughput"]["static"], rel=0.2)
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("axes.assumption=[{name: a, shape: r2}]", "no such shape; did you mean 'r1'?"),
-        ("axes.assumption=[{name: a, odma: {spac: arena}}]", "did you mean 'space'?"),
-        ("rivals={paged: {name: paged}}", "static is the paper's baseline"),
-        ("policy=paged", "expected odma"),
-        ("rivals={static: {name: static}, odma: {name: odma}}", "needs a name of its own"),
-        ("axes.assumption=[{name: a}, {name: a, limit: 1024}]", "a name is there twice"),
-    ],
-)
-def test_mistakes_are_told(tmp_path: Path, override: str, message: str) -> None:
-    done = bankwise("run", "odma-paper", "--out", "x", "--set", override, cwd=tmp_path)
-    assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("paper")

@@ -20,6 +20,11 @@ TINY = [
     "policy.refresh=20",
 ]  # fmt: skip
 BARE = [*TINY, "finale=null", "memory=table"]
+SHORT = [
+    "batch=4", "warmup_requests=20", "requests=10", "policy.window=20", "policy.refresh=10",
+    "memory=table", "serving.engine.max_tokens=1024", "finale.top=1",
+]  # fmt: skip
+"""With a finale."""
 QUIET = Progress(terminal=False)
 
 

@@ -58,19 +58,19 @@ def test_what_breaks_a_constraint_is_not_the_best_of_any_tool(tmp_path: Path) ->
 
 def test_a_study_is_copied_to_any_storage_and_goes_on_there(tmp_path: Path) -> None:
     out, url = tmp_path / "run", f"sqlite:///{tmp_path}/studies.db"
-    run(tiny("trials=4"), out)
+    run(tiny("trials=2"), out)
     refuse_storage(url, "run", resume=False)
-    assert copy_journal(out, "quick", url, "run") == 4
+    assert copy_journal(out, "quick", url, "run") == 2
     with pytest.raises(DescriptionError, match="has a study 'run' already"):
         refuse_storage(url, "run", resume=False)
-    run(tiny("trials=6"), out, resume=True)
+    run(tiny("trials=3"), out, resume=True)
     refuse_storage(url, "run", resume=True)
-    assert copy_journal(out, "quick", url, "run") == 2
+    assert copy_journal(out, "quick", url, "run") == 1
     theirs = optuna.load_study(study_name="run", storage=url).trials
     assert [(t.params, t.values) for t in theirs] == [
         (t.params, t.values) for t in journal(out).trials
     ]
-    run(tiny("trials=4", "sampler.seed=2", "first=[]"), tmp_path / "b")
+    run(tiny("trials=2", "sampler.seed=2", "first=[]"), tmp_path / "b")
     with pytest.raises(DescriptionError, match="has other trials"):
         copy_journal(tmp_path / "b", "quick", url, "run")
     with pytest.raises(DescriptionError, match="cannot be opened"):
