@@ -17,6 +17,7 @@ from policies.allocators.capabilities import (
     Classifies,
     Contiguous,
     CopiesKv,
+    Drafts,
     Forks,
     Learns,
     Migrates,
@@ -411,6 +412,26 @@ class Contract(RuleBasedStateMachine):
             assert not _round(slow, order)
         for request in order:
             self.store(request, room)
+
+    @precondition(lambda self: self.held and self.allocator.able(Drafts))
+    @rule(data=st.data())
+    def keep_drafts(self, data: st.DataObject) -> None:
+        """A step keeps some drafts of each request, in order, until one has no room."""
+        lives = self.held.items()
+        decoding = [r for r, life in lives if life.demand.prompt <= life.held < life.most]
+        if not decoding:
+            return
+        requests = np.array(data.draw(st.permutations(decoding)), np.int64)
+        most = [min(self.held[r].most - self.held[r].held, 20) for r in requests.tolist()]
+        kept = np.array([data.draw(st.integers(1, each)) for each in most])
+        before, none = self.allocator.stored[requests], 0 * requests
+        had = self.allocator.able(Drafts).store_ahead(requests, kept, none, none)
+        more = self.allocator.stored[requests] - before
+        assert (more == np.where(np.arange(len(requests)) < had, kept, 0)).all()
+        for request, tokens in zip(requests[:had].tolist(), kept.tolist(), strict=False):
+            self.store(request, tokens)
+        if had < len(requests):
+            assert not self.allocator.grow(int(requests[had]), int(kept[had]))
 
     @precondition(lambda self: len(self.held) > 1)
     @rule(data=st.data(), ended=st.booleans())

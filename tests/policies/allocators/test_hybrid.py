@@ -67,6 +67,7 @@ def test_compact_slots_are_as_many_a_sequence_as_a_step_has_rows() -> None:
     qwen, memory = load_model("qwen3.5-9b"), 40 << 30
     pool = Compact(qwen, 64, drafts=3)
     assert pool.apart(memory) == (64 * 4 + 1) * qwen.state_bytes(3)
+    assert pool.running(memory) == 64 and pool.copies == (4, qwen.state_bytes(3))
     found = pool.held(memory, [1000] * 100)
     assert found.bytes["further states"] == 3 * found.bytes["states"]
     assert sum(found.bytes.values()) == memory

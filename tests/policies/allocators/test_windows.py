@@ -14,7 +14,7 @@ import pytest
 from hwmodel.specs.attention import AttentionWindow
 from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Allocator, Demand, Limits, PolicyOptions
-from policies.allocators.capabilities import Migrates, OnDemand, Remembers
+from policies.allocators.capabilities import Drafts, Migrates, OnDemand, Remembers, Swaps
 from policies.allocators.kv_groups import KvGroups, kv_groups
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES, build
@@ -29,6 +29,7 @@ LIMITS = Limits(max_tokens=200, max_model_len=400, step=96)
 POLICY: dict[str, dict[str, Any]] = {
     "paged": {"name": "paged"},
     "paged-split": {"name": "paged", "free_list": "split", "null_block": True, "block": 8},
+    "paged-drafts": {"name": "paged", "block": 8},
     "static": {"name": "static"},
     "static-full": {"name": "static", "window_kv": "full"},
     "s3": {"name": "s3", "stagger": 3},
@@ -156,7 +157,7 @@ class Lives:
     each group of layers: (request, token)."""
 
     def __init__(self, name: str, slots: int, seed: int, model: Any = WINDOWS) -> None:
-        options = options_of(name)
+        options, self.drafts = options_of(name), name.endswith("drafts")
         groups = groups_of(model, options.kv_of_windows)
         self.layout = KvLayout(4096, slots, groups.size, 2, 32, groups=groups)
         self.groups = groups
@@ -165,7 +166,8 @@ class Lives:
         self.rng = np.random.default_rng(seed)
         self.content: dict[int, tuple[int, int, int]] = {}
         self.held: dict[int, Demand] = {}
-        self.migrated = self.refused = 0
+        self.away: dict[int, Demand] = {}
+        self.migrated = self.refused = self.drafted = 0
 
     def places(self, request: int, group: int) -> np.ndarray:
         """Slot of each token; of those that are gone, wherever."""
@@ -183,10 +185,9 @@ class Lives:
     def store(self, request: int, before: int) -> None:
         """Write the tokens from `before` on, in each group those that last."""
         stored = int(self.allocator.stored[request])
-        for group, window in enumerate(self.groups.kept):
+        for group in range(len(self.groups.kept)):
             slots = self.places(request, group)
-            first = max(before, stored - window) if window else before
-            for token in range(first, stored):
+            for token in range(max(before, self.kept(group, stored)), stored):
                 self.content[int(slots[token])] = (request, group, token)
 
     def check(self) -> None:
@@ -250,7 +251,7 @@ class Lives:
                 grown.append(request)
                 continue
             if not allocator.grow(request, min(demand.prompt - stored, LIMITS.step)):
-                self.leave(request)
+                self.give_way(request)
                 continue
             self.store(request, stored)
         for request in grown:
@@ -270,6 +271,9 @@ class Lives:
             for r in requests
         )
         wanted, array = max(min(wanted, left), 1), np.array(requests)
+        if self.drafts:
+            self.draft(array, max(left, 1))
+            return
         rounds = allocator.headroom(array, wanted)
         slow, reserved = copy.deepcopy(allocator), []
         for _ in range(rounds):
@@ -292,12 +296,48 @@ class Lives:
             moves = allocator.able(Migrates)
             moved = moves.migrate(request) if moves else None
             if moved is None:
-                self.leave(request)
+                self.give_way(request)
                 continue
             self.copy(moved.source, moved.target, request)
             self.migrated += 1
             assert allocator.headroom(np.array([request]), 1)
             moves.settle()
+
+    def draft(self, requests: np.ndarray, left: int) -> None:
+        """Some drafts of each are kept, in order until one has no room."""
+        kept = self.rng.integers(1, min(left, 4) + 1, len(requests))
+        before, none = self.allocator.stored[requests], 0 * requests
+        had = self.allocator.able(Drafts).store_ahead(requests, kept, none + 3, none)
+        more = (self.allocator.stored[requests] - before).tolist()
+        assert more == [*kept[:had], *[0] * (len(requests) - had)]
+        for request, stored in zip(requests[:had].tolist(), before.tolist(), strict=False):
+            self.store(request, stored)
+        for request in requests[had : had + 1].tolist():
+            self.give_way(request)
+        self.drafted += had
+
+    def give_way(self, request: int) -> None:
+        """A request goes to the host or leaves."""
+        swaps = self.allocator.able(Swaps)
+        if not swaps or self.rng.random() < 0.5:
+            self.leave(request)
+            return
+        self.content = {s: what for s, what in self.content.items() if what[0] != request}
+        assert swaps.swap_out(request)
+        self.away[request] = self.held.pop(request)
+
+    def come_back(self) -> None:
+        """Those on the host, with all that they had stored."""
+        for request in list(self.away):
+            before, stored = self.state(self.allocator), int(self.allocator.stored[request])
+            assert not stored
+            if not self.allocator.able(Swaps).swap_in(request):
+                assert self.state(self.allocator) == before
+                continue
+            for move in self.allocator.moves() if hasattr(self.allocator, "moves") else ():
+                self.copy(move.source, move.target, move.request)
+            self.held[request] = self.away.pop(request)
+            self.store(request, 0)
 
     def leave(self, request: int) -> None:
         demand = self.held.pop(request)
@@ -310,8 +350,9 @@ class Lives:
 @pytest.mark.parametrize("model", [WINDOWS, TWO], ids=["one", "two"])
 @pytest.mark.parametrize("name", list(POLICY))
 def test_what_a_request_attends_to_lies_where_it_says(name: str, model: Any) -> None:
-    lives = Lives(name, {"orca": 2048, "odma": 2560}.get(name, 1536), seed=5, model=model)
+    lives = Lives(name, {"orca": 2048, "odma": 2560}.get(name, 1536), seed=4, model=model)
     for request in range(45):
+        lives.come_back()
         lives.admit(request)
         lives.step()
         if name != "ideal":  # it moves tokens at will
@@ -321,6 +362,7 @@ def test_what_a_request_attends_to_lies_where_it_says(name: str, model: Any) -> 
         lives.leave(request)
     assert (lives.allocator.free_slots, lives.allocator.largest_hole) == lives.empty
     assert lives.migrated > 0 or name != "odma" or model is TWO
+    assert (lives.drafted > 0) == lives.drafts
 
 
 def test_old_blocks_are_given_up_as_vllm_does_and_used_again() -> None:

@@ -100,6 +100,7 @@ def test_a_layer_by_hand() -> None:
     metrics = run(
         1024, requests([0.0], 100, 4), memory={"fidelity": "full"}, kv_layout="layer_kv_token"
     ).metrics
+    assert metrics["memory"]["phases"]["attention"]["ci95"] == 0  # nothing is drawn
     seconds = metrics["phase_share"]["attention"] * metrics["steps"] * metrics["step_s"]
     memory = device(1024)
     base, half = 2 << 20, 1024 * 64

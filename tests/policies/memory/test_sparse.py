@@ -122,6 +122,19 @@ def test_what_is_chosen_follows_its_law() -> None:
     assert all(run[1][-1] - run[0][-1] >= 100 for run in kept)
 
 
+@pytest.mark.parametrize("given", KINDS, ids=str)
+def test_rows_of_drafts_choose_the_same_tokens_and_see_each_other(given: dict[str, Any]) -> None:
+    sparse, rows = sparse_of(given), [1, 4, 2, 3, 5, 1]
+    seen = scored = 0
+    for length, many in zip(LENGTHS, rows, strict=True):
+        tokens, indexed = read(given, length)
+        seen += sum(tokens + nth for nth in range(2, many + 1))
+        scored += many * indexed * (given["name"] != "budget")
+    assert sparse.verified(np.array(LENGTHS), np.array(rows))[0] == seen
+    if sparse.index_bytes:
+        assert sparse.verified(np.array(LENGTHS), np.array(rows))[1] == scored
+
+
 def test_are_the_last_pages_read_and_others_drawn() -> None:
     sparse = Sparse(tokens=48, page=8, recent=16)
     chosen = []
