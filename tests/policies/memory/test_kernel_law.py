@@ -91,6 +91,17 @@ def test_rows_are_padded_to_tiles_and_few_rows_read_the_weights_again() -> None:
     assert times[0] == times[1] == times[4] and times[2] == times[3] == pytest.approx(2 * times[0])
 
 
+def test_few_rows_are_computed_at_the_share_of_vectors() -> None:
+    model = load_model("llama-2-7b")
+    law = "kernels={class: ideal, vector_rows: 8, vector_columns: 8, vector_efficiency: 0.5}"
+    bound = ["compute.fp16=1GFLOPS", "compute.decode_efficiency=0.8", "compute.overlap=max", law]
+    steps = StepModel(load_device("a100-80gb", bound), model)
+    for rows, share in ((4, 0.5), (9, 0.8)):
+        flops = rows * (model.layer_flops + model.head_flops)
+        found_s = steps.times(decode(rows, rows), 1, Efficiency()).weights_s
+        assert found_s == pytest.approx(flops / (share * 1e9))
+
+
 def test_experts_have_tiles_of_their_own() -> None:
     """Of a batch of 64 an expert of qwen3-30b-a3b has four rows, of which a tile has 16."""
     model = load_model("qwen3-30b-a3b")

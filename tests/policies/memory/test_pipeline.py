@@ -263,6 +263,16 @@ def test_engines_that_compute_prompts_apart_do_not_look_ahead(engine: str) -> No
         run(4096, FEW, cluster=cluster, engine={"name": engine})
 
 
+def test_nobody_is_served_sooner_than_alone() -> None:
+    """Micro-batches follow one another through the stages, but none before its request came."""
+    cluster = {"stages": 2}
+    alone = run(4096, requests([0.0], 300, 3), cluster=cluster).first_token_s[0]
+    times = np.arange(12) * alone * 0.7
+    found = run(4096, requests(times, 300, 3), cluster=cluster)
+    assert (found.first_token_s - times >= alone * (1 - 1e-9)).all()
+    assert found.first_token_s[-1] - times[-1] < 8 * alone
+
+
 def test_one_stage_is_no_pipeline() -> None:
     alone, one = run(2048, FEW), run(2048, FEW, cluster={"stages": 1})
     assert alone.metrics == one.metrics and "pipeline" not in one.metrics

@@ -94,6 +94,17 @@ def test_prefill_counts_the_triangle_of_attention_and_one_head() -> None:
     assert parts[0] + parts[1] == pytest.approx(parts[2] + 600 / 1000 * kv_s)
 
 
+def test_what_kernels_between_products_move_is_free_with_weights_or_with_compute() -> None:
+    step = chunks(Chunk(0, 0, 1000, True))
+    cards = [load_device("a100-80gb", [f"kernels.chunk_activations={n}"]) for n in (0, 1)]
+    for free, costs in (((), True), (("weights",), False), (("compute",), False)):
+        without, with_them = (
+            StepModel(card, LLAMA, free=free).times(step, 1, Efficiency()).total_s[0]
+            for card in cards
+        )
+        assert (with_them > without) == costs
+
+
 @pytest.mark.parametrize(("way", "left"), [("max", 0), ("sum", 1), (0.5, 0.5)])
 def test_phases_that_are_moved_together_are_one(way: object, left: float) -> None:
     """All bytes beside all FLOPs: never longer than in turn at the same efficiencies, and as long
