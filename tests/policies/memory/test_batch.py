@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from policies.allocators.allocator import Allocator, Limits
+from policies.allocators.allocator import Allocator, Demand, Limits
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES, PolicySpec
 from policies.memory.batch import BatchSpec, place
@@ -34,6 +34,23 @@ def test_do_requests_that_came_before_scatter_its_blocks() -> None:
     assert alone.units(1).start.tolist()[:7] == [16 * block for block in range(7, 14)]
     steps = np.diff(used.units(60).start[:7]) // 16
     assert len(set(steps.tolist())) > 2
+
+
+def test_those_before_come_with_half_of_their_tokens_and_grow() -> None:
+    policy: PolicySpec = POLICIES["paged"].Options(name="paged")  # type: ignore[assignment]
+    spec = BatchSpec(policy=policy, sequences=4, context=200, age=30)
+    allocator = POLICIES["paged"](KvLayout(0, 4096, 1, 1, 16), 34, Limits(200, 400), policy)
+    came: dict[int, int] = {}
+    reserve = allocator.reserve
+
+    def noted(request: int, demand: Demand, tokens: int) -> bool:
+        came[request] = tokens
+        return reserve(request, demand, tokens)
+
+    allocator.reserve = noted  # type: ignore[method-assign]
+    place(allocator, spec, np.random.default_rng(0))
+    lengths = np.random.default_rng(0).integers(100, 301, 30)
+    assert [came[request] for request in range(34)] == [*(lengths // 2).tolist(), *[100] * 4]
 
 
 def test_is_a_batch_that_does_not_fit_refused() -> None:

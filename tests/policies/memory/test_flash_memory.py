@@ -30,13 +30,14 @@ def device(page: str = "4KiB", planes: int = 1024, capacity: str = "1GiB") -> De
     )  # fmt: skip
 
 
-def share(start: list[int], size: list[int], write: list[bool], page: str = "4KiB") -> float:
-    """Share of the peak at which such extents are moved."""
-    memory = FlashMemory(device(page).memories["far"], SHAPE, 1.0, 0)
-    zeros = np.zeros(len(start), np.int64)
-    return memory._share(
-        "attention", Extents(np.array(start), np.array(size), np.array(write), zeros)
-    )
+def share(
+    start: list[int], size: list[int], write: list[bool], page: str = "4KiB", base: int = 0
+) -> float:
+    """Share of the peak at which such extents are moved, where KV begins at `base`."""
+    memory = FlashMemory(device(page).memories["far"], SHAPE, 1.0, base)
+    numbers = (np.array(each, np.int64) for each in (start, size))
+    owner = np.zeros(len(start), np.int64)
+    return memory._share("attention", Extents(*numbers, np.array(write, np.bool_), owner))
 
 
 def test_pages_are_read_whole_and_once() -> None:
@@ -46,6 +47,17 @@ def test_pages_are_read_whole_and_once() -> None:
     assert share([0, 1024], [1024, 1024], [False, False]) == 0.5  # of one page
     assert share([0, 8192], [1024, 1024], [False, False]) == 0.25
     assert share([0], [4096], [False], "16KiB") == 0.25
+    assert share([1024], [4096], [False], base=1024) == 1.0  # pages begin where KV does
+
+
+def test_what_has_nothing_here_goes_at_the_rate_of_before() -> None:
+    assert share([], [], []) == 1.0
+    assert share([0], [0], [False]) == 1.0
+
+
+def test_what_has_not_run_wears_nothing_out() -> None:
+    found = FlashMemory(device().memories["far"], SHAPE, 1.0, 0).report(0)
+    assert (found["page_use"], found["writes_a_day"], found["years"]) == ({}, 0.0, None)
 
 
 def test_writes_have_a_rate_of_their_own() -> None:

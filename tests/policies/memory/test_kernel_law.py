@@ -16,7 +16,7 @@ from hwmodel.specs.kernel_law import KernelClass, KernelLaw
 from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.measured_steps import Prefill, prefill_time
-from policies.memory.products import Products
+from policies.memory.products import Products, expert_padding
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from sweeps.ask.fit import Fit, FitQuestion, fit
@@ -142,6 +142,22 @@ def test_experts_wait_for_their_own_bytes_or_flops() -> None:
         half.times(longer, 1, Efficiency()).total_s[0]
         > 1.4 * whole.times(longer, 1, Efficiency()).total_s[0]
     )
+
+
+@pytest.mark.parametrize(
+    ("tile", "rows", "times"),
+    [
+        (64, 4.0, 4.0),  # a tile of 16 with 4 rows
+        (64, 8.0, 2.0), (64, 8.5, 32 / 8.5),  # 17 rows ask for a tile of 32
+        (64, 33.0, 1 + 64 / 66),  # no tile is higher than `tile`
+        (16, 100.0, 1 + 16 / 200),  # half a tile is empty on average
+        (1, 3.0, 1.0),
+    ],
+)  # fmt: skip
+def test_rows_of_an_expert_are_padded_to_its_tile(tile: int, rows: float, times: float) -> None:
+    card = load_device("a100-80gb", [f"kernels={{class: ideal, tile: {tile}}}"])
+    assert card.accelerator is not None
+    assert expert_padding(card.accelerator.kernels, rows) == pytest.approx(times)
 
 
 def test_a_program_has_a_share_of_its_own_in_prompts() -> None:

@@ -14,6 +14,7 @@ from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
 from policies.memory.layout_read import (
     GEOMETRIES,
+    Geometry,
     LayoutRead,
     channels_engaged,
     descriptors,
@@ -32,7 +33,8 @@ def test_channels_are_those_of_the_published_predictor(geometry: tuple[int, int]
     card = load_device("strix-halo")
     heads, dim = geometry
     engaged = channels_engaged(card, LayoutRead(kv_heads=heads, head_dim=dim))
-    spacing = heads * dim * 2
+    spacing = Geometry(heads, dim).spacing_bytes
+    assert spacing == heads * dim * 2
     pieces = -(-dim * 2 // 256)  # neighbours that a row has itself
     assert engaged == min(16 // math.gcd(spacing // 256, 16) * pieces, 16)
     assert channels_engaged(card, LayoutRead(kv_heads=heads, head_dim=dim, order=HEADS)) == 16

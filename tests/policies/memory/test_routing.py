@@ -34,7 +34,9 @@ def test_distinct_experts_under_uniform_routing() -> None:
     mixtral = ExpertsSpec(count=8, per_token=2, intermediate=1)
     assert round(Routing(mixtral).expected(8), 1) == 7.2
     assert Routing(MANY).expected(0) == 0
-    assert found.chances(8).tolist() == pytest.approx([found.expected(8) / 128] * 128)
+    skewed = Routing(MANY, RoutingSpec(skew=1.2))
+    assert skewed.chances(8).sum() == pytest.approx(skewed.distinct(8))
+    assert skewed.chances(1) == pytest.approx(probabilities(128, 8, 1.2))
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.5, 1.2, 4.0])

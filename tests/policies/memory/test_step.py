@@ -165,6 +165,24 @@ def test_a_migration_reads_and_writes_every_token() -> None:
     assert times.migration_s == pytest.approx(2 * 70 * LLAMA.kv_token_bytes / 307.2e9 / 0.5)
 
 
+@pytest.mark.parametrize("free", [("weights",), ("compute",)])
+def test_a_step_without_its_weights_or_flops_moves_no_activations_of_chunks(
+    free: tuple[str, ...],
+) -> None:
+    """What a chunk's products read and write beside their weights goes with them."""
+    card = load_device("a100-80gb", ["kernels={class: ideal, chunk_activations: 1}"])
+    model, step = load_model("llama-2-7b"), chunks(Chunk(0, 0, 512, True))
+    found = [
+        StepModel(load_device("a100-80gb", ["kernels={class: ideal}"]), model, free=free),
+        StepModel(card, model, free=free),
+    ]
+    without, with_them = (each.times(step, 1, Efficiency()).total_s[0] for each in found)
+    assert with_them == without
+    whole = [StepModel(each, model).times(step, 1, Efficiency()).total_s[0]
+             for each in (card, load_device("a100-80gb", ["kernels={class: ideal}"]))]  # fmt: skip
+    assert whole[0] > whole[1]
+
+
 @pytest.mark.parametrize("phase", ["weights", "attention"])
 def test_half_the_efficiency_is_twice_the_memory_time(phase: str) -> None:
     steps = StepModel(load_device("mlu370-x4", BARE), LLAMA)

@@ -108,6 +108,15 @@ def test_a_chunk_has_the_share_of_its_pairs(tmp_path: Path) -> None:
     assert first.weights_s + first.prefill_s == pytest.approx(products_s + 32 * 50e-6, rel=0.02)
     pairs = (sum(range(17, 33))) / sum(range(1, 33))
     assert second.prefill_s - first.prefill_s == pytest.approx(32 * 50e-6 * (pairs - 1), rel=1e-3)
+    assert steps.tabled is not None
+    assert steps.tabled._chunk_us(Chunk(0, 16, 16, False)) == pytest.approx(32 * 50 * pairs)
+
+
+def test_drafts_are_of_the_law_as_tables_have_one_token_a_sequence(tmp_path: Path) -> None:
+    steps = StepModel(card(table(tmp_path, 20, 30)), load_model(MODEL))
+    drafted = decode(4, 4000)._replace(rows=np.full(4, 2), drafts=1)
+    steps.times(drafted, 1, Efficiency(attention=0.9))
+    assert steps.tabled is not None and steps.tabled.beyond == {"decode_attention"}
 
 
 def test_whole_kernels_have_no_parts_to_leave_out(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hwmodel.description.description import DescriptionError
+from policies.serving.counted_runs import RUNS
 from sweeps.run.executor import execute, worker_count
 
 
@@ -24,6 +25,8 @@ def work(task: Any) -> Any:
             raise ZeroDivisionError("by hand")
         case "killed":
             os.kill(os.getpid(), signal.SIGKILL)
+        case ("leaves", code):
+            os._exit(code)
         case "pid":
             return os.getpid()
         case "large":  # in a worker that may have no more than it has
@@ -79,6 +82,22 @@ def test_a_killed_worker_costs_one_task() -> None:
     found = {o.index: o for o in execute(work, [1, "killed", 2, 3, 4, 5], 2)}
     assert found[1].error is not None and "signal 9" in found[1].error
     assert [found[i].value for i in (0, 2, 3, 4, 5)] == [2, 4, 6, 8, 10]
+
+
+def test_how_a_worker_left_is_said() -> None:
+    found = [*execute(work, [("leaves", 0), ("leaves", 3), "killed"], 2)]
+    assert sorted(str(each.error) for each in found) == [
+        "its worker process was ended by signal 9 (out of memory?)",
+        "its worker process was ended with exit code 0",
+        "its worker process was ended with exit code 3",
+    ]
+
+
+def test_runs_of_workers_are_counted_where_they_are_asked_for() -> None:
+    before = RUNS.copy()
+    found = list(execute(lambda kind: RUNS.update([kind]), ["plain", "plain", "general"], 2))
+    assert not any(each.error for each in found)
+    assert RUNS - before == {"plain": 2, "general": 1}
 
 
 def test_a_worker_out_of_memory_says_so_and_the_others_go_on() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -49,6 +50,12 @@ def test_a_task_that_takes_too_much_memory_is_ended() -> None:
     found = {each.index: each for each in execute(work, [1, "large", 2], 2, limits=limits)}
     assert (found[0].value, found[2].value) == (2, 4)
     assert str(found[1].error).startswith("it took more memory than --memory-limit, 1.074e+09")
+
+
+def test_what_has_ended_is_within_its_limits() -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    assert TaskLimits(60, 0).broken(ended.pid, time.monotonic()) is None
 
 
 def test_a_task_that_is_ended_is_not_begun_again() -> None:
