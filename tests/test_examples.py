@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -46,12 +46,17 @@ SLOW = ("what_if", "own_connector", "own_controller", "own_controller_rule", "ow
 
 
 @pytest.mark.parametrize("name", [*(name for name in PRINTED if name not in SLOW), *long(*SLOW)])
-def test_an_example_prints_its_answer(name: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("unplugged")
+def test_an_example_prints_its_answer(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments, printed = PRINTED[name]
-    command = [sys.executable, ROOT / f"examples/{name}.py", *arguments]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert re.search(printed, done.stdout, re.DOTALL), done.stdout
+    file = str(ROOT / f"examples/{name}.py")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [file, *arguments])
+    runpy.run_path(file, run_name="__main__")
+    said = capsys.readouterr().out
+    assert re.search(printed, said, re.DOTALL), said
     assert list(tmp_path.iterdir()) == []
 
 

@@ -119,7 +119,8 @@ QUICK = {
     "allocator": "s3", "predictor": "confusion", "router": "prefix", "scheduler": "v0",
     "connector": "tiers", "controller": "migration", "free list": "runs", "source": "clients",
 }  # fmt: skip
-"""One of each kind, which the quick suite takes away together; the long one takes each alone."""
+"""One of each kind, which the quick suite takes away together, with the compiled core; the long one
+takes each alone."""
 
 
 class _Without(ast.NodeTransformer):
@@ -184,6 +185,20 @@ print("served", len(given["served"]))
 """
 
 
+def take_the_compiled_core_away(root: Path) -> None:
+    shutil.rmtree(root / "policies/serving/plain")
+    file = root / "policies/serving/simulation.py"
+    text = file.read_text(encoding="utf-8")
+    for line in (
+        "from policies.serving.plain.plain_run import ran_plain\n",
+        "        if ran_plain(self):\n            return\n",
+    ):
+        assert line in text
+        text = text.replace(line, "")
+    file.unlink()  # the copy is of links
+    file.write_text(text, encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     "gone",
     [
@@ -202,6 +217,8 @@ def test_all_else_works_without(gone: list[tuple[str, str]], tmp_path: Path) -> 
         shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored, copy_function=os.link)
     for kind, name in gone:
         take_away(tmp_path, kind, name)
+    if gone == [*QUICK.items()]:
+        take_the_compiled_core_away(tmp_path)
     shipped = {
         file.stem: file.read_text(encoding="utf-8")
         for file in sorted((tmp_path / "yaml/sweeps").glob("*.yaml"))
@@ -222,27 +239,6 @@ def test_all_else_works_without(gone: list[tuple[str, str]], tmp_path: Path) -> 
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split() == ["served", str(len(served))]
-
-
-def test_all_else_works_without_the_compiled_core(tmp_path: Path) -> None:
-    for package in PACKAGES:
-        ignored = shutil.ignore_patterns("__pycache__", "plain")
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored, copy_function=os.link)
-    file = tmp_path / "policies/serving/simulation.py"
-    text = file.read_text(encoding="utf-8")
-    for line in (
-        "from policies.serving.plain.plain_run import ran_plain\n",
-        "        if ran_plain(self):\n            return\n",
-    ):
-        assert line in text
-        text = text.replace(line, "")
-    file.unlink()  # the copy is of links
-    file.write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps({"files": [], "served": [[]]})], cwd=tmp_path,
-        text=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def test_what_cannot_go_is_there() -> None:

@@ -198,7 +198,7 @@ def test_kernel_and_oracle_agree_where_every_lane_is_taken(tmp_path: Path, banks
     commands = many(fit, 600).replace("banks: open", "banks: " + banks, 1).replace("600", "9999", 1)
     row = "- {scope: rank, after: [C0, C2, C6], before: [RD, WR, ACT1, C3, C6], delay: 40}"
     memory = described(tmp_path, commands, row)
-    arrival, address, write = stream(memory, "mixed", 1200)
-    kind = write * (1 + (np.arange(1200) % 5 == 0))
+    arrival, address, write = stream(memory, "mixed", 600)
+    kind = write * (1 + (np.arange(600) % 5 == 0))
     requests = list(zip(arrival.tolist(), address.tolist(), kind.tolist(), strict=True))
     assert_equal(Case(memory, requests, 0, 1))

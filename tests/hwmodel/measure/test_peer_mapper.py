@@ -7,13 +7,14 @@ from math import log2
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.measure.peer_mapper import not_linear, peer_mapper
 from hwmodel.measure.simulator_traces import level_names, level_sizes, to_vectors
 from hwmodel.specs.device import load_device
+from tests.rotation import LONG
 
 LOCAL = (
     "lpddr5-6400-x16", "lpddr5-6400-x16-bl32", "lpddr4-4266-x16", "ddr5-4800-x32", "hbm2-2.0",
@@ -49,6 +50,7 @@ def by_dramsim3(name: str, address: int, sizes: dict[str, int], burst: int) -> d
     return dict(zip(tokens, values, strict=True))
 
 
+@settings(max_examples=1000 if LONG else 30)
 @given(st.sampled_from(LOCAL), st.lists(st.integers(0, 1 << 40), min_size=1, max_size=20))
 def test_ramulator_decodes_our_places(name: str, drawn: list[int]) -> None:
     device = load_device(name)
@@ -64,6 +66,7 @@ def test_ramulator_decodes_our_places(name: str, drawn: list[int]) -> None:
         assert found == to_vectors(device, local, True).tolist()
 
 
+@settings(max_examples=1000 if LONG else 40)
 @given(
     st.sampled_from(LOCAL), st.sampled_from(LINEAR),
     st.lists(st.integers(0, 1 << 40), min_size=1, max_size=20),

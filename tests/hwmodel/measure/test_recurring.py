@@ -182,7 +182,7 @@ def test_refreshes_that_are_owed_are_carried_from_one_stream_to_the_next(layers:
     assert sum(issued[-8:]) / due == pytest.approx(1, abs=0.15)
 
 
-@pytest.mark.parametrize("name", ["h200", "dgx-spark-gb10"])
+@pytest.mark.parametrize("name", ["dgx-spark-gb10", "h200"])
 def test_what_memory_says_of_postponed_refreshes_is_within_its_bound(name: str) -> None:
     """Its window of ten intervals could postpone eight of its own."""
     device = load_device(name, [ALL_BANK, "controller.refresh_postpone=8"])

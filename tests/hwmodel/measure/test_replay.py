@@ -252,9 +252,9 @@ def test_latency_quantiles_of_deep_queues_are_those_of_the_oracle() -> None:
     memory = load_device(
         "ddr5-4800-x32", ["controller.read_queue=256", "clock.ticks_per_ck=4"]
     ).memory
-    address = np.random.default_rng(5).integers(0, 1 << 28, 900) * 64
+    address = np.random.default_rng(5).integers(0, 1 << 28, 700) * 64
     run = OpenLoop(memory)
-    run.feed(0, address, np.zeros(900, np.int64))
+    run.feed(0, address, np.zeros(700, np.int64))
     run.finish()
     found = run.latency_ns()
     requests = [(0, int(a), 0) for a in address]

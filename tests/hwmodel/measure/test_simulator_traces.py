@@ -109,7 +109,7 @@ def test_every_format_gives_the_same_figures(
     tmp_path: Path, name: str, channel: int | None
 ) -> None:
     device = load_device(name)
-    issued = issue(device, stream(64))
+    issued = issue(device, stream(32))
     one = channel is not None
     files = {"ours.npz": "bankwise", "ours.gz": "bankwise"} | {form: form for form in BY_NAME}
     found = {}
