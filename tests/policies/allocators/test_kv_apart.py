@@ -67,20 +67,6 @@ def test_every_byte_of_a_batch_is_moved_once_and_inside_the_region(kv: str, dims
     assert moved == pytest.approx(mean, rel=0.02)  # sparse entries: lengths of 19 places, repeated
 
 
-@pytest.mark.parametrize("policy", [name for name in POLICIES if name != "vattention"])
-@pytest.mark.parametrize("kv", ["oaken", "oaken_behind", "qserve", "fp16"])
-def test_every_policy_lays_out_every_format(policy: str, kv: str) -> None:
-    layout = layout_of(GROUPED, kv, "layer_kv_block_head", 65536)
-    # units of one token have all the same few lengths: 2 % less than the mean, as `paged` with them
-    allocator, batch = batch_of(
-        layout, {"name": "radix", "page": 16} if policy == "radix" else policy
-    )
-    both = [traffic.attention(allocator, batch, layer) for layer in range(2)]
-    assert not any(overlap(found) for found in both)
-    mean = 3 * 301 * GROUPED.stored_as(None, kv).kv_token_bytes
-    assert sum(found.size.sum() for found in both) == pytest.approx(mean, rel=0.01)
-
-
 def test_llama_2_7b_moves_4939_bytes_a_token_and_layer() -> None:
     assert WIDE.kv_layer_bytes == 16384
     model = WIDE.stored_as(None, "oaken")

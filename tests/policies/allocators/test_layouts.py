@@ -8,22 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS, Dims, KvOrder
-from hwmodel.specs.transformer import TransformerSpec, load_model, shard
+from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Demand, Limits
 from policies.allocators.capabilities import Forks
 from policies.allocators.kv_layout import KvLayout, Units, kv_layout
 from policies.allocators.registry import POLICIES
-from policies.memory import dealing, traffic
-from policies.memory.batch import BatchSpec, place
+from policies.memory import traffic
 from policies.predictors.predictor import Prediction
-from tests.rotation import LONG
 
 SMALL = {"base": 512, "slots": 48, "layers": 2, "kv_heads": 3, "head_bytes": 4}
 ALL = [
@@ -31,11 +27,6 @@ ALL = [
     for dims in itertools.permutations(LAYOUTS["layer_kv_token"])
     if dims.index("unit") < dims.index("token")
 ]
-MODELS = {
-    "qwen": load_model("deepseek-r1-distill-qwen-7b"),
-    "llama": load_model("llama-2-7b"),
-    "half of llama": shard(load_model("llama-2-7b"), 2),
-}
 
 
 def by_hand(layout: KvLayout, unit: tuple[int, int], index: dict[str, int]) -> int:
@@ -124,69 +115,6 @@ def test_touching_runs_are_one() -> None:
 def test_mistakes(value: Any, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         TypeAdapter(KvOrder).validate_python(value)
-
-
-def streams(
-    policy: str, model: TransformerSpec, dims: Dims, seed: int, reading: traffic.Reading
-) -> tuple[Any, Any, np.ndarray, int]:
-    """(allocator, one layer's attention, the batch, layer) of a batch placed by a policy."""
-    layout = KvLayout(1 << 30, 4096, model.layers, model.kv_heads, model.kv_head_bytes, dims)
-    spec = BatchSpec.model_validate(
-        {"policy": {"name": policy}, "sequences": 3, "context": 150, "age": 20}
-    )
-    options = POLICIES[policy].Options.model_validate({"name": policy})
-    allocator = POLICIES[policy](layout, spec.requests(), Limits(150, 512), options)
-    batch = place(allocator, spec, np.random.default_rng(seed))
-    layer = seed % model.layers
-    return allocator, traffic.attention(allocator, batch, layer, reading), batch, layer
-
-
-@settings(max_examples=100 if LONG else 20)
-@given(
-    policy=st.sampled_from(sorted({*POLICIES} - {"vattention"})),  # has one layout
-    model=st.sampled_from(sorted(MODELS)),
-    name=st.sampled_from(sorted(LAYOUTS)),
-    spread=st.sampled_from(
-        ["slice", "sequence", "split", "head", "head_major", "head_slice", "head_turn"]
-    ),
-    drift=st.sampled_from([0.0, 0.3, 1.0]),
-    reads=st.sampled_from([1, 7]),
-    seed=st.integers(0, 99),
-)
-def test_bytes_are_conserved(
-    policy: str, model: str, name: str, spread: Any, drift: float, reads: int, seed: int
-) -> None:
-    shape = MODELS[model]
-    allocator, extents, batch, layer = streams(
-        policy, shape, LAYOUTS[name], seed, traffic.Reading(spread, reads)
-    )
-    dealt = dealing.deal(extents, 32, spread, 512, drift)
-    layout = allocator.layout
-    half = layout.half_bytes
-    # K and V of 150 tokens read, of one written, by each of 3 sequences
-    assert dealt.size[~dealt.write].sum() == 2 * half * 150 * 3 * reads
-    assert dealt.size[dealt.write].sum() == 2 * half * 3
-    held = []
-    for request in batch.tolist():
-        units = allocator.units(request)
-        runs = layout.extents(Units(units.start, units.size, units.size), layer, None)
-        held += list(zip(runs.start.tolist(), (runs.start + runs.size).tolist(), strict=True))
-    starts, ends = (np.array(column) for column in zip(*sorted(held), strict=True))
-    covered = _merged(starts, ends)
-    inside = np.searchsorted(covered[0], dealt.start, side="right") - 1
-    assert (inside >= 0).all()
-    assert (dealt.start + dealt.size <= covered[1][inside]).all()
-    # nobody writes a byte twice
-    order = np.argsort(dealt.start[dealt.write])
-    first, size = dealt.start[dealt.write][order], dealt.size[dealt.write][order]
-    assert (first[1:] >= (first + size)[:-1]).all()
-
-
-def _merged(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Runs that touch, as one."""
-    first = np.concatenate(([True], starts[1:] > ends[:-1]))
-    last = np.concatenate((first[1:], [True]))
-    return starts[first], ends[last]
 
 
 @pytest.mark.parametrize("pad", [0, 16, 256])

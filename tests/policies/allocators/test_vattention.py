@@ -19,7 +19,6 @@ from policies.memory.mapped import mapped
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.predictors.predictor import Prediction
-from tests.policies import small
 
 SHIPPED = "deepseek-r1-distill-qwen-7b"
 FOUR_HEADS = KvLayout(base=0, slots=1 << 16, layers=28, kv_heads=4, head_bytes=256)
@@ -168,30 +167,3 @@ def test_frames_of_another_size_than_the_device_translates_are_refused() -> None
 def test_a_frame_that_cannot_be_is_a_mistake() -> None:
     with pytest.raises(DescriptionError, match="do not fit"):
         made(frame="64GiB")
-
-
-@pytest.mark.parametrize("engine", ["v0", "v1"])
-@pytest.mark.parametrize("fidelity", ["analytic", "sampled", "full"])
-def test_serves_under_both_engines(engine: str, fidelity: str) -> None:
-    policy = {"name": "vattention", "frame": "4KiB", "map_cost": "1us"}
-    memory = {"fidelity": fidelity, "efficiency": 1.0} if fidelity == "analytic" else {
-        "fidelity": fidelity
-    }  # fmt: skip
-    served = [
-        small.run(
-            1024, small.mixed(60, rate=50_000), policy=policy, engine={"name": engine},
-            memory=memory, advance_together=together, simulate=small.FakeMemory(),
-        ).metrics
-        for together in (True, False)
-    ]  # fmt: skip
-    assert served[0]["finished"] == 60 and served[0]["preemptions"] > 0
-    same = ("makespan_s", "batch", "policy", "phase_share")
-    assert all(served[0][name] == pytest.approx(served[1][name]) for name in same)
-
-
-def test_a_request_that_was_swapped_out_comes_back_to_other_frames() -> None:
-    metrics = small.run(
-        1024, small.mixed(60, rate=50_000), policy={"name": "vattention", "frame": "4KiB"},
-        engine={"name": "v0", "max_model_len": 1024, "preemption": "swap"},
-    ).metrics  # fmt: skip
-    assert metrics["finished"] == 60 and metrics["swapped_tokens"] > 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,8 +20,7 @@ from policies.placements.placement import none, whole
 from policies.placements.turn import Turn
 from tests.policies.serving.test_pools import pools
 from tests.policies.serving.test_sessions import talks
-from tests.policies.small import requests, run
-from tests.policies.transfers.test_tiers import AGAIN, served, slow, tiers
+from tests.policies.transfers.test_tiers import AGAIN, served, tiers
 
 LPDDR = load_device("mlu370-x4")
 TOGETHER = {"fidelity": "sampled", "phases": "together", "max_probes": 2}
@@ -174,24 +172,6 @@ def test_where_nothing_moves_simulated_contention_changes_nothing() -> None:
     memory = found.metrics["memory"]
     assert memory.pop("in_motion")["probes"] == 0
     assert memory.keys() == plain.metrics["memory"].keys()
-
-
-def test_a_tier_s_loads_and_stores_are_streams_of_the_simulation(tmp_path: Path) -> None:
-    link = slow(tmp_path)
-    stream = requests(np.arange(8) * 0.05, 300, 30)
-    found = served(stream, tiers=tiers(link, contention="simulated"), memory=TOGETHER).metrics
-    assert found["memory"]["in_motion"]["probes"] > 0
-    assert found["tiers"]["stalled_s"] >= 0
-
-
-def test_a_pool_simulates_what_it_receives(tmp_path: Path) -> None:
-    stream = requests(np.arange(20) * 3e-4, 300, 20)
-    found = run(
-        1 << 14, stream, engine={"name": "v1", "max_model_len": 1024},
-        pools=pools(contention="simulated", **slow(tmp_path)), memory=TOGETHER,
-    )  # fmt: skip
-    assert found.metrics["finished"] == 20
-    assert found.metrics["memory"]["in_motion"]["probes"] > 0
 
 
 @pytest.mark.parametrize(

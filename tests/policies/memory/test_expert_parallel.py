@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.mlp import CardExperts, ExpertsSpec
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
-from policies.allocators.registry import POLICIES
 from policies.memory.routing import Routing, RoutingSpec, owners, probabilities
 from policies.memory.step import StepModel
 from policies.memory.step_streams import StepStreams
 from policies.memory.step_times import Efficiency
 from tests.policies.memory.test_routing import decode
-from tests.policies.small import EXPERTS, MODEL, FakeMemory, device, mixed, run, spec
+from tests.policies.small import EXPERTS, MODEL, device, mixed, run, spec
 from tests.rotation import rotated
 
 UNEVEN = EXPERTS.model_copy(
@@ -195,26 +193,6 @@ def test_flops_are_those_of_the_card_with_most_tokens() -> None:
 
 
 WHOLE: dict[str, Any] = {"expert_parallel": "linear"}
-FIDELITIES = ("analytic", "sampled", "full", "exhaustive")
-
-
-@pytest.mark.parametrize(("policy", "fidelity"), rotated(sorted(POLICIES), FIDELITIES))
-def test_every_policy_engine_layout_and_fidelity_serves_whole_experts(
-    policy: str, fidelity: str
-) -> None:
-    turn = sorted(POLICIES).index(policy) + FIDELITIES.index(fidelity)
-    found = run(
-        4096, mixed(3), shape=(EXPERTS, UNEVEN)[turn // 2 % 2], tensor_parallel=4,
-        expert_parallel=("linear", "balanced")[turn % 2],
-        expert_exchange=("all_reduce", "all_to_all")[turn // 2 % 2],
-        policy={"name": policy}, routing={"skew": 0.5}, simulate=FakeMemory(),
-        engine={"name": ("v1", "v0")[turn // 4 % 2], "max_model_len": 1024},
-        kv_layout=list(LAYOUTS.values())[0 if policy == "vattention" else turn % len(LAYOUTS)],
-        memory={"fidelity": fidelity, "phases": ("in_turn", "together")[turn // 3 % 2]},
-    ).metrics  # fmt: skip
-    assert found["finished"] == 3
-    assert 0.02 < found["memory"]["efficiency"]["weights"] <= 1
-    assert found["phase_share"]["all_reduce"] > 0
 
 
 @pytest.mark.parametrize(("shape", "changes", "message"), [

@@ -6,35 +6,15 @@ import numpy as np
 import pytest
 
 from hwmodel.specs.device import load_device
-from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.transformer import TransformerSpec, load_model
-from policies.allocators.kv_layout import Units, kv_layout
 from policies.engines.scheduled_step import Chunk, Step
-from policies.memory import traffic
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
-from tests.policies.small import LATENT, device
 
 BARE = ["kernels={class: ideal}"]
 DENSE = load_model("deepseek-v3").model_copy(
     update={"experts": None, "intermediate": 2048, "layers": 2, "weights": "fp16"}
 )
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_the_closed_form_of_a_step_is_that_of_its_streams(name: str) -> None:
-    layout = kv_layout(device(4096), LATENT, 1.0, LAYOUTS[name])
-    assert layout.token_bytes == LATENT.kv_token_bytes == 2 * 64 * 2
-    units = [Units(*(np.array([n]) for n in (64 * i, 33, 64))) for i in range(3)]
-    read = written = 0
-    for layer in range(2):
-        found = traffic.decode(layout, units, np.ones(3, np.int64), layer)
-        read += int(found.size[~found.write].sum())
-        written += int(found.size[found.write].sum())
-    assert (read, written) == (3 * 32 * 256, 3 * 256)
-    steps = StepModel(load_device("mlu370-x4", BARE), LATENT)
-    seconds = steps.times(decode(3, 96), 1, Efficiency()).attention_s[0]
-    assert seconds == pytest.approx((read + written) / steps.bandwidth)
 
 
 def decode(batch: int, context: int) -> Step:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +19,7 @@ from policies.memory.layout_read import (
     descriptors,
     layout_gbps,
 )
-from tests.policies.serving.test_lending import LENDING
-from tests.policies.serving.test_migration_beside import CLUSTER, HIDDEN, TIER
-from tests.policies.serving.test_moving import DROPPING, LINK
-from tests.policies.small import MODEL, mixed, run, spec
+from tests.policies.small import MODEL, mixed, run
 
 TOKENS, HEADS = LAYOUTS["layer_kv_token"], LAYOUTS["layer_kv_head_block"]
 
@@ -108,23 +104,3 @@ def test_a_pad_takes_its_share_of_the_slots() -> None:
     assert plain["kv_capacity_tokens"] == 4096
     blocks = int(4096 / 1.25) // 16  # less one that vLLM keeps
     assert padded["kv_capacity_tokens"] in ((blocks - 1) * 16, blocks * 16)
-
-
-@pytest.mark.parametrize(
-    "moves",
-    [
-        {"tiers": TIER},
-        {"tiers": HIDDEN},
-        {"pools": {"link": LINK, "prefill": {}, "decode": {}}},
-        {"cluster": LENDING},
-        {"cluster": CLUSTER},
-        {"cluster": DROPPING},
-        {"engine": {"name": "v0", "preemption": "swap"}},
-        {"engine": {"name": "v0", "preemption": "least"}},
-    ],
-)
-def test_padded_rows_do_not_move(moves: dict[str, Any]) -> None:
-    """What moves is counted without pads, which would be too few bytes."""
-    spec(**moves)
-    with pytest.raises(ValueError, match="kv_pad: not modelled where KV moves"):
-        spec(kv_pad="16B", **moves)

@@ -17,7 +17,6 @@ from policies.memory.step import StepModel
 from policies.memory.step_streams import StepStreams
 from policies.memory.step_times import Efficiency
 from tests.policies.small import EXPERTS, MODEL, device, mixed, run
-from tests.rotation import long
 
 MANY = ExpertsSpec(count=128, per_token=8, intermediate=1)
 
@@ -139,16 +138,6 @@ def test_a_step_of_qwen_reads_what_its_batch_touches() -> None:
 def served(shape: Any = EXPERTS, **changes: Any) -> dict[str, Any]:
     engine = {"max_model_len": 1024}
     return run(4096, mixed(6), shape=shape, engine=engine, **changes).metrics
-
-
-@pytest.mark.parametrize("fidelity", ["sampled", "full", *long("exhaustive")])
-def test_experts_are_served_in_every_fidelity(fidelity: str) -> None:
-    found = served(memory={"fidelity": fidelity}, tensor_parallel=2)
-    assert found["finished"] == 6
-    memory = found["memory"]
-    assert 0.02 < memory["efficiency"]["weights"] <= 1
-    assert ("weights" in memory["phases"]) == (fidelity != "sampled")
-    assert found["energy"]["mj_per_token"] > 0
 
 
 def test_few_experts_are_read_by_few_requests_and_skew_reads_fewer() -> None:

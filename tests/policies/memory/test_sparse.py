@@ -25,7 +25,6 @@ from policies.memory.step_times import Efficiency
 from policies.memory.traffic import Reading
 from policies.predictors.prediction import Prediction
 from tests.policies.small import LATENT, MODEL, WINDOWS, FakeMemory, device, mixed, requests, run
-from tests.rotation import rotated
 
 KINDS: list[dict[str, Any]] = [
     {"name": "top_k", "tokens": 48, "index_bytes": "12B"},
@@ -182,23 +181,6 @@ def test_the_index_takes_slots_and_is_dealt_before_the_kv() -> None:
     for engine in range(4):
         index = dealt.start[dealt.engine == engine] >= above
         assert index.any() and not index.all() and (np.diff(index.astype(int)) <= 0).all()
-
-
-ENGINES: list[dict[str, Any]] = [{"name": "v0"}, {"name": "v1"}, {"name": "v1", "like": "0.33"}]
-
-
-@pytest.mark.parametrize(("policy", "given"), rotated(
-    ["paged", "static", "s3", "odma", "orca", "oracle", "ideal"],
-    [*KINDS[:1], *KINDS[2:3], *KINDS[4:], *KEPT],
-))  # fmt: skip
-def test_every_policy_serves_it_under_both_engines(policy: str, given: dict[str, Any]) -> None:
-    chosen = {"name": policy} | ({"variant": "oracle"} if policy == "orca" else {})
-    for engine in ENGINES if policy == "paged" else ENGINES[1:2]:
-        found = run(
-            4096, mixed(6), attention=given, policy=chosen, engine=engine,
-            memory={"fidelity": "sampled", "weights": 1.0}, simulate=FakeMemory(),
-        ).metrics  # fmt: skip
-        assert found["finished"] == 6 and found["kv_capacity_tokens"] <= 4096
 
 
 @pytest.mark.parametrize("given", [*KINDS[::2], *KEPT], ids=str)

@@ -177,23 +177,6 @@ ENGINES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("policy", ["paged", "static", "s3", "odma", "orca", "oracle", "ideal"])
-def test_every_policy_serves_windows_under_both_engines(policy: str) -> None:
-    stream = mixed(25)
-    chosen = {"name": policy} | ({"variant": "oracle"} if policy == "orca" else {})
-    for engine in ENGINES if policy in ("paged", "odma") else ENGINES[1:3]:
-        found = run(
-            6016, stream, shape=WINDOWS, policy=chosen, engine=engine,
-            memory={"fidelity": "sampled", "weights": 1.0}, simulate=FakeMemory(),
-        ).metrics  # fmt: skip
-        assert found["finished"] == len(stream)
-        assert 0 < found["kv_stored_share"] <= 1 and 0 < found["utilization"] <= 1
-        # tokens of all layers: 6,016 slots of MODEL are of 2 layers, of a group as many
-        assert found["kv_capacity_tokens"] == (1984 if policy == "orca" else 2005)
-    found = run(6016, stream, shape=WINDOWS, policy=chosen, kv="oaken").metrics
-    assert found["finished"] == len(stream)
-
-
 @pytest.mark.parametrize("shape", [LATENT, EXPERTS, WINDOWS], ids=lambda shape: shape.name)
 def test_both_engines_serve_every_kind_of_layer(shape: TransformerSpec) -> None:
     """A request alone is prefilled and decoded in the same steps; many of them all end."""
