@@ -26,7 +26,7 @@ from tests.sweeps.study.studies import QUIET, results, run, tiny
 COMPARED = {
     "policy": ["static", "paged"], "serving.engine.max_tokens": 2000, "serving.kv_tokens": 8000,
     "requests": 60, "warmup_requests": 20, "load": None, "replications": 2,
-    "workload_set.arrivals.process": "all_at_once",
+    "workload_set.arrivals.process": "all_at_once", "serving.memory.efficiency": 0.8,
 }  # fmt: skip
 
 

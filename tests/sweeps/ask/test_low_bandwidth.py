@@ -28,10 +28,9 @@ from sweeps.look.low_bandwidth_section import why as section_of
 from sweeps.sections.section import Say
 from tests.rotation import shared
 from tests.sweeps.cli.test_memory_commands import bankwise, found
-from tests.sweeps.cli.test_mistakes import mistakes
 
 LPDDR5, DDR5 = "lpddr5-6400-x16", "ddr5-4800-x32"
-COUNT = 8_000
+COUNT = 4_000
 TURN = np.arange(COUNT)
 
 
@@ -229,13 +228,13 @@ def test_maps_that_are_tried_hold_every_place() -> None:
 def test_a_long_trace_is_explained_by_its_middle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(low_bandwidth, "LEAST", 500)
+    monkeypatch.setattr(low_bandwidth, "LEAST", 300)
     monkeypatch.setattr(low_bandwidth, "BUDGET", 5)
     device = load_device(LPDDR5)
     np.savez(tmp_path / "t.npz", address=TURN * 32, write=TURN < 0, picosecond=TURN * 1000 + 7)
     cut = low_bandwidth.cut(device, tmp_path / "t.npz", COUNT, False, False, 60)
-    assert (cut.first, len(cut.chunk.address)) == (3667, 666)
-    assert cut.chunk.address[0] == 3667 * 32
+    assert (cut.first, len(cut.chunk.address)) == (1667, 666)
+    assert cut.chunk.address[0] == 1667 * 32
     assert cut.chunk.arrival is not None and cut.chunk.arrival[0] == 0
 
 
@@ -282,21 +281,3 @@ def test_a_log_of_another_memory_is_drawn_as_it_stands(trace: Path, tmp_path: Pa
     picture = tmp_path / "log.svg"
     assert bankwise("audit", LPDDR5, tmp_path / "log.csv", "--timeline", picture).code == 1
     assert "group 7 bank" in picture.read_text()
-
-
-MISTAKES = [
-    (("--timeline", "a.jpg"), "a.jpg: expected a name that ends in .svg, .png, .pdf, .html"),
-    (("--timeline", "no/a.svg"), "no: no such folder"),
-    (("--clocks", "1:2"), "--clocks: needs --timeline"),
-    (("--timeline", "a.svg", "--clocks", "9:3"), "--clocks: expected clocks A:B"),
-    (("--timeline", "a.svg", "--clocks", "0:99999"), "--clocks: more than 20,000 clocks"),
-    (("--timeline", "a.svg", "--clocks", "900000:900300"), "--clocks: no command from 900,000"),
-]
-
-
-@pytest.mark.parametrize(("options", "answer"), MISTAKES)
-def test_a_mistake_is_a_line(
-    options: tuple[str, ...], answer: str, trace: Path, tmp_path: Path
-) -> None:
-    [line] = mistakes(tmp_path, "replay", LPDDR5, str(trace), *options)
-    assert line.startswith(answer)

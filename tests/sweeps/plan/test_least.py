@@ -58,7 +58,7 @@ def test_the_least_is_found_by_its_mean_and_surely(
 
 def test_a_metric_that_no_run_has_is_refused_before_it(tmp_path: Path) -> None:
     asked = "least={axis: serving.engine.max_num_seqs, metric: tpot_s.men, at_most: 0.05}"
-    sweep = load_sweep("smoke", ["rule=least", asked, *SETS[2:]])
+    sweep = load_sweep("smoke", ["rule=least", asked, *SETS[2:], "serving.memory.efficiency=0.8"])
     with pytest.raises(DescriptionError, match=r"least.metric: .* did you mean 'tpot_s.mean'"):
         run_sweep(sweep, tmp_path / "r", False, 1, Progress(False))
 

@@ -55,6 +55,7 @@ def test_rows_have_the_outputs_that_were_made(tmp_path: Path) -> None:
 def test_a_log_adds_up_to_the_metrics_of_its_result(tmp_path: Path) -> None:
     changes = ["logs=[requests]", "warmup_requests=0", "serving.policy=[static, paged]"]
     changes += ["serving.gpu_memory_utilization=0.6", "load={rate_per_s: 20}"]
+    changes += ["serving.memory.efficiency=0.8"]
     run = run_sweep(load_sweep("smoke", changes), tmp_path / "run", False, 1, QUIET)
     assert run.records[2]["metrics"]["preemptions"] > 0
     for record in run.records:

@@ -159,7 +159,8 @@ def test_those_of_a_bundle_that_ends_workers_are_tried_one_by_one(
 
 
 def test_sweeps_run_there_too(apart: str, tmp_path: Path) -> None:
-    sweep = load_sweep("smoke", ["requests=20", "warmup_requests=5"])
+    few = ["requests=20", "warmup_requests=5", "serving.memory.efficiency=0.8"]
+    sweep = load_sweep("smoke", few)
     run_sweep(sweep, tmp_path / "cluster", False, 1, QUIET, apart)
     run_sweep(sweep, tmp_path / "here", False, 1, QUIET)
     found = [

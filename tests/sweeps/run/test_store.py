@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
@@ -27,6 +27,7 @@ from sweeps.run.store import (
     to_csv,
     write_atomically,
 )
+from tests.rotation import LONG
 
 CONFIG = {"kind": "sweep", "name": "t"}
 
@@ -50,6 +51,7 @@ data = st.dictionaries(
 )
 
 
+@settings(max_examples=1000 if LONG else 40)
 @given(data)
 def test_what_is_written_reads_back_through_the_strict_reader(value: dict[str, object]) -> None:
     assert loads(to_yaml(value) if value else "{}").data == value
