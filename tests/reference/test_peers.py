@@ -73,5 +73,5 @@ def test_without_a_peer_one_line_says_what_to_set(
     monkeypatch.delenv("BANKWISE_DRAMSIM3", raising=False)
     assert peers.main() == 2
     assert capsys.readouterr().err == (
-        "set BANKWISE_RAMULATOR and BANKWISE_DRAMSIM3; docs/performance.md says how\n"
+        "set BANKWISE_RAMULATOR and BANKWISE_DRAMSIM3; see docs/performance.md\n"
     )

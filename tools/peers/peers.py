@@ -380,7 +380,7 @@ def main() -> int:
     """Print the comparison; the exit status."""
     peers = built()
     if len(peers) < len(PEERS):
-        print(f"set {' and '.join(VARIABLES.values())}; docs/performance.md says how", file=sys.stderr)
+        print(f"set {' and '.join(VARIABLES.values())}; see docs/performance.md", file=sys.stderr)
         return 2
     print(json.dumps(compared(peers), indent=1))
     return 0
