@@ -229,7 +229,7 @@ def test_a_long_trace_is_explained_by_its_middle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(low_bandwidth, "LEAST", 300)
-    monkeypatch.setattr(low_bandwidth, "BUDGET", 5)
+    monkeypatch.setattr(low_bandwidth, "BUDGET", 10)
     device = load_device(LPDDR5)
     np.savez(tmp_path / "t.npz", address=TURN * 32, write=TURN < 0, picosecond=TURN * 1000 + 7)
     cut = low_bandwidth.cut(device, tmp_path / "t.npz", COUNT, False, False, 60)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.sweeps.cli.test_command_line import bankwise, refusal
+from tests.sweeps.cli.test_command_line import bankwise
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "docs/block-tables.jsonl"
 HEADER = {
@@ -77,29 +77,3 @@ def test_a_table_for_the_reader(tmp_path: Path) -> None:
     lead = " ".join(text.split("\n\n")[0].split())
     assert "KV of deepseek-r1-distill-qwen-7b on mlu370-x4, peak 307.2 GB/s" in lead
     assert text.splitlines()[-1].startswith("1 step: ")
-
-
-@pytest.mark.parametrize(
-    ("changes", "arguments", "said"),
-    [
-        ({"model": None}, [], "log.jsonl:1: names no model; --model does"),
-        ({"model": "llama-2"}, [], "did you mean 'llama-2-7b'?"),
-        ({"blocks": 999999}, [], "do not fit mlu370-x4 beside the weights"),
-        ({"blocks": None}, [], "log.jsonl:2: block 99999 is outside the KV cache, whose last"),
-        ({}, ["--every", "0"], "--every: expected 1 or more; got '0'"),
-        ({}, ["--whole", "8"], "--whole: probe_bytes: expected a size with its unit"),
-        ({"tensor_parallel": 3}, [], "tensor_parallel: 3 cards cannot split"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(
-    changes: dict[str, Any], arguments: list[str], said: str, tmp_path: Path
-) -> None:
-    blocks = [99999] if changes.get("blocks", 1) is None else [1]
-    write(tmp_path, {**HEADER, **changes}, {"a": blocks})
-    done = bankwise("replay", "mlu370-x4", "log.jsonl", *arguments, cwd=tmp_path)
-    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
-
-
-def test_a_memory_is_refused(tmp_path: Path) -> None:
-    text = refusal("replay", "lpddr5-6400-x16", EXAMPLE, cwd=tmp_path)
-    assert "lpddr5-6400-x16" in text

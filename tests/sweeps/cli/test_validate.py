@@ -69,13 +69,3 @@ def test_candidates_keep_their_settings_and_on_demand_their_figures(
     assert slow["model"] < 0.6 * shipped["model"]
     code, out, _ = run(capsys, str(mine), "--candidates")
     assert code == 1 and "mine: candidates" in out and "slow" in out
-
-
-def test_mistakes_exit_with_2(capsys: pytest.CaptureFixture[str], mine: Path) -> None:
-    code, _, err = run(capsys, "u280-hbm-channel")
-    assert code == 2 and "did you mean 'u280-hbm2-channel'?" in err
-    code, _, err = run(capsys, str(mine), "--set", "clock.tck=1ns")
-    assert code == 2 and "tCK" in err
-    mine.write_text(FILE.replace("source: s,", "source: q,"))
-    code, _, err = run(capsys, str(mine))
-    assert code == 2 and "mine.yaml:8: cells[0].source: no source 'q'" in err
