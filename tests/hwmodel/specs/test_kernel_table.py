@@ -65,22 +65,6 @@ def test_where_a_corner_was_not_measured_nothing_lies_between(tmp_path: Path) ->
     assert math.isnan(tables.us("product", ("bf16",), 4, 2048, 1024))
 
 
-@pytest.mark.parametrize(
-    "old, new, answer",
-    [
-        ("product,10", "prodct,10", "mine.csv:3: kind 'prodct'; did you mean 'product'"),
-        ("kind,us", "kind,ns", "mine.csv:2: column 'ns'; did you mean 'us'"),
-        ("product,10,bf16", "product,fast,bf16", "mine.csv:3: us: expected a number above 0"),
-        ("product,10,bf16,1", "product,10,bf16,", "mine.csv:3: product: expected rows"),
-        ("1,1024,1024", "1,0,1024", "mine.csv:3: columns: expected a number above 0; got '0'"),
-    ],
-)
-def test_mistakes_are_placed(tmp_path: Path, old: str, new: str, answer: str) -> None:
-    with pytest.raises(DescriptionError) as caught:
-        read_csv(written(tmp_path, TABLE.replace(old, new, 1)))
-    assert answer in str(caught.value)
-
-
 def test_an_empty_file_says_what_it_lacks(tmp_path: Path) -> None:
     with pytest.raises(DescriptionError, match="is empty"):
         read_csv(written(tmp_path, ""))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from sweeps.analyse.statistics import interval
 from sweeps.plan.precision import (
     MOST,
@@ -90,19 +89,3 @@ def test_is_what_a_file_wants_of_its_own_requests() -> None:
 
 def test_is_quickstart_repeated_six_times() -> None:
     assert {each.experiment.replications for each in load_sweep("quickstart").points} == {6}
-
-
-@pytest.mark.parametrize("overrides, message", [
-    (["precision=0.04"], "--set precision=0.04: precision: expected a percentage above 0%"),
-    (["precision=0 %"], "expected a percentage above 0%, such as 4%; got '0 %'"),
-    (["precision=1%"], "precision: 0.01 of 1000 requests would take more than 50 replications"),
-    (["requests=50", "precision=4%"], "0.04 of 50 requests .* expected more, or requests: 70"),
-    (["axes.requests=[100,200]"], "precision: expected base.requests"),
-    (["precision=5%", "replications=3", "fidelity=analytic"], "nothing is left to choose"),
-])  # fmt: skip
-def test_says_what_it_cannot_choose(overrides: list[str], message: str) -> None:
-    sweep = _sweep()
-    if "axes.requests=[100,200]" in overrides:
-        del sweep["base"]["requests"]
-    with pytest.raises(DescriptionError, match=message):
-        load_sweep(sweep, overrides)
