@@ -480,46 +480,35 @@ class Contract(RuleBasedStateMachine):
             self.allocator.able(Learns).clock(self.now_s)
 
     @invariant()
-    def bytes_are_conserved(self) -> None:
-        """Every token has its slot; a slot has one owner, or holds a token of all of them."""
+    def every_token_is_in_its_slot_and_bytes_are_conserved(self) -> None:
+        """A slot has one owner, or holds a token of all of them; runs that touch are one."""
+        allocator = self.allocator
+        assert np.flatnonzero(allocator.resident).tolist() == sorted(self.held)
+        assert 0 <= allocator.fragmentation <= 1
         owners, stored = np.zeros((2, LAYOUT.slots), np.int64)
         for request, life in self.held.items():
-            units = self.allocator.units(request)
-            assert life.held == self.allocator.stored[request] == units.tokens.sum()
+            units = allocator.units(request)
+            assert life.held == allocator.stored[request] == units.tokens.sum()
             assert (units.tokens <= units.size).all() and units.start.min() >= 0
-            assert (units.start + units.size).max() <= LAYOUT.slots
-            assert units.size.sum() == self.allocator.reserved[request]
-            held = _spread(units.start, units.size)
-            assert len(np.unique(held)) == len(held), "a request holds a slot twice"
-            owners[held] += 1
-            stored[_spread(units.start, units.tokens)] += 1
+            ends = units.start + units.size
+            assert ends.max() <= LAYOUT.slots
+            assert units.size.sum() == allocator.reserved[request]
+            runs = 1 + (units.start[1:] != ends[:-1]).sum()
+            assert allocator.extent_count(np.array([request])) == runs
+            held = np.bincount(_spread(units.start, units.size), minlength=LAYOUT.slots)
+            assert held.max() <= 1, "a request holds a slot twice"
+            places = _spread(units.start, units.tokens)
+            owners += held
+            stored[places] += 1
+            if not isinstance(allocator, IdealAllocator):  # it moves tokens at will
+                assert (self.content[places] == life.tokens(request, life.held)).all()
         both = owners > 1
         assert (stored[both] == owners[both]).all(), "a slot of two owners holds no token of both"
         for start, size in self.leaving:
             assert not owners[start : start + size].any(), "a place is lost before it is copied"
             owners[start : start + size] = 1
-        assert (owners > 0).sum() == self.allocator.reserved_total
-        assert (owners > 0).sum() + self.allocator.free_slots == self.empty[0]
-
-    @invariant()
-    def every_token_is_in_its_slot(self) -> None:
-        if isinstance(self.allocator, IdealAllocator):  # it moves tokens at will
-            return
-        for request, life in self.held.items():
-            places = self.slots(request)
-            assert (self.content[places] == life.tokens(request, life.held)).all()
-
-    @invariant()
-    def resident_are_held(self) -> None:
-        assert np.flatnonzero(self.allocator.resident).tolist() == sorted(self.held)
-        assert 0 <= self.allocator.fragmentation <= 1
-
-    @invariant()
-    def runs_are_counted(self) -> None:
-        for request in self.held:
-            units = self.allocator.units(request)
-            breaks = (units.start[1:] != (units.start + units.size)[:-1]).sum()
-            assert self.allocator.extent_count(np.array([request])) == 1 + breaks
+        assert (owners > 0).sum() == allocator.reserved_total
+        assert (owners > 0).sum() + allocator.free_slots == self.empty[0]
 
     def teardown(self) -> None:
         if self.allocator.able(Migrates):
@@ -532,5 +521,6 @@ class Contract(RuleBasedStateMachine):
 
 def _spread(start: np.ndarray, size: np.ndarray) -> np.ndarray:
     """All slots of these runs."""
-    runs = zip(start, size, strict=True)
-    return np.concatenate([np.arange(first, first + count) for first, count in runs])
+    before = np.cumsum(size) - size
+    spread: np.ndarray = np.repeat(start - before, size) + np.arange(size.sum())
+    return spread
