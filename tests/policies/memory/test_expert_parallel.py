@@ -140,12 +140,12 @@ def test_all_experts_of_every_token_are_read_as_when_split() -> None:
 
 
 @pytest.mark.parametrize(("skew", "placement", "least", "most"), [
-    (0.0, "linear", 1.0, 1.01), (1.0, "linear", 1.2, 2.0), (1.0, "balanced", 1.0, 1.03),
+    (0.0, "linear", 1.0, 1.02), (1.0, "linear", 1.2, 2.0), (1.0, "balanced", 1.0, 1.03),
 ])  # fmt: skip
 def test_many_tokens_are_balanced_unless_popular_experts_lie_together(
     skew: float, placement: str, least: float, most: float
 ) -> None:
-    model = load_model("qwen3-30b-a3b", ["layers=8"])
+    model = load_model("qwen3-30b-a3b", ["layers=3"])
     _, experts = card(model, 4, placement)
     found = Routing(experts, RoutingSpec(skew=skew), 2).most(4096)
     assert least <= found.pairs / (4096 * 8 / 4) <= most
@@ -153,7 +153,7 @@ def test_many_tokens_are_balanced_unless_popular_experts_lie_together(
 
 
 def test_few_tokens_leave_cards_waiting() -> None:
-    _, experts = card(load_model("qwen3-30b-a3b", ["layers=8"]), 4)
+    _, experts = card(load_model("qwen3-30b-a3b", ["layers=3"]), 4)
     routing = Routing(experts)
     ratio = [routing.most(n).distinct / (routing.distinct(n) / 4) for n in (1, 3, 10, 50, 300)]
     assert ratio == sorted(ratio, reverse=True) and ratio[0] > 1.6 and ratio[-1] < 1.005
