@@ -54,28 +54,43 @@ def fill(allocator: OdmaAllocator, first: int, prompt: int, guess: float) -> int
     return count
 
 
+TOTAL = {"bucket_on": "total"}
+"""Bounds 250, 500, 750, 1000 of prompt and output."""
+
+
 @pytest.mark.parametrize(
-    ("length", "slots"), [(1, 150), (100, 150), (101, 250), (300, 350), (301, 450), (401, 450)]
-)
-def test_the_smallest_covering_bucket_follows_the_prompt(length: float, slots: int) -> None:
-    # bounds 100, 200, 300, 400 of the output
-    assert reserved(odma(), 0, 50, Prediction(length)) == slots
+    ("changes", "prompt", "length", "spread", "slots"),
+    [
+        # the smallest covering bucket of 100, 200, 300, 400 follows the prompt
+        ({}, 50, 1, 0.0, 150), ({}, 50, 100, 0.0, 150), ({}, 50, 101, 0.0, 250),
+        ({}, 50, 300, 0.0, 350), ({}, 50, 301, 0.0, 450), ({}, 50, 401, 0.0, 450),
+        (TOTAL, 200, 50, 0.0, 250), (TOTAL, 200, 51, 0.0, 500),
+        # uncertainty inflates: u = 0.5, and 95 (1 + 0.2 u) is above 100
+        ({}, 10, 95, 0.3, 210), ({"gamma": 0.0}, 10, 95, 0.3, 110),
+        ({"uncertainty": "entropy_nats"}, 10, 95, 0.3, 210),  # u = 0.7
+        ({"uncertainty": "entropy_nats", "tau": 0.6}, 10, 95, 0.3, 410),
+        ({"uncertainty": "spread"}, 10, 95, 0.3, 210),  # u = 0.3: 95 x 1.06 = 100.7
+        ({"uncertainty": "spread", "gamma": 0.1}, 10, 95, 0.3, 110),
+        ({"uncertainty": "constant"}, 10, 95, 0.3, 210),  # u = 0.5
+        ({"uncertainty": "constant", "constant": 0.1}, 10, 95, 0.3, 110),
+        ({"uncertainty": "constant", "constant": 0.9}, 10, 95, 0.3, 410),
+        # and beyond tau, here u = 0.9, the large reservation is taken
+        ({}, 10, 150, 0.8, 410), ({"tau": 1.0, "gamma": 0.0}, 10, 150, 0.8, 210),
+        ({"large": "max_model_len"}, 10, 150, 0.8, 1000),
+        # a bucket that its pool can never hold is large: 4 x 256 slots have one block, of 250
+        ({"space": "partitioned", "pool_share": 0.75}, 10, 300, 0.0, 410),
+        ({"clip": True}, 10, 1000, 0.0, 410),
+    ],
+)  # fmt: skip
+def test_how_many_slots_does_an_admission_reserve(
+    changes: dict[str, Any], prompt: int, length: float, spread: float, slots: int
+) -> None:
+    assert reserved(odma(**changes), 0, prompt, Prediction(length, spread)) == slots
 
 
-def test_total_buckets_bound_the_prompt_too() -> None:
-    # bounds 250, 500, 750, 1000 of prompt + output
-    allocator = odma(bucket_on="total")
-    assert reserved(allocator, 0, 200, Prediction(50)) == 250
-    assert reserved(allocator, 1, 200, Prediction(51)) == 500
-
-
-def test_inflation_lifts_a_length_over_its_bound() -> None:
-    guess = Prediction(95, 0.3)
-    unsure = entropy(guess, BOUNDS) / np.log(4)
-    assert 0.4 < unsure < 0.8
-    assert 95 * (1 + 0.2 * unsure) > 100
-    assert reserved(odma(), 0, 10, guess) == 210
-    assert reserved(odma(gamma=0.0), 0, 10, guess) == 110
+def test_uncertainty_is_the_entropy_of_buckets() -> None:
+    for guess, low, high in ((Prediction(95, 0.3), 0.4, 0.8), (Prediction(150, 0.8), 0.8, 1.0)):
+        assert low < entropy(guess, BOUNDS) / np.log(4) < high
 
 
 def test_a_prediction_goes_no_further_than_what_may_be_generated() -> None:
@@ -86,7 +101,6 @@ def test_a_prediction_goes_no_further_than_what_may_be_generated() -> None:
 
     assert admitted() == (1000, 4)  # 380 inflated is above 390: the large one, cut at the context
     assert admitted(clip=True) == (1000, 3)
-    assert reserved(odma(clip=True), 0, 10, Prediction(1000)) == 410
 
 
 def test_profiled_lengths_set_the_first_bounds_and_the_pools() -> None:
@@ -118,14 +132,6 @@ def test_what_buckets_have_equally_much_of_sets_the_bounds(
     allocator = odma(balance=balance)
     allocator.profile(np.full(8, 10), np.arange(10, 90, 10))
     assert allocator.bounds == bounds
-
-
-def test_an_unsure_prediction_gets_the_large_reservation() -> None:
-    guess = Prediction(150, 0.8)
-    assert entropy(guess, BOUNDS) / np.log(4) > 0.8
-    assert reserved(odma(), 0, 10, guess) == 410
-    assert reserved(odma(tau=1.0, gamma=0.0), 0, 10, guess) == 210
-    assert reserved(odma(large="max_model_len"), 0, 10, guess) == 1000
 
 
 def test_new_bounds_touch_only_new_admissions() -> None:
@@ -179,12 +185,6 @@ def test_equal_blocks_never_fragment() -> None:
     assert figures["partitioned"] < 0.1 < 0.3 < figures["arena"]
 
 
-def test_a_bucket_its_pool_can_never_hold_is_large() -> None:
-    allocator = odma(space="partitioned", pool_share=0.75)  # 4 x 256 slots: one block, of 250
-    assert reserved(allocator, 0, 10, Prediction(300)) == 410
-    assert allocator.start[0] == 1024
-
-
 @pytest.mark.parametrize(
     ("repartition", "fits", "stranded"),
     [
@@ -210,34 +210,32 @@ def test_repartition_decides_what_is_stranded_when_bounds_move(
     assert fill(allocator, 10, 50, 50) == fits
 
 
-@pytest.mark.parametrize(("split", "fits"), [("slots", 5), ("blocks", 2)])
-def test_the_split_of_the_pools_decides_how_many_short_ones_fit(split: str, fits: int) -> None:
-    # 3072 slots, evenly or as 1 : 2 : 3 : 4, for blocks of 150 and more
-    allocator = odma(
-        bucket_on="total", space="partitioned", pool_split=split, pool_share=0.25,
-        bounds=[150, 300, 450, 600],
-    )  # fmt: skip
-    assert fill(allocator, 0, 50, 80) == fits
+POOLS: dict[str, Any] = {"space": "partitioned", "bucket_on": "total"}
+SPLIT: dict[str, Any] = {**POOLS, "pool_share": 0.25, "bounds": [150, 300, 450, 600]}
+FEW: dict[str, Any] = {**POOLS, "pool_share": 0.11, "bounds": [100, 200, 300, 450]}
+OVERFLOW: dict[str, Any] = {"pool_share": 0.2, "pool_overflow": True}
 
 
-@pytest.mark.parametrize(("share", "large", "short"), [(0.2, 2, 21), (0.6, 6, 10)])
-def test_the_pool_share_moves_room_from_short_ones_to_large_ones(
-    share: float, large: int, short: int
+@pytest.mark.parametrize(
+    ("changes", "prompt", "guess", "fits"),
+    [
+        # 3072 slots, evenly or as 1 : 2 : 3 : 4, for blocks of 150 and more
+        ({**SPLIT, "pool_split": "slots"}, 50, 80, 5),
+        ({**SPLIT, "pool_split": "blocks"}, 50, 80, 2),
+        # a share moves room to large ones, 401 slots each of 820 or 2458, from those of 150
+        ({"pool_share": 0.2}, 1, 500, 2), ({"pool_share": 0.6}, 1, 500, 6),
+        ({"pool_share": 0.2}, 50, 100, 21), ({"pool_share": 0.6}, 50, 100, 10),
+        # beyond their pool eight large ones lie in the 3276 before it; the pool is theirs alone
+        (OVERFLOW, 1, 500, 10), ({**OVERFLOW, "compaction": "copied"}, 1, 500, 10),
+        (OVERFLOW, 50, 100, 21),
+        # a pool of one large one, and 911 slots a pool: two blocks of 450 cover others
+        (FEW, 1, 500, 1), ({**FEW, "pool_overflow": True}, 1, 500, 3),
+    ],
+)  # fmt: skip
+def test_how_many_fit_beside_one_another(
+    changes: dict[str, Any], prompt: int, guess: float, fits: int
 ) -> None:
-    allocator = odma(pool_share=share)
-    assert fill(allocator, 0, 1, 500) == large  # 401 slots each of 820, of 2458
-    assert fill(allocator, 100, 50, 100) == short  # 150 slots each
-
-
-@pytest.mark.parametrize("compaction", ["none", "copied"])
-def test_large_ones_beyond_their_pool_lie_in_the_common_space_where_it_overflows(
-    compaction: str,
-) -> None:
-    # 4096 slots, 401 a large one: two in a pool of 820 and eight in the 3276 before it
-    allocator = odma(pool_share=0.2, pool_overflow=True, compaction=compaction)
-    assert fill(allocator, 0, 1, 500) == 10
-    short = [odma(pool_share=0.2, pool_overflow=flows) for flows in (False, True)]
-    assert [fill(each, 0, 50, 100) for each in short] == [21, 21]  # the pool is for large ones
+    assert fill(odma(**changes), 0, prompt, guess) == fits
 
 
 @pytest.mark.parametrize(("overflow", "reach"), [(False, 40), (True, 4056)])
@@ -247,14 +245,6 @@ def test_a_pool_that_holds_no_large_one_serves_none_unless_it_overflows(
     allocator = odma(pool_share=0.01, pool_overflow=overflow)
     assert allocator.reach == reach
     assert allocator.reserve(0, Demand(10, 0, Prediction(500)), 10) is overflow
-
-
-def test_an_overflow_of_partitioned_pools_takes_a_block_that_covers_it() -> None:
-    # a pool of one large one, and blocks of which those of the longest cover it
-    options = {"space": "partitioned", "pool_share": 0.11, "bounds": [100, 200, 300, 450],
-               "bucket_on": "total"}  # fmt: skip
-    fits = [fill(odma(pool_overflow=flows, **options), 0, 1, 500) for flows in (False, True)]
-    assert fits == [1, 3]  # 911 slots a pool: two blocks of 450
 
 
 @pytest.mark.parametrize(("bucket_full", "fits", "larger"), [("wait", 2, 0), ("next_larger", 5, 3)])
@@ -286,23 +276,6 @@ def test_a_full_large_pool_preempts_or_moves_to_the_next_bucket() -> None:
     migration, victim = moved["next_larger"]
     assert migration and (migration.tokens, migration.left, victim) == (110, 110, "itself")
     assert allocator.reserved[1] == 210
-
-
-@pytest.mark.parametrize(
-    ("changes", "slots"),
-    [
-        ({}, 210),  # u = 0.5: 95 (1 + 0.2 u) is above 100
-        ({"uncertainty": "entropy_nats"}, 210),  # u = 0.7
-        ({"uncertainty": "entropy_nats", "tau": 0.6}, 410),
-        ({"uncertainty": "spread"}, 210),  # u = 0.3: 95 x 1.06 = 100.7
-        ({"uncertainty": "spread", "gamma": 0.1}, 110),
-        ({"uncertainty": "constant"}, 210),  # u = 0.5
-        ({"uncertainty": "constant", "constant": 0.1}, 110),
-        ({"uncertainty": "constant", "constant": 0.9}, 410),
-    ],
-)
-def test_what_uncertainty_is_decides_the_bucket(changes: dict[str, Any], slots: int) -> None:
-    assert reserved(odma(**changes), 0, 10, Prediction(95, 0.3)) == slots
 
 
 def test_levels_choose_whom_the_last_bound_leaves_out() -> None:
@@ -395,17 +368,17 @@ def test_a_move_is_judged_once_and_all_its_places_count() -> None:
     assert row["until_s"] == 77.0
 
 
-POOLS: dict[str, Any] = {"space": "partitioned", "repartition": "on_refresh"}
+MOVING: dict[str, Any] = {"space": "partitioned", "repartition": "on_refresh"}
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {**POOLS, "repartition": "never", "bucket_full": "next_larger"},
-        {**POOLS, "repartition": "when_empty", "large_full": "next_larger"},
-        {**POOLS, "bucket_full": "next_larger", "pool_split": "blocks", "bucket_on": "total"},
-        {**POOLS, "refresh_delay": 5.0, "large": "max_model_len"},
-        {**POOLS, "pool_overflow": True, "large_full": "next_larger"},
+        {**MOVING, "repartition": "never", "bucket_full": "next_larger"},
+        {**MOVING, "repartition": "when_empty", "large_full": "next_larger"},
+        {**MOVING, "bucket_full": "next_larger", "pool_split": "blocks", "bucket_on": "total"},
+        {**MOVING, "refresh_delay": 5.0, "large": "max_model_len"},
+        {**MOVING, "pool_overflow": True, "large_full": "next_larger"},
         {"borrow": 1.0}, {"borrow": 8.0},
         {"align": 1, "pool_share": 0.3, "large_full": "preempt"},
         {"align": 1, "pool_share": 0.3, "large_full": "next_larger", "pool_overflow": True},

@@ -16,7 +16,8 @@ from sweeps.plan.sweep import load_sweep
 from sweeps.study.study_spec import load_study
 
 SMALL = [
-    "axes.device=[mlu370-x4]", "fidelity=analytic", "serving.memory.efficiency=1", "requests=100", "warmup_requests=100",
+    "axes.device=[mlu370-x4]", "fidelity=analytic", "serving.memory.efficiency=1",
+    "requests=100", "warmup_requests=100",
     "load=null", "arrivals={process: all_at_once}", "skip=[control, reference]",
 ]  # fmt: skip
 CHANGED = {
