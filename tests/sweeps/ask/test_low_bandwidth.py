@@ -27,7 +27,8 @@ from sweeps.ask.memory_changes import address_maps, candidates
 from sweeps.look.low_bandwidth_section import why as section_of
 from sweeps.sections.section import Say
 from tests.rotation import shared
-from tests.sweeps.cli.test_memory_commands import bankwise, found
+from tests.sweeps.cli.test_command_line import bankwise
+from tests.sweeps.cli.test_memory_commands import found
 
 LPDDR5, DDR5 = "lpddr5-6400-x16", "ddr5-4800-x32"
 COUNT = 4_000
@@ -247,8 +248,8 @@ def trace(tmp_path: Path) -> Path:
 
 def test_replay_explains_itself_in_words(trace: Path) -> None:
     told = bankwise("replay", LPDDR5, trace, "--explain")
-    assert told.code == 0 and "not explained" in told.out and "arrive" not in told.out
-    assert re.search("helps most .* --set ", told.out)
+    assert told.returncode == 0 and "not explained" in told.stdout and "arrive" not in told.stdout
+    assert re.search("helps most .* --set ", told.stdout)
 
 
 def test_that_the_load_limits_comes_before_anything_about_the_memory(tmp_path: Path) -> None:
@@ -265,8 +266,8 @@ def test_that_the_load_limits_comes_before_anything_about_the_memory(tmp_path: P
 def test_a_run_and_its_log_give_the_same_timeline(ending: str, trace: Path, tmp_path: Path) -> None:
     one, other, log = tmp_path / f"a.{ending}", tmp_path / f"b.{ending}", tmp_path / "log.csv"
     run = bankwise("replay", LPDDR5, trace, "--commands", log, "--timeline", one)
-    assert run.code == 0 and f"wrote {one}" in run.out
-    assert bankwise("audit", LPDDR5, log, "--timeline", other).code == 0
+    assert run.returncode == 0 and f"wrote {one}" in run.stdout
+    assert bankwise("audit", LPDDR5, log, "--timeline", other).returncode == 0
     drawn, again = one.read_text(), other.read_text()
     assert "GB/s, " in drawn or ending == "svg"
     assert "</b>: 0 violations." in again or ending == "svg"
@@ -279,5 +280,5 @@ def test_a_run_and_its_log_give_the_same_timeline(ending: str, trace: Path, tmp_
 def test_a_log_of_another_memory_is_drawn_as_it_stands(trace: Path, tmp_path: Path) -> None:
     bankwise("replay", DDR5, trace, "--commands", tmp_path / "log.csv")
     picture = tmp_path / "log.svg"
-    assert bankwise("audit", LPDDR5, tmp_path / "log.csv", "--timeline", picture).code == 1
+    assert bankwise("audit", LPDDR5, tmp_path / "log.csv", "--timeline", picture).returncode == 1
     assert "group 7 bank" in picture.read_text()

@@ -30,7 +30,7 @@ class Done(NamedTuple):
     stderr: str
 
 
-def bankwise(*arguments: str | Path, cwd: Path) -> Done:
+def bankwise(*arguments: str | Path, cwd: str | Path = ".") -> Done:
     """Run the command in `cwd`; whatever happens, it leaves by SystemExit, not by a traceback."""
     out, err = io.StringIO(), io.StringIO()
     with (

@@ -19,7 +19,8 @@ from sweeps.plan.sweep_spec import Point
 from sweeps.run.one_point import point_of
 from sweeps.run.trace_export import _phases, _span
 from tests.rotation import shared
-from tests.sweeps.cli.test_memory_commands import bankwise, found
+from tests.sweeps.cli.test_command_line import bankwise
+from tests.sweeps.cli.test_memory_commands import found
 from tests.sweeps.cli.test_mistakes import mistakes
 
 FORMATS = ("ramulator", "ramulator-vector", "dramsim3", "gem5")
@@ -151,10 +152,10 @@ def test_weights_go_round_the_channels_and_times_may_be_left_out(tmp_path: Path)
 def test_a_peers_mapper_is_named_and_a_linear_one_warned_of(tmp_path: Path) -> None:
     asked = (*ONE, "--steps", "1", "--channel", "5", "--format", "ramulator")
     plain = bankwise("export", *asked, "--out", tmp_path / "plain")
-    assert plain.code == 0 and "bank hashes and split fields" in plain.err
+    assert plain.returncode == 0 and "bank hashes and split fields" in plain.stderr
     encoded = bankwise("export", *asked, "--mapper", "RoBaRaCoCh", "--out", tmp_path / "encoded")
-    assert (encoded.code, encoded.err) == (0, "")
-    assert "for the mapper RoBaRaCoCh, not for bankwise replay" in encoded.out
+    assert (encoded.returncode, encoded.stderr) == (0, "")
+    assert "for the mapper RoBaRaCoCh, not for bankwise replay" in encoded.stdout
     one, other = ((tmp_path / name).read_text().splitlines() for name in ("plain", "encoded"))
     assert len(one) == len(other) and one != other
 
@@ -162,7 +163,7 @@ def test_a_peers_mapper_is_named_and_a_linear_one_warned_of(tmp_path: Path) -> N
 @pytest.mark.long
 def test_a_run_directory_offers_what_its_run_offered(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    assert bankwise("run", "smoke", *SMALL, "--set", "replications=1", "--out", run).code == 0
+    assert bankwise("run", "smoke", *SMALL, "--set", "replications=1", "--out", run).returncode == 0
     lines = (run / "results.jsonl").read_text().splitlines()
     assert all(json.loads(line)["rate_per_s"] > 0 for line in lines)
     of: dict[str, Any] = {}
@@ -209,7 +210,7 @@ def test_a_run_is_a_timeline_of_steps_and_requests(tmp_path: Path) -> None:
     for name in ("a.json", "a.json.gz"):
         out = tmp_path / name
         done = bankwise("export", "smoke", "--format", "perfetto", "--out", out, *few)
-        assert done.code == 0 and "open it in ui.perfetto.dev" in done.out
+        assert done.returncode == 0 and "open it in ui.perfetto.dev" in done.stdout
         text = out.read_bytes()
         text = gzip.decompress(text) if name.endswith(".gz") else text
         kinds = {event["ph"] for event in json.loads(text)["traceEvents"]}
@@ -221,7 +222,7 @@ def test_commands_are_a_trace_by_bank_and_time(tmp_path: Path) -> None:
     out = tmp_path / "a.json"
     asked = ("replay", "lpddr5-6400-x16", tmp_path / "trace.txt", "--timeline", out)
     done = bankwise(*asked, "--clocks", "0:1000000")
-    assert done.code == 0 and f"wrote {out}" in done.out
+    assert done.returncode == 0 and f"wrote {out}" in done.stdout
     events = json.loads(out.read_text())["traceEvents"]
     drawn = [event for event in events if event["ph"] == "X"]
     assert sum(event["name"] == "ACT" for event in drawn) >= 1
@@ -229,15 +230,15 @@ def test_commands_are_a_trace_by_bank_and_time(tmp_path: Path) -> None:
     assert "data bus" in names and any("bank" in name for name in names)
     first, last = drawn[0]["ts"], max(event["ts"] + event["dur"] for event in drawn)
     assert 0 <= first < last
-    text = bankwise(*asked[:-1], tmp_path / "a.txt").err
+    text = bankwise(*asked[:-1], tmp_path / "a.txt").stderr
     assert ".json.gz" in text
 
 
 def test_a_timeline_has_no_layers(tmp_path: Path) -> None:
     asked = ("export", "smoke", "--format", "perfetto", "--out")
     done = bankwise(*asked, tmp_path / "a.json", "--layers", "1")
-    assert (done.code, done.err) == (2, "--layers: does not go with --format perfetto\n")
+    assert (done.returncode, done.stderr) == (2, "--layers: does not go with --format perfetto\n")
     done = bankwise(*asked, tmp_path / "a.txt")
-    assert done.code == 2 and "expected a name that ends in .json or .json.gz" in done.err
+    assert done.returncode == 2 and "expected a name that ends in .json or .json.gz" in done.stderr
     done = bankwise("export", "kv-extent", *asked[2:], tmp_path / "a.json", "--point", "0")
-    assert done.code == 2 and "serves nothing" in done.err
+    assert done.returncode == 2 and "serves nothing" in done.stderr

@@ -43,10 +43,10 @@ def test_latency_is_printed_and_drawn(tmp_path: Path) -> None:
     page, picture = tmp_path / "latency.html", tmp_path / "latency.svg"
     asked = ("memory", "latency", MEMORY, "--extent", "512B", "--writes", "25")
     done = bankwise(*asked, "--save", page)
-    assert (done.code, done.err) == (0, "")
-    assert bankwise(*asked, "--save", picture).code == 0
-    assert "512 B, 25 % written" in done.out and "one by one" in done.out
-    assert f"wrote {page}\n" in done.out
+    assert (done.returncode, done.stderr) == (0, "")
+    assert bankwise(*asked, "--save", picture).returncode == 0
+    assert "512 B, 25 % written" in done.stdout and "one by one" in done.stdout
+    assert f"wrote {page}\n" in done.stdout
     assert "write p99 ns" in page.read_text()
     assert "the knee is at" in page.read_text() and page.read_text().count("<figure") == 1
     assert all(name in picture.read_text() for name in ("mean", "p50", "p99", "twice unloaded"))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import re
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
-from sweeps.cli.main import main
+from tests.sweeps.cli.test_command_line import bankwise
 
 MEMORY = "lpddr5-6400-x16"
 KEYS = {
@@ -23,25 +21,11 @@ KEYS = {
 }  # fmt: skip
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-def bankwise(*arguments: str | Path) -> Done:
-    """Run a command in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as left:
-        main([str(argument) for argument in arguments])
-    return Done(int(left.value.code or 0), out.getvalue(), err.getvalue())
-
-
 def found(*arguments: str | Path) -> Any:
     """The JSON that a command prints."""
     done = bankwise(*arguments, "--json")
-    assert done.code == 0, done.err
-    return json.loads(done.out)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.fixture
@@ -99,10 +83,12 @@ LOGGED = [["mlu370-x4"], [MEMORY], ["a100-80gb", "--channel"]]
 @pytest.mark.parametrize("arguments", LOGGED)
 def test_a_command_log_passes_the_audit(arguments: list[str], trace: Path, tmp_path: Path) -> None:
     device, *rest = arguments
-    assert bankwise("replay", device, trace, *rest, "--commands", tmp_path / "log.csv").code == 0
+    assert (
+        bankwise("replay", device, trace, *rest, "--commands", tmp_path / "log.csv").returncode == 0
+    )
     done = bankwise("audit", device, tmp_path / "log.csv")
-    assert done.code == 0, done.out
-    assert "0 violations" in done.out
+    assert done.returncode == 0, done.stdout
+    assert "0 violations" in done.stdout
 
 
 def test_a_log_edited_by_hand_fails_the_audit(trace: Path, tmp_path: Path) -> None:
@@ -112,8 +98,8 @@ def test_a_log_edited_by_hand_fails_the_audit(trace: Path, tmp_path: Path) -> No
     lines[at] = lines[at - 1].split(",")[0] + "," + lines[at].split(",", 1)[1]
     (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
     done = bankwise("audit", MEMORY, tmp_path / "log.csv")
-    assert done.code == 1
-    assert "violations" in done.out
+    assert done.returncode == 1
+    assert "violations" in done.stdout
 
 
 def test_bandwidth_gives_a_figure_a_pattern() -> None:
@@ -124,7 +110,7 @@ def test_bandwidth_gives_a_figure_a_pattern() -> None:
     assert (
         random["bandwidth_gbps"] < sequential["bandwidth_gbps"] <= sequential["bound_gbps"] * 1.0001
     )
-    table = bankwise("memory", MEMORY, "--pattern", "sequential").out
+    table = bankwise("memory", MEMORY, "--pattern", "sequential").stdout
     assert "sequential" in table and "bound" in table
 
 
@@ -184,8 +170,8 @@ def test_a_curve_of_a_memory_is_that_of_one_channel_and_comes_out_again() -> Non
 @pytest.mark.usefixtures("brief")
 def test_a_curve_prints_a_table_and_a_verdict_and_writes_its_page(tmp_path: Path) -> None:
     done = bankwise("memory", "curve", "mlu370-x4", "--save", tmp_path / "curve.html")
-    assert done.code == 0, done.err
-    assert "random extents of 16 KiB reach" in done.out and "read share 100 %" in done.out
+    assert done.returncode == 0, done.stderr
+    assert "random extents of 16 KiB reach" in done.stdout and "read share 100 %" in done.stdout
     page = (tmp_path / "curve.html").read_text()
     assert page.count("<figure") == 5 and page.rstrip().endswith("</html>")
     ours = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)  # Vega's names of schemas
@@ -199,7 +185,7 @@ def test_devices_puts_what_is_simulated_beside_the_bounds_of_every_memory(
 ) -> None:
     few = ["mlu370-x4", MEMORY, "hbm3-6.4"]
     monkeypatch.setattr("sweeps.cli.catalogue.device_names", lambda: few)
-    text = bankwise("list", "devices", "--simulate").out
+    text = bankwise("list", "devices", "--simulate").stdout
     assert "simulated" in text and "tRRD, tFAW" in text
     # without refresh: how much of it a short run meets is chance
     asked = ("list", "devices", "--simulate", "--set", "controller.refresh=none")
@@ -211,19 +197,19 @@ def test_devices_puts_what_is_simulated_beside_the_bounds_of_every_memory(
 
 
 def test_devices_by_name_adds_remarks_and_simulates_nothing() -> None:
-    shown = bankwise("list", "devices", "cloud-ai-100-ultra", "m2-ultra").out
+    shown = bankwise("list", "devices", "cloud-ai-100-ultra", "m2-ultra").stdout
     assert "Reads of one channel" not in shown
     assert "800.0 (+2.4 %)" in shown and "a scratchpad" in shown
     assert "plausible" in shown and "queues of 64" in shown and "mlu370-x4" not in shown
-    assert bankwise("list", "devices", "m2-ulta").err == (
+    assert bankwise("list", "devices", "m2-ulta").stderr == (
         "no shipped device 'm2-ulta'; did you mean 'm2-ultra'?\n"
     )
 
 
 def test_check_lists_what_a_description_assumes() -> None:
     shown = bankwise("check", MEMORY, "--assumed")
-    assert shown.code == 0 and "assumed: controller.scheduler = frfcfs" in shown.out
-    assert "assumed:" not in bankwise("check", MEMORY).out
+    assert shown.returncode == 0 and "assumed: controller.scheduler = frfcfs" in shown.stdout
+    assert "assumed:" not in bankwise("check", MEMORY).stdout
 
 
 def test_patterns_as_ranges_over_the_plausible_variants() -> None:
@@ -236,12 +222,12 @@ def test_patterns_as_ranges_over_the_plausible_variants() -> None:
     assert row["least"]["gbps"] == min(row["gbps"].values())
     assert ranges["variants"]["queues of 64"]["set"]["controller.read_queue"] == 64
     done = bankwise(*asked, "--plausible", "--set", "memory=lpddr5-6400-x16-8b")
-    assert "left out: 8-bank mode, --set memory=lpddr5-6400-x16-8b states it" in done.out
+    assert "left out: 8-bank mode, --set memory=lpddr5-6400-x16-8b states it" in done.stdout
 
 
 def test_variants_are_listed_with_what_is_assumed() -> None:
     assert "  plausible: 8-bank mode: memory = lpddr5-6400-x16-8b  (the standard" in (
-        bankwise("check", "mlu370-x4", "--assumed").out
+        bankwise("check", "mlu370-x4", "--assumed").stdout
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.cli.main import main
+from tests.sweeps.cli.test_command_line import bankwise
 
 FILE = """kind: measurement
 name: mine
@@ -23,13 +23,6 @@ cells:
 """
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as end:
-        main(["validate", *arguments])
-    out, err = capsys.readouterr()
-    return int(end.value.code or 0), out, err
-
-
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
     file = tmp_path / "mine.yaml"
@@ -37,35 +30,33 @@ def mine(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_table_has_verdicts_and_causes(capsys: pytest.CaptureFixture[str], mine: Path) -> None:
+def test_the_table_has_verdicts_and_causes(mine: Path) -> None:
     one_group = ["--set", "address_map=[column:5, row, bank:2, bankgroup:2, pseudochannel:1]",
                  "--set", "controller.refresh=none", "--set", "bank_hash=[]"]  # fmt: skip
-    code, out, _ = run(capsys, str(mine), *one_group)
+    code, out, _ = bankwise("validate", str(mine), *one_group)
     assert (code, "LOST" in out) == (1, True)
     groups = ["--set", "address_map=[bankgroup:2, column:5, bank:2, row, pseudochannel:1]"]
-    code, out, _ = run(capsys, str(mine), *groups, *one_group[2:])
+    code, out, _ = bankwise("validate", str(mine), *groups, *one_group[2:])
     assert code == 0 and "2 cells: 1 within, 1 refuted" in out
     assert "cause: far: there is no such channel" in out
 
 
-def test_json_has_every_cell(capsys: pytest.CaptureFixture[str], mine: Path) -> None:
-    _, out, _ = run(capsys, str(mine), "--json")
+def test_json_has_every_cell(mine: Path) -> None:
+    _, out, _ = bankwise("validate", str(mine), "--json")
     near, far = json.loads(out)[0]["cells"]
     assert (far["verdict"], far["prediction"], far["unit"]) == ("refuted", 16, "GB/s")
     assert near["model"] == far["model"] and near["agrees"] is True
 
 
-def test_candidates_keep_their_settings_and_on_demand_their_figures(
-    capsys: pytest.CaptureFixture[str], mine: Path
-) -> None:
+def test_candidates_keep_their_settings_and_on_demand_their_figures(mine: Path) -> None:
     mine.write_text(
         FILE.replace("tolerances:", "candidates: {slow: {clock.tCK: 2ns}}\ntolerances:")
     )
-    _, out, _ = run(capsys, str(mine), "--json")
+    _, out, _ = bankwise("validate", str(mine), "--json")
     assert json.loads(out)[0]["candidates"] == {"slow": {"set": {"clock.tCK": "2ns"}}}
-    _, out, _ = run(capsys, str(mine), "--json", "--candidates")
+    _, out, _ = bankwise("validate", str(mine), "--json", "--candidates")
     found = json.loads(out)[0]
     slow, shipped = found["candidates"]["slow"]["cells"][0], found["cells"][0]
     assert slow["model"] < 0.6 * shipped["model"]
-    code, out, _ = run(capsys, str(mine), "--candidates")
+    code, out, _ = bankwise("validate", str(mine), "--candidates")
     assert code == 1 and "mine: candidates" in out and "slow" in out
