@@ -15,6 +15,7 @@ import functools
 import os
 import random
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -399,11 +400,11 @@ class Counted(NamedTuple):
     refused: int
 
 
-def pairs(count: int, seed: int) -> Counted:
-    """So many runs, both ways."""
+def pairs(numbers: Iterable[int], seed: int) -> Counted:
+    """These runs of a seed, both ways."""
     found = Counted({}, Counter(), Counter(), 0)
     refused = 0
-    for number in range(count):
+    for number in numbers:
         run = drawn(seed, number)
         general = served(run, plain=False)
         before = RUNS.copy()
@@ -424,7 +425,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    found = pairs(asked.count, asked.seed)
+    found = pairs(range(asked.count), asked.seed)
     for number, where in found.differ.items():
         print(f"{number} differs: {'; '.join(where[:3])[:300]}")
     general = {why: many for why, many in found.why.items() if why}

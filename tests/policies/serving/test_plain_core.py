@@ -22,24 +22,28 @@ from tests.policies.serving.plain_pairs import (
 from tests.policies.small import EXPERTS, FakeMemory, mixed, run
 from tests.rotation import LONG
 
+FEW = (
+    5, 8, 9, 10, 11, 12, 17, 19, 20, 24, 25, 27, 28, 31, 33, 37, 38, 41, 42, 45, 48, 55, 57, 58, 61,
+    63, 70, 74, 79, 80, 84, 87, 88, 92, 98, 100, 107, 111, 113, 114, 116, 120, 121, 122, 123, 124,
+    126, 128, 133, 144, 145, 147, 150, 154, 159, 160, 166, 169, 170, 175, 178, 179, 183, 184, 187,
+    188, 192, 193, 198, 199,
+)  # fmt: skip
+"""Of the first 200 runs of seed 1 the cheapest in which all that is rare is met ten times, or as
+often as it is in them."""
+SELDOM = {
+    "next larger", "preempts last", "idle", "compaction", "samples", "odma-best", "prefix found",
+    "pools", "pools cut anew", "ideal", "ideal reserves", "copies are free",
+}  # fmt: skip
+"""Of what is rare, what less than a twentieth of runs meets."""
+
 
 def test_is_every_figure_of_random_runs_equal_both_ways() -> None:
-    many = 2000 if LONG else 200
-    found = pairs(many, seed=1)
+    numbers = range(2000) if LONG else FEW
+    found = pairs(numbers, seed=1)
     assert not found.differ
-    assert found.why[""] >= 0.75 * many
-    least = 0.05 if LONG else 0.0
-    wanted = {"next larger", "preempts last", "idle", "compaction", "samples", "odma-best"}
-    wanted |= {
-        "prefix found",
-        "pools",
-        "pools cut anew",
-        "ideal",
-        "ideal reserves",
-        "copies are free",
-    }  # rarer than the others
+    assert found.why[""] >= (0.75 * len(numbers) if LONG else len(FEW))
     for name in RARE:
-        assert found.met[name] > (0 if name in wanted else least * many), name
+        assert found.met[name] > (0.05 * len(numbers) if LONG and name not in SELDOM else 0), name
 
 
 def test_is_what_is_unneeded_found_anew_where_two_migrate_in_turn() -> None:

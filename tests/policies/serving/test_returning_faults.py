@@ -80,7 +80,7 @@ def test_a_drawn_serving_with_returning_faults_loses_nothing(number: int) -> Non
 
 @pytest.mark.parametrize(
     ("changes", "down_s"),
-    [({}, 60.0), ({"cluster": {"cards": 2}}, 0.0), ({"pools": pools((1, 2), WAYS[0])}, 60.0)],
+    [({"cluster": {"cards": 2}}, 0.0), ({"pools": pools((1, 2), WAYS[0])}, 60.0)],
 )
 def test_cards_that_are_up_for_less_than_a_step_are_named(
     changes: dict[str, Any], down_s: float

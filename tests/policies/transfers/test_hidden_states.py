@@ -27,6 +27,7 @@ from policies.transfers.transfer import TransferEnd
 from tests.policies.serving.test_sessions import talks
 from tests.policies.small import EXPERTS, MODEL, WINDOWS
 from tests.policies.transfers.test_tiers import AGAIN, Watched, served, slow, tiers
+from tests.rotation import long
 
 DEVICE = load_device("a100-80gb", ["compute.prefill_efficiency=0.65"])
 FAR, NEAR = (
@@ -242,7 +243,7 @@ def test_hidden_states_of_outputs_leave_while_a_request_decodes() -> None:
     assert late["transfers"] == 1  # KV of outputs leaves when it has ended
 
 
-@pytest.mark.parametrize("hcache", [{}, {"layers": 1}, {"overlap": True}])
+@pytest.mark.parametrize("hcache", [{"overlap": True}, *long({}, {"layers": 1})])
 def test_every_request_ends_and_steps_advanced_together_are_as_one_by_one(
     hcache: dict[str, Any],
 ) -> None:
