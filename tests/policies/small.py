@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bankwise.conservation import Auditor, watched_links
 from hwmodel.specs.attention import AttentionWindow, LatentAttention
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.mlp import ExpertsSpec
@@ -101,11 +102,25 @@ def spec(**changes: Any) -> ServingSpec:
 def run(slots: int, stream: Requests, seed: int = 1, **changes: Any) -> ServingResult:
     warmup = changes.pop("warmup_requests", 0)
     simulate = changes.pop("simulate", None)
-    model = changes.pop("shape", MODEL)
+    model, watchers = changes.pop("shape", MODEL), changes.pop("watchers", ())
     return serve(
         device(slots), model, spec(**changes), stream,
-        seed=seed, warmup_requests=warmup, simulate=simulate,
+        seed=seed, warmup_requests=warmup, simulate=simulate, watchers=watchers,
     )  # fmt: skip
+
+
+class Audited:
+    """A run in which every request ends, and nothing is lost; its nodes, and all that landed."""
+
+    def __init__(self, slots: int, stream: Requests, seed: int = 1, **changes: Any) -> None:
+        auditor = Auditor()
+        with watched_links() as links:
+            self.result = run(slots, stream, seed, watchers=[auditor], **changes)
+            assert [*auditor.breaches(), *links.breaches()] == []
+        self.metrics = self.result.metrics
+        self.nodes = auditor.simulation.nodes
+        self.replicas = [each for node in self.nodes for each in (node.own or node.replicas)]
+        self.came = [each for each in links.put.values() if each.landed_s < math.inf]
 
 
 def assert_held(allocator: PagedAllocator, pages: Unified, lengths: list[int]) -> None:

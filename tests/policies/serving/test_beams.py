@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bankwise.conservation import Auditor
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.requests.workload import WorkloadSpec
 from policies.serving.beams import BeamLaw
-from policies.serving.serving import ServingResult, serve
-from tests.policies.small import MODEL, device, mixed, requests, run, spec
+from tests.policies.small import Audited, mixed, requests, run
 
 ABLE = ({"name": "paged"}, {"name": "static"}, {"name": "orca", "variant": "oracle"},
         {"name": "oracle"}, {"name": "odma"}, {"name": "s3"})  # fmt: skip
@@ -83,19 +81,12 @@ def test_two_beams_by_hand() -> None:
 def test_every_token_is_made_and_every_block_returns(policy: dict[str, Any], engine: str) -> None:
     stream = searching(mixed(60), 3)
     changes = {"policy": policy, "engine": {"name": engine, "max_model_len": 1024}}
-    result, audit = audited(stream, 8192, **changes)
+    result = Audited(8192, stream, **changes).result
     made = result.metrics["makespan_output_tokens_per_s"] * result.metrics["makespan_s"]
     assert made == pytest.approx(3 * stream.output_tokens.sum())
     assert result.metrics["copied_tokens"] > 0
-    assert list(audit.breaches()) == []
-    slow, _ = audited(stream, 8192, **changes, advance_together=False)
+    slow = run(8192, stream, **changes, advance_together=False)
     assert (slow.finish_s == result.finish_s).all()  # no stretch of steps jumps over a fork
-
-
-def audited(stream: Requests, tokens: int, **changes: Any) -> tuple[ServingResult, Auditor]:
-    audit = Auditor()
-    served = spec(**changes)
-    return serve(device(tokens), MODEL, served, stream, seed=1, watchers=[audit]), audit
 
 
 def test_compaction_moves_runs_of_beams() -> None:
@@ -103,8 +94,8 @@ def test_compaction_moves_runs_of_beams() -> None:
     some = np.where(np.arange(60) % 2, 0.2, 0.0)
     stream = dataclasses.replace(searching(stream, 3), forks=some, samples=1 + 2 * (some > 0))
     policy = {"name": "static", "compaction": "copied"}
-    result, audit = audited(stream, 8192, policy=policy, engine={"max_model_len": 1024})
-    assert result.metrics["migrated_tokens"] > 0 and list(audit.breaches()) == []
+    found = Audited(8192, stream, policy=policy, engine={"max_model_len": 1024})
+    assert found.metrics["migrated_tokens"] > 0
 
 
 @pytest.mark.parametrize("router", ["round_robin", "least_requests"])

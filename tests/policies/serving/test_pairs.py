@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import random
+from itertools import combinations
+from pathlib import Path
+
 import pytest
 
-from tests.policies.serving.combinations_page import said, triples
 from tests.policies.serving.features import FEATURES, Audit, audited, outcome, pairs, repeated
 from tests.policies.serving.generated import audit as audit_of
 from tests.policies.serving.generated import once, serving
 from tests.rotation import shared
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "combinations.md"
+CONSERVATION = "## Conservation"
+
+
+def said() -> dict[str, str]:
+    """What the page says of each pair that does not run, by its names."""
+    lines = PAGE.read_text(encoding="utf-8").partition(f"\n{CONSERVATION}\n")[0].splitlines()
+    listed = [line for line in lines if line.startswith("- ")]
+    return {
+        pair: line
+        for line in listed
+        for pair in line.removeprefix("- ").partition(": `")[0].split("; ")
+    }
+
 
 SAID = said()
 EACH_ONCE = {
@@ -32,6 +50,16 @@ TRIPLES = [
     )),
 ]  # fmt: skip
 """What deployments combine."""
+
+
+def triples(many: int, seed: int) -> list[tuple[str, ...]]:
+    """So many drawn from those of three kinds of which every two run."""
+    runs = {pair for pair in pairs() if " + ".join(pair) not in SAID}
+    every = [
+        three for three in combinations(FEATURES, 3)
+        if all(pair in runs for pair in combinations(three, 2))
+    ]  # fmt: skip
+    return random.Random(seed).sample(every, many)
 
 
 @pytest.mark.parametrize("names", FEATURES)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from bankwise.conservation import Auditor, watched_links
 from hwmodel.description.description import DescriptionError
 from policies.memory.routing import Routing
-from policies.requests.requests import Requests
 from policies.serving import replica_builder
-from policies.serving.serving import serve
 from tests.policies.serving.features import LINK, Audit
 from tests.policies.serving.generated import once, serving
-from tests.policies.small import EXPERTS, MODEL, device, mixed, requests, run, spec
+from tests.policies.small import EXPERTS, Audited, mixed, requests, run
 from tests.rotation import shared
 
 LAW = {"mean_up_s": 0.06, "down_s": 0.03}
@@ -31,16 +27,6 @@ def pools(sides: tuple[int, int], way: tuple[str, str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def require_nothing_lost(stream: Requests, seed: int, **changes: Any) -> dict[str, Any]:
-    auditor = Auditor()
-    with watched_links() as links:
-        given = device(1024), MODEL, spec(**changes), stream
-        found = serve(*given, seed=seed, watchers=[auditor])
-        assert [*auditor.breaches(), *links.breaches()] == []
-    assert np.isfinite(found.finish_s).all()
-    return found.metrics
-
-
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("sides", SIDES)
 @pytest.mark.parametrize("seed", range(3))
@@ -48,10 +34,10 @@ def test_pools_lose_nothing(sides: tuple[int, int], way: tuple[str, str], seed: 
     """A request comes again while a prefill side still has to learn that it ended there; and while
     one that waits for a replica is there twice."""
     policy = {"name": "paged", "prefix_caching": bool(seed % 2)}
-    found = require_nothing_lost(
-        mixed(60), seed, pools=pools(sides, way), faults=[LAW], policy=policy,
+    found = Audited(
+        1024, mixed(60), seed, pools=pools(sides, way), faults=[LAW], policy=policy,
         engine={"max_model_len": 1024},
-    )  # fmt: skip
+    ).metrics  # fmt: skip
     assert found["pools"]["failures"]["replicas"] > 3
 
 

@@ -15,10 +15,9 @@ from policies.requests.requests import Requests
 from policies.serving import replica_builder
 from policies.serving.building import build_replica
 from policies.serving.replica import Replica
-from policies.serving.serving import ServingResult
 from tests.policies.serving.test_sessions import talks
 from tests.policies.serving.test_states import served as served_hybrid
-from tests.policies.small import WINDOWS, run
+from tests.policies.small import WINDOWS, Audited, run
 from tests.rotation import rotated
 
 LINK = "pcie5-h100-batched"
@@ -55,35 +54,6 @@ def pools(**changes: Any) -> dict[str, Any]:
     return {"prefill": {}, "decode": {}, "link": LINK, **changes}
 
 
-class Seen:
-    """A run and the replicas that it had."""
-
-    def __init__(self, stream: Requests, slots: int, **changes: Any) -> None:
-        self.replicas: list[Replica] = []
-
-        def build(*arguments: Any, **named: Any) -> Replica:
-            self.replicas.append(build_replica(*arguments, **named))
-            return self.replicas[-1]
-
-        with mock.patch.object(replica_builder, "build_replica", build):
-            self.result: ServingResult = run(slots, stream, **changes)
-        assert self.result.metrics["finished"] == len(stream)
-
-    @property
-    def left(self) -> int:
-        """Slots that are reserved when all that was on its way is there."""
-        for replica in self.replicas:
-            replica.wait(replica.now_s + 1e3)
-            for _ in range(3):
-                replica._join()
-        return sum(each.engine.allocator.reserved_total for each in self.replicas)
-
-    @property
-    def tiers(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.result.metrics["tiers"]
-        return found
-
-
 def policy_of(engine: str) -> dict[str, Any]:
     if engine == "sglang":
         return {"name": "radix", "page": 8}
@@ -94,10 +64,9 @@ def policy_of(engine: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("engine", "way"), rotated(list(ENGINES), list(TIERS)))
 def test_tiers_go_with_every_scheduler(engine: str, way: str) -> None:
     changes: dict[str, Any] = {"engine": ENGINES[engine], "policy": policy_of(engine)}
-    seen = Seen(talks(40, 10), 1024, tiers=tiers(way), faults=FAULTS.get(way, []), **changes)
-    assert seen.left == 0
+    seen = Audited(1024, talks(40, 10), tiers=tiers(way), faults=FAULTS.get(way, []), **changes)
     if way != "keep":
-        assert seen.tiers["load"]["bytes"] > 0
+        assert seen.metrics["tiers"]["load"]["bytes"] > 0
     without = run(1024, talks(40, 10), **changes)
     assert (seen.result.finish_s != without.finish_s).any()
 
@@ -105,37 +74,34 @@ def test_tiers_go_with_every_scheduler(engine: str, way: str) -> None:
 @pytest.mark.parametrize(("policy", "way"), rotated(list(POLICIES), list(TIERS)))
 def test_tiers_go_with_every_allocator(policy: str, way: str) -> None:
     slots = 8192 if policy in ("static", "orca", "vattention") else 1536
-    seen = Seen(
-        talks(40, 10),
+    seen = Audited(
         slots,
+        talks(40, 10),
         tiers=tiers(way),
         faults=FAULTS.get(way, []),
         engine=ENGINES["v1"],
         policy={"name": policy},
     )
-    assert seen.left == 0
     if way not in ("keep", "drive") and policy != "vattention":
-        assert seen.tiers["host_share"] > 0
+        assert seen.metrics["tiers"]["host_share"] > 0
 
 
 @pytest.mark.parametrize(("engine", "mode"), rotated(list(ENGINES), ["pull", "push", "layers"]))
 def test_pools_go_with_every_scheduler(engine: str, mode: str) -> None:
     way = {"mode": "push", "transfer": "layers"} if mode == "layers" else {"mode": mode}
-    seen = Seen(
-        talks(40, 10), 1024, pools=pools(**way), engine=ENGINES[engine], policy=policy_of(engine)
+    seen = Audited(
+        1024, talks(40, 10), pools=pools(**way), engine=ENGINES[engine], policy=policy_of(engine)
     )
-    assert seen.result.metrics["pools"]["transfers"]["count"] >= 40
-    assert seen.left == 0
+    assert seen.metrics["pools"]["transfers"]["count"] >= 40
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_pools_go_with_every_allocator_and_unlike_ones(policy: str) -> None:
     own = {"policy": {"name": policy}}
-    seen = Seen(
-        talks(30, 10), 8192, pools=pools(decode=own), engine=ENGINES["v1"], policy={"name": "paged"}
+    seen = Audited(
+        8192, talks(30, 10), pools=pools(decode=own), engine=ENGINES["v1"], policy={"name": "paged"}
     )
-    assert seen.result.metrics["pools"]["transfers"]["bytes"] > 0
-    assert seen.left == 0
+    assert seen.metrics["pools"]["transfers"]["bytes"] > 0
 
 
 @pytest.mark.parametrize("policy", ["paged", "odma"])
@@ -144,23 +110,21 @@ def test_of_layers_with_a_window_the_window_moves(policy: str, way: str) -> None
     options: dict[str, Any] = {
         "engine": ENGINES["v1"], "policy": {"name": policy}, "shape": WINDOWS,
     }  # fmt: skip
-    seen = Seen(talks(40, 10), 2560, tiers=tiers(way), faults=FAULTS.get(way, []), **options)
-    assert seen.tiers["host_share"] > 0
-    assert seen.left == 0
-    both = Seen(talks(30, 10), 9216, pools=pools(), **options)
+    seen = Audited(2560, talks(40, 10), tiers=tiers(way), faults=FAULTS.get(way, []), **options)
+    assert seen.metrics["tiers"]["host_share"] > 0
+    both = Audited(9216, talks(30, 10), pools=pools(), **options)
     # 2 of 6 layers keep all, 4 the last 40 tokens
-    moved = both.result.metrics["pools"]["transfers"]["bytes"]
+    moved = both.metrics["pools"]["transfers"]["bytes"]
     assert 0 < moved < talks(30, 10).prompt_tokens.mean() * WINDOWS.kv_token_bytes
-    assert both.left == 0
 
 
 def test_sparse_entries_and_scales_of_a_format_move_with_its_numbers() -> None:
     stream = Requests(np.zeros(1), np.array([160]), np.array([2]))
     formats: dict[str, Any] = {"kv": "oaken", "kv_layout": "layer_kv_head_block"}
-    found = Seen(stream, 1024, pools=pools(), engine=ENGINES["v1"], **formats)
+    found = Audited(1024, stream, pools=pools(), engine=ENGINES["v1"], **formats)
     layout = found.replicas[0].engine.allocator.layout
     assert layout.apart is not None
-    assert found.result.metrics["pools"]["transfers"]["bytes"] == 160 * layout.token_bytes
+    assert found.metrics["pools"]["transfers"]["bytes"] == 160 * layout.token_bytes
 
 
 @pytest.mark.parametrize("engine", ["v1", "v0"])
@@ -173,12 +137,10 @@ def test_of_several_samples_the_prompt_is_stored(engine: str, policy: str) -> No
         tree=np.array([[-1, at] for at in range(5)]),
     )  # fmt: skip
     options: dict[str, Any] = {"engine": ENGINES[engine], "policy": {"name": policy}}
-    seen = Seen(stream, 768 if policy == "paged" else 2048, tiers=tiers("outputs"), **options)
-    assert seen.tiers["load"]["bytes"] > 0
-    assert seen.left == 0
-    both = Seen(stream, 2048, pools=pools(), **options)
-    assert both.result.metrics["pools"]["transfers"]["count"] == stream.samples.sum()
-    assert both.left == 0
+    seen = Audited(768 if policy == "paged" else 2048, stream, tiers=tiers("outputs"), **options)
+    assert seen.metrics["tiers"]["load"]["bytes"] > 0
+    both = Audited(2048, stream, pools=pools(), **options)
+    assert both.metrics["pools"]["transfers"]["count"] == stream.samples.sum()
 
 
 def test_states_go_to_a_tier_behind_the_last_whole_block_and_come_back() -> None:
@@ -198,12 +160,11 @@ def test_states_go_to_a_tier_behind_the_last_whole_block_and_come_back() -> None
 def test_a_decode_side_has_tiers_and_drafts() -> None:
     drafts = {"method": "ngram", "tokens": 3, "acceptance": [0.7, 0.5, 0.3]}
     options: dict[str, Any] = {"engine": ENGINES["v1"], "policy": {"name": "paged"}}
-    seen = Seen(
-        talks(40, 10), 1024, pools=pools(), tiers=tiers("outputs"), speculation=drafts, **options
+    seen = Audited(
+        1024, talks(40, 10), pools=pools(), tiers=tiers("outputs"), speculation=drafts, **options
     )
-    assert seen.tiers["store"]["transfers"] > 0
-    assert seen.result.metrics["pools"]["transfers"]["count"] >= 40
-    assert seen.left == 0
+    assert seen.metrics["tiers"]["store"]["transfers"] > 0
+    assert seen.metrics["pools"]["transfers"]["count"] >= 40
 
 
 def test_each_replica_of_several_has_tiers_of_its_own() -> None:
@@ -216,10 +177,9 @@ def test_each_replica_of_several_has_tiers_of_its_own() -> None:
         np.linspace(0.0, 0.06, 60), np.full(60, 300), np.full(60, 20), np.arange(60) % 8,
         np.full(60, 256), tree=np.array([[-1, at] for at in range(8)]),
     )  # fmt: skip
-    seen = Seen(stream, 1024, tiers=tiers(), **options)
+    seen = Audited(1024, stream, tiers=tiers(), **options)
     stores = [each.figures()["tiers"]["store"]["transfers"] for each in seen.replicas]
     assert len(stores) == 2 and min(stores) > 0
-    assert seen.left == 0
 
 
 class Perfect(Connector):
@@ -260,10 +220,9 @@ def test_the_smallest_connector_saves_all_prefills_but_the_first() -> None:
 @pytest.mark.parametrize(("engine", "way"), rotated(list(ENGINES), ["whole", "keep", "drive"]))
 def test_a_card_of_a_fleet_that_fails_keeps_what_is_below_it(engine: str, way: str) -> None:
     failures = {"mean_up_s": 0.03, "down_s": 0.005}
-    seen = Seen(
-        talks(40, 10), 1024, tiers=tiers(way), engine=ENGINES[engine], policy=policy_of(engine),
+    seen = Audited(
+        1024, talks(40, 10), tiers=tiers(way), engine=ENGINES[engine], policy=policy_of(engine),
         cluster={"cards": 2, "placement": "session"}, faults=[failures],
     )  # fmt: skip
-    assert seen.result.metrics["node"]["failures"] > 2
+    assert seen.metrics["node"]["failures"] > 2
     assert len(seen.replicas) == 2  # emptied in place
-    assert seen.left == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from hwmodel.specs.transformer import load_model, shard
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.requests.requests import Requests
-from policies.serving.serving import ServingResult
 from policies.transfers.hidden_states import PROFILED, HiddenStates, Projections, Work
 from policies.transfers.kv_link import IN, KvLink, Transfer
 from policies.transfers.restoring import hidden_bytes
@@ -25,8 +23,8 @@ from policies.transfers.tier_options import HcacheSpec
 from policies.transfers.tier_store import TierLoad
 from policies.transfers.transfer import TransferEnd
 from tests.policies.serving.test_sessions import talks
-from tests.policies.small import EXPERTS, MODEL, WINDOWS
-from tests.policies.transfers.test_tiers import AGAIN, Watched, served, slow, tiers
+from tests.policies.small import EXPERTS, MODEL, WINDOWS, Audited
+from tests.policies.transfers.test_tiers import AGAIN, ENGINE, served, slow, tiers
 from tests.rotation import long
 
 DEVICE = load_device("a100-80gb", ["compute.prefill_efficiency=0.65"])
@@ -255,25 +253,12 @@ def test_every_request_ends_and_steps_advanced_together_are_as_one_by_one(
     assert found.metrics["tiers"]["load"]["transfers"] > 0
 
 
-def busy(stream: Requests, fails: list[float], hcache: dict[str, Any]) -> ServingResult:
-    way = kept(hcache, cpu_bytes_to_use="64KiB", **OUTPUTS)
-    faults = [{"of": "host", "at_s": at_s} for at_s in fails]
-    return served(stream, 832, policy={"name": "paged"}, tiers=way, faults=faults)
-
-
 @given(fails=st.lists(st.floats(1e-4, 0.1), max_size=4), layers=st.sampled_from((1, 2)))
 @settings(max_examples=6)
 def test_every_byte_that_leaves_arrives_once_or_is_dropped(fails: list[float], layers: int) -> None:
-    stream = talks(30, 10)
-    Watched.seen.clear()
-    with mock.patch("policies.transfers.fabric.KvLink", Watched):
-        found = busy(stream, fails, {"layers": layers})
-    assert found.metrics["finished"] == len(stream)
-    for queue in Watched.seen:
-        assert isinstance(queue, Watched)
-        arrived = {id(job) for job in queue.arrived}
-        assert len(arrived) == len(queue.arrived)
-        assert all((id(job) in arrived) != job.dropped for job in queue.all)
+    way = kept({"layers": layers}, cpu_bytes_to_use="64KiB", **OUTPUTS)
+    faults = [{"of": "host", "at_s": at_s} for at_s in fails]
+    Audited(832, talks(30, 10), policy={"name": "paged"}, tiers=way, faults=faults, engine=ENGINE)
 
 
 def test_what_does_not_come_is_computed_and_not_projected(tmp_path: Any) -> None:

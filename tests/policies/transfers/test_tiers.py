@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
-from unittest import mock
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,28 +13,14 @@ from hypothesis import strategies as st
 from hwmodel.specs.link import load_link
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
-from policies.transfers.connectors import CONNECTORS
-from policies.transfers.kv_link import KvLink, Transfer
-from policies.transfers.tiers import Tiers
 from policies.transfers.transfer import TransferEnd, transfer
 from tests.policies.serving.test_sessions import talks
-from tests.policies.small import MODEL, run
+from tests.policies.small import MODEL, Audited, run
 from tests.rotation import LONG
 
 LINK = "pcie5-h100-batched"
 ENGINE = {"name": "v1", "max_model_len": 1024}
 LENGTH = {"async_scheduling": True, "ends": "length"}
-
-
-def seen_tiers(made: list[Tiers]) -> Any:
-    """While it lasts, the tiers of runs are put into `made`."""
-
-    class Seen(Tiers):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            made.append(self)
-
-    return mock.patch.dict(CONNECTORS, tiers=Seen)
 
 
 def tiers(host: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
@@ -171,27 +156,6 @@ def test_each_card_moves_its_heads_over_a_link_of_its_own_and_all_share_host_and
     assert two["ssd_share"] == one["ssd_share"] > 0
 
 
-class Watched(KvLink):
-    """Keeps what was put and what arrived."""
-
-    seen: ClassVar[list[KvLink]] = []
-
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self.all: list[Transfer] = []
-        self.arrived: list[Transfer] = []
-        Watched.seen.append(self)
-
-    def put(self, job: Transfer, at_s: float | None = None) -> None:
-        self.all.append(job)
-        super().put(job, at_s)
-
-    def until(self, now_s: float) -> list[Transfer]:
-        came = super().until(now_s)
-        self.arrived += came
-        return came
-
-
 @given(
     fails=st.lists(st.floats(1e-4, 0.1), max_size=4),
     slots=st.sampled_from((832, 1024)),
@@ -216,25 +180,11 @@ def test_every_transfer_arrives_once_or_is_dropped_whatever_is_preempted_or_fail
     drive = {} if way.get("layerwise") else {"ssd": {"bytes": "2MiB"}}
     faults = [{"of": "host", "at_s": at_s} for at_s in (fails if drive else [])]
     faults += [{"at_s": at_s, "down_s": 0.0} for at_s in card]
-    made: list[Tiers] = []
-    Watched.seen.clear()
-    with mock.patch("policies.transfers.fabric.KvLink", Watched), seen_tiers(made):
-        found = served(
-            stream, slots, policy=policy, engine=ENGINE | late,
-            tiers=tiers(**{**way, "host": host}, **drive), faults=faults,
-        )  # fmt: skip
+    found = Audited(
+        slots, stream, policy=policy, engine=ENGINE | late, faults=faults,
+        tiers=tiers(**{**way, "host": host}, **drive),
+    )  # fmt: skip
     assert found.metrics["finished"] == len(stream)
-    made[0].clock(1e6)
-    assert not made[0].store.coming
-    for pool in (made[0].store.host, made[0].store.drive):
-        assert pool is None or not pool._used  # nothing is held for a transfer any more
-    for queue in Watched.seen:
-        assert isinstance(queue, Watched)
-        ids = [id(job) for job in queue.arrived]
-        assert len(set(ids)) == len(ids)
-        assert not any(job.dropped for job in queue.arrived)
-        assert not any(job.left for job in queue.arrived)
-        assert all(job.dropped and job.left for job in {*queue.all} - {*queue.arrived})
     # what is computed and what is found make up what was asked for
     computed = found.metrics["prefill_tokens"] + found.metrics["cached_tokens"]
     assert computed >= int(stream.prompt_tokens.sum())
@@ -292,9 +242,10 @@ def test_the_host_s_dram_limits_the_link() -> None:
 
 def test_cards_share_the_host_s_dram() -> None:
     dram = {"memory": "ddr5-4800-x32", "channels": 1}
-    Watched.seen.clear()
-    with mock.patch("policies.transfers.fabric.KvLink", Watched):
-        for cards in (1, 2):
-            served(AGAIN, 512 // cards, tensor_parallel=cards, tiers=tiers({"dram": dram}))
-    alone, both = (queue.far_bandwidth for queue in Watched.seen if queue.far_bandwidth < 1e15)
+    alone, both = (
+        Audited(
+            512 // cards, AGAIN, tensor_parallel=cards, tiers=tiers({"dram": dram}), engine=ENGINE
+        ).replicas[0].connectors[0].site.links.host().far_bandwidth
+        for cards in (1, 2)
+    )  # fmt: skip
     assert both == alone / 2

@@ -5,18 +5,11 @@ transfers overlap anywhere, so that they take what they take whether or not ways
 a redesign of how KV moves keeps each of these times to 1e-9, and every byte. Of a transfer that is
 lost it is not recorded how long it took; of attention on lenders, which shares their links and is
 no KV, sums alone.
-
-    python -m tests.policies.transfers.test_transfer_records              # write the records anew
-    python -m tests.policies.transfers.test_transfer_records --draw       # of other servings
-    python -m tests.policies.transfers.test_transfer_records --overlaps   # what overlaps under load
-
-The last prints how many pairs overlap at one card, under load, on one link or on several
-(`tests/reference/README.md` says what has moved since ways share their links).
+`tools/transfer_records.py` writes the records.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from collections import Counter
@@ -25,15 +18,13 @@ from typing import Any
 
 import pytest
 
-from tests.policies.serving.features import FEATURES, Setting, figure, stream
-from tests.policies.transfers.transfer_observer import NETWORK, Moved, Pair, overlapping
+from tests.policies.serving.features import figure
+from tests.policies.transfers.transfer_observer import Moved, overlapping
 from tests.policies.transfers.transfer_servings import (
     WAYS,
     Run,
-    drawn,
     moves_alone,
     run_named,
-    served,
 )
 from tests.rotation import shared
 
@@ -134,60 +125,3 @@ def test_do_a_store_and_a_load_of_one_host_count_as_overlapping() -> None:
     beside = Moved("swap", 2, "host", ("0", "host 0"), 8, 1.0, 2.5, 2.5)
     assert not list(overlapping([store, after]))
     assert [pair.meet for pair in overlapping([after, store, beside])] == [{"0"}, {"0"}]
-
-
-# under load
-
-LOADED: tuple[tuple[str, ...], ...] = (
-    ("pools",), ("tier",), ("drive",), ("hcache",), ("pauses",), ("swap",), ("migration",),
-    ("dropping",), ("lending",), ("pools", "tier"), ("pools", "migration"), ("pools", "dropping"),
-    ("pools", "lending"), ("tier", "migration"), ("tier", "dropping"), ("tier", "lending"),
-    ("tier", "swap"), ("pauses", "migration"), ("swap", "migration"), ("swap", "lending"),
-    ("hcache", "migration"), ("drive", "dropping"),
-)  # fmt: skip
-
-
-def overlaps(names: tuple[str, ...]) -> str:
-    """A row of the table: transfers; pairs that overlap at one card or its host; of those of which
-    no link knows, the pairs on its network, and the most frequent."""
-    setting = Setting(stream())
-    run = served(setting, names)
-    pairs = [each for each in overlapping(run.moved) if each.meet]
-    apart = [each for each in pairs if not _known(each)]
-    network = [each for each in apart if each.one.takes == each.other.takes == NETWORK]
-    kinds = Counter(" + ".join(sorted((each.one.way, each.other.way))) for each in apart)
-    most = ", ".join(f"{kind} {many}" for kind, many in kinds.most_common(3))
-    counts = len(run.moved), len(pairs) - len(apart), len(apart), len(network)
-    return "| " + " | ".join([" + ".join(names), *map(str, counts), most or "none"]) + " |"
-
-
-def _known(pair: Pair) -> bool:
-    """Whether one link carries both, and so knows of both."""
-    return pair.one.clock == pair.other.clock
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Record how KV moves in the hundred servings.")
-    parser.add_argument("--draw", action="store_true", help="choose the servings anew")
-    parser.add_argument("--overlaps", action="store_true", help="print what overlaps under load")
-    options = parser.parse_args()
-    if options.overlaps:
-        print("| features | transfers | seen | unseen | of these, one network | which |")
-        print("|---|---:|---:|---:|---:|---|")
-        for names in LOADED:
-            assert set(names) <= set(FEATURES)
-            print(overlaps(names), flush=True)
-        return
-    names = NAMES
-    if options.draw:
-        names = [name for way, many in WAYS.items() for name in drawn(way, many)]
-    rows = [f"{json.dumps(name)}: {_compact(record(run_named(name)))}" for name in names]
-    RECORDS.write_text("{\n" + ",\n".join(rows) + "\n}\n")
-
-
-def _compact(found: dict[str, Any]) -> str:
-    return json.dumps(found, separators=(",", ":"))
-
-
-if __name__ == "__main__":
-    main()

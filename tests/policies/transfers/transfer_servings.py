@@ -12,10 +12,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import ValidationError
 
 from bankwise.conservation import Auditor
-from hwmodel.description.description import DescriptionError
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
 from tests.policies.serving.features import (
@@ -24,7 +22,6 @@ from tests.policies.serving.features import (
     WINDOWS,
     Setting,
     laid,
-    patience,
     run_of,
 )
 from tests.policies.serving.generated import LATENT
@@ -72,42 +69,6 @@ def moves_alone(way: str, run: Run) -> bool:
     """Whether KV moved this way, and no two transfers of the run overlap anywhere."""
     ended = any(each.way == way and each.end_s is not None for each in run.moved)
     return ended and len(run.moved) <= 200 and next(overlapping(run.moved), None) is None
-
-
-def drawn(way: str, many: int) -> list[str]:
-    """The names of the first so many of a way that move alone; in every third, where that can be, a
-    card fails in the middle of the longest transfer."""
-    names: list[str] = []
-    for number in range(10_000):
-        if len(names) == many:
-            break
-        name = f"{way} {number}"
-        if (run := _tried(name)) is None:
-            continue
-        if len(names) % 3 == 1:
-            longest = max((e for e in run.moved if e.way == way), key=_lasts_s)
-            at_s = (longest.begin_s + longest.gone_s) / 2
-            card = sorted(longest.cards)[0].split()[-1]
-            failing = f"{name} fails {card} {at_s:.9g}"
-            lost = _tried(failing)
-            if lost is not None and any(each.end_s is None for each in lost.moved):
-                name = failing
-        names.append(name)
-    return names
-
-
-def _lasts_s(each: Moved) -> float:
-    return each.gone_s - each.begin_s
-
-
-def _tried(name: str) -> Run | None:
-    """The run of a name, where it can be served, and moves alone."""
-    try:
-        with patience():
-            run = run_named(name)
-    except (DescriptionError, ValidationError, TimeoutError):
-        return None
-    return run if not run.breaches and moves_alone(name.split()[0], run) else None
 
 
 def run_named(name: str) -> Run:

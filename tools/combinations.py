@@ -1,7 +1,7 @@
 """The page of which features of serving go together (`tests.policies.serving.features`), written by
 
-    python -m tests.policies.serving.combinations_page
-    python -m tests.policies.serving.combinations_page --triples 500 --seed 1 --seed 2
+    python -m tools.combinations
+    python -m tools.combinations --triples 500 --seed 1 --seed 2
 
 the second of which serves random triples, and writes its part of the page alone. With `--log FILE`
 either keeps what it finds in a file, a line each, and goes on from there when it is called again;
@@ -14,45 +14,20 @@ import argparse
 import functools
 import hashlib
 import json
-import random
 import subprocess
 from collections import Counter
 from collections.abc import Callable
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from tests.policies.serving.features import FEATURES, Audit, Outcome, outcome, pairs, repeated
-
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "combinations.md"
-
-
-def said() -> dict[str, str]:
-    """What the page says of each pair that does not run, by its names."""
-    lines = PAGE.read_text(encoding="utf-8").partition(f"\n{CONSERVATION}\n")[0].splitlines()
-    listed = [line for line in lines if line.startswith("- ")]
-    return {
-        pair: line
-        for line in listed
-        for pair in line.removeprefix("- ").partition(": `")[0].split("; ")
-    }
-
-
-def triples(many: int, seed: int) -> list[tuple[str, ...]]:
-    """So many drawn from those of three kinds of which every two run."""
-    apart = said()
-    runs = {pair for pair in pairs() if " + ".join(pair) not in apart}
-    every = [
-        three for three in combinations(FEATURES, 3)
-        if all(pair in runs for pair in combinations(three, 2))
-    ]  # fmt: skip
-    return random.Random(seed).sample(every, many)
+from tests.policies.serving.features import Audit, Outcome, outcome, pairs, repeated
+from tests.policies.serving.test_pairs import CONSERVATION, PAGE, triples
 
 
 def sources() -> str:
     """The hash of what decides what is found: all that serves, and these tests."""
     root, digest = PAGE.parents[1], hashlib.sha256()
-    here = Path(__file__).resolve().parent
+    here = root / "tests" / "policies" / "serving"
     for folder in (root / "policies", root / "hwmodel", here):
         for file in sorted((*folder.rglob("*.py"), *folder.rglob("*.yaml"))):
             digest.update(file.read_bytes())
@@ -85,9 +60,6 @@ class Log:
                 with self._path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps([names, self._found[names]]) + "\n")
         return self._found[names]
-
-
-CONSERVATION = "## Conservation"
 
 
 def commit() -> str:
@@ -171,7 +143,7 @@ def page(found: dict[tuple[str, ...], Outcome]) -> str:
         " running if each leaves its trace in the metrics, which differ from those without it."
         " What leaves none is said by the other, or cannot use it. What is refused either would"
         " mean nothing, whoever served it, or is not modelled yet. This page is written by"
-        " `python -m tests.policies.serving.combinations_page`, from a clone.",
+        " `python -m tools.combinations`, from a clone.",
         "",
         f"Of {len(found)} pairs {counts['runs']} run.",
     ]
@@ -213,7 +185,7 @@ def main() -> None:
         print("\n".join(lines))
         behind = "\n".join(lines[1:]) + "\n"
     else:
-        found = {
+        found: dict[tuple[str, ...], Outcome] = {
             names: Outcome(*log.of(names, functools.partial(outcome, names))) for names in pairs()
         }
         print(dict(Counter(each.how for each in found.values())))
