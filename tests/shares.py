@@ -41,7 +41,7 @@ EVERY = {
     "policies/serving/test_beams.py::test_beams_of_a_prompt_are_on_one_card": 2,
     "policies/serving/test_beams.py::test_every_token_is_made_and_every_block_returns": 5,
     "policies/serving/test_moving.py::test_every_byte_of_kv_is_in_one_place_across_drops_moves_and_aborts": 3,
-    "policies/serving/test_options.py::test_it_moves_its_number": 6,
+    "policies/serving/test_options.py::test_it_moves_its_number": 8,
     "policies/serving/test_own_together.py::test_all_are_at_work_and_nothing_is_lost": 3,
     "policies/serving/test_own_together.py::test_what_a_host_loses_while_layers_come_is_computed_again": 2,
     "policies/serving/test_pairs.py::test_a_generated_serving_loses_nothing": 3,

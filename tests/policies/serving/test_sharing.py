@@ -55,7 +55,7 @@ def test_a_system_prompt_is_stored_once_and_computed_once() -> None:
         found[caching] = run(2048, stream, policy=policy)
     shared, apart = found[True].metrics, found[False].metrics
     # all but who comes before it is stored find it
-    assert shared["cached_tokens"] > 0.9 * 256 * len(stream)
+    assert shared["cached_tokens"] > 0.9 * 256 * len(stream) > apart["cached_tokens"] == 0
     assert shared["output_tokens_per_s"] > 1.1 * apart["output_tokens_per_s"]
     assert shared["batch"] > apart["batch"]
     for metrics in (shared, apart):
