@@ -114,14 +114,6 @@ def test_a_workload_says_so() -> None:
             drawn(**arrivals)
 
 
-@pytest.mark.parametrize("cards", [2, 3])
-def test_clients_are_answered_by_any_number_of_cards(cards: int) -> None:
-    stream = closed(40, 6)
-    found = run(4096, stream, cluster={"cards": cards})
-    assert found.metrics["finished"] == 40
-    assert in_flight(found.arrival_s, found.finish_s) <= 6
-
-
 def test_what_does_not_go_with_it_is_refused() -> None:
     with pytest.raises(ValueError, match="first requests"):
         closed(10, 2)[5:]

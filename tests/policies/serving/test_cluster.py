@@ -113,12 +113,6 @@ def test_bounds_in_step_are_learnt_sooner(pool: str) -> None:
     assert accuracy["shared"] < accuracy["own"]
 
 
-def test_probes_of_all_cards_are_counted() -> None:
-    changes = {"memory": {"fidelity": "sampled", "every_steps": 37}}
-    metrics = run(2048, STREAM, **node(2), **changes, simulate=FakeMemory()).metrics
-    assert metrics["memory"]["probes"] > 0 and metrics["memory"]["simulated_share"] > 0
-
-
 def test_replicas_measure_the_streams_of_experts_once() -> None:
     def measured(cards: int) -> int:
         memory = FakeMemory()
@@ -140,20 +134,9 @@ def test_reports_of_cards_become_one() -> None:
     }  # fmt: skip
 
 
-def test_the_warm_up_is_the_nodes() -> None:
-    metrics = run(4096, STREAM, **node(3), warmup_requests=100).metrics
-    assert metrics["finished"] == 240
-    assert metrics["output_tokens_per_s"] > 0
-
-
 def test_a_card_that_is_done_is_idle_until_the_last_one_is() -> None:
     """5 output tokens on one card, 400 on the other: what is not busy is idle."""
     metrics = run(2048, requests([0.0, 0.0], 10, [5, 400]), cluster={"cards": 2}).metrics
     busy = [card["busy_s"] for card in metrics["node"]["cards"]]
     assert busy[1] == pytest.approx(metrics["makespan_s"]) and busy[0] < 0.1 * busy[1]
     assert metrics["limit_share"]["idle"] == pytest.approx((busy[1] - busy[0]) / (2 * busy[1]))
-
-
-def test_cards_may_be_several_devices() -> None:
-    metrics = run(4096, STREAM, **node(2), tensor_parallel=2).metrics
-    assert metrics["finished"] == 240 and metrics["phase_share"]["all_reduce"] > 0

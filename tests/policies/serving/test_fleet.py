@@ -181,22 +181,6 @@ def test_requests_go_round_a_card_that_is_away() -> None:
     assert told["requests"] == {"p0": 0, "p10": 12, "p50": 60, "p90": 60, "p100": 60}
 
 
-def test_a_prefix_goes_where_it_went_before() -> None:
-    """Seven prefixes on three cards: fewer tokens are prefilled than with turns."""
-    aware, turns = (
-        run(8192, SHARED, **fleet(3, placement)).metrics["prefill_tokens"]
-        for placement in ("prefix", "round_robin")
-    )
-    assert turns - aware > 7 * 256
-
-
-def test_a_prompt_goes_to_the_card_that_holds_least_kv() -> None:
-    """A long prompt on card 0, then short ones: all to card 1 until it holds as much."""
-    stream = requests(np.arange(6) * 1e-6, [900, 100, 100, 100, 100, 100], 20)
-    told = run(4096, stream, **fleet(2, "least_kv")).metrics["node"]
-    assert told["requests"]["p0"] == 1 and told["requests"]["p100"] == 5
-
-
 def test_a_prompt_goes_to_the_card_that_has_it_unless_that_is_too_full() -> None:
     """Prefix 0 on card 0, prefix 1 on card 1; then three more with each, in an order in which
     turns would send them elsewhere: 512 tokens that need no prefill outweigh the load. A request

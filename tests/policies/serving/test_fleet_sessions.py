@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from policies.routers.routers import ROUTERS
 from policies.serving.serving import ServingResult
-from tests.policies.requests.test_sessions import spec as workload
 from tests.policies.serving.test_closed_loop import closed, in_flight
 from tests.policies.serving.test_sessions import COPIES, PLENTY, found_at_most, talks
 from tests.policies.small import run
@@ -83,15 +81,6 @@ def test_sessions_outlive_the_cards_that_they_were_on(placement: str) -> None:
     found = run(2048, stream, **fleet(3, placement, failures=law))
     assert found.metrics["node"]["failures"] > 0
     require_turns_in_order(stream, found)
-
-
-def test_sessions_that_begin_at_given_times_end_the_steady_part_with_the_last_begin() -> None:
-    stream = generate(workload(pause_s=0.5), 60, 20.0, 1)
-    found = run(PLENTY, stream, **fleet(2, "session"))
-    first = stream.turn_before < 0
-    assert (found.arrival_s[first] == stream.arrival_s[first]).all()
-    last = found.arrival_s[first][-1]
-    assert last - 0.5 <= found.metrics["steady_s"] <= last + 0.1
 
 
 def test_cells_get_sessions_whole() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -147,15 +146,6 @@ def test_nothing_is_lent_where_nothing_is_lacking_and_results_are_those_of_plain
         assert lending[metric] == pytest.approx(alone[metric])
 
 
-def merged(parts: list[tuple[Any, Any, Any]]) -> tuple[Any, Any, Any]:
-    """(m, l, o) of all, as `policies.memory.distributed_attention` says, of those of parts."""
-    maxima, sums, values = (np.array(column) for column in zip(*parts, strict=True))
-    most = maxima.max(axis=0)
-    weights = sums * np.exp(maxima - most)
-    whole = weights.sum(axis=0)
-    return most, whole, (values * weights[..., None]).sum(axis=0) / whole[:, None]
-
-
 @pytest.mark.parametrize(("name", "model", "times"), [
     ("a100-80gb", "qwen2.5-14b-1m", 5.9), ("mlu370-x4", "qwen2.5-7b-1m", 9.7),
 ])  # fmt: skip
@@ -174,26 +164,6 @@ def test_four_cards_that_lend_hold_four_times_as_much_and_tensor_parallelism_kee
     closed = (4 * memory - weights) / (memory - weights)
     assert closed == pytest.approx(times, abs=0.05)
     assert tokens(4) / tokens(1) == pytest.approx(closed, rel=0.001)
-
-
-@pytest.mark.parametrize("parts", [1, 2, 5])
-def test_partial_attention_merges_to_that_over_all_of_the_kv(parts: int) -> None:
-    rng = np.random.default_rng(parts)
-    query, keys = rng.normal(size=(3, 8)), rng.normal(size=(3, 50, 8)) * 4
-    values = rng.normal(size=(3, 50, 8))
-    scores = np.einsum("hd,hnd->hn", query, keys)
-
-    def local(low: int, high: int) -> tuple[Any, Any, Any]:
-        most = scores[:, low:high].max(axis=1)
-        weights = np.exp(scores[:, low:high] - most[:, None])
-        whole = weights.sum(axis=1)
-        out = np.einsum("hn,hnd->hd", weights, values[:, low:high]) / whole[:, None]
-        return most, whole, out
-
-    edges = [0, *sorted(rng.choice(np.arange(1, 50), parts - 1, replace=False)), 50]
-    together = merged([local(low, high) for low, high in pairwise(edges)])
-    for ours, theirs in zip(together, local(0, 50), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
 @functools.cache

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from dataclasses import replace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,30 +15,26 @@ from hwmodel.specs.link import load_link
 from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import TransformerSpec, load_model
 from policies.allocators.kv_frames import CardFrames
-from policies.memory.mapped import mapped
 from policies.memory.step_times import StepTimes
 from policies.requests.requests import Requests
-from policies.serving.building import build_replica, kv_region
-from policies.serving.cluster import Manager
-from policies.serving.drop_groups import drop_plan, exchanged, joined, moved_layers, pipeline_order
+from policies.serving.building import kv_region
+from policies.serving.drop_groups import (
+    drop_plan,
+    exchanged,
+    joined,
+    lacking_bytes,
+    moved_layers,
+    pipeline_order,
+)
 from policies.serving.dropping import Dropping
-from policies.serving.metrics import Metrics
-from policies.serving.migration import Migrating
-from policies.serving.network import Network
-from policies.serving.node import Node
-from policies.serving.node_controller import Controller, Premises
-from policies.serving.replica import Replica
-from policies.serving.run import Berth, Run
-from policies.serving.served_stream import stream_of
+from policies.serving.node_controller import Controller
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
-from policies.serving.simulation import Simulation
-from policies.serving.source import Source
-from policies.transfers.fabric import Fabric, Links
+from policies.transfers.fabric import Fabric
 from policies.transfers.guests import Guests
 from policies.transfers.kv_link import KvPlace, Transfer
 from policies.transfers.landing import Landing
-from tests.policies.small import FakeMemory, mixed, requests, spec
+from tests.policies.small import mixed, requests, spec
 from tests.rotation import LONG, long
 
 SHAPE = TransformerSpec(
@@ -333,47 +327,13 @@ def test_a_drop_frees_the_weights_and_the_exchange_takes_the_bytes_over_the_link
 
 
 def test_bytes_over_200_gigabits_take_what_they_must() -> None:
-    model = SHAPE
-    node = built(DROPPING, burst(8), Dropping, ["paths=[{post: 0ns, bandwidth: 25GB/s}]"])
-    tokens, layers = 2560, 4
-    expected = tokens * layers * model.kv_layer_bytes / 25e9 + 20e-6
-    seconds, size = exchanged(node._link, model, tokens, range(layers), 256)
-    assert seconds == pytest.approx(expected) and size == tokens * layers * model.kv_layer_bytes
-    missing = model.weight_bytes - least_weights(2)
-    assert node.pull_s(2) == pytest.approx(missing / 25e9 + 20e-6)
-
-
-def least_weights(stages: int) -> int:
-    return min(part.weight_bytes for part in stages_of(SHAPE, stages))
-
-
-def built(cluster: dict[str, Any], stream: Requests, kind: Any, link: Any = ()) -> Any:
-    """A node by itself."""
-    given = spec(cluster=cluster)
-    metrics = Metrics(stream, stream.output_tokens, 0)
-    served = stream_of(given, stream, 1, 0)
-    run = Run(card(2048), SHAPE, given, served, metrics, 1)
-
-    def make(spec: ServingSpec, placed: Any = None) -> Replica:
-        return build_replica(replace(run, spec=spec), Berth(1, Links(run.fabric), placed=placed))
-
-    manager = Manager(given.cluster, stream, served.predicted.length)
-    cards = Node(manager, lambda card, life: make(given))
-
-    def grouped(cards: tuple[int, ...], stages: int, placed: Any, pipeline: Any) -> Replica:
-        staged = {"stages": stages, "pipeline": pipeline}
-        cluster = given.cluster.model_copy(update=staged)
-        return make(given.model_copy(update={"cluster": cluster}), placed=placed)
-
-    def regions() -> list[Any]:
-        return [kv_region(card(2048), SHAPE, given)]
-
-    node = kind(
-        given.cluster.control[kind.name],
-        Premises(cards, SHAPE, grouped, regions, Network(run.fabric)),
-    )
-    node._link = load_link(LINK, link)
-    return node
+    link, tokens, layers = load_link(LINK, ["paths=[{post: 0ns, bandwidth: 25GB/s}]"]), 2560, 4
+    expected = tokens * layers * SHAPE.kv_layer_bytes
+    seconds, size = exchanged(link, SHAPE, tokens, range(layers), 256)
+    assert seconds == pytest.approx(expected / 25e9 + 20e-6) and size == expected
+    missing = SHAPE.weight_bytes - min(part.weight_bytes for part in stages_of(SHAPE, 2))
+    assert lacking_bytes(SHAPE, 2, 1) == missing
+    assert link.seconds(missing) == pytest.approx(missing / 25e9 + 20e-6)
 
 
 def test_layers_that_change_cards_are_counted_on_the_busiest() -> None:
@@ -399,35 +359,17 @@ def test_groups_stay_and_all_of_their_cards_are_busy_where_no_copy_comes_back() 
     assert min(busy) > 0.5 * max(busy) and max(busy) <= metrics["makespan_s"]
 
 
-def moving(context: int) -> Migrating:
-    """A node of two cards, after a lone long request has moved from one to the other."""
-    cluster = {"cards": 2, "migration": {"link": LINK, "freeness": 1e9}}
-    stream = requests([0.0], [context], [3000])
-    given, chosen = spec(cluster=cluster), card(16384)
-    metrics = Metrics(stream, stream.output_tokens, 0)
-    shape = SHAPE.model_copy(update={"max_position": 32768})
-    served = stream_of(given, stream, 1, 0)
-    manager = Manager(given.cluster, stream, served.predicted.length)
-    run = Run(chosen, shape, given, served, metrics, 1)
-    node = Node(
-        manager,
-        lambda number, life: build_replica(run, Berth(1, run.fabric.at(KvPlace("", number)))),
-    )
-    network = Network(run.fabric)
-    control = Migrating(
-        given.cluster.control["migration"], Premises(node, shape, *2 * [mock.Mock()], network)
-    )
-    watchers = [network, control]
-    Simulation([node], Source(stream, np.array([0]), np.zeros(1)), metrics, watchers).run()
-    return control
-
-
 def test_downtime_is_as_short_with_8k_tokens_as_with_256() -> None:
+    """A lone long request goes from one of two cards to the other, and back."""
     # 16 blocks, each 16 pieces of 8 KiB
     most_s = load_link(LINK).cost(np.array([8 << 10]), np.array([16 * 16])).total_ns / 1e9
+    shape = SHAPE.model_copy(update={"max_position": 32768})
+    given = spec(cluster={"cards": 2, "migration": {"link": LINK, "freeness": 1e9}})
     for context in (256, 8192):
-        tokens, down_s, _ = zip(*moving(context).moved, strict=True)
-        assert tokens[0] >= context and max(down_s) <= most_s * (1 + 1e-9)
+        lone = requests([0.0], [context], [3000])
+        moves = serve(card(16384), shape, given, lone, seed=1).metrics["node"]["migration"]
+        assert moves["moved"] and moves["tokens"]["p50"] >= context
+        assert moves["downtime_s"]["p99"] <= most_s * (1 + 1e-9)
     whole = load_link(LINK).cost(np.array([8 << 10]), np.array([512 * 16]))
     assert most_s < whole.total_ns / 1e9 / 25
 
@@ -450,11 +392,6 @@ def test_preemptions_of_cards_are_those_of_their_groups_too() -> None:
 
 def test_a_device_that_translates_frames_of_another_size_is_refused() -> None:
     device = load_device("mlu370-x4", ["translation={frame: 2MiB}"])
-    node = built(DROPPING, burst(8), Dropping)
-    allocator = node.node.own[0].engine.allocator
-    with pytest.raises(DescriptionError, match=r"cluster\.dropping maps frames of 65536 B"):
-        mapped(FakeMemory(), device, allocator, node.frames.held[0, 0])
-    assert node.frames.held[0, 0].frames().size == 64 << 10
     given = spec(cluster=DROPPING, memory={"fidelity": "analytic"})
     with pytest.raises(DescriptionError, match=r"cluster\.dropping maps frames of"):
         kv_region(device, SHAPE, given)  # before a run, not at its first drop
