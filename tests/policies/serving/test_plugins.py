@@ -158,31 +158,6 @@ def test_what_has_changed_replaces_what_it_was(tmp_path: Path) -> None:
     assert sys.modules["bankwise_plugin_mine"].A is placements["zeroth"]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("class A(:\n", "mine.py:1: not Python: invalid syntax"),
-        ("x = 1\nraise SystemExit(3)", "mine.py:2: SystemExit: 3"),
-        ("x = 1\n\n1 / 0", "mine.py:3: ZeroDivisionError: division by zero"),
-        ("import nowhere_at_all", "mine.py:1: ModuleNotFoundError: No module named"),
-        ("x = 1", "defines no subclass of any of Allocator, Scheduler, PredictorSpec, Router, K"),
-        ("from policies.engines.engine_v1 import EngineV1\n"
-         "class A(EngineV1):\n    class Options:\n        name = 'a'",
-         "A lacks Options that are EngineOptions"),
-        (f"{ROUTER}class A(Router):\n    pass", "A lacks choose, name"),
-        (f"{SPEC}class A(PredictorSpec):\n    kind: str = 'a'", "A lacks predictions"),
-        (f"{ROUTER}class A(Router):\n    name = 'pressure'\n    choose = print",
-         "placement 'pressure' is there already; name it otherwise"),
-        (f"{ROUTER}class A(Router):\n    name = 3\n    choose = print", "A.name states no name"),
-    ],
-)  # fmt: skip
-def test_a_mistake_has_its_line(text: str, said: str) -> None:
-    with pytest.raises(DescriptionError) as error:
-        register("mine.py", text)
-    assert said in str(error.value)
-    assert "mine.py" not in LOADED
-
-
 def test_a_file_that_is_not_there_or_is_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DescriptionError, match="cannot be read: No such file"):
         load_plugin(tmp_path / "none.py")
