@@ -24,7 +24,7 @@ from policies.memory.drafting import DraftingSteps, drafter_of
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.predictors.prediction import Prediction
-from tests.policies.small import EXPERTS, MODEL, WINDOWS, device, mixed, requests, run
+from tests.policies.small import MODEL, WINDOWS, device, mixed, requests, run
 
 EAGLE = {"method": "eagle", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]}
 LOOKUP = {"method": "ngram", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]}
@@ -178,15 +178,9 @@ def test_an_mtp_layer_has_experts_where_the_last_layer_has() -> None:
 
 
 ENGINES: dict[str, dict[str, Any]] = {
-    "v0": {"engine": {"name": "v0"}},
     "v0 in chunks": {"engine": {"name": "v0", "chunked_prefill": True}},
-    "v0 that swaps": {"engine": {"name": "v0", "preemption": "swap"}},
-    "sglang": {"engine": {"name": "sglang"}, "policy": {"name": "radix"}},
     "sglang, pages of 16": {"engine": {"name": "sglang"}, "policy": {"name": "radix", "page": 16}},
     "v1 over a tree": {"policy": {"name": "radix"}},
-    "mapped frames": {
-        "policy": {"name": "vattention", "frame": "4KiB"}, "kv_layout": "layer_kv_token",
-    },
     "prefills in turn": {
         "engine": {"long_prefill_token_threshold": 24, "prefill_schedule_interval": 3},
     },
@@ -195,17 +189,11 @@ ENGINES: dict[str, dict[str, Any]] = {
     },
     "batches of a class": {"engine": {"batching": "same_tag"}, "policy": {"name": "s3"}},
     "packed": {"engine": {"packing": "first_fit"}, "policy": {"name": "s3"}},
-    "stages": {"cluster": {"stages": 2}},
-    "replicas": {"cluster": {"cards": 2}},
     "a fleet that fails": {
         "cluster": {"cards": 3}, "faults": [{"mean_up_s": 0.05, "down_s": 0.02}],
     },
-    "experts of two replicas": {
-        "shape": EXPERTS, "expert_parallel": "linear", "cluster": {"cards": 2},
-    },
-    "tiers": {"tiers": {"host": {"link": "pcie5-h100-batched", "cpu_bytes_to_use": "1GB"}}},
-    "pools": {"pools": {"link": "rdma-200", "prefill": {}, "decode": {}}},
 }  # fmt: skip
+"""What is not among the pairs of serving/test_pairs.py, and a fleet."""
 
 
 @pytest.mark.parametrize("name", ENGINES)

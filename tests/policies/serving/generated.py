@@ -2,20 +2,12 @@
 random card, model and stream of requests: does each lose nothing, and is it the same twice, and
 on one replica to the digit where steps are advanced one by one?
 
-    python -m tests.policies.serving.generated --count 300 --seed 1
-    python -m tests.policies.serving.generated --count 1000 --faults
-
-the second of which serves each once, with replicas and hosts that fail again and again.
-
-Prints each that does not hold, with its number, then how many were served and how many refused. A
-serving is told by its seed and its number alone.
+A serving is told by its seed and its number alone; `tools/random_runs.py` serves many.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -183,33 +175,3 @@ def audit(drawn: Serving) -> Audit | str:
         if not np.array_equal(alone.finish_s, together.finish_s, equal_nan=True):
             found.breaches.append("steps advanced one by one differ")
     return found
-
-
-def main() -> None:
-    """Serve so many, and print what is wrong."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--faults", action="store_true", help="faults that return, once each")
-    asked = parser.parse_args()
-    refused: Counter[str] = Counter()
-    transfers = breaches = 0
-    for number in range(asked.count):
-        drawn = serving(asked.seed, number, asked.faults)
-        found = (once if asked.faults else audit)(drawn)
-        if isinstance(found, Audit):
-            transfers += found.transfers
-            breaches += bool(found.breaches)
-            for breach in found.breaches[:1]:
-                print(f"{number}: {' + '.join(drawn.names)}: {breach}", flush=True)
-        else:
-            refused[found] += 1
-    served = asked.count - refused.total()
-    times = "once" if asked.faults else "twice"
-    print(f"{served} of {asked.count} served {times}, {transfers} transfers, {breaches} breaches")
-    for why, many in refused.most_common():
-        print(f"refused, {many}: {why}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,15 +1,11 @@
 """Small runs drawn at random, each served by the compiled core and in the general way: is every
 figure and every time equal?
 
-    python -m tests.policies.serving.plain_pairs --count 2000 --seed 1
-
-Prints each run that differs, with its number, then how many were plain, why others were not, and
-how many of the plain ones met what is rare. A run is told by its seed and its number alone.
+A run is told by its seed and its number alone; `tools/random_runs.py` serves many.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import functools
 import os
@@ -418,21 +414,3 @@ def pairs(numbers: Iterable[int], seed: int) -> Counted:
         elif new[""]:
             found.met.update(rare(run, plain))
     return found._replace(refused=refused)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    found = pairs(range(asked.count), asked.seed)
-    for number, where in found.differ.items():
-        print(f"{number} differs: {'; '.join(where[:3])[:300]}")
-    general = {why: many for why, many in found.why.items() if why}
-    print(f"{asked.count} runs: {found.why['']} plain, {found.refused} refused; general: {general}")
-    print(f"of the plain ones met: {dict(found.met)}")
-    print(f"{len(found.differ)} differ")
-
-
-if __name__ == "__main__":
-    main()

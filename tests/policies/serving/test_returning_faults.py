@@ -64,17 +64,10 @@ def test_a_drawn_serving_with_returning_faults_loses_nothing(number: int) -> Non
     assert isinstance(found, str) or found.breaches == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "down_s"),
-    [({"cluster": {"cards": 2}}, 0.0), ({"pools": pools((1, 2), WAYS[0])}, 60.0)],
-)
-def test_cards_that_are_up_for_less_than_a_step_are_named(
-    changes: dict[str, Any], down_s: float
-) -> None:
-    stream = requests([0.0], 100, 20)
-    law = {"mean_up_s": 1e-7, "down_s": down_s}
+def test_cards_that_are_up_for_less_than_a_step_are_named() -> None:
+    law = {"mean_up_s": 1e-7, "down_s": 60.0}
     with pytest.raises(DescriptionError, match=r"replicas failed 1000 times.*faults\.mean_up_s"):
-        run(1024, stream, faults=[law], **changes)
+        run(1024, requests([0.0], 100, 20), faults=[law], pools=pools((1, 2), WAYS[0]))
 
 
 def test_idle_cards_may_fail_as_often_as_they_like() -> None:

@@ -71,21 +71,6 @@ def test_tiers_go_with_every_scheduler(engine: str, way: str) -> None:
     assert (seen.result.finish_s != without.finish_s).any()
 
 
-@pytest.mark.parametrize(("policy", "way"), rotated(list(POLICIES), list(TIERS)))
-def test_tiers_go_with_every_allocator(policy: str, way: str) -> None:
-    slots = 8192 if policy in ("static", "orca", "vattention") else 1536
-    seen = Audited(
-        slots,
-        talks(40, 10),
-        tiers=tiers(way),
-        faults=FAULTS.get(way, []),
-        engine=ENGINES["v1"],
-        policy={"name": policy},
-    )
-    if way not in ("keep", "drive") and policy != "vattention":
-        assert seen.metrics["tiers"]["host_share"] > 0
-
-
 @pytest.mark.parametrize(("engine", "mode"), rotated(list(ENGINES), ["pull", "push", "layers"]))
 def test_pools_go_with_every_scheduler(engine: str, mode: str) -> None:
     way = {"mode": "push", "transfer": "layers"} if mode == "layers" else {"mode": mode}
