@@ -13,15 +13,22 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from typing import Any
 
 from pydantic import ValidationError
 
 from hwmodel.description.description import DescriptionError
 from tests.policies.serving.features import FEATURES, Setting, patience, stream
-from tests.policies.transfers.test_transfer_records import NAMES, RECORDS, record
+from tests.policies.transfers.test_transfer_records import (
+    MODELS,
+    RECORDS,
+    TOLD,
+    Run,
+    moves_alone,
+    record,
+    served,
+)
 from tests.policies.transfers.transfer_observer import NETWORK, Moved, Pair, overlapping
-from tests.policies.transfers.transfer_servings import WAYS, Run, moves_alone, run_named, served
+from tools.transfer_servings import SHAPE, WAYS, named
 
 
 def drawn(way: str, many: int) -> list[str]:
@@ -54,7 +61,7 @@ def _tried(name: str) -> Run | None:
     """The run of a name, where it can be served, and moves alone."""
     try:
         with patience():
-            run = run_named(name)
+            run = served(named(name))
     except (DescriptionError, ValidationError, TimeoutError):
         return None
     return run if not run.breaches and moves_alone(name.split()[0], run) else None
@@ -100,15 +107,29 @@ def main() -> None:
             assert set(features) <= set(FEATURES)
             print(overlaps(features), flush=True)
         return
-    names = NAMES
+    names = [*TOLD]
     if options.draw:
         names = [name for way, many in WAYS.items() for name in drawn(way, many)]
-    rows = [f"{json.dumps(name)}: {_compact(record(run_named(name)))}" for name in names]
+    rows = [f"{json.dumps(name)}: {_row(named(name))}" for name in names]
     RECORDS.write_text("{\n" + ",\n".join(rows) + "\n}\n")
 
 
-def _compact(found: dict[str, Any]) -> str:
-    return json.dumps(found, separators=(",", ":"))
+def _row(setting: Setting) -> str:
+    """What is served, and what becomes of it, in a line."""
+    requests, model = setting.requests, setting.model
+    columns = ["arrival_s", "prompt_tokens", "output_tokens"]
+    if (requests.session >= 0).any():
+        columns += ["session", "think_s"]
+    told = {
+        "requests": {
+            name: [None if each != each else each for each in getattr(requests, name).tolist()]
+            for name in columns
+        },
+        "device": setting.device,
+        "model": next(n for n, own in MODELS.items() if SHAPE.model_copy(update=own) == model),
+        "tokens": setting.tokens, "changes": setting.changes, "seed": setting.seed,
+    }  # fmt: skip
+    return json.dumps({"serving": told, **record(served(setting))}, separators=(",", ":"))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
 """Does KV move when, and by as many bytes, as it did, where no two transfers overlap?
 
-A hundred small servings (`transfer_servings`) of the ways in which KV moves. In none do two
+A hundred small servings of the ways in which KV moves. In none do two
 transfers overlap anywhere, so that they take what they take whether or not ways share their links:
 a redesign of how KV moves keeps each of these times to 1e-9, and every byte. Of a transfer that is
 lost it is not recorded how long it took; of attention on lenders, which shares their links and is
-no KV, sums alone.
-`tools/transfer_records.py` writes the records.
+no KV, sums alone. `tools/transfer_records.py` writes the records.
 """
 
 from __future__ import annotations
@@ -14,25 +13,70 @@ import json
 import math
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
-from tests.policies.serving.features import figure
-from tests.policies.transfers.transfer_observer import Moved, overlapping
-from tests.policies.transfers.transfer_servings import (
-    WAYS,
-    Run,
-    moves_alone,
-    run_named,
+from bankwise.conservation import Auditor
+from policies.requests.requests import Requests
+from policies.serving.serving import ServingResult
+from tests.policies.serving.features import (
+    HYBRID,
+    TWO_WINDOWS,
+    WINDOWS,
+    Setting,
+    figure,
+    run_of,
 )
+from tests.policies.serving.generated import LATENT
+from tests.policies.serving.test_moving import SHAPE
+from tests.policies.transfers.transfer_observer import Moved, observed, overlapping
 from tests.rotation import shared
 
 RECORDS = Path(__file__).parent / "transfer_records.json"
-NAMES: list[str] = list(json.loads(RECORDS.read_text())) if RECORDS.exists() else []
+TOLD: dict[str, Any] = json.loads(RECORDS.read_text())
+WAYS = ("pools", "tiers", "swap", "migration", "dropping", "lending", "hcache", "pauses")
+MODELS: dict[str, dict[str, Any]] = {
+    "": {}, "windows": WINDOWS, "windows of two lengths": TWO_WINDOWS, "states": HYBRID,
+    "latents": {"latent": LATENT, "kv_heads": 1},
+}  # fmt: skip
 CLOSE = 1e-9
 NO_KV = ("attention", "weights")
 """What goes over the same links and is no KV."""
+
+
+class Run(NamedTuple):
+    """A run and all that moved in it."""
+
+    result: ServingResult
+    moved: list[Moved]
+    breaches: list[str]
+
+
+def served(setting: Setting, names: tuple[str, ...] = ()) -> Run:
+    """Serve it, to the end of all that is under way. Raises as `run_of`."""
+    auditor = Auditor()
+    with observed() as seen:
+        result = run_of(names, [auditor], setting)
+        breaches = list(auditor.breaches())
+    return Run(result, seen.moved(), breaches)
+
+
+def recorded(name: str) -> Run:
+    """The run of a record."""
+    told = dict(TOLD[name]["serving"])
+    columns = {key: np.array(each) for key, each in told["requests"].items()}
+    if "think_s" in columns:
+        columns["think_s"] = columns["think_s"].astype(float)  # none: of who begins
+    model = SHAPE.model_copy(update=MODELS[told["model"]])
+    return served(Setting(**{**told, "requests": Requests(**columns), "model": model}))
+
+
+def moves_alone(way: str, run: Run) -> bool:
+    """Whether KV moved this way, and no two transfers of the run overlap anywhere."""
+    ended = any(each.way == way and each.end_s is not None for each in run.moved)
+    return ended and len(run.moved) <= 200 and next(overlapping(run.moved), None) is None
 
 
 def rounded(value: float) -> float | None:
@@ -77,9 +121,9 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@pytest.mark.parametrize("name", shared(NAMES, every=4))
+@pytest.mark.parametrize("name", shared(TOLD, every=4))
 def test_does_kv_move_when_and_as_it_did(name: str) -> None:
-    run, then = run_named(name), json.loads(RECORDS.read_text())[name]
+    run, then = recorded(name), {k: v for k, v in TOLD[name].items() if k != "serving"}
     assert not run.breaches
     assert moves_alone(name.split()[0], run)
     found = record(run)
@@ -88,7 +132,7 @@ def test_does_kv_move_when_and_as_it_did(name: str) -> None:
 
 
 def test_are_there_a_hundred_servings_and_ten_at_least_of_each_way() -> None:
-    records = json.loads(RECORDS.read_text()).values()
+    records = TOLD.values()
     of = Counter(way for each in records for way in {row[0] for row in each["transfers"]})
     assert len(records) == 100
     assert {way: of[way] >= 10 for way in WAYS} == dict.fromkeys(WAYS, True)
@@ -109,10 +153,10 @@ COUNTED: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.parametrize("way", COUNTED)
 def test_is_all_seen_that_a_run_counts(way: str) -> None:
-    plain = [n for n in NAMES if n.startswith("lending" if way == "attention" else way)]
+    plain = [n for n in TOLD if n.startswith("lending" if way == "attention" else way)]
     seen = counted = 0.0
     for name in [each for each in plain if "fails" not in each][:2]:
-        run = run_named(name)
+        run = recorded(name)
         own = [each for each in run.moved if each.way == way]
         seen += len(own) if "bytes" not in COUNTED[way][0] else sum(each.bytes for each in own)
         counted += sum(figure(*key.split())(run.result.metrics) for key in COUNTED[way])

@@ -1,32 +1,23 @@
 """Small servings in which KV moves, each told by its way and its number: `pools 7`.
 
-They are light, and most draws still have transfers that overlap: `moves_alone` says of which that
-is not so. Models have windows, states or latents; engines, policies, devices and links differ; some
-have tensor parallelism, another way beside their own, or a fault.
+They are light, and most draws still have transfers that overlap: `moves_alone` of
+`tests/policies/transfers/test_transfer_records.py` says of which that is not so. Models have
+windows, states or latents; engines, policies, devices and links differ; some have tensor
+parallelism, another way beside their own, or a fault.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from bankwise.conservation import Auditor
 from policies.requests.requests import Requests
-from policies.serving.serving import ServingResult
-from tests.policies.serving.features import (
-    HYBRID,
-    TWO_WINDOWS,
-    WINDOWS,
-    Setting,
-    laid,
-    run_of,
-)
-from tests.policies.serving.generated import LATENT
+from tests.policies.serving.features import Setting, laid
 from tests.policies.serving.test_moving import SHAPE
-from tests.policies.transfers.transfer_observer import Moved, observed, overlapping
+from tests.policies.transfers.test_transfer_records import MODELS
 
 WAYS = {
     "pools": 13, "tiers": 13, "swap": 12, "migration": 13, "dropping": 12, "lending": 12,
@@ -36,9 +27,8 @@ WAYS = {
 DEVICES = ("a100-80gb", "dgx-spark-gb10", "gaudi-3", "h100-sxm", "mi300x", "mlu370-x4")
 NETWORKS = ("mooncake-rdma-400", "mooncake-rdma-400-merged", "rdma-200", "nixl-cuda-ipc")
 HOST_LINKS = ("nvme-pcie4", "pcie4-a30-kernel", "pcie5-h100-merged", "pcie5-h100-batched")
-MODELS: tuple[dict[str, Any], ...] = (
-    {}, {}, {}, WINDOWS, TWO_WINDOWS, HYBRID, {"latent": LATENT, "kv_heads": 1},
-)  # fmt: skip
+DRAWN = ("", "", "", "windows", "windows of two lengths", "states", "latents")
+"""Models, by their names in MODELS."""
 PAGED: tuple[dict[str, Any], ...] = (
     {"name": "paged", "prefix_caching": True}, {"name": "paged"}, {"name": "paged", "block": 32},
 )  # fmt: skip
@@ -48,44 +38,21 @@ ALLOCATORS: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
-class Run(NamedTuple):
-    """A run and all that moved in it."""
-
-    result: ServingResult
-    moved: list[Moved]
-    breaches: list[str]
-
-
-def served(setting: Setting, names: tuple[str, ...] = ()) -> Run:
-    """Serve it, to the end of all that is under way. Raises as `run_of`."""
-    auditor = Auditor()
-    with observed() as seen:
-        result = run_of(names, [auditor], setting)
-        breaches = list(auditor.breaches())
-    return Run(result, seen.moved(), breaches)
-
-
-def moves_alone(way: str, run: Run) -> bool:
-    """Whether KV moved this way, and no two transfers of the run overlap anywhere."""
-    ended = any(each.way == way and each.end_s is not None for each in run.moved)
-    return ended and len(run.moved) <= 200 and next(overlapping(run.moved), None) is None
-
-
-def run_named(name: str) -> Run:
+def named(name: str) -> Setting:
     """Of `pools 7`, or `pools 7 fails 1 0.05`: with a card that fails then."""
     way, number, *fault = name.split()
     setting = serving(way, int(number))
     if fault:
         law = {"replica": int(fault[1]), "at_s": float(fault[2]), "down_s": 0.004}
         setting = setting._replace(changes=laid(setting.changes, {"faults": [law]}))
-    return served(setting)
+    return setting
 
 
 def serving(way: str, number: int) -> Setting:
     """The so many-th of a way."""
     rng = random.Random(f"{way} {number}")
     requests, tokens, own = OWN[way](rng)
-    model = SHAPE.model_copy(update=rng.choice(MODELS))
+    model = SHAPE.model_copy(update=MODELS[rng.choice(DRAWN)])
     engine = {
         "name": rng.choice(("v1", "v1", "v0", "sglang")), "max_model_len": 1024,
         "too_long": "drop",
@@ -152,7 +119,9 @@ def _talks(rng: random.Random) -> Requests:
     for at in range(count):
         whole[at] = fresh[at] + (whole[at - 1] + output[at - 1] if turn[at] else 0)
     think_s = np.where(turn > 0, gap_s * draws.uniform(0.8, 2.5, count), np.nan)
-    return Requests(session * gap_s, whole, output, session=session, think_s=think_s)
+    return Requests(
+        np.asarray(session * gap_s, np.float64), whole, output, session=session, think_s=think_s
+    )
 
 
 def _uneven(rng: random.Random) -> Requests:
