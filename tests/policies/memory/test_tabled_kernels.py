@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device, load_device
-from hwmodel.specs.transformer import load_model
-from policies.engines.scheduled_step import Chunk
+from hwmodel.specs.transformer import TransformerSpec, load_model, shard
+from policies.allocators.kv_groups import kv_groups
+from policies.engines.scheduled_step import Chunk, Step
 from policies.memory import tabled_kernels
 from policies.memory.attention_read import layer_read, read_share
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from tests.policies.memory.test_step import decode
+from tests.policies.memory.test_step_work import HYBRID
+from tests.policies.small import EXPERTS, LATENT, WINDOWS
+from tests.policies.small import MODEL as SMALL
 
 FIELDS = (
     "kind us format rows columns inner kv heads kv_heads head_dim window block sequences tokens"
@@ -140,3 +145,65 @@ def test_a_layer_is_read_once_whatever_the_block(block: int) -> None:
 def test_a_given_memory_reads_at_what_is_given() -> None:
     device = load_device("rtx-4090")
     assert read_share(device, 2048, 64) == device.given.efficiency  # type: ignore[union-attr]
+
+
+class Flat:
+    """Tables in which each kernel of a kind takes so many us, whatever its shape."""
+
+    def __init__(self, times: dict[str, float]) -> None:
+        self.times = times
+
+    def us(self, kind: str, exact: tuple[Any, ...], *shape: Any) -> Any:
+        return np.full(np.shape(shape[-1]), self.times.get(kind, np.nan))[()]
+
+    def grids(self, kind: str) -> Any:
+        if kind == "latent_decode":
+            return type("Every", (), {"__contains__": lambda *_: True})()
+        return {("bf16", 4, 2, 16, 0, 64): None} if kind == "decode_attention" else {}
+
+
+def chunked(*parts: tuple[int, int]) -> Step:
+    """A step of chunks alone: (start, tokens) of each."""
+    chunks = [Chunk(nth, *part, True) for nth, part in enumerate(parts)]
+    return decode(0, 0)._replace(chunks=chunks)
+
+
+WHOLE = shard(EXPERTS, 2, "linear", "all_to_all")
+KERNELS: list[tuple[str, TransformerSpec, int, Step, float]] = [
+    # fused QKV, output, gate with up and down of two layers, and the head
+    ("product", SMALL, 1, decode(4, 400), 4 * 2 + 1),
+    ("product", SMALL, 1, chunked((0, 16)), 4 * 2 + 1),
+    ("decode_attention", SMALL, 1, decode(4, 400), 2),
+    ("decode_attention", HYBRID, 1, decode(4, 400), 2),
+    ("prefill_attention", SMALL, 1, chunked((0, 16)), 2),
+    # of a chunk behind others its share of the pairs; of a window of 40 that of its tokens
+    ("prefill_attention", SMALL, 1, chunked((16, 16)), 2 * 392 / 528),
+    ("prefill_attention", WINDOWS, 1, chunked((0, 16)), 6),
+    ("prefill_attention", WINDOWS, 1, chunked((50, 10)), 2 * 555 / 1830 + 4 * 10 / 60),
+    ("latent_decode", LATENT, 1, decode(4, 400), 2),
+    ("latent_prefill", LATENT, 1, chunked((0, 16)), 2),
+    ("latent_prefill", LATENT, 1, chunked((16, 16), (0, 8)), 2 * 0.5 + 2),
+    ("experts", EXPERTS, 1, decode(4, 400), 2),
+    ("state_decode", HYBRID, 1, decode(4, 400), 4),
+    ("state_prefill", HYBRID, 1, chunked((0, 16), (0, 8)), 2 * 4),
+    ("all_reduce", shard(EXPERTS, 2), 2, decode(4, 400), 2 * 3),
+    ("all_to_all", WHOLE, 2, decode(4, 400), 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "model", "cards", "step", "many"), KERNELS)
+def test_a_step_has_so_many_kernels_of_a_kind(
+    kind: str, model: TransformerSpec, cards: int, step: Step, many: float,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    device, found = card(table(tmp_path, 20, 30)), []
+    for us in (np.nan, 5000.0, 9000.0):
+        others = dict.fromkeys(("prefill_attention", "latent_prefill"), 1.0)
+        flat = Flat({**others, kind: us} if kind.startswith("state") else {kind: us})
+        monkeypatch.setattr(tabled_kernels, "kernel_tables", lambda *_, flat=flat: flat)
+        steps = StepModel(device, model, cards, groups=kv_groups(model, "full"))
+        found.append(steps.times(step, 1, Efficiency(attention=0.9)).total_s[0] * 1e6)
+        assert steps.tabled is not None
+        assert (kind in steps.tabled.beyond) == np.isnan(us)
+    assert found[2] - found[1] == pytest.approx(4000 * many)
+    assert found[1] > found[0]
