@@ -19,19 +19,6 @@ LLAMA_3_8B = load_model(
 )
 
 
-@pytest.mark.parametrize(
-    ("model", "cards", "measured"),
-    [
-        (MODEL, 1, 1.42),  # vllm-project/vllm issue 13882, 256 sequences assumed
-        (LLAMA_3_8B, 1, 1.26),  # pull request 10511
-        (LLAMA_3_8B, 2, 1.26),
-    ],
-)
-def test_the_peak_is_what_vllm_logs(model: TransformerSpec, cards: int, measured: float) -> None:
-    found = peak_activation_bytes(shard(model, cards), cards, 8192, 256) / GIB
-    assert found == pytest.approx(measured, rel=0.05)
-
-
 def small(hidden: int, intermediate: int, vocabulary: int) -> TransformerSpec:
     """What decides of a model that does not ship."""
     own = f"hidden={hidden} intermediate={intermediate} vocabulary={vocabulary}".split()
@@ -39,35 +26,29 @@ def small(hidden: int, intermediate: int, vocabulary: int) -> TransformerSpec:
 
 
 @pytest.mark.parametrize(
-    ("model", "cards", "measured"),
+    ("model", "cards", "sequences", "version", "measured"),
     [
-        (load_model("llama-3.1-8b"), 1, 1.89),  # set HIDDEN, with Gemma 2
-        (load_model("llama-3.1-8b"), 2, 1.89),
-        (load_model("qwen2.5-7b"), 1, 2.21),
-        (load_model("qwen3-8b"), 1, 2.21),
-        (small(3584, 14336, 256_000), 1, 3.62),  # Gemma 2 9B
-        (small(4608, 36864, 256_000), 1, 3.66),  # Gemma 2 27B
-        (small(3072, 24576, 256_000), 1, 3.63),  # Gemma 7B
-        (small(2560, 10240, 51_200), 1, 0.79),  # phi-2
+        (MODEL, 1, 256, None, 1.42),  # vllm-project/vllm issue 13882, 256 sequences assumed
+        (LLAMA_3_8B, 1, 256, None, 1.26),  # pull request 10511
+        (LLAMA_3_8B, 2, 256, None, 1.26),
+        # llm-d-planner 151baf3, accuracy_report.md: an H100, 1,024 sequences, 8,192 tokens
+        (load_model("llama-3.1-8b"), 1, 1024, "0.19", 1.89),  # set HIDDEN, with Gemma 2
+        (load_model("llama-3.1-8b"), 2, 1024, "0.19", 1.89),
+        (load_model("qwen2.5-7b"), 1, 1024, "0.19", 2.21),
+        (load_model("qwen3-8b"), 1, 1024, "0.19", 2.21),
+        (small(3584, 14336, 256_000), 1, 1024, "0.19", 3.62),  # Gemma 2 9B
+        (small(4608, 36864, 256_000), 1, 1024, "0.19", 3.66),  # Gemma 2 27B
+        (small(3072, 24576, 256_000), 1, 1024, "0.19", 3.63),  # Gemma 7B
+        (small(2560, 10240, 51_200), 1, 1024, "0.19", 0.79),  # phi-2
+        (small(5120, 17408, 151_936), 1, 1024, "0.11", 5.64),  # Qwen3-14B in 0.15 and 0.16
     ],
 )
-def test_the_peak_is_what_vllm_019_logs(
-    model: TransformerSpec, cards: int, measured: float
+def test_the_peak_is_what_vllm_logs(
+    model: TransformerSpec, cards: int, sequences: int, version: str | None, measured: float
 ) -> None:
-    """llm-d-planner 151baf3, accuracy_report.md: an H100, 1,024 sequences, 8,192 tokens."""
-    part = shard(model, cards)
-    found = peak_activation_bytes(
-        part, cards, 8192, 1024, sampler_bytes=VERSIONS["0.19"].sampler_bytes
-    )
-    assert found / GIB == pytest.approx(measured, rel=0.02)
-
-
-def test_the_sampler_of_older_versions_keeps_more() -> None:
-    model = small(5120, 17408, 151_936)  # Qwen3-14B in 0.15 and 0.16
-    found = peak_activation_bytes(
-        model, 1, 8192, 1024, sampler_bytes=VERSIONS["0.11"].sampler_bytes
-    )
-    assert found / GIB == pytest.approx(5.64, rel=0.02)
+    more = {} if version is None else {"sampler_bytes": VERSIONS[version].sampler_bytes}
+    found = peak_activation_bytes(shard(model, cards), cards, 8192, sequences, **more) / GIB
+    assert found == pytest.approx(measured, rel=0.05 if version is None else 0.02)
 
 
 @pytest.mark.parametrize(("cards", "measured"), [(1, 0.25), (2, 2.07)])

@@ -49,8 +49,12 @@ DROPPING: dict[str, Any] = {
 }
 MIGRATION: dict[str, Any] = {
     "cards": 3,
-    "migration": {"link": LINK, "every_s": 0.002, "last_blocks": 3},
+    "migration": {"link": LINK, "every_s": 0.002, "last_blocks": 3, "freeness": 16},
 }
+
+
+TIER: dict[str, Any] = {"host": {"link": "nvme-pcie4", "cpu_bytes_to_use": "64MiB"}}
+HIDDEN = {"host": {**TIER["host"], "hcache": {}}}
 
 
 @functools.cache

@@ -30,13 +30,13 @@ def test_the_longest_that_fits_goes_first() -> None:
 
 @pytest.mark.parametrize("engine", ["v1", "v0"])
 def test_more_run_at_once(engine: str) -> None:
-    stream = mixed(300)
+    stream = mixed(150)
     base: dict[str, Any] = {"name": engine, "max_model_len": 1024}
     changes = {"policy": S3, "predictor": {"kind": "lognormal", "sigma": 0.3}}
     turns, packed = (
         run(2048, stream, engine={**base, **more}, **changes).metrics for more in ({}, PACKED)
     )
-    assert packed["finished"] == turns["finished"] == 300
+    assert packed["finished"] == turns["finished"] == 150
     assert packed["batch"] > turns["batch"]
 
 

@@ -90,7 +90,7 @@ def test_tags_part_the_line_and_nobody_starves(policy: str, engine: str) -> None
     changes = {
         "policy": {"name": policy}, "predictor": {"kind": "lognormal", "sigma": 0.5},
     }  # fmt: skip
-    stream = mixed(300)
+    stream = mixed(120)
     options = {"name": engine, "max_model_len": 1024, "max_num_seqs": 8}
     anybody = run(4096, stream, engine=options, **changes)
     alike = run(4096, stream, engine={**options, "batching": "same_tag"}, **changes)

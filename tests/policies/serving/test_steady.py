@@ -21,14 +21,11 @@ def served(warmup: int, **cluster: Any) -> dict[str, Any]:
     return found.metrics
 
 
-@pytest.mark.parametrize("every_s", [0.0041, 0.01])
-@pytest.mark.parametrize("warmup", [0, 5, 20])
+@pytest.mark.parametrize("warmup", [0, 20])
 @pytest.mark.parametrize("name", ["dropping", "migration"])
-def test_a_controller_that_finds_nothing_to_do_changes_nothing(
-    name: str, warmup: int, every_s: float
-) -> None:
+def test_a_controller_that_finds_nothing_to_do_changes_nothing(name: str, warmup: int) -> None:
     without = served(warmup)
-    beside = served(warmup, **{name: {"link": LINK, "every_s": every_s}})
+    beside = served(warmup, **{name: {"link": LINK, "every_s": 0.0041}})
     done = beside["node"].pop(name)
     assert not done.get("drops", 0)
     assert not done.get("moved", 0)

@@ -71,16 +71,12 @@ def test_a_runs_bins_are_those_of_single_steps(policy: str) -> None:
     assert fast["reserved"] == pytest.approx(slow["reserved"], rel=0.02)  # interpolated
 
 
-def test_bins_add_up_to_the_run() -> None:
+def test_bins_add_up_to_the_run_and_quantile_functions_hold_its_percentiles() -> None:
     metrics = run(4096, mixed(200), engine={"max_model_len": 1024}).metrics
     found = metrics["over_time"]
     known = [value for value in found["stored"] if value is not None]
     assert min(known) <= metrics["kv_stored_share"] <= max(known)
     assert found["warm_s"] == 0.0
-
-
-def test_the_quantile_functions_hold_the_percentiles() -> None:
-    metrics = run(4096, mixed(200), engine={"max_model_len": 1024}).metrics
     for name in ("ttft_s", "tpot_s", "latency_s"):
         points = metrics["quantiles"][name]
         assert len(points) == POINTS and points == sorted(points)

@@ -1,4 +1,5 @@
-"""Do cards that drop their copies keep every byte once where cards fail, and beside tiers?"""
+"""Do requests that migrate, and cards that drop their copies, go with faults, tiers, windows and
+states?"""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import pytest
 
 from hwmodel.specs.link import load_link
 from hwmodel.specs.stages import stages_of
+from hwmodel.specs.transformer import TransformerSpec
 from policies.serving.drop_groups import (
     exchanged,
     lacking_bytes,
@@ -16,11 +18,23 @@ from policies.serving.drop_groups import (
     pipeline_order,
 )
 from policies.serving.dropping import Dropping
+from policies.serving.migration import Migrating
 from policies.serving.serving import serve
+from policies.transfers.tier_store import TierStore
 from policies.transfers.tiers import Tiers
+from policies.transfers.transfer import states
 from tests.policies.serving.features import HYBRID, WINDOWS, Setting, patience, run_of, stream
-from tests.policies.serving.test_migration_beside import TIER
-from tests.policies.serving.test_moving import DROPPING, LINK, SHAPE, burst, card
+from tests.policies.serving.test_moving import (
+    DROPPING,
+    HIDDEN,
+    LINK,
+    MIGRATION,
+    SHAPE,
+    TIER,
+    Watched,
+    burst,
+    card,
+)
 from tests.policies.small import spec
 
 COUNT = 120
@@ -91,3 +105,51 @@ def test_do_cards_not_drop_again_what_has_just_come_back() -> None:
         metrics = run_of((), [], Setting(stream(), tokens=1024, changes=changes)).metrics
     dropping = metrics["node"]["dropping"]
     assert 1 <= dropping["restores"] <= dropping["drops"] <= 4
+
+
+def migrated(
+    monkeypatch: pytest.MonkeyPatch, model: dict[str, Any], **beside: Any
+) -> dict[str, Any]:
+    """The metrics of a run that is looked at between any two steps."""
+    watched = Watched(monkeypatch)
+    shape: TransformerSpec = SHAPE.model_copy(update=model)
+    capacity = card(1536 + (shape.weight_bytes - SHAPE.weight_bytes) // SHAPE.kv_token_bytes)
+    given = spec(cluster=MIGRATION, **beside)
+    metrics = serve(capacity, shape, given, burst(60, rate=6000.0), seed=1).metrics
+    assert metrics["finished"] == 60 < watched.looks
+    return metrics
+
+
+def test_a_state_goes_whole_with_the_last_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    beside: list[bool] = []
+    copy = Migrating.copy
+
+    def watched(control: Migrating, move: Any, tokens: int, last: bool = False) -> Any:
+        found = copy(control, move, tokens, last)
+        plain = copy(control, move, tokens)
+        beside.append(last)
+        state = states(control._model)
+        assert state is not None and found.bytes - plain.bytes == last * state.bytes
+        return found
+
+    monkeypatch.setattr(Migrating, "copy", watched)
+    metrics = migrated(monkeypatch, HYBRID)
+    assert sum(beside) == metrics["node"]["migration"]["moved"] < len(beside)
+
+
+def test_hidden_states_are_kept_where_they_were_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    came: set[tuple[int, int]] = set()
+    joined, store = Tiers.joined, TierStore.store
+
+    def joining(tiers: Tiers, request: int) -> None:
+        came.add((id(tiers.store), request))
+        joined(tiers, request)
+
+    def storing(own: TierStore, request: int, *given: Any) -> bool:
+        assert (id(own), request) not in came
+        return store(own, request, *given)
+
+    monkeypatch.setattr(Tiers, "joined", joining)
+    monkeypatch.setattr(TierStore, "store", storing)
+    metrics = migrated(monkeypatch, {}, tiers=HIDDEN)
+    assert came and metrics["tiers"]["store"]["transfers"]
