@@ -79,7 +79,7 @@ def test_two_beams_by_hand() -> None:
 @pytest.mark.parametrize("engine", ["v1", "v0"])
 @pytest.mark.parametrize("policy", ABLE, ids=lambda each: each["name"])
 def test_every_token_is_made_and_every_block_returns(policy: dict[str, Any], engine: str) -> None:
-    stream = searching(mixed(60), 3)
+    stream = searching(mixed(30), 3)
     changes = {"policy": policy, "engine": {"name": engine, "max_model_len": 1024}}
     result = Audited(8192, stream, **changes).result
     made = result.metrics["makespan_output_tokens_per_s"] * result.metrics["makespan_s"]
@@ -102,10 +102,10 @@ def test_compaction_moves_runs_of_beams() -> None:
 def test_beams_of_a_prompt_are_on_one_card(router: str) -> None:
     cluster = {"cards": 3, "placement": router}
     one, three = (
-        run(4096, searching(mixed(30), 4, 0.5), **more).metrics
+        run(4096, searching(mixed(15), 4, 0.5), **more).metrics
         for more in ({}, {"cluster": cluster})
     )
-    assert three["finished"] == 30
+    assert three["finished"] == 15
     assert three["copied_tokens"] == pytest.approx(one["copied_tokens"], rel=0.3)
     assert min(card["requests"] for card in three["node"]["cards"]) > 0
 

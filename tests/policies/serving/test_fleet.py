@@ -136,7 +136,7 @@ def test_a_card_that_fails_is_one_of_one_cell() -> None:
     placement=st.sampled_from(list(ROUTERS)),
     policy=st.sampled_from(["paged", "odma", "static", "radix"]),
 )
-@settings(max_examples=120 if LONG else 8)
+@settings(max_examples=120 if LONG else 6)
 def test_what_fails_and_returns_loses_nobody_and_serves_nobody_twice(
     data: st.DataObject, cards: int, placement: str, policy: str
 ) -> None:

@@ -125,7 +125,7 @@ def test_every_byte_of_kv_is_somewhere_once_across_loans_moves_ends_and_preempti
 
 
 def test_what_lenders_compute_for_others_delays_their_own_steps_by_as_much() -> None:
-    lending = found(some_long(60))["node"]["lending"]
+    lending = found(some_long(30))["node"]["lending"]
     assert 0 < lending["charged_s"] <= lending["card_s"]
     assert lending["delay_s"] == pytest.approx(lending["charged_s"], rel=0.02)
     assert lending["wait_s"] > 0
@@ -338,7 +338,7 @@ def test_what_lies_on_several_cards_goes_to_no_tier(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(TierStore, "store", storing)
     monkeypatch.setattr(Loads, "whole", is_whole)
     given = spec(cluster=LENDING, engine=ENGINE, tiers=TIER)
-    serve(card(1536), SHAPE, given, some_long(60), seed=1)
+    serve(card(1536), SHAPE, given, some_long(30), seed=1)
     assert set(asked) == {False, True}
 
 

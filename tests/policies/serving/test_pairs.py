@@ -110,7 +110,7 @@ def test_a_triple_loses_nothing(names: tuple[str, ...]) -> None:
     assert isinstance(audit, str) or audit.breaches == []
 
 
-@pytest.mark.parametrize("number", shared(range(450), every=30))
+@pytest.mark.parametrize("number", shared(range(450), every=40))
 def test_a_generated_serving_loses_nothing(number: int) -> None:
     """Of 450 some 300 are served, the others refused."""
     audit = audit_of(serving(1, number))

@@ -78,7 +78,7 @@ class TestEveryPolicy:
             "policy": options, "memory": SAMPLED, "engine": {"max_model_len": 1024},
             "simulate": FakeMemory(),
         }  # fmt: skip
-        few = STREAM[: 120 if LONG else 80]
+        few = STREAM[: 120 if LONG else 50]
         fast = run(4096, few, **changes)
         slow = run(4096, few, **changes, advance_together=False)
         assert flat(plain(fast.metrics)) == pytest.approx(flat(plain(slow.metrics)), rel=1e-12)

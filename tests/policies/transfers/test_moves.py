@@ -22,7 +22,7 @@ LINKS = ["pcie5-h100-merged", "nixl-cuda-ipc"]
 def served(requests: int = 6, model: str = "llama-3.1-8b", **changes: Any) -> dict[str, Any]:
     each = np.ones(requests, np.int64)
     stream = Requests(np.arange(requests) * 1.0, each * 100, each * 4)
-    data = {"model": model, "memory": {"fidelity": "analytic"}, **changes}
+    data = {"model": model, "memory": {"efficiency": 1.0}, **changes}
     spec = ServingSpec.model_validate(data)
     return serve(DEVICE, load_model(model), spec, stream, seed=0).metrics
 
