@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import re
 import signal
 import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import combinations
@@ -441,12 +443,13 @@ def run_of(
 
 
 class Audit(NamedTuple):
-    """What is wrong with a run, and the transfers and bytes that went over links."""
+    """What is wrong with a run, the transfers and bytes that went over links, and its record."""
 
     breaches: list[str]
     transfers: int = 0
     landed_bytes: int = 0
     lost_bytes: int = 0
+    record: str = ""
 
 
 def audited(names: tuple[str, ...], setting: Setting | None = None) -> tuple[ServingResult, Audit]:
@@ -455,7 +458,28 @@ def audited(names: tuple[str, ...], setting: Setting | None = None) -> tuple[Ser
     with watched_links() as links:
         found = run_of(names, [auditor], setting)
         breaches = [*auditor.breaches(), *links.breaches()]
-    return found, Audit(breaches, len(links.put), links.landed_bytes, links.lost_bytes)
+    moved = len(links.put), links.landed_bytes, links.lost_bytes
+    return found, Audit(breaches, *moved, record(found))
+
+
+def record(found: ServingResult) -> str:
+    """A run's steps and seconds, and a checksum of all that it says, to six digits."""
+    metrics, _ = without_walls(found.metrics)
+    said = json.dumps(_rounded([found.finish_s.tolist(), metrics]), sort_keys=True)
+    seconds = max((each for each in found.finish_s.tolist() if each == each), default=0.0)
+    return f"{metrics['steps']} steps, {seconds:.6g} s, {zlib.crc32(said.encode()):08x}"
+
+
+def _rounded(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(key): _rounded(each) for key, each in value.items()}
+        case list() | tuple() | np.ndarray():
+            return [_rounded(each) for each in value]
+        case bool() | str() | None:
+            return value
+        case _:
+            return f"{float(value):.6g}"
 
 
 @contextmanager
@@ -499,10 +523,11 @@ def repeated(names: tuple[str, ...], setting: Setting | None = None) -> Audit | 
 class Outcome(NamedTuple):
     """`how`: runs; unused, where a run says that one of them has nothing to do; refused, where a
     component says what it needs; idle, where one leaves no trace and nothing says why; or
-    fails."""
+    fails. record: of one that runs."""
 
     how: str
     why: str = ""
+    record: str = ""
 
 
 def told(found: ServingResult) -> str:
@@ -553,7 +578,7 @@ def outcome(names: tuple[str, ...]) -> Outcome:
         return Outcome("refused", f"prefixes {said}")
     if idle and (unused := found.metrics.get("without_use")):
         return Outcome("unused", unused[0])
-    return Outcome("idle", ", ".join(idle)) if idle else Outcome("runs")
+    return Outcome("idle", ", ".join(idle)) if idle else Outcome("runs", record=audit.record)
 
 
 def pairs() -> list[tuple[str, str]]:
