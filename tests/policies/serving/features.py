@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import re
 import signal
 import tempfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import combinations
@@ -38,6 +36,7 @@ from policies.serving.recorder import Recorder
 from policies.serving.serving import ServingResult, serve
 from policies.serving.simulation import Watcher
 from sweeps.run.sweep_run import apart as without_walls
+from tests.policies.checksum import checksum
 from tests.policies.serving.test_moving import SHAPE
 from tests.policies.small import FakeMemory, spec
 
@@ -463,23 +462,11 @@ def audited(names: tuple[str, ...], setting: Setting | None = None) -> tuple[Ser
 
 
 def record(found: ServingResult) -> str:
-    """A run's steps and seconds, and a checksum of all that it says, to six digits."""
+    """A run's steps and seconds, and a checksum of all that it says."""
     metrics, _ = without_walls(found.metrics)
-    said = json.dumps(_rounded([found.finish_s.tolist(), metrics]), sort_keys=True)
-    seconds = max((each for each in found.finish_s.tolist() if each == each), default=0.0)
-    return f"{metrics['steps']} steps, {seconds:.6g} s, {zlib.crc32(said.encode()):08x}"
-
-
-def _rounded(value: Any) -> Any:
-    match value:
-        case dict():
-            return {str(key): _rounded(each) for key, each in value.items()}
-        case list() | tuple() | np.ndarray():
-            return [_rounded(each) for each in value]
-        case bool() | str() | None:
-            return value
-        case _:
-            return f"{float(value):.6g}"
+    ends = found.finish_s[np.isfinite(found.finish_s)]
+    said = checksum([found.finish_s, metrics])
+    return f"{metrics['steps']} steps, {ends.max(initial=0.0):.6g} s, {said}"
 
 
 @contextmanager
