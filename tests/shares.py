@@ -33,7 +33,7 @@ EVERY = {
     "policies/allocators/test_windows.py::test_what_a_request_attends_to_lies_where_it_says": 3,
     "policies/engines/test_speculation.py::test_drafts_make_the_same_tokens_in_fewer_steps_with": 3,
     "policies/engines/test_vllm_schedules.py::test_every_step_is_that_of_vllm": 4,
-    "policies/memory/test_measured.py::test_no_agreement_is_lost": 5,
+    "policies/memory/test_measured.py::test_no_agreement_is_lost": 54,
     "policies/memory/test_sparse.py::test_what_is_served_is_what_is_simulated": 3,
     "policies/memory/test_step_work.py::test_streams_have_the_bytes_of_the_work": 6,
     "policies/memory/test_streams.py::test_every_step_moves_what_it_must": 4,

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
+from policies.allocators import capabilities
 from policies.allocators.allocator import Allocator, Demand
-from policies.allocators.capabilities import (
-    Batches,
-    Caches,
-    Classifies,
-    Contiguous,
-    CopiesKv,
-    Drafts,
-    KeepsStates,
-    Learns,
-    Maps,
-    Migrates,
-    OnDemand,
-    Remembers,
-    Reports,
-    Swaps,
-    offers,
-)
+from policies.allocators.capabilities import Contiguous, Migrates, OnDemand, offers
 from policies.allocators.declaration import DECLARED, Range, References
 from policies.allocators.losses import GROWING, PREDICTION, RESERVING
 from policies.allocators.registry import POLICIES, policy_class, predicts, refusal
@@ -217,16 +203,13 @@ def test_states_take_their_slots_for_as_long_as_a_request_is_here(name: str) -> 
     assert (beside.free_slots, beside.reserved_total) == (empty, 0)
 
 
-CAPABILITIES = (
-    Batches, Caches, Classifies, Contiguous, CopiesKv, Drafts, KeepsStates, Learns, Maps, Migrates,
-    OnDemand, Remembers, Reports, Swaps,
-)  # fmt: skip
-
-
 @pytest.mark.parametrize("name", POLICIES)
 def test_does_a_class_offer_what_its_allocators_can_do(name: str) -> None:
     kind = POLICIES[name]
     allocator = build(kind.Options(name=name))
     assert set(kind.members) <= {type(part) for part in allocator.has}
-    for capability in CAPABILITIES:
+    known = (each for each in vars(capabilities).values() if isinstance(each, type))
+    for capability in (each for each in known if each.__module__ == capabilities.__name__):
+        if not issubclass(capability, ABC):
+            continue
         assert offers(kind, capability) == (allocator.able(capability) is not None), capability

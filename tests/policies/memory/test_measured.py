@@ -86,6 +86,7 @@ def test_verdicts_by_hand() -> None:
     def verdict(error: float, stands: str = "measured", agrees: bool = False) -> tuple[str, bool]:
         changed = cell.model_copy(update={"stands": stands, "agrees": agrees})
         item = ComparedCell(changed, measured * (1 + error), measured * 0.1)
+        assert item.error == pytest.approx(error)
         return item.verdict, item.lost
 
     assert verdict(0.09) == verdict(-0.09, agrees=True) == ("within", False)

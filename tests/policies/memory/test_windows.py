@@ -169,27 +169,14 @@ def test_a_migration_copies_what_the_request_keeps(kv: str) -> None:
     assert groups.copied(70) * WINDOWS.layers == pytest.approx(tokens)
 
 
-ENGINES: list[dict[str, Any]] = [
-    {"name": "v0"},
-    {"name": "v0", "chunked_prefill": True, "max_num_batched_tokens": 512},
-    {"name": "v1"},
-    {"name": "v1", "like": "0.33"},
-]
-
-
 @pytest.mark.parametrize("shape", [LATENT, EXPERTS, WINDOWS], ids=lambda shape: shape.name)
 def test_both_engines_serve_every_kind_of_layer(shape: TransformerSpec) -> None:
-    """A request alone is prefilled and decoded in the same steps; many of them all end."""
+    """A request alone is prefilled and decoded in the same steps."""
     alone = requests([0.0], [100], 60)
     engines: list[dict[str, Any]] = [{"name": "v0"}, {"name": "v1"}]
     zero, one = (run(6016, alone, shape=shape, engine=each).metrics for each in engines)
     for name in ("makespan_s", "steps", "phase_share", "phase_gbps", "ttft_s"):
         assert zero[name] == one[name]
-    for engine in ENGINES[:2]:
-        for policy in ("paged", "odma"):
-            stream = mixed(30)
-            found = run(6016, stream, shape=shape, engine=engine, policy={"name": policy}).metrics
-            assert found["finished"] == len(stream)
 
 
 @pytest.mark.parametrize("fidelity", ["full", "exhaustive"])
