@@ -28,7 +28,6 @@ EVERY = {
     "hwmodel/measure/test_simulator_traces.py::test_every_format_gives_the_same_figures": 4,
     "hwmodel/specs/test_plausible.py::test_variants_that_ship_fit_their_device": 3,
     "hwmodel/oracle/test_audit.py::test_auditor_accepts_the_oracle_on_shipped_memories": 3,
-    "policies/allocators/test_allocator_contract.py::TestEveryAllocator::test_keeps_the_contract_in_random_lives": 4,
     "policies/allocators/test_cached_windows.py::test_what_is_found_is_what_was_written": 3,
     "policies/allocators/test_windows.py::test_what_a_request_attends_to_lies_where_it_says": 3,
     "policies/engines/test_speculation.py::test_drafts_make_the_same_tokens_in_fewer_steps_with": 3,

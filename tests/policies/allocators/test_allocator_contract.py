@@ -24,7 +24,7 @@ from tests.policies.allocators.plugin import PluginAllocator
 from tests.rotation import LONG, shared
 
 CASES = [*cases(), ("paged-block", PagedOptions(name="paged", block=4))]
-EXAMPLES = 40 if LONG else 8
+EXAMPLES = 40 if LONG else 6
 SOME = Demand(100, 0, Prediction(50.0), output=50)
 
 
@@ -42,12 +42,22 @@ def run(
     )  # fmt: skip
 
 
+QUICK = {*POLICIES, "vattention-frame", *(name for name, _ in CASES[::8])}
+LIVES = [
+    pytest.param(options, id=name, marks=() if name in QUICK else pytest.mark.long)
+    for name, options in CASES
+]
+"""Every policy with its defaults, and each eighth choice of an option; all in the long suite."""
+
+
+@pytest.mark.parametrize("options", LIVES)
+def test_keeps_the_contract_in_random_lives(options: PolicyOptions) -> None:
+    plain = LONG or options == type(options)(name=options.name)
+    run(options, EXAMPLES if plain else EXAMPLES // 4)
+
+
 @pytest.mark.parametrize("options", shared(c[1] for c in CASES), ids=[c[0] for c in CASES])
 class TestEveryAllocator:
-    def test_keeps_the_contract_in_random_lives(self, options: PolicyOptions) -> None:
-        plain = LONG or options == type(options)(name=options.name)
-        run(options, EXAMPLES if plain else EXAMPLES // 4)
-
     def test_extents_are_the_stored_bytes_inside_the_layers_half_and_needs_are_within_reach(
         self, options: PolicyOptions
     ) -> None:

@@ -197,6 +197,17 @@ def test_the_last_token_needs_no_room() -> None:
     assert allocator.needs(np.array([40]), np.array([9])).tolist() == [48]
 
 
+def test_a_drafter_has_blocks_of_its_own() -> None:
+    """Two groups of 8 tokens a block, beside blocks of 16, as large as any."""
+    limits = Limits(64, 128, drafter=(2, 8))
+    allocator = PagedAllocator(KvLayout(0, 32 * 16, 1, 1, 16), 9, limits, PagedOptions())
+    assert allocator.needs(np.array([40]), np.array([9])).tolist() == [(3 + 2 * 6) * 16]
+    assert allocator.reserve(0, SOME, 48) and allocator.free_slots == (32 - 15) * 16
+    assert allocator.reserved[0] == 48
+    assert allocator.grow(0, 1) and allocator.free_slots == (32 - 15 - 3) * 16
+    assert allocator.release(0) and allocator.free_slots == 32 * 16
+
+
 def test_what_was_swapped_out_comes_back_whole() -> None:
     allocator = paged(8)
     assert allocator.reserve(0, chat(40, 0, -1), 40)

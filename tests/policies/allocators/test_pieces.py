@@ -46,8 +46,9 @@ def test_pieces_are_where_the_tokens_lie(options: PolicyOptions) -> None:
             units = np.cumsum(allocator.units(request).tokens)
             assert all(at % block == 0 or at == first or at in units for at in begins.tolist())
         assert allocator.first_kept(request) == 0
-    with pytest.raises(KeyError):
-        allocator.pieces(9, 0, 1)
+    for asked in (lambda: allocator.pieces(9, 0, 1), lambda: allocator.first_kept(9)):
+        with pytest.raises(KeyError):
+            asked()
 
 
 @pytest.mark.parametrize("name", POLICY)

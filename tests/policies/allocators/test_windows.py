@@ -28,9 +28,9 @@ TWO = WINDOWS.model_copy(
 LIMITS = Limits(max_tokens=200, max_model_len=400, step=96)
 POLICY: dict[str, dict[str, Any]] = {
     "paged": {"name": "paged"},
-    "paged-split": {"name": "paged", "free_list": "split", "null_block": True, "block": 8},
     "paged-drafts": {"name": "paged", "block": 8},
     "static": {"name": "static"},
+    "paged-split": {"name": "paged", "free_list": "split", "null_block": True, "block": 8},
     "static-full": {"name": "static", "window_kv": "full"},
     "s3": {"name": "s3", "stagger": 3},
     "odma": {"name": "odma", "tau": 9},
