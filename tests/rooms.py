@@ -62,6 +62,14 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Those inside others too."""
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+            yield each
+            yield from statements(each)
+
+
 def classes() -> list[Found]:
     """All that are defined at the top of a file."""
     return [

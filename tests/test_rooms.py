@@ -30,6 +30,7 @@ from tests.rooms import (
     link_makers,
     parsed,
     passed_on,
+    statements,
     walk,
     walk_of_size,
 )
@@ -46,7 +47,7 @@ MODULES = {".".join(f.with_suffix("").parts).removesuffix(".__init__"): f for f 
 def imported(module: str) -> set[str]:
     """Our modules that this one names in its imports."""
     found = set()
-    for node in ast.walk(parsed(ROOT / MODULES[module])):
+    for node in statements(parsed(ROOT / MODULES[module])):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

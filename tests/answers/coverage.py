@@ -45,7 +45,7 @@ class Covered(NamedTuple):
 def point(pair: tuple[str, str, str], requests: int, **more: Any) -> ExperimentSpec:
     """Of which the capacity is asked."""
     device, model, workload = pair
-    serving = {"model": model, "policy": {"name": "paged"}, "memory": {"fidelity": "analytic"}}
+    serving = {"model": model, "policy": {"name": "paged"}, "memory": {"efficiency": 0.8}}
     serving |= more.pop("serving", {})
     return ExperimentSpec.model_validate({
         "device": device, "model": model, "workload": workload, "serving": serving,

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "yaml").rglob("*.yaml"))
 FREE = {"sources", "timing", "device_set", "model_set", "workload_set", "memory_set", "densities"}
 """Mappings whose keys are names."""
-LARGE = {"accelerator", "sweep", "study", "server"}
+LARGE = {"sweep", "study", "server"}
 """Schemas that take seconds to check."""
 
 

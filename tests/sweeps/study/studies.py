@@ -20,11 +20,8 @@ TINY = [
     "policy.refresh=20",
 ]  # fmt: skip
 BARE = [*TINY, "finale=null", "memory=table"]
-SHORT = [
-    "batch=4", "warmup_requests=20", "requests=10", "policy.window=20", "policy.refresh=10",
-    "memory=table", "serving.engine.max_tokens=1024", "finale.top=1",
-]  # fmt: skip
-"""With a finale."""
+SHORT = [*TINY[1:], "memory=table"]
+"""With a finale; `trials` is given beside it."""
 QUIET = Progress(terminal=False)
 
 
