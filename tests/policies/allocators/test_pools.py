@@ -77,6 +77,15 @@ def test_the_smallest_covering_block_is_taken_or_a_larger_one() -> None:
     assert pools.place(7, larger=True) is None  # large ones are asked for by name
 
 
+def test_a_large_one_without_room_takes_a_block_that_covers_it() -> None:
+    pools = PartitionedPools(120, 20, (10, 50), overflow=True)
+    assert pools.place_large(20) == Place(100, 20)
+    for _ in range(5):
+        assert pools.place(7)
+    assert pools.place_large(7) == Place(50, 50)
+    assert pools.place_large(7) is None
+
+
 def test_what_no_block_covers_is_fragmentation() -> None:
     pools = PartitionedPools(230, 30, (10, 30))
     assert pools.fragmentation == pytest.approx(10 / 230)  # 100 slots hold three blocks of 30

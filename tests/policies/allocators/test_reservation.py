@@ -112,3 +112,9 @@ def test_how_much_of_a_prefix_is_copied_and_from_where() -> None:
     (copy,) = allocator.moves()
     assert (copy.request, copy.tokens, copy.source) == (3, 99, int(allocator.start[1]))
     assert copy.target == int(allocator.start[3])
+    for request in (0, 2, 3):
+        allocator.release(request)
+    allocator.release(1)
+    assert allocator.cached(4, 99, behind) == 99  # what lies there is found until it is taken
+    allocator.overwrite(0, LAYOUT.slots)
+    assert allocator.cached(4, 99, behind) == 0

@@ -120,6 +120,8 @@ def test_is_each_figure_in_the_unit_that_it_was_measured_in(
 
     monkeypatch.setattr(measured, "bandwidth", simulated)
     monkeypatch.setattr(measured, "channel_latency", lambda device, row: 40.0)
+    monkeypatch.setattr(measured, "attention_rate", lambda device, read: 90.0)
+    monkeypatch.setattr(measured, "layout_gbps", lambda device, read: 80.0)
     first, *_ = FILE.partition("cells:")
     rest = "tolerance: near, source: s, confidence: A}\n"
     file = tmp_path / "mine.yaml"
@@ -134,16 +136,21 @@ def test_is_each_figure_in_the_unit_that_it_was_measured_in(
                 "bandwidth: {size: 1KiB}, measured: 2x, over: fast",
                 "energy: {size: 1KiB}, measured: 3pJ/bit",
                 "latency: {row: hit}, measured: 50ns",
+                "attention: {sequences: 8, tokens: 64, since: 32, kv_heads: 2, block: 16},"
+                " measured: 100GB/s",
+                "kv_order: {kv_heads: 4}, measured: 100GB/s",
             )
         )
     )
     found = compare(load_measurements(str(file)))
     peak = load_device("hbm2-2.0").peak_gbps
     fast = load_device("hbm2-2.0", ["clock.tCK=0.9ns"]).peak_gbps
-    assert [each.model for each in found] == pytest.approx([peak / 4, 25, peak / fast, 4.0, 45.0])
-    assert [each.tolerance for each in found] == pytest.approx([0.3, 0.6, 0.06, 0.09, 1.5])
+    assert [each.model for each in found] == pytest.approx(
+        [peak / 4, 25, peak / fast, 4.0, 45.0, 90.0, 80.0]
+    )
+    assert [each.tolerance for each in found] == pytest.approx([0.3, 0.6, 0.06, 0.09, 1.5, 3, 3])
     assert [each.error for each in found[1:]] == pytest.approx(
-        [0.25, peak / fast / 2 - 1, 1 / 3, -0.1]
+        [0.25, peak / fast / 2 - 1, 1 / 3, -0.1, -0.1, -0.2]
     )
     assert {each.derate for each in found} == {1.0}
 

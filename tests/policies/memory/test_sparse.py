@@ -245,6 +245,7 @@ def test_every_option_moves_a_figure() -> None:
 
 
 def test_what_it_does_not_go_with_is_refused() -> None:
+    assert sparse_of({"name": "pages", "tokens": 32, "page": 16}).read(100) == 16 + 100 % 16
     with pytest.raises(DescriptionError, match="small-windows has sliding windows"):
         run(2048, mixed(2), attention={"name": "top_k"}, shape=WINDOWS)
     with pytest.raises(DescriptionError, match="attention without an index"):

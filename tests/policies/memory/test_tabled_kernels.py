@@ -10,6 +10,7 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device, load_device
+from hwmodel.specs.kernel_table import KINDS
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.kv_groups import kv_groups
 from policies.engines.scheduled_step import Chunk, Step
@@ -151,15 +152,18 @@ class Flat:
     """Tables in which each kernel of a kind takes so many us, whatever its shape."""
 
     def __init__(self, times: dict[str, float]) -> None:
-        self.times = times
+        self.times, self.asked = times, set[tuple[Any, ...]]()
 
     def us(self, kind: str, exact: tuple[Any, ...], *shape: Any) -> Any:
+        self.asked.add((kind, *exact))
         return np.full(np.shape(shape[-1]), self.times.get(kind, np.nan))[()]
 
     def grids(self, kind: str) -> Any:
         if kind == "latent_decode":
             return type("Every", (), {"__contains__": lambda *_: True})()
-        return {("bf16", 4, 2, 16, 0, 64): None} if kind == "decode_attention" else {}
+        heads = ((4, 2), (2, 1))
+        found = {("bf16", *each, 16, 0, 64): None for each in heads}
+        return found if kind == "decode_attention" else {}
 
 
 def chunked(*parts: tuple[int, int]) -> Step:
@@ -207,3 +211,29 @@ def test_a_step_has_so_many_kernels_of_a_kind(
         assert (kind in steps.tabled.beyond) == np.isnan(us)
     assert found[2] - found[1] == pytest.approx(4000 * many)
     assert found[1] > found[0]
+
+
+STEPS = [
+    (model, cards, step)
+    for model, cards in ((SMALL, 1), (EXPERTS, 1), (shard(EXPERTS, 2), 2))
+    for step in (decode(4, 400), chunked((0, 16), (16, 8)), decode(3, 90)._replace(
+        chunks=[Chunk(9, 0, 16, True)]))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "cards", "step"), STEPS)
+def test_of_what_tables_have_nothing_is_left_to_the_law(
+    model: TransformerSpec, cards: int, step: Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flat = Flat(dict.fromkeys(KINDS, 10.0))
+    monkeypatch.setattr(tabled_kernels, "kernel_tables", lambda *_: flat)
+    totals = []
+    for flops in ("1TFLOPS", "300TFLOPS"):
+        device = card(table(tmp_path, 20, 30), f"compute.fp16={flops}", f"compute.bf16={flops}")
+        steps = StepModel(device, model, cards)
+        totals.append(float(steps.times(step, 1, Efficiency(attention=0.9)).total_s[0]))
+        assert steps.tabled is not None and not steps.tabled.beyond
+    assert totals[0] == pytest.approx(totals[1], rel=1e-9)
+    experts = {key for key in flat.asked if key[0] == "experts"}
+    wide = {("experts", "bf16", 64, 32, 2, 16, cards)}  # as wide as in the model
+    assert experts == (wide if model.experts else set())
