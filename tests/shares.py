@@ -71,6 +71,7 @@ EVERY = {
     "sweeps/ask/test_questions.py::test_options_go_together_or_are_refused_in_a_line_by_both": 2,
     "sweeps/ask/test_questions.py::test_the_answer_is_the_same_on_a_command_line_in_python_and_as_json": 2,
     "sweeps/ask/test_sizing.py::test_any_policy_is_sized_and_only_paging_is_asked_about_gather": 3,
+    "sweeps/cli/test_new_device.py::test_a_card_described_twice_gives_one_answer": 2,
     "sweeps/cli/test_schema.py::test_each_is_a_schema": 4,
     "sweeps/report/test_vega.py::test_every_chart_is_a_picture_of_each_kind": 3,
     "sweeps/report/test_vega.py::test_every_chart_is_valid_and_compiles": 3,
