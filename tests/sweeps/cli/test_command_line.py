@@ -107,31 +107,6 @@ def test_a_device_says_what_can_be_asked_of_it(tmp_path: Path) -> None:
     assert "bankwise memory mine.yaml" in bankwise("mine.yaml", cwd=tmp_path).stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("memry mlu370-x4", "no verb or device 'memry'; did you mean 'memory'?"),
-        ("mlu370", "no verb or device 'mlu370'; did you mean 'mlu370-x4'?"),
-        ("quickstart", "no verb 'quickstart'; it is a shipped sweep: bankwise run quickstart"),
-        ("phi-4", "no verb 'phi-4'; it is a shipped model: bankwise fit phi-4"),
-        ("mlu370-x4 run", "run: mlu370-x4 is a device; say what of it: bankwise fit mlu370-x4"),
-        ("list model", "list: no kind 'model'; did you mean 'models'?"),
-        ("list links nvme", "no 'nvme' among the links; did you mean 'nvme-4x'?"),
-        ("list links --simulate", "--simulate: goes with devices"),
-        ("list links --set a=1", "--set: goes with devices or models"),
-        ("memory mlu370-x4 --racm", "--racm: is now a verb: `bankwise memory curve DEVICE`"),
-        ("replay mlu370-x4 none.jsonl --channel", "--channel: does not go with block tables"),
-        ("replay mlu370-x4 none.txt --every 2", "--every: needs block tables"),
-        ("calibrate", "bankwise calibrate: missing argument 'LOG'"),
-        ("calibrate --memory", "--memory: is now `bankwise measure`"),
-    ],
-)
-def test_a_word_that_fits_nowhere_is_answered_in_a_line(
-    words: str, said: str, tmp_path: Path
-) -> None:
-    assert refusal(*words.split(), cwd=tmp_path).startswith(said)
-
-
 def test_what_ships_is_listed_by_kind(tmp_path: Path) -> None:
     every = json.loads(bankwise("list", "--json", cwd=tmp_path).stdout)
     kinds = ("formats", "links", "workloads", "allocators", "predictors", "sweeps")
@@ -150,11 +125,6 @@ def test_a_memory_is_another_one_at_a_rate_and_a_density(tmp_path: Path) -> None
     assert done.stdout.splitlines()[1] == "  11 GB/s and 2 GiB a channel"
     assert bankwise("check", "mine.yaml", cwd=tmp_path).returncode == 0
     assert "exists" in refusal(*asked, "--rate", "5500MT/s", cwd=tmp_path)
-    again = ("new", "memory", "b", "--like")
-    assert refusal(*again, "lpddr5-6400-x16", cwd=tmp_path).startswith("b: needs what differs")
-    assert refusal(*again, "l4", "--rate", "1MT/s", cwd=tmp_path).startswith("l4: is an accelerat")
-    assert "density" in refusal(*again, "lpddr5-6400-x16", "--density", "7Gb", cwd=tmp_path)
-    assert not (tmp_path / "b.yaml").exists()
 
 
 def test_version(tmp_path: Path) -> None:
