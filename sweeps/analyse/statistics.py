@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,6 +11,12 @@ from hwmodel.measure.student import LEVEL, t_quantile
 
 _LARGEST_LOG = 700.0
 Name = TypeVar("Name")
+
+
+def nine_in_ten(errors: Iterable[float]) -> float:
+    """The least of errors within which at least nine in ten of them lie."""
+    ranked = sorted(errors)
+    return ranked[math.ceil(0.9 * len(ranked)) - 1]
 
 
 @dataclass(frozen=True)

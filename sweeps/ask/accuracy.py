@@ -22,6 +22,7 @@ import numpy as np
 
 from hwmodel.specs.device import load_device
 from policies.memory.measured_cells import ComparedCell
+from sweeps.analyse.statistics import nine_in_ten
 from sweeps.ask.published_servers import ServersBeside
 
 COVERED = 0.95
@@ -103,7 +104,7 @@ def errors(group: Sequence[MeasuredTime]) -> dict[str, float]:
     held = [one.inside for one in group if one.inside is not None]
     return {
         "cells": len(off), "median": median(off),
-        "nine in ten": off[math.ceil(0.9 * len(off)) - 1],
+        "nine in ten": nine_in_ten(off),
     } | ({"inside": sum(held) / len(held)} if held else {})  # fmt: skip
 
 

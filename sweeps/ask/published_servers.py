@@ -47,6 +47,7 @@ from policies.requests.request_stream import generate
 from policies.requests.workload import WorkloadSpec
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
+from sweeps.analyse.statistics import nine_in_ten
 
 
 class PublishedRow(NamedTuple):
@@ -274,6 +275,6 @@ def summary(servers: Sequence[ServersBeside]) -> dict[str, Any]:
     }  # fmt: skip
     for name, column in zip(("TTFT", "TPOT"), zip(*(one.off for one in servers), strict=True),
                             strict=True):  # fmt: skip
-        off = sorted(map(abs, column))
-        told[name] = {"median": median(off), "nine in ten": off[int(0.9 * (len(off) - 1))]}
+        off = [abs(each) for each in column]
+        told[name] = {"median": median(off), "nine in ten": nine_in_ten(off)}
     return told

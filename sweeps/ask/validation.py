@@ -28,6 +28,7 @@ from policies.transfers.measured_transfers import (
     compare_transfers,
     load_transfers,
 )
+from sweeps.analyse.statistics import nine_in_ten
 from sweeps.sections.chart import Axis, Dot, Lines, Points, Series
 from sweeps.sections.section import Block, Grid, Listing, Say, Section
 
@@ -103,7 +104,7 @@ def errors_by_class(cells: Iterable[ComparedCell]) -> dict[str, dict[str, float]
     return {
         name: {
             "cells": len(errors), "median error": median(errors),
-            "nine in ten within": sorted(errors)[math.ceil(0.9 * len(errors)) - 1],
+            "nine in ten within": nine_in_ten(errors),
         }
         for name, errors in sorted(groups.items())
     }  # fmt: skip

@@ -17,11 +17,19 @@ from sweeps.analyse.statistics import (
     grown,
     holm,
     interval,
+    nine_in_ten,
     p_value,
     relative_gap,
     significant,
     widened,
 )
+
+
+@pytest.mark.parametrize(("many", "place"), [(1, 1), (9, 9), (10, 9), (11, 10), (44, 40)])
+def test_nine_in_ten_lie_within_it_and_fewer_within_the_one_before(many: int, place: int) -> None:
+    errors = [float(each) for each in range(many, 0, -1)]
+    assert nine_in_ten(errors) == place
+    assert 0.9 * many <= place < 0.9 * many + 1
 
 
 @pytest.mark.parametrize(
