@@ -21,8 +21,12 @@ from hwmodel.description.yaml_reader import override
 from hwmodel.specs.device import load_device
 from hwmodel.specs.number_format import number_format
 from hwmodel.specs.transformer import load_model
+from policies.engines.schedule_cases import read_cases
 from policies.memory.measured import load_measurements
+from policies.requests.request_log import read_request_log
 from policies.requests.workload import WorkloadSpec, workload_document
+from policies.serving.measured_server import compare_server, load_server
+from policies.serving.server_log import BlockLog
 from sweeps.cli.main import main
 from sweeps.plan.sweep import load_sweep
 from sweeps.study.study_spec import load_study
@@ -40,10 +44,14 @@ def workload(name: str, settings: list[str]) -> WorkloadSpec:
 
 
 LOAD = {
+    "block_log": lambda name, _: [*BlockLog(Path(name))],
     "device": load_device,
     "measurement": lambda name, _: load_measurements(name),
     "format": lambda name, _: number_format(name),
     "model": load_model,
+    "request_log": lambda name, _: read_request_log(Path(name)),
+    "schedules": lambda name, _: read_cases(name),
+    "server": lambda name, _: compare_server(load_server(name)),
     "serving": serve_described,
     "study": load_study,
     "sweep": load_sweep,

@@ -113,12 +113,6 @@ def test_options_of_the_scheduler_do_what_they_do_in_vllm(tmp_path: Path, name: 
     assert differences(tmp_path, f"{name}-") == []
 
 
-def test_priorities_are_asked_for(tmp_path: Path) -> None:
-    wrong = EXAMPLE | {"bankwise": {"scheduler": {"policy": "priority"}}}
-    with pytest.raises(DescriptionError, match="one of each request"):
-        read_cases(written(tmp_path, wrong))
-
-
 @pytest.mark.parametrize("held", [None, ["01"], ["0x", "0"], ["0", "0"]])
 def test_drafts_that_hold_are_asked_for(tmp_path: Path, held: list[str] | None) -> None:
     wrong = copy.deepcopy(EXAMPLE)
@@ -183,38 +177,6 @@ def test_a_schedule_that_is_too_short_or_too_long_differs(tmp_path: Path) -> Non
     found = [check(case) for case in read_cases(written(tmp_path, short, more))]
     assert [each.difference and each.difference.what for each in found] == ["length", "length"]
     assert [each.agreeing for each in found] == [2, 3]
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        (("config", "blokcs"), 3, r"cases\[0\].config.blokcs: .*did you mean 'blocks'"),
-        (("config", "watermark"), 2, r"cases\[0\].config.watermark"),
-        (("config", "max_num_seqs"), 64, "must not be below max_num_seqs"),
-        (("trace", "prompt"), [16], r"cases\[0\].trace: arrays of different lengths"),
-        (("config", "groups"), [None, None], r"cases\[0\].config: groups: expected \[null\], or a"),
-        (("config", "states"), 3, r"cases\[0\].config: states: only .* without prefix_caching"),
-        (("config", "state"), 3, r"cases\[0\].config.*states"),
-        (("config", "states"), -1, r"cases\[0\].config.states"),
-        (("config", "drafter"), [1, 16], r"cases\[0\].config: drafter: only with states and spec"),
-        (("config", "drafter"), [0, 16], r"cases\[0\].config.drafter"),
-        (("config", "draft"), [1, 16], r"cases\[0\].config.*drafter"),
-        (("config", "groups"), [None, 0], r"cases\[0\].config.groups"),
-        (("vllm",), "0.34.1", r"cases\[0\].vllm: vLLM 0.34.1 is not modelled; did you mean"),
-        (("steps",), [[0, 1]], r"cases\[0\].steps"),
-    ],
-)
-def test_mistakes_of_a_file(
-    tmp_path: Path, path: tuple[str, ...], value: Any, message: str
-) -> None:
-    wrong = copy.deepcopy(EXAMPLE)
-    target = wrong
-    for part in path[:-1]:
-        target = target[part]
-    target[path[-1]] = value
-    with pytest.raises(DescriptionError, match=message) as error:
-        read_cases(written(tmp_path, wrong))
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

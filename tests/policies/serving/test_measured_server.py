@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.description.library import names
 from policies.requests.request_log import read_request_log
 from policies.serving.measured_server import MeasuredServer, Skipped, compare_server, load_server
@@ -83,48 +82,6 @@ def test_an_absent_log_is_skipped_with_its_line(tmp_path: Path) -> None:
     server = load_server(str(write(tmp_path)))
     with pytest.raises(Skipped, match=r"mine\.yaml:9: log: .*BANKWISE_DATA"):
         compare_server(server)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "answer"),
-    [
-        ("log: requests.jsonl\n", "", "expected either log or workload"),
-        ("kv_tokens: 4096", "kv_tokens: 900000", "no room for 900000 tokens"),
-        ("timeseries", "runs: {a: {serving.engine.max_seqs: 1}}\ntimeseries", "max_num_seqs"),
-        ("timeseries", "runs: {a: {given.efficency: 0.5}}\ntimeseries", "efficiency"),
-        (
-            "timeseries",
-            "cells: [{what: x, figure: tpot_mean, measured: 3s, tolerance: t, source: s,"
-            " confidence: A}]\ntimeseries",
-            "a figure of server is in ms or x; got s",
-        ),
-    ],
-)
-def test_a_mistake_is_answered_with_place_and_reason(
-    tmp_path: Path, old: str, new: str, answer: str
-) -> None:
-    log_of(tmp_path)
-    with pytest.raises(DescriptionError, match=r"mine\.yaml|rtx-4090") as error:
-        compare_server(load_server(str(write(tmp_path, FILE.replace(old, new)))))
-    assert answer in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "answer"),
-    [
-        ('"output_toks": 21', '"output_toks": 0', "output_toks: expected a number of tokens"),
-        ('"first_token_ts": 1001.05', '"first_token_ts": 1', "first_token_ts: expected seconds"),
-        ('"queued_ts": 1000.05, ', "", "key 'queued_ts' is missing"),
-        ('{"request_id": "r1"', '["r1"', "expected a JSON object"),
-    ],
-)
-def test_a_bad_log_answers_with_its_line(tmp_path: Path, old: str, new: str, answer: str) -> None:
-    log_of(tmp_path)
-    file = tmp_path / "requests.jsonl"
-    file.write_text(file.read_text().replace(old, new, 1))
-    with pytest.raises(DescriptionError, match=r"requests\.jsonl:2: ") as error:
-        read_request_log(file)
-    assert answer in str(error.value)
 
 
 WATERMARK = "vllm-gb200-watermark"

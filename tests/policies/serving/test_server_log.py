@@ -65,46 +65,6 @@ def test_gzip_is_read_as_it_is(tmp_path: Path) -> None:
     assert [step.requests for step in ours] == [step.requests for step in theirs]
 
 
-@pytest.mark.parametrize(
-    ("bad", "said"),
-    [
-        ("{nonsense", ":3: not JSON: "),
-        ([1], ":3: not a JSON object"),
-        ({"time_s": 1.0}, ":3: key 'request' is missing"),
-        (line(token=3), ":3: unknown key 'token'; did you mean 'tokens'?"),
-        (line(request="b", time_s=0.25), ":3: time_s is less than in the line before"),
-        (line(), ":3: request 'a' is in this step already, on line 2"),
-        (line(request="b", time_s="soon"), ":3: time_s: expected seconds"),
-        (line(request="b", blocks=[1, 100]), ":3: blocks: expected numbers from 0 to 99; got 100"),
-        (line(request="b", blocks=[1, 1]), ":3: blocks: one is there twice"),
-        (line(request="b", blocks=7), ":3: blocks: expected a list; got 7"),
-        (line(request="b", tokens=33), ":3: 33 tokens do not fit 2 blocks of 16"),
-        (line(request="b", tokens=0), ":3: tokens: expected a number of 1 or more; got 0"),
-        (line(request=None), ":3: request: expected a name; got None"),
-    ],
-)
-def test_a_mistake_has_its_line(bad: Any, said: str, tmp_path: Path) -> None:
-    with pytest.raises(DescriptionError) as error:
-        list(BlockLog(write(tmp_path, HEADER, line(), bad)))
-    assert str(error.value).startswith(f"{tmp_path}/log.jsonl{said}")
-
-
-@pytest.mark.parametrize(
-    ("header", "said"),
-    [
-        ({**HEADER, "block_sise": 4}, ":1: block_sise: unknown key; did you mean 'block_size'?"),
-        ({**HEADER, "format": "mine"}, ":1: format: "),
-        ({**HEADER, "kv_layout": "layer_kv_tokens"}, ":1: kv_layout: unknown layout; did you mean"),
-        ({"format": "bankwise-block-tables"}, ":1: block_size: key 'block_size' is missing"),
-        (line(), ":1: "),
-    ],
-)
-def test_so_has_one_in_the_header(header: Any, said: str, tmp_path: Path) -> None:
-    with pytest.raises(DescriptionError) as error:
-        BlockLog(write(tmp_path, header, line()))
-    assert str(error.value).startswith(f"{tmp_path}/log.jsonl{said}")
-
-
 def test_missing_and_empty_files_and_torn_archives_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DescriptionError, match="cannot be read: No such file"):
         BlockLog(tmp_path / "none")

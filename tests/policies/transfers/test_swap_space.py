@@ -37,13 +37,16 @@ def served(
     return serve(card, model, options, stream, seed=1)
 
 
-@pytest.mark.parametrize(
-    ("model", "slots", "prompt", "output"),
-    [(MODEL, 352, 150, 60), (STATES, 520, 150, 60), (WINDOWS, 256, 40, 300)],
+CASES = pytest.mark.parametrize(
+    ("model", "slots", "prompt", "output", "block"),
+    [(MODEL, 352, 150, 60, 16), (STATES, 520, 150, 60, 48), (WINDOWS, 256, 40, 300, 16)],
     ids=["plain", "states", "windows"],
 )
+
+
+@CASES
 def test_a_step_waits_for_every_byte_and_no_other(
-    model: TransformerSpec, slots: int, prompt: int, output: int
+    model: TransformerSpec, slots: int, prompt: int, output: int, block: int
 ) -> None:
     slow, fast = (
         served(model, slots, prompt, output, link).metrics for link in ("10MB/s", "1GB/s")
@@ -68,11 +71,7 @@ def posting(folder: Path, microseconds: int) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize(
-    ("model", "slots", "prompt", "output", "block"),
-    [(MODEL, 352, 150, 60, 16), (STATES, 520, 150, 60, 48), (WINDOWS, 256, 40, 300, 16)],
-    ids=["plain", "states", "windows"],
-)
+@CASES
 def test_a_link_posts_each_block_of_a_layer_both_ways(
     model: TransformerSpec, slots: int, prompt: int, output: int, block: int, tmp_path: Path
 ) -> None:
