@@ -89,8 +89,8 @@ def test_weights_are_whole_layers_of_their_own() -> None:
     found = [simulate_system(memory, dealing.deal(each, 32, "split", 512)) for each in streams]
     moved, elapsed_ns = sum(f.total_bytes for f in found), sum(f.elapsed_ns for f in found)
     first = found[0].total_bytes / found[0].elapsed_ns / 307.2
-    assert served("full", "paged", 5)["memory"]["efficiency"]["weights"] == pytest.approx(first)
-    every = served("exhaustive", "paged", 5)["memory"]["efficiency"]["weights"]
+    assert served("full", "paged", 2)["memory"]["efficiency"]["weights"] == pytest.approx(first)
+    every = served("exhaustive", "paged", 2)["memory"]["efficiency"]["weights"]
     assert every == pytest.approx(moved / elapsed_ns / 307.2)
 
 

@@ -214,8 +214,8 @@ def test_tokens_elsewhere_are_dealt_to_micro_batches() -> None:
     ],
 )  # fmt: skip
 def test_stages_of_layers_that_differ_serve(changes: dict[str, Any]) -> None:
-    found = run(4096, FEW, **changes).metrics
-    assert found["finished"] == len(FEW)
+    found = run(4096, FEW[:12], **changes).metrics
+    assert found["finished"] == 12
     assert found["pipeline"]["stages"] == changes["cluster"]["stages"]
 
 

@@ -243,7 +243,7 @@ def tiered(memories: Any) -> ServingResult:
         memories=memories, memory=memory, kv_tokens=1024,
         tiers=tiers(contention="simulated"), policy={"name": "paged"},
     )  # fmt: skip
-    return serve(card, SHAPE, own, talks(8, 4), seed=1)
+    return serve(card, SHAPE, own, talks(6, 3), seed=1)
 
 
 def test_links_contend_with_the_memory_that_has_the_kv() -> None:

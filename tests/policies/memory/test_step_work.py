@@ -148,7 +148,7 @@ def test_streams_have_the_bytes_of_the_work(name: str, monkeypatch: pytest.Monke
     }  # fmt: skip
     repeats = list(CASES).index(name) % 2
     card = device(8192, *(["work.grouped=false"] if repeats else []))
-    serve(card, model, spec(**changes), mixed(20 if moves else 12), seed=1)
+    serve(card, model, spec(**changes), mixed(16 if moves else 12), seed=1)
     assert counting.seen["attention"] > 40 // EVERY and counting.seen["prefill"] >= 8
     assert (counting.seen["migration"] > 0) == moves
     assert (counting.drafts > 0) == ("speculation" in given)

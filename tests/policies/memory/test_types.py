@@ -124,7 +124,8 @@ def test_an_all_reduce_by_hand() -> None:
 @pytest.mark.parametrize("cards", [2, 4, 8])
 def test_more_bytes_are_never_reduced_sooner(name: str, cards: int) -> None:
     sizes = [1 << n for n in range(10, 30)] + [(8 << 20) + 1, 9 << 20]
-    times = [link_of(name).all_reduce_s(cards, size) for size in sorted(sizes)]
+    link = link_of(name)
+    times = [link.all_reduce_s(cards, size) for size in sorted(sizes)]
     assert times == sorted(times)
 
 
