@@ -86,7 +86,15 @@ class TabledKernels:
             (kind, many, list(_products(kind, many, model, self._latent is not None)))
             for kind, many in model.kinds.items()
         ]
-        head = number_format(model.weights).part("head")
+        stored = number_format(model.weights)
+        self._projections = [
+            each
+            for kind, many in model.kinds.items()
+            if self._latent is not None and kind.attention and kind.attention.latent is not None
+            for each in _fused(kind.attention.matrices, kind.attention.fused, many, stored)
+        ]
+        """Of latent attention, in the times of its table."""
+        head = stored.part("head")
         bits = head.matrix_bits(model.vocabulary, model.hidden)
         self._head = Product(
             _same(head.name), model.vocabulary, model.hidden, 1, bits // 8, model.head_flops
@@ -110,10 +118,14 @@ class TabledKernels:
         heads = step.decoded + len(step.chunks)  # vLLM samples of every chunk
         prompt = sum(chunk.tokens for chunk in step.chunks)
         rows = step.decoded + prompt
-        taken = self._linear(rows, heads)
+        attention, kernels_us, decoded = self._attention(step, phases, work.rounds, attention_share)
+        prefill, more_us, filled = self._prefill(step, phases)
+        taken = self._with_projections(
+            self._linear(rows, heads), rows, step.decoded * decoded + prompt * filled
+        )
         alone = self._linear(max(step.decoded, 1), max(step.decoded, 1)) if prompt else taken
         linear = phases["weights"]
-        if work.rows and taken.us:
+        if work.rows and (taken.us or taken.flops):
             waits = linear.waits
             if taken.experts:
                 waits = self._fixed_bytes
@@ -125,8 +137,6 @@ class TabledKernels:
             if taken.experts:
                 work = work._replace(expert_flops={}, expert_bytes=0.0)
         launches_us = taken.launches_us * bool(work.rows)
-        attention, kernels_us = self._attention(step, phases, work.rounds, attention_share)
-        prefill, more_us = self._prefill(step, phases)
         all_reduce_s, collectives = self._collectives(work)
         left = work._replace(phases=phases, collectives=collectives)
         first_us = min(alone.us, taken.us) * bool(work.rows)
@@ -166,6 +176,14 @@ class TabledKernels:
             launches_us += self._routed_layers * one_ns * 1e-3
         return _Linear(us, taken_bytes, taken_flops, launches_us, routed is not None)
 
+    def _with_projections(self, taken: _Linear, rows: int, timed: int) -> _Linear:
+        """timed: of the rows, those whose projections are in the times of latent attention."""
+        if not (self._projections and timed):
+            return taken
+        flops = timed * sum(each.flops for each in self._projections)
+        read = sum(each.bytes for each in self._projections) if timed == rows else 0
+        return taken._replace(flops=taken.flops + flops, bytes=taken.bytes + read)
+
     def _us(self, kind: str, key: tuple[Any, ...] | None, *shape: float) -> float | None:
         """Microseconds of a kernel; None where it was not measured, as `beyond` then says."""
         us = float("nan") if key is None else float(self._tables.us(kind, key, *shape))
@@ -179,12 +197,12 @@ class TabledKernels:
 
     def _attention(
         self, step: Step, phases: dict[Any, Phase], rounds: int, share: float
-    ) -> tuple[Any, float]:
+    ) -> tuple[Any, float, bool]:
         """(microseconds of the decode attention and states that tables have, launches), taken from
-        the phase."""
+        the phase; and whether they have that attention."""
         many, phase = len(step.decode), phases["attention"]
         if not many:
-            return 0.0, 0.0
+            return 0.0, 0.0, False
         plain = step.decoded == many and "index" not in phase.bytes
         context: Any = max(step.context / many, 1.0)
         if rounds > 1:
@@ -192,7 +210,7 @@ class TabledKernels:
         us: Any = 0.0
         launches_us, flops, waits = 0.0, dict(phase.flops), phase.waits
         found = self._decode_us(many, context) if plain else float("nan")
-        if np.isfinite(found).all():
+        if measured := bool(np.isfinite(found).all()):
             us = us + found * self._scale(share)
             states = phase.bytes.get("states", 0)
             waits, flops = states + 0 * waits, {rate: 0 * each for rate, each in flops.items()}
@@ -209,17 +227,17 @@ class TabledKernels:
             waits = waits - layers * 2 * many * kind.state.bytes()
             launches_us += layers * _STATE_KERNELS * self._law.kernel * 1e-3
         phases["attention"] = phase._replace(flops=flops, waits=np.maximum(each_of(waits), 0)[()])
-        return us, launches_us
+        return us, launches_us, measured
 
-    def _prefill(self, step: Step, phases: dict[Any, Phase]) -> tuple[float, float]:
+    def _prefill(self, step: Step, phases: dict[Any, Phase]) -> tuple[float, float, bool]:
         """The same of chunks."""
         if "prefill" not in phases:
-            return 0.0, 0.0
+            return 0.0, 0.0, False
         phase = phases["prefill"]
         found = sum(self._chunk_us(chunk) for chunk in step.chunks)
         if found != found or "index" in phase.bytes:
             self.beyond.add("latent_prefill" if self._is_latent else "prefill_attention")
-            return 0.0, 0.0
+            return 0.0, 0.0, False
         flops = dict.fromkeys(phase.flops, 0.0)
         waits = phase.bytes.get("states", 0)
         us, launches_us = found, self._attending * self._law.attention * 1e-3
@@ -233,7 +251,7 @@ class TabledKernels:
             us += layers * sum(filter(None, each))
             waits -= layers * 2 * len(step.chunks) * kind.state.bytes()
         phases["prefill"] = phase._replace(flops=flops, waits=max(waits, 0))
-        return us, launches_us
+        return us, launches_us, True
 
     def _collectives(self, work: StepWork) -> tuple[float, tuple[Collective, ...]]:
         """(seconds of those that tables have, the others)."""

@@ -215,7 +215,7 @@ def test_a_step_has_so_many_kernels_of_a_kind(
 
 STEPS = [
     (model, cards, step)
-    for model, cards in ((SMALL, 1), (EXPERTS, 1), (shard(EXPERTS, 2), 2))
+    for model, cards in ((SMALL, 1), (LATENT, 1), (EXPERTS, 1), (shard(EXPERTS, 2), 2))
     for step in (decode(4, 400), chunked((0, 16), (16, 8)), decode(3, 90)._replace(
         chunks=[Chunk(9, 0, 16, True)]))
 ]  # fmt: skip
