@@ -32,7 +32,7 @@ class IdealOptions(PolicyOptions):
         return "ring"
 
 
-def stored_at_the_end(prompt: Any, output: Any) -> Any:
+def stored_at_the_end(prompt: Any, output: Any, ahead: int) -> Any:
     """Tokens that a request has stored at its end, an int or int64 (n,); the KV of the last token
-    is never stored."""
-    return prompt + output - 1
+    is stored only by steps that are scheduled `ahead` of knowing that it is the last."""
+    return prompt + output - 1 + ahead

@@ -56,20 +56,23 @@ class IdealAllocator(Allocator, OnDemand):
         return "itself" if self._ahead else "last"
 
     def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
-        needed: IntArray = self.slots_for(stored_at_the_end(prompt, output))
+        needed: IntArray = self.slots_for(stored_at_the_end(prompt, output, self.limits.ahead))
         return needed
 
     def fits(self, tokens: int, request: int = -1, demand: Demand | None = None) -> bool:
         if demand is not None and self.waits:
-            tokens = max(tokens, stored_at_the_end(demand.prompt, demand.output))
+            tokens = max(tokens, self._at_the_end(demand))
         return int(self.slots_for(tokens)) <= self.free_slots
+
+    def _at_the_end(self, demand: Demand) -> int:
+        return int(stored_at_the_end(demand.prompt, demand.output, self.limits.ahead))
 
     def reserve(self, request: int, demand: Demand, tokens: int) -> bool:
         if self.resident[request]:
             raise ValueError(f"request {request} already holds memory")
         if not self.fits(tokens, request, demand):
             return False
-        self.whole[request] = self.slots_for(stored_at_the_end(demand.prompt, demand.output))
+        self.whole[request] = self.slots_for(self._at_the_end(demand))
         self.enter(request, tokens)
         return True
 

@@ -24,8 +24,9 @@ class OracleAllocator(ContiguousAllocator):
     options: OracleOptions
 
     def needs(self, prompt: IntArray, output: IntArray) -> IntArray:
-        needed: IntArray = self.slots_for(stored_at_the_end(prompt, output))
+        needed: IntArray = self.slots_for(stored_at_the_end(prompt, output, self.limits.ahead))
         return needed
 
     def size(self, request: int, demand: Demand) -> int:
-        return int(self.slots_for(stored_at_the_end(demand.prompt, demand.output)))
+        stored = stored_at_the_end(demand.prompt, demand.output, self.limits.ahead)
+        return int(self.slots_for(stored))

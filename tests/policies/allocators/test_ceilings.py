@@ -92,6 +92,16 @@ def served() -> dict[str, ServingResult]:
     }
 
 
+@pytest.mark.parametrize("more", [{}, {"ends": "length"}])
+def test_what_is_reserved_whole_lasts_where_steps_are_scheduled_ahead(more: dict[str, str]) -> None:
+    """A step too many is stored of each sequence whose end is not foreseen."""
+    engine = {"async_scheduling": True, **more}
+    both = {"name": "ideal", "reserve": "output", "admit_on": "output"}
+    for policy in ({"name": "oracle"}, both, {**both, "admit_on": "input"}):
+        found = small.run(1024, small.mixed(30), policy=policy, engine=engine).metrics
+        assert (found["preemptions"], found["finished"]) == (0, 30)
+
+
 def test_oracle_wastes_no_slot_it_reserved(served: dict[str, ServingResult]) -> None:
     metrics = served["oracle"].metrics
     assert metrics["preemptions"] == 0 and metrics["utilization"] == 1

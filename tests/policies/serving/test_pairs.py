@@ -42,13 +42,15 @@ EACH_ONCE = {
     ("dropping", "experts placed"), ("vattention", "KV in another memory"),
     ("vattention", "interleaved memories"), ("pools, unlike cards", "dropping"),
     ("closed loop", "pauses"),
-    *((each, "sampled memory") for each in ("states", "dropping", "experts by heat", "KV by request")),
+    *(("sampled memory", each) for each in (
+        "states", "dropping", "experts by heat", "KV by request",
+    )),
     ("drafts", "full memory"), *(("drafts", each) for each in ("vattention", "windows", "ideal")),
     *(("swap", each) for each in ("ideal", "vattention")), ("radix", "states"),
     ("full memory", "experts by heat"), ("ideal", "migration"), ("radix", "dropping"),
 }  # fmt: skip
-"""Each feature with one or two others, those that stand seven places from it; what was refused until
-it was tried; and pairs that run what hardly another test does."""
+"""Each feature with one or two others, those that stand seven places from it; what was refused
+until it was tried; and pairs that run what hardly another test does."""
 TRIPLES = [
     ("prefixes", "tier", "TP2", "session"), ("prefixes", "drive", "TP2", "kv_aware"),
     ("pools", "drafts", "tier"), ("states", "tier"), ("windows", "tier", "TP2"),
