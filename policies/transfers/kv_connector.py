@@ -65,7 +65,7 @@ class KvConnector(Connector):
     requests in line `passes_over`, `matched` and, once memory is reserved, `allocated`; `passed`
     and `stepped` after a step; `finished` and `forgotten` as requests end. Time goes on to `due_s`
     where nothing else happens sooner, so that it must say when its next transfer arrives. Steps
-    wait for it where it has `delays`. docs/extend.md has a whole one.
+    wait for it where it has `delays`. examples/own_connector.py is a whole one.
     """
 
     name: ClassVar[str]
