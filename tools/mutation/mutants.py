@@ -24,6 +24,8 @@ PAIRS = [
 OTHER: dict[Any, Any] = {a: b for pair in PAIRS for a, b in (pair, pair[::-1])}
 OTHER |= {ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult}
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "ceil": "floor", "floor": "ceil"}
+COMPILED = {"kernel", "called", "simulation"}
+"""Decorators of `hwmodel.kernel.jit`, whose functions are machine code when they are changed."""
 BARRED = {"annotation", "returns", "decorator_list", "defaults", "kw_defaults"}
 Mutant = dict[str, Any]
 """path, index (of the changes that its file offers), owner (its outermost function, or = and a
@@ -70,7 +72,7 @@ def changes(node: Any, names: str = "", owner: str = "", line: int = 0) -> Itera
             inside, named = owner, names
             first = getattr(child, "lineno", 0) if isinstance(child, ast.stmt) else line
             if isinstance(child, ast.FunctionDef | ast.ClassDef):
-                if "kernel" in map(ast.unparse, child.decorator_list):
+                if COMPILED.intersection(map(ast.unparse, child.decorator_list)):
                     continue
                 named = f"{names}.{child.name}".lstrip(".")
                 if isinstance(child, ast.FunctionDef):

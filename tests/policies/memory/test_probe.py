@@ -129,6 +129,25 @@ def test_is_a_layer_that_fits_the_window_simulated_whole() -> None:
         assert (memory.asked[0][2] == math.inf) == fits
 
 
+def test_are_layers_that_move_nothing_passed_over_and_the_others_weighed() -> None:
+    probe, _, _ = probed(EVEN)
+
+    def layer(size: list[int]) -> Descriptors:
+        sizes = np.array(size, np.int64)
+        return Descriptors(
+            np.arange(len(sizes)), np.cumsum(sizes) - sizes, sizes, np.zeros(len(sizes), bool)
+        )
+
+    none, even, uneven = layer([]), layer(EVEN), layer(UNEVEN)
+    alone, _ = probe.whole([even])
+    assert probe.whole([none, even])[0] == alone
+    assert probe.whole([none])[1] is None
+    share, _ = probe.whole([even, none, uneven], [3, 9, 1])
+    at_peak = [sum(each) / probe.device.peak_gbps for each in (EVEN, UNEVEN)]
+    time_ns = 3 * at_peak[0] / alone + at_peak[1] / probe.whole([uneven])[0]
+    assert share == pytest.approx((3 * at_peak[0] + at_peak[1]) / time_ns)
+
+
 def test_is_what_a_layer_loses_scaled_with_the_root_of_its_length() -> None:
     assert lost_ns([], 100.0) == (0.0, 0.0)
     assert lost_ns([Beside(400.0, 40.0)], 100.0) == (20.0, 0.0)

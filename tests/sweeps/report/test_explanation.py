@@ -68,6 +68,22 @@ def test_every_policy_ends_at_one_ceiling_in_both_orders(policy: str) -> None:
         assert states[1].removed == ("layout",)
 
 
+@pytest.mark.parametrize(("backlog", "told"), [(0.0, True), (0.5, False)])
+def test_who_does_all_that_comes_is_told_where_more_was_to_come(backlog: float, told: bool) -> None:
+    found = sides()
+    for saturated in (True, False):
+        pair = RivalPair(
+            "card", ("paged", "odma"), (found["paged"], found["odma"]), RATES, saturated
+        )
+        known = planted(pair)
+        for results in known.values():
+            for metrics in results.values():
+                metrics[BACKLOG] = backlog
+        said = explain(pair, known).unsaturated
+        assert bool(said) == (told and saturated)
+        assert {each.split()[0] for each in said} == ({"paged", "odma"} if said else set())
+
+
 def test_causes_add_up_to_the_gap_in_both_orders() -> None:
     found = sides()
     pair = RivalPair("card", ("paged", "odma"), (found["paged"], found["odma"]), RATES, True)
