@@ -35,6 +35,8 @@ UNDECIDED, SIZE, ANOTHER = "undecided", "direction, size undecided", "another si
 SEED = 2
 """The other seed; all parts have 1."""
 NOTHING = "–"
+OPEN = "left open"
+"""The verdicts of the seeds where they differ, and the replications that would decide it."""
 MOST = 1000
 """Replications beyond which a number says nothing."""
 
@@ -181,23 +183,22 @@ def rows(root: Path, first: Results, second: Results) -> Iterator[tuple[str, str
         for name, claim in claims.items():
             found, other = ours(claim, first), ours(claim, second)
             if not claim.parts() <= ran:
-                nothing = dict.fromkeys(("each alone", "replications that settle it"), NOTHING)
                 without = dict.fromkeys(("here", "another seed", "verdict"), NOT_RUN)
-                yield paper, name, {"the paper": claim.paper(), **without, **nothing}
+                yield paper, name, {"the paper": claim.paper(), **without, OPEN: NOTHING}
                 continue
             if found is None:
                 raise FigureError(f"{FILE}: {paper}, {name}: not in the release run")
             seeds = [each for each in (found, other) if each]
             said = [verdict(claim, each, margin) for each in seeds]
             wide = [each for each, word in zip(seeds, said, strict=True) if "undecided" in word]
-            settled = settling(claim, wide[0], margin) if wide else NOTHING
+            left = [f"seeds: {'; '.join(said)}"] if len({*said}) > 1 else []
+            left += [f"{settling(claim, wide[0], margin)} replications"] if wide else []
             row = {
                 "the paper": claim.paper(),
                 "here": _written(found, claim.how),
                 "another seed": _written(other, claim.how) if other else NOT_RUN,
                 "verdict": agreed(said[0], said[-1]),
-                "each alone": "; ".join(said) if len({*said}) > 1 else NOTHING,
-                "replications that settle it": settled,
+                OPEN: "; ".join(left) or NOTHING,
             }
             yield paper, name, row
 
@@ -214,7 +215,7 @@ def verdicts(root: Path, first: Results, second: Results) -> dict[str, Any]:
     for paper, name, row in rows(root, first, second):
         tables.setdefault(paper, {})[name] = row
         there += row["another seed"] != NOT_RUN
-        turned += [f"{paper}: {name}"] * (row["each alone"] != NOTHING)
+        turned += [f"{paper}: {name}"] * row[OPEN].startswith("seeds: ")
     count = sum(len(each) for each in tables.values())
     return {**tables, "counts": {
         "claims": count, "under two seeds": there, "turned": len(turned),
