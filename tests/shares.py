@@ -104,7 +104,6 @@ LONG_ALONE = frozenset({
     "sweeps/cli/test_devices_page.py::test_quickstart_answers_for_it",
     "sweeps/cli/test_export.py::test_weights_go_round_the_channels_and_times_may_be_left_out",
     "sweeps/cli/test_memory_commands.py::test_a_curve_prints_a_table_and_a_verdict_and_writes_its_page",
-    "sweeps/cli/test_pictures.py::test_every_figure_is_drawn",
     "sweeps/cli/test_plugin_option.py::test_check_and_schema_see_it",
     "sweeps/cli/test_wheel.py::test_it_runs_from_the_wheel_and_not_from_the_clone",
     "sweeps/cli/test_wheel.py::test_the_command_works_from_any_folder",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -54,8 +55,11 @@ def test_an_example_prints_its_answer(
     file = str(ROOT / f"examples/{name}.py")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [file, *arguments])
-    runpy.run_path(file, run_name="__main__")
-    said = capsys.readouterr().out
+    if name == "own_controller_rule":  # is compiled into the kernels, which others have loaded
+        said = subprocess.run([sys.executable, file], capture_output=True, text=True).stdout
+    else:
+        runpy.run_path(file, run_name="__main__")
+        said = capsys.readouterr().out
     assert re.search(printed, said, re.DOTALL), said
     assert list(tmp_path.iterdir()) == []
 

@@ -30,6 +30,7 @@ INPUTS = {
     "power_down_precharged": "background.power_down_precharged",
     "power_down_active": "background.power_down_active",
     "self_refresh": "background.self_refresh",
+    "deep_sleep": "background.deep_sleep",
 }
 """Part of the energy -> the constant of the description that it is made of."""
 UNSTATED = "unstated"

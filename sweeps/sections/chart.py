@@ -98,11 +98,11 @@ class Lines(AnyChart):
         if self._shared:
             values = (column for one in self.series for column in one.values())
             return [list(row) for row in zip(self.series[0].x, *values, strict=True)]
-        found = []
+        found, named = [], any(one.names for one in self.series)
         for one in self.series:
             for i, (x, y) in enumerate(zip(one.x, one.y, strict=True)):
                 ends = [one.low[i], one.high[i]] if len(one.low) else [None, None]
-                names = [one.names[i]] if one.names else []
+                names = [one.names[i] if one.names else None] if named else []
                 found.append([one.name, x, y, *(ends if self._ends else []), *names])
         return found
 

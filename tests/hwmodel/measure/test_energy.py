@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hwmodel.description.library import names
+from hwmodel.kernel.power import ASLEEP
 from hwmodel.measure.bandwidth import measure
 from hwmodel.measure.energy import (
     INPUTS,
@@ -124,6 +125,11 @@ def test_standby_is_paid_by_every_rank_and_channel_and_shared_by_pseudochannels(
 def test_one_power_stands_for_both_states() -> None:
     background = load_device(LPDDR5, ["energy.background=70mW"]).memory.energy.background
     assert (background.precharged, background.active) == (70, 70)
+
+
+def test_each_state_of_less_power_has_its_constant() -> None:
+    states = {each if each.startswith("power_down") else each.rsplit("_", 1)[0] for each in ASLEEP}
+    assert states < INPUTS.keys()
 
 
 def test_energy_is_as_sure_as_the_least_sure_constant_in_it() -> None:

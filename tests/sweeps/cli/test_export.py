@@ -168,9 +168,7 @@ def test_a_run_directory_offers_what_its_run_offered(tmp_path: Path) -> None:
     assert all(json.loads(line)["rate_per_s"] > 0 for line in lines)
     of: dict[str, Any] = {}
     for name, given in (("run", (run,)), ("sweep", ("smoke", *SMALL))):
-        of[name] = found(
-            "export", *given, "--point", "1", "--out", tmp_path / "t.gz", "--jobs", "1"
-        )
+        of[name] = found("export", *given, "--point", "1", "--out", tmp_path / "t.gz")
     assert of["run"] == of["sweep"]
 
 
