@@ -118,7 +118,10 @@ def tokens_over_price(draw: Draw) -> Breaches:
     found = draw.but(f"price={{card: {price}, gb: 0}}", cluster={"cards": cards}).served().metrics
     each = found["tokens_per_s_per_kusd"] * cards * found["card_usd"] / 1000
     yield from equal("tokens a second", each, found["output_tokens_per_s"], 1e-9)
-    yield from equal("price", found["card_usd"], price)
+    assert draw.card.accelerator is not None
+    further = draw.card.accelerator.memories.values()
+    whole = price + sum((each.price_gb or 0.0) * each.capacity / 1e9 for each in further)
+    yield from equal("price", found["card_usd"], whole)
 
 
 @two_paths
