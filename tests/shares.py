@@ -58,7 +58,6 @@ EVERY = {
     "policies/serving/test_serving.py::TestEveryPolicy::test_steps_advanced_together_are_the_single_steps": 3,
     "policies/serving/test_sessions.py::test_every_policy_sends_a_turn_a_pause_after_the_last_answer": 4,
     "policies/serving/test_states.py::test_all_requests_of_a_hybrid_end_under_a_policy": 7,
-    "policies/test_records.py::test_does_a_run_give_the_records_that_it_gave": 2,
     "policies/transfers/test_connectors.py::test_a_card_of_a_fleet_that_fails_keeps_what_is_below_it": 3,
     "policies/transfers/test_connectors.py::test_of_layers_with_a_window_the_window_moves": 4,
     "policies/transfers/test_connectors.py::test_of_several_samples_the_prompt_is_stored": 3,

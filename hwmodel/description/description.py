@@ -30,6 +30,8 @@ Spec = TypeVar("Spec", bound=BaseModel)
 
 _QUOTED = re.compile(r"'([^']*)'")
 _STATED_PATH = re.compile(r"^([A-Za-z_][\w.\[\]]*): (.*)$", re.DOTALL)
+_LABEL = re.compile(r"[A-Z]\w*|.*[-\[(].*|str|int|float|bool|none|dict|list|tuple|any")
+"""What pydantic calls a member of a union."""
 _MOST_LISTED = 30
 """Names that are listed where none is near."""
 
@@ -219,10 +221,12 @@ class Document:
         try:
             return model.model_validate(self.data)
         except ValidationError as error:
+            items = [
+                ErrorDetails(**{**item, "loc": _without_labels(item, self.data)})
+                for item in error.errors()
+            ]
             problems = [
-                mistake
-                for item in _without_echoes(error.errors())
-                for mistake in _mistakes(self, item)
+                mistake for item in _without_echoes(items) for mistake in _mistakes(self, item)
             ]
             raise (problems[0] if len(problems) == 1 else DescriptionErrors(problems)) from None
 
@@ -323,14 +327,32 @@ def again(item: ErrorDetails) -> InitErrorDetails:
     return InitErrorDetails(type=error, loc=item["loc"], input=item["input"])
 
 
+def _without_labels(item: ErrorDetails, data: Any) -> KeyPath:
+    """Where an error is, without the names of union members."""
+    location, kept, inside = item["loc"], [], data
+    for place, part in enumerate(location):
+        there = _has(inside, part)
+        named = item["type"] == "missing" and place == len(location) - 1
+        if there or named or not (isinstance(part, str) and _LABEL.fullmatch(part)):
+            kept.append(part)
+            inside = inside[part] if there else None
+    return tuple(kept)
+
+
 def _without_echoes(items: list[ErrorDetails]) -> list[ErrorDetails]:
-    """A misspelt required key is also a missing one: report it once."""
+    """A misspelt required key is also a missing one, and all that it should hold: report it
+    once."""
     meant = {
         (*item["loc"][:-1], nearest_name(item["ctx"]["key"], item["ctx"]["known"]))
         for item in items
         if item["type"] == "unknown_key"
     }
-    return [item for item in items if item["type"] != "missing" or item["loc"] not in meant]
+    return [
+        item
+        for item in items
+        if item["type"] != "missing"
+        or not any(item["loc"][: end + 1] in meant for end in range(len(item["loc"])))
+    ]
 
 
 def _mistakes(document: Document, item: Any) -> list[DescriptionError]:

@@ -475,7 +475,8 @@ def choose_density(memory: Document) -> None:
         return
     chosen = memory.data["density"]
     if not isinstance(chosen, str) or chosen not in densities:
-        raise memory.error(f"no density {chosen!r}; known: {', '.join(densities)}", ("density",))
+        hint = nearest(str(chosen), [*densities])
+        raise memory.error(f"no density {chosen!r}; {hint}", ("density",))
     place: KeyPath = ("densities", chosen)
     if memory.get((*place, "rows")) is not None:
         memory.copy((*place, "rows"), ("organisation", "rows"))

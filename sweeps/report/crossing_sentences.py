@@ -60,6 +60,7 @@ def answer(crossings: Crossings) -> Iterator[str]:
         yield "No cell has results of all policies yet."
         return
     total = len(crossings.cells)
+    cells_in_all = counted(total, "combination")
     won = {name: [c for c in crossings.cells if c.winner == name] for name in crossings.policies}
     first = True
     for name, cells in won.items():  # contiguous policies before the one that scatters KV
@@ -71,14 +72,14 @@ def answer(crossings: Crossings) -> Iterator[str]:
             note = f"; KV memory does not limit it in {free}" if free else ""
             family = f" (corrected for {total})" * first
             yield (
-                f"{name} leads significantly in {len(leads)} of {total} combinations{family}, by"
+                f"{name} leads significantly in {len(leads)} of {cells_in_all}{family}, by"
                 f" {lead}{note}."
             )
             first = False
     if none := [cell for cell in crossings.cells if cell.winner is None]:
         near = sum(cell.verdict.outcome == "close" for cell in none if cell.verdict)
         note = f"; in {near} the best differ by at most {share(WIDE)}" if near else ""
-        yield f"No policy leads significantly in {len(none)} of {total} combinations{note}."
+        yield f"No policy leads significantly in {len(none)} of {cells_in_all}{note}."
     yield from _ties(crossings)
     for noun, names in (
         ("objection", crossings.objections),
@@ -113,6 +114,6 @@ def _disputes(found: Crossings, noun: str, names: list[str]) -> str:
     if not any(counts.values()):
         return f"{head} never changes the winner to another policy."
     most = max(counts, key=counts.__getitem__)
-    total = len(found.under(most))
-    where = f"{'at most ' * several}{counts[most]} of {total} combinations ({most})"
+    of = counted(len(found.under(most)), "combination")
+    where = f"{'at most ' * several}{counts[most]} of {of} ({most})"
     return f"{head} changes the winner in {where}."

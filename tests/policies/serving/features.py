@@ -36,7 +36,6 @@ from policies.serving.recorder import Recorder
 from policies.serving.serving import ServingResult, serve
 from policies.serving.simulation import Watcher
 from sweeps.run.sweep_run import apart as without_walls
-from tests.policies.checksum import checksum
 from tests.policies.serving.test_moving import SHAPE
 from tests.policies.small import FakeMemory, spec
 
@@ -442,13 +441,12 @@ def run_of(
 
 
 class Audit(NamedTuple):
-    """What is wrong with a run, the transfers and bytes that went over links, and its record."""
+    """What is wrong with a run, and the transfers and bytes that went over links."""
 
     breaches: list[str]
     transfers: int = 0
     landed_bytes: int = 0
     lost_bytes: int = 0
-    record: str = ""
 
 
 def audited(names: tuple[str, ...], setting: Setting | None = None) -> tuple[ServingResult, Audit]:
@@ -458,15 +456,7 @@ def audited(names: tuple[str, ...], setting: Setting | None = None) -> tuple[Ser
         found = run_of(names, [auditor], setting)
         breaches = [*auditor.breaches(), *links.breaches()]
     moved = len(links.put), links.landed_bytes, links.lost_bytes
-    return found, Audit(breaches, *moved, record(found))
-
-
-def record(found: ServingResult) -> str:
-    """A run's steps and seconds, and a checksum of all that it says."""
-    metrics, _ = without_walls(found.metrics)
-    ends = found.finish_s[np.isfinite(found.finish_s)]
-    said = checksum([found.finish_s, metrics])
-    return f"{metrics['steps']} steps, {ends.max(initial=0.0):.6g} s, {said}"
+    return found, Audit(breaches, *moved)
 
 
 @contextmanager
@@ -510,11 +500,10 @@ def repeated(names: tuple[str, ...], setting: Setting | None = None) -> Audit | 
 class Outcome(NamedTuple):
     """`how`: runs; unused, where a run says that one of them has nothing to do; refused, where a
     component says what it needs; idle, where one leaves no trace and nothing says why; or
-    fails. record: of one that runs."""
+    fails."""
 
     how: str
     why: str = ""
-    record: str = ""
 
 
 def told(found: ServingResult) -> str:
@@ -565,7 +554,7 @@ def outcome(names: tuple[str, ...]) -> Outcome:
         return Outcome("refused", f"prefixes {said}")
     if idle and (unused := found.metrics.get("without_use")):
         return Outcome("unused", unused[0])
-    return Outcome("idle", ", ".join(idle)) if idle else Outcome("runs", record=audit.record)
+    return Outcome("idle", ", ".join(idle)) if idle else Outcome("runs")
 
 
 def pairs() -> list[tuple[str, str]]:

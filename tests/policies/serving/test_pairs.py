@@ -1,13 +1,7 @@
-"""Do features of serving go together as the page says, and give what they gave?
-
-Runs are held against `served.json`. A change that is meant to move them writes it anew:
-
-    python -m tools.serving_records
-"""
+"""Do features of serving go together as the page says, and lose nothing?"""
 
 from __future__ import annotations
 
-import json
 import random
 from itertools import combinations
 from pathlib import Path
@@ -19,7 +13,6 @@ from tests.policies.serving.generated import audit as audit_of
 from tests.policies.serving.generated import once, serving
 from tests.rotation import shared
 
-RECORDS = Path(__file__).with_name("served.json")
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "combinations.md"
 CONSERVATION = "## Conservation"
 
@@ -36,7 +29,6 @@ def said() -> dict[str, str]:
 
 
 SAID = said()
-RECORDED: dict[str, str] = json.loads(RECORDS.read_text()) if RECORDS.is_file() else {}
 EACH_ONCE = {
     *zip(FEATURES, [*FEATURES][-7:] + [*FEATURES][:-7], strict=True),
     ("dropping", "experts placed"), ("vattention", "KV in another memory"),
@@ -78,9 +70,7 @@ def triples(many: int, seed: int) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("names", FEATURES)
 def test_each_feature_leaves_its_trace_alone(names: str) -> None:
-    found = outcome((names,))
-    assert found.how == "runs"
-    assert found.record == RECORDED[names]
+    assert outcome((names,)).how == "runs"
 
 
 @pytest.mark.parametrize(
@@ -98,14 +88,12 @@ def test_a_pair_does_what_the_page_says(names: tuple[str, str]) -> None:
     assert bool(line) == (found.how != "runs"), found
     if found.how in ("refused", "unused"):
         assert found.why in line
-    assert found.record == RECORDED.get(" + ".join(names), found.record)
 
 
 @pytest.mark.parametrize("names", TRIPLES, ids=" + ".join)
 def test_what_deployments_combine_runs(names: tuple[str, ...]) -> None:
     found = outcome(names)
     assert found.how == "runs", found.why
-    assert found.record == RECORDED[" + ".join(names)]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +121,6 @@ def test_a_generated_serving_loses_nothing(number: int) -> None:
     """Of 450 some 300 are served, the others refused."""
     audit = audit_of(serving(1, number))
     assert isinstance(audit, str) or audit.breaches == []
-    assert isinstance(audit, str) or audit.record == RECORDED.get(str(number), audit.record)
 
 
 def test_a_serving_whose_cards_dropped_and_restored_at_every_look_ends() -> None:

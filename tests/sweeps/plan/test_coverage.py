@@ -67,19 +67,12 @@ def covered(found: dict[str, FloatArray]) -> float:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("load", [0.9, 1.5])
-def test_intervals_hold_the_truth_as_often_as_they_say(load: float) -> None:
-    """0.942 and 0.953 were measured."""
-    found = quantities(f"load.relative={load}")
+@pytest.mark.parametrize(
+    ("load", "calibration"), [(0.9, "replication"), (1.5, "replication"), (0.9, "shared")]
+)
+def test_intervals_hold_the_truth_as_often_as_they_say(load: float, calibration: str) -> None:
+    """0.939, 0.953 and 0.936 were measured, and 0.942 of the last with seeds 61 to 120."""
+    found = quantities(f"load.relative={load}", f"calibration={calibration}")
     assert 0.92 <= covered(found) <= 0.98
     for name, values in found.items():
         assert between(values)[1] > 0.01, name
-
-
-@pytest.mark.long
-def test_intervals_of_a_shared_calibration_are_too_narrow() -> None:
-    """Below saturation the load decides what is served: 0.878 was measured, and an F of 1.7."""
-    found = quantities("load.relative=0.9", "calibration=shared")
-    assert covered(found) < 0.91
-    for name in ("paged", "paged over odma", "paged over static"):
-        assert between(found[name])[1] < 0.01, name
