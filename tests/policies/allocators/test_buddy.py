@@ -6,30 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.allocators.buddy import Buddy, power_of_two
+from policies.allocators.buddy import Buddy
 from tests.rotation import LONG
-
-
-def test_the_tightest_free_block_is_halved_not_the_lowest() -> None:
-    buddy = Buddy(16)
-    assert [buddy.take(8), buddy.take(4), buddy.take(2)] == [0, 8, 12]
-    buddy.give_back(0, 8)
-    assert buddy.take(2) == 14
-
-
-def test_a_number_that_is_no_power_of_two_is_its_binary_digits() -> None:
-    """7 blocks of 2048 go into the 15,680 slots that 12 GiB have of OPT-13B: Kwon et al., fig.
-    13."""
-    buddy = Buddy(15_680)
-    assert buddy.largest_block == buddy.largest_hole == 8192
-    taken = [buddy.take(2048) for _ in range(8)]
-    assert taken.count(None) == 1 and buddy.free == 15_680 - 7 * 2048
-
-
-@pytest.mark.parametrize("size", [0, 3, 12, -4])
-def test_only_powers_of_two_are_taken(size: int) -> None:
-    with pytest.raises(ValueError, match="power of two"):
-        Buddy(16).take(size)
 
 
 @pytest.mark.parametrize(("start", "size"), [(0, 2), (0, 8), (4, 4), (99, 4)])
@@ -38,11 +16,6 @@ def test_what_is_not_held_cannot_be_given_back(start: int, size: int) -> None:
     assert buddy.take(4) == 0
     with pytest.raises(ValueError, match="no block that is held"):
         buddy.give_back(start, size)
-
-
-def test_rounds_up_to_the_next_power() -> None:
-    assert [power_of_two(n) for n in range(1, 10)] == [1, 2, 4, 4, 8, 8, 8, 8, 16]
-    assert power_of_two(1025) == 2048
 
 
 @settings(max_examples=100 if LONG else 25)

@@ -34,56 +34,6 @@ def demand(prompt: int, prefix: int = -1, tokens: int = 0, session: int = -1) ->
     return Demand(prompt, 0, Prediction(9.0), prefix, tokens, output=9, session=session)
 
 
-def test_a_window_alone_needs_its_last_blocks_only() -> None:
-    allocator = allocator_of(400, WINDOW)
-    assert allocator.reserve(0, demand(64, session=1), 64) and allocator.grow(0, 1)
-    allocator.release(0)
-    # of the 16 blocks of a turn the window needs 3, which the request still held
-    assert allocator.caching.cached(1, 99, demand(100, session=1)) == 64
-    assert allocator.reserve(1, demand(100, session=1), 100)
-    assert allocator.reserved[1] == 100 - 64 + 3 * BLOCK
-
-
-def test_what_a_window_gave_up_is_found_until_it_is_handed_out() -> None:
-    allocator = allocator_of(31 * BLOCK, None, WINDOW)
-    assert allocator.reserve(0, demand(24, 0, 24), 24)
-    for _ in range(8):
-        assert allocator.grow(0, 1)
-    assert allocator.caching.cached(1, 23, demand(24, 0, 24)) == 20
-    assert allocator.reserve(2, demand(4), 4)
-    while allocator.free_slots:
-        assert allocator.grow(2, BLOCK) or allocator.reserve(3, demand(BLOCK), BLOCK)
-    assert allocator.caching.cached(1, 23, demand(24, 0, 24)) == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "first"),
-    [
-        ({"window_rules": "0.23"}, ["window", "unused"]),
-        ({"window_rules": "0.33"}, ["unused", "unused"]),
-        ({"free_list": "split"}, ["window", "full"]),  # what was freed last is in front
-    ],
-)
-def test_which_blocks_of_who_has_left_are_next(options: dict[str, Any], first: list[str]) -> None:
-    """Those that nothing can find again: of windows only, of all layers, or none before others."""
-    allocator = allocator_of(64 * BLOCK, None, WINDOW, **options)
-    assert allocator.reserve(0, demand(25), 25)  # the seventh block is not full
-    full, window = (int(allocator.layer_units(0, group).start[-1]) for group in (0, 1))
-    unused = int(max(allocator.units(0).start)) + BLOCK
-    allocator.release(0)
-    assert allocator.reserve(1, demand(BLOCK), BLOCK)
-    taken = [int(allocator.layer_units(1, group).start[0]) for group in (0, 1)]
-    known = {"full": [full], "window": [window], "unused": [unused, unused + BLOCK]}
-    assert taken == [known[name].pop(0) for name in first]
-
-
-@pytest.mark.parametrize("hit", [True, False])
-def test_without_caching_nothing_is_found(hit: bool) -> None:
-    allocator = allocator_of(400, None, WINDOW, prefix_caching=hit, cached_recompute=hit)
-    assert allocator.reserve(0, demand(40, 0, 40), 40)
-    assert (allocator.caching.cached(1, 39, demand(40, 0, 40)) > 0) == hit
-
-
 def content(allocator: Allocator, request: int, group: int) -> tuple[np.ndarray, int]:
     """Slots of the tokens of a request in a group, and the first that is still looked at."""
     units = allocator.layer_units(request, group)
@@ -173,18 +123,6 @@ def test_the_longest_prefix_has_every_token_that_the_next_one_attends_to(
             alive = np.array([np.arange(places) != one for one in lost])
             most = max(blocks for blocks in range(places + 1) if serves(alive, blocks))
             assert longest(managers, alive, less) == max(most - less, 0)
-
-
-def test_a_longer_window_decides_what_is_found() -> None:
-    """Of a turn of 64 tokens all groups have what they still look at; an earlier prefix is whole in
-    the groups of the shorter window only as long as nobody takes its blocks."""
-    allocator = allocator_of(800, None, WINDOW, 22)
-    assert allocator.reserve(0, demand(64, session=1), 64) and allocator.grow(0, 1)
-    allocator.release(0)
-    assert allocator.caching.cached(1, 99, demand(100, session=1)) == 64
-    assert allocator.reserve(1, demand(100, session=1), 100)
-    tables = [allocator.layer_units(1, group).start[:16] // BLOCK for group in range(3)]
-    assert [int((table == 0).sum()) for table in tables] == [0, 13, 10]
 
 
 def test_rows_of_drafts_look_at_a_window_each() -> None:

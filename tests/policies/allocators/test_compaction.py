@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from policies.allocators.arena import Arena
 from policies.allocators.compaction import MovableRuns, compact
-from tests.policies.small import mixed, run
 
-STREAM = mixed(300)
 SIZES = (10, 20, 10, 30, 10, 20)
 
 
@@ -55,26 +52,3 @@ def test_a_full_or_unbroken_arena_has_nothing_to_move() -> None:
     empty = MovableRuns(*(np.zeros(0, np.int64),) * 3)
     assert compact(Arena(0, 100), 101, empty) is None
     assert compact(crowded()[0], 1, crowded()[1]) is None
-
-
-@pytest.mark.parametrize("name", ["static", "oracle"])
-def test_copies_cost_time_and_holes_go(name: str) -> None:
-    def figures(**options: str) -> dict[str, float]:
-        policy = {"name": name, **options}
-        return run(4096, STREAM, policy=policy, engine={"max_model_len": 1024}).metrics
-
-    plain, copied, free = figures(), figures(compaction="copied"), figures(compaction="free")
-    assert plain["kv_slots"]["binding"]["holes"] > 0.02 and plain["migrated_tokens"] == 0
-    for each in (copied, free):
-        assert each["kv_slots"]["binding"]["holes"] == 0
-        assert each["batch"] > plain["batch"]
-    assert copied["migrated_tokens"] > 0 == free["migrated_tokens"]
-    assert copied["output_tokens_per_s"] < free["output_tokens_per_s"]
-
-
-def test_first_fit_overtakes_the_head_of_the_line() -> None:
-    def figures(packing: str) -> dict[str, float]:
-        engine = {"max_model_len": 1024, "packing": packing}
-        return run(4096, STREAM, policy={"name": "oracle"}, engine=engine).metrics
-
-    assert figures("first_fit")["batch"] > figures("arrival")["batch"]

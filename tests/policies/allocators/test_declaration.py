@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC
 from typing import Any, Literal
 
-import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
@@ -18,12 +17,11 @@ from policies.allocators.registry import POLICIES, policy_class, predicts, refus
 from policies.allocators.static import StaticAllocator, StaticOptions
 from policies.predictors.lognormal_predictor import LognormalPredictor
 from policies.predictors.oracle_predictor import OraclePredictor
-from policies.predictors.prediction import Prediction
 from sweeps.plan.counterfactual import chain, losses
 from sweeps.plan.experiment import ExperimentSpec
 from sweeps.plan.sweep import load_sweep
 from sweeps.study.study_spec import load_study
-from tests.policies.allocators.contract import LAYOUT, LIMITS, build
+from tests.policies.allocators.contract import build
 from tests.policies.allocators.plugin import PluginAllocator
 
 
@@ -178,29 +176,6 @@ def test_who_reads_predictions_waits_for_them(monkeypatch: pytest.MonkeyPatch) -
     }  # fmt: skip
     monkeypatch.setitem(POLICIES, "guessing", GuessingAllocator)  # which declares nothing
     assert predicts(GuessingOptions())
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_states_take_their_slots_for_as_long_as_a_request_is_here(name: str) -> None:
-    assert POLICIES[name].holds_states
-    options = POLICIES[name].Options.model_validate({"name": name})
-    plain, beside = (
-        POLICIES[name](LAYOUT, 4, LIMITS._replace(states=states, kept_states=2), options)
-        for states in (0, 32)
-    )
-    empty = beside.free_slots
-    demand = Demand(40, 0, Prediction(9.0), output=9)
-    needs = [int(each.needs(np.array([40]), np.array([9]))[0]) for each in (plain, beside)]
-    assert needs[1] >= needs[0] + 64 or name in ("orca", "odma", "odma-best")
-    for request in range(2):
-        assert plain.reserve(request, demand, 40) and beside.reserve(request, demand, 40)
-        assert beside.grow(request, 8) and plain.grow(request, 8)
-        more = beside.reserved_total - plain.reserved_total
-        assert more >= 64 * (request + 1) or name in ("orca", "odma", "odma-best")
-        assert beside.units(request).tokens.sum() == 48
-    for request in range(2):
-        beside.release(request)
-    assert (beside.free_slots, beside.reserved_total) == (empty, 0)
 
 
 @pytest.mark.parametrize("name", POLICIES)

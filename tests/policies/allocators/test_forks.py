@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 
 from policies.allocators.allocator import Allocator, Demand, Limits
-from policies.allocators.capabilities import CopiesKv, Forks
+from policies.allocators.capabilities import Forks
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.allocators.registry import POLICIES
 from policies.predictors.prediction import Prediction
-from tests.policies.allocators.contract import Hands
-
-BOTH = np.array([0, 1])
 
 
 def sample(prompt: int, **changes: Any) -> Demand:
@@ -28,44 +25,6 @@ def paged(slots: int = 16 * 16, **options: Any) -> PagedAllocator:
     layout = KvLayout(0, slots, 1, 1, 16)
     given = PagedOptions.model_validate({"block": 16, **options})
     return PagedAllocator(layout, 60, Limits(64, 128), given)
-
-
-def test_full_blocks_are_held_together_and_the_last_one_is_copied() -> None:
-    allocator = paged()
-    for request in BOTH:
-        assert allocator.reserve(request, sample(16), 16)
-    assert allocator.reserved_total == 2 * 16  # the last token of a prompt is always computed
-    allocator.advance(BOTH, 20)  # two blocks more each, the last with four tokens
-    assert allocator.reserved_total == 6 * 16
-    allocator.able(Forks).fork(0, 1)
-    (copy,) = allocator.copying.copies()
-    last = [int(allocator.units(request).start[-1]) for request in BOTH]
-    assert (copy.source, copy.target, copy.tokens) == (last[1], last[0], 4)
-    assert allocator.units(0).start[:2].tolist() == allocator.units(1).start[:2].tolist()
-    assert allocator.reserved_total == 4 * 16 and allocator.reserved.tolist()[:2] == [48, 48]
-    allocator.able(Forks).fork(0, 1)  # nothing but the copy is left to do
-    assert allocator.reserved_total == 4 * 16 and allocator.caching.report()["copied_tokens"] == 8
-    assert allocator.release(1) == 48 and allocator.reserved_total == 3 * 16
-    assert allocator.release(0) == 48 and allocator.free_slots == allocator.reach
-
-
-def test_a_full_block_is_never_copied() -> None:
-    allocator = paged()
-    for request in BOTH:
-        assert allocator.reserve(request, sample(16), 16)
-    allocator.advance(BOTH, 16)
-    allocator.able(Forks).fork(1, 0)
-    assert allocator.copying.copies() == [] and allocator.reserved_total == 2 * 16
-
-
-def test_samples_hold_their_prompt_together_without_prefix_caching_under_v0() -> None:
-    held = []
-    for options in ({"prefix_caching": False}, {"prefix_caching": False, "shared_samples": True}):
-        allocator = paged(**options)
-        for request in BOTH:
-            assert allocator.reserve(request, sample(40), 40)
-        held.append(allocator.reserved_total // 16)
-    assert held == [6, 4]
 
 
 def grows(allocator: PagedAllocator) -> None:
@@ -101,19 +60,6 @@ def test_what_was_in_a_block_is_not_found_once_it_is_handed_out(
     takes(allocator)
     assert allocator.free_slots == before - blocks * 16
     assert allocator.caching.cached(3, 99, later) == 96 - blocks * 16
-
-
-@pytest.mark.parametrize("name", ["static", "orca", "oracle", "s3", "odma"])
-def test_a_run_is_copied_whole(name: str) -> None:
-    layout = KvLayout(0, 4096, 1, 1, 16)
-    allocator = Hands(POLICIES[name](layout, 4, Limits(64, 256), POLICIES[name].Options()))
-    for request in BOTH:
-        assert allocator.reserve(request, sample(100), 100)
-    allocator.advance(BOTH, 5)
-    allocator.able(Forks).fork(1, 0)
-    (copy,) = allocator.able(CopiesKv).copies()
-    starts = allocator.start[:2].tolist()
-    assert (copy.source, copy.target, copy.tokens) == (*starts, 105)
 
 
 def test_who_can_fork() -> None:

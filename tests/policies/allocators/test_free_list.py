@@ -17,38 +17,6 @@ from policies.allocators.free_lists.spread import Spread
 from tests.rotation import LONG
 
 
-def test_only_the_split_queue_uses_up_first_what_nobody_can_find_again() -> None:
-    found = {}
-    for name, kind in FREE_LISTS.items():
-        free = kind(6)
-        free.pop(5)
-        free.push(np.array([4, 3, 1]), unhashed=1)
-        free.push(np.array([2, 0]), unhashed=2)
-        found[name] = free.pop(6).tolist()
-    assert found == {
-        "fifo": [5, 4, 3, 1, 2, 0], "split": [2, 0, 4, 5, 3, 1],
-        "lifo": [0, 2, 1, 3, 4, 5], "sorted": [0, 1, 2, 3, 4, 5],
-        "staged": [0, 1, 2, 3, 4, 5], "runs": [0, 1, 2, 3, 4, 5],
-        "oldest_runs": [0, 1, 2, 3, 4, 5], "buddy": [0, 1, 2, 3, 4, 5],
-        "spread": [0, 1, 2, 3, 4, 5],
-    }  # fmt: skip
-
-
-def test_what_was_taken_from_the_middle_is_not_handed_out() -> None:
-    found = {}
-    for name, kind in FREE_LISTS.items():
-        free = kind(5)
-        free.take(np.array([1, 3]))
-        assert free.free == 3
-        assert free.is_free(np.arange(5)).tolist() == [True, False, True, False, True]
-        found[name] = free.pop(2).tolist()
-        free.push(np.array([3]))
-        lines = ("fifo", "split", "spread")  # spread: 3 lies behind 2, whose holder keeps it
-        assert free.pop(2).tolist() == ([4, 3] if name in lines else [3, 4])
-        assert not free.is_free(np.arange(5))[[0, 2, 3, 4]].any()
-    assert set(map(tuple, found.values())) == {(0, 2)}
-
-
 @pytest.mark.parametrize("name", FREE_LISTS)
 def test_blocks_asked_for_apart_come_one_after_another(name: str) -> None:
     found = []
@@ -67,28 +35,6 @@ def test_the_oldest_block_is_taken_with_those_beside_it_and_before_younger_runs(
     free.push(np.array([7, 2, 3, 6, 10, 9]))
     assert free.pop(5).tolist() == [6, 7, 2, 3, 10]
     assert free.pop(1).tolist() == [9]
-
-
-def test_a_request_gets_the_block_behind_its_last_and_its_neighbour_keeps_its_room() -> None:
-    free = FREE_LISTS["spread"](16)
-    one, two = (free.pop_behind(np.zeros(2, np.int64), np.array([-1])) for _ in range(2))
-    assert (one.tolist(), two.tolist()) == ([0, 1], [9, 10])  # the middle of 2 to 15
-    asks, last = np.array([0, 1, 0, 1]), np.array([1, 10])
-    assert free.pop_behind(asks, last).tolist() == [2, 11, 3, 12]
-    assert last.tolist() == [1, 10]
-    free.push(np.array([9, 10, 11, 12]))  # 4 to 15 lie behind 3, whose holder keeps the first half
-    assert free.pop_behind(np.zeros(1, np.int64), np.array([-1])).tolist() == [10]
-    free.push(np.array([0, 1, 2, 3]))  # 0 to 9 lie behind nobody, and 11 to 15 behind 10
-    assert free.pop_behind(np.zeros(1, np.int64), np.array([-1])).tolist() == [0]
-
-
-def test_a_window_leaves_what_was_freed_last() -> None:
-    free = Spread(10, window=0.3)
-    free.pop_behind(np.zeros(10, np.int64), np.array([-1]))
-    free.push(np.array([7, 3, 2, 0, 1, 9]))
-    assert free.pop(1).tolist() == [2]  # of 7, 3 and 2, where 2 and 3 lie together
-    assert free.pop_behind(np.zeros(2, np.int64), np.array([2])).tolist() == [3, 0]
-    assert free.pop(2).tolist() == [1, 7]
 
 
 def from_runs(order: list[int], wanted: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,32 +66,6 @@ def test_every_byte_of_a_batch_is_moved_once_and_inside_the_region(kv: str, dims
     assert moved == pytest.approx(mean, rel=0.02)  # sparse entries: lengths of 19 places, repeated
 
 
-def test_llama_2_7b_moves_4939_bytes_a_token_and_layer() -> None:
-    assert WIDE.kv_layer_bytes == 16384
-    model = WIDE.stored_as(None, "oaken")
-    assert model.kv_layer_bytes == 4939
-    allocator, batch = batch_of(
-        layout_of(model, "oaken", "layer_kv_head_block", 8192), "oracle", 2000
-    )
-    found = traffic.attention(allocator, batch, 1)
-    assert found.size.sum() / (3 * 2001) == pytest.approx(4939, rel=0.002)
-
-
-def test_dense_and_sparse_parts_of_a_head_have_pages_of_their_own() -> None:
-    layout = layout_of(WIDE, "oaken", "layer_kv_head_block", 8192)
-    allocator, batch = batch_of(layout, {"name": "paged", "block": 64}, 255)
-    found = traffic.attention(allocator, batch[:1], 0)
-    written = found.size[found.write]
-    assert (written == 64).sum() == 64  # a head's dense part of the new token
-    # the sparse part of each, and scales of K and of V, 12 bytes
-    assert len(written) == 2 * 64 + 2
-    assert written.sum() == pytest.approx(4939, rel=0.05)
-    # blocks of 64 tokens: dense pages of 4 KiB, sparse ones of 64 x 12.8 B beside 64 x 15 B of room
-    read = found.size[~found.write]
-    assert read.sum() == pytest.approx(255 * 4939, rel=0.02)
-    assert layout.apart is not None and layout.apart.room == 15
-
-
 def test_with_heads_read_apart_the_parts_add_up() -> None:
     layout = layout_of(GROUPED, "oaken", "layer_kv_block_head")
     allocator, batch = batch_of(layout, "paged")
@@ -103,16 +76,6 @@ def test_with_heads_read_apart_the_parts_add_up() -> None:
     allocator, batch = batch_of(mixed, "paged")
     with pytest.raises(DescriptionError, match="head after token"):
         traffic.attention(allocator, batch, 0, traffic.Reading("head", 1))
-
-
-def test_tokens_of_a_unit_lie_behind_one_another() -> None:
-    layout = layout_of(GROUPED, "oaken", "layer_kv_head_block")
-    allocator, batch = batch_of(layout, "oracle")
-    units = allocator.units(int(batch[0]))
-    edges = [layout.extents(units, 1, 0, first, first + 1, head=2) for first in range(100, 110)]
-    for one, two in pairwise(edges):
-        assert one.start[0] + 64 == two.start[0]  # dense
-        assert one.start[1] + one.size[1] == two.start[1]  # sparse
 
 
 def test_lengths_are_binomial() -> None:

@@ -83,26 +83,6 @@ def test_addresses_are_those_of_the_arrays(dims: Dims) -> None:
     assert sorted(every) == list(range(layout.base, layout.base + layout.bytes))
 
 
-def test_touching_runs_are_one() -> None:
-    units = Units(np.array([0, 16]), np.array([16, 16]), np.array([16, 16]))
-    runs = {
-        name: len(KvLayout(dims=dims, **SMALL).extents(units, 0, 0).start)
-        for name, dims in LAYOUTS.items()
-    }
-    assert runs == {
-        "layer_kv_token": 1,
-        "layer_kv_block_head": 1,  # whole blocks: heads and blocks follow one another
-        "layer_block_kv_token": 2,  # the V of a block lies between
-        "layer_block_kv_head": 2,
-        "layer_kv_head_block": 3,  # a plane a head
-        "layer_token_kv": 32,  # the V of a token lies between
-        "block_layer_kv_token": 2,
-        "block_layer_kv_head": 2,
-        # the V of each head of a token lies between
-        **dict.fromkeys(("LBNHC", "LBHNC", "LHBNC", "BLHNC", "BLNHC", "BHLNC"), 96),
-    }
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [

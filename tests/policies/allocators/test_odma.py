@@ -11,7 +11,7 @@ from policies.allocators.allocator import Demand, Limits
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.odma import OdmaAllocator
 from policies.allocators.odma_options import OdmaOptions
-from policies.predictors.predictor import Prediction, entropy
+from policies.predictors.predictor import Prediction
 from tests.policies.allocators.contract import Hands
 from tests.policies.allocators.test_allocator_contract import EXAMPLES
 from tests.policies.allocators.test_allocator_contract import run as keep_contract
@@ -88,36 +88,6 @@ def test_how_many_slots_does_an_admission_reserve(
     assert reserved(odma(**changes), 0, prompt, Prediction(length, spread)) == slots
 
 
-def test_uncertainty_is_the_entropy_of_buckets() -> None:
-    for guess, low, high in ((Prediction(95, 0.3), 0.4, 0.8), (Prediction(150, 0.8), 0.8, 1.0)):
-        assert low < entropy(guess, BOUNDS) / np.log(4) < high
-
-
-def test_a_prediction_goes_no_further_than_what_may_be_generated() -> None:
-    def admitted(**changes: Any) -> tuple[int, int]:
-        allocator = odma(bounds=[100, 200, 300, 390], **changes)
-        slots = reserved(allocator, 0, 650, Prediction(380, 0.3))  # 1000 - 650 = 350 may come
-        return slots, allocator.tag(0, Demand(650, 0, Prediction(380, 0.3)))
-
-    assert admitted() == (1000, 4)  # 380 inflated is above 390: the large one, cut at the context
-    assert admitted(clip=True) == (1000, 3)
-
-
-def test_profiled_lengths_set_the_first_bounds_and_the_pools() -> None:
-    prompt, output = np.full(8, 10), np.array([10, 20, 30, 40, 50, 60, 70, 400])
-    allocator = odma()
-    allocator.profile(prompt, output)
-    assert allocator.bounds == (20, 40, 60, 400)
-    assert allocator.report()["bucket_refreshes"] == 0
-    pools = odma(space="partitioned", bucket_on="total", pool_share=0.5)
-    pools.profile(prompt, output)
-    assert pools.bounds == (30, 50, 70, 410)
-    assert fill(pools, 0, 10, 20) == 17  # 512 slots in blocks of 30
-    kept = odma(first_bounds="even")
-    kept.profile(prompt, output)
-    assert kept.bounds == tuple(BOUNDS)
-
-
 @pytest.mark.parametrize(
     ("balance", "bounds"),
     [
@@ -132,57 +102,6 @@ def test_what_buckets_have_equally_much_of_sets_the_bounds(
     allocator = odma(balance=balance)
     allocator.profile(np.full(8, 10), np.arange(10, 90, 10))
     assert allocator.bounds == bounds
-
-
-def test_new_bounds_touch_only_new_admissions() -> None:
-    allocator = odma(refresh=4, window=4)
-    before = reserved(allocator, 0, 10, Prediction(30))
-    for request, length in enumerate((10, 20, 40, 80), start=1):
-        reserved(allocator, request, 10, Prediction(length))
-        allocator.release(request)
-        allocator.finished(request, 10, length)
-    assert allocator.buckets.bounds == (10, 20, 40, 80)
-    assert (before, allocator.reserved[0]) == (110, 110)
-    assert reserved(allocator, 9, 10, Prediction(30)) == 50
-
-
-@pytest.mark.parametrize(("generated", "slots"), [(0, 110), (99, 110), (100, 410)])
-def test_does_a_request_come_back_large_only_where_its_bucket_has_no_slot_left(
-    generated: int, slots: int
-) -> None:
-    # 10 of prompt, a bucket of 100: the next token is the 110th slot, or the 111th
-    allocator = odma()
-    assert allocator.reserve(0, Demand(10, generated, Prediction(60)), 10 + generated)
-    assert allocator.reserved[0] == slots
-
-
-def test_partitions_are_pools_of_equal_blocks() -> None:
-    # blocks of 250, 500, 750 and 1000 of prompt + output in 1024 slots each, then 2048... of 6144
-    layout = KvLayout(0, 6144, 1, 1, 16)
-    options = OdmaOptions(align=1, space="partitioned", pool_share=1 / 3, clip=False)
-    allocator = Hands(OdmaAllocator(layout, 100, LIMITS, options))
-    assert allocator.reach == 2048
-    assert reserved(allocator, 0, 10, Prediction(100)) == 250  # needs 110
-    assert reserved(allocator, 1, 10, Prediction(300)) == 500  # needs 310
-    assert reserved(allocator, 2, 10, Prediction(1000)) == 410  # a large one, as long as it needs
-    assert allocator.start[:3].tolist() == [0, 1024, 4096]
-    # three more blocks of 250, then the next waits, and others do not
-    assert fill(allocator, 10, 10, 100) == 3
-    assert allocator.reserve(20, Demand(10, 0, Prediction(300)), 10)
-
-
-def test_equal_blocks_never_fragment() -> None:
-    figures = {}
-    for space in ("arena", "partitioned"):
-        bounds = [64, 96, 128, 192]
-        allocator = odma(space=space, bucket_on="total", pool_share=0.25, bounds=bounds)
-        sizes = [60, 90, 120] * 12
-        for request, size in enumerate(sizes):
-            allocator.reserve(request, Demand(10, 0, Prediction(size - 10)), 10)
-        for request in np.flatnonzero(allocator.resident)[::2]:
-            allocator.release(int(request))
-        figures[space] = allocator.fragmentation
-    assert figures["partitioned"] < 0.1 < 0.3 < figures["arena"]
 
 
 @pytest.mark.parametrize(
@@ -238,31 +157,6 @@ def test_how_many_fit_beside_one_another(
     assert fill(odma(**changes), 0, prompt, guess) == fits
 
 
-@pytest.mark.parametrize(("overflow", "reach"), [(False, 40), (True, 4056)])
-def test_a_pool_that_holds_no_large_one_serves_none_unless_it_overflows(
-    overflow: bool, reach: int
-) -> None:
-    allocator = odma(pool_share=0.01, pool_overflow=overflow)
-    assert allocator.reach == reach
-    assert allocator.reserve(0, Demand(10, 0, Prediction(500)), 10) is overflow
-
-
-@pytest.mark.parametrize(("bucket_full", "fits", "larger"), [("wait", 2, 0), ("next_larger", 5, 3)])
-def test_a_full_bucket_waits_or_takes_a_larger_block(
-    bucket_full: str, fits: int, larger: int
-) -> None:
-    # pools of 768 slots with blocks of 300 (two), 600 (one), 800 and 900 (none), and large ones of
-    # 450 in 1024
-    allocator = odma(
-        bucket_on="total", space="partitioned", bucket_full=bucket_full, bounds=[300, 600, 800, 900]
-    )
-    assert fill(allocator, 0, 50, 80) == fits
-    for request in range(fits):
-        allocator.release(request)
-        allocator.finished(request, 50, 80)
-    assert allocator.report()["larger_share"] == larger / fits
-
-
 def test_a_full_large_pool_preempts_or_moves_to_the_next_bucket() -> None:
     moved = {}
     for choice in ("preempt", "preempt_last", "next_larger"):
@@ -276,34 +170,6 @@ def test_a_full_large_pool_preempts_or_moves_to_the_next_bucket() -> None:
     migration, victim = moved["next_larger"]
     assert migration and (migration.tokens, migration.left, victim) == (110, 110, "itself")
     assert allocator.reserved[1] == 210
-
-
-def test_levels_choose_whom_the_last_bound_leaves_out() -> None:
-    shares = {}
-    for levels in ([0.25, 0.5, 0.75, 1.0], [0.2, 0.4, 0.6, 0.8]):
-        allocator = odma(refresh=20, window=20, levels=levels)
-        for request in range(40):
-            live(allocator, request, 10, 10 * (request % 20 + 1), 10 * (request % 20 + 1))
-        shares[levels[-1]] = allocator.report()["large_share"]
-    assert shares == {1.0: 0, 0.8: 4 / 40}
-
-
-@pytest.mark.parametrize(
-    ("changes", "bounds"),
-    [
-        ({}, (100, 200, 300, 400)),
-        ({"first_bounds": "longest"}, (400, 400, 400, 400)),
-        ({"bounds": [10, 30, 90, 270]}, (10, 30, 90, 270)),
-    ],
-)
-def test_first_bounds_hold_until_the_first_refresh(
-    changes: dict[str, Any], bounds: tuple[int, ...]
-) -> None:
-    allocator = odma(refresh=2, window=2, **changes)
-    assert allocator.buckets.bounds == bounds
-    for request in range(2):
-        live(allocator, request, 10, 50, 50)
-    assert allocator.buckets.bounds == (50, 50, 50, 50)
 
 
 def test_a_late_refresh_costs_coverage() -> None:
@@ -328,29 +194,6 @@ def test_requests_of_one_bucket_have_one_tag() -> None:
     reserved(allocator, 0, 10, Prediction(50))
     assert allocator.grow(0, 100) and allocator.migrate(0)
     assert allocator.tag(0, Demand(10, 0, Prediction(50))) == 4  # it is a large one now
-
-
-def test_a_swapped_request_comes_back_with_what_it_had() -> None:
-    allocator = odma()
-    reserved(allocator, 0, 10, Prediction(50))
-    assert allocator.grow(0, 100)
-    assert allocator.swap_out(0) == 110
-    assert allocator.free_slots == allocator.slots
-    assert allocator.swap_in(0)
-    assert allocator.stored[0] == 110
-    assert allocator.reserved[0] == 410  # it had filled its bucket
-
-
-def test_the_report_judges_the_prediction_of_the_admission() -> None:
-    allocator = odma(gamma=0.0)
-    for request, (guess, true) in enumerate([(50, 60), (50, 150), (150, 50), (1000, 390)]):
-        reserved(allocator, request, 10, Prediction(guess))
-        allocator.release(request)
-        allocator.finished(request, 10, true)
-    report = allocator.report()
-    assert report["bucket_accuracy"] == 0.25  # only the first; 1000 is beyond the last bucket
-    assert report["coverage_raw"] == report["coverage_final"] == 0.75
-    assert report["large_share"] == 0.25
 
 
 def test_a_move_is_judged_once_and_all_its_places_count() -> None:

@@ -59,49 +59,6 @@ def test_a_decode_step_deals_neighbouring_pages_to_different_requests() -> None:
     assert told["prompt_extent_tokens"] == 16 / 7 and told["prompt_single_page_share"] == 4 / 16
 
 
-def test_larger_pages_are_used_again_first() -> None:
-    allocator = radix(64, page=4, prefix_caching=False)
-    assert allocator.reserve(0, SOME, 9) and allocator.reserve(1, SOME, 4)
-    allocator.release(0)
-    assert allocator.reserve(2, SOME, 20)
-    assert places(allocator, 2) == [0, 1, 2, 4, 5]
-
-
-def test_a_step_takes_pages_when_it_has_preempted_all_that_it_must() -> None:
-    allocator = radix(64, page=4, prefix_caching=False)
-    assert allocator.reserve(0, SOME._replace(prompt=8), 8) and allocator.reserve(1, SOME, 4)
-    allocator.steps.settle_step()
-    allocator.steps.advance_later(np.array([0]))
-    allocator.release(1)
-    assert places(allocator, 0) == [0, 1, 2] and allocator.free_slots == 52
-
-
-def test_what_a_step_computes_is_found_from_the_next_one_on() -> None:
-    allocator = radix(64)
-    assert allocator.reserve(0, turn(10, prefix=10), 10)
-    assert allocator.caching.cached(1, 9, turn(20, session=1, prefix=10)) == 0
-    allocator.steps.settle_step()
-    assert allocator.caching.cached(1, 9, turn(20, session=1, prefix=10)) == 9
-
-
-def test_a_turn_finds_every_token_of_the_last_one() -> None:
-    allocator = radix(64)
-    assert allocator.reserve(0, turn(10), 10) and allocator.grow(0, 7)
-    ended(allocator, 0)
-    assert allocator.caching.cached(1, 99, turn(30)) == 17
-    assert allocator.caching.cached(1, 12, turn(30)) == 12
-    assert allocator.caching.cached(1, 99, turn(30, session=1, prefix=5)) == 0
-
-
-def test_a_page_that_is_there_already_is_freed() -> None:
-    allocator = radix(64)
-    assert allocator.reserve(0, turn(10, prefix=10), 10)
-    assert allocator.reserve(1, turn(10, session=1, prefix=10), 10)  # its last token is computed
-    assert places(allocator, 1) == places(allocator, 0) and allocator.reserved_total == 10
-    assert allocator.grow(1, 1)
-    assert places(allocator, 1)[-1] == 20  # 10 to 19 are at the end of the queue
-
-
 def test_what_is_held_is_not_evicted_and_the_oldest_leaf_is() -> None:
     allocator = radix(20)
     for session in (0, 1, 2):
@@ -130,65 +87,6 @@ def test_a_preempted_request_loses_its_outputs_first() -> None:
     assert allocator.reserve(2, turn(3, 2), 3)
     allocator.steps.settle_step()
     assert (allocator.caching.cached(1, 99), allocator.caching.cached(0, 99, turn(9, 0))) == (6, 6)
-
-
-def test_what_a_step_lacks_is_evicted_before_it_takes_pages() -> None:
-    allocator = radix(24, page=4)
-    assert allocator.reserve(0, turn(8, 0), 8)  # pages 0 and 1 stay in the tree
-    ended(allocator, 0)
-    assert allocator.reserve(1, turn(8, 1), 8) and places(allocator, 1) == [2, 3]
-    # 4 pages for its tokens and one more for the request: what is evicted lies at the head
-    assert allocator.reserve(2, turn(13, 2), 13)
-    assert places(allocator, 2) == [0, 1, 4, 5]
-    assert allocator.caching.cached(8, 8, turn(9, 0)) == 0
-
-
-def test_a_decode_step_asks_for_a_page_of_each_request() -> None:
-    allocator = radix(20, page=4)
-    assert allocator.reserve(0, turn(8, 0), 8)
-    ended(allocator, 0)
-    assert allocator.reserve(1, turn(5, 1), 5) and allocator.reserve(2, turn(1, 2), 1)
-    assert allocator.caching.cached(8, 8, turn(9, 0)) == 8
-    allocator.advance(np.array([1, 2]), 1)  # needs no page, and none is free
-    assert allocator.caching.cached(8, 8, turn(9, 0)) == 0
-
-
-def test_prefills_of_a_step_lock_what_they_find_before_any_takes_pages() -> None:
-    allocator = radix(20)
-    assert allocator.reserve(0, turn(6, 0), 6)
-    ended(allocator, 0)
-    assert allocator.reserve(1, turn(6, 1), 6)
-    ended(allocator, 1)
-    assert allocator.reserve(2, turn(9, 2), 9)  # alone it would evict session 0
-    assert allocator.reserve(3, turn(8, 0), 8)
-    assert places(allocator, 3)[:6] == [0, 1, 2, 3, 4, 5]
-    assert allocator.caching.cached(8, 9, turn(9, 1)) == 0
-
-
-def test_requests_that_end_in_one_step_are_freed_as_one_group() -> None:
-    allocator = radix(64, page=4, prefix_caching=False)
-    for request in (0, 1):
-        assert allocator.reserve(request, SOME, 8)
-    allocator.steps.release_together(True)
-    for request in (0, 1):
-        ended(allocator, request)
-    allocator.steps.release_together(False)
-    assert allocator.reserve(2, SOME._replace(prompt=16), 16)
-    assert places(allocator, 2) == [0, 1, 2, 3]
-
-
-def test_all_that_is_free_is_sorted_when_a_step_needs_more_than_is_at_hand() -> None:
-    allocator = radix(12, prefix_caching=False, free_list="staged")
-    assert allocator.reserve(0, SOME, 4) and allocator.reserve(1, SOME, 4)
-    allocator.release(0)
-    assert allocator.reserve(2, SOME._replace(prompt=6), 6)  # 8 to 11 are at hand
-    assert places(allocator, 2) == [0, 1, 2, 3, 8, 9]
-    # of larger pages one more for each request, and another one: 8 for six whole pages, of 7
-    allocator = radix(36, page=4, prefix_caching=False, free_list="staged")
-    assert allocator.reserve(0, SOME, 4) and allocator.reserve(1, SOME, 4)
-    allocator.release(0)
-    assert allocator.reserve(2, SOME._replace(prompt=24), 24)
-    assert places(allocator, 2) == [0, 2, 3, 4, 5, 6]
 
 
 class Unsettled:

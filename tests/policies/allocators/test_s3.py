@@ -10,7 +10,6 @@ from policies.allocators.allocator import Demand, Limits
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.s3 import S3Allocator, S3Options
 from policies.predictors.predictor import Prediction
-from tests.policies import small
 from tests.policies.allocators.contract import Hands
 
 LAYOUT = KvLayout(base=0, slots=4096, layers=2, kv_heads=2, head_bytes=16)
@@ -25,10 +24,6 @@ def guess(length: float, generated: int = 0) -> Demand:
     return Demand(100, generated, Prediction(length))
 
 
-def test_ten_classes_of_equal_width_up_to_the_longest_output() -> None:
-    assert s3().bounds == tuple(range(100, 1001, 100))
-
-
 @pytest.mark.parametrize(
     ("options", "bounds"),
     [
@@ -38,23 +33,6 @@ def test_ten_classes_of_equal_width_up_to_the_longest_output() -> None:
 )
 def test_the_histogram_is_given(options: dict[str, Any], bounds: tuple[int, ...]) -> None:
     assert s3(buckets=4, **options).bounds == bounds
-
-
-def test_the_histogram_is_the_first_lengths_and_then_stands() -> None:
-    allocator = s3(buckets=2, profile=3, bounds="quantiles")
-    seen = []
-    for request, output in enumerate([10, 30, 50, 900, 900]):
-        assert allocator.reserve(request, guess(10.0), 100)
-        allocator.release(request)
-        allocator.finished(request, 100, output)
-        seen.append(allocator.bounds)
-    assert seen == [(500, 1000), (500, 1000), (30, 50), (30, 50), (30, 50)]
-
-
-def test_one_that_has_made_tokens_on_another_card_gets_a_class_that_has_room_for_them() -> None:
-    allocator = s3()
-    assert allocator.reserve(0, guess(10.0, generated=333), 433)
-    assert allocator.reserved[0] == 500
 
 
 @pytest.mark.parametrize(("length", "slots"), [(1.0, 200), (100.0, 200), (100.5, 300), (5e3, 1100)])
@@ -84,20 +62,6 @@ def test_who_outgrows_his_class_gets_the_next_one(outgrown: str, slots: list[int
     assert allocator.report()["coverage_final"] == 0
 
 
-def test_who_leaves_before_his_class_is_full_keeps_it() -> None:
-    allocator = s3()
-    assert allocator.reserve(0, guess(150.0), 100)
-    allocator.release(0)
-    assert allocator.reserve(0, guess(150.0, 200), 300) and allocator.reserved[0] == 300
-
-
-def test_swapping_in_what_was_outgrown_takes_the_next_class() -> None:
-    allocator = s3()
-    assert allocator.reserve(0, guess(50.0), 100) and allocator.grow(0, 100)
-    assert allocator.swap_out(0) == 200
-    assert allocator.swap_in(0) and allocator.reserved[0] == 300
-
-
 def test_accuracy_and_coverage_are_told_apart() -> None:
     """A class too high is covered and wrong."""
     allocator = s3()
@@ -109,16 +73,3 @@ def test_accuracy_and_coverage_are_told_apart() -> None:
     assert report["bucket_accuracy"] == 1 / 4
     assert report["coverage_raw"] == 3 / 4  # of 101 tokens the last is never stored
     assert report["migration_rate"] == 1 / 4
-
-
-NOISY: dict[str, Any] = {"predictor": {"kind": "lognormal", "sigma": 0.7}}
-
-
-def test_mispredictions_are_paid_for_by_preemption_and_recompute() -> None:
-    exact = small.run(2048, small.mixed(120), policy={"name": "s3"}).metrics
-    noisy = small.run(2048, small.mixed(120), policy={"name": "s3"}, **NOISY).metrics
-    assert exact["policy"]["coverage_final"] == exact["policy"]["bucket_accuracy"] == 1
-    assert exact["preemptions"] == 0
-    assert noisy["preemptions"] > 0
-    assert noisy["policy"]["reservations_again"] * 120 == pytest.approx(noisy["preemptions"])
-    assert noisy["prefill_tokens"] > exact["prefill_tokens"]

@@ -20,9 +20,7 @@ from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.predictors.predictor import Prediction
 
-SHIPPED = "deepseek-r1-distill-qwen-7b"
 FOUR_HEADS = KvLayout(base=0, slots=1 << 16, layers=28, kv_heads=4, head_bytes=256)
-MIB = 1 << 20
 
 
 def made(layout: KvLayout = FOUR_HEADS, **options: Any) -> VattentionAllocator:
@@ -46,22 +44,6 @@ def test_how_many_slots_does_a_request_need_to_its_end() -> None:
     assert made().needs(one, three).tolist() == [64, 128, 128]
 
 
-@pytest.mark.parametrize(("frame", "waste_mib"), [("2MiB", 56), ("64KiB", 1.75)])
-def test_half_a_frame_of_a_tensor_is_lost_a_request(frame: str, waste_mib: float) -> None:
-    """Mean over lengths; sliced tensors lose as many times less as there are layers."""
-    layout = kv_layout(load_device("a100-80gb"), load_model(SHIPPED))
-    allocator = made(layout, frame=frame)
-    waste = []
-    for tokens in range(1, allocator.block + 1, max(allocator.block // 64, 1)):
-        admit(allocator, 0, tokens)
-        waste.append(allocator.reserved[0] - tokens)
-        allocator.release(0)
-    half = (allocator.block - 1) / 2 * layout.token_bytes
-    assert np.mean(waste) * layout.token_bytes == pytest.approx(half, rel=0.02)
-    assert (half + layout.token_bytes / 2) / MIB == waste_mib
-    assert made(layout, frame="2MiB", slicing=True).block * layout.token_bytes / 2 <= 2 * MIB
-
-
 def test_growth_of_yi_34b_costs_120_calls_and_nothing_when_overlapped() -> None:
     """A frame of K and of V in 60 layers, 40 us each: 4.8 ms, which a step hides."""
     device, model = load_device("a100-80gb"), shard(load_model("yi-34b"), 2)
@@ -78,26 +60,6 @@ def test_growth_of_yi_34b_costs_120_calls_and_nothing_when_overlapped() -> None:
         times = alone.delayed(allocator.mapping.stalls(request, alone.total_s))
         lost[growth] = float((times.total_s - alone.total_s)[0])
     assert lost == {"synchronous": pytest.approx(120 * 40e-6), "background": 0.0}
-
-
-def test_steps_ahead_are_charged_when_they_map() -> None:
-    allocator = made(growth="synchronous")
-    admit(allocator, 0, 60)
-    admit(allocator, 1, 127)
-    both, step_s = np.array([0, 1]), 56 * 40e-6
-    assert allocator.mapping.stalls(both, np.full(8, 0.1))[0] == pytest.approx(3 * step_s)
-    allocator.mapping.charged()
-    assert allocator.mapping.stalls(both, np.full(8, 0.1)).tolist() == pytest.approx(
-        [0, 0, step_s, 0, 0, step_s, 0, 0]
-    )
-
-
-def test_what_exceeds_a_step_delays_it() -> None:
-    allocator = made()
-    admit(allocator, 0, 64)
-    allocator.mapping.charged()
-    stalls = allocator.mapping.stalls(np.array([0]), np.full(3, 1e-3))
-    assert stalls.tolist() == pytest.approx([0, 56 * 40e-6 - 1e-3, 0])
 
 
 def test_a_new_request_finds_the_frames_that_fit_it_best() -> None:
@@ -127,33 +89,6 @@ def test_frames_without_tokens_are_unmapped_for_others_highest_id_first() -> Non
     admit(allocator, 3, 256)
     assert allocator.units(3).start.tolist() == [0, 64, 128, 192]
     assert not allocator.grow(1, 1)
-
-
-def test_the_paper_keeps_a_tenth_of_the_frames_unmapped() -> None:
-    layout = KvLayout(base=0, slots=64 * 20, layers=28, kv_heads=4, head_bytes=256)
-    for reclaim, lost in (("demand", 0), ("low", 1)):
-        allocator = made(layout, reclaim=reclaim)
-        admit(allocator, 0, 64 * 19)
-        allocator.release(0)
-        admit(allocator, 1, 64 * 19)
-        assert allocator.mapping.report()["mapped_frames"] == 56 * (19 + lost)
-
-
-def test_virtual_addresses_of_a_request_are_contiguous_in_each_tensor() -> None:
-    for slicing in (False, True):
-        allocator = made(slicing=slicing, frame="128KiB")
-        for request in range(4):
-            admit(allocator, request, 100)
-        for _ in range(20):
-            allocator.advance(np.arange(4), 37)
-        frames = allocator.mapping.frames()
-        for half in (0, 1):
-            extents = allocator.extents(2, 5, half)
-            place = frames.addresses(extents.start)
-            step = np.diff(place)
-            assert (step > 0).all()
-            whole = (place[-1] + extents.size[-1] - place[0]) / extents.size.sum()
-            assert whole == pytest.approx(28 if slicing else 1, rel=0.2)
 
 
 def test_frames_of_another_size_than_the_device_translates_are_refused() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -98,29 +97,6 @@ def test_layers_are_grouped_as_vllm_groups_them() -> None:
             if ours != facts["groups"]:
                 apart.add((version, name))
     assert apart == {("0.11.2", "5 and 4"), ("0.11.2", "7 and 6")}
-
-
-def test_windows_of_two_lengths_are_groups_of_their_own() -> None:
-    groups = groups_of(TWO, "blocks")
-    assert (groups.kept, groups.size) == ((40, 16, None), 2)
-    assert groups.kinds == [[0, 3], [1, 4], [2, 5]] and groups.near == {16: 1, 40: 1}
-    lengths = np.array([3, 20, 100])
-    seen = [[min(n, 39), min(n, 15), n] for n in lengths.tolist()]
-    assert groups.read(lengths) == pytest.approx(np.mean(seen, axis=1).sum())
-    pairs = [[min(30 + n, w) for n in range(1, 9)] for w in (40, 16, 1000)]
-    assert groups.span(30, 8).pairs == pytest.approx(np.sum(pairs) / 3)
-    assert groups.span(30, 8).read == pytest.approx((30 + 15 + 30) / 3)
-
-
-def test_slots_and_tokens_are_inverse() -> None:
-    tokens = np.arange(1, 300)
-    for model, kind in product((WINDOWS, TWO), ("ring", "full")):
-        groups = groups_of(model, kind)
-        assert (groups.tokens_in(groups.slots_of(tokens)) == tokens).all()
-        assert (groups.tokens_in(groups.slots_of(tokens) + 0) <= tokens).all()
-        assert (groups.slots_of(groups.tokens_in(tokens)) <= tokens).all()
-    mistral = groups_of(load_model("mistral-7b-v0.1"), "ring")
-    assert mistral.slots_of(100_000) == 4096 and mistral.tokens_in(4096) > 100_000
 
 
 @pytest.mark.parametrize("name", ["gemma-3-12b", "gpt-oss-20b", "mistral-7b-v0.1"])

@@ -106,39 +106,3 @@ def test_more_is_kept_free_where_requests_may_ask_for_more() -> None:
         for ends in ("length", "stop")
     ]  # fmt: skip
     assert found[0] < found[1]
-
-
-@pytest.mark.parametrize("page", [1, 16])
-def test_without_its_tree_radix_serves_as_paged_does(page: int) -> None:
-    """`--disable-radix-cache`: a pool of pages."""
-    engine = {
-        "name": "sglang",
-        "max_model_len": 1024,
-        "chunked_prefill_size": 128,
-        "ends": "length",
-    }
-    found = [
-        run(1024, mixed(90), engine=engine, policy={**policy, "prefix_caching": False})
-        for policy in (
-            {"name": "radix", "page": page},
-            {"name": "paged", "block": page, "cached_recompute": False},
-        )
-    ]  # fmt: skip
-    tree, paged = (each.metrics for each in found)
-    assert tree["preemptions"] == paged["preemptions"] > 0
-    assert (found[0].finish_s == found[1].finish_s).all()
-
-
-@pytest.mark.parametrize("name", ["odma", "s3", "static"])
-def test_what_is_reserved_at_admission_is_not_kept_free_again(name: str) -> None:
-    """As many run at once as under v1, and those that outgrow their room move or begin again."""
-    tokens, found = {"sglang": "chunked_prefill_size", "v1": "max_num_batched_tokens"}, {}
-    for engine, key in tokens.items():
-        chosen = {"name": engine, "max_model_len": 1024, key: 4096}
-        predictor = {"kind": "lognormal", "sigma": 0.8}
-        found[engine] = run(
-            2048, mixed(60), engine=chosen, policy={"name": name}, predictor=predictor
-        ).metrics  # fmt: skip
-    assert all(each["finished"] == 60 for each in found.values())
-    ours, theirs = (found[name]["batch"] for name in tokens)
-    assert ours == pytest.approx(theirs, rel=0.15)

@@ -12,7 +12,7 @@ from policies.engines.engine_v1_options import EngineV1Spec
 from policies.requests.requests import Requests
 from policies.serving.serving_spec import ServingSpec
 from sweeps.plan.defaults import with_defaults
-from tests.policies.small import EXPERTS, mixed, run, spec
+from tests.policies.small import run, spec
 
 GIB = 1 << 30
 
@@ -65,40 +65,6 @@ def test_a_description_with_its_defaults_written_out_is_the_same(engine: dict[st
     assert ServingSpec.model_validate(with_defaults(ServingSpec, data)) == (
         ServingSpec.model_validate(data)
     )
-
-
-@pytest.mark.parametrize("ends", ["stop", "length"])
-def test_asynchronous_steps_are_the_same_alone_and_together(ends: str) -> None:
-    engine = {"like": "0.33", "ends": ends, "max_model_len": 1024}
-    stream = mixed(120)
-    one, many = (
-        run(2048, stream, engine=engine, advance_together=together) for together in (False, True)
-    )
-    assert (one.finish_s == many.finish_s).all()
-    figures = many.metrics
-    assert figures["finished"] == 120 and figures["preemptions"] > 0
-    made = figures["output_tokens_per_s"] * figures["steady_s"]
-    assert made <= stream.output_tokens.sum() + 1  # the tokens of overruns are none
-
-
-@pytest.mark.parametrize("policy", ["oracle", "static", "odma", "paged"])
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"cluster": {"cards": 2}},
-     {"cluster": {"cards": 2}, "shape": EXPERTS, "expert_parallel": "linear"}],
-)  # fmt: skip
-def test_whoever_ends_before_an_idle_gap_needs_no_slot_more(
-    policy: str, changes: dict[str, Any]
-) -> None:
-    stream = mixed(12, rate=0.02)
-    engine = {"like": "0.33", "ends": "stop", "max_model_len": 1024}
-    one, many = (
-        run(2048, stream, policy={"name": policy}, engine=engine, advance_together=together,
-            **changes)
-        for together in (False, True)
-    )  # fmt: skip
-    assert many.metrics["finished"] == 12
-    assert (one.finish_s == many.finish_s).all()
 
 
 def test_a_request_alone_may_take_what_the_watermark_spares() -> None:
