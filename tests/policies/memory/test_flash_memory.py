@@ -2,57 +2,114 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hwmodel.specs.device import Device, load_device
+from policies.engines.scheduled_step import Chunk
+from policies.memory import traffic
 from policies.memory.flash_memory import FlashMemory
+from policies.memory.step_times import Efficiency
 from policies.memory.traffic import Extents
+from policies.placements.placement import PlacedExtents
 from policies.requests.requests import Requests
 from policies.serving.serving import serve
 from tests.policies.memory.test_placed_memory import SHAPE
+from tests.policies.memory.test_step import decode
 from tests.policies.small import FakeMemory, spec
 
 FLASH = (
     "memory: given, capacity: {capacity}, given: {{bandwidth: 100GB/s, efficiency: 1.0, flash: {{"
-    "page: {page}, planes: {planes}, read_latency: 10us, write_bandwidth: 10GB/s, endurance: 1000"
+    "page: {page}, planes: {planes}, read_latency: 10us, write_bandwidth: {write}, endurance: 1000"
     "}}}}"
 )
 
 
-def device(page: str = "4KiB", planes: int = 1024, capacity: str = "1GiB") -> Device:
+def device(
+    page: str = "4KiB", planes: int = 1024, capacity: str = "1GiB", write: str = "10GB/s"
+) -> Device:
+    far = FLASH.format(page=page, planes=planes, capacity=capacity, write=write)
     return load_device(
         "rtx-pro-6000",
         ["given={bandwidth: 100GB/s, efficiency: 1.0}", "capacity=1GiB",
-         f"memories.far={{{FLASH.format(page=page, planes=planes, capacity=capacity)}}}"],
+         f"memories.far={{{far}}}"],
     )  # fmt: skip
 
 
-def share(
-    start: list[int], size: list[int], write: list[bool], page: str = "4KiB", base: int = 0
-) -> float:
-    """Share of the peak at which such extents are moved, where KV begins at `base`."""
-    memory = FlashMemory(device(page).memories["far"], SHAPE, 1.0, base)
-    numbers = (np.array(each, np.int64) for each in (start, size))
-    owner = np.zeros(len(start), np.int64)
-    return memory._share("attention", Extents(*numbers, np.array(write, np.bool_), owner))
+def share(start: list[int], size: list[int], page: str = "4KiB") -> float:
+    """Share of the peak at which such extents are read."""
+    memory, many = FlashMemory(device(page).memories["far"], SHAPE, 1.0, 0), len(start)
+    where = np.array(start, np.int64), np.array(size, np.int64)
+    return memory._share("attention", Extents(*where, np.zeros(many, bool), np.zeros(many, int)))
 
 
-def test_pages_are_read_whole_and_once() -> None:
-    assert share([0], [4096], [False]) == share([0], [0], [False]) == 1.0
-    assert share([0], [1024], [False]) == 0.25
-    assert share([2048], [4096], [False]) == 0.5  # over an edge
-    assert share([0, 1024], [1024, 1024], [False, False]) == 0.5  # of one page
-    assert share([0, 8192], [1024, 1024], [False, False]) == 0.25
-    assert share([0], [4096], [False], "16KiB") == 0.25
-    assert share([1024], [4096], [False], base=1024) == 1.0  # pages begin where KV does
+@pytest.mark.parametrize("seed", range(12))
+def test_pages_are_read_whole_and_once_and_bytes_are_written(seed: int) -> None:
+    """Where KV begins is where a page does; two phases have counts of their own."""
+    rng = np.random.default_rng(seed)
+    planes, even, base = int(rng.integers(20, 400)), rng.uniform(0.5, 1), int(rng.integers(9999))
+    rate, writes = (("10GB/s", 0.1), ("200GB/s", 1.0))[seed % 2]
+    card = device(planes=planes, write=rate)
+    memory = FlashMemory(card.memories["far"], SHAPE, even, base)
+    reads = even * min(planes * 4096 / 10e-6 / 100e9, 1.0)
+    assert memory.efficiency == Efficiency(reads, reads, reads, 2 / (1 / reads + 1 / writes))
+    uses = {}
+    for phase in ("attention", "prefill"):
+        wanted = touched = 0
+        for _ in range(2):
+            many = int(rng.integers(1, 12))
+            start, end = rng.integers(0, 16, many), rng.integers(16, 32, many)
+            start, end = (1024 * at + rng.integers(-1, 2, many) for at in (start + 1, end + 1))
+            size, write = end - start, rng.random(many) < 0.3
+            pages = {
+                page
+                for first, last in zip(start[~write], end[~write], strict=True)
+                for page in range(first // 4096, (last - 1) // 4096 + 1)
+            }
+            at_peak = len(pages) * 4096 / reads + size[write].sum() / writes
+            extents = Extents(start + base, size, write, np.zeros(many, np.int64))
+            assert memory._share(phase, extents) == pytest.approx(size.sum() / at_peak)
+            wanted, touched = wanted + size[~write].sum(), touched + 4096 * len(pages)
+        uses[phase] = wanted / touched
+    assert memory.report(0)["page_use"] == pytest.approx(uses)
+    memory.mark()
+    assert memory.report(0)["page_use"] == {}
+    memory._share("prefill", Extents(*(np.array([n]) for n in (base, 1024, False, 0))))  # type: ignore[arg-type]
+    assert memory.report(0)["page_use"] == {"prefill": 0.25}
+
+
+@pytest.mark.parametrize("layers", [range(0), range(2, 4)])
+def test_of_what_lies_elsewhere_nothing_is_read(
+    layers: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every second extent, at another place, of the first layer that lies here."""
+
+    def part(what: str, memory: str, start: Any, size: Any, layer: int, space: str) -> Any:
+        assert (what, memory, layer, space) == ("kv", "far", max(layers.start, 0), "space")
+        return PlacedExtents(start[1::2] + 1024, size[1::2], np.arange(1, len(start), 2))
+
+    where = SimpleNamespace(layers=lambda *_: layers, part=part)
+    placed: Any = (where, "far", "space")
+    memory = FlashMemory(device().memories["far"], SHAPE, 1.0, 0, *placed)
+    start, write = np.arange(6) * 8192, np.array([True, True, False, False, False, False])
+    extents = Extents(start, np.full(6, 4096), write, np.zeros(6, int))
+    asked: list[int] = []
+
+    def attention(_: Any, __: Any, layer: int, ___: Any) -> Extents:
+        asked.append(layer)
+        return extents
+
+    monkeypatch.setattr(traffic, "attention", attention)
+    found = memory.observe(decode(4, 400), SimpleNamespace(allocator=None)).attention  # type: ignore[arg-type]
+    assert found == pytest.approx(3 / (2 * 2 + 10)) and asked == [layers.start]
 
 
 def test_what_has_nothing_here_goes_at_the_rate_of_before() -> None:
-    assert share([], [], []) == 1.0
-    assert share([0], [0], [False]) == 1.0
+    assert share([], []) == share([0], [0]) == 1.0
 
 
 def test_what_has_not_run_wears_nothing_out() -> None:
@@ -60,14 +117,7 @@ def test_what_has_not_run_wears_nothing_out() -> None:
     assert (found["page_use"], found["writes_a_day"], found["years"]) == ({}, 0.0, None)
 
 
-def test_writes_have_a_rate_of_their_own() -> None:
-    assert share([0], [4096], [True]) == pytest.approx(0.1)
-    assert share([0, 4096], [4096, 4096], [False, True]) == pytest.approx(2 / 11)
-
-
-def test_what_is_copied_within_it_is_read_and_written_and_what_ages_is_written() -> None:
-    memory = FlashMemory(device().memories["far"], SHAPE, 1.0, 0)
-    assert memory.efficiency.migration == pytest.approx(2 / 11)
+def test_what_ages_is_written() -> None:
     recent = {"name": "recent", "kv": "far", "tokens": 100, "moves": True}
     found = metrics("4KiB", {"name": "paged"}, memories=recent)
     copies_s = found["phase_share"]["copy"] * found["steps"] * found["step_s"]
@@ -79,9 +129,61 @@ def test_what_is_copied_within_it_is_read_and_written_and_what_ages_is_written()
     assert days * (1 << 30) == pytest.approx(written, rel=0.01)
 
 
-def test_planes_bound_the_rate() -> None:
-    slow = device(planes=61).memories["far"]  # 61 x 4 KiB in 10 us: 25 GB/s
-    assert FlashMemory(slow, SHAPE, 1.0, 0).efficiency.weights == pytest.approx(0.25, rel=0.01)
+def test_pages_are_counted_again_when_a_phase_is_due_and_copies_are_written_where_kv_ages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory, asked = FlashMemory(device().memories["far"], SHAPE, 1.0, 0), Counter[str]()
+
+    def extents(phase: str) -> Extents:
+        asked[phase] += 1
+        return Extents(*(np.array([n]) for n in (0, 4096 // asked[phase], False, 0)))  # type: ignore[arg-type]
+
+    for phase in ("attention", "prefill"):
+        monkeypatch.setattr(traffic, phase, lambda *_, phase=phase: extents(phase))
+    engine: Any = SimpleNamespace(allocator=None)
+    prompts = decode(0, 0)._replace(chunks=[Chunk(0, 0, 9, True)])
+    passed = 0
+    for steps in (1, 62, 1, 64):
+        both = memory.observe(decode(4, 400), engine), memory.observe(prompts, engine)
+        due = 1 + (passed >= 64)
+        assert asked == {"attention": due, "prefill": due}
+        assert (both[0].attention, both[1].prefill) == (1 / due, 1 / due)
+        memory.passed(steps)
+        passed += steps
+        assert memory.rounds_to_probe == max(64 * due - passed, 1)
+    aged, copied = (memory.observe(prompts._replace(aged=n), engine).migration for n in (3, 0))
+    assert (aged, copied) == (0.1, pytest.approx(2 / 11))
+
+
+@pytest.mark.parametrize(("share", "aged"), [(None, 0), (0.25, 0), (0.25, 3)])
+def test_it_is_worn_out_by_what_is_written_here_and_what_ages_is_counted_once(
+    share: float | None, aged: int
+) -> None:
+    """Of 300 B a step, in steps of 2 s; what had aged was counted as it was made."""
+    where: Any = () if share is None else (
+        SimpleNamespace(read=lambda *_: {"far": share}), "far", SimpleNamespace(slot_bytes=7),
+    )  # fmt: skip
+    memory = FlashMemory(device().memories["far"], SHAPE, 1.0, 0, *where)
+    phases = {
+        name: SimpleNamespace(bytes=each)
+        for name, each in (
+            ("attention", {"kv_written": 100}),
+            ("prefill", {"kv_written": 200}),
+            ("weights", {}),
+        )
+    }
+    times: Any = SimpleNamespace(work=SimpleNamespace(phases=phases), total_s=np.full(5, 2.0))
+    memory.observe(decode(0, 0)._replace(aged=aged), SimpleNamespace(allocator=None))  # type: ignore[arg-type]
+    for _ in range(2):
+        memory.mark()
+        memory.passed(5, times)
+        memory.passed(5, times)
+    memory.passed(5)
+    written = 10 * (300 * (share or 1) - 7 * aged)
+    a_day = written / (1 << 30) / (20 / 86400)
+    found = memory.report(0)
+    assert found["writes_a_day"] == pytest.approx(a_day)
+    assert found["years"] == pytest.approx(1000 / a_day / 365.25)
 
 
 def metrics(
@@ -98,11 +200,10 @@ def test_runs_waste_less_of_large_pages_than_blocks() -> None:
     """Of 512 KiB in a region eight times as large: one run, or blocks of 8 KiB anywhere."""
     rng = np.random.default_rng(0)
     places = sorted(rng.choice(512, 64, replace=False).tolist())
-    reads = [False] * 64
-    blocks = share([8192 * place for place in places], [8192] * 64, reads, "64KiB")
-    run = share([8192 * 100], [8192 * 64], [False], "64KiB")
+    blocks = share([8192 * place for place in places], [8192] * 64, "64KiB")
+    run = share([8192 * 100], [8192 * 64], "64KiB")
     assert blocks < 0.3 < 0.85 < run
-    assert share([8192 * place for place in places], [8192] * 64, reads) == 1.0
+    assert share([8192 * place for place in places], [8192] * 64) == 1.0
     small = metrics("4KiB", {"name": "paged"})["memory"]["memories"]["far"]
     assert small["page_use"]["attention"] == pytest.approx(1.0, rel=0.01)
 
