@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hwmodel.kernel.memory import Descriptors
-from hwmodel.measure.paced import WARM, Paced, issuing_ns, write_queue_bytes
+from hwmodel.measure.paced import Paced, write_queue_bytes
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
 from policies.allocators.kv_layout import KvLayout, Units
@@ -18,9 +18,6 @@ from policies.memory.fidelity import FidelitySpec
 from policies.memory.interval import confidence_interval
 from policies.placements.placement import none, whole
 from policies.placements.turn import Turn
-from tests.policies.serving.test_pools import pools
-from tests.policies.serving.test_sessions import talks
-from tests.policies.transfers.test_tiers import AGAIN, served, tiers
 
 LPDDR = load_device("mlu370-x4")
 TOGETHER = {"fidelity": "sampled", "phases": "together", "max_probes": 2}
@@ -39,12 +36,6 @@ def beside(gbps: float, write: bool, count: int = 8000) -> Paced:
     blocks = (1 << 20) + np.random.default_rng(0).permutation(count)
     start = ((blocks << 14)[:, None] + (np.arange(32) << 9)).ravel()[:count]
     return Paced(start, np.full(count, 512), np.full(count, write), gbps)
-
-
-def first(count: float) -> dict[str, Any]:
-    """So many accesses of a stream."""
-    whole = beside(1.0, False, 60_000)
-    return {name: getattr(whole, name)[: int(count)] for name in ("start", "size", "write")}
 
 
 @pytest.mark.parametrize("layout", ["layer_kv_token", "block_layer_kv_token"])
@@ -83,39 +74,6 @@ def test_of_a_transfer_each_memory_has_what_lies_in_it(layout: str) -> None:
     assert sum(share for _, share in moved) == pytest.approx(1)
     alone = runs(kv, moving, lambda s, n, layer: whole(s, n) if layer else none())
     assert alone[2] == pytest.approx(2 / 3)
-
-
-def test_a_step_grows_with_the_rate_of_the_link_and_more_where_it_writes() -> None:
-    alone_ns = issuing_ns(LPDDR, own())
-    growth = {
-        (gbps, write): issuing_ns(LPDDR, own(), [beside(gbps, write)]) / alone_ns - 1
-        for gbps in (12.0, 36.0)
-        for write in (False, True)
-    }
-    share = 36 / (LPDDR.peak_gbps - 36)
-    for write in (False, True):
-        assert 0 < growth[12.0, write] < growth[36.0, write] < 4 * share
-    assert growth[36.0, True] > growth[36.0, False]  # the bus turns round
-
-
-def test_a_stream_beside_moves_as_many_bytes_as_its_rate_says() -> None:
-    """One that is laid out for a tenth longer than the step is there to its end; one for two thirds
-    of it is not."""
-    endless_ns = issuing_ns(LPDDR, own(512 << 10), [beside(40.0, False, 60_000)])
-    step_ns = endless_ns / (1 - WARM)
-    assert endless_ns > 1.05 * issuing_ns(LPDDR, own(512 << 10))
-    longer, shorter = (
-        issuing_ns(LPDDR, own(512 << 10), [beside(40.0, False)._replace(**cut)])
-        for cut in (first(share * step_ns * 40 / 512) for share in (1.1, 0.67))
-    )
-    assert longer == pytest.approx(endless_ns, rel=0.002)
-    assert shorter < 0.99 * endless_ns
-
-
-def test_two_directions_cost_more_than_either() -> None:
-    both = issuing_ns(LPDDR, own(), [beside(20.0, False), beside(20.0, True)])
-    for write in (False, True):
-        assert issuing_ns(LPDDR, own(), [beside(20.0, write)]) < both
 
 
 def test_what_is_simulated_is_longer_than_the_write_queues_hide() -> None:
@@ -160,32 +118,3 @@ def test_the_cost_of_many_probes_is_a_ratio_with_its_interval() -> None:
     assert tenth == pytest.approx(report(uneven))
     sure = report([Slowdown(0.3 * moved, moved) for moved in (0.1, 0.4, 0.8)])
     assert sure["cost"] == pytest.approx(0.3) and sure["ci95"] == pytest.approx(0, abs=1e-12)
-
-
-def test_where_nothing_moves_simulated_contention_changes_nothing() -> None:
-    still = {"host": {"store_threshold": 9}}
-    found, plain = (
-        served(AGAIN, tiers=tiers(still["host"], contention=how), memory=TOGETHER)
-        for how in ("simulated", True)
-    )
-    assert (found.finish_s == plain.finish_s).all()
-    memory = found.metrics["memory"]
-    assert memory.pop("in_motion")["probes"] == 0
-    assert memory.keys() == plain.metrics["memory"].keys()
-
-
-@pytest.mark.parametrize(
-    "way",
-    [
-        {"tiers": tiers({"block_size": 64}, layerwise=True, contention="simulated")},
-        {"tiers": tiers(pauses={"policy": "swap"}, contention="simulated")},
-        {"pools": pools(mode="push", transfer="layers", contention="simulated")},
-        {"pools": pools(decode={"tensor_parallel": 2}, contention="simulated")},
-    ],
-)
-def test_every_background_transfer_can_be_simulated(way: dict[str, Any]) -> None:
-    stream = talks(4, 3)
-    policy = {"name": "paged"}
-    found = served(stream, 1024, memory=TOGETHER, policy=policy, **way).metrics
-    assert found["finished"] == len(stream)
-    assert found["memory"]["in_motion"]["cost"] >= 0

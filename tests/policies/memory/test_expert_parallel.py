@@ -98,24 +98,6 @@ def test_the_closed_form_is_the_mean_of_the_streams(
     assert mean == pytest.approx(part.step_weight_bytes - idle, abs=2)
 
 
-def test_a_stream_has_the_card_that_has_most_of_what_one_card_reads() -> None:
-    _, experts = card(EXPERTS, 4)
-    alone, split = (Routing(each, None, 3) for each in (EXPERTS.experts, experts))  # type: ignore[arg-type]
-    for draw in range(30):
-        touched = alone.touched(3, 1, draw)
-        on = np.bincount(touched // 4, minlength=4)
-        here = split.touched(3, 1, draw)
-        assert here.tolist() == (touched[touched // 4 == on.argmax()] % 4).tolist()
-    assert len(split.touched(0, 1, 0)) == 0 == split.expected(0)
-
-
-def test_one_card_is_as_ever() -> None:
-    assert shard(EXPERTS, 1, "balanced") is EXPERTS
-    plain, alone = (run(2048, mixed(20), shape=EXPERTS, **how) for how in ({}, WHOLE))
-    assert plain.metrics == alone.metrics
-    assert (plain.finish_s == alone.finish_s).all()
-
-
 def test_one_token_on_two_cards_is_hypergeometric() -> None:
     _, experts = card(load_model("qwen3-30b-a3b"), 2)
     ways = [math.comb(64, on) * math.comb(64, 8 - on) for on in range(9)]
@@ -123,40 +105,6 @@ def test_one_token_on_two_cards_is_hypergeometric() -> None:
     found = Routing(experts).most(1)
     assert found.distinct == pytest.approx(expected, rel=0.01)
     assert found.pairs == pytest.approx(found.distinct) and found.tokens == pytest.approx(1)
-
-
-def test_all_experts_of_every_token_are_read_as_when_split() -> None:
-    model = EXPERTS.model_copy(
-        update={"experts": EXPERTS.experts.model_copy(update={"per_token": 16})}  # type: ignore[union-attr]
-    )
-    (part, experts), split = card(model, 4), shard(model, 4)
-    assert Routing(experts).most(5) == (4, 20, 5)
-    both = [StepModel(device(1024), each, 4) for each in (part, split)]
-    first, second = (each.times(decode(5), 1, Efficiency()) for each in both)
-    assert first.weights_s == second.weights_s
-    read = [each.work.phases["weights"].bytes for each in (first, second)]
-    assert read[0] == read[1]
-    assert first.total_s == pytest.approx(second.total_s, rel=1e-12)
-
-
-@pytest.mark.parametrize(("skew", "placement", "least", "most"), [
-    (0.0, "linear", 1.0, 1.02), (1.0, "linear", 1.2, 2.0), (1.0, "balanced", 1.0, 1.03),
-])  # fmt: skip
-def test_many_tokens_are_balanced_unless_popular_experts_lie_together(
-    skew: float, placement: str, least: float, most: float
-) -> None:
-    model = load_model("qwen3-30b-a3b", ["layers=3"])
-    _, experts = card(model, 4, placement)
-    found = Routing(experts, RoutingSpec(skew=skew), 2).most(4096)
-    assert least <= found.pairs / (4096 * 8 / 4) <= most
-    assert found.distinct == pytest.approx(32, rel=1e-3)
-
-
-def test_few_tokens_leave_cards_waiting() -> None:
-    _, experts = card(load_model("qwen3-30b-a3b", ["layers=3"]), 4)
-    routing = Routing(experts)
-    ratio = [routing.most(n).distinct / (routing.distinct(n) / 4) for n in (1, 3, 10, 50, 300)]
-    assert ratio == sorted(ratio, reverse=True) and ratio[0] > 1.6 and ratio[-1] < 1.005
 
 
 def test_cards_exchange_by_all_reduces_or_by_dispatch_and_combine() -> None:
@@ -172,24 +120,6 @@ def test_cards_exchange_by_all_reduces_or_by_dispatch_and_combine() -> None:
     there_s = tokens * 3 / 4 * 128 / link.bandwidth + link.latency * 1e-9  # type: ignore[union-attr]
     # a dense layer with two all-reduces, two with one, a dispatch and a combine
     assert spread.all_reduce_s == pytest.approx(4 * each_s + 4 * there_s)
-
-
-def test_flops_are_those_of_the_card_with_most_tokens() -> None:
-    big, step = device(1024), decode(64)
-    found = {}
-    for name, part in (("split", shard(EXPERTS, 4)), ("linear", card(EXPERTS, 4)[0]),
-                       ("spread", card(EXPERTS, 4, "linear", "all_to_all")[0])):  # fmt: skip
-        steps = StepModel(big, part, 4, free=["weights"])
-        found[name] = steps.times(step, 1, Efficiency()).weights_s
-    experts = card(EXPERTS, 4)[1]
-    rate = big.accelerator.compute.peak("fp16") * big.accelerator.compute.decode_efficiency  # type: ignore[union-attr]
-    more = Routing(experts).most(64).pairs - 64 * 2 / 4
-    assert more > 0
-    each = 2 * 3 * 64 * 32 * 2  # FLOPs of an expert in two layers
-    assert (found["linear"] - found["split"]) * rate == pytest.approx(more * each, rel=1e-6)
-    # routers of a card's own tokens alone, too
-    router = 2 * 2 * 16 * 64 * 64 * 3 / 4
-    assert (found["linear"] - found["spread"]) * rate == pytest.approx(router, rel=1e-6)
 
 
 WHOLE: dict[str, Any] = {"expert_parallel": "linear"}

@@ -22,7 +22,7 @@ from policies.requests.requests import Requests
 from policies.requests.workload import WorkloadSpec, workload_document
 from policies.serving.serving import serve
 from policies.serving.serving_spec import ServingSpec
-from tests.policies.small import MODEL, device, mixed, requests, run, spec
+from tests.policies.small import MODEL, device, mixed, spec
 from tests.rotation import long
 
 ENGINE = {"max_model_len": 1024}
@@ -72,52 +72,6 @@ def test_phases_together_move_the_same_bytes_in_about_the_time_in_turn() -> None
     found = simulate_system(card, one)
     assert found.total_bytes == sum(each.total_bytes for each in turn)
     assert found.elapsed_ns == pytest.approx(sum(each.elapsed_ns for each in turn), rel=0.05)
-
-
-@pytest.mark.parametrize("fidelity", ["full", "sampled"])
-def test_phases_together_have_one_efficiency(fidelity: str) -> None:
-    memory = {"fidelity": fidelity, "phases": "together"}
-    found = run(8192, mixed(4), memory=memory, engine=ENGINE).metrics
-    shares = found["memory"]["efficiency"]
-    assert shares["weights"] == shares["attention"] and 0 < shares["prefill"] <= 1
-    assert found["memory"]["together"] and found["finished"] == 4
-
-
-def test_weights_are_whole_layers_of_their_own() -> None:
-    memory = device(8192)
-    streams = [traffic.weights(FOUR, layer, 16 << 10) for layer in range(4)]
-    found = [simulate_system(memory, dealing.deal(each, 32, "split", 512)) for each in streams]
-    moved, elapsed_ns = sum(f.total_bytes for f in found), sum(f.elapsed_ns for f in found)
-    first = found[0].total_bytes / found[0].elapsed_ns / 307.2
-    assert served("full", "paged", 2)["memory"]["efficiency"]["weights"] == pytest.approx(first)
-    every = served("exhaustive", "paged", 2)["memory"]["efficiency"]["weights"]
-    assert every == pytest.approx(moved / elapsed_ns / 307.2)
-
-
-def test_a_layer_by_hand() -> None:
-    # one request alone: each decode step's attention is the simulated time of one of two layers
-    metrics = run(
-        1024, requests([0.0], 100, 4), memory={"fidelity": "full"}, kv_layout="layer_kv_token"
-    ).metrics
-    assert metrics["memory"]["phases"]["attention"]["ci95"] == 0  # nothing is drawn
-    seconds = metrics["phase_share"]["attention"] * metrics["steps"] * metrics["step_s"]
-    memory = device(1024)
-    base, half = 2 << 20, 1024 * 64
-    expected = 0.0
-    for nth, context in enumerate((100, 101, 102), 1):
-        layer = nth % 2
-        starts, sizes, writes = [], [], []
-        for kv in (0, 1):
-            first = base + (2 * layer + kv) * half
-            starts += [first, first + context * 64]
-            sizes += [context * 64, 64]
-            writes += [False, True]
-        extents = traffic.Extents(
-            np.array(starts), np.array(sizes), np.array(writes), np.zeros(4, np.int64)
-        )
-        found = simulate_system(memory, dealing.deal(extents, 32, "slice", 512))
-        expected += 2 * found.elapsed_ns * 1e-9
-    assert seconds == pytest.approx(expected, rel=1e-6)
 
 
 class Case(NamedTuple):

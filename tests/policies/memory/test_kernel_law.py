@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -15,7 +12,6 @@ from hwmodel.specs.device import load_device
 from hwmodel.specs.kernel_law import KernelClass, KernelLaw
 from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk, Step
-from policies.memory.measured_steps import Prefill, prefill_time
 from policies.memory.products import Products, expert_padding
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
@@ -91,34 +87,6 @@ def test_rows_are_padded_to_tiles_and_few_rows_read_the_weights_again() -> None:
     assert times[0] == times[1] == times[4] and times[2] == times[3] == pytest.approx(2 * times[0])
 
 
-def test_few_rows_are_computed_at_the_share_of_vectors() -> None:
-    model = load_model("llama-2-7b")
-    law = "kernels={class: ideal, vector_rows: 8, vector_columns: 8, vector_efficiency: 0.5}"
-    bound = ["compute.fp16=1GFLOPS", "compute.decode_efficiency=0.8", "compute.overlap=max", law]
-    steps = StepModel(load_device("a100-80gb", bound), model)
-    for rows, share in ((4, 0.5), (9, 0.8)):
-        flops = rows * (model.layer_flops + model.head_flops)
-        found_s = steps.times(decode(rows, rows), 1, Efficiency()).weights_s
-        assert found_s == pytest.approx(flops / (share * 1e9))
-
-
-def test_experts_have_tiles_of_their_own() -> None:
-    """Of a batch of 64 an expert of qwen3-30b-a3b has four rows, of which a tile has 16."""
-    model = load_model("qwen3-30b-a3b")
-    bound = ["compute.fp16=1GFLOPS", "compute.bf16=1GFLOPS", "compute.decode_efficiency=1.0"]
-    plain, tiled = (
-        StepModel(
-            load_device("a100-80gb", [*bound, f"kernels={{class: ideal, tile: {tile}}}"]), model
-        )
-        .times(decode(64, 64), 1, Efficiency())
-        .weights_s
-        for tile in (1, 64)
-    )
-    rows = 64 * 8 / (128 * (1 - (15 / 16) ** 64))
-    each = 2 * 3 * 2048 * 768 * 8 * 48 / (model.layer_flops + model.head_flops)
-    assert tiled / plain == pytest.approx(1 + each * (16 / rows - 1), rel=1e-9)
-
-
 def test_experts_wait_for_their_own_bytes_or_flops() -> None:
     """A prompt of 64 tokens reads all experts of qwen3-30b-a3b, but its other products compute
     longer than they read: neither hides the other."""
@@ -158,40 +126,3 @@ def test_rows_of_an_expert_are_padded_to_its_tile(tile: int, rows: float, times:
     card = load_device("a100-80gb", [f"kernels={{class: ideal, tile: {tile}}}"])
     assert card.accelerator is not None
     assert expert_padding(card.accelerator.kernels, rows) == pytest.approx(times)
-
-
-def test_a_program_has_a_share_of_its_own_in_prompts() -> None:
-    prompt = Prefill(tokens=2048, weights="q8_0")
-    one, other = (
-        prefill_time(load_device("dgx-spark-gb10", settings), load_model("gpt-oss-20b"), prompt).ms
-        for settings in ([], ["kernels.chunk_products=1.0"])
-    )
-    assert 2 < one / other < 4
-
-
-def test_attention_beside_a_chunk_takes_a_multiple() -> None:
-    model = load_model("llama-2-7b")
-    card = load_device("a100-80gb", ["kernels={class: ideal, beside_chunk: 1.5}"])
-    steps = StepModel(card, model)
-    alone = decode(8, 8000)
-    beside = alone._replace(chunks=[Chunk(0, 0, 64, False)])
-    one, other = (steps.times(step, 1, Efficiency()).attention_s[0] for step in (alone, beside))
-    assert other == pytest.approx(1.5 * one)
-    assert isinstance(beside, Step)
-
-
-@pytest.mark.parametrize(("rows", "each"), [(1, 1.0), (2, 1.9), (31, 4.0), (32, 4.0)])
-def test_a_row_reads_its_experts_by_itself_where_the_law_says_so(rows: int, each: float) -> None:
-    """Metal's from 2 to below 32 rows: each expert as often as it has rows, at 0.7 of the rate."""
-    model = load_model("gpt-oss-20b").stored_as("mxfp4_experts_gguf", "fp16")
-    flops = {"decode": 1.0}
-    work = SimpleNamespace(rows=rows, expert_rows=each, expert_bytes=1e12, phases={},
-                           expert_flops=flops)  # fmt: skip
-    linear: Any = SimpleNamespace(flops={"decode": 2.0}, waits=2e12)
-    apart, shared = (
-        Products(load_device("m2-ultra", settings), model).seconds(work, linear, 1.0)[1].read_s  # type: ignore[arg-type]
-        for settings in ([], ["kernels.lone_expert_rows=0"])
-    )
-    passes = -(-rows // 4) if rows <= 8 else 1  # of a matrix and vectors
-    alone = 1 < rows < 32
-    assert apart / shared == pytest.approx(each / 0.7 / passes if alone else 1.0)

@@ -19,7 +19,6 @@ from policies.memory.layout_read import (
     descriptors,
     layout_gbps,
 )
-from tests.policies.small import MODEL, mixed, run
 
 TOKENS, HEADS = LAYOUTS["layer_kv_token"], LAYOUTS["layer_kv_head_block"]
 
@@ -93,14 +92,3 @@ def test_every_lpddr_device_says_whether_its_map_is_known() -> None:
             known.append(name)
             assert not {"interleave", "channel_hash"} & card.assumed.keys()
     assert (unsaid, known) == ([], ["strix-halo"])
-
-
-def test_a_pad_takes_its_share_of_the_slots() -> None:
-    stream, order = mixed(20), {"kv_layout": "layer_kv_token"}
-    rows = MODEL.kv_layer_bytes // 2  # K or V of a token
-    plain, padded = (
-        run(4096, stream, **order, **pad).metrics for pad in ({}, {"kv_pad": f"{rows // 4}B"})
-    )
-    assert plain["kv_capacity_tokens"] == 4096
-    blocks = int(4096 / 1.25) // 16  # less one that vLLM keeps
-    assert padded["kv_capacity_tokens"] in ((blocks - 1) * 16, blocks * 16)

@@ -24,7 +24,7 @@ from policies.memory.pipeline import (
     leading,
     micro_batch,
 )
-from tests.policies.small import EXPERTS, MODEL, WINDOWS, FakeMemory, mixed, requests, run
+from tests.policies.small import MODEL, mixed, requests, run
 from tests.rotation import LONG
 
 FEW = mixed(240 if LONG else 30)
@@ -52,19 +52,6 @@ def test_two_stages_take_at_most_what_kunserve_says_and_as_long_where_parts_shri
     assert found <= formula * (1 + 1e-12)
     found, formula = both(sorted(work, reverse=True))
     assert found == pytest.approx(formula)
-
-
-def test_steps_that_follow_one_another_leave_no_stage_idle() -> None:
-    free, ready, before = [0.0] * 3, [0.0] * 2, 0.0
-    for _ in range(5):
-        ready, free = flow([[1.0, 1.0]] * 2, [0.0] * 2, free, ready)
-        taken, before = ready[-1] - before, ready[-1]
-    assert taken == 2.0
-
-
-def test_activations_on_the_link_come_between_the_stages() -> None:
-    ends, _ = flow([[1.0, 1.0]] * 3, [1.5] * 3, [0.0] * 3, [0.0] * 3)
-    assert ends == [3.5, 5.0, 6.5]  # the link is the slowest
 
 
 def test_chunks_of_a_stage_delay_nothing_and_whole_requests_until_they_are_over() -> None:
@@ -101,20 +88,6 @@ def test_micro_batches_have_every_token_once_in_order(
         assert own[0].start == chunk.start and sum(each.tokens for each in own) == chunk.tokens
         assert all(a.start + a.tokens == b.start for a, b in pairwise(own))
         assert [each.last for each in own] == [False] * (len(own) - 1) + [True]
-
-
-def test_halves_by_cost_are_even_where_tokens_are_not() -> None:
-    long, none = [Chunk(0, 0, 4096, True)], np.zeros(0, np.int64)
-
-    def found(least: int) -> list[int]:
-        spec = PipelineSpec(balance="cost", least_tokens=least)
-        return cuts(TokenRow(none, long, Costs(1.0, 100.0)), spec, 2)
-
-    assert max(b - a for a, b in pairwise(found(1024))) <= 1024 and len(found(1024)) > 3
-    _, middle, whole = found(4096)
-    costs = Costs(1.0, 100.0)
-    halves = costs.of(0, middle), costs.of(middle, whole - middle)
-    assert middle > whole / 2 and halves[0] == pytest.approx(halves[1], rel=1e-3)
 
 
 Token = tuple[float, int]
@@ -205,45 +178,6 @@ def test_tokens_elsewhere_are_dealt_to_micro_batches() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"shape": WINDOWS, "cluster": {"stages": 5}, "policy": {"name": "odma"}},
-        {"shape": EXPERTS, "cluster": {"stages": 3}, "expert_parallel": "linear",
-         "tensor_parallel": 2, "memory": {"fidelity": "full"}, "simulate": FakeMemory()},
-    ],
-)  # fmt: skip
-def test_stages_of_layers_that_differ_serve(changes: dict[str, Any]) -> None:
-    found = run(4096, FEW[:12], **changes).metrics
-    assert found["finished"] == 12
-    assert found["pipeline"]["stages"] == changes["cluster"]["stages"]
-
-
-def test_stages_of_pools_move_their_layers_at_once() -> None:
-    pools = {"link": "mooncake-rdma-400", "prefill": {}, "decode": {}}
-    whole, halves = (
-        run(4096, FEW, pools=pools, cluster={"stages": many}).metrics["pools"]["transfers"]
-        for many in (1, 2)
-    )
-    assert halves["count"] == whole["count"]
-    assert halves["bytes"] == pytest.approx(whole["bytes"] / 2)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"link": "mooncake-rdma-400"}, {"micro_batches": 3}, {"drains": True},
-        {"balance": "cost", "least_tokens": 64}, {"balance": "lookahead", "least_tokens": 64},
-    ],
-)  # fmt: skip
-def test_each_option_moves_the_time(options: dict[str, Any]) -> None:
-    def makespan(pipeline: dict[str, Any]) -> float:
-        cluster = {"stages": 2, "pipeline": pipeline}
-        return float(run(4096, FEW, cluster=cluster).metrics["makespan_s"])
-
-    assert makespan(options) != makespan({})
-
-
 def test_where_nothing_waits_a_step_is_halved_as_by_cost() -> None:
     def finishes(balance: str) -> Any:
         pipeline = {"balance": balance, "least_tokens": 4}
@@ -259,35 +193,6 @@ def test_engines_that_compute_prompts_apart_do_not_look_ahead(engine: str) -> No
     cluster = {"stages": 2, "pipeline": {"balance": "lookahead"}}
     with pytest.raises(DescriptionError, match="lookahead: not with engine " + engine):
         run(4096, FEW, cluster=cluster, engine={"name": engine})
-
-
-def test_nobody_is_served_sooner_than_alone() -> None:
-    """Micro-batches follow one another through the stages, but none before its request came."""
-    cluster = {"stages": 2}
-    alone = run(4096, requests([0.0], 300, 3), cluster=cluster).first_token_s[0]
-    times = np.arange(12) * alone * 0.7
-    found = run(4096, requests(times, 300, 3), cluster=cluster)
-    assert (found.first_token_s - times >= alone * (1 - 1e-9)).all()
-    assert found.first_token_s[-1] - times[-1] < 8 * alone
-
-
-def test_one_stage_is_no_pipeline() -> None:
-    alone, one = run(2048, FEW), run(2048, FEW, cluster={"stages": 1})
-    assert alone.metrics == one.metrics and "pipeline" not in one.metrics
-
-
-def test_two_stages_have_the_kv_of_both_cards_and_the_weights_of_one() -> None:
-    stream = requests([0.0], 10, 2)
-    one = run(4096, stream).metrics["kv_capacity_tokens"]
-    two = run(4096, stream, cluster={"stages": 2}).metrics["kv_capacity_tokens"]
-    assert two == 2 * one  # weights of either are within the first 2 MiB
-
-
-def test_steps_advanced_together_are_those_of_single_ones() -> None:
-    stream = requests(np.arange(6) * 1e-3, [200, 40, 90, 300, 20, 70], [60, 90, 30, 80, 50, 70])
-    cluster = {"cluster": {"stages": 2}}
-    single = run(4096, stream, **cluster, advance_together=False)
-    assert np.allclose(run(4096, stream, **cluster).finish_s, single.finish_s, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,7 @@ from policies.placements.card_memories import CardMemories
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult, serve
 from tests.policies.serving.test_moving import SHAPE
-from tests.policies.serving.test_sessions import talks
 from tests.policies.small import FakeMemory, spec
-from tests.policies.transfers.test_tiers import tiers
 
 FAR = "memory: given, given: {bandwidth: 100GB/s, efficiency: 1.0}, capacity: 1GiB"
 
@@ -73,15 +71,6 @@ def test_interleaved_in_proportion_memories_reach_their_sum() -> None:
     assert in_turn == pytest.approx(1 / (0.5 + 0.5 * 3))
 
 
-def test_a_known_share_in_the_main_memory() -> None:
-    """Half of what eight requests of about 544 tokens have is 272."""
-    found = served(device(), {"name": "recent", "kv": "far", "tokens": 272}).metrics["memory"]
-    near = found["read"]["attention"]["main"]
-    assert near == pytest.approx(272 / (512 + 32), rel=0.02)  # in the mean over steps
-    last = 272 / (512 + 63)
-    assert found["efficiency"]["attention"] == pytest.approx(1 / (3 * (1 - last)), rel=0.02)
-
-
 @pytest.mark.parametrize(("budget", "together"), [(8192, True), (8192, False), (320, True)])
 def test_what_leaves_the_last_tokens_is_moved_once(budget: int, together: bool) -> None:
     """Of a prompt in one chunk only what decoding pushes out; in chunks of 320 also what the next
@@ -99,17 +88,6 @@ def test_what_leaves_the_last_tokens_is_moved_once(budget: int, together: bool) 
     assert still["memory"]["read"]["attention"] == pytest.approx(
         found["memory"]["read"]["attention"], rel=0.01
     )
-
-
-def test_what_is_moved_is_read_and_written_in_both_memories() -> None:
-    """Half of the bytes in each, whichever is slower decides, or one after the other."""
-    recent = {"name": "recent", "kv": "far", "tokens": 272, "moves": True}
-    for overlap, seconds in (("phase", 1 / 100e9), ("none", 1 / 100e9 + 1 / 300e9)):
-        found = served(device(overlap), recent).metrics
-        assert found["memory"]["read"]["migration"] == {"main": 0.5, "far": 0.5}
-        copies_s = found["phase_share"]["copy"] * found["steps"] * found["step_s"]
-        size = found["memory"]["moved_tokens"] * SHAPE.kv_token_bytes
-        assert copies_s == pytest.approx(size * seconds, rel=0.01)
 
 
 LAYOUT = KvLayout(1 << 21, 1024, SHAPE.layers, SHAPE.kv_heads, 64)
@@ -149,20 +127,6 @@ def test_the_energy_of_a_byte_is_that_of_its_parts_where_they_lie() -> None:
     assert memory.transfers() == {"weights": {"read": pytest.approx(0.75 * 4 + 0.25 * 8)}}
 
 
-def test_the_slowest_memory_of_a_whole_step_decides() -> None:
-    """Weights in the main memory are hidden behind KV in a slow one, or the other way round."""
-    alone = served(device("step"), {"kv": "far"}).metrics
-    turns = served(device("phase"), {"kv": "far"}).metrics
-    assert alone["step_s"] < turns["step_s"]
-    assert alone["phase_share"]["weights"] < 0.2 * turns["phase_share"]["weights"]
-    assert alone["phase_share"]["attention"] > turns["phase_share"]["attention"]
-
-
-def test_a_crossing_is_no_wider_than_it_is() -> None:
-    narrow = device(far=FAR + ", crossing: {bandwidth: 50GB/s}")
-    assert rate(narrow, {"kv": "far"}) == pytest.approx(1 / 6)
-
-
 def test_a_port_is_shared_by_all_memories() -> None:
     """Of 300 and 100 GB/s 350 come through, and 50 are no more than 50."""
     for overlap in ("phase", "step"):
@@ -171,37 +135,6 @@ def test_a_port_is_shared_by_all_memories() -> None:
     narrow = device(port="50GB/s")
     assert rate(narrow, {"kv": "far"}) == pytest.approx(1 / 6)
     assert rate(device(port="1TB/s"), {"name": "interleaved"}) == pytest.approx(4 / 3)
-
-
-def test_heads_in_both_memories_are_read_at_once() -> None:
-    shape = SHAPE.kv_heads
-    found = served(device(), {"name": "by_head", "kv": "far", "share": 0.25}).metrics["memory"]
-    far = max(round(shape / 4), 1) / shape
-    assert found["read"]["attention"]["far"] == pytest.approx(far)
-    assert found["efficiency"]["attention"] == pytest.approx(1 / max(1 - far, 3 * far))
-
-
-@pytest.mark.parametrize("policy", ["static", "paged"])
-def test_requests_fill_the_main_memory_first(policy: str) -> None:
-    """Runs from the lowest hole on; eight requests have room in the first half of the slots."""
-    options = {"name": policy, "free_list": "sorted"} if policy == "paged" else {"name": policy}
-    memories = {"name": "by_request", "kv": "far", "share": 0.5}
-    found = served(device(), memories, policy=options, kv_tokens=16384).metrics["memory"]
-    assert found["read"]["attention"] == {"main": 1.0}
-    few = served(device(), memories, policy=options, kv_tokens=6144).metrics["memory"]
-    assert 0.2 < few["read"]["attention"]["far"] < 0.5
-
-
-def test_the_fullest_memory_decides_how_many_tokens_fit() -> None:
-    small = FAR.replace("1GiB", "64MiB")
-    whole, apart, mixed = (
-        served(device(far=small), memories).metrics["kv_capacity_tokens"]
-        for memories in (None, {"kv": "far"}, {"name": "interleaved", "by": {"main": 3, "far": 1}})
-    )
-    assert apart < whole
-    assert apart == (64 << 20) // SHAPE.kv_token_bytes
-    room = (64 << 20) - SHAPE.weight_bytes / 4
-    assert mixed == pytest.approx(room * 4 / SHAPE.kv_token_bytes, rel=0.1)
 
 
 def test_all_in_the_main_memory_is_as_if_it_were_alone() -> None:
@@ -214,57 +147,6 @@ def test_all_in_the_main_memory_is_as_if_it_were_alone() -> None:
         )
         assert one.finish_s.tolist() == two.finish_s.tolist()
         np.testing.assert_allclose(placed.finish_s, one.finish_s, rtol=1e-9)
-
-
-def test_simulated_where_it_lies() -> None:
-    """By layer, each memory is probed with its layers alone."""
-    both = simulated()
-    memory = {"fidelity": "full"}
-    found = served(both, {"name": "by_layer", "kv": "far"}, memory=memory).metrics["memory"]
-    main, other = (found["memories"][name]["phases"]["attention"] for name in ("main", "far"))
-    assert main["probes"] and other["probes"]
-    kept = served(both, {"kv": "far"}, memory=memory).metrics["memory"]["memories"]
-    assert kept["main"]["phases"]["attention"]["probes"] == 0
-
-
-TWIN = (
-    "memory: lpddr5-6400-x16, channels: 24, interleave: 512B, capacity: 24GiB,"
-    " controller: {refresh: per_bank, refresh_phase: staggered}"
-)
-"""As the main one of mlu370-x4."""
-
-
-def tiered(memories: Any) -> ServingResult:
-    """Beside loads and stores that are simulated, on a card with two memories alike."""
-    sets = ["derate=1", "channel_hash=none", f"memories.far={{{TWIN}}}"]
-    card = load_device("mlu370-x4", sets)
-    memory = {"fidelity": "sampled", "phases": "together", "max_probes": 2}
-    own = spec(
-        memories=memories, memory=memory, kv_tokens=1024,
-        tiers=tiers(contention="simulated"), policy={"name": "paged"},
-    )  # fmt: skip
-    return serve(card, SHAPE, own, talks(6, 3), seed=1)
-
-
-def test_links_contend_with_the_memory_that_has_the_kv() -> None:
-    one, other = tiered({"kv": "main"}), tiered({"weights": "far", "kv": "far"})
-    assert one.metrics["memory"]["in_motion"]["probes"] > 0
-    np.testing.assert_allclose(other.finish_s, one.finish_s, rtol=1e-9)
-    apart = tiered({"kv": "far"}).metrics
-    assert apart["memory"]["in_motion"]["probes"] > 0
-    assert apart["tiers"]["stalled_s"] < one.metrics["tiers"]["stalled_s"]
-
-
-@pytest.mark.parametrize("fidelity", ["sampled", "full"])
-def test_a_memory_that_a_step_moves_nothing_in_is_not_simulated_then(fidelity: str) -> None:
-    """Nor where the phases of a layer are moved together."""
-    both = simulated()
-    memories = {"name": "by_request", "kv": "far", "share": 0.1}
-    for phases in ("in_turn", "together"):
-        memory = {"fidelity": fidelity, "phases": phases}
-        policy = {"name": "paged", "free_list": "sorted"}
-        found = served(both, memories, memory=memory, policy=policy).metrics["memory"]
-        assert found["read"]["attention"] == {"main": 1.0}
 
 
 def test_what_cannot_be_placed_is_said() -> None:
@@ -295,10 +177,3 @@ def test_what_a_card_costs_draws_and_measures_with_all_its_memories() -> None:
     rate, per = found["output_tokens_per_s"], ("kusd", "watt", "mm2")
     each = [rate / found[f"tokens_per_s_per_{name}"] for name in per]
     assert each == pytest.approx([usd / 1000, watts, mm2]) and found["card_mm2"] == card.area_mm2
-
-
-def test_the_price_of_pools_is_that_of_all_their_cards() -> None:
-    card = load_device("mlu370-x4", ["price={card: 1000, gb: 0}"])
-    pools = {"prefill": {}, "decode": {"replicas": 2}, "link": "mooncake-rdma-400"}
-    found = served(card, None, pools=pools).metrics
-    assert found["tokens_per_s_per_kusd"] == pytest.approx(found["output_tokens_per_s"] / 3)

@@ -81,33 +81,6 @@ def test_does_a_layer_take_its_bytes_its_lead_and_its_last_engines_time(
     assert probe.simulated_bytes == 1000 and 0 < probe.wall_s < 60
 
 
-def test_does_an_engine_wait_for_what_it_has_outstanding() -> None:
-    assert 1024 / (DMA.request_latency + DMA.response_latency) < DMA.port_bandwidth * 1e-9
-    _, found, _ = probed(UNEVEN, window="1KiB")
-    assert found.elapsed_ns == pytest.approx(by_hand(UNEVEN, window=1024), rel=1e-9)
-
-
-@pytest.mark.parametrize(("cost_ns", "longer"), [(0, 1), (100, 1), (2100, 5)])
-def test_does_a_window_of_slow_engines_last_as_many_times_longer(cost_ns: int, longer: int) -> None:
-    """Engines that need many times what the peak does move as many bytes in it, not as many ns."""
-    memory = Steady()
-    card = device(1 << 20, f"dma.descriptor_cost={cost_ns}ns", "dma.strided=false")
-    probe = Probe(card, FidelitySpec(probe_bytes="64KiB"), memory)  # type: ignore[arg-type]
-    count, size = 1024, 4096
-    engine = np.repeat(np.arange(DMA.engines), count // DMA.engines)
-    layer = Descriptors(
-        engine, np.arange(count) * size, np.full(count, size), np.zeros(count, bool)
-    )
-    found = probe.measure(lambda _: layer, 1, "slice", np.random.default_rng(0), False)
-    at_peak_ns = count * size / card.peak_gbps
-    port_ns = size / DMA.port_bandwidth * 1e9
-    assert max(int(count // DMA.engines * (cost_ns + port_ns) / at_peak_ns), 1) == longer
-    (_, warmup_ns, measure_ns) = memory.asked[0]
-    window_ns = (64 << 10) / card.peak_gbps
-    assert (warmup_ns, measure_ns) == (longer * window_ns, longer * window_ns)
-    assert found.least_ns == pytest.approx(max(at_peak_ns, count // DMA.engines * port_ns))
-
-
 @pytest.mark.parametrize("kept", [1, 2])
 def test_does_a_layer_beside_a_window_tell_what_its_estimate_leaves_out(kept: int) -> None:
     probe, found, memory = probed(UNEVEN, along=True, calibrate=f"{sum(UNEVEN) // kept}B")
@@ -120,13 +93,6 @@ def test_does_a_layer_beside_a_window_tell_what_its_estimate_leaves_out(kept: in
     # only where all of the layer was simulated does its time count
     assert found.exact == (kept == 1)
     assert found.elapsed_ns == pytest.approx(4 * ns if kept == 1 else by_hand(UNEVEN))
-
-
-def test_is_a_layer_that_fits_the_window_simulated_whole() -> None:
-    for loads, fits in (([16 << 10] * 8, True), ([16 << 10] * 8 + [1], False)):
-        _, found, memory = probed(loads)  # 64 KiB of warm-up and as much that is measured
-        assert found.exact == fits
-        assert (memory.asked[0][2] == math.inf) == fits
 
 
 def test_are_layers_that_move_nothing_passed_over_and_the_others_weighed() -> None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from hwmodel.specs.device import load_device
 from hwmodel.specs.mlp import ExpertsSpec
-from hwmodel.specs.transformer import load_model, shard
+from hwmodel.specs.transformer import shard
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory import traffic
 from policies.memory.routing import Routing, RoutingSpec, probabilities
 from policies.memory.step import StepModel
 from policies.memory.step_streams import StepStreams
-from policies.memory.step_times import Efficiency
-from tests.policies.small import EXPERTS, MODEL, device, mixed, run
+from tests.policies.small import EXPERTS, device
 
 MANY = ExpertsSpec(count=128, per_token=8, intermediate=1)
 
@@ -57,19 +53,6 @@ def test_draws_are_those_of_the_law(tokens: int, skew: float) -> None:
     if tokens == 1:
         assert set(sizes) == {8}
     assert all((np.diff(each) > 0).all() and each[-1] < 128 for each in drawn)
-
-
-def test_skew_favours_the_same_experts_of_a_layer() -> None:
-    routing = Routing(MANY, RoutingSpec(skew=1.2), 5)
-    often = [
-        np.bincount(np.concatenate([routing.touched(1, layer, n) for n in range(200)])).argmax()
-        for layer in (0, 0, 1)
-    ]
-    assert often[0] == often[1] != often[2]
-    assert routing.expected(64) < Routing(MANY).expected(64)
-    again = Routing(MANY, RoutingSpec(skew=1.2), 5)
-    assert (again.touched(9, 0, 7) == routing.touched(9, 0, 7)).all()
-    assert (again.touched(9, 0, 8)[:9] != routing.touched(9, 0, 7)[:9]).any()
 
 
 @pytest.mark.parametrize("cards", [1, 2])
@@ -117,31 +100,3 @@ def test_the_closed_form_is_the_mean_of_the_streams(batch: int, chunk: int, skew
     drawn = sum(len(routing.touched(step.batched, layer, 0)) for layer in (1, 2))
     idle = (2 * 16 - drawn) * sum(EXPERTS.expert_bytes(1))
     assert moved[0] == EXPERTS.step_weight_bytes - EXPERTS.head_weight_bytes - idle
-
-
-def test_a_step_of_qwen_reads_what_its_batch_touches() -> None:
-    model = load_model("qwen3-30b-a3b")
-    steps = StepModel(load_device("a100-80gb", ["kernels={class: ideal}"]), model)
-    per_expert = 3 * 2048 * 768 * 2
-    for batch, distinct in ((1, 8.0), (8, 128 * (1 - (15 / 16) ** 8))):
-        idle = 48 * (128 - distinct) * per_expert
-        assert steps.work.weight_bytes(decode(batch)) == pytest.approx(
-            model.step_weight_bytes - idle
-        )
-    one = steps.times(decode(1), 1, Efficiency())
-    # what a token reads: its active parameters but for the embedding table, and the norms
-    active = 2 * (model.active_parameters - model.embedding_parameters)
-    assert one.work.phases["weights"].moved == pytest.approx(active, rel=1e-9)
-    assert one.weights_s == pytest.approx(active / steps.bandwidth)
-
-
-def served(shape: Any = EXPERTS, **changes: Any) -> dict[str, Any]:
-    engine = {"max_model_len": 1024}
-    return run(4096, mixed(6), shape=shape, engine=engine, **changes).metrics
-
-
-def test_few_experts_are_read_by_few_requests_and_skew_reads_fewer() -> None:
-    every = MODEL.model_copy(update={"layers": 3, "intermediate": 64 + 16 * 32})
-    found = (served(every), served(EXPERTS), served(EXPERTS, routing={"skew": 2.0}))
-    dense, uniform, skewed = (each["phase_share"]["weights"] * each["step_s"] for each in found)
-    assert skewed < uniform < dense

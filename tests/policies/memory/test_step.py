@@ -8,7 +8,6 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
-from policies.allocators.capabilities import Migration
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
@@ -42,41 +41,6 @@ def test_a_decode_step_of_llama_at_the_roofline(device: str, batch: int, shown_m
     assert total_ms == pytest.approx(moved / steps.bandwidth * 1e3, rel=1e-12)
 
 
-def test_the_peak_is_the_advertised_one() -> None:
-    assert StepModel(load_device("a100-80gb"), LLAMA).bandwidth == pytest.approx(2039e9, rel=1e-5)
-    assert StepModel(load_device("mlu370-x4"), LLAMA).bandwidth == pytest.approx(307.2e9)
-
-
-def test_a_big_batch_is_bound_by_compute() -> None:
-    device = load_device("mlu370-x4", [*BARE, "compute.fp16=1TFLOPS"])
-    times = StepModel(device, LLAMA).times(decode(64, 10), 1, Efficiency())
-    assert times.weights_s == pytest.approx(64 * (LLAMA.layer_flops + LLAMA.head_flops) / 1e12)
-
-
-def test_sum_adds_what_max_hides_and_a_share_a_part_of_it() -> None:
-    both = [
-        StepModel(load_device("mlu370-x4", [*BARE, f"compute.overlap={way}"]), LLAMA)
-        .times(decode(8, 500), 1, Efficiency())
-        .total_s[0]
-        for way in ("max", "sum", "0.46")
-    ]
-    flops = 8 * (LLAMA.layer_flops + LLAMA.head_flops) + 8 * 501 * LLAMA.attention_flops
-    assert both[1] - both[0] == pytest.approx(flops / 96e12)
-    assert both[2] - both[0] == pytest.approx(0.54 * flops / 96e12)
-
-
-def test_steps_alike_differ_by_a_token_of_context() -> None:
-    steps = StepModel(load_device("mlu370-x4"), LLAMA)
-    together = steps.times(decode(5, 100), 4, Efficiency()).total_s
-    singly = [steps.times(decode(5, 100 + i), 1, Efficiency()).total_s[0] for i in range(4)]
-    assert together.tolist() == singly
-
-
-def test_overheads_are_per_step_and_layer() -> None:
-    times = StepModel(load_device("mlu370-x4"), LLAMA).times(decode(1, 1), 1, Efficiency())
-    assert times.overhead_s == pytest.approx(335e-6 + 32 * 12e-6)
-
-
 def chunks(*parts: Chunk, batch: int = 0) -> Step:
     return Step(np.arange(batch), batch * 100, list(parts), [], 0, "")
 
@@ -92,17 +56,6 @@ def test_prefill_counts_the_triangle_of_attention_and_one_head() -> None:
     kv_s = 1000 * LLAMA.kv_token_bytes / steps.bandwidth
     assert parts[2] == pytest.approx(flops / 96e12 + kv_s)
     assert parts[0] + parts[1] == pytest.approx(parts[2] + 600 / 1000 * kv_s)
-
-
-def test_what_kernels_between_products_move_is_free_with_weights_or_with_compute() -> None:
-    step = chunks(Chunk(0, 0, 1000, True))
-    cards = [load_device("a100-80gb", [f"kernels.chunk_activations={n}"]) for n in (0, 1)]
-    for free, costs in (((), True), (("weights",), False), (("compute",), False)):
-        without, with_them = (
-            StepModel(card, LLAMA, free=free).times(step, 1, Efficiency()).total_s[0]
-            for card in cards
-        )
-        assert (with_them > without) == costs
 
 
 @pytest.mark.parametrize(("way", "left"), [("max", 0), ("sum", 1), (0.5, 0.5)])
@@ -146,59 +99,6 @@ def test_a_chunk_hides_behind_the_stream_of_the_weights(tokens: int, hidden: boo
     )
 
 
-@pytest.mark.parametrize(("part", "slower"), [("decode", 32), ("prefill", 300)])
-def test_each_kind_of_token_has_its_own_efficiency(part: str, slower: int) -> None:
-    step = chunks(Chunk(9, 0, 300, False), batch=32)
-    full, half = (
-        StepModel(load_device("mlu370-x4", [*BARE, f"compute.{part}_efficiency={share}"]), LLAMA)
-        .times(step, 1, Efficiency(prefill=1e-3))  # the attention of the chunk waits for memory
-        for share in (1.0, 0.5)
-    )  # fmt: skip
-    flops = slower * LLAMA.layer_flops + (32 * LLAMA.head_flops if part == "decode" else 0)
-    assert half.total_s[0] - full.total_s[0] == pytest.approx(flops / 96e12)
-
-
-def test_a_migration_reads_and_writes_every_token() -> None:
-    steps = StepModel(load_device("mlu370-x4", BARE), LLAMA)
-    moved = Step(np.zeros(0, int), 0, [], [Migration(0, 0, 100, 70, 80)], 0, "")
-    times = steps.times(moved, 1, Efficiency(migration=0.5))
-    assert times.migration_s == pytest.approx(2 * 70 * LLAMA.kv_token_bytes / 307.2e9 / 0.5)
-
-
-@pytest.mark.parametrize("free", [("weights",), ("compute",)])
-def test_a_step_without_its_weights_or_flops_moves_no_activations_of_chunks(
-    free: tuple[str, ...],
-) -> None:
-    """What a chunk's products read and write beside their weights goes with them."""
-    card = load_device("a100-80gb", ["kernels={class: ideal, chunk_activations: 1}"])
-    model, step = load_model("llama-2-7b"), chunks(Chunk(0, 0, 512, True))
-    found = [
-        StepModel(load_device("a100-80gb", ["kernels={class: ideal}"]), model, free=free),
-        StepModel(card, model, free=free),
-    ]
-    without, with_them = (each.times(step, 1, Efficiency()).total_s[0] for each in found)
-    assert with_them == without
-    whole = [StepModel(each, model).times(step, 1, Efficiency()).total_s[0]
-             for each in (card, load_device("a100-80gb", ["kernels={class: ideal}"]))]  # fmt: skip
-    assert whole[0] > whole[1]
-
-
-@pytest.mark.parametrize("phase", ["weights", "attention"])
-def test_half_the_efficiency_is_twice_the_memory_time(phase: str) -> None:
-    steps = StepModel(load_device("mlu370-x4", BARE), LLAMA)
-    full = steps.times(decode(4, 1000), 1, Efficiency())
-    half = steps.times(decode(4, 1000), 1, Efficiency()._replace(**{phase: 0.5}))
-    name = f"{phase}_s"
-    assert np.all(getattr(half, name) == 2 * np.asarray(getattr(full, name)))
-
-
 def test_a_bare_memory_cannot_serve() -> None:
     with pytest.raises(DescriptionError, match="needs an accelerator"):
         StepModel(load_device("lpddr5-6400-x16"), LLAMA)
-
-
-def test_the_share_of_compute_tells_a_large_batch_from_a_small_one() -> None:
-    steps = StepModel(load_device("a100-80gb"), LLAMA)
-    small, large = (steps.times(decode(batch, 64), 1, Efficiency()) for batch in (4, 400))
-    assert small.compute_s[0] == 0
-    assert large.compute_s[0] == pytest.approx(large.weights_s)

@@ -52,21 +52,6 @@ def test_a_token_pays_for_bytes_refresh_and_standby() -> None:
     assert found["high_mj_per_token"] == pytest.approx(found["mj_per_token"] * 2)
 
 
-def test_bytes_that_were_never_simulated_have_no_energy() -> None:
-    assert serving_energy(device(4096), {"weights": 1}, {"weights": {}}, 1.0, 0.0, 1) is None
-    assert run(4096, STREAM, memory={"efficiency": 0.8}).metrics["energy"] is None
-
-
-def test_a_served_token_has_its_energy_in_either_fidelity() -> None:
-    sampled, analytic = (
-        run(4096, STREAM, memory={"fidelity": fidelity}).metrics["energy"]
-        for fidelity in ("sampled", "analytic")
-    )
-    assert sampled["confidence"] == analytic["confidence"] == "D"
-    assert sampled["mj_per_token"] > 0 and analytic["mj_per_token"] > 0
-    assert sum(item["share"] for item in sampled["inputs"].values()) == pytest.approx(1)
-
-
 def test_tokens_of_a_joule_are_the_inverse_and_the_board_draws_its_limit() -> None:
     metrics = run(4096, STREAM, memory={"fidelity": "analytic"}).metrics
     found, energy = metrics["tokens_per_joule"], metrics["energy"]

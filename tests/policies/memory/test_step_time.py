@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 
 from hwmodel.specs.device import Device
 from policies.allocators.allocator import Allocator
-from policies.engines.scheduled_step import Chunk, Step
-from policies.memory.step import StepModel
-from policies.memory.step_times import Efficiency, StepTimes
+from policies.engines.scheduled_step import Step
+from policies.memory.step_times import StepTimes
 from policies.serving.recorder import Recorder
 from policies.serving.serving import serve
 from tests.policies.small import MODEL, FakeMemory, device, mixed, spec
@@ -101,35 +99,3 @@ def test_a_step_takes_what_the_formula_says(overlap: str, kernels: str) -> None:
     assert len(seen) > 50
     got, formula = zip(*seen, strict=True)
     assert got == pytest.approx(formula, rel=1e-12)
-
-
-def efficiency(memory: dict[str, Any], derate: float) -> dict[str, float]:
-    found = serve(
-        device(4096, f"derate={derate}"), MODEL, spec(memory=memory, **OPTIONS), STREAM, seed=1,
-        simulate=FakeMemory(),
-    )  # fmt: skip
-    return dict(found.metrics["memory"]["efficiency"])
-
-
-@pytest.mark.parametrize("fidelity", ["analytic", "sampled", "full", "exhaustive"])
-def test_what_is_simulated_is_derated(fidelity: str) -> None:
-    whole, half = (efficiency({"fidelity": fidelity}, derate) for derate in (1.0, 0.5))
-    for phase in ("weights", "attention", "prefill"):
-        assert half[phase] == pytest.approx(whole[phase] / 2, rel=0.05), phase
-
-
-def test_what_is_given_is_not() -> None:
-    given = {"efficiency": 0.6, "attention": 0.4}
-    assert efficiency(given, 0.5) == efficiency(given, 1.0)
-
-
-def test_does_every_query_head_read_what_earlier_chunks_stored() -> None:
-    # two query heads share a KV head: where they are not grouped, 100 tokens are read once more
-    step = Step(np.zeros(0, np.int64), 0, [Chunk(0, 100, 20, True)], [], 0, "batching")
-    slow = Efficiency(prefill=1e-6)
-    once, twice = (
-        StepModel(card, MODEL).times(step, 1, slow).prefill_s
-        for card in (device(4096), device(4096, "work.grouped=false"))
-    )
-    rate = device(4096).peak_gbps * 1e9 * 1e-6
-    assert twice - once == pytest.approx(100 * MODEL.kv_token_bytes / rate)

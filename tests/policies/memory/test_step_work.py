@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodel.specs.state import StateLayers
-from hwmodel.specs.transformer import TransformerSpec, load_model
-from policies.allocators.capabilities import KeepsStates, Migration
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.capabilities import KeepsStates
 from policies.engines.engine import Engine
-from policies.engines.scheduled_step import Chunk, Step
+from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import Memory
 from policies.memory.step import StepModel
 from policies.memory.step_streams import StepStreams
 from policies.memory.step_times import Efficiency
-from policies.memory.step_work import Growing, mean_stage
+from policies.memory.step_work import Growing
 from policies.memory.step_work_model import StepWorkModel
 from policies.serving import building
 from policies.serving.serving import serve
-from tests.policies.small import LATENT, MODEL, WINDOWS, FakeMemory, device, mixed, spec
+from tests.policies.small import LATENT, MODEL, WINDOWS, device, mixed, spec
 from tests.rotation import LONG
 
 HYBRID = MODEL.model_copy(
@@ -186,43 +186,3 @@ def test_amounts_that_grow_are_those_of_each_step(data: st.DataObject) -> None:
     for found, expected in pairs:
         each = found.each if isinstance(found, Growing) else found
         np.testing.assert_allclose(each, expected, rtol=1e-12)
-
-
-def test_the_mean_stage_of_stages_does_its_share() -> None:
-    model = StepModel(device(4096), MODEL).work
-    step = Step(np.arange(3), 300, [Chunk(9, 10, 20, True)], [], 0, "offered_load")
-    one = model.of(step, 1)
-    mean = mean_stage([one, one], 2)
-    assert (mean.moved, mean.stages, mean.layers) == (one.moved, 2, one.layers)
-    assert mean_stage([one], 2).moved == one.moved / 2
-
-
-@pytest.mark.parametrize("policy", ["paged", "static"])
-def test_simulated_memory_reads_the_states_of_hybrids(policy: str) -> None:
-    fake = FakeMemory()
-    changes: dict[str, Any] = {
-        "engine": {"max_model_len": 1024}, "memory": {"fidelity": "full"},
-        "policy": {"name": policy},
-    }  # fmt: skip
-    found = serve(device(8192), HYBRID, spec(**changes), mixed(12), seed=1, simulate=fake)
-    # in a step with one layer of either kind, some streams are of states: written as they are read
-    halves = [call.size[call.write].sum() * 2 == call.size.sum() for call in fake.calls]
-    assert sum(halves) > found.metrics["steps"] / 2
-    # and the bytes of attention have them: 10,240 read and written by each sequence
-    moved = found.metrics["phase_gbps"]["attention"]
-    assert moved > 0 and np.isfinite(moved)
-
-
-def test_a_migrated_request_takes_its_states_along() -> None:
-    work = StepModel(device(4096), HYBRID).work
-    step = Step(np.zeros(0, np.int64), 0, [], [Migration(0, 0, 500, 70, 80)], 0, "")
-    moved = work.of(step, 1).phases["migration"].bytes
-    assert moved["states"] == 2 * HYBRID.state_bytes()
-    assert moved["kv_read"] == moved["kv_written"] == 70 * HYBRID.kv_token_bytes
-
-
-def test_states_are_what_qwens_step_moves() -> None:
-    model = load_model("qwen3.5-9b")
-    work = StepModel(device(4096), model).work
-    step = Step(np.arange(5), 500, [], [], 0, "offered_load")
-    assert work.of(step, 1).phases["attention"].bytes["states"] == 10 * model.state_bytes()

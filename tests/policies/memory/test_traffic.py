@@ -121,18 +121,6 @@ def test_weights_are_tiles_in_order_at_the_bottom_dealt_in_turn() -> None:
     assert (dealt.engine == tile % 32).all()
 
 
-def test_weights_of_a_mixed_format_lie_one_layer_after_another() -> None:
-    model = load_model("llama-2-7b", ["weights=q4_k_m"])
-    layers = [traffic.weights(model, layer, 16 << 10) for layer in range(model.layers)]
-    start, size = (np.concatenate([each[field] for each in layers]) for field in (0, 1))
-    assert start[0] == 0 and (start[1:] == (start + size)[:-1]).all()
-    assert size.sum() == model.step_weight_bytes - model.head_weight_bytes
-    # q4_k, half the layers' V and down matrices in q6_k, norms in fp32
-    matrices = model.layer(0).parameters - 2 * 4096
-    bits = 32 * (matrices * 4.5 + 2 * 4096 * 32)
-    assert 8 * size.sum() == bits + 16 * (4096 * 4096 + 4096 * 11008) * (6.5625 - 4.5)
-
-
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("kind", ["int8_token_head", "int4_token_head"])
 def test_scales_lie_with_their_vectors_in_every_layout(kind: str, order: str) -> None:
@@ -150,15 +138,6 @@ def test_scales_lie_with_their_vectors_in_every_layout(kind: str, order: str) ->
     # an engine that reads one head reads whole vectors, the scales of no other
     assert (heads.size % head_bytes == 0).all()
     assert ((heads.start - allocator.layout.base) % head_bytes == 0).all()
-
-
-def test_contiguous_kv_is_one_run_an_engine_whatever_the_spread() -> None:
-    batch = traffic.contiguous(1 << 20, 100_003, 7)
-    assert batch.start[0] == 1 << 20 and batch.size.sum() == 100_003
-    for each in SPREADS:
-        dealt = dealing.deal(batch, 7, each, 1)  # type: ignore[arg-type]
-        assert sorted(dealt.engine) == list(range(7))
-        assert sorted(dealt.start) == batch.start.tolist()
 
 
 @pytest.mark.parametrize("spread", SPREADS)

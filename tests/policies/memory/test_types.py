@@ -4,50 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
-from policies.engines.scheduled_step import Step
-from policies.memory.measured_steps import Decode, Runtime, decode_time
 from policies.memory.step import StepModel
-from policies.memory.step_times import Efficiency
 from policies.serving.serving_spec import model_of_a_card
 from tests.policies.small import mixed, run, spec
 
 LLAMA = load_model("llama-2-7b")
 QWEN = load_model("deepseek-r1-distill-qwen-7b")
-
-
-def opt(layers: int, hidden: int, heads: int) -> TransformerSpec:
-    """An OPT model as far as its KV goes."""
-    return TransformerSpec(
-        kind="model", name="opt", layers=layers, hidden=hidden, heads=heads, kv_heads=heads,
-        head_dim=hidden // heads, intermediate=4 * hidden, vocabulary=50272, max_position=2048,
-        qkv_bias=True, tied_embeddings=True,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("model", "gib", "thousand"), [((40, 5120, 40), 12, 15.7), ((96, 12288, 96), 264, 60.1)]
-)
-def test_token_slots_of_the_paged_attention_paper(
-    model: tuple[int, int, int], gib: int, thousand: float
-) -> None:
-    # Kwon et al. 2023, table 1: OPT-13B on 40 GB, OPT-175B on 8 x 80 GB; 2 (K and V) x 2 B (fp16)
-    kind = opt(*model)
-    assert kind.kv_token_bytes == 2 * model[0] * model[1] * 2
-    assert round((gib << 30) / kind.kv_token_bytes / 1000, 1) == thousand
-
-
-def test_bytes_of_a_type() -> None:
-    for kind, each in (("fp32", 4), ("fp16", 2), ("bf16", 2), ("fp8", 1), ("int8", 1)):
-        typed = LLAMA.model_copy(update={"weights": kind, "kv": kind})
-        assert typed.kv_token_bytes == 2 * 32 * 4096 * each
-        assert typed.weight_bytes == LLAMA.weight_bytes * each / 2
-    assert LLAMA.model_copy(update={"weights": "int4"}).weight_bytes == LLAMA.weight_bytes / 4
 
 
 def test_the_peak_of_a_type() -> None:
@@ -62,23 +29,6 @@ def test_the_peak_of_a_type() -> None:
     bare = compute.model_copy(update={"bf16": None, "fp32": None})
     with pytest.raises(DescriptionError, match=r"does not compute in bf16, it has fp16"):
         bare.peak("bf16")
-
-
-def test_int8_weights_halve_the_weights_time_and_double_the_flops() -> None:
-    device = load_device("a100-80gb", ["kernels={class: ideal}"])
-    step = Step(np.arange(1), 1024, [], [], 0, "offered_load")
-    full, half = (
-        StepModel(device, LLAMA.model_copy(update={"weights": kind})).times(step, 1, Efficiency())
-        for kind in ("fp16", "int8")
-    )
-    assert half.weights_s == pytest.approx(full.weights_s / 2)
-    assert half.attention_s == pytest.approx(full.attention_s)  # bytes of KV decide it
-    large = Step(np.arange(4096), 4096, [], [], 0, "offered_load")
-    full, half = (
-        StepModel(device, LLAMA.model_copy(update={"weights": kind})).times(large, 1, Efficiency())
-        for kind in ("fp16", "int8")
-    )
-    assert half.weights_s == pytest.approx(full.weights_s / 2)
 
 
 @pytest.mark.parametrize("cards", [2, 4])
@@ -188,38 +138,6 @@ def test_an_all_reduce_of_a_measured_size_takes_its_rate_and_others_one_between(
         link_of("rtx-pro-6000", measured.replace("16MiB", "1MiB"))
 
 
-def test_a_given_memory_reads_weights_and_kv_at_shares_of_their_own() -> None:
-    shares = "given.attention=[{size: 1MiB, share: 0.2}, {size: 4MiB, share: 0.6}]"
-    free = ["kernels={class: ideal}", "compute.overlap=max"]
-    settings = [*free, "given.efficiency=0.5", "given.weights=0.8", shares]
-    device = load_device("rtx-pro-6000", settings)
-    layer = LLAMA.kv_token_bytes / LLAMA.layers
-    for mib, share in ((0.25, 0.2), (2, 0.4), (64, 0.6)):
-        step = Step(np.arange(1), round(mib * 2**20 / layer) - 1, [], [], 0, "offered_load")
-        moved = mib * 2**20 * LLAMA.layers / (device.peak_gbps * 1e9)
-        efficiency = Efficiency(*[0.5] * 4)
-        found = StepModel(device, LLAMA).times(step, 2, efficiency)
-        assert found.attention_s[0] == pytest.approx(moved / share, rel=0.02)
-        even = StepModel(device, LLAMA, even=True).times(step, 1, efficiency)
-        assert even.attention_s[0] == pytest.approx(moved / 0.5, rel=0.02)
-    seconds = decode_time(device, LLAMA, Decode(batch=1, context=16), Runtime()).ms / 1e3
-    weights = LLAMA.step_weight_bytes / (0.8 * device.peak_gbps * 1e9)
-    assert seconds == pytest.approx(weights, rel=0.03)
-
-
-def test_two_cards_are_faster_than_one_by_less_than_two() -> None:
-    device = load_device("a100-80gb", ["link.direct=null"])
-    step = Step(np.arange(16), 16 * 1024, [], [], 0, "offered_load")
-    one = StepModel(device, LLAMA).times(step, 1, Efficiency())
-    two = StepModel(device, shard(LLAMA, 2), 2).times(step, 1, Efficiency())
-    assert two.attention_s == pytest.approx(one.attention_s / 2)
-    # 32 layers, twice a layer, 16 tokens of 4096 fp16 numbers: 2 messages of half of it
-    each = 2 * (16 * 4096 * 2 / 2 / 300e9 + 4.3e-6)
-    assert two.all_reduce_s == pytest.approx(64 * each)
-    assert one.all_reduce_s == 0
-    assert one.total_s[0] / 2 < two.total_s[0] < one.total_s[0]
-
-
 def test_tensor_parallel_needs_links() -> None:
     device = load_device("a100-80gb")
     assert device.accelerator is not None
@@ -240,22 +158,3 @@ def test_a_description_names_types_and_cards() -> None:
     # 16 numbers of a head are 20 bytes with their scale and zero point: 160 bytes a token
     scaled = run(2048, stream, kv="int8_token_head").metrics["kv_capacity_tokens"]
     assert scaled == 2048 * 256 // 160 // 64 * 64
-
-
-def test_scales_are_read_and_other_types_computed_in() -> None:
-    device = load_device("a100-80gb", ["kernels={class: ideal}"])
-    step = Step(np.arange(1), 1024, [], [], 0, "offered_load")
-    full, q8 = (
-        StepModel(device, LLAMA.stored_as(*kinds)).times(step, 1, Efficiency())
-        for kinds in ((None, None), ("q8_0", "int8_token_head"))
-    )
-    weights = LLAMA.stored_as("q8_0", None).step_weight_bytes / LLAMA.step_weight_bytes
-    assert weights == pytest.approx(8.5 / 16, rel=1e-3)
-    assert q8.weights_s == pytest.approx(full.weights_s * weights)
-    assert q8.attention_s == pytest.approx(full.attention_s * 8.25 / 16)
-    large = Step(np.arange(4096), 4096, [], [], 0, "offered_load")
-    full, int8, int4 = (
-        StepModel(device, LLAMA.stored_as(kind, None)).times(large, 1, Efficiency()).weights_s
-        for kind in ("fp16", "int8_w8a8", "w4a16")
-    )
-    assert (int8, int4) == (pytest.approx(full / 2), pytest.approx(full))

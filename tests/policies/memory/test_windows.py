@@ -10,9 +10,8 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
-from hwmodel.specs.transformer import TransformerSpec, load_model, shard
+from hwmodel.specs.transformer import TransformerSpec, load_model
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.capabilities import Migration
 from policies.allocators.kv_apart import Apart, apart
 from policies.allocators.kv_groups import kv_groups
 from policies.allocators.kv_layout import KvLayout, kv_layout
@@ -23,13 +22,9 @@ from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.predictors.prediction import Prediction
 from tests.policies.small import (
-    EXPERTS,
-    LATENT,
     MODEL,
     WINDOWS,
-    FakeMemory,
     mixed,
-    requests,
     run,
 )
 
@@ -116,23 +111,6 @@ def test_a_chunk_moves_what_its_window_reaches(policy: str, kv: str | None) -> N
         assert np.array(span) * WINDOWS.layers == pytest.approx([pairs, read, written])
 
 
-@pytest.mark.parametrize("layout", list(LAYOUTS))
-def test_every_layout_reads_the_same_bytes_of_each_request(layout: str) -> None:
-    for policy, kv in KINDS:
-        allocator = filled(WINDOWS, policy, kv, [30, 41, 130, 131], layout)
-        decode = np.arange(4)
-        allocator.advance(decode, 1)
-        for layer in range(WINDOWS.layers):
-            extents = traffic.attention(allocator, decode, layer)
-            ends = np.sort(extents.start), np.sort(extents.start + extents.size)
-            assert (ends[0][1:] >= ends[1][:-1]).all(), "no byte twice"
-            near = WINDOWS.window is not None and WINDOWS.window.of(layer)
-            tokens = [31, 40, 40, 40] if near else [31, 42, 131, 132]
-            assert extents.size.sum() == sum(tokens) * WINDOWS.kv_layer_bytes
-            base, region = allocator.layout.base, allocator.layout.bytes
-            assert extents.start.min() >= base and ends[1].max() <= base + region
-
-
 @pytest.mark.parametrize("form", ["oaken", "oaken_behind", "atom"])
 @pytest.mark.parametrize(("policy", "kv"), KINDS)
 def test_outliers_and_scales_follow_their_window(policy: str, kv: str | None, form: str) -> None:
@@ -152,70 +130,6 @@ def test_outliers_and_scales_follow_their_window(policy: str, kv: str | None, fo
             moved += int(extents.size.sum())
         wanted = model.kv_layer_bytes * sum(seen(model, length + 1) for length in lengths)
         assert moved == pytest.approx(wanted, rel=0.02)  # lengths of few places, repeated
-
-
-@pytest.mark.parametrize("kv", ["ring", "full"])
-def test_a_migration_copies_what_the_request_keeps(kv: str) -> None:
-    allocator = filled(WINDOWS, "odma", kv, [70])
-    groups = allocator.layout.groups
-    held, start = int(allocator.reserved[0]), int(allocator.start[0])
-    move = Migration(0, start + held, start, 70, held)  # as if it had come from behind
-    moved = sum(
-        int(traffic.migration(allocator, [move], layer, 1 << 14).size.sum())
-        for layer in range(WINDOWS.layers)
-    )
-    tokens = 2 * 70 + 4 * 40 if kv == "ring" else 6 * 70
-    assert moved == 2 * tokens * WINDOWS.kv_layer_bytes
-    assert groups.copied(70) * WINDOWS.layers == pytest.approx(tokens)
-
-
-@pytest.mark.parametrize("shape", [LATENT, EXPERTS, WINDOWS], ids=lambda shape: shape.name)
-def test_both_engines_serve_every_kind_of_layer(shape: TransformerSpec) -> None:
-    """A request alone is prefilled and decoded in the same steps."""
-    alone = requests([0.0], [100], 60)
-    engines: list[dict[str, Any]] = [{"name": "v0"}, {"name": "v1"}]
-    zero, one = (run(6016, alone, shape=shape, engine=each).metrics for each in engines)
-    for name in ("makespan_s", "steps", "phase_share", "phase_gbps", "ttft_s"):
-        assert zero[name] == one[name]
-
-
-@pytest.mark.parametrize("fidelity", ["full", "exhaustive"])
-def test_full_stands_for_every_kind_of_layer(fidelity: str) -> None:
-    """A layer of each kind, weighted by how many there are, is the mean over all of them where
-    layers of a kind are alike."""
-    rates = []
-    for each in (fidelity, "exhaustive"):
-        memory = {"fidelity": each, "weights": 1.0}
-        stream = requests([0.0, 0.0], [60, 20], 12)
-        found = run(3008, stream, shape=WINDOWS, memory=memory, simulate=FakeMemory()).metrics
-        rates.append(found["output_tokens_per_s"])
-    assert rates[0] == pytest.approx(rates[1], rel=1e-9)
-
-
-def test_a_window_longer_than_any_request_is_no_window() -> None:
-    """Every policy serves the same numbers as full attention, group by group or whole."""
-    assert WINDOWS.window is not None
-    wide = WINDOWS.window.model_copy(update={"tokens": 4096})
-    long = WINDOWS.model_copy(update={"window": wide})
-    dense = WINDOWS.model_copy(update={"window": None})
-    for policy in ("static", "odma", "oracle"):
-        rates = [
-            run(6016, mixed(40), shape=shape, policy={"name": policy, "window_kv": kv}).metrics
-            for shape, kv in ((dense, "ring"), (long, "full"))
-        ]
-        assert rates[0]["output_tokens_per_s"] == rates[1]["output_tokens_per_s"]
-
-
-def test_shards_read_their_share() -> None:
-    model = load_model("gemma-3-12b")
-    part = shard(model, 4)
-    assert part.window == model.window and 4 * part.kv_held_bytes(9000) == model.kv_held_bytes(9000)
-    stream = mixed(12)
-    one = run(3008, stream, shape=WINDOWS).metrics
-    two = run(3008, stream, shape=WINDOWS, tensor_parallel=2).metrics
-    assert (
-        two["finished"] == one["finished"] and two["kv_capacity_tokens"] > one["kv_capacity_tokens"]
-    )
 
 
 def test_what_is_not_modelled_is_refused() -> None:
