@@ -22,6 +22,7 @@ from sweeps.sections.section import Grid, Section
 from tests.sweeps.ask.test_calibrate import made as logged
 from tests.sweeps.cli.test_command_line import bankwise
 from tests.sweeps.made import made
+from tests.sweeps.report.golden import held, text_of
 from tests.sweeps.report.test_explanation import SETTINGS
 
 SCHEDULES = "tests/reference/vllm_free_list_schedules.json.gz"
@@ -158,7 +159,7 @@ def test_every_question_has_an_example_and_a_function() -> None:
 
 
 @pytest.mark.parametrize("verb", QUESTIONS)
-def test_the_answer_is_the_same_on_a_command_line_in_python_and_as_json(
+def test_the_answer_last_looked_at_is_the_same_on_a_command_line_in_python_and_as_json(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same question is answered once."""
@@ -185,6 +186,7 @@ def test_the_answer_is_the_same_on_a_command_line_in_python_and_as_json(
         if isinstance(block, Grid):
             assert all(cell.strip() in shown for row in block.rows for cell in row)
     assert ours.sections()[0].title in (tmp_path / "a.html").read_text()
+    held(f"ask/{verb}", text_of(*ours.sections()))
 
 
 @pytest.mark.parametrize("verb", QUESTIONS)

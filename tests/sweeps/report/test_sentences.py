@@ -1,15 +1,10 @@
-"""Is each sentence that a report may say what it was when it was last looked at?
-
-What is said of made facts stands in `sentences.txt`; after a change of words, look at what
-`python -m tests.sweeps.report.test_sentences` writes anew.
-"""
+"""Is each sentence that a report may say of made facts what it was when it was last looked at?"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from hwmodel.measure.racm import Condition
@@ -50,15 +45,13 @@ from sweeps.sections.formats import (
     ratio,
 )
 from sweeps.study.trials import StudyGain
+from tests.sweeps.report.golden import held
 
 ONE = Interval(0.3, -math.inf, math.inf, 1)
 
 
 def near(mean: float, half: float = 0.01) -> Interval:
     return Interval(mean, mean - half, mean + half, 3)
-
-
-FILE = Path(__file__).with_name("sentences.txt")
 
 
 def numbers() -> Iterator[str]:
@@ -298,7 +291,7 @@ def said() -> str:
 
 
 def test_every_sentence_is_as_it_was_last_looked_at() -> None:
-    assert said() == FILE.read_text(encoding="utf-8")
+    held("sentences", said())
 
 
 def test_is_a_lead_that_is_not_significant_the_palest_of_the_map() -> None:
@@ -314,7 +307,3 @@ def test_is_a_lead_that_is_not_significant_the_palest_of_the_map() -> None:
     # from 0.4 to -0.1 over a decade in 24 steps: below zero in the last fifth
     assert [each.sure for each in drawn["none"]] == [True] * 19 + [False] * 5
     assert not any(each.sure for each in drawn["one"])
-
-
-if __name__ == "__main__":
-    FILE.write_text(said(), encoding="utf-8")
