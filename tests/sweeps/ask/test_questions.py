@@ -69,9 +69,9 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "transfer": {"link": "pcie5-h100-single", "model": "qwen3-0.6b", "tokens": 1008,
                  "block": (16, 32), "set": {"merges": "any_order"}},
     "transfer restore": {"link": "nvme-pcie4", "model": "llama-2-7b", "device": "a100-80gb",
-                         "tokens": [512, 1024], "set": {"capacity": "70GiB"}},
+                         "set": {"capacity": "70GiB"}},
     "transfer pause": {"link": "pcie4-a30-batched", "model": "llama-2-7b", "device": "a100-80gb",
-                       "seconds": 0.5, "tokens_each": 512},
+                       "seconds": [0.01, 100], "tokens_each": 512},
 }  # fmt: skip
 """Of each question one that is answered in a second."""
 

@@ -21,7 +21,6 @@ from policies.serving.serving_spec import ServingSpec
 from sweeps.ask import sizing, sizing_runs
 from sweeps.ask.size import SizeQuestion
 from sweeps.ask.size_confirm import Confirmed, SizeConfirmQuestion
-from sweeps.ask.size_memory import LeastMemory, SizeMemoryQuestion, formats_of
 from sweeps.ask.size_section import size_section
 from sweeps.ask.sized import Sized, SizedDevice
 from sweeps.ask.sizing import (
@@ -111,23 +110,6 @@ def test_the_sheet_names_the_cheapest_that_meets_it() -> None:
     assert priced.cheapest == "a100-80gb"
     texts = [block.text for block in size_section(sized).blocks if isinstance(block, Say)]
     assert any("meets it: 1 x rtx-4090" in text for text in texts)
-
-
-def test_least_memory_has_a_row_a_capacity_and_one_of_gather() -> None:
-    wanted = target("20ms", 1.0)
-    asked = [
-        SizingQuestion("bandwidth", wanted, CARD, "bf16", 1 << 30),
-        SizingQuestion("gather", wanted, CARD, "bf16"),
-    ]
-    least = LeastMemory(wanted, CARD, asked, [3e11, None])
-    assert formats_of(wanted) == ["bf16", "int8", "w4a16"]
-    assert formats_of(wanted._replace(weights="int8")) == ["int8"]
-    assert least.record()["frontier"][0] == {
-        "capacity_bytes": 1 << 30, "weights": "bf16", "bandwidth_bytes_per_s": 3e11,
-    }  # fmt: skip
-    shown = SizeMemoryQuestion.model_construct().section(least)
-    (table,) = (block for block in shown.blocks if isinstance(block, Grid))
-    assert table.rows == [["1 GiB", "300"], ["gather", "–"]]
 
 
 def users(ttft: str, tpot: str, many: float, think_s: float = 0.0) -> Target:

@@ -15,7 +15,7 @@ from sweeps.ask.size_settings import SizeSettingsQuestion, TunedServer, flags, t
 from sweeps.ask.tuning import Tuned, TuningChoice, choices, together, tune, worths
 from sweeps.plan.experiment import ExperimentSpec
 from sweeps.run.progress import Progress
-from sweeps.sections.section import Grid, Say
+from sweeps.sections.section import Say
 
 ASKED = SizeSettingsQuestion.of({
     "device": "rtx-4090", "model": "llama-3.1-8b", "workload": "sharegpt",
@@ -97,13 +97,6 @@ def test_flags_are_of_the_settings() -> None:
         "--page-size 16 --kv-cache-dtype auto --chunked-prefill-size 2048 --disable-radix-cache"
         " --max-running-requests 256 --tp-size 1"
     )
-
-
-def test_a_table_has_a_row_a_setting() -> None:
-    tuned = Tuned(ASKED, BASE, settings_of(BASE.experiment), worths(BASE, [WORSE, FASTER]), None,
-                  None)  # fmt: skip
-    table = next(block for block in tuned_blocks(tuned) if isinstance(block, Grid))
-    assert [row[0] for row in table.rows] == ["as started", "chunk 512", "caching off"]
 
 
 def test_a_best_value_that_is_the_last_tried_is_named() -> None:

@@ -13,11 +13,8 @@ import pytest
 import bankwise as api
 from bankwise import (
     DescriptionError,
-    audit,
     compare,
     load,
-    memory,
-    replay,
     report,
     run,
     simulate,
@@ -87,18 +84,6 @@ def test_one_point_is_what_the_run_has(done: Result) -> None:
         simulate("smoke", 0, set="requests=5")  # type: ignore[arg-type]
     with pytest.raises(DescriptionError, match="--replication: expected 1 to 2; got 3"):
         simulate("smoke", 0, set=FEW, replication=3)
-
-
-def test_a_replay_is_the_commands_and_is_audited(tmp_path: Path) -> None:
-    (tmp_path / "t").write_text("".join(f"R {64 * i:#x}\n" for i in range(64)))
-    found = replay("lpddr5-6400-x16", tmp_path / "t", commands=tmp_path / "log.csv")
-    told = bankwise("replay", "lpddr5-6400-x16", "t", "--json", cwd=tmp_path)
-    assert found["cycles"] == json.loads(told.stdout)["cycles"]
-    assert len(audit("lpddr5-6400-x16", tmp_path / "log.csv")) == 0
-    slower = {"timing.tRCD": "30ns"}
-    first, *_ = audit("lpddr5-6400-x16", tmp_path / "log.csv", set=slower)
-    assert first["channel"] is None and "tRCD" in first["rule"]
-    assert first["command"][:3] == "RD "
 
 
 def test_results_are_those_of_the_command_line(done: Result, tmp_path: Path) -> None:
@@ -195,21 +180,3 @@ def test_runs_that_are_there_are_read_and_compared(tmp_path: Path) -> None:
     assert found.record()["inputs"] == [] and "<table" in found._repr_html_()
     with pytest.raises(DescriptionError, match="no such directory"):
         report(tmp_path / "none")
-
-
-def test_memory_is_the_commands(tmp_path: Path) -> None:
-    found = memory("lpddr5-6400-x16", pattern="sequential", set={"controller.refresh": "none"})
-    told = bankwise(
-        "memory", "lpddr5-6400-x16", "--pattern", "sequential", "--json",
-        "--set", "controller.refresh=none", cwd=tmp_path,
-    )  # fmt: skip
-    assert found[0]["cycles"] == json.loads(told.stdout)[0]["cycles"]
-    assert "sequential" in str(found)
-    with pytest.raises(DescriptionError, match="no pattern 'sequentail'; did you mean"):
-        memory("lpddr5-6400-x16", pattern=["sequentail"])
-
-
-def test_a_study_is_refused_as_the_command_does(tmp_path: Path) -> None:
-    with pytest.raises(DescriptionError) as error:
-        run("quik", out=tmp_path / "s")
-    assert str(error.value) == refusal("run", "quik", cwd=tmp_path)

@@ -62,13 +62,6 @@ def test_an_extent_and_a_mix_are_a_pattern_next_to_the_others() -> None:
     assert every[-1]["cycles"] == own["cycles"]
 
 
-def test_several_extents_are_a_pattern_each() -> None:
-    every = found(
-        "memory", MEMORY, "--pattern", "sequential", "--extent", "512B", "--extent", "96B"
-    )
-    assert [each["pattern"] for each in every] == ["sequential", "random_512B", "random_96B"]
-
-
 def test_an_extent_that_a_shipped_pattern_has_is_that_pattern() -> None:
     plain = found("memory", MEMORY)
     again = found("memory", MEMORY, "--extent", "512B")

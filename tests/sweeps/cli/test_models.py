@@ -54,16 +54,3 @@ def test_an_import_is_a_model_file(tmp_path: Path) -> None:
     )
     found = json.loads(done.stdout)
     assert found["file"] == "b.yaml" and found["unknown"] == {"novelty": [1]}
-
-
-def test_kv_formats_lists_what_fits_and_who_overtakes(tmp_path: Path) -> None:
-    devices = ("oaken-hbm", "oaken-lpddr")
-    done = bankwise("fit", "formats", "llama-2-7b", *devices, "--json", cwd=tmp_path)
-    found = json.loads(done.stdout)
-    rows = {each["format"]: each for each in found["formats"]}
-    assert rows["oaken"]["sequences"] == {"oaken-hbm": 205, "oaken-lpddr": 749}
-    assert rows["oaken"]["layer_bytes_a_token"] == 4939
-    assert rows["oaken"]["half_empty_page_bytes"]["4096"] == 8 << 20
-    assert round(found["crossovers"][0]["weight_bytes"] / 1e9, 1) == 43.8
-    shown = bankwise("fit", "formats", "llama-2-7b", *devices, cwd=tmp_path).stdout
-    assert "oaken-lpddr leads oaken-hbm where weights exceed 43.8 GB" in shown

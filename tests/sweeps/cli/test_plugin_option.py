@@ -96,19 +96,6 @@ def test_python_offers_the_same(tmp_path: Path) -> None:
     assert found["overrides"] == {"serving.policy": "room"}
 
 
-def test_fit_size_and_explain_answer_in_python(tmp_path: Path) -> None:
-    sheet = api.fit("mlu370-x4", "llama-2-7b", cards=1)
-    assert sheet.record()["fits"] and "llama-2-7b" in sheet._repr_html_()
-    with pytest.raises(api.DescriptionError, match="did you mean 'cards'"):
-        api.fit("mlu370-x4", "llama-2-7b", crads=1)
-    with pytest.raises(api.DescriptionError, match="did you mean 'mlu370-x4'"):
-        api.fit("mlu370", "llama-2-7b")
-    with pytest.raises(api.DescriptionError, match="--slo: is needed"):
-        api.size(model="llama-2-7b", workload="alpaca")
-    with pytest.raises(api.DescriptionError, match="no such directory"):
-        api.explain(tmp_path / "none")
-
-
 FORGETFUL = """
 from typing import Any, Literal
 from policies.allocators.allocator import PolicyOptions

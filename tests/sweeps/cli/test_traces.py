@@ -64,10 +64,3 @@ def test_activations_and_conflicts_by_bank_add_up_to_the_commands(tmp_path: Path
     assert engaged.tolist() == [0, 8]  # 2,048 B is half of the cycle of channels
     told = bankwise("replay", "strix-halo", "t", "--banks", "--json", cwd=tmp_path).stdout
     assert json.loads(told)["banks"]["activations"] == counted.activations.tolist()
-
-
-def test_each_share_of_writes_is_measured(tmp_path: Path) -> None:
-    asked = ("--pattern", "sequential", "--extent", "4KiB", "--writes", "0", "--writes", "50")
-    done = bankwise("memory", "lpddr5-6400-x16", *asked, "--json", cwd=tmp_path)
-    names = [row["pattern"] for row in json.loads(done.stdout)]
-    assert names == ["sequential", "random_4KiB", "random_4KiB_w50"]

@@ -13,7 +13,6 @@ import pytest
 from policies.allocators.kv_layout import DoesNotFit
 from sweeps.analyse.crossing import crossing as crossing_of
 from sweeps.analyse.statistics import Interval
-from sweeps.cli.reporting import report
 from sweeps.plan.crossing_findings import Crossed
 from sweeps.plan.crossing_sweep import CrossingSpec
 from sweeps.plan.experiment import Task
@@ -328,25 +327,6 @@ def test_results_of_another_search_are_refused(
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
     with pytest.raises(Exception, match="cannot resume: point 8 is cost, 1ns, paged there and"):
         run_sweep(load_sweep("smoke", SETS), tmp_path / "run", True, 1, QUIET)
-
-
-def test_the_report_has_break_evens_charts_and_every_value(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown = run(tmp_path / "run", monkeypatch)
-    section = shown.section
-    grid = next(block for block in section.walk() if isinstance(block, Grid))
-    cost, hashed = grid.rows
-    assert cost[:4] == ["cost", "100ns", "10ns", "10240ns"] and "paged / static at most" in (
-        grid.columns
-    )
-    assert hashed[:4] == ["hash", "rotate", "none", "–"] and hashed[6] == "no crossing"
-    titles = [block.title for block in section.walk() if hasattr(block, "title")]
-    assert "paged / static against cost" in titles and "as described" in titles
-    report([tmp_path / "run"])
-    assert "10240ns" in capsys.readouterr().out
-    text = (tmp_path / "run/report.md").read_text()
-    assert f"| {list(of(shown, 'cost').answers)[1]} |" in text
 
 
 def test_the_shipped_searches_have_reasons() -> None:

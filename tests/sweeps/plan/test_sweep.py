@@ -87,13 +87,6 @@ def test_the_config_lays_out_the_same_points(name: str, tmp_path: Path) -> None:
     assert again.config == sweep.config
 
 
-def test_the_config_writes_defaults_out() -> None:
-    base = load_sweep("smoke").config["base"]
-    assert base["serving"]["engine"]["max_num_seqs"] == 256
-    assert "max_num_batched_tokens" in base["serving"]["engine"]
-    assert base["serving"]["gpu_memory_utilization"] == 0.9
-
-
 def test_set_reaches_the_experiment_the_axes_and_the_sweep() -> None:
     sweep = load_sweep("smoke", ["requests=7", "load.relative=2", "name=other"])
     assert {point.experiment.requests for point in sweep.points} == {7}
@@ -133,12 +126,6 @@ def test_labels_are_short() -> None:
 
 
 CARD = (Path(SMOKE).parents[1] / "accelerators/mlu370-x4.yaml").read_text()
-
-
-def test_a_mapping_needs_no_name() -> None:
-    assert label({"name": "paged", "block": 64}) == "paged block=64"
-    assert label({"refresh": "none"}) == "refresh=none"
-    assert label("/somewhere/mine.yaml") == "mine"
 
 
 def test_a_variant_may_be_for_one_competitor_alone() -> None:

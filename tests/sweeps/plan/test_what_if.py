@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +12,9 @@ import pytest
 
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.contents import read_report
-from sweeps.report.screen import print_report
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
-from sweeps.sections.chart import Bars
 from tests.sweeps.made import PROVENANCE, metrics
 
 QUIET = Progress(terminal=False)
@@ -121,15 +118,6 @@ def test_planted_effects_are_found_and_ranked(tmp_path: Path) -> None:
     assert several.excess is not None and several.excess.mean == pytest.approx(math.log(0.72 / 0.6))
 
 
-def test_several_changes_at_once_are_held_against_their_parts(tmp_path: Path) -> None:
-    ranking, grid = read_report(planted(tmp_path / "run")).grids
-    groups = [row[1] for row in ranking.rows]
-    assert groups == sorted(groups, key=["matters", "below 1 %", "not significant"].index)
-    assert "matters" in groups and len(ranking.rows) == len(grid.rows) - 1
-    assert grid.columns[-1] == "paged, over the product of its parts"
-    assert {row[0]: row[-1] for row in grid.rows}["all"] == "+20 % (20 to 20)"  # 0.72 over 0.6
-
-
 def test_conditions_move_the_ranking_and_no_rate(tmp_path: Path) -> None:
     config = copy.deepcopy(CONFIG)
     config["variants"]["turning"]["role"] = "condition"
@@ -145,25 +133,6 @@ def test_a_change_may_be_that_of_one_competitor() -> None:
     found = load_sweep("smoke", given).points[2:]
     assert found[0].experiment.serving.policy.indirection == 2  # type: ignore[attr-defined]
     assert found[1].experiment == load_sweep("smoke", given[:1]).points[1].experiment
-
-
-def test_tables_and_charts_have_the_effects(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    report = read_report(planted(tmp_path / "run"))
-    (_, grid) = report.grids
-    heads, rows = grid.columns, grid.rows
-    assert heads[:5] == ["change", "peak GB/s", "capacity GiB", "paged tok/s", "paged, effect"]
-    assert rows[0][:5] == ["as described", "307.2", "24", "112.2", "–"]
-    assert rows[1][:5] == ["large", "1,228.8", "12", "56.1", "-50 % (-50 to -50)"]
-    blocks = report.section.walk()
-    charts = [block for block in blocks if isinstance(block, Bars) and block.relative]
-    assert [chart.bars[0].name for chart in charts] == ["large", "large", "turning"]
-    assert [bar.name for bar in charts[0].bars if bar.dim] == ["idle"]
-    assert charts[0].rows()[0][1] == pytest.approx(-50)
-    print_report(report.section)
-    assert "large" in capsys.readouterr().out
-    assert report.table.total == 36
 
 
 def test_a_half_written_run_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -209,36 +178,3 @@ def test_a_change_that_no_policy_can_serve_is_told_and_the_others_run(
     )
     done = run_sweep(sweep, tmp_path / "run", False, 1, QUIET)
     assert {each.overrides["change"] for each in done.misfits.points} == {"tiny"} and done.records
-
-
-def test_what_binds_with_a_change_is_said(tmp_path: Path) -> None:
-    def told(change: str, name: str) -> dict[str, Any]:
-        share = 0.9 if change != "large" else 0.1
-        return {"limit_share": {"kv_memory": share, "compute": 1 - share}}
-
-    report = read_report(planted(tmp_path / "run", more=told))
-    (found,) = report.findings.own
-    assert found.binds("as described", "paged") == "kv_memory"
-    assert "paged is limited by KV memory as described, by compute with large." in report.sentences
-    (_, grid) = report.grids
-    rows = {row[0]: row[grid.columns.index("paged, limit")] for row in grid.rows}
-    assert (rows["as described"], rows["large"]) == (
-        "KV memory 90%, FLOPs 20 % of steps",
-        "compute 90%, FLOPs 20 % of steps",
-    )
-
-
-def test_flops_that_bind_with_a_change_are_told(tmp_path: Path) -> None:
-    run = planted(tmp_path / "run")
-    lines = [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()]
-    for line in lines:
-        line["metrics"]["compute_share"] = 0.7 if line["overrides"]["change"] == "large" else 0.2
-    (run / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    report = read_report(run)
-    (found,) = report.findings.own
-    assert found.computes("large", "paged") and not found.computes("small", "paged")
-    assert (
-        "FLOPs take most of the step time of paged with large (70 %); as described 20 %."
-        in report.sentences
-    )
-    assert "FLOPs 70 % of steps" in report.grids[1].rows[1][5]

@@ -6,8 +6,6 @@ Needs Chromium; its network is off.
 from __future__ import annotations
 
 import csv
-import json
-import math
 import re
 import time
 from collections.abc import Iterator
@@ -16,26 +14,17 @@ from pathlib import Path
 import pytest
 
 import bankwise
-from sweeps.analyse.statistics import Interval
 from sweeps.cli.reporting import report
-from sweeps.run.explanation import CausePart, Explanation, record
-from sweeps.run.store import plain
 from tests.rotation import rotated
 from tests.sweeps.made import made
 from tests.sweeps.plan.test_crossing import run as search
 from tests.sweeps.plan.test_what_if import planted
 from tests.sweeps.report.browser import CHROMIUM, Browser
+from tests.sweeps.report.test_golden import whole
 from tests.sweeps.study.test_study_report import study
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
-SOME, MORE = (Interval(math.log(x), math.log(x) - 0.05, math.log(x) + 0.05, 3) for x in (1.4, 0.93))
-WHY = Explanation(
-    "card", "odma", "paged", Interval(SOME.mean + MORE.mean, 0.2, 0.3, 3),
-    [CausePart("holes", "", SOME, SOME, Interval(0, -0.1, 0.1, 3)),
-     CausePart("line", "", MORE, MORE, Interval(0, -0.1, 0.1, 3))],
-    Interval(0, 0, 0, 3), {"": SOME, "weights": SOME, "compute": MORE}, [],
-)  # fmt: skip
 CUT = """
 [...document.querySelectorAll(".vega svg text, figcaption, label, p, h1, h2, h3, dd, dt")]
   .filter(item => item.checkVisibility({ checkOpacity: true }))
@@ -97,13 +86,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    ours, theirs = made(folder / "a"), made(folder / "b", odma=156)
-    (ours / "logs").mkdir()
-    (ours / "logs/point0-r1-memory.csv").write_text(
-        "request,first_slot,slots,from_s,until_s\n7,100,100,0,4\n8,0,100,0,1\n9,0,90,1,4\n"
-    )
-    (ours / "explain").mkdir()
-    (ours / "explain/explanation.json").write_text(json.dumps(plain(record([WHY], {}))))
+    ours, theirs = whole(folder / "a"), made(folder / "b", odma=156)
     report([ours])
     report([study(folder / "study")])
     report([ours, theirs], folder / "runs.html")

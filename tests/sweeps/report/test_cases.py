@@ -15,7 +15,6 @@ from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
 from sweeps.sections.chart import Lines
-from sweeps.sections.section import Grid
 from tests.sweeps.made import PROVENANCE, metrics
 
 TINY: dict[str, Any] = {
@@ -61,22 +60,6 @@ def test_a_mistake_in_a_case_is_said(case: dict[str, Any], message: str) -> None
         load_sweep({**TINY, "variants": {"a": {**case, "role": "case"}}})
 
 
-def test_cases_are_counted_marked_and_drawn(tmp_path: Path) -> None:
-    run_sweep(load_sweep(TINY), tmp_path / "run", False, 1, Progress(terminal=False))
-    report = read_report(tmp_path / "run")
-    cases = report.findings.own.cases
-    assert report.table.done == report.table.total == 20
-    assert [each.verdict.title for each in cases] == ["small", "large"]
-    assert len(report.sentences) == 1
-    picture, grid = section(report.findings, report.grids[0]).blocks[:2]
-    assert isinstance(picture, Lines) and isinstance(grid, Grid)
-    assert sorted(name for one in picture.series for name in one.names) == ["b200", "wormhole-n300"]
-    over = [grid.columns.index(f"over {name}") for name in ("static", "paged")]
-    leaders = [each.verdict.leader for each in cases]
-    for row, leader in zip(grid.rows, leaders, strict=True):  # none over itself
-        assert [row[i] == "–" for i in over] == [leader == "static", leader == "paged"]
-
-
 def test_cases_beside_another_axis_are_drawn_by_their_devices(tmp_path: Path) -> None:
     axes = {**TINY["axes"], "serving.gpu_memory_utilization": [0.8, 0.9]}
     sweep = {**TINY, "axes": axes, "skip": ["control", "reference"]}
@@ -99,22 +82,19 @@ def test_names_touch_neither_one_another_nor_a_point() -> None:
     assert not any(shared(box, (x, y, 0.5, 0.5)) for box in boxes for x, y, _ in points)
 
 
-def test_a_case_that_a_contiguous_policy_wins_comes_first(tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path)
+def cases(path: Path) -> None:
+    """Of two cases each has a winner of its own, and a control of the small one another."""
+    run = RunDirectory(path)
     run.create({**TINY, "base": {**TINY["base"], "replications": 3}}, PROVENANCE, {})
-    rates = {("small", "static"): 100, ("small", "paged"): 150, ("large", "static"): 120,
-             ("large", "paged"): 100}  # fmt: skip
-    for point, ((case, policy), rate) in enumerate(rates.items()):
+    rates = {("small", "static", ""): 100, ("small", "paged", ""): 150,
+             ("large", "static", ""): 120, ("large", "paged", ""): 100,
+             ("small", "static", "slow"): 90, ("small", "paged", "slow"): 50,
+             ("small", "oracle", "reference"): 170}  # fmt: skip
+    for point, ((case, policy, control), rate) in enumerate(rates.items()):
         for replication in (1, 2, 3):
             run.append(
-                {"point": point, "control": "", "replication": replication, "rate_per_s": None,
-                 "overrides": {"case": case, "serving.policy": policy},
+                {"point": point, "control": control, "replication": replication,
+                 "rate_per_s": None, "overrides": {"case": case, "serving.policy": policy},
                  "metrics": metrics(rate * (1 + replication / 100))}
             )  # fmt: skip
     run.release()
-    report = read_report(tmp_path)
-    (grid,) = report.grids
-    assert [(row[0], row[3]) for row in grid.rows] == [
-        ("large", "static wins"), ("small", "paged wins")
-    ]  # fmt: skip
-    assert report.sentences[0].startswith("Of 2 cases (corrected for 2): ")

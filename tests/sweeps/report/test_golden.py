@@ -15,14 +15,15 @@ from sweeps.analyse.statistics import Interval
 from sweeps.report import comparison_page
 from sweeps.report.contents import read_report
 from sweeps.run.explanation import CausePart, Explanation, record
-from sweeps.run.store import RunDirectory
+from sweeps.run.store import RESULTS, RunDirectory
 from sweeps.sections.section import Section
-from tests.sweeps.made import CONFIG, PROVENANCE, made
+from tests.sweeps.made import CONFIG, PROVENANCE, made, metrics
 from tests.sweeps.plan.test_crossing import run as search
 from tests.sweeps.plan.test_crossing_map import run as answer
 from tests.sweeps.plan.test_least import run as least
 from tests.sweeps.plan.test_what_if import planted
 from tests.sweeps.report.golden import held, text_of
+from tests.sweeps.report.test_cases import cases
 from tests.sweeps.report.test_odma_paper import planted_paper as paper
 from tests.sweeps.study.test_study_report import study
 
@@ -63,28 +64,80 @@ def kv_reads(path: Path) -> Path:
     return path
 
 
+def with_limits(path: Path) -> Path:
+    limit = {
+        name: {"of": of, "bounds": bounds, "levels": [0.5, 1.0], "unused": unused}
+        for name, of, bounds, unused in (
+            ("least", "total", [64, 128], 0.1), ("chosen", "total", [64, 192], 0.2),
+            ("base", "output", [32, 96], 0.3),
+        )
+    }  # fmt: skip
+    (path / "limit.json").write_text(json.dumps(limit))
+    return path
+
+
 def bound_elsewhere(change: str, policy: str) -> dict[str, Any]:
     """With `large` FLOPs bind, and take most of a step."""
     kv, compute = (0.1, 0.7) if change == "large" else (0.9, 0.2)
     return {"limit_share": {"kv_memory": kv, "compute": 1 - kv}, "compute_share": compute}
 
 
+def of_card(path: Path) -> Path:
+    """One point of a run that has its device in the base, not as an axis."""
+    base, axes = CONFIG["base"] | {"device": "card"}, {"serving.policy": ["odma"]}
+    run = RunDirectory(path)
+    run.create({**CONFIG, "base": base, "axes": axes}, PROVENANCE, {})
+    for replication in (1, 2, 3):
+        run.append({"point": 0, "control": "", "replication": replication, "rate_per_s": 1.0,
+                    "seed": [1, replication], "overrides": {"serving.policy": "odma"},
+                    "metrics": metrics(99.0)})  # fmt: skip
+    run.release()
+    return path
+
+
+def kept(path: Path, change: Callable[[str], str]) -> Path:
+    """With each result changed, or left out."""
+    lines = (path / RESULTS).read_text().splitlines(keepends=True)
+    (path / RESULTS).write_text("".join(map(change, lines)))
+    return path
+
+
+def first_only(line: str) -> str:
+    return line if json.loads(line)["replication"] == 1 else ""
+
+
+def elsewhere(line: str) -> str:
+    return line.replace('card"', 'x"').replace("other", "y")
+
+
 def compared(path: Path) -> Iterator[Section]:
-    first = made(path / "a")
-    others = [
-        made(path / "b", 143.0), made(path / "c", 130.5, seed=2, migrations=0),
-        made(path / "d", 50, config={**CONFIG, "base": {**CONFIG["base"], "warmup_requests": 30}}),
-    ]  # fmt: skip
-    for other in others:
-        two = (read_report(each).findings for each in (first, other))
+    first = made(path / "a", goodput_per_s=2.0)
+    warm = {**CONFIG, "base": {**CONFIG["base"], "warmup_requests": 30}}
+    pairs = [
+        (first, made(path / "faster", 143.0, goodput_per_s=2.5)),
+        (first, made(path / "slower", 50, migrations=0)),
+        (first, made(path / "other seeds", 130.5, seed=2, migrations=0)),
+        (first, made(path / "other settings", config=warm)),
+        (first, of_card(path / "of the card")),
+        (
+            first,
+            kept(
+                made(path / "apart"), lambda line: line.replace('card"', 'x"').replace("other", "y")
+            ),
+        ),
+        (kept(made(path / "once"), first_only), kept(made(path / "once more", 143), first_only)),
+    ]
+    for pair in pairs:
+        two = (read_report(each).findings for each in pair)
         yield comparison_page.section(comparison_page.compare(*two))
 
 
 RUNS: dict[str, Callable[[Path, pytest.MonkeyPatch], Any]] = {
     "sweep": lambda path, _: whole(path),
+    "cases": lambda path, _: cases(path),
     "unfinished": lambda path, _: made(path, skip=3),
     "kv-read": lambda path, _: kv_reads(path),
-    "study": lambda path, _: study(path),
+    "study": lambda path, _: with_limits(study(path)),
     "study without finale": lambda path, _: study(path, finale=False),
     "what-if": lambda path, _: planted(path, more=bound_elsewhere),
     "break-even": search,

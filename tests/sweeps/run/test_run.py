@@ -83,11 +83,6 @@ def same(stopped: Path, whole: Path) -> None:
         assert (stopped / name).read_text() == (whole / name).read_text(), name
 
 
-def test_results_are_in_order_and_complete(whole: Path) -> None:
-    found = [(record["point"], record["replication"]) for record in results(whole)]
-    assert found == [(point, r) for point in range(2) for r in range(1, EACH + 1)]
-
-
 def test_workers_do_not_change_results(whole: Path, tmp_path: Path) -> None:
     run_sweep(load_sweep("smoke", MANY), tmp_path / "run", False, 3, QUIET)
     same(tmp_path / "run", whole)
@@ -183,27 +178,6 @@ def test_resume_computes_only_the_rest(tmp_path: Path, monkeypatch: pytest.Monke
 def test_resume_without_a_run_starts_one(tmp_path: Path) -> None:
     done = run_sweep(load_sweep("smoke"), tmp_path / "run", True, 1, QUIET)
     assert (done.reused, len(done.records)) == (0, 4)
-
-
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    run_sweep(load_sweep("smoke"), tmp_path, False, 1, QUIET)
-    with pytest.raises(DescriptionError, match="already contains a run; use --resume to continue"):
-        run_sweep(load_sweep("smoke"), tmp_path, False, 1, QUIET)
-
-
-def test_resume_refuses_another_config_and_names_the_difference(tmp_path: Path) -> None:
-    run_sweep(load_sweep("smoke"), tmp_path, False, 1, QUIET)
-    with pytest.raises(DescriptionError, match=r"base\.requests is 100 there and 99 here"):
-        run_sweep(load_sweep("smoke", ["requests=99"]), tmp_path, True, 1, QUIET)
-    with pytest.raises(DescriptionError, match=r"base\.device_set\.dma"):
-        run_sweep(load_sweep("smoke", ["device_set.dma.window=8KiB"]), tmp_path, True, 1, QUIET)
-
-
-def test_the_recorded_config_gives_the_same_numbers(tmp_path: Path) -> None:
-    run_sweep(load_sweep("smoke"), tmp_path / "a", False, 1, QUIET)
-    again = load_sweep(str(tmp_path / "a/config.yaml"))
-    run_sweep(again, tmp_path / "b", False, 1, QUIET)
-    assert results(tmp_path / "a") == results(tmp_path / "b")
 
 
 def test_a_description_that_changed_since_is_noticed(tmp_path: Path) -> None:

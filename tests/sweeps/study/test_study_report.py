@@ -15,7 +15,6 @@ from sweeps.report.contents import read_report
 from sweeps.report.markdown import markdown
 from sweeps.report.page import page
 from sweeps.run.store import CONFIG, RunDirectory
-from sweeps.sections.section import Grid
 from sweeps.study.trials import FINALE, StudyGain, importances, settings, unbeaten
 from tests.sweeps.made import PROVENANCE
 
@@ -129,28 +128,6 @@ def test_what_the_search_added_is_against_the_best_first_trial(
     assert (found.added and found.added.sign) == sign
 
 
-def test_without_a_finale_the_best_so_far_is_named(tmp_path: Path) -> None:
-    assert (
-        read_report(study(tmp_path, finale=False))
-        .sentences[0]
-        .startswith("Best so far: trial 17 serves 147.5 output tokens/s")
-    )
-
-
-def test_what_won_is_said_with_the_base_beside_it(tmp_path: Path) -> None:
-    told = read_report(study(tmp_path / "a")).sentences
-    settings, objectives = (
-        next(text for text in told if text.startswith(begin))
-        for begin in ("Trial 17 has ", "By objective")
-    )
-    assert settings == (
-        "Trial 17 has serving.policy.gamma 0.95 (base: 0.2) and serving.policy.order a (base: –)."
-    )
-    assert objectives == "By objective: output tokens/s 156.4 (base: 116.6) and TTFT p99 s –."
-    told = read_report(study(tmp_path / "b", finale=False)).sentences
-    assert told[-1].endswith("147.5 and TTFT p99 s 1.95.")
-
-
 @pytest.mark.parametrize(("least", "shown"), [(50, False), (10, True)])
 def test_importances_are_told_of_fifty_trials_or_more(
     least: int, shown: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -197,17 +174,6 @@ def test_a_damaged_finale_is_named(finale: str | None, tmp_path: Path) -> None:
     assert f"> {FINALE}" in markdown([section]) and page([section])
 
 
-def test_all_forms_have_its_charts(tmp_path: Path) -> None:
-    section = read_report(study(tmp_path)).section
-    text, html = markdown([section]), page([section])
-    for title in (
-        "History: output tokens/s", "Pareto front: TTFT p99 s against output tokens/s",
-        "output tokens/s against serving.policy.gamma", "All 20 trials",
-        "What differs between the trials", "What it has instead of the base",
-    ):  # fmt: skip
-        assert title in text and title in html
-
-
 def test_a_study_that_lost_its_config_is_still_shown(tmp_path: Path) -> None:
     study(tmp_path)
     (tmp_path / CONFIG).unlink()
@@ -221,21 +187,3 @@ def test_studies_are_compared_by_their_contenders(tmp_path: Path) -> None:
     changes = {pair.title: change for pair in found.pairs if (change := decisive(pair))}
     assert changes["best"].change.mean == pytest.approx(155 / 147.5 - 1)
     assert changes["base"].certain == "the same"
-
-
-def test_each_row_of_what_stays_unused_has_its_own_bounds(tmp_path: Path) -> None:
-    path = study(tmp_path)
-    limit = {
-        name: {"of": of, "bounds": bounds, "levels": [0.5, 1.0], "unused": unused}
-        for name, of, bounds, unused in (
-            ("least", "total", [64, 128], 0.1), ("chosen", "total", [64, 192], 0.2),
-            ("base", "output", [32, 96], 0.3),
-        )
-    }  # fmt: skip
-    (path / "limit.json").write_text(json.dumps(limit))
-    grids = [b for b in read_report(path).section.walk() if isinstance(b, Grid)]
-    (grid,) = [grid for grid in grids if grid.columns[-1] == "unused"]
-    assert [row[1:] for row in grid.rows] == [
-        ["64, 128", "total", "10.0 %"], ["64, 192", "total", "20.0 %"],
-        ["32, 96", "output", "30.0 %"],
-    ]  # fmt: skip
