@@ -10,6 +10,12 @@ from policies.allocators.buddy import Buddy
 from tests.rotation import LONG
 
 
+@pytest.mark.parametrize("size", [0, 3, 12, -4])
+def test_only_powers_of_two_are_taken(size: int) -> None:
+    with pytest.raises(ValueError, match="power of two"):
+        Buddy(16).take(size)
+
+
 @pytest.mark.parametrize(("start", "size"), [(0, 2), (0, 8), (4, 4), (99, 4)])
 def test_what_is_not_held_cannot_be_given_back(start: int, size: int) -> None:
     buddy = Buddy(16)

@@ -88,6 +88,21 @@ def test_how_many_slots_does_an_admission_reserve(
     assert reserved(odma(**changes), 0, prompt, Prediction(length, spread)) == slots
 
 
+def test_profiled_lengths_set_the_first_bounds_and_the_pools() -> None:
+    prompt, output = np.full(8, 10), np.array([10, 20, 30, 40, 50, 60, 70, 400])
+    allocator = odma()
+    allocator.profile(prompt, output)
+    assert allocator.bounds == (20, 40, 60, 400)
+    assert allocator.report()["bucket_refreshes"] == 0
+    pools = odma(space="partitioned", bucket_on="total", pool_share=0.5)
+    pools.profile(prompt, output)
+    assert pools.bounds == (30, 50, 70, 410)
+    assert fill(pools, 0, 10, 20) == 17  # 512 slots in blocks of 30
+    kept = odma(first_bounds="even")
+    kept.profile(prompt, output)
+    assert kept.bounds == tuple(BOUNDS)
+
+
 @pytest.mark.parametrize(
     ("balance", "bounds"),
     [

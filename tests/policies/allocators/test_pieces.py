@@ -9,11 +9,11 @@ import pytest
 
 from policies.allocators.allocator import RUN_BLOCK, Demand, PolicyOptions
 from policies.allocators.block_allocator import BlockAllocator
-from policies.allocators.capabilities import Contiguous
+from policies.allocators.capabilities import Caches, Contiguous
 from policies.allocators.kv_layout import Units
 from policies.allocators.registry import POLICIES
 from policies.predictors.prediction import Prediction
-from tests.policies.allocators.contract import LAYOUT, LIMITS, build, cases
+from tests.policies.allocators.contract import LAYOUT, LIMITS, Hands, build, cases
 from tests.policies.allocators.test_windows import POLICY, Lives
 
 
@@ -95,3 +95,16 @@ def test_a_pinned_run_stays_where_it_is(name: str) -> None:
     pinned.release(3)
     assert pinned.reserve(39, asks, 120)
     assert {move.request for move in pinned.moves()} <= {1}
+
+
+def test_nobody_is_given_a_copy_of_what_is_not_there_yet() -> None:
+    options = POLICIES["static"].Options.model_validate({"name": "static", "prefixes": "copy"})
+    allocator = Hands(POLICIES["static"](LAYOUT, 9, LIMITS, options))
+    shares = Demand(40, 0, Prediction(9.0), 0, 32, output=9)
+    assert allocator.reserve(0, shares, 40)
+    allocator.moves()
+    assert allocator.able(Caches).cached(1, 39, shares) == 32
+    allocator.pin(0)
+    assert allocator.able(Caches).cached(1, 39, shares) == 0
+    allocator.unpin(0)
+    assert allocator.able(Caches).cached(1, 39, shares) == 32

@@ -89,6 +89,20 @@ def test_a_preempted_request_loses_its_outputs_first() -> None:
     assert (allocator.caching.cached(1, 99), allocator.caching.cached(0, 99, turn(9, 0))) == (6, 6)
 
 
+def test_all_that_is_free_is_sorted_when_a_step_needs_more_than_is_at_hand() -> None:
+    allocator = radix(12, prefix_caching=False, free_list="staged")
+    assert allocator.reserve(0, SOME, 4) and allocator.reserve(1, SOME, 4)
+    allocator.release(0)
+    assert allocator.reserve(2, SOME._replace(prompt=6), 6)  # 8 to 11 are at hand
+    assert places(allocator, 2) == [0, 1, 2, 3, 8, 9]
+    # of larger pages one more for each request, and another one: 8 for six whole pages, of 7
+    allocator = radix(36, page=4, prefix_caching=False, free_list="staged")
+    assert allocator.reserve(0, SOME, 4) and allocator.reserve(1, SOME, 4)
+    allocator.release(0)
+    assert allocator.reserve(2, SOME._replace(prompt=24), 24)
+    assert places(allocator, 2) == [0, 2, 3, 4, 5, 6]
+
+
 class Unsettled:
     """Random lives of requests, of which nothing asks where their pages are."""
 

@@ -35,6 +35,17 @@ def test_the_histogram_is_given(options: dict[str, Any], bounds: tuple[int, ...]
     assert s3(buckets=4, **options).bounds == bounds
 
 
+def test_the_histogram_is_the_first_lengths_and_then_stands() -> None:
+    allocator = s3(buckets=2, profile=3, bounds="quantiles")
+    seen = []
+    for request, output in enumerate([10, 30, 50, 900, 900]):
+        assert allocator.reserve(request, guess(10.0), 100)
+        allocator.release(request)
+        allocator.finished(request, 100, output)
+        seen.append(allocator.bounds)
+    assert seen == [(500, 1000), (500, 1000), (30, 50), (30, 50), (30, 50)]
+
+
 @pytest.mark.parametrize(("length", "slots"), [(1.0, 200), (100.0, 200), (100.5, 300), (5e3, 1100)])
 def test_reserves_the_smallest_class_that_covers_the_prediction(length: float, slots: int) -> None:
     allocator = s3()

@@ -17,6 +17,7 @@ from policies.engines.engine_requests import Offered
 from policies.engines.engine_v0 import EngineV0, EngineV0Spec
 from policies.engines.scheduled_step import Step
 from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency, StepTimes
 from policies.predictors.prediction import LognormalPredictions
 from policies.requests.requests import Requests
 from policies.serving.serving import serve
@@ -74,6 +75,12 @@ def decoded(step: Step) -> list[int]:
     return [int(request) for request in step.decode]
 
 
+def test_a_prompt_is_never_cut() -> None:
+    scene = Scene(8192, [(1000, 2), (1000, 2), (900, 2)], max_num_batched_tokens=2048)
+    assert prefilled(scene.step()) == [(0, 0, 1000), (1, 0, 1000)]
+    assert prefilled(scene.step()) == [(2, 0, 900)]
+
+
 def test_the_last_is_preempted_and_recomputed_from_the_front_of_the_line() -> None:
     scene = Scene(64, [(31, 20), (31, 20)])
     scene.step()
@@ -109,6 +116,29 @@ def test_swapping_keeps_what_was_computed() -> None:
     assert scene.engine.left[1] == 20 - 3
 
 
+@pytest.mark.parametrize(("hidden", "swaps", "done"), [
+    (40, False, (32, 32)), (31, True, (32, 31)), (31, False, (0, 0)),
+])  # fmt: skip
+def test_what_wastes_least_hides_or_is_weighed(
+    hidden: int, swaps: bool, done: tuple[int, int]
+) -> None:
+    scene = Scene(64, [(31, 20), (31, 20)], preemption="least")
+    asked: list[tuple[int, int, int]] = []
+
+    def weighs(*given: int) -> tuple[int, bool]:
+        asked.append(given)
+        return hidden, swaps
+
+    scene.swaps.swap.weighs = weighs
+    while not (step := scene.step()).preempted:
+        pass
+    behind = 0 if step.swaps is None else step.swaps.hidden
+    assert (step.swapped, behind) == done
+    assert asked[-1] == ((1, 2, 64) if hidden == 40 else (32, 1, 32))
+    while scene.running != [1]:
+        scene.step()
+
+
 def test_least_waste_is_inferceps_sum_of_what_a_copy_and_a_prompt_hold_up() -> None:
     found = {}
     for rate in ("1MB/s", "100GB/s"):
@@ -119,6 +149,34 @@ def test_least_waste_is_inferceps_sum_of_what_a_copy_and_a_prompt_hold_up() -> N
         ).metrics  # fmt: skip
     assert found["1MB/s"]["swapped_tokens"] == 0 < found["100GB/s"]["swapped_tokens"] == 64
     assert found["100GB/s"]["phase_share"]["swap"] == 0  # both ways hide behind a step
+
+
+def test_a_copy_behind_a_step_takes_its_bytes_from_what_the_memory_gives() -> None:
+    """The step has the rest of the bandwidth: memory_s x taken / (bandwidth - taken) longer."""
+    stalls, made = {}, StepTimes.delayed
+    for contention in (True, None, False):
+        seen: list[tuple[StepTimes, float]] = []
+
+        def delayed(times: StepTimes, stall_s: Any, seen: Any = seen) -> StepTimes:
+            seen.append((times, float(stall_s[0])))
+            return made(times, stall_s)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(StepTimes, "delayed", delayed)
+            engine = {**V0, "preemption": "least", "contention": contention}
+            card = device(64, "host.bandwidth=100GB/s")
+            metrics = serve(
+                card, MODEL, spec(engine=engine, policy={"name": "paged", **ALIKE}),
+                requests([0.0, 0.0], 31, 20), seed=1,
+            ).metrics  # fmt: skip
+        assert metrics["swapped_tokens"] == 64
+        stalls[contention] = seen
+    assert not stalls[False] and len(stalls[True]) == len(stalls[None]) == 2  # out, and back
+    gives = card.peak_gbps * 1e9 * Efficiency().attention
+    for times, stall_s in stalls[True]:
+        taken = 32 * MODEL.kv_token_bytes / float(times.total_s[0])
+        assert stall_s == pytest.approx(float(times.memory_s[0]) * taken / (gives - taken))
+        assert stall_s > 0
 
 
 def test_a_preempted_chunk_is_found_again_as_far_as_it_was_computed() -> None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodel.specs.device import load_device
 from policies.engines.host_memory import HostMemory
+from policies.serving.serving import serve
 from policies.transfers.kv_link import Transfer
 from policies.transfers.shared_memory import SharedMemory
+from tests.policies.small import MODEL, device, requests, spec
+
+SWAPS = {"name": "v0", "preemption": "swap"}
+ALIKE = {"name": "paged", "watermark": 0.0}
+ONE = {"memory": "lpddr5-6400-x16", "channels": 1}
 
 
 def test_a_memory_gives_the_peak_of_its_channels() -> None:
@@ -55,3 +63,48 @@ def test_a_memory_never_gives_more_than_it_has_and_moves_every_byte(
         moved += own
     for instant in [(a + b) / 2 for _, a, b, _ in moved]:
         assert sum(r for _, a, b, r in moved if a <= instant < b) <= most * (1 + 1e-9)
+
+
+def ran(cards: int, link: str = "1GB/s", **engine: Any) -> dict[str, Any]:
+    """Two requests a card, of which one is swapped out and comes back."""
+    given = spec(engine={**SWAPS, **engine}, policy=ALIKE, cluster={"cards": cards})
+    stream = requests([0.0] * 2 * cards, 31, 20)
+    return serve(device(64, f"host.bandwidth={link}"), MODEL, given, stream, seed=1).metrics
+
+
+def test_two_cards_that_swap_at_once_wait_for_the_hosts_memory() -> None:
+    ample, scarce = ran(2), ran(2, swap_dram={**ONE, "channels": 8})
+    assert ample == scarce and ample["swapped_tokens"] == 128
+    # 12.8 GB/s for two links of 100 GB/s: all of it, both ways, goes at the memory's rate
+    fast, shared = ran(2, "100GB/s"), ran(2, "100GB/s", swap_dram=ONE)
+    size = 32 * MODEL.kv_token_bytes
+    alone_s = ran(1, "100GB/s", swap_dram=ONE)["makespan_s"] - ran(1, "100GB/s")["makespan_s"]
+    assert alone_s == pytest.approx(2 * (size / 12.8e9 - size / 100e9))
+    waits_s = shared["makespan_s"] - fast["makespan_s"]
+    assert alone_s < waits_s <= 2 * 2 * size / 12.8e9 + 1e-12
+    assert shared["swapped_tokens"] == fast["swapped_tokens"]
+
+
+def test_stages_and_sides_of_pools_share_it_too() -> None:
+    """A replica of two stages copies on two cards; a pool that decodes has one host."""
+    stream = requests([0.0] * 4, 31, 20)
+    card = device(64, "host.bandwidth=100GB/s")
+    for changes in (
+        {"cluster": {"stages": 2}},
+        {"pools": {"prefill": {}, "decode": {}, "link": "mooncake-rdma-400"}},
+    ):
+        found = [
+            serve(
+                card, MODEL, spec(engine={**SWAPS, **dram}, policy=ALIKE, **changes), stream,
+                seed=1,
+            ).metrics
+            for dram in ({}, {"swap_dram": ONE})
+        ]  # fmt: skip
+        fast, shared = found
+        assert fast["swapped_tokens"] == shared["swapped_tokens"] > 0
+        assert fast["makespan_s"] < shared["makespan_s"]
+
+
+def test_what_hides_behind_a_step_waits_only_where_it_outlasts_it() -> None:
+    least = {"preemption": "least", "contention": False}
+    assert ran(1, "100GB/s", **least) == ran(1, "100GB/s", **least, swap_dram=ONE)

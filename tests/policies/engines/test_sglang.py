@@ -106,3 +106,24 @@ def test_more_is_kept_free_where_requests_may_ask_for_more() -> None:
         for ends in ("length", "stop")
     ]  # fmt: skip
     assert found[0] < found[1]
+
+
+@pytest.mark.parametrize("page", [1, 16])
+def test_without_its_tree_radix_serves_as_paged_does(page: int) -> None:
+    """`--disable-radix-cache`: a pool of pages."""
+    engine = {
+        "name": "sglang",
+        "max_model_len": 1024,
+        "chunked_prefill_size": 128,
+        "ends": "length",
+    }
+    found = [
+        run(1024, mixed(90), engine=engine, policy={**policy, "prefix_caching": False})
+        for policy in (
+            {"name": "radix", "page": page},
+            {"name": "paged", "block": page, "cached_recompute": False},
+        )
+    ]  # fmt: skip
+    tree, paged = (each.metrics for each in found)
+    assert tree["preemptions"] == paged["preemptions"] > 0
+    assert (found[0].finish_s == found[1].finish_s).all()

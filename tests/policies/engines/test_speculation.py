@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from types import SimpleNamespace
@@ -23,15 +24,20 @@ from policies.memory.drafting import DraftingSteps, drafter_of
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.predictors.prediction import Prediction
-from tests.policies.small import MODEL, device, mixed, requests, run
+from tests.policies.small import MODEL, WINDOWS, device, mixed, requests, run
 
 EAGLE = {"method": "eagle", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]}
+LOOKUP = {"method": "ngram", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]}
 
 
 @functools.cache
 def metrics(changes: str, slots: int = 4096) -> dict[str, Any]:
     """Of a run with these changes of the description, as JSON."""
     return run(slots, mixed(120), **json.loads(changes)).metrics
+
+
+def served(slots: int = 4096, **changes: Any) -> dict[str, Any]:
+    return metrics(json.dumps({"engine": {"max_model_len": 1024}, **changes}), slots)
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -55,6 +61,14 @@ def test_a_step_makes_as_many_tokens_as_the_table_says() -> None:
     assert found["tokens_a_step"] == pytest.approx(2.8, abs=0.03)
 
 
+def test_drafts_that_never_hold_cost_time_and_change_no_token() -> None:
+    never = served(speculation={**LOOKUP, "acceptance": [0.0, 0.0, 0.0]})
+    without = served()
+    assert never["speculation"]["tokens_a_step"] == 1
+    assert never["finished"] == without["finished"]
+    assert never["makespan_s"] > without["makespan_s"]
+
+
 def test_slots_of_rejected_drafts_are_used_again() -> None:
     limits = Limits(64, 128, lookahead=Lookahead(3, 3))
     allocator = PagedAllocator(KvLayout(0, 256, 1, 1, 16), 2, limits, PagedOptions(block=8))
@@ -76,6 +90,14 @@ def test_a_drafter_leaves_so_much_of_a_hit(hit: Any, found: int) -> None:
     same = Demand(30, 0, Prediction(20.0), prefix_id=1, prefix_tokens=16)
     allocator.reserve(0, same, 30)
     assert allocator.caching.cached(1, 29, same) == found
+
+
+def test_a_drafter_of_one_layer_takes_memory_and_time() -> None:
+    eagle, lookup = (served(speculation=each) for each in (EAGLE, LOOKUP))
+    assert eagle["phase_share"]["draft"] > 0
+    assert "draft" not in lookup["phase_share"]
+    assert eagle["kv_capacity_tokens"] < lookup["kv_capacity_tokens"]
+    assert eagle["output_tokens_per_s"] < lookup["output_tokens_per_s"]
 
 
 def test_passes_of_a_drafter_follow_prompts_that_end_and_requests_that_decode() -> None:
@@ -127,3 +149,66 @@ def test_an_mtp_layer_has_experts_where_the_last_layer_has() -> None:
     # DeepSeek-V3: 11.5 B parameters of an MTP module without embedding and head, in fp8
     assert found.weight_bytes / 1e9 == pytest.approx(11.5, rel=0.02)
     assert load_device("h200").capacity_bytes > found.weight_bytes
+
+
+ENGINES: dict[str, dict[str, Any]] = {
+    "v0 in chunks": {"engine": {"name": "v0", "chunked_prefill": True}},
+    "sglang, pages of 16": {"engine": {"name": "sglang"}, "policy": {"name": "radix", "page": 16}},
+    "v1 over a tree": {"policy": {"name": "radix"}},
+    "prefills in turn": {
+        "engine": {"long_prefill_token_threshold": 24, "prefill_schedule_interval": 3},
+    },
+    "in turn, asynchronous": {
+        "engine": {"long_prefill_token_threshold": 24, "async_scheduling": True},
+    },
+    "batches of a class": {"engine": {"batching": "same_tag"}, "policy": {"name": "s3"}},
+    "packed": {"engine": {"packing": "first_fit"}, "policy": {"name": "s3"}},
+    "a fleet that fails": {
+        "cluster": {"cards": 3}, "faults": [{"mean_up_s": 0.05, "down_s": 0.02}],
+    },
+}  # fmt: skip
+"""What is not among the pairs of serving/test_pairs.py, and a fleet."""
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_drafts_make_the_same_tokens_in_fewer_steps_with(name: str) -> None:
+    given = dict(ENGINES[name])
+    given["engine"] = {"max_model_len": 1024, **given.get("engine", {})}
+    stream = mixed(60)
+    plain, drafted = (
+        run(2048, stream, **given, **more).metrics for more in ({}, {"speculation": LOOKUP})
+    )
+    assert drafted["finished"] == plain["finished"] == 60
+    found = drafted["speculation"]
+    assert "speculation" not in plain
+    assert 2.4 < found["tokens_a_step"] < 2.9  # 2.8 without ends
+    made = int(stream.output_tokens.sum()) - 60  # of decode steps; a few are made again
+    assert made * 0.55 < found["accepted"] < made * 0.75
+    assert drafted["steps"] < 0.95 * plain["steps"]
+
+
+def test_a_step_of_sglang_has_room_for_all_of_its_drafts() -> None:
+    """A request whose pages are full retracts another where its drafts have no room."""
+    stream = requests(np.zeros(8), 60, 200)
+    given = {"engine": {"name": "sglang", "ends": "length", "schedule_conservativeness": 0.01}}
+    found = run(1024, stream, policy={"name": "radix"}, speculation=LOOKUP, **given).metrics
+    assert found["finished"] == 8 and found["preemptions"] > 0
+
+
+def test_samples_of_a_prompt_draft_each_for_itself() -> None:
+    several = dataclasses.replace(mixed(4), samples=np.full(4, 2))
+    for changes in ({"policy": {"name": "static"}}, {"engine": {"like": "0.33"}}):
+        apart = run(4096, several, speculation=EAGLE, **changes).metrics
+        assert apart["finished"] == 4 and apart["speculation"]["accepted"] > 0
+
+
+@pytest.mark.parametrize("policy", [{"name": "paged"}, {"name": "static", "window_kv": "full"}])
+def test_windows_verify_drafts(policy: dict[str, Any]) -> None:
+    engine = {"max_model_len": 1024, "like": "0.33"}
+    given = {"shape": WINDOWS, "policy": policy, "engine": engine}
+    plain, drafted = (
+        run(4096, mixed(60), **given, **more).metrics for more in ({}, {"speculation": EAGLE})
+    )
+    assert drafted["speculation"]["tokens_a_step"] > 2
+    assert drafted["steps"] < 0.7 * plain["steps"]
+    assert drafted["finished"] == plain["finished"] == 60

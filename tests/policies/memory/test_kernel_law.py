@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -126,3 +129,20 @@ def test_rows_of_an_expert_are_padded_to_its_tile(tile: int, rows: float, times:
     card = load_device("a100-80gb", [f"kernels={{class: ideal, tile: {tile}}}"])
     assert card.accelerator is not None
     assert expert_padding(card.accelerator.kernels, rows) == pytest.approx(times)
+
+
+@pytest.mark.parametrize(("rows", "each"), [(1, 1.0), (2, 1.9), (31, 4.0), (32, 4.0)])
+def test_a_row_reads_its_experts_by_itself_where_the_law_says_so(rows: int, each: float) -> None:
+    """Metal's from 2 to below 32 rows: each expert as often as it has rows, at 0.7 of the rate."""
+    model = load_model("gpt-oss-20b").stored_as("mxfp4_experts_gguf", "fp16")
+    flops = {"decode": 1.0}
+    work = SimpleNamespace(rows=rows, expert_rows=each, expert_bytes=1e12, phases={},
+                           expert_flops=flops)  # fmt: skip
+    linear: Any = SimpleNamespace(flops={"decode": 2.0}, waits=2e12)
+    apart, shared = (
+        Products(load_device("m2-ultra", settings), model).seconds(work, linear, 1.0)[1].read_s  # type: ignore[arg-type]
+        for settings in ([], ["kernels.lone_expert_rows=0"])
+    )
+    passes = -(-rows // 4) if rows <= 8 else 1  # of a matrix and vectors
+    alone = 1 < rows < 32
+    assert apart / shared == pytest.approx(each / 0.7 / passes if alone else 1.0)

@@ -178,6 +178,21 @@ def test_tokens_elsewhere_are_dealt_to_micro_batches() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"link": "mooncake-rdma-400"}, {"micro_batches": 3}, {"drains": True},
+        {"balance": "cost", "least_tokens": 64}, {"balance": "lookahead", "least_tokens": 64},
+    ],
+)  # fmt: skip
+def test_each_option_moves_the_time(options: dict[str, Any]) -> None:
+    def makespan(pipeline: dict[str, Any]) -> float:
+        cluster = {"stages": 2, "pipeline": pipeline}
+        return float(run(4096, FEW, cluster=cluster).metrics["makespan_s"])
+
+    assert makespan(options) != makespan({})
+
+
 def test_where_nothing_waits_a_step_is_halved_as_by_cost() -> None:
     def finishes(balance: str) -> Any:
         pipeline = {"balance": balance, "least_tokens": 4}

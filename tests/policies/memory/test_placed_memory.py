@@ -20,7 +20,9 @@ from policies.placements.card_memories import CardMemories
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult, serve
 from tests.policies.serving.test_moving import SHAPE
+from tests.policies.serving.test_sessions import talks
 from tests.policies.small import FakeMemory, spec
+from tests.policies.transfers.test_tiers import tiers
 
 FAR = "memory: given, given: {bandwidth: 100GB/s, efficiency: 1.0}, capacity: 1GiB"
 
@@ -147,6 +149,46 @@ def test_all_in_the_main_memory_is_as_if_it_were_alone() -> None:
         )
         assert one.finish_s.tolist() == two.finish_s.tolist()
         np.testing.assert_allclose(placed.finish_s, one.finish_s, rtol=1e-9)
+
+
+TWIN = (
+    "memory: lpddr5-6400-x16, channels: 24, interleave: 512B, capacity: 24GiB,"
+    " controller: {refresh: per_bank, refresh_phase: staggered}"
+)
+"""As the main one of mlu370-x4."""
+
+
+def tiered(memories: Any) -> ServingResult:
+    """Beside loads and stores that are simulated, on a card with two memories alike."""
+    sets = ["derate=1", "channel_hash=none", f"memories.far={{{TWIN}}}"]
+    card = load_device("mlu370-x4", sets)
+    memory = {"fidelity": "sampled", "phases": "together", "max_probes": 2}
+    own = spec(
+        memories=memories, memory=memory, kv_tokens=1024,
+        tiers=tiers(contention="simulated"), policy={"name": "paged"},
+    )  # fmt: skip
+    return serve(card, SHAPE, own, talks(6, 3), seed=1)
+
+
+def test_links_contend_with_the_memory_that_has_the_kv() -> None:
+    one, other = tiered({"kv": "main"}), tiered({"weights": "far", "kv": "far"})
+    assert one.metrics["memory"]["in_motion"]["probes"] > 0
+    np.testing.assert_allclose(other.finish_s, one.finish_s, rtol=1e-9)
+    apart = tiered({"kv": "far"}).metrics
+    assert apart["memory"]["in_motion"]["probes"] > 0
+    assert apart["tiers"]["stalled_s"] < one.metrics["tiers"]["stalled_s"]
+
+
+@pytest.mark.parametrize("fidelity", ["sampled", "full"])
+def test_a_memory_that_a_step_moves_nothing_in_is_not_simulated_then(fidelity: str) -> None:
+    """Nor where the phases of a layer are moved together."""
+    both = simulated()
+    memories = {"name": "by_request", "kv": "far", "share": 0.1}
+    for phases in ("in_turn", "together"):
+        memory = {"fidelity": fidelity, "phases": phases}
+        policy = {"name": "paged", "free_list": "sorted"}
+        found = served(both, memories, memory=memory, policy=policy).metrics["memory"]
+        assert found["read"]["attention"] == {"main": 1.0}
 
 
 def test_what_cannot_be_placed_is_said() -> None:

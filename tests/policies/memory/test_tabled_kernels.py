@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.kernel_table import KINDS
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.kv_groups import kv_groups
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory import tabled_kernels
+from policies.memory.attention_read import read_share
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from tests.policies.memory.test_step import decode
@@ -55,6 +57,52 @@ def own_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tabled_kernels, "read_share", lambda *_: 0.9)
 
 
+def test_a_decode_step_is_the_sum_of_its_kernels(tmp_path: Path) -> None:
+    device, model = card(table(tmp_path, 20, 30)), load_model(MODEL)
+    steps = StepModel(device, model)
+    times = steps.times(decode(4, 4 * 1000), 1, Efficiency(attention=0.9))
+    law = device.accelerator.kernels  # type: ignore[union-attr]
+    other_us = law.host * 1e-3 + 32 * law.kernels * law.kernel * 1e-3
+    norms_us = 66 * 4096 * 2 / (steps.bandwidth * law.weights) * 1e6  # read by the law
+    assert times.total_s[0] * 1e6 == pytest.approx(
+        (4 * 32 + 1) * 20 + 32 * 30 + other_us + norms_us, rel=1e-3
+    )
+    assert steps.tabled is not None and steps.tabled.beyond == set()
+
+
+def test_attention_is_scaled_to_the_layout_of_the_step(tmp_path: Path) -> None:
+    steps = StepModel(card(table(tmp_path, 20, 30)), load_model(MODEL))
+    own, half = (
+        steps.times(decode(4, 4000), 1, Efficiency(attention=share)).attention_s[0]
+        for share in (0.9, 0.45)
+    )
+    assert own == pytest.approx(32 * 30e-6) and half == pytest.approx(2 * own)
+
+
+def test_what_a_table_has_not_is_of_the_law(tmp_path: Path) -> None:
+    model, step = load_model(MODEL), decode(4, 4000)
+    plain = StepModel(card(), model).times(step, 1, Efficiency())
+    steps = StepModel(card(table(tmp_path, 0, 30)), model)
+    times = steps.times(step, 1, Efficiency(attention=0.9))
+    assert times.weights_s == plain.weights_s
+    assert times.attention_s[0] == pytest.approx(32 * 30e-6)
+    assert steps.tabled is not None and steps.tabled.beyond == {"product"}
+    beyond = steps.times(decode(65, 65 * 1000), 1, Efficiency())  # more than 64 sequences
+    law = StepModel(card(), model).times(decode(65, 65 * 1000), 1, Efficiency())
+    assert beyond.total_s[0] == pytest.approx(law.total_s[0])
+    assert steps.tabled.beyond == {"product", "decode_attention"}
+
+
+def test_many_steps_are_those_of_one_after_another(tmp_path: Path) -> None:
+    steps = StepModel(card(table(tmp_path, 20, 30)), load_model(MODEL))
+    together = steps.times(decode(4, 4000), 3, Efficiency(attention=0.9))
+    each = [
+        steps.times(decode(4, 4000 + 4 * n), 1, Efficiency(attention=0.9)).total_s[0]
+        for n in range(3)
+    ]
+    assert together.total_s == pytest.approx(each)
+
+
 def test_a_chunk_has_the_share_of_its_pairs(tmp_path: Path) -> None:
     steps = StepModel(card(table(tmp_path, 20, 30, prefill=50)), load_model(MODEL))
     none = decode(0, 0)
@@ -75,6 +123,18 @@ def test_drafts_are_of_the_law_as_tables_have_one_token_a_sequence(tmp_path: Pat
     drafted = decode(4, 4000)._replace(rows=np.full(4, 2), drafts=1)
     steps.times(drafted, 1, Efficiency(attention=0.9))
     assert steps.tabled is not None and steps.tabled.beyond == {"decode_attention"}
+
+
+def test_whole_kernels_have_no_parts_to_leave_out(tmp_path: Path) -> None:
+    device, model = card(table(tmp_path, 20, 30)), load_model(MODEL)
+    for change in ({"together": True}, {"free": ("weights",)}, {"free": ("compute",)}):
+        with pytest.raises(DescriptionError, match=r"kernels\.tables"):
+            StepModel(device, model, **change)  # type: ignore[arg-type]
+
+
+def test_a_given_memory_reads_at_what_is_given() -> None:
+    device = load_device("rtx-4090")
+    assert read_share(device, 2048, 64) == device.given.efficiency  # type: ignore[union-attr]
 
 
 class Flat:

@@ -54,13 +54,6 @@ def test_time_for_a_request_falls_as_the_load_rises(linger: str) -> None:
     assert each[-1] == pytest.approx(0.004, rel=0.1)  # four at once take 16 ms
 
 
-@pytest.mark.parametrize("policy", ["static", "paged"])
-def test_nobody_waits_for_a_prediction_that_nobody_reads(policy: str) -> None:
-    alone, given = requests([0.0], 20, 5), {"policy": {"name": policy}}
-    before = run(256, alone, **given).metrics
-    assert run(256, alone, **given, predictor={"cost": TABLE}).metrics == before
-
-
 def test_the_first_token_waits_for_the_prediction() -> None:
     alone = requests([0.0], 20, 5)
     before = run(256, alone, policy={"name": "s3"}).metrics

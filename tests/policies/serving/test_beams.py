@@ -23,10 +23,6 @@ def searching(stream: Requests, beams: int, forks: float = 0.2) -> Requests:
     return dataclasses.replace(stream, samples=many, forks=np.full(len(stream), forks))
 
 
-def sampled(stream: Requests, samples: int) -> Requests:
-    return dataclasses.replace(stream, samples=np.full(len(stream), samples))
-
-
 def law(beams: int, forks: float, output: int = 4000) -> np.ndarray:
     stream = searching(requests([0.0], 20, output), beams, forks).apart()
     drawn = BeamLaw(stream, stream.output_tokens, 7)
@@ -63,19 +59,6 @@ def test_beams_all_give_way_and_one_goes_on() -> None:
     assert (law(3, 1.0, 50).max(axis=1) == law(3, 1.0, 50).min(axis=1)).all()
 
 
-def test_two_beams_by_hand() -> None:
-    # a prompt of 17 and 20 tokens each: of the second on one beam is a fork of the other. They find
-    # a block of the prompt together; what is written into the last block is copied in each step but
-    # where it is full, and KV of the last token is never stored.
-    metrics = run(1024, searching(requests([0.0], 17, 20), 2, 1.0)).metrics
-    stored = [17 + made for made in range(19)]  # as each step begins
-    assert metrics["copied_tokens"] == sum(tokens % 16 for tokens in stored)
-    # a full block more is held together, once a step has forked
-    held = [2 * -(-tokens // 16) for tokens in stored]
-    saved = [1, *((tokens - 1) // 16 for tokens in stored[1:])]
-    assert metrics["beams"]["blocks_saved_share"] == pytest.approx(sum(saved) / sum(held))
-
-
 @pytest.mark.parametrize("engine", ["v1", "v0"])
 @pytest.mark.parametrize("policy", ABLE, ids=lambda each: each["name"])
 def test_every_token_is_made_and_every_block_returns(policy: dict[str, Any], engine: str) -> None:
@@ -87,35 +70,6 @@ def test_every_token_is_made_and_every_block_returns(policy: dict[str, Any], eng
     assert result.metrics["copied_tokens"] > 0
     slow = run(8192, stream, **changes, advance_together=False)
     assert (slow.finish_s == result.finish_s).all()  # no stretch of steps jumps over a fork
-
-
-def test_compaction_moves_runs_of_beams() -> None:
-    stream = mixed(60)
-    some = np.where(np.arange(60) % 2, 0.2, 0.0)
-    stream = dataclasses.replace(searching(stream, 3), forks=some, samples=1 + 2 * (some > 0))
-    policy = {"name": "static", "compaction": "copied"}
-    found = Audited(8192, stream, policy=policy, engine={"max_model_len": 1024})
-    assert found.metrics["migrated_tokens"] > 0
-
-
-@pytest.mark.parametrize("router", ["round_robin", "least_requests"])
-def test_beams_of_a_prompt_are_on_one_card(router: str) -> None:
-    cluster = {"cards": 3, "placement": router}
-    one, three = (
-        run(4096, searching(mixed(15), 4, 0.5), **more).metrics
-        for more in ({}, {"cluster": cluster})
-    )
-    assert three["finished"] == 15
-    assert three["copied_tokens"] == pytest.approx(one["copied_tokens"], rel=0.3)
-    assert min(card["requests"] for card in three["node"]["cards"]) > 0
-
-
-def test_more_forks_share_more_and_serve_more() -> None:
-    found = [run(2048, searching(mixed(80), 4, forks)).metrics for forks in (0.02, 0.1, 0.5)]
-    saved = [each["beams"]["blocks_saved_share"] for each in found]
-    assert saved == sorted(saved) and saved[0] > 0.2 and saved[-1] < 0.75
-    rates = [each["makespan_output_tokens_per_s"] for each in found]
-    assert rates[0] < rates[1]
 
 
 def test_a_workload_has_beams_or_samples() -> None:

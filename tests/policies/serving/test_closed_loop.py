@@ -77,14 +77,6 @@ def test_every_policy_serves_all_and_steps_together_are_single_steps(
     assert fast.arrival_s[12:] == pytest.approx(answers[:68] + stream.think_s[12:])
 
 
-def test_one_client_after_another_is_the_sum() -> None:
-    found = run(4096, closed(10, 1))
-    assert (found.arrival_s[1:] == found.finish_s[:-1]).all()
-    assert found.metrics["limit_share"]["idle"] == 0
-    # all that is served counts as steady but for the last request, while none is to come
-    assert found.metrics["steady_s"] == pytest.approx(found.arrival_s[-1], rel=0.1)
-
-
 def test_logs_have_the_times_of_sending(tmp_path: Path) -> None:
     stream, file = closed(20, 3, 0.25), tmp_path / "requests.csv"
     logs = RequestLog(file, stream)

@@ -7,24 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from policies.requests.requests import Requests
 from policies.serving.cluster import Manager
 from policies.serving.cluster_options import ClusterSpec
 from policies.serving.node import mean_of
 from tests.policies.small import EXPERTS, FakeMemory, mixed, requests, run
 
 STREAM = mixed(240)
-ODMA = {"name": "odma", "refresh": 40, "window": 80}
 
 
 def node(cards: int, **options: Any) -> dict[str, Any]:
     return {"cluster": {"cards": cards, **options}, "engine": {"max_model_len": 1024}}
-
-
-def skewed(count: int = 160) -> Requests:
-    """Every fourth request has a long output: the turn of one card of four."""
-    outputs = np.where(np.arange(count) % 4 == 0, 400, 20)
-    return requests(np.arange(count) * 2e-3, 60, outputs)
 
 
 def manager(placement: str, **options: Any) -> Manager:
@@ -81,36 +73,6 @@ def test_cards_with_the_same_requests_are_so_many_times_one_card() -> None:
     assert three.metrics["node"]["imbalance"] == 0
     busy = [card["busy_s"] for card in three.metrics["node"]["cards"]]
     assert busy == pytest.approx([busy[0]] * 3)
-
-
-def test_pressure_evens_out_what_turns_do_not() -> None:
-    stream = skewed()
-    turns, pressure = (
-        run(2048, stream, **node(4, placement=placement)).metrics
-        for placement in ("round_robin", "pressure")
-    )
-    assert turns["node"]["imbalance"] > 2  # one card has all the long ones
-    assert pressure["node"]["imbalance"] < 0.3
-    assert pressure["output_tokens_per_s"] > 1.5 * turns["output_tokens_per_s"]
-    assert pressure["ttft_s"]["p99"] < turns["ttft_s"]["p99"]
-
-
-@pytest.mark.parametrize("pool", ["arena", "partitioned"])
-def test_bounds_in_step_are_learnt_sooner(pool: str) -> None:
-    changes = {"policy": {**ODMA, "space": pool}, "predictor": {"kind": "lognormal", "sigma": 0.5}}
-    found = {
-        bounds: run(8192, STREAM, **node(4, bounds=bounds), **changes).metrics
-        for bounds in ("shared", "own")
-    }
-    refreshes = {
-        bounds: [card["policy"]["bucket_refreshes"] for card in metrics["node"]["cards"]]
-        for bounds, metrics in found.items()
-    }
-    assert refreshes == {"shared": [6] * 4, "own": [1] * 4}
-    assert found["shared"]["utilization"] > found["own"]["utilization"]
-    # the wide buckets of the start, which `own` keeps longer, are easier to guess
-    accuracy = {bounds: metrics["policy"]["bucket_accuracy"] for bounds, metrics in found.items()}
-    assert accuracy["shared"] < accuracy["own"]
 
 
 def test_replicas_measure_the_streams_of_experts_once() -> None:

@@ -175,12 +175,6 @@ def test_who_loses_its_card_keeps_its_tokens_and_computes_their_kv_again() -> No
     assert both.metrics["node"]["down_s"] >= 1.0
 
 
-def test_requests_go_round_a_card_that_is_away() -> None:
-    law = {"share": 0.34, "at_s": 0.0, "down_s": 1e6}
-    told = run(2048, STREAM[:120], **fleet(3, "round_robin", failures=law)).metrics["node"]
-    assert told["requests"] == {"p0": 0, "p10": 12, "p50": 60, "p90": 60, "p100": 60}
-
-
 def test_a_prompt_goes_to_the_card_that_has_it_unless_that_is_too_full() -> None:
     """Prefix 0 on card 0, prefix 1 on card 1; then three more with each, in an order in which
     turns would send them elsewhere: 512 tokens that need no prefill outweigh the load. A request

@@ -11,19 +11,16 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.specs.attention import LatentAttention
 from hwmodel.specs.device import load_device
 from hwmodel.specs.link import load_link
 from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import load_model
-from policies.engines.connected import Loads
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.distributed_attention import DistributedAttention, Share
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.requests.requests import Requests
 from policies.serving.building import kv_region
-from policies.serving.cluster_options import ClusterSpec
 from policies.serving.lending import Grant, Holder, lending_plan
 from policies.serving.node_controller import Controller
 from policies.serving.serving import serve
@@ -31,12 +28,10 @@ from policies.serving.serving_spec import ServingSpec, model_of_a_card
 from policies.transfers.lender import Lender
 from policies.transfers.lending_delays import LendingDelays
 from policies.transfers.loans import Loan, Loans
-from policies.transfers.tier_store import TierStore
-from tests.policies.serving.features import TWO_WINDOWS, WINDOWS
-from tests.policies.serving.test_moving import LINK, SHAPE, TIER, card
-from tests.policies.small import LATENT, device, mixed, requests, spec
+from tests.policies.serving.test_moving import LINK, SHAPE, card
 from tests.policies.small import WINDOWS as SMALL_WINDOWS
-from tests.rotation import LONG, long
+from tests.policies.small import device, mixed, requests, spec
+from tests.rotation import LONG
 
 LENDING = {"cards": 3, "lending": {"link": LINK, "every_s": 0.002}}
 ENGINE = {"max_num_batched_tokens": 256, "max_num_seqs": 64}
@@ -124,13 +119,6 @@ def test_every_byte_of_kv_is_somewhere_once_across_loans_moves_ends_and_preempti
     assert lending["sent_tokens"] + lending["moved_tokens"] <= lending["lent_tokens"]
 
 
-def test_what_lenders_compute_for_others_delays_their_own_steps_by_as_much() -> None:
-    lending = found(some_long(30))["node"]["lending"]
-    assert 0 < lending["charged_s"] <= lending["card_s"]
-    assert lending["delay_s"] == pytest.approx(lending["charged_s"], rel=0.02)
-    assert lending["wait_s"] > 0
-
-
 def test_a_request_longer_than_a_card_is_served_only_where_others_lend() -> None:
     stream = requests([0.0], [3000], [40])
     drop = {**ENGINE, "too_long": "drop"}
@@ -139,15 +127,6 @@ def test_a_request_longer_than_a_card_is_served_only_where_others_lend() -> None
     assert metrics["finished"] == 1 and metrics["node"]["lending"]["lent_tokens"] >= 1480
     over = requests([0.0], [4095 - 40], [40])
     assert found(over, tokens=1344, engine={**drop})["dropped"] == 1
-
-
-def test_nothing_is_lent_where_nothing_is_lacking_and_results_are_those_of_plain_replicas() -> None:
-    stream = mixed(60, 300.0)
-    alone, lending = found(stream, {"cards": 3}, 8192), found(stream, LENDING, 8192)
-    report = lending["node"]["lending"]
-    assert not any(report[key] for key in report if key != "steps_longer")
-    for metric in ("ttft_s", "tpot_s"):  # times are summed in other portions
-        assert lending[metric] == pytest.approx(alone[metric])
 
 
 @pytest.mark.parametrize(("name", "model", "times"), [
@@ -200,18 +179,6 @@ def test_stages_ask_their_like_at_once_for_the_same_bytes() -> None:
     for bytes_ in ("query_bytes", "partial_bytes", "merge_bytes", "read_bytes"):
         assert getattr(staged, bytes_) == getattr(alone, bytes_)
     assert work(stages=2).copy_s(512) == pytest.approx(work().copy_s(512) / 2)
-
-
-def test_decoding_with_one_lender_asks_once_a_step_and_layer() -> None:
-    """A lone request whose prompt lies on two cards: 39 steps decode."""
-    lending = found(requests([0.0], [2000], [40]), {**LENDING, "cards": 2})["node"]["lending"]
-    each = SHAPE.layers * SHAPE.heads * SHAPE.head_dim * 2
-    chunked = lending["query_bytes"] // each - 39
-    assert lending["query_bytes"] == each * (chunked + 39) and 0 < chunked < 2000
-    assert lending["partial_bytes"] * SHAPE.head_dim * 2 == lending["query_bytes"] * (
-        SHAPE.head_dim * 2 + 8
-    )
-    assert 0 < lending["sent_tokens"] + lending["moved_tokens"] <= lending["lent_tokens"]
 
 
 def test_a_lender_with_steps_of_its_own_takes_twice_as_long() -> None:
@@ -268,37 +235,6 @@ def test_a_plan_serves_small_batches_first_and_lends_the_longest_request() -> No
     assert part == [Grant(0, 1, 1, 480)]
 
 
-def test_latents_are_attended_to_where_they_lie() -> None:
-    """A query comes in the latent space with its rotary part, and what is attended to goes back as
-    one value in that space."""
-    latent = LATENT.latent
-    assert isinstance(latent, LatentAttention)
-    work = DistributedAttention(LATENT, load_link(LINK), 16)
-    assert work.query_bytes == 2 * LATENT.heads * latent.kept
-    assert work.output_bytes == 2 * LATENT.heads * latent.kv_lora_rank
-    metrics = serve(
-        device(2048), LATENT, spec(cluster=LENDING, engine=ENGINE), some_long(12), seed=1
-    ).metrics
-    assert metrics["finished"] == 12 and metrics["node"]["lending"]["sent_tokens"] > 0
-    assert not ClusterSpec().moves
-
-
-@pytest.mark.parametrize("windows", [WINDOWS, *long(TWO_WINDOWS)])
-def test_what_a_window_sees_stays_at_home(
-    windows: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Others keep first tokens in layers without a window; those with one have theirs here."""
-    watched, shape = Watched(monkeypatch), SHAPE.model_copy(update=windows)
-    given = spec(cluster=LENDING, engine={**ENGINE, "async_scheduling": True})
-    metrics = serve(card(1280), shape, given, some_long(30), seed=1).metrics
-    assert metrics["finished"] == 30 and watched.lent
-    assert metrics["node"]["lending"]["sent_tokens"] > 0
-    for lender in watched.lenders:
-        lender.engine.retire()  # whose last token is known a step before its memory is free
-    for lender in watched.lenders:
-        assert lender.allocator.free_slots == lender.allocator.slots
-
-
 FAULTS = [{"replica": at % 3, "at_s": 0.01 + 0.013 * at, "down_s": 0.006} for at in range(9)]
 
 
@@ -320,26 +256,6 @@ def test_what_a_lender_loses_is_computed_again(monkeypatch: pytest.MonkeyPatch) 
     given = spec(cluster=LENDING, engine=ENGINE, faults=FAULTS)
     metrics = serve(card(1536), SHAPE, given, some_long(60), seed=1).metrics
     assert again and metrics["preemptions"] >= len(again)
-
-
-def test_what_lies_on_several_cards_goes_to_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bool] = []
-    store, whole = TierStore.store, Loads.whole
-
-    def storing(tiers: TierStore, request: int, *given: Any) -> bool:
-        assert not any(request in lender.loans for lender in watched.lenders)
-        return store(tiers, request, *given)
-
-    def is_whole(engine: Loads, request: int) -> bool:
-        asked.append(whole(engine, request))
-        return asked[-1]
-
-    watched = Watched(monkeypatch)
-    monkeypatch.setattr(TierStore, "store", storing)
-    monkeypatch.setattr(Loads, "whole", is_whole)
-    given = spec(cluster=LENDING, engine=ENGINE, tiers=TIER)
-    serve(card(1536), SHAPE, given, some_long(30), seed=1)
-    assert set(asked) == {False, True}
 
 
 @pytest.mark.parametrize("prompt", [257, 264, 327])

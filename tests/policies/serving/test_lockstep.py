@@ -81,45 +81,6 @@ def test_what_a_card_holds_is_all_but_the_others_experts() -> None:
     assert (part.heads, part.kv_heads) == (EXPERTS.heads, EXPERTS.kv_heads)
 
 
-@pytest.mark.parametrize("exchange", EXCHANGES)
-def test_experts_lie_on_all_cards_of_all_replicas_or_on_those_of_each(exchange: str) -> None:
-    """Two replicas of two cards: a quarter of the experts on each card, or half."""
-    stream = requests([0.0] * 2, 40, 20)
-    found = {
-        group: run(
-            4096, stream, **{**common(2, exchange), "expert_group": group}, tensor_parallel=2
-        )
-        for group in ("node", "replica")
-    }  # fmt: skip
-    alone = run(
-        4096, stream[:1], shape=EXPERTS, expert_parallel="linear", expert_exchange=exchange,
-        tensor_parallel=2,
-    )  # fmt: skip
-    assert found["replica"].finish_s[0] == alone.finish_s[0]
-    parts = [shard(EXPERTS, 2, "linear", exchange, cards) for cards in (2, 1)]  # type: ignore[arg-type]
-    assert [part.experts.held for part in parts if part.experts] == [4, 8]
-    steps = StepModel(device(4096), parts[0], 2, routing=Routing(parts[0].experts, None, 1))  # type: ignore[arg-type]
-    chunk = Step(np.arange(0), 0, [Chunk(0, 0, 40, True)], [], 0, "", elsewhere=(0, 40))
-    decode = Step(np.arange(1), 40, [], [], 0, "")._replace(elsewhere=(1, 0))
-    times = (steps.times(chunk, 1, Efficiency()), steps.times(decode, 19, Efficiency()))
-    ended = float(sum(each.total_s.sum() for each in times))
-    assert found["node"].finish_s == pytest.approx(ended, rel=1e-9)
-
-
-def test_survivors_compute_again_what_they_lost_with_another() -> None:
-    stream, part = requests([0.0] * 2, 40, 20), shard(EXPERTS, 1, "linear", "all_reduce", 2)
-    steps = StepModel(device(4096), part, routing=Routing(part.experts, None, 1))  # type: ignore[arg-type]
-    chunk = Step(np.arange(0), 0, [Chunk(0, 0, 40, True)], [], 0, "")
-    together, alone = (
-        float(steps.times(chunk._replace(elsewhere=(0, tokens)), 1, Efficiency()).total_s[0])
-        for tokens in (40, 0)
-    )
-    fails = [{"replica": 1, "at_s": together / 2, "down_s": 10}]
-    found = run(4096, stream, **common(2), faults=fails)
-    assert found.first_token_s[0] == pytest.approx(together / 2 + alone, rel=1e-9)
-    assert found.metrics["node"]["rerouted"] == 1
-
-
 def test_single_steps_end_as_those_advanced_together() -> None:
     together, single = (
         run(2048, mixed(40), advance_together=way, **common(3)) for way in (True, False)

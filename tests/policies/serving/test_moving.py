@@ -33,9 +33,8 @@ from policies.serving.serving_spec import ServingSpec
 from policies.transfers.fabric import Fabric
 from policies.transfers.guests import Guests
 from policies.transfers.kv_link import KvPlace, Transfer
-from policies.transfers.landing import Landing
 from tests.policies.small import mixed, requests, spec
-from tests.rotation import LONG, long
+from tests.rotation import LONG
 
 SHAPE = TransformerSpec(
     kind="model", name="heavy", layers=8, hidden=256, heads=4, kv_heads=4, head_dim=64,
@@ -229,77 +228,6 @@ def test_cards_of_a_group_keep_layers_that_they_have() -> None:
                 has[card] = layers
 
 
-def test_running_requests_keep_their_blocks_across_a_drop(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[tuple[int, int]] = []
-    host = Landing.host
-
-    def watched(landing: Landing, request: int, *given: Any) -> bool:
-        done, at = host(landing, request, *given), (*given, None)[1]
-        if done and at is not None:
-            allocator = landing.engine.allocator
-            starts = allocator.units(request).start.tolist()
-            assert starts == (at * allocator.transfer_block).tolist()
-            kept.append((request, int(at.min())))
-        return done
-
-    monkeypatch.setattr(Landing, "host", watched)
-    node = found(burst(120), DROPPING)["node"]["dropping"]
-    assert len(kept) >= node["exchanges"] / 2 > 10
-    assert max(first for _, first in kept) >= 1984 // 16  # those of a second group
-
-
-@pytest.mark.parametrize("cards", [3, *long(2, 4)])
-def test_a_restore_moves_only_blocks_in_frames_that_the_card_had_not(
-    cards: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    restore, counts = Dropping._restore, np.zeros(2)
-
-    def watched(node: Dropping, group: tuple[int, ...], weights: Transfer, at_s: float) -> None:
-        allocator, frames = node.engine(group[0]).allocator, dict(node.frames.held)
-        residents = np.flatnonzero(allocator.resident).tolist()
-        before = {request: allocator.units(request).start // 16 for request in residents}
-        counted, times = (node._moved, node.frames.stayed), node._restores
-        restore(node, group, weights, at_s)
-        if node._restores == times:
-            return
-        moved = stayed = 0
-        for card in group:
-            own = node.node.own[card].engine.allocator
-            here = np.flatnonzero(own.resident).tolist()
-            pairs = [np.stack((before[r], own.units(r).start // 16)) for r in here]
-            old, new = np.unique(np.hstack([np.zeros((2, 0), np.int64), *pairs]), axis=1)
-            assert len(set(old)) == len(set(new)) == len(old)  # once, shared as before
-            layers = frames[card, 0].layers
-            there = places(node.frames.held[card, 0], new)[2 * layers.start : 2 * layers.stop]
-            same = int((places(frames[card, 0], old) == there).sum())
-            stayed, moved = stayed + same, moved + there.size - same
-        assert (moved * 16 * 512, stayed * 16 * 512) == (
-            node._moved - counted[0], node.frames.stayed - counted[1],
-        )  # fmt: skip
-        counts[:] += moved, stayed
-
-    monkeypatch.setattr(Dropping, "_restore", watched)
-    found(burst(120), {**DROPPING, "cards": cards})
-    assert (counts > 0).all()
-
-
-def test_kv_moves_out_of_frames_of_weights_before_they_come_back() -> None:
-    metrics = dropped(link="nvme-pcie4")  # so slow that some steps go on beside the layers
-    vacated = metrics["node"]["dropping"]["vacated_bytes"]
-    assert vacated == metrics["copied_tokens"] * SHAPE.kv_token_bytes > 0
-    assert metrics["phase_share"]["copy"] > 0
-    anew = dropped(frame=None)["node"]["dropping"]
-    assert not anew["vacated_bytes"] and not anew["moved_bytes"] and anew["restores"]
-
-
-@pytest.mark.parametrize("exchange", ["chunks", "whole"])
-def test_steps_wait_for_kv_on_the_link_where_it_does_not_yield(exchange: str) -> None:
-    node = dropped(link="ethernet-64", exchange=exchange)["node"]["dropping"]
-    assert node["steps_beside"] > 5
-    longer = node["steps_longer_share"]
-    assert longer < 0.05 if exchange == "chunks" else longer > 0.05
-
-
 @pytest.mark.parametrize(("name", "cards", "gain"), [
     ("mlu370-x4", 2, 0.96), ("mlu370-x4", 4, 1.43), ("a100-80gb", 2, 0.12),
 ])  # fmt: skip
@@ -322,14 +250,6 @@ def test_a_group_of_cards_has_the_kv_that_one_copy_leaves(
     assert 0.95 * closed < tokens(cards) / (cards * tokens(1)) - 1 < 1.001 * closed
 
 
-def test_a_drop_frees_the_weights_and_the_exchange_takes_the_bytes_over_the_link() -> None:
-    node = dropped()["node"]["dropping"]
-    assert node["freed_bytes"] == node["drops"] * SHAPE.weight_bytes
-    link = load_link(LINK)
-    least_s = node["exchanged_bytes"] / link.paths[-1].bandwidth
-    assert node["exchange_s"] >= least_s
-
-
 def test_bytes_over_200_gigabits_take_what_they_must() -> None:
     link, tokens, layers = load_link(LINK, ["paths=[{post: 0ns, bandwidth: 25GB/s}]"]), 2560, 4
     expected = tokens * layers * SHAPE.kv_layer_bytes
@@ -346,21 +266,6 @@ def test_layers_that_change_cards_are_counted_on_the_busiest() -> None:
     assert len(moved_layers(8, pair, pipeline_order((0, 2, 1, 3)))) == 2  # half of each card's
     assert len(moved_layers(8, pair, [(0, 0)])) == 4
     assert len(moved_layers(8, pipeline_order((0, 1, 2, 3)), [(2, 0)])) == 6
-
-
-def test_a_burst_waits_less_where_copies_are_dropped() -> None:
-    stream = burst(200)
-    kept, dropped = found(stream, {"cards": 4}, 1024), found(stream, DROPPING, 1024)
-    assert dropped["ttft_s"]["p99"] < kept["ttft_s"]["p99"]
-    assert dropped["preemptions"] < kept["preemptions"]
-
-
-def test_groups_stay_and_all_of_their_cards_are_busy_where_no_copy_comes_back() -> None:
-    metrics = dropped(restore_below=0)
-    node, busy = metrics["node"], [each["busy_s"] for each in metrics["node"]["cards"]]
-    assert node["dropping"]["drops"] == 2 and not node["dropping"]["restores"]  # two groups of two
-    assert node["dropping"]["dropped_share"] > 0
-    assert min(busy) > 0.5 * max(busy) and max(busy) <= metrics["makespan_s"]
 
 
 def test_downtime_is_as_short_with_8k_tokens_as_with_256() -> None:
@@ -386,12 +291,6 @@ def test_steps_beside_a_copy_take_longer_by_what_it_takes_of_the_memory() -> Non
     assert apart.contended(8e9, 2000e9)[0] == pytest.approx(0.005 * 8 / 1992)
     with pytest.raises(DescriptionError, match="takes all that the card"):
         times.contended(8e9, 8e9)
-
-
-def test_preemptions_of_cards_are_those_of_their_groups_too() -> None:
-    metrics = found(burst(100, rate=6000.0), DROPPING, 1024)
-    cards = [each["preemptions"] for each in metrics["node"]["cards"]]
-    assert metrics["node"]["dropping"]["drops"] and sum(cards) == metrics["preemptions"] > 0
 
 
 def test_a_device_that_translates_frames_of_another_size_is_refused() -> None:

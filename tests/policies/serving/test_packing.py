@@ -11,7 +11,6 @@ import pytest
 from tests.policies.small import mixed, requests, run
 from tests.rotation import rotated
 
-S3 = {"name": "s3"}
 PACKED = {"packing": "decreasing_first_fit"}
 
 
@@ -26,18 +25,6 @@ def test_the_longest_that_fits_goes_first() -> None:
     together = result.first_token_s == result.first_token_s.min()
     assert np.flatnonzero(together).tolist() == [0, 2, 3]
     assert first[-1] in (1, 4)
-
-
-@pytest.mark.parametrize("engine", ["v1", "v0"])
-def test_more_run_at_once(engine: str) -> None:
-    stream = mixed(150)
-    base: dict[str, Any] = {"name": engine, "max_model_len": 1024}
-    changes = {"policy": S3, "predictor": {"kind": "lognormal", "sigma": 0.3}}
-    turns, packed = (
-        run(2048, stream, engine={**base, **more}, **changes).metrics for more in ({}, PACKED)
-    )
-    assert packed["finished"] == turns["finished"] == 150
-    assert packed["batch"] > turns["batch"]
 
 
 def test_the_head_of_the_line_is_overtaken_so_often_and_no_more() -> None:

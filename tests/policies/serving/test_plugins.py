@@ -101,17 +101,6 @@ def test_a_connector_of_ones_own_brings_back_what_the_card_has_lost(
     assert with_it["finished"] == 60 and 0.95 * came <= more <= came
 
 
-def test_a_connector_of_ones_own_outlasts_cards_that_fail_and_requests_that_migrate() -> None:
-    load_plugin(EXAMPLES / "own_connector.py")
-    migration = {"link": "mooncake-rdma-400", "every_s": 1e-4, "last_blocks": 3}
-    metrics = small.run(
-        512, documents(60), connectors={"second_pool": None}, policy={"name": "paged"},
-        faults=[{"at_s": 0.2, "down_s": 0.05}], cluster={"cards": 2, "migration": migration},
-    ).metrics  # fmt: skip
-    assert metrics["finished"] == 60 and metrics["node"]["failures"] == 2
-    assert metrics["second_pool"]["tokens"] > 0
-
-
 @pytest.mark.parametrize("engine", ["v0", "v1"])
 def test_a_controller_of_ones_own_moves_who_waits(engine: str) -> None:
     """All arrive at one card of three."""
@@ -127,12 +116,6 @@ def test_a_controller_of_ones_own_moves_who_waits(engine: str) -> None:
     assert with_it["finished"] == 60 == sum(card["requests"] for card in cards)
     assert with_it["node"]["relief"]["moved"] > 10 and min(c["requests"] for c in cards) > 5
     assert with_it["ttft_s"]["mean"] < alone["ttft_s"]["mean"]
-
-
-def test_a_controller_may_look_at_one_card() -> None:
-    load_plugin(EXAMPLES / "own_controller.py")
-    metrics = small.run(1024, small.mixed(20), cluster={"controllers": {"relief": None}}).metrics
-    assert metrics["node"]["relief"]["moved"] == 0 and metrics["finished"] == 20
 
 
 def test_a_router_of_ones_own_has_two_choices() -> None:

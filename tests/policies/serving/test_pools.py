@@ -15,7 +15,6 @@ from hwmodel.specs.link import load_link
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
 from policies.transfers.transfer import TransferEnd, transfer
-from tests.policies.serving.test_sessions import two_turns
 from tests.policies.small import MODEL, Audited, mixed, requests, run
 from tests.policies.small import spec as serving
 from tests.rotation import LONG
@@ -92,21 +91,6 @@ def test_all_that_leaves_arrives_once_or_is_dropped_and_no_block_or_token_is_los
         assert sorted(sent.request for sent in last) == np.flatnonzero(moving).tolist()
 
 
-@pytest.mark.parametrize(
-    ("mode", "way"), [("pull", "whole"), ("push", "whole"), ("push", "layers")]
-)
-def test_without_prefixes_the_bytes_that_arrive_are_those_of_all_prompts(
-    mode: str, way: str
-) -> None:
-    rng = np.random.default_rng(1)
-    stream = requests(np.arange(20) * 1e-3, rng.integers(20, 400, 20), rng.integers(2, 9, 20))
-    found = watched(
-        stream, mode=mode, transfer=way, decode={"policy": {"name": "paged", "block": 64}}
-    )
-    whole = int((-(-stream.prompt_tokens // 16) * 16).sum()) * MODEL.kv_token_bytes
-    assert sum(sent.bytes for sent in found.came) == whole
-
-
 @pytest.mark.parametrize("ahead", [{}, {"async_scheduling": True}, LENGTH])
 def test_the_second_token_waits_for_a_transfer_from_real_blocks_of_both_sides(
     ahead: dict[str, Any],
@@ -136,77 +120,6 @@ def test_layer_by_layer_only_the_last_layer_s_part_of_a_short_transfer_shows() -
     assert far.finish_s[0] - near.finish_s[0] == pytest.approx(expected, rel=1e-6)
 
 
-def test_what_is_computed_is_that_of_both_sides() -> None:
-    stream = requests(np.arange(6) * 1e-3, 200, 20)
-    found = served(stream).metrics
-    sides = [found["pools"][name] for name in ("prefill", "decode")]
-    assert found["prefill_tokens"] == sum(side["prefill_tokens"] for side in sides) == 6 * 200
-    alone = run(1024, stream, engine=ENGINE).metrics
-    assert 0 < found["compute_share"] < 1 and found["compute_share"] == pytest.approx(
-        alone["compute_share"], rel=0.5
-    )
-
-
-def test_blocks_at_the_prefill_side_are_held_while_the_decode_side_is_full() -> None:
-    stream = requests(np.zeros(3), 400, 60)
-    room = {"kv_tokens": 512}
-    tight, wide = served(stream, 2048, decode=room), served(stream, 2048)
-    waits = tight.metrics["pools"]["transfers"]["memory_ms"]["p99"]
-    assert waits > 1 and wide.metrics["pools"]["transfers"]["memory_ms"]["p99"] == 0
-    both = served(stream, 2048, prefill=room, decode=room)  # the next prompt finds no room before
-    assert both.first_token_s[1] > tight.first_token_s[1]
-
-
-def test_with_push_a_prompt_waits_for_memory_before_it_is_computed() -> None:
-    stream = requests(np.zeros(3), 400, 60)
-    pull, push = (
-        served(stream, 2048, decode={"kv_tokens": 512}, mode=mode) for mode in ("pull", "push")
-    )
-    assert push.first_token_s[1] > pull.first_token_s[1]
-    assert push.metrics["pools"]["transfers"]["memory_ms"]["p99"] == 0
-
-
-def test_what_the_decode_side_has_does_not_move_again() -> None:
-    found = served(two_turns(), slots=4096).metrics["pools"]["transfers"]
-    assert found["count"] == 2
-    moved = found["bytes"] * 2 / MODEL.kv_token_bytes
-    assert moved == 48 + (80 - 64)  # of 69 tokens that have KV there, four full blocks
-
-
-def test_links_are_shared_by_all_who_send_to_one_replica(tmp_path: Path) -> None:
-    stream = requests(np.zeros(2), 160, 2)
-    link = slow(tmp_path)
-    one = served(stream, prefill={"replicas": 2}, link=link)
-    two = served(stream, prefill={"replicas": 2}, decode={"replicas": 2}, link=link)
-    assert one.finish_s[1] - two.finish_s[1] == pytest.approx(0.1, rel=0.01)
-
-
-def test_transfers_take_dram_from_decoding_unless_told_not_to(tmp_path: Path) -> None:
-    stream = requests(np.arange(20) * 3e-4, 300, 20)
-    link = slow(tmp_path, "1ms")
-    slowed, free = (
-        served(stream, slots=1 << 14, link=link, contention=on).metrics["pools"]
-        for on in (True, False)
-    )
-    assert slowed["decode"]["stalled_s"] > free["decode"]["stalled_s"] == 0
-    assert slowed["prefill"]["stalled_s"] == 0  # its FLOPs take longer
-
-
-def test_unlike_numbers_of_cards_and_blocks_move_the_heads_they_share() -> None:
-    stream = requests(np.arange(4) * 0.01, 160, 4)
-    found = watched(stream, decode={"tensor_parallel": 2, "policy": {"name": "paged", "block": 32}})
-    dims = [side.engine.allocator.layout.dims for side in found.replicas]
-    near, far = TransferEnd(dims[0], 16, np.arange(10)), TransferEnd(dims[1], 32, np.arange(5), 2)
-    moved = transfer(load_link(LINK), MODEL, 160, near, far)
-    assert found.came[0].descriptors == moved.pieces.descriptors
-    assert found.came[0].bytes == 160 * MODEL.kv_token_bytes
-    assert found.metrics["pools"]["decode"]["cards"] == 2
-    token = LAYOUTS["layer_kv_token"]
-    near, far = TransferEnd(token, 16, np.arange(10)), TransferEnd(token, 32, np.arange(5), 2)
-    apart = transfer(load_link(LINK), MODEL, 160, near, far)
-    assert apart.pieces.descriptors == 16 * moved.pieces.descriptors  # a token each, not a block
-
-
 def test_unlike_pools_keep_heads_together_unless_a_layout_is_given() -> None:
     heads, token = LAYOUTS["layer_kv_block_head"], LAYOUTS["layer_kv_token"]
     for decode, around, expected in (
@@ -220,18 +133,6 @@ def test_unlike_pools_keep_heads_together_unless_a_layout_is_given() -> None:
         assert spec.pools is not None
         sides = spec.pools.prefill, spec.pools.decode
         assert tuple(spec.pooled(side).kv_layout for side in sides) == expected
-
-
-def test_kv_of_unlike_formats_moves_in_the_smaller() -> None:
-    stream = requests(np.arange(4) * 0.01, 160, 4)
-    sides: tuple[dict[str, Any], ...] = ({}, {"kv": "int8"})
-    for prefill, decode in (sides, sides[::-1]):
-        found = watched(stream, prefill=prefill, decode=decode)
-        small = MODEL.stored_as(None, "int8")
-        assert found.came[0].bytes == 160 * small.kv_token_bytes
-        kept = [side.engine.allocator.layout.token_bytes for side in found.replicas]
-        assert sorted(kept) == [small.kv_token_bytes, MODEL.kv_token_bytes]
-        assert kept[0] == (small if prefill else MODEL).kv_token_bytes
 
 
 def test_a_prompt_whose_prefill_side_fails_is_computed_again_with_its_first_token(

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from policies.allocators.capabilities import OnDemand
-from policies.allocators.registry import POLICIES
 from tests.policies.allocators.contract import cases
-from tests.policies.small import MODEL, FakeMemory, mixed, requests, run
+from tests.policies.small import MODEL, mixed, requests, run
 from tests.rotation import LONG, shared
 
 STREAM = mixed(400)
 CASES = cases()
-SAMPLED = {"fidelity": "sampled", "every_steps": 37}
-
-
-def plain(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Metrics without the time that probes took."""
-    memory = {k: v for k, v in metrics["memory"].items() if k != "probe_wall_s"}
-    return {**metrics, "memory": memory}
 
 
 def flat(value: Any, name: str = "") -> dict[str, float]:
@@ -50,39 +40,6 @@ class TestEveryPolicy:
         assert (fast.finish_s == slow.finish_s).all()
         assert (fast.first_token_s == slow.first_token_s).all()
         assert flat(fast.metrics) == pytest.approx(flat(slow.metrics), rel=1e-12)
-
-    def test_serves_everybody_in_finite_time(self, options: Any) -> None:
-        result = run(4096, STREAM, policy=options, engine={"max_model_len": 1024})
-        metrics = result.metrics
-        assert metrics["finished"] == len(STREAM)
-        assert (result.finish_s >= result.first_token_s).all()
-        assert (result.first_token_s > STREAM.arrival_s).all()
-        tokens = STREAM.output_tokens.sum() / metrics["makespan_s"]
-        assert metrics["makespan_output_tokens_per_s"] == pytest.approx(tokens)
-        states = metrics["kv_slots"]
-        for shares in (states["overall"], states["binding"]):
-            assert not shares or sum(shares.values()) == pytest.approx(1)
-            assert all(share >= -1e-12 for share in shares.values())
-        assert states["overall"]["used"] == pytest.approx(metrics["kv_stored_share"])
-        grows = issubclass(POLICIES[options.name], OnDemand)
-        assert states["overall"]["holes"] == 0 or not grows
-        if getattr(options, "compaction", "none") == "free":
-            assert states["overall"]["holes"] == 0
-        assert 0 < metrics["utilization"] <= 1 and 0 < metrics["kv_stored_share"] <= 1
-        assert sum(metrics["phase_share"].values()) == pytest.approx(1)
-        assert sum(metrics["limit_share"].values()) == pytest.approx(1)
-        json.dumps(metrics)
-
-    def test_sampled_is_the_same_together_and_one_by_one(self, options: Any) -> None:
-        changes = {
-            "policy": options, "memory": SAMPLED, "engine": {"max_model_len": 1024},
-            "simulate": FakeMemory(),
-        }  # fmt: skip
-        few = STREAM[: 120 if LONG else 50]
-        fast = run(4096, few, **changes)
-        slow = run(4096, few, **changes, advance_together=False)
-        assert flat(plain(fast.metrics)) == pytest.approx(flat(plain(slow.metrics)), rel=1e-12)
-        assert fast.metrics["memory"]["phases"]["attention"]["probes"] > 3
 
 
 def test_the_seed_decides_and_nothing_else() -> None:
@@ -143,30 +100,6 @@ def test_utilization_by_hand(policy: dict[str, Any], expected: float) -> None:
     assert metrics["utilization"] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("policy", "reserved"),
-    [
-        ({"name": "static"}, [57] * 41),
-        ({"name": "paged"}, [16] + [32] * 16 + [48] * 16 + [64] * 8),
-        ({"name": "paged", "block": 1}, [16 + step for step in range(41)]),
-        ({"name": "ideal"}, [16 + step for step in range(41)]),
-    ],
-)
-def test_utilization_over_time_by_hand(policy: dict[str, Any], reserved: list[int]) -> None:
-    """Prompt 16, output 41: 16 tokens are stored after the prefill, 56 after the last step."""
-    changes = {"policy": policy, "engine": {"max_model_len": 57, "max_tokens": 41}}
-    result = run(1024, requests([0.0], 16, 41), **changes)
-    metrics = result.metrics
-    assert metrics["steps"] == len(reserved)
-    # the prefill takes as long as it takes, the others grow by one token's KV each
-    first_s, decode_s = metrics["ttft_s"]["mean"], result.finish_s[0] - result.first_token_s[0]
-    read = np.arange(16, 56) + 1.0
-    attention_s = read * MODEL.kv_token_bytes / 307.2e9
-    seconds = [first_s, *(attention_s + (decode_s - attention_s.sum()) / 40)]
-    expected = np.dot(np.arange(16, 57), seconds) / np.dot(reserved, seconds)
-    assert metrics["time_weighted_utilization"] == pytest.approx(expected)
-
-
 @pytest.mark.parametrize(("cached", "found"), [(True, 16), (False, 0)])
 def test_preemption_by_hand(cached: bool, found: int) -> None:
     # 4 blocks of 16. Both prompts fill one block and a half; at 32 tokens each wants a third.
@@ -181,13 +114,6 @@ def test_preemption_by_hand(cached: bool, found: int) -> None:
     assert metrics["prefill_tokens"] == 24 + 24 + 33 - found
     assert metrics["finished"] == 2
     assert metrics["limit_share"]["kv_memory"] > 0
-
-
-def test_a_preempted_request_waits_at_the_front() -> None:
-    stream = requests([0.0, 0.0, 0.001], 24, 20)
-    result = run(64, stream)
-    assert result.metrics["preemptions"] == 1
-    assert result.finish_s[1] < result.first_token_s[2] or result.finish_s[1] <= result.finish_s[2]
 
 
 def test_migration_copies_what_is_stored_and_takes_time() -> None:
@@ -206,18 +132,6 @@ def test_migration_copies_what_is_stored_and_takes_time() -> None:
     moved_s = metrics["phase_share"]["migration"] * metrics["steps"] * metrics["step_s"]
     assert moved_s == pytest.approx(2 * 35 * MODEL.kv_token_bytes / 307.2e9)
     assert metrics["phase_gbps"]["migration"] == pytest.approx(307.2)
-
-
-def test_a_full_device_preempts_what_must_move() -> None:
-    changes = {
-        "policy": {"name": "odma", "align": 1, "gamma": 0.0},
-        "predictor": {"kind": "lognormal", "bias": -1.5},
-        "engine": {"max_model_len": 256, "max_tokens": 100},
-    }
-    # five of 35 slots leave 17 of 192: nobody finds 110 until others are gone
-    metrics = run(192, requests([0.0] * 5, 10, 90), **changes).metrics
-    assert metrics["preemptions"] > 0
-    assert metrics["finished"] == 5
 
 
 class TestErrors:

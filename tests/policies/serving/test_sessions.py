@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from policies.allocators.registry import POLICIES
 from policies.requests.request_stream import generate
 from policies.requests.requests import Requests
 from tests.policies.requests.test_sessions import OPENINGS, spec
-from tests.policies.small import MODEL, WINDOWS, run
+from tests.policies.small import run
 from tests.rotation import rotated
 
 PLENTY = 1 << 17
@@ -127,57 +126,3 @@ def test_answers_are_found_again_in_whole_blocks() -> None:
     assert (here["cached_tokens"], here["migrated_tokens"]) == (69, 0)
     nothing = run(1024, stream, policy={"name": "static"}).metrics
     assert nothing["cached_tokens"] == nothing["migrated_tokens"] == 0
-
-
-@pytest.mark.parametrize("ends", ["stop", "length"])
-@pytest.mark.parametrize("pause_s", [0.0, 0.1])
-def test_asynchronous_scheduling_forgets_no_block_of_an_answer(ends: str, pause_s: float) -> None:
-    stream = replace(
-        two_turns(), output_tokens=np.array([25, 2]), think_s=np.array([np.nan, pause_s])
-    )  # 64 tokens are stored: 4 whole blocks
-    engine = {"name": "v1", "async_scheduling": True, "ends": ends}
-    assert run(1024, stream, engine=engine).metrics["cached_tokens"] == 64
-
-
-@pytest.mark.parametrize("arrivals", ["closed", "poisson"])
-def test_the_steady_part_is_the_same_alone_and_together(arrivals: str) -> None:
-    law = {**OPENINGS, "pause_s": 0.5}
-    process = {"process": arrivals, **({"clients": 6} if arrivals == "closed" else {})}
-    rate = None if arrivals == "closed" else 20.0
-    stream = generate(spec(process, **law), 80, rate, 1)
-    one, many = (
-        run(4096, stream, engine={"max_model_len": 1024}, advance_together=together).metrics
-        for together in (False, True)
-    )
-    for figure in ("steady_s", "output_tokens_per_s"):
-        assert many[figure] == one[figure]
-
-
-def test_copies_of_prefixes_are_simulated_at_their_own_places() -> None:
-    policy, memory = {"name": "static", **COPIES}, {"fidelity": "sampled"}
-    found = run(1024, two_turns(), policy=policy, memory=memory).metrics
-    phase = found["memory"]["phases"]["migration"]
-    assert phase["probes"] == 1
-    seconds = found["phase_share"]["migration"] * found["steps"] * found["step_s"]
-    moved = 2 * 69 * MODEL.kv_token_bytes / 307.2e9
-    assert seconds == pytest.approx(moved / phase["efficiency"])
-
-
-def test_asynchronous_scheduling_serves_turns_at_once() -> None:
-    stream = replace(
-        talks(60, clients=20), think_s=np.where(talks(60, 20).turn_before < 0, np.nan, 0)
-    )
-    engine = {"name": "v1", "async_scheduling": True}
-    found = run(8192, stream, engine=engine)
-    assert found.metrics["finished"] == 60 and found.metrics["preemptions"] == 0
-    came = found.metrics["cached_tokens"] + found.metrics["prefill_tokens"]
-    assert came == stream.prompt_tokens.sum()
-    assert found.metrics["cached_share"] > 0.8
-
-
-def test_a_model_with_windows_finds_turns_in_whole_blocks() -> None:
-    stream = two_turns()
-    found = run(4096, stream, shape=WINDOWS).metrics
-    assert found["cached_tokens"] == run(4096, stream).metrics["cached_tokens"] > 0
-    off = {"name": "paged", "prefix_caching": False}
-    assert run(4096, stream, shape=WINDOWS, policy=off).metrics["cached_tokens"] == 0

@@ -79,11 +79,6 @@ def test_what_two_share_is_counted_once() -> None:
     assert result.metrics["utilization"] == 82 / 96
 
 
-def test_contiguous_policies_share_nothing() -> None:
-    metrics = run(4096, behind(mixed(100), 64), policy={"name": "static"}).metrics
-    assert metrics["cached_tokens"] == 0
-
-
 @pytest.mark.parametrize("engine", ["v1", "v0"])
 @pytest.mark.parametrize("policy", ["s3", "odma"])
 def test_tags_part_the_line_and_nobody_starves(policy: str, engine: str) -> None:

@@ -74,11 +74,6 @@ def test_what_is_used_again_is_not_found() -> None:
     assert (few["cached_tokens"], many["cached_tokens"]) == (96, 0)
 
 
-def test_without_it_the_result_says_why_nothing_is_found() -> None:
-    found = served(stream(PROMPT), policy={"state_caching": None}).metrics
-    assert found["cached_tokens"] == 0 and "last token" in found["policy"]["prefixes"]
-
-
 @pytest.mark.parametrize("lengths", [[100], [100, 3000, 528, 529]])
 @pytest.mark.parametrize("drafts", [0, 2])
 def test_requests_hold_as_many_states_as_vllm_counts(lengths: list[int], drafts: int) -> None:

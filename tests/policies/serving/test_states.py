@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,9 @@ from hwmodel.description.library import find
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Demand, Limits, Lookahead
-from policies.allocators.capabilities import Drafts, offers
 from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
-from policies.allocators.registry import POLICIES
 from policies.engines.scheduled_step import Step
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
@@ -33,17 +30,6 @@ from tests.policies.small import assert_held
 HYBRID = load_model("qwen3.5-9b")
 MTP = {"method": "mtp", "tokens": 3, "acceptance": "qwen3.5-397b-mtp"}
 DRAFT = {**MTP, "method": "draft", "draft_model": "qwen3-0.6b"}
-
-
-@functools.cache
-def ran(policy: str, drafts: bool = False, model: str = "qwen3.5-9b") -> ServingResult:
-    """Of 60 requests of 300 to 3,000 tokens."""
-    rng = np.random.default_rng(0)
-    prompt, output = rng.integers(200, 2800, 60), rng.integers(100, 200, 60)
-    given: dict[str, Any] = {"speculation": MTP if drafts else None, "policy": {"name": policy}}
-    if policy == "orca":  # which reserves the longest sequence
-        given["engine"] = {"max_model_len": 4096}
-    return served(Requests(np.zeros(60), prompt, output), model, **given)
 
 
 def served(stream: Requests, model: str = "qwen3.5-9b", **changes: Any) -> ServingResult:
@@ -162,17 +148,6 @@ def test_requests_beyond_the_slots_of_states_wait() -> None:
     assert found["limit_share"]["sequence_cap"] > 0.6  # the last third has none that waits
 
 
-@pytest.mark.parametrize("drafts", [False, True])
-@pytest.mark.parametrize("policy", POLICIES)
-def test_all_requests_of_a_hybrid_end_under_a_policy(policy: str, drafts: bool) -> None:
-    if drafts and (policy == "radix" or not offers(POLICIES[policy], Drafts)):
-        pytest.skip("not modelled with drafts")
-    metrics = ran(policy, drafts).metrics
-    assert metrics["finished"] == 60
-    # 40,000 slots less the states, 1,584 of each request in pages, four times with three drafts
-    assert metrics["batch"] < (7 if drafts else 26)
-
-
 def test_a_step_with_drafts_writes_a_state_behind_each_row() -> None:
     device, full = load_device("a100-80gb", ["kernels={class: ideal}"]), Efficiency()
     plain = Step(np.array([0]), 1000, [], [], 0, "offered_load")
@@ -199,9 +174,3 @@ def test_drafts_make_tokens_beside_states_in_pools(name: str) -> None:
     ).metrics  # fmt: skip
     assert found["finished"] == 40
     assert found["speculation"]["tokens_a_step"] > 2.5
-
-
-def test_short_requests_are_limited_by_their_states() -> None:
-    stream = Requests(np.zeros(60), np.full(60, 100), np.full(60, 50))
-    # a block of 528 tokens and three of states each: 18 of 75 blocks
-    assert 12 < served(stream).metrics["batch"] <= 18

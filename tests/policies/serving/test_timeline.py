@@ -7,7 +7,6 @@ import pytest
 
 from hwmodel.specs.device import load_device
 from policies.memory.banks import bank_activity
-from policies.requests.percentiles import POINTS, quantiles
 from policies.serving.stretch_rows import Stretches
 from policies.serving.timeline import MOST_BINS, Timeline
 from tests.policies.small import mixed, run
@@ -56,33 +55,6 @@ def test_bins_widen_and_nothing_is_lost() -> None:
     assert found["width_s"] * len(found["running"]) == pytest.approx(now, rel=0.05)
     assert set(found["running"]) == {2}
     assert set(found["output_tokens_per_s"]) == {200}
-
-
-@pytest.mark.parametrize("policy", ["static", "paged", "odma"])
-def test_a_runs_bins_are_those_of_single_steps(policy: str) -> None:
-    changes = {"policy": {"name": policy}, "engine": {"max_model_len": 1024}}
-    fast, slow = (
-        run(4096, mixed(200), **changes, advance_together=together).metrics["over_time"]
-        for together in (True, False)
-    )
-    assert fast["width_s"] == slow["width_s"]
-    for name in ("running", "stored", "output_tokens_per_s"):
-        assert fast[name] == pytest.approx(slow[name], rel=1e-4)
-    assert fast["reserved"] == pytest.approx(slow["reserved"], rel=0.02)  # interpolated
-
-
-def test_bins_add_up_to_the_run_and_quantile_functions_hold_its_percentiles() -> None:
-    metrics = run(4096, mixed(200), engine={"max_model_len": 1024}).metrics
-    found = metrics["over_time"]
-    known = [value for value in found["stored"] if value is not None]
-    assert min(known) <= metrics["kv_stored_share"] <= max(known)
-    assert found["warm_s"] == 0.0
-    for name in ("ttft_s", "tpot_s", "latency_s"):
-        points = metrics["quantiles"][name]
-        assert len(points) == POINTS and points == sorted(points)
-        for share in (50, 90, 99):
-            assert points[share] == pytest.approx(metrics[name][f"p{share}"], rel=1e-4)
-    assert quantiles(np.zeros(0)) == []
 
 
 def test_rows_of_a_policy_with_buckets_tell_the_lengths() -> None:

@@ -17,7 +17,7 @@ from policies.serving.building import build_replica
 from policies.serving.replica import Replica
 from tests.policies.serving.test_sessions import talks
 from tests.policies.serving.test_states import served as served_hybrid
-from tests.policies.small import WINDOWS, Audited, run
+from tests.policies.small import Audited, run
 from tests.rotation import rotated
 
 LINK = "pcie5-h100-batched"
@@ -31,7 +31,6 @@ ENGINES: dict[str, dict[str, Any]] = {
     "swaps": {"name": "v0", "preemption": "swap", **LONGEST},
     "sglang": {"name": "sglang", "chunked_prefill_size": 512, **LONGEST},
 }  # fmt: skip
-POLICIES = ("paged", "static", "odma", "odma-best", "s3", "orca", "oracle", "ideal", "vattention")
 TIERS: dict[str, dict[str, Any]] = {
     "whole": {}, "layers": {"layerwise": True}, "drive": {"ssd": {"bytes": "4MiB"}},
     "swap": {"pauses": {"policy": "swap"}}, "keep": {"pauses": {"policy": "keep"}},
@@ -80,38 +79,6 @@ def test_pools_go_with_every_scheduler(engine: str, mode: str) -> None:
     assert seen.metrics["pools"]["transfers"]["count"] >= 40
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_pools_go_with_every_allocator_and_unlike_ones(policy: str) -> None:
-    own = {"policy": {"name": policy}}
-    seen = Audited(
-        8192, talks(30, 10), pools=pools(decode=own), engine=ENGINES["v1"], policy={"name": "paged"}
-    )
-    assert seen.metrics["pools"]["transfers"]["bytes"] > 0
-
-
-@pytest.mark.parametrize("policy", ["paged", "odma"])
-@pytest.mark.parametrize("way", ["whole", "outputs", "card"])
-def test_of_layers_with_a_window_the_window_moves(policy: str, way: str) -> None:
-    options: dict[str, Any] = {
-        "engine": ENGINES["v1"], "policy": {"name": policy}, "shape": WINDOWS,
-    }  # fmt: skip
-    seen = Audited(2560, talks(40, 10), tiers=tiers(way), faults=FAULTS.get(way, []), **options)
-    assert seen.metrics["tiers"]["host_share"] > 0
-    both = Audited(9216, talks(30, 10), pools=pools(), **options)
-    # 2 of 6 layers keep all, 4 the last 40 tokens
-    moved = both.metrics["pools"]["transfers"]["bytes"]
-    assert 0 < moved < talks(30, 10).prompt_tokens.mean() * WINDOWS.kv_token_bytes
-
-
-def test_sparse_entries_and_scales_of_a_format_move_with_its_numbers() -> None:
-    stream = Requests(np.zeros(1), np.array([160]), np.array([2]))
-    formats: dict[str, Any] = {"kv": "oaken", "kv_layout": "layer_kv_head_block"}
-    found = Audited(1024, stream, pools=pools(), engine=ENGINES["v1"], **formats)
-    layout = found.replicas[0].engine.allocator.layout
-    assert layout.apart is not None
-    assert found.metrics["pools"]["transfers"]["bytes"] == 160 * layout.token_bytes
-
-
 @pytest.mark.parametrize("engine", ["v1", "v0"])
 @pytest.mark.parametrize("policy", ["paged", "odma"])
 def test_of_several_samples_the_prompt_is_stored(engine: str, policy: str) -> None:
@@ -140,31 +107,6 @@ def test_states_go_to_a_tier_behind_the_last_whole_block_and_come_back() -> None
     assert found["finished"] == 6
     apart = served_hybrid(stream, pools=pools()).metrics
     assert apart["pools"]["transfers"]["count"] == 6
-
-
-def test_a_decode_side_has_tiers_and_drafts() -> None:
-    drafts = {"method": "ngram", "tokens": 3, "acceptance": [0.7, 0.5, 0.3]}
-    options: dict[str, Any] = {"engine": ENGINES["v1"], "policy": {"name": "paged"}}
-    seen = Audited(
-        1024, talks(40, 10), pools=pools(), tiers=tiers("outputs"), speculation=drafts, **options
-    )
-    assert seen.metrics["tiers"]["store"]["transfers"] > 0
-    assert seen.metrics["pools"]["transfers"]["count"] >= 40
-
-
-def test_each_replica_of_several_has_tiers_of_its_own() -> None:
-    options: dict[str, Any] = {
-        "engine": ENGINES["v1"],
-        "policy": {"name": "paged"},
-        "cluster": {"cards": 2},
-    }
-    stream = Requests(
-        np.linspace(0.0, 0.06, 60), np.full(60, 300), np.full(60, 20), np.arange(60) % 8,
-        np.full(60, 256), tree=np.array([[-1, at] for at in range(8)]),
-    )  # fmt: skip
-    seen = Audited(1024, stream, tiers=tiers(), **options)
-    stores = [each.figures()["tiers"]["store"]["transfers"] for each in seen.replicas]
-    assert len(stores) == 2 and min(stores) > 0
 
 
 class Perfect(Connector):
@@ -200,14 +142,3 @@ def test_the_smallest_connector_saves_all_prefills_but_the_first() -> None:
     with mock.patch.object(replica_builder, "build_replica", build):
         found = run(4096, stream, **static).metrics
     assert found["prefill_tokens"] == 160 + (many - 1)
-
-
-@pytest.mark.parametrize(("engine", "way"), rotated(list(ENGINES), ["whole", "keep", "drive"]))
-def test_a_card_of_a_fleet_that_fails_keeps_what_is_below_it(engine: str, way: str) -> None:
-    failures = {"mean_up_s": 0.03, "down_s": 0.005}
-    seen = Audited(
-        1024, talks(40, 10), tiers=tiers(way), engine=ENGINES[engine], policy=policy_of(engine),
-        cluster={"cards": 2, "placement": "session"}, faults=[failures],
-    )  # fmt: skip
-    assert seen.metrics["node"]["failures"] > 2
-    assert len(seen.replicas) == 2  # emptied in place

@@ -63,17 +63,6 @@ def test_the_memory_behind_the_link_limits_both_directions_alike() -> None:
     assert [at for at, _ in arrivals(queue)] == pytest.approx([2e-3, 2e-3])
 
 
-def test_what_was_dropped_makes_way_at_once() -> None:
-    queue = KvLink()
-    first, second = job(ms=4.0), job()
-    queue.put(first)
-    queue.put(second)
-    queue.until(1e-3)
-    queue.drop(first)
-    assert arrivals(queue) == [(pytest.approx(2e-3), second)]
-    assert moved_bytes((first, second)) == pytest.approx(1250)
-
-
 @given(
     st.lists(
         st.tuples(
@@ -122,26 +111,3 @@ def test_transfers_between_replicas_have_links_of_their_own_and_overtake() -> No
     assert found == [(1e-3, 0), (1e-3, 3), (1e-3, 4), (2e-3, 1), (2e-3, 2)]
     assert fabric.busy_s == pytest.approx({"a": 2e-3, "b": 2e-3, "c": 1e-3, "x": 2e-3,
                                            "y": 2e-3, "z": 1e-3})  # fmt: skip
-
-
-def test_a_transfer_is_not_there_before_what_it_brings_is_made() -> None:
-    fabric = KvLink(apart=True)
-    late = Transfer(ends=("a", "x"), bytes=1000, descriptors=1, alone_s=1e-3, until_s=4e-3)
-    fabric.put(late, 0.0)
-    fabric.until(fabric.due_s)
-    assert late.rate == pytest.approx(250e3)
-    assert arrivals(fabric) == [(4e-3, late)]
-
-
-def test_what_waits_begins_when_what_was_in_its_way_is_dropped_and_not_before() -> None:
-    fabric = KvLink(apart=True)
-    first, second = (
-        Transfer(ends=(source, "x"), bytes=1000, descriptors=1, alone_s=1e-3)
-        for source in ("a", "b")
-    )
-    fabric.put(first, 0.0)
-    fabric.put(second, 0.0)
-    fabric.until(fabric.due_s)
-    fabric.drop(first, 0.4e-3)
-    assert first.left == pytest.approx(0.6)
-    assert arrivals(fabric) == [(pytest.approx(1.4e-3), second)]

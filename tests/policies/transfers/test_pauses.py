@@ -10,9 +10,7 @@ import pytest
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
 from policies.transfers.pausing import BesideBatch, Pauses, StepCost, drop_waste
-from tests.policies.serving.test_sessions import talks
 from tests.policies.small import MODEL, run
-from tests.rotation import rotated
 
 ENGINE = {"name": "v1", "max_model_len": 1024}
 LINK = "pcie5-h100-batched"
@@ -66,35 +64,6 @@ def test_a_turn_finds_what_the_way_left(
     assert metrics["tiers"]["pauses"][way] == 1
     if way == "swap":  # the turn that pauses, and not the last ones
         assert metrics["tiers"]["store"]["bytes"] == 176 * MODEL.kv_token_bytes
-
-
-def test_what_is_kept_gives_way_when_nothing_else_runs() -> None:
-    """The other request does not fit beside what is kept."""
-    result = served(two_turns(pause_s=5.0), 512, WAYS["keep"])
-    assert result.finish_s[2] < 1.0
-    assert result.metrics["prefill_tokens"] == 160 + 496 + 200
-
-
-@pytest.mark.parametrize(("way", "engine"), rotated(list(WAYS), ENGINES))
-def test_every_turn_ends_and_steps_advanced_together_are_as_one_by_one(
-    way: str, engine: dict[str, Any]
-) -> None:
-    stream = talks(40, 10)
-    found = served(stream, 1024, WAYS[way], engine=engine)
-    assert found.metrics["finished"] == len(stream)
-    slow = served(stream, 1024, WAYS[way], engine=engine, advance_together=False)
-    assert (slow.finish_s == found.finish_s).all()
-    chosen = found.metrics["tiers"]["pauses"]
-    assert sum(chosen.values()) >= int((stream.turn_before >= 0).sum())
-
-
-def test_steps_wait_for_copies_that_do_not_hide() -> None:
-    stream = talks(40, 10)
-    hidden, shown = (
-        served(stream, 1024, WAYS["swap"], tiers={"synchronous": way, "contention": False})
-        for way in (False, True)
-    )
-    assert hidden.metrics["tiers"]["stalled_s"] == 0 < shown.metrics["tiers"]["stalled_s"]
 
 
 COST, BATCH = StepCost(0.0463e-3, 10e-3, 384), BesideBatch(20, 5000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,37 +60,6 @@ def test_a_step_waits_for_every_byte_and_no_other(
     elif model is WINDOWS:  # four layers of six keep 40 tokens
         whole = 2 * (2 * tokens + 4 * 40) * model.kv_token_bytes // 6
     assert moved == pytest.approx(whole)
-
-
-def posting(folder: Path, microseconds: int) -> str:
-    """A link without end, each descriptor of which takes so long."""
-    file = folder / f"{microseconds}us.yaml"
-    path = f"{{post: {microseconds}us, bandwidth: 1TB/s}}"
-    file.write_text(f"kind: link\nname: slow\nlatency: 0us\npaths: [{path}]")
-    return str(file)
-
-
-@CASES
-def test_a_link_posts_each_block_of_a_layer_both_ways(
-    model: TransformerSpec, slots: int, prompt: int, output: int, block: int, tmp_path: Path
-) -> None:
-    few, many = (
-        served(model, slots, prompt, output, "1GB/s", swap_link=posting(tmp_path, each)).metrics
-        for each in (1000, 2000)
-    )
-    assert few["swapped_tokens"] == many["swapped_tokens"] > 0
-    posted = (many["makespan_s"] - few["makespan_s"]) / 1e-3
-    tokens = few["swapped_tokens"] // 2
-    blocks = -(-tokens // block)
-    pieces = 2 * model.kv_layers * blocks
-    if model is STATES:
-        pieces += model.layers - model.kv_layers
-    elif model is WINDOWS:  # of four layers of six the blocks that hold the last 40 tokens
-        kept = blocks - (tokens - 40 + 1) // block
-        pieces = 2 * (2 * blocks + 4 * kept)
-    assert posted == pytest.approx(2 * pieces)
-    free = served(model, slots, prompt, output, "1GB/s", swap_link=posting(tmp_path, 0)).metrics
-    assert free["makespan_s"] == served(model, slots, prompt, output, "1GB/s").metrics["makespan_s"]
 
 
 def test_work_counts_what_a_request_has() -> None:

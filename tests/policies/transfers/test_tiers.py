@@ -60,17 +60,6 @@ def test_what_the_device_lost_is_loaded_over_the_link_from_real_blocks() -> None
     assert found["load"]["ms"]["mean"] == pytest.approx(moved.cost.total_ns / 1e6)
 
 
-def test_a_store_takes_the_link_s_way_back(tmp_path: Path) -> None:
-    other = tmp_path / "other.yaml"
-    back = "paths_back: [{post: 1ms, bandwidth: 1GB/s, overlap: sum}]\n"
-    other.write_text(f"kind: link\nname: other\nbased_on: {LINK}\n{back}")
-    alike = served(AGAIN, tiers=tiers()).metrics["tiers"]
-    found = served(AGAIN, tiers=tiers({"link": str(other)})).metrics["tiers"]
-    assert found["load"]["ms"]["mean"] == pytest.approx(alike["load"]["ms"]["mean"])
-    pieces = found["store"]["descriptors"]
-    assert found["store"]["ms"]["mean"] > pieces * 1.0 > alike["store"]["ms"]["mean"]
-
-
 def test_the_first_token_waits_for_the_load_and_no_more() -> None:
     """A prefill of 40 tokens behind 160, with the load before it."""
     result = served(AGAIN, tiers=tiers())
@@ -92,18 +81,6 @@ def test_layer_by_layer_only_the_first_layer_s_load_shows() -> None:
     assert by_layer.first_token_s[2] < whole.first_token_s[2]
 
 
-def test_nothing_is_loaded_that_the_device_has() -> None:
-    metrics = served(AGAIN, slots=1 << 14, tiers=tiers()).metrics
-    assert "load" not in metrics["tiers"]
-    assert metrics["tiers"]["store"]["transfers"] == 3
-
-
-def test_hits_are_whole_blocks_of_the_tier() -> None:
-    found = served(AGAIN, tiers=tiers({"block_size": 64})).metrics
-    assert found["cached_tokens"] == 128
-    assert found["tiers"]["store"]["bytes"] > 0
-
-
 def test_sooner_recomputes_where_the_link_is_slower_than_the_cores(tmp_path: Path) -> None:
     host = slow(tmp_path)
     found = served(AGAIN, tiers=tiers(host, load="sooner")).metrics
@@ -112,48 +89,6 @@ def test_sooner_recomputes_where_the_link_is_slower_than_the_cores(tmp_path: Pat
     never = served(AGAIN, tiers=tiers(load="never")).metrics["tiers"]
     assert (never["recomputed_tokens"], "load" in never) == (160, False)
     assert served(AGAIN, tiers=tiers(host)).metrics["tiers"]["load"]["transfers"] == 1
-
-
-def test_blocks_asked_for_once_are_not_stored_below_a_threshold() -> None:
-    found = served(AGAIN, tiers=tiers({"store_threshold": 2})).metrics["tiers"]
-    assert found["store"]["transfers"] == 1  # the prefix, when it came the second time
-    assert found["store"]["bytes"] == 160 * MODEL.kv_token_bytes
-
-
-def test_a_full_host_gives_up_blocks_and_a_drive_keeps_them() -> None:
-    room = {"cpu_bytes_to_use": "124KiB"}  # 31 blocks, those of the second prompt
-    lost = served(AGAIN, tiers=tiers(room)).metrics
-    assert (lost["cached_tokens"], lost["tiers"]["evicted_blocks"]) == (0, 22)
-    kept = served(AGAIN, tiers=tiers(room, ssd={"bytes": "1MiB"})).metrics
-    assert kept["cached_tokens"] == 160
-    assert kept["tiers"]["ssd_share"] == pytest.approx(160 / 856)
-    assert kept["tiers"]["read"]["bytes"] == 160 * MODEL.kv_token_bytes
-    pinned = served(AGAIN, tiers=tiers({**room, "eviction_policy": "pinned"})).metrics
-    assert pinned["cached_tokens"] == 160
-
-
-@pytest.mark.parametrize("layout", ["layer_kv_token", "block_layer_kv_token"])
-def test_each_card_moves_its_heads_over_a_link_of_its_own_and_all_share_host_and_drive(
-    layout: str,
-) -> None:
-    """The load of each of two cards is half of one card's, in as many descriptors; the host has
-    room for as many tokens, and the drive's link carries the shards of both."""
-    room = {"cpu_bytes_to_use": "124KiB"}
-    one, two = (
-        served(
-            AGAIN, 512 // cards, tensor_parallel=cards, kv_layout=layout,
-            tiers=tiers(room, ssd={"bytes": "1MiB"}),
-        ).metrics["tiers"]
-        for cards in (1, 2)
-    )  # fmt: skip
-    for kind in ("load", "store"):
-        assert two[kind]["bytes"] * 2 == one[kind]["bytes"]
-        assert two[kind]["descriptors"] == one[kind]["descriptors"]
-    for kind in ("read", "write"):
-        assert two[kind]["bytes"] == one[kind]["bytes"]
-        assert two[kind]["descriptors"] == 2 * one[kind]["descriptors"]
-    assert two["evicted_blocks"] == one["evicted_blocks"] > 0
-    assert two["ssd_share"] == one["ssd_share"] > 0
 
 
 @given(
@@ -219,33 +154,3 @@ def test_a_request_whose_card_fails_finds_its_prompt_at_the_host_and_goes_on(
     assert whole.first_token_s[0] < fails[0] < found.finish_s[0]
     lone = served(alone, tiers=tiers(load="never"), faults=faults, engine=ENGINE | late)
     assert lone.metrics["prefill_tokens"] == 160 + 160 + again
-
-
-def test_steps_beside_a_transfer_are_slower_by_its_share_of_the_dram() -> None:
-    stream = talks(40, 10)
-    options = {"policy": {"name": "paged"}, "slots": 1024}
-    shared, apart, twice = (
-        served(stream, tiers=way, **options).metrics["tiers"]["stalled_s"]
-        for way in (tiers(), tiers(contention=False), tiers({"dram": "card"}))
-    )
-    assert apart == 0 < shared < twice
-
-
-def test_the_host_s_dram_limits_the_link() -> None:
-    dram = {"memory": "ddr5-4800-x32", "channels": 1}
-    with_it, without = (
-        served(AGAIN, tiers=tiers(host)).metrics["tiers"]["load"]["gbps"]
-        for host in ({"dram": dram, "link": "pcie5-h100-kernel"}, {"link": "pcie5-h100-kernel"})
-    )
-    assert with_it <= without  # a lone load asks for less than a channel gives
-
-
-def test_cards_share_the_host_s_dram() -> None:
-    dram = {"memory": "ddr5-4800-x32", "channels": 1}
-    alone, both = (
-        Audited(
-            512 // cards, AGAIN, tensor_parallel=cards, tiers=tiers({"dram": dram}), engine=ENGINE
-        ).replicas[0].connectors[0].site.links.host().far_bandwidth
-        for cards in (1, 2)
-    )  # fmt: skip
-    assert both == alone / 2
