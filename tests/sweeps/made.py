@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sweeps.analyse.figures import LIMITS, THROUGHPUT
+from sweeps.plan.experiment import Task
+from sweeps.run import rehearsal, sweep_run
 from sweeps.run.store import RunDirectory
 
 RESULTS = Path(__file__).resolve().parent / "yaml"
@@ -25,6 +30,12 @@ PROVENANCE: dict[str, Any] = {
     "inputs": {"sweep": {"name": "made"}, "devices": {"card": "f" * 64}},
     "libraries": {"numpy": "2"},
 }  # fmt: skip
+
+
+def measuring(patch: pytest.MonkeyPatch, measure: Callable[[Task], dict[str, Any]]) -> None:
+    """Nothing is simulated: results of runs are what this says."""
+    for room in (sweep_run, rehearsal):
+        patch.setattr(room, "measure", measure)
 
 
 def metrics(rate: float, **changes: Any) -> dict[str, Any]:

@@ -81,46 +81,27 @@ def test_a_part_whose_interval_holds_zero_is_not_significant() -> None:
     assert layout is not None and layout.sign == 0
 
 
-def test_fewer_requests_at_once_is_reservation() -> None:
-    verdict = pair(0.30, 0.30, figures=HALF)
-    assert verdict.gaps[0].causes == ["reservation"]
+FREE = {"sequence_cap": 0.7, "kv_memory": 0.3}
 
 
 @pytest.mark.parametrize(
-    "figures", [{**HALF, "batch": 10 * FEWER + 0.1}, {**HALF, "utilization": 0.95}]
+    ("figures", "limits", "causes"),
+    [
+        (HALF, BOUND, ["reservation"]),
+        ({**HALF, "batch": 10 * FEWER + 0.1}, BOUND, ["steps"]),  # nearly as many at once
+        ({**HALF, "utilization": 0.95}, BOUND, ["steps"]),  # reserves no more
+        (REDOES, BOUND, ["recompute"]),
+        ({**REDOES, PREEMPTIONS_EACH: RECOMPUTES / 2}, BOUND, ["steps"]),
+        ({**REDOES, "batch": 5.0, "utilization": 0.45}, BOUND, ["reservation", "recompute"]),
+        (FULL, FREE, ["load"]),
+    ],
 )
-def test_as_many_requests_or_reserving_no_more_is_not_reservation(
-    figures: dict[str, float],
+def test_why_one_is_behind_follows_from_its_figures(
+    figures: dict[str, float], limits: dict[str, float], causes: list[str]
 ) -> None:
-    verdict = pair(0.30, 0.30, figures=figures)
-    assert verdict.gaps[0].causes == ["steps"]
-
-
-def test_prefill_after_preemption_is_recompute() -> None:
-    verdict = pair(0.30, 0.30, figures=REDOES)
-    assert verdict.gaps[0].causes == ["recompute"]
-
-
-def test_few_preemptions_are_no_reason() -> None:
-    seldom = {**REDOES, PREEMPTIONS_EACH: RECOMPUTES / 2}
-    verdict = pair(0.30, 0.30, figures=seldom)
-    assert verdict.gaps[0].causes == ["steps"]
-
-
-def test_both_reasons_are_given_where_both_hold() -> None:
-    both = {**REDOES, "batch": 5.0, "utilization": 0.45}
-    verdict = pair(0.30, 0.30, figures=both)
-    assert verdict.gaps[0].causes == ["reservation", "recompute"]
-
-
-def test_another_limit_than_memory_is_named() -> None:
-    limits = {"sequence_cap": 0.7, "kv_memory": 0.3}
-    found = group(
-        row("odma", 130), row("static", 100, limits=limits),
-        row("odma", 130, "analytic"), row("static", 100, "analytic"),
-    )  # fmt: skip
-    verdict = judge(found)
-    assert verdict.gaps[0].causes == ["load"]
+    ours = [row("odma", 130), row("odma", 130, "analytic")]
+    theirs = [row("static", 100, control, limits, figures=figures) for control in ("", "analytic")]
+    assert judge(group(*ours, *theirs)).gaps[0].causes == causes
 
 
 def test_where_only_layout_puts_it_ahead_no_other_reason_is_given() -> None:

@@ -48,13 +48,6 @@ def changed(found: Found) -> list[Turned]:
     return found.own.turned
 
 
-def test_the_same_winner_everywhere(tmp_path: Path) -> None:
-    every = read_report(made(tmp_path)).findings
-    found = along(every, "device")
-    assert [value for value, _ in found.outcomes] == ["card", "other"]
-    assert (found.winners, found.is_question, changed(every)) == (["odma"], True, [])
-
-
 def test_another_winner_on_another_device_is_a_finding(tmp_path: Path) -> None:
     rates = {("a", "paged"): 200.0, ("a", "odma"): 100.0, ("b", "paged"): 50.0, ("b", "odma"): 80.0}
     found = along(run_of(tmp_path, "device", rates), "device")

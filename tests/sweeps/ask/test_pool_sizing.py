@@ -20,7 +20,7 @@ from sweeps.ask.pool_sizing import (
     tasks,
 )
 from sweeps.ask.size_pools import PoolSized, SizePoolsQuestion
-from sweeps.sections.section import Grid, Say, Section
+from tests.sweeps.report.golden import held, text_of
 
 SLO = Slo.model_validate({"ttft": "1s", "tpot": "20ms"})
 DESCRIBED = {"device": "h100-sxm", "model": "llama-3.1-8b", "workload": "constant"}
@@ -102,25 +102,10 @@ SIZED = PoolSized(
 )
 
 
-def shown(found: PoolSized) -> Section:
-    return SizePoolsQuestion.model_construct().section(found)
-
-
-def test_the_sheet_counts_cards_and_says_who_needs_fewer() -> None:
-    _, table, verdict = shown(SIZED).blocks
-    assert isinstance(table, Grid) and isinstance(verdict, Say)
-    assert table.rows[0] == ["apart", "1 prefill, 2 decode", "3", "6", "95%"]
-    assert table.rows[2] == ["together, as many", "chunks of 512", "3", "6", "80%"]
-    assert verdict.text == "Apart needs fewer: 3 apart, 4 together."
+def test_who_needs_fewer_is_told_as_it_was_last_looked_at() -> None:
     alone = replace(SIZED, apart=None, same=None, shares=[0.91])
-    said = shown(alone).blocks[-1]
-    assert isinstance(said, Say) and said.text.startswith("Only together meets it")
-    none = replace(alone, both=None, shares=[])
-    said = shown(none).blocks[-1]
-    assert isinstance(said, Say) and said.text == "Neither meets it with 64 replicas."
-
-
-def test_the_record_has_every_figure() -> None:
+    each = (SIZED, alone, replace(alone, both=None, shares=[]))
+    held("pools", text_of(*map(SizePoolsQuestion.model_construct().section, each)))
     written = SIZED.record()
     assert written["arrangements"]["apart"] == {"prefill": 1, "decode": 2, "attained": 0.95}
     assert written["least_beside_ample"] == {"prefill": 1, "decode": 2}

@@ -15,7 +15,8 @@ from sweeps.ask.size_settings import SizeSettingsQuestion, TunedServer, flags, t
 from sweeps.ask.tuning import Tuned, TuningChoice, choices, together, tune, worths
 from sweeps.plan.experiment import ExperimentSpec
 from sweeps.run.progress import Progress
-from sweeps.sections.section import Say
+from sweeps.sections.section import Say, Section
+from tests.sweeps.report.golden import held, text_of
 
 ASKED = SizeSettingsQuestion.of({
     "device": "rtx-4090", "model": "llama-3.1-8b", "workload": "sharegpt",
@@ -99,11 +100,13 @@ def test_flags_are_of_the_settings() -> None:
     )
 
 
-def test_a_best_value_that_is_the_last_tried_is_named() -> None:
+def test_what_is_tuned_is_told_as_it_was_last_looked_at() -> None:
+    """The best value of chunk is the last that was tried."""
     found = worths(BASE, [FASTER, WORSE])
-    tuned = Tuned(ASKED, BASE, settings_of(BASE.experiment), found, FASTER, found[0])
-    said = [block.text for block in tuned_blocks(tuned) if isinstance(block, Say)]
-    assert "The last value tried is the best of chunk" in said[-1]
+    start = settings_of(BASE.experiment)
+    each = (Tuned(ASKED, BASE, start, found, FASTER, found[0]),
+            Tuned(ASKED, BASE, start, worths(BASE, [WORSE, SAME, NOISY]), None, None))  # fmt: skip
+    held("tuned", text_of(*(Section("", [*tuned_blocks(one)]) for one in each)))
 
 
 def test_what_cannot_be_tried() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,12 @@ from sweeps.plan.parameter import Parameter
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.contents import Report, read_report
 from sweeps.report.crossing_page import over_places
-from sweeps.run import rehearsal
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import Interrupted, run_sweep
 from sweeps.sections.section import Grid
-from tests.sweeps.made import RESULTS
+from tests.sweeps.made import RESULTS, measuring
 
 QUIET = Progress(terminal=False)
 COST = "{path: device_set.dma.descriptor_cost, range: [10, 10240], unit: ns, log: true, why: x}"
@@ -60,8 +60,7 @@ def planted(task: Task, at: float = 700.0, noise: tuple[float, ...] = NOISE) -> 
 
 def run(path: Path, monkeypatch: pytest.MonkeyPatch, *more: str, **changes: Any) -> Report:
     """A run whose results are planted."""
-    for room in (run_module, rehearsal):
-        monkeypatch.setattr(room, "measure", lambda task: planted(task, **changes))
+    measuring(monkeypatch, partial(planted, **changes))
     run_sweep(load_sweep("smoke", [*SETS, *more]), path, False, 1, QUIET)
     return read_report(path)
 
@@ -222,15 +221,13 @@ def test_an_interrupted_search_goes_on_as_if_it_had_not_been(
             raise KeyboardInterrupt
         return planted(task)
 
-    for room in (run_module, rehearsal):
-        monkeypatch.setattr(room, "measure", stops)
+    measuring(monkeypatch, stops)
     monkeypatch.setattr(run_module, "rehearse", lambda *given: None)
     with pytest.raises(Interrupted):
         run_sweep(load_sweep("smoke", SETS), tmp_path / "run", False, 1, QUIET)
     kept = len(stripped(tmp_path / "run"))
     assert 0 < kept < len(whole)
-    for room in (run_module, rehearsal):
-        monkeypatch.setattr(room, "measure", planted)
+    measuring(monkeypatch, planted)
     done = run_sweep(load_sweep("smoke", SETS), tmp_path / "run", True, 1, QUIET)
     assert done.reused == kept and stripped(tmp_path / "run") == whole
     for name in ("summary.csv", "config.yaml", "calibration.json"):
@@ -263,8 +260,7 @@ def test_a_failure_ends_the_search_until_it_is_mended(
             raise ZeroDivisionError("by hand")
         return planted(task)
 
-    for room in (run_module, rehearsal):
-        monkeypatch.setattr(room, "measure", fails)
+    measuring(monkeypatch, fails)
     monkeypatch.setattr(run_module, "rehearse", lambda *given: None)
     sweep = load_sweep("smoke", SETS)
     done = run_sweep(sweep, tmp_path / "run", False, 1, QUIET)
@@ -272,8 +268,7 @@ def test_a_failure_ends_the_search_until_it_is_mended(
     report = read_report(tmp_path / "run")
     assert of(report, "hash").outcome == "unfinished"
     assert report.table.done < report.table.total
-    for room in (run_module, rehearsal):
-        monkeypatch.setattr(room, "measure", planted)
+    measuring(monkeypatch, planted)
     run_sweep(load_sweep("smoke", SETS), tmp_path / "run", True, 1, QUIET)
     assert stripped(tmp_path / "run") == stripped(tmp_path / "whole")
 
@@ -292,8 +287,7 @@ def test_what_does_not_fit_is_a_cell_and_the_others_are_sought(
             raise DoesNotFit("no room")
         return planted(task)
 
-    for room in (run_module, rehearsal):
-        monkeypatch.setattr(room, "measure", cramped)
+    measuring(monkeypatch, cramped)
     if not known_before:
         monkeypatch.setattr(run_module, "rehearse", lambda *given: [])
     fits = COST.replace("10240", "4096")

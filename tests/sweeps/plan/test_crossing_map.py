@@ -21,11 +21,10 @@ from sweeps.report.contents import Report, read_report
 from sweeps.report.crossing_map import regions
 from sweeps.report.page import page
 from sweeps.report.picture import picture
-from sweeps.run import rehearsal
-from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
 from sweeps.run.sweep_run import run_sweep
 from sweeps.sections.chart import file_name
+from tests.sweeps.made import measuring
 
 QUIET = Progress(terminal=False)
 RATIO = "KV bandwidth, scattered over contiguous"
@@ -59,8 +58,7 @@ def planted(task: Task) -> dict[str, Any]:
 
 
 def run(path: Path, monkeypatch: pytest.MonkeyPatch, resume: bool = False) -> Report:
-    for room in (run_module, rehearsal):
-        monkeypatch.setattr(room, "measure", planted)
+    measuring(monkeypatch, planted)
     run_sweep(load_sweep(PLANTED, SETS), path, resume, 1, QUIET)
     return read_report(path)
 
@@ -111,8 +109,7 @@ READINGS = (
 def test_a_map_is_made_again_under_each_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for room in (run_module, rehearsal):
-        monkeypatch.setattr(room, "measure", planted)
+    measuring(monkeypatch, planted)
     sets = [*SETS, READINGS]
     assert len(load_sweep("answer", sets).points) == 2 * 4  # `skip: [reading]` ships
     run_sweep(load_sweep("answer", [*sets, "skip=[]"]), tmp_path / "a", False, 1, QUIET)
@@ -138,8 +135,7 @@ def test_one_that_does_not_fit_leaves_its_cell_to_the_others(
             raise DoesNotFit("no room")
         return planted(task)
 
-    for room in (run_module, rehearsal):
-        monkeypatch.setattr(room, "measure", cramped)
+    measuring(monkeypatch, cramped)
     done = run_sweep(load_sweep(PLANTED, SETS), tmp_path / "a", False, 1, QUIET)
     report = read_report(tmp_path / "a")
     assert not done.failures and report.table.done == report.table.total == len(done.records)

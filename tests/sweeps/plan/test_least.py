@@ -14,10 +14,9 @@ from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.contents import Report, read_report
 from sweeps.report.picture import pictures
-from sweeps.run import rehearsal
-from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
 from sweeps.run.sweep_run import run_sweep
+from tests.sweeps.made import measuring
 
 SETS = [
     "rule=least",
@@ -36,8 +35,7 @@ def planted(task: Task) -> dict[str, Any]:
 
 
 def run(path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
-    for room in (run_module, rehearsal):
-        monkeypatch.setattr(room, "measure", planted)
+    measuring(monkeypatch, planted)
     run_sweep(load_sweep("smoke", SETS), path, False, 1, Progress(False))
     return read_report(path)
 

@@ -85,7 +85,12 @@ def test_names_touch_neither_one_another_nor_a_point() -> None:
 def cases(path: Path) -> None:
     """Of two cases each has a winner of its own, and a control of the small one another."""
     run = RunDirectory(path)
-    run.create({**TINY, "base": {**TINY["base"], "replications": 3}}, PROVENANCE, {})
+    hardware = {
+        "small": {"device": "wormhole-n300", "capacity_bytes": 24 << 30, "peak_gbps": 576.0},
+        "large": {"device": "b200", "capacity_bytes": 180 << 30, "peak_gbps": 8000.0},
+    }
+    config = {**TINY, "base": {**TINY["base"], "replications": 3}}
+    run.create(config, {**PROVENANCE, "hardware": hardware}, {})
     rates = {("small", "static", ""): 100, ("small", "paged", ""): 150,
              ("large", "static", ""): 120, ("large", "paged", ""): 100,
              ("small", "static", "slow"): 90, ("small", "paged", "slow"): 50,

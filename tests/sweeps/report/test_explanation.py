@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.description.yaml_writer import plain
 from sweeps.analyse.figures import BACKLOG, THROUGHPUT
 from sweeps.plan.counterfactual import chain, key
@@ -19,7 +20,7 @@ from sweeps.plan.sweep import load_sweep
 from sweeps.report.explanation_page import chart, sentence
 from sweeps.run import explained_run
 from sweeps.run.explained_run import Explained, explain_leading
-from sweeps.run.explanation import Known, RivalPair, explain, read, record
+from sweeps.run.explanation import UNSATURATED, Known, RivalPair, explain, read, record
 from sweeps.run.findings import find
 from sweeps.run.progress import Progress
 from sweeps.run.reading import read_sweep
@@ -99,6 +100,34 @@ def test_causes_add_up_to_the_gap_in_both_orders() -> None:
         both = part.forward.mean - part.reverse.mean
         assert part.interaction.mean == pytest.approx(both)
     assert [bar.name for bar in chart(why).bars][-1] == "paged over odma"
+
+
+def test_costs_of_hardware_are_gaps_at_loads_that_still_saturate() -> None:
+    found = sides()
+    pair = RivalPair("card", ("paged", "odma"), (found["paged"], found["odma"]), RATES, True)
+    known = planted(pair)
+    hardware = explain(pair, known).hardware
+    assert {"", "weights", "compute"} <= hardware.keys()
+    for cost, gap in hardware.items():
+        ours, theirs = (
+            known[key(pair.hardware(side, cost).experiment, UNSATURATED)][1][THROUGHPUT]
+            for side in pair.sides
+        )
+        assert gap.mean == pytest.approx(math.log(ours / theirs))
+
+
+def test_only_replications_that_every_state_has_are_explained() -> None:
+    found = sides()
+    pair = RivalPair("card", ("paged", "static"), (found["paged"], found["static"]), UNNAMED, False)
+    whole = planted(pair)
+    known = {state: dict(results) for state, results in whole.items()}
+    del known[[*known][1]][2]
+    known[[*known][-1]][3] = {THROUGHPUT: 0.0}  # served nothing
+    why = explain(pair, known)
+    assert (why.total.count, why.parts[0].forward.count) == (1, 1)
+    known[[*known][2]] = {}
+    with pytest.raises(DescriptionError, match="paged and static have no replication without"):
+        explain(pair, known)
 
 
 def test_explanations_are_read_as_they_were_written(tmp_path: Path) -> None:

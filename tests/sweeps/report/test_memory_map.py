@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.plan.logs import FOLDER
-from sweeps.report.contents import read_report
 from sweeps.report.memory_map import memory_map
-from tests.sweeps.made import made
 
 HEAD = "request,first_slot,slots,from_s,until_s,replica\n"
 
@@ -43,10 +41,3 @@ def test_what_is_smaller_than_a_place_is_seen_where_a_middle_lies_in_it(tmp_path
 def test_a_record_that_cannot_be_read_is_no_map(rows: str, tmp_path: Path) -> None:
     assert memory_map(recorded(tmp_path, rows), "x", 0, 1) is None
     assert memory_map(tmp_path, "x", 1, 1) is None
-
-
-def test_the_report_shows_it(tmp_path: Path) -> None:
-    made(tmp_path)
-    recorded(tmp_path, "7,100,100,0.0,4.0,0\n")
-    titles = [getattr(block, "title", "") for block in read_report(tmp_path).section.walk()]
-    assert "card, paged: memory over time, who holds which slots" in titles

@@ -25,10 +25,11 @@ from sweeps.plan.paper_findings import (
 from sweeps.plan.sweep import load_sweep
 from sweeps.report import paper_sentences
 from sweeps.report.contents import Report, read_report
-from sweeps.run import rehearsal, sweep_run
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
+from sweeps.run.sweep_run import run_sweep
 from tests.sweeps.cli.test_mistakes import ROOT
+from tests.sweeps.made import measuring
 
 SMALL = ["requests=60", "warmup_requests=20", "replications=2"]
 
@@ -92,7 +93,7 @@ CASES = (
     "{name: load 0.6, load: 0.6}, {name: even 1024, shape: lognormal-0.2, limit: 1024}, "
     "{name: even, shape: lognormal-0.2}, {name: uneven, shape: lognormal-0.8}]"
 )
-GAINS = {"centre": 0.20, "arena": 0.30, "load 0.6": 0.02, "even 1024": 0.23, "even": 0.25,
+GAINS = {"centre": 0.20, "arena": 0.30, "load 0.6": 0.02, "even 1024": 0.65, "even": 0.23,
          "uneven": 0.60}  # fmt: skip
 """What odma gains over static under each assumption; half of it on the second data set."""
 
@@ -110,10 +111,9 @@ def planted(task: Any) -> dict[str, Any]:
 
 
 def planted_paper(path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
-    for room in (sweep_run, rehearsal):
-        monkeypatch.setattr(room, "measure", planted)
+    measuring(monkeypatch, planted)
     sweep = load_sweep("odma-paper", ["replications=3", CASES])
-    sweep_run.run_sweep(sweep, path, False, 1, Progress(terminal=False))
+    run_sweep(sweep, path, False, 1, Progress(terminal=False))
     return read_report(path)
 
 
@@ -126,7 +126,8 @@ def test_findings_are_of_what_is_measured(tmp_path: Path, monkeypatch: pytest.Mo
     assert found.name == "alpaca" and found.gain == pytest.approx(0.23)
     assert gain.centre is not None and gain.centre.mean == pytest.approx(0.2)
     # by arena and by the shapes, but not by a load, which is no assumption of the paper's
-    assert (gain.low, gain.high, gain.count) == (pytest.approx(0.2), pytest.approx(0.6), 5)
+    assert (gain.low, gain.high, gain.count) == (pytest.approx(0.2), pytest.approx(0.65), 5)
+    # of those that differ from the centre in one thing
     assert (gain.place, gain.moved) == ("inside", ("uneven", pytest.approx(0.4)))
     assert accuracy.centre is not None and accuracy.centre.high == 1.0
 

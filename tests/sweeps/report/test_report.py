@@ -42,15 +42,6 @@ class Links(HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.mark.parametrize(("requests", "warmup", "told"), [(60, 10, 0), (60, 9, 1), (69, 0, 1)])
-def test_a_run_that_is_short_beside_its_batch_says_so(
-    tmp_path: Path, requests: int, warmup: int, told: int
-) -> None:
-    base = CONFIG["base"] | {"requests": requests, "warmup_requests": warmup}
-    found = read_report(made(tmp_path, config=CONFIG | {"base": base}, batch=10.0)).problems
-    assert [text for text in found if "--set requests=100" in text] == found and len(found) == told
-
-
 def test_rows_without_intervals_or_shares_are_still_drawn(tmp_path: Path) -> None:
     group = read_report(made(tmp_path)).table.groups[0]
     group.rows = group.rows[:1]

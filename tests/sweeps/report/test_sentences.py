@@ -78,6 +78,12 @@ def numbers() -> Iterator[str]:
     yield counted(2, "memory")
 
 
+def figures() -> Iterator[str]:
+    """Each with its unit, its scale and its digits."""
+    for each in FIGURES:
+        yield f"{each.metric}: {each.text(0.123456)} {each.heading}"
+
+
 def group(outcome: Any, *gaps: Gap, **more: Any) -> Verdict:
     return Verdict("card", outcome, "a", 100.0, list(gaps), **more)
 
@@ -278,7 +284,7 @@ def random_accesses() -> Iterator[str]:
 
 
 KINDS: list[Callable[[], Iterable[str]]] = [
-    numbers, verdicts, groups, conditions_of_runs, what_ifs, break_evens, answers, studies,
+    numbers, figures, verdicts, groups, conditions_of_runs, what_ifs, break_evens, answers, studies,
     comparisons, papers, explanations, random_accesses,
 ]  # fmt: skip
 

@@ -14,11 +14,10 @@ from sweeps.analyse.statistics import Interval
 from sweeps.cli.run_command import own_devices
 from sweeps.plan.experiment import device_of
 from sweeps.report.device_sheet import sheet
-from sweeps.sections.chart import Bars, Spans
-from sweeps.sections.section import Grid, Say
 from sweeps.study.by_device import DeviceFound, Winner, assignments, counts, started
 from sweeps.study.study_spec import load_study
 from tests.sweeps.cli.test_command_line import bankwise
+from tests.sweeps.report.golden import held, text_of
 from tests.sweeps.study.studies import SHORT
 
 SETS = [part for item in SHORT for part in ("--set", item)]
@@ -75,32 +74,13 @@ def device(**changes: Any) -> DeviceFound:
     return found._replace(**changes)
 
 
-def test_the_table_says_who_proposed_the_best_and_what_a_pool_does() -> None:
-    plain = device()
+def test_the_table_of_devices_is_as_it_was_last_looked_at() -> None:
+    """Of one whose memory is simulated, where arithmetic proposed the best; and of two others."""
     same = device(device="h200", scattered=0.31, fidelity="sampled", added=None, phase="first",
                   first="tuned (trial 2)")  # fmt: skip
     bare = device(bounds=None, pool_share=None, families={})
-    shown = sheet("odma", [plain, same, bare], {"x": "x: no model fits"})
-    (grid,) = [block for block in shown.blocks if isinstance(block, Grid)]
-    columns = {name: [row[i] for row in grid.rows] for i, name in enumerate(grid.columns)}
-    assert columns["device"] == ["l4 *", "h200", "l4 *"]
-    assert columns["bounds, tokens"] == ["64, 256", "64, 256", "–"]
-    assert columns["over static"] == ["+19 % (10 to 30)"] * 3
-    assert columns["over odma-best"] == ["–"] * 3
-    assert columns["proposed by"][:2] == [
-        "TPE, +19 % (10 to 30) over tuned (trial 2)", "arithmetic: tuned (trial 2)",
-    ]  # fmt: skip
-    assert columns["a pool"] == ["-12 % (-14 to -10)"] * 2 + ["–"]
-    assert columns["what mattered"][0] == "compaction +19 % (10 to 30)"
-    buckets, pools = (block for block in shown.blocks if isinstance(block, (Spans, Bars)))
-    assert buckets.names[0] == "h200 (31 %)"  # where scattered blocks cost the most
-    assert [tuple(span)[1:3] for span in buckets.spans[:2]] == [(0, 64), (64, 256)]
-    assert [bar.value.mean for bar in pools.bars] == [10, 10]
-    lead, *_, left_out = [block.text for block in shown.blocks if isinstance(block, Say)]
-    assert left_out == "left out: x: no model fits"
-    # devices whose memory is given are counted apart
-    assert "Of 1 device whose memory is simulated: " in lead
-    assert "Of 2 devices of which a bandwidth is given: " in lead
+    shown = sheet("odma", [device(), same, bare], {"x": "x: no model fits"})
+    held("devices", text_of(shown))
 
 
 def test_counts_are_of_one_family_and_of_what_is_more_than_a_percent() -> None:

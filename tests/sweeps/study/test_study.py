@@ -88,18 +88,10 @@ def test_a_journal_cut_anywhere_comes_to_the_same(lines: int, whole: Path, tmp_p
     same(out, whole)
 
 
-@pytest.mark.parametrize("seed", [1, *long(2, 3)])
+@pytest.mark.parametrize("seed", [1, *long(2, 3, *range(100, 125))])
 def test_kill_9_loses_and_repeats_nothing(seed: int, whole: Path, tmp_path: Path) -> None:
-    killed(random.Random(seed), whole, tmp_path / "run")
-
-
-@pytest.mark.parametrize("seed", long(*range(100, 125)))
-def test_kill_9_at_many_points(seed: int, whole: Path, tmp_path: Path) -> None:
-    killed(random.Random(seed), whole, tmp_path / "run")
-
-
-def killed(rng: random.Random, whole: Path, out: Path) -> None:
     """Kill a real study at a moment between its first line and its end, then go on."""
+    rng, out = random.Random(seed), tmp_path / "run"
     process = start(out, "--jobs", str(rng.choice([1, 2])))
     whole_size = (whole / "journal.log").stat().st_size
     enough = rng.random() * whole_size
