@@ -87,8 +87,12 @@ def test_the_memory_sees_blocks_where_they_were() -> None:
     before = bytes_of(WHOLE, 100, 5)  # of the second group, in a layer that stays
     after = at_frames(bytes_of(region, WHOLE.slots + 100, 1), card)
     assert after.start[0] == before.start[0] and after.size.sum() == before.size.sum()
+    first = at_frames(bytes_of(region, 0, 0), card)
+    assert first.start[0] == card.held.ravel()[0] + (first.start[0] - region.base) % FRAME
     weights = Descriptors(*(np.array([each]) for each in (0, 64, 128, False)))
-    assert at_frames(weights, card).start[0] == 64
+    found = at_frames(weights, card)
+    assert (found.start[0], found.write.any()) == (64, False)
+    assert at_frames(weights._replace(write=~weights.write), card).write.all()
     tail = at_frames(bytes_of(region, 2 * WHOLE.slots, 0), card)
     assert tail.start[0] < WEIGHTS  # a frame of dropped weights
 

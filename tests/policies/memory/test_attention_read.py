@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hwmodel.description.yaml_reader import loads
 from hwmodel.specs.device import load_device
+from policies.memory import attention_read
 from policies.memory.attention_read import AttentionRead, attention_rate
 from policies.memory.measured import MeasurementSpec
 from policies.memory.measured_cells import ComparedCell, Quantity
@@ -23,12 +26,21 @@ cells:
 """
 
 
-def test_a_share_is_of_the_two_rates() -> None:
-    device = load_device("mlu370-x4")
+def test_a_share_is_of_the_rates_of_two_blocks_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, asked = load_device("mlu370-x4"), set()
     rates = [attention_rate(device, SMALL.model_copy(update={"block": n})) for n in (16, 0)]
     assert 0 < rates[0] < rates[1] < device.peak_gbps
     share = attention_rate(device, SMALL.model_copy(update={"against": 0}))
     assert share == pytest.approx(rates[0] / rates[1])
+
+    def noted(_: Any, half_bytes: int, block: int, *read: Any) -> float:
+        asked.add((half_bytes, *read))
+        return {16: 0.25, 0: 0.5}[block]
+
+    monkeypatch.setattr(attention_read, "read_share", noted)
+    assert attention_rate(device, SMALL.model_copy(update={"against": 0})) == 0.5
+    assert attention_rate(device, SMALL) == 0.25 * device.peak_gbps
+    assert asked == {(2 * 2 * 64, 8, 2048, (15e3, 45e3))}
 
 
 def test_a_prediction_waits_and_is_judged_by_its_interval() -> None:

@@ -36,9 +36,10 @@ def test_do_requests_that_came_before_scatter_its_blocks() -> None:
     assert len(set(steps.tolist())) > 2
 
 
-def test_those_before_come_with_half_of_their_tokens_and_grow() -> None:
+@pytest.mark.parametrize("context", [1, 2, 3, 200])
+def test_those_before_come_with_half_of_their_tokens_and_grow(context: int) -> None:
     policy: PolicySpec = POLICIES["paged"].Options(name="paged")  # type: ignore[assignment]
-    spec = BatchSpec(policy=policy, sequences=4, context=200, age=30)
+    spec = BatchSpec(policy=policy, sequences=4, context=context, age=30)
     allocator = POLICIES["paged"](KvLayout(0, 4096, 1, 1, 16), 34, Limits(200, 400), policy)
     came: dict[int, int] = {}
     reserve = allocator.reserve
@@ -49,8 +50,11 @@ def test_those_before_come_with_half_of_their_tokens_and_grow() -> None:
 
     allocator.reserve = noted  # type: ignore[method-assign]
     place(allocator, spec, np.random.default_rng(0))
-    lengths = np.random.default_rng(0).integers(100, 301, 30)
-    assert [came[request] for request in range(34)] == [*(lengths // 2).tolist(), *[100] * 4]
+    half = context // 2
+    lengths = np.random.default_rng(0).integers(half, context + half + 1, 30)
+    first = [*lengths // 2, *[half] * 4]
+    assert [came[request] for request in range(34)] == [max(each, 1) for each in first]
+    assert allocator.stored[30:].tolist() == [context + 1] * 4
 
 
 def test_is_a_batch_that_does_not_fit_refused() -> None:

@@ -12,10 +12,15 @@ from hwmodel.description.library import names
 from hwmodel.specs.device import Device, load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.allocator import Limits
+from policies.allocators.kv_groups import kv_groups
+from policies.engines.scheduled_step import Chunk
 from policies.memory import measured, measured_steps
 from policies.memory.measured import MeasurementSpec, compare, load_measurements
 from policies.memory.measured_cells import ComparedCell, Quantity, Tolerance
-from policies.memory.measured_steps import Decode, Runtime, decode_time
+from policies.memory.measured_steps import Decode, Runtime, StepTime, decode_time, kv_rate
+from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
+from tests.policies.memory.test_step import decode as decode_of
 from tests.rotation import long
 
 QUICK = ("bandwidth", "latency", "energy")
@@ -92,6 +97,10 @@ def test_verdicts_by_hand() -> None:
     assert verdict(0.09) == verdict(-0.09, agrees=True) == ("within", False)
     assert verdict(0.11) == ("refuted", False)
     assert verdict(-0.11, agrees=True) == ("refuted", True)
+    whole, just = 0.125, cell.model_copy(update={"measured": Quantity(8.0, "GB/s")})
+    for stands, told in (("measured", "within"), ("lower_limit", "lower limit")):
+        edge = just.model_copy(update={"stands": stands})
+        assert ComparedCell(edge, 8.0 - whole, whole).verdict == told  # as far as it may be
     # a lower limit of a rate is an upper limit of a time
     assert verdict(-0.5, "lower_limit") == verdict(0.09, "lower_limit") == ("lower limit", False)
     assert verdict(0.11, "lower_limit") == ("refuted", False)
@@ -109,6 +118,22 @@ def test_shares_of_the_peaks_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     layers = 32 * (4 * 4096**2 + 3 * 4096 * 11008)
     flops = 2 * layers * 2048 + 2 * 4096 * 32000 + 2048 * 2049 // 2 * 4 * 32 * 4096
     assert prefill.share == pytest.approx(flops / 133e-3 / 312e12, rel=1e-6)
+    model = load_model("llama-2-7b")
+    steps = StepModel(load_device("a100-80gb"), model, groups=kv_groups(model, "full"))
+    prompt = decode_of(0, 0)._replace(chunks=[Chunk(0, 0, 2048, True)])
+    assert prefill.model == pytest.approx(steps.times(prompt, 1, Efficiency(0.9)).total_s[0] * 1e3)
+
+
+@pytest.mark.parametrize("cards", [1, 2])
+def test_the_rate_of_kv_is_its_bytes_over_what_they_add_to_a_step(
+    cards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 3 us a token of context beside whatever else there is, by each card its share."""
+    monkeypatch.setattr(measured_steps, "decode_time", lambda _, __, item, ___: StepTime(
+        5 + 3e-3 * item.context, 0.0))  # fmt: skip
+    model, step = load_model("llama-2-7b"), Decode(batch=4, context=600, since=200, cards=cards)
+    found = kv_rate(load_device("a100-80gb"), model, step, Runtime())
+    assert found == pytest.approx(4 * model.kv_token_bytes / cards / 3e-6 / 1e9)
 
 
 def test_is_each_figure_in_the_unit_that_it_was_measured_in(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,16 @@ from policies.memory.pipeline import (
     Costs,
     Exchange,
     PipelineSpec,
+    PipelineSteps,
     TokenRow,
+    costs_of,
     cuts,
     flow,
     leading,
     micro_batch,
 )
-from tests.policies.small import MODEL, mixed, requests, run
+from policies.memory.step import StepModel
+from tests.policies.small import MODEL, device, mixed, requests, run
 from tests.rotation import LONG
 
 FEW = mixed(240 if LONG else 30)
@@ -126,6 +130,31 @@ def test_a_step_has_the_first_parts_of_all_that_waits_as_the_papers_recursion_cu
     parts = halves([(cost, at) for at, cost in enumerate(each)], least, stages)
     ends = [part[-1][1] + 1 for part in parts]
     assert found == [0, *(end for end in ends if end <= most)]
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.integers(1, 60), max_size=40),
+    st.lists(st.tuples(st.integers(0, 300), st.integers(1, 250)), max_size=3),
+    st.integers(0, 600),
+)  # fmt: skip
+def test_a_step_prefills_what_its_first_parts_have_beside_all_that_decode(
+    stored: list[int], prompts: list[tuple[int, int]], left: int
+) -> None:
+    """Where decodes alone fill the budget, or nothing waits, it is what is left of it."""
+    spec = PipelineSpec(balance="lookahead", least_tokens=32, link="ethernet-64")
+    stages, allocator = (
+        [StepModel(device(4096), MODEL)] * 2,
+        SimpleNamespace(stored=np.array(stored, int)),
+    )
+    steps = PipelineSteps(spec, stages, allocator, np.zeros(9), None, 1)  # type: ignore[arg-type]
+    chunks = [Chunk(100 + n, start, tokens, True) for n, (start, tokens) in enumerate(prompts)]
+    many = len(stored)
+    turns = sorted(range(many), key=lambda at: at % 16)
+    row = TokenRow(np.array([stored[at] - 1 for at in turns], int), chunks, costs_of(stages[0]))
+    edges = leading(row, spec, 2, many + left)
+    waits = chunks and edges[-1] > many
+    assert steps.ahead(np.arange(many), chunks, left) == (edges[-1] - many if waits else left)
 
 
 def test_stages_hold_each_layer_and_table_once() -> None:

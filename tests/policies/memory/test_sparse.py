@@ -101,6 +101,27 @@ def test_a_step_moves_the_closed_form(policy: str, given: dict[str, Any], readin
             assert moved == pytest.approx(MODEL.layers * int(once.size.sum()), rel=1e-12)
 
 
+@pytest.mark.parametrize("heads", ["together", "apart"])
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"name": "top_k", "index_bytes": "12B", "index_heads": 3, "index_dim": 5},
+         {"index_bytes": 12, "index_flops": 30, "always": True}),
+        ({"name": "top_k", "index_bytes": "12B", "index_pages": "padded", "prefill": "selected"},
+         {"padding": MODEL.kv_layer_bytes - 12, "whole_prompts": False}),
+        ({"name": "top_k", "index_bytes": "1MB", "index_pages": "padded"}, {"padding": 0}),
+        ({"name": "pages", "page": 8}, {"page": 8, "index_bytes": MODEL.kv_layer_bytes // 8}),
+        ({"name": "budget", "tokens": 50}, {"recent": 25, "index_bytes": 0, "always": False}),
+    ],
+)  # fmt: skip
+def test_what_does_a_kind_of_attention_choose_by(
+    given: dict[str, Any], expected: dict[str, Any], heads: str
+) -> None:
+    found = sparse_of({"tokens": 48, **given, "heads": heads})
+    told = {"apart": heads == "apart", "tokens": given.get("tokens", 48), **expected}
+    assert {name: getattr(found, name) for name in told} == told
+
+
 def test_what_is_chosen_follows_its_law() -> None:
     laws = {}
     for choice in ("uniform", "recency", "clustered"):

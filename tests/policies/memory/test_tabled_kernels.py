@@ -204,7 +204,9 @@ def test_a_step_has_so_many_kernels_of_a_kind(
 
 STEPS = [
     (model, cards, step)
-    for model, cards in ((SMALL, 1), (LATENT, 1), (EXPERTS, 1), (shard(EXPERTS, 2), 2))
+    for model, cards in (
+        (SMALL, 1), (LATENT, 1), (EXPERTS, 1), (HYBRID, 1), (shard(EXPERTS, 2), 2)
+    )
     for step in (decode(4, 400), chunked((0, 16), (16, 8)), decode(3, 90)._replace(
         chunks=[Chunk(9, 0, 16, True)]))
 ]  # fmt: skip
@@ -217,12 +219,22 @@ def test_of_what_tables_have_nothing_is_left_to_the_law(
     flat = Flat(dict.fromkeys(KINDS, 10.0))
     monkeypatch.setattr(tabled_kernels, "kernel_tables", lambda *_: flat)
     totals = []
-    for flops in ("1TFLOPS", "300TFLOPS"):
-        device = card(table(tmp_path, 20, 30), f"compute.fp16={flops}", f"compute.bf16={flops}")
-        steps = StepModel(device, model, cards)
+    slow = ["compute.fp16=1TFLOPS", "compute.bf16=1TFLOPS"]
+    launches = ["kernels.product=1ms", "kernels.attention=1ms"]
+    for more in ([], slow, launches, ["kernels.kernel=1ms"]):
+        device = card(table(tmp_path, 20, 30), *more)
+        steps = StepModel(device, model, cards, groups=kv_groups(model, "full"))
         totals.append(float(steps.times(step, 1, Efficiency(attention=0.9)).total_s[0]))
         assert steps.tabled is not None and not steps.tabled.beyond
-    assert totals[0] == pytest.approx(totals[1], rel=1e-9)
+    if model is not HYBRID:  # whose layers with a state have FLOPs of the law
+        assert totals[1] == pytest.approx(totals[0], rel=1e-9)
+    if model not in (LATENT, HYBRID):  # with other products than the law has
+        assert totals[2] == pytest.approx(totals[0], rel=1e-9)
+    law = card().accelerator.kernels  # type: ignore[union-attr]
+    stated = sum(many for kind, many in model.kinds.items() if kind.state is not None)
+    kernels = model.layers * law.kernels + stated * law.state_kernels
+    kernels -= 2 * stated * (len(step.decode) > 0)  # the convolution and the recurrence
+    assert totals[3] - totals[0] == pytest.approx(kernels * (1e-3 - law.kernel * 1e-9))
     experts = {key for key in flat.asked if key[0] == "experts"}
     wide = {("experts", "bf16", 64, 32, 2, 16, cards)}  # as wide as in the model
     assert experts == (wide if model.experts else set())

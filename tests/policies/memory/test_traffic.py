@@ -157,6 +157,19 @@ def test_dealing_keeps_every_byte(spread: Any, sizes: list[int], engines: int, s
     every = np.ones(len(size), bool)
     assert sorted(covered(dealt, np.ones(len(dealt.size), bool))) == covered(extents, every)
     assert sorted(covered(dealt, dealt.write)) == covered(extents, extents.write)
+    drifting = dealing.deal(extents, engines, spread, 64, drift=1.0)
+    for engine in range(engines):  # each walks in the same order, begun elsewhere
+        if spread == "head_turn":  # of each head
+            break
+        walks = []
+        for each in (dealt, drifting):
+            own = each.engine == engine
+            pairs = zip(each.start[own].tolist(), each.size[own].tolist(), strict=True)
+            walks.append([at for start, many in pairs for at in range(start, start + many)])
+        begin = walks[0].index(walks[1][0]) if walks[0] else 0
+        assert walks[1] == walks[0][begin:] + walks[0][:begin]
+        firsts = dealt.start[dealt.engine == engine]
+        assert not walks[0] or min((walks[1][0] - at) % 64 for at in firsts) == 0
     loads = np.bincount(dealt.engine, dealt.size, engines)
     if spread == "slice":
         assert np.abs(loads - size.sum() / engines).max() <= 64
@@ -236,8 +249,39 @@ class TestWindow:
         assert both.start.tolist() == [0, 1000, 0, 1000, 5000, 5000]
 
 
+@given(st.integers(0, 999), st.integers(1, 5))
+def test_streams_at_once_progress_alike_on_each_engine_whatever_others_have(
+    seed: int, engines: int
+) -> None:
+    """No piece begins before one whose middle comes sooner in its stream."""
+    rng, parts = np.random.default_rng(seed), []
+    for base in range(3):
+        many = int(rng.integers(engines, 30))
+        engine = np.sort(np.append(np.arange(engines), rng.integers(0, engines, many - engines)))
+        size = rng.integers(1, 900, many)
+        start = (base << 40) + np.cumsum(size) - size
+        parts.append(Descriptors(engine, start, size, np.full(many, base == 1)))
+    found = dealing.at_once(parts, engines, 256)
+    assert found.size.max() <= 256 and (np.diff(found.engine) >= 0).all()
+    for own in range(engines):
+        alone = [Descriptors(*(each[part.engine == own] for each in part)) for part in parts]
+        begun = [int(part.start[0]) for part in alone]
+        mine = Descriptors(*(each[found.engine == own] for each in found))
+        which = mine.start >> 40
+        assert (mine.write == (which == 1)).all()
+        assert sorted(covered(mine, mine.size > 0)) == sorted(
+            byte for part in alone for byte in covered(part, part.size > 0)
+        )
+        passed = [
+            (start - begun[n] + size / 2) / alone[n].size.sum()
+            for n, start, size in zip(which, mine.start, mine.size, strict=True)
+        ]
+        assert (np.diff(passed) >= -1e-12).all()
+
+
 def test_engines_that_have_more_than_others_hold_a_stream_up() -> None:
     assert dealing.balance(np.full(8, 100), 800.0, 1000.0) == 1
+    assert dealing.balance(np.zeros(8, int), 800.0, 1000.0) == 1
     assert dealing.balance(np.array([100, 0, 0]), 800.0, 200.0) == 0.25  # by its port
     # 100 B/s for all, 30 for one: 2 x 60 B at 100 B/s, then 40 B at 30 B/s
     seconds = 120 / (2 * 30) + 40 / 30

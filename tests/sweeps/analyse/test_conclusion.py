@@ -67,7 +67,8 @@ def test_another_winner_at_another_assumed_number_is_no_question(tmp_path: Path)
 def test_another_winner_under_a_control_is_known(tmp_path: Path) -> None:
     rates = {("a", "paged"): 200.0, ("a", "odma"): 100.0,
              ("a", "paged/cheap"): 50.0, ("a", "odma/cheap"): 80.0}  # fmt: skip
-    settings = {"cheap": {"serving.memory.efficiency": 0.5}}
+    rates |= {("a", "paged/analytic"): 50.0, ("a", "odma/analytic"): 80.0}  # without banks: a part
+    settings = {"analytic": {}, "cheap": {"serving.memory.efficiency": 0.5}}
     (found,) = changed(run_of(tmp_path / "a", "device", rates, settings))
     assert (found.title, found.assumption) == ("a", "serving.memory.efficiency=0.5")
     assert [each.best for each in found.outcomes.values()] == ["paged", "odma"]

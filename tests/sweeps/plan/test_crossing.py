@@ -9,10 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from policies.allocators.kv_layout import DoesNotFit
 from sweeps.analyse.crossing import crossing as crossing_of
+from sweeps.analyse.crossing import edge, sure
 from sweeps.analyse.statistics import Interval
 from sweeps.plan.crossing_findings import Crossed
 from sweeps.plan.crossing_sweep import CrossingSpec
@@ -34,6 +36,55 @@ LIMIT = "{path: serving.engine.max_tokens, range: [64, 128], of: static, why: x}
 HASH = "{variants: {none: {set: {device_set.channel_hash: none}}}, why: x}"
 SETS = ["rule=crossing", f"crossing={{cost: {COST}, hash: {HASH}}}",
         "policy=[paged, static]", "replications=3", "load={rate_per_s: 1}"]  # fmt: skip
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_a_curve_turns_where_a_fine_grid_last_finds_it_on_the_side_of_its_end(
+    seed: int, log: bool
+) -> None:
+    """However large leads are, and whichever of the two is called the first."""
+    rng = np.random.default_rng(seed)
+    values = np.cumsum(rng.uniform(0.5, 2, 6))
+    mean = rng.normal(0, 0.01, 6)
+    ends = {"mean": mean, "low": mean - rng.uniform(0, 0.02, 6), "high": mean + 0.008}
+    at = (np.log if log else np.asarray)(values)
+    grid = np.linspace(at[0], at[-1], 40_001)
+
+    def turn(end: str, sign: int) -> float | None:
+        ahead = sign * np.interp(grid, at, ends[end]) > 0
+        if ahead[0] == ahead[-1]:
+            return None
+        found = grid[np.flatnonzero(ahead != ahead[-1])[-1]]
+        return float(np.exp(found) if log else found)
+
+    def near(value: float | None) -> Any:
+        return None if value is None else pytest.approx(value, rel=1e-3)
+
+    for factor in (1, 300, -1, -300):
+        sign = 1 if factor > 0 else -1
+        low, high = ("low", "high")[::sign]
+        leads = {v: Interval(*(factor * ends[name][n] for name in ("mean", low, high)), 3)
+                 for n, v in enumerate(values.tolist())}  # fmt: skip
+        found, beside = crossing_of(leads, log), edge(leads, log)
+        assert (found is None) == (turn("mean", 1) is None)
+        if found is not None:
+            falls = sign * mean[0] > 0
+            begin, end = (low, high) if falls else (high, low)
+            assert (found.at, found.falls) == (near(turn("mean", 1)), falls)
+            assert (found.low, found.high) == (near(turn(begin, 1)), near(turn(end, 1)))
+        first = next(((name, ahead) for name, ahead in ((low, True), (high, False))
+                      if turn(name, 1) is not None), None)  # fmt: skip
+        assert (beside is None) == (first is None)
+        if beside is not None and first is not None:
+            name, ahead = first
+            above = (sign * ends[name][-1] > 0) == ahead
+            assert (beside.at, beside.above, beside.ahead) == (near(turn(name, 1)), above, ahead)
+        for value in np.delete(grid, slice(0, None, 2))[::4001]:
+            lowest, highest = (factor * np.interp(value, at, ends[name]) for name in (low, high))
+            told = sure(leads, float(np.exp(value) if log else value), log)
+            assert told == (lowest > 0 or highest < 0)
+
 
 HALVINGS = 6
 NOISE = (0.98, 1.0, 1.03)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sweeps.analyse.comparison import Comparison, decisive
+from sweeps.analyse.figures import GOODPUT, THROUGHPUT
 from sweeps.report.comparison_page import compare as compare_findings
 from sweeps.report.comparison_page import record, section, sentences
 from sweeps.report.contents import read_report
@@ -43,6 +44,25 @@ def test_a_change_in_one_point_is_told_with_its_interval(tmp_path: Path) -> None
     less = compare(tmp_path / "b", tmp_path / "a")
     back = next(c for p in less.pairs if p.title == "card, odma" for c in [decisive(p)])
     assert back is not None and (back.certain, round(back.change.mean, 3)) == ("less", -0.167)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_goodput_that_all_replications_share_is_one_value(tmp_path: Path, seed: int) -> None:
+    found = compare(
+        made(tmp_path / "a", goodput_per_s=2.0), made(tmp_path / "b", seed=seed, goodput_per_s=3.0)
+    )
+    change = next(c for c in found.pairs[0].changes if c.figure.metric == GOODPUT)
+    assert (change.ours, change.theirs, change.change.count) == (2.0, 3.0, 1)
+    assert change.change.mean == pytest.approx(0.5) and change.certain == "unknown"
+
+
+def test_what_only_one_run_has_of_a_point_is_no_change(tmp_path: Path) -> None:
+    for name, changes in (("a", {"tpot_s": {}}), ("b", {}), ("c", {"tpot_s": {}})):
+        made(tmp_path / name, **changes)
+    for first, second in ("ab", "bc"):
+        changes = compare(tmp_path / first, tmp_path / second).pairs[0].changes
+        told = {each.figure.metric for each in changes}
+        assert THROUGHPUT in told and not any(name.startswith("tpot") for name in told)
 
 
 def test_all_forms_say_the_same(tmp_path: Path) -> None:
