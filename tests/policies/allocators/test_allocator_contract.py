@@ -199,8 +199,7 @@ class Careless(OracleAllocator, Migrates):
 
 
 @pytest.mark.parametrize(
-    "faulty",
-    [Leaky, Overlapping, Overpromising, Hasty, Boastful, Familiar, Forgetful, Careless],
+    "faulty", [Leaky, Overlapping, Overpromising, Hasty, Boastful, Familiar, Forgetful, Careless]
 )
 def test_the_contract_catches(monkeypatch: pytest.MonkeyPatch, faulty: type[Allocator]) -> None:
     name = faulty.Options.model_fields["name"].default

@@ -122,6 +122,24 @@ def test_cards_exchange_by_all_reduces_or_by_dispatch_and_combine() -> None:
     assert spread.all_reduce_s == pytest.approx(4 * each_s + 4 * there_s)
 
 
+def test_flops_are_those_of_the_card_with_most_tokens() -> None:
+    big, step = device(1024), decode(64)
+    found = {}
+    for name, part in (("split", shard(EXPERTS, 4)), ("linear", card(EXPERTS, 4)[0]),
+                       ("spread", card(EXPERTS, 4, "linear", "all_to_all")[0])):  # fmt: skip
+        steps = StepModel(big, part, 4, free=["weights"])
+        found[name] = steps.times(step, 1, Efficiency()).weights_s
+    experts = card(EXPERTS, 4)[1]
+    rate = big.accelerator.compute.peak("fp16") * big.accelerator.compute.decode_efficiency  # type: ignore[union-attr]
+    more = Routing(experts).most(64).pairs - 64 * 2 / 4
+    assert more > 0
+    each = 2 * 3 * 64 * 32 * 2  # FLOPs of an expert in two layers
+    assert (found["linear"] - found["split"]) * rate == pytest.approx(more * each, rel=1e-6)
+    # routers of a card's own tokens alone, too
+    router = 2 * 2 * 16 * 64 * 64 * 3 / 4
+    assert (found["linear"] - found["spread"]) * rate == pytest.approx(router, rel=1e-6)
+
+
 WHOLE: dict[str, Any] = {"expert_parallel": "linear"}
 
 

@@ -34,11 +34,7 @@ class Steady:
         total = int(stream.size.sum())
         elapsed_ns = 4 * total / device.peak_gbps
         return SimpleNamespace(
-            gbps=GBPS,
-            bytes_measured=1000,
-            total_bytes=total,
-            elapsed_ns=elapsed_ns,
-            unmet="",
+            gbps=GBPS, bytes_measured=1000, total_bytes=total, elapsed_ns=elapsed_ns, unmet=""
         )
 
 

@@ -10,7 +10,7 @@ from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.step import StepModel
-from policies.memory.step_times import Efficiency
+from policies.memory.step_times import Efficiency, StepTimes
 
 BARE = [
     "compute.prefill_efficiency=1.0", "compute.decode_efficiency=1.0",
@@ -97,6 +97,26 @@ def test_a_chunk_hides_behind_the_stream_of_the_weights(tokens: int, hidden: boo
     assert times.total_s[0] == pytest.approx(
         times.weights_s + times.attention_s[0] + times.prefill_s
     )
+
+
+def test_cores_convert_the_formats_that_an_engine_in_the_dma_path_converts_for_nothing() -> None:
+    def quantised(card: str, kv: str, step: Step, *sets: str) -> StepTimes:
+        device = load_device(card, [*BARE, *sets])
+        return StepModel(device, LLAMA.stored_as(None, kv)).times(step, 1, Efficiency())
+
+    numbers, step, slow = 2 * 32 * 4096, decode(8, 1024), "compute.vector=1TFLOPS"
+    found = quantised("a100-80gb", "qserve", step, slow).attention_s
+    flops_s = (8 * 1024 + 8) * LLAMA.attention_flops / 312e12
+    assert found == pytest.approx(flops_s + numbers * (8 * 1024 * 4 + 8 * 8) / 1e12)
+    moved = (8 * 1024 + 8) * LLAMA.stored_as(None, "oaken").kv_token_bytes
+    found = quantised("oaken-lpddr", "oaken", step, slow).attention_s
+    assert found == pytest.approx(moved / 1092.2667e9, rel=1e-6)
+    chunk = chunks(Chunk(0, 100, 50, True))
+    once, twice = (
+        quantised("a100-80gb", "qserve", chunk, f"compute.vector={many}TFLOPS").prefill_s
+        for many in (1, 2)
+    )
+    assert once - twice == pytest.approx(numbers * (100 * 4 + 50 * 8) * 0.5e-12)
 
 
 def test_a_bare_memory_cannot_serve() -> None:

@@ -21,12 +21,7 @@ from policies.memory import traffic
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.predictors.prediction import Prediction
-from tests.policies.small import (
-    MODEL,
-    WINDOWS,
-    mixed,
-    run,
-)
+from tests.policies.small import MODEL, WINDOWS, mixed, run
 
 SERVED = ["gemma-3-12b", "gpt-oss-20b", "mistral-7b-v0.1"]
 KINDS = [("paged", None), ("static", "ring"), ("static", "full"), ("ideal", None)]

@@ -14,8 +14,7 @@ from policies.serving.serving_spec import ServingSpec
 GIB = 1 << 30
 MODEL = load_model("deepseek-r1-distill-qwen-7b")
 LLAMA_3_8B = load_model(
-    "llama-2-7b",
-    ["kv_heads=8", "intermediate=14336", "vocabulary=128256", "max_position=8192"],
+    "llama-2-7b", ["kv_heads=8", "intermediate=14336", "vocabulary=128256", "max_position=8192"]
 )
 
 

@@ -19,13 +19,7 @@ from policies.serving.drop_groups import (
 from policies.serving.dropping import Dropping
 from policies.serving.serving import serve
 from tests.policies.serving.features import HYBRID, WINDOWS
-from tests.policies.serving.test_moving import (
-    DROPPING,
-    LINK,
-    SHAPE,
-    burst,
-    card,
-)
+from tests.policies.serving.test_moving import DROPPING, LINK, SHAPE, burst, card
 from tests.policies.small import spec
 
 COUNT = 120

@@ -11,14 +11,7 @@ import pytest
 from policies.requests.requests import Requests
 from policies.serving.counted_runs import RUNS
 from policies.serving.serving import ServingResult
-from tests.policies.serving.plain_pairs import (
-    RARE,
-    Drawn,
-    differences,
-    drawn,
-    pairs,
-    served,
-)
+from tests.policies.serving.plain_pairs import RARE, Drawn, differences, drawn, pairs, served
 from tests.policies.small import EXPERTS, FakeMemory, mixed, run
 from tests.rotation import LONG
 

@@ -10,14 +10,7 @@ from hwmodel.kernel.jit import simulation
 from policies.allocators.arena import Arena
 from policies.allocators.compaction import MovableRuns, compact
 from policies.serving.plain.plain_joining import COPIED, join
-from policies.serving.plain.plain_state import (
-    NOW,
-    RULES,
-    PlainQueue,
-    PlainRequests,
-    holes,
-    no_runs,
-)
+from policies.serving.plain.plain_state import NOW, RULES, PlainQueue, PlainRequests, holes, no_runs
 from tests.rotation import LONG
 
 

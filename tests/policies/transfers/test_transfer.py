@@ -127,8 +127,7 @@ def test_indexers_are_regions_beside() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "cards", "said"),
-    [("gpt-oss-20b", 1, "windows"), ("llama-3.1-8b", 3, "cannot split")],
+    ("model", "cards", "said"), [("gpt-oss-20b", 1, "windows"), ("llama-3.1-8b", 3, "cannot split")]
 )
 def test_what_cannot_be_counted_is_refused(model: str, cards: int, said: str) -> None:
     with pytest.raises(DescriptionError, match=said):

@@ -21,14 +21,7 @@ import pytest
 from bankwise.conservation import Auditor
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult
-from tests.policies.serving.features import (
-    HYBRID,
-    TWO_WINDOWS,
-    WINDOWS,
-    Setting,
-    figure,
-    run_of,
-)
+from tests.policies.serving.features import HYBRID, TWO_WINDOWS, WINDOWS, Setting, figure, run_of
 from tests.policies.serving.generated import LATENT
 from tests.policies.serving.test_moving import SHAPE
 from tests.policies.transfers.transfer_observer import Moved, observed, overlapping
