@@ -94,15 +94,6 @@ def test_energy_of_an_idle_channel_is_that_of_its_states(state: str) -> None:
     assert sum(before.values()) - sum(after.values()) == pytest.approx(saved, rel=0.01)
 
 
-def test_refreshing_32_banks_in_turn_keeps_hbm3_out_of_power_down() -> None:
-    """One every 122 ns that lasts 200 ns; all banks at once leave it nine tenths of the time."""
-    assert sum(asleep(two_reads(spec("hbm3-6.4", **DOWN)))) == 0
-    together = two_reads(spec("hbm3-6.4", controller__refresh="all_bank", **DOWN))
-    assert sum(asleep(together)) > 0.85 * GAP
-    deep = two_reads(spec("hbm3-6.4", controller__self_refresh_after="1us"))
-    assert sum(asleep(deep)) > 0.99 * GAP
-
-
 def test_a_channel_that_is_never_quiet_for_so_long_does_not_sleep() -> None:
     memory = spec(LPDDR5, **DOWN)
     tick = np.arange(0, 20_000, 40)  # 50 ns

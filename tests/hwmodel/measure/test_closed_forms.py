@@ -132,27 +132,6 @@ def test_rotating_reads_reach_the_share_of_peak_that_arithmetic_gives(
     assert limit.fraction == pytest.approx(fraction, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("name", "low", "high"),
-    [("lpddr5-6400-x16", 0.46, 0.5), ("dramsys-lpddr4-4266-x16", 0.348, 0.37)],
-)
-def test_random_reads_lose_little_more_to_bank_conflicts(
-    name: str, low: float, high: float
-) -> None:
-    settings = [*GREEDY, "controller.read_queue=32"]
-    bursts = load_device(name).memory.organisation.capacity_bytes // 32
-    address = np.random.default_rng(7).integers(0, bursts, 200_000) * 32
-    assert low < run(name, address, settings)["utilization"] < high
-
-
-def test_the_stated_limits_of_lpddr5_and_all_bank_refresh() -> None:
-    memory = load_device("ramulator-lpddr5-6400-x16", [NO_REFRESH]).memory
-    assert read_bound(memory, "random_1_burst").fraction == pytest.approx(0.5)
-    assert set(read_bound(memory, "random_1_burst").binding) == {"tRRD", "tFAW"}
-    refreshed = load_device("ramulator-lpddr5-6400-x16").memory
-    assert read_bound(refreshed, "sequential").fraction == pytest.approx(0.916, abs=1e-3)
-
-
 @pytest.mark.parametrize("name", CHANNELS)
 def test_all_bank_refresh_costs_a_sequential_stream_what_the_closed_form_says(name: str) -> None:
     settings = ["controller.refresh=all_bank"]

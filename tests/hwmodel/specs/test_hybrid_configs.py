@@ -6,16 +6,14 @@ of the models.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.specs.huggingface import Imported, import_config
 from hwmodel.specs.transformer import load_model
-from tests.hwmodel.specs.test_huggingface import BF16, shape
+from tests.hwmodel.specs.test_huggingface import BF16, imported, shape
 
 DELTA = {
     "head_dim": 256, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
@@ -83,12 +81,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
         tie_word_embeddings=True, **BF16,
     ),
 }  # fmt: skip
-
-
-def imported(folder: Path, fields: dict[str, Any], name: str = "mine") -> Imported:
-    file = folder / "config.json"
-    file.write_text(json.dumps(fields))
-    return import_config(file, name)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -10,7 +10,7 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model, shard
-from policies.allocators.allocator import Demand, Limits
+from policies.allocators.allocator import Demand, Limits, Lookahead
 from policies.allocators.capabilities import Maps
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.vattention import VattentionAllocator, VattentionOptions
@@ -42,6 +42,13 @@ def test_how_many_slots_does_a_request_need_to_its_end() -> None:
     # whole frames of 64 tokens; the last token is never stored
     one, three = np.array([64, 64, 10]), np.array([1, 2, 119])
     assert made().needs(one, three).tolist() == [64, 128, 128]
+    # drafts are stored ahead of it, but not beyond the longest sequence
+    limits = Limits(4096, 130, lookahead=Lookahead(5))
+    ahead = VattentionAllocator(FOUR_HEADS, 9, limits, made().options)
+    prompt, output = np.arange(2, 190), np.full(188, 1)
+    stored = [max(min(n + 5, 130), n) for n in prompt.tolist()]
+    needed = [-(-each // ahead.block) * ahead.block for each in stored]
+    assert ahead.needs(prompt, output).tolist() == needed
 
 
 def test_growth_of_yi_34b_costs_120_calls_and_nothing_when_overlapped() -> None:

@@ -15,7 +15,9 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.specs.transformer import load_model
 from policies.allocators.registry import POLICIES
 from policies.memory.step_streams import PHASES
+from sweeps.plan.experiment import Task
 from sweeps.plan.sweep_spec import Point
+from sweeps.run import timeline_export
 from sweeps.run.one_point import point_of
 from sweeps.run.trace_export import _phases, _span
 from tests.rotation import shared
@@ -213,6 +215,33 @@ def test_a_run_is_a_timeline_of_steps_and_requests(tmp_path: Path) -> None:
         text = gzip.decompress(text) if name.endswith(".gz") else text
         kinds = {event["ph"] for event in json.loads(text)["traceEvents"]}
         assert {"X", "b", "e", "M", "C"} <= kinds
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
+def test_a_timeline_is_of_the_point_and_replication_that_are_asked_for(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def measured(task: Task) -> None:
+        asked.append((task.experiment.serving.policy.name, task.replication, task.rate_per_s))  # type: ignore[attr-defined]
+        assert task.experiment.logs == ["trace"]  # type: ignore[attr-defined]
+        Path(f"{task.logs}-trace.json.gz").write_bytes(gzip.compress(b"[7]"))
+
+    monkeypatch.setattr(timeline_export, "measure", measured)
+    out, sets = (
+        tmp_path / name,
+        ["policy=[paged, static]", "load={rate_per_s: 3}", "skip=[control]"],
+    )
+    told = timeline_export.export_timeline("smoke", out, sets, 1, 2, 1)
+    assert told == {"point": 1, "overrides": {"serving.policy": "static"}, "control": "",
+                    "replication": 2, "rate_per_s": 3.0}  # fmt: skip
+    assert asked == [("static", 2, 3.0)]
+    written = out.read_bytes()
+    assert (gzip.decompress(written) if name.endswith("gz") else written) == b"[7]"
+    for wrong, where in ((3, "--replication"), (0, "--replication")):
+        with pytest.raises(DescriptionError, match=where):
+            timeline_export.export_timeline("smoke", out, [*sets, "replications=2"], 1, wrong, 1)
 
 
 def test_commands_are_a_trace_by_bank_and_time(tmp_path: Path) -> None:

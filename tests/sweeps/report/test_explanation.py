@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -141,6 +142,22 @@ def test_explanations_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert read(tmp_path) == [why]
     file.write_text("{")
     assert read(tmp_path) == []
+
+
+def test_explanations_are_kept_beside_those_of_other_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = sides()
+    pair = RivalPair("card", ("paged", "static"), (found["paged"], found["static"]), UNNAMED, False)
+    one = explain(pair, planted(pair))
+    other, again = replace(one, group="fast"), replace(one, unsaturated=["paged"])
+    monkeypatch.setattr(explained_run, "provenance", lambda *_: {"version": "mine"})
+    for kept in ([], [one], [other], [again]):
+        explained_run._keep(tmp_path, kept, None, {})  # type: ignore[arg-type]
+        assert bool(kept) == (tmp_path / "explain").is_dir()
+    assert read(tmp_path) == [again, other]
+    text = (tmp_path / "explain/explanation.json").read_text()
+    assert json.loads(text)["version"] == "mine" and text.endswith("}\n")
 
 
 def test_is_what_leads_explained_against_each_other(
