@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from policies.allocators.kv_groups import kv_groups
 from policies.engines.scheduled_step import Chunk
 from policies.memory import measured, measured_steps
 from policies.memory.measured import MeasurementSpec, compare, load_measurements
-from policies.memory.measured_cells import ComparedCell, Quantity, Tolerance
+from policies.memory.measured_cells import ComparedCell, Quantity, Recorded, Tolerance
 from policies.memory.measured_steps import Decode, Runtime, StepTime, decode_time, kv_rate
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
@@ -178,6 +179,48 @@ def test_is_each_figure_in_the_unit_that_it_was_measured_in(
         [0.25, peak / fast / 2 - 1, 1 / 3, -0.1, -0.1, -0.2]
     )
     assert {each.derate for each in found} == {1.0}
+
+
+def test_a_card_s_figures_are_of_its_memory_its_software_and_the_release_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[str, int, int]] = []
+
+    def step(device: Device, model: Any, item: Decode, runtime: Runtime) -> StepTime:
+        ran.append((model.name, item.context, runtime.age))
+        return StepTime(8.0, 2.0)
+
+    monkeypatch.setattr(measured, "decode_time", step)
+    monkeypatch.setattr(measured, "prefill_time", lambda *_: StepTime(30.0, 10.0))
+    monkeypatch.setattr(measured, "device_latency", lambda device, window: 70.0 + window)
+    monkeypatch.setattr(Recorded, "value", lambda own: float(len(own.run)))
+    first, *_ = FILE.partition("cells:")
+    head = first.replace("device: hbm2-2.0", "device: a100-80gb\nmodel: llama-2-7b")
+    head = head.replace("{fast: {clock.tCK: 0.9ns}}", "{fast: {derate: 0.5}}")
+    cells = (
+        "latency: {window: 30B}, measured: 50ns", "layout: {run: abc, figure: x}, measured: 4s",
+        "decode: {batch: 1, context: 64}, measured: 10ms, runtime: own",
+        "decode: {batch: 1, context: 65}, measured: 10ms",
+        "prefill: {tokens: 64}, measured: 20ms, model: qwen3-8b",
+    )  # fmt: skip
+    rest = "tolerance: near, source: s, confidence: A}\n"
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"{head}runtimes: {{own: {{age: 7}}}}\ncells:\n"
+                    + "".join(f"  - {{what: a, {cell}, {rest}" for cell in cells))  # fmt: skip
+    found = compare(load_measurements(str(file)))
+    assert [each.model for each in found] == [100.0, 3.0, 8.0, 8.0, 30.0]
+    assert [each.share for each in found] == [None, None, 0.2, 0.2, 0.5]
+    assert sorted(ran) == [("llama-2-7b", 64, 7), ("llama-2-7b", 65, Runtime().age)]
+    by = [each.by and (each.by.device, each.by.model) for each in found]
+    assert by == [None, None, *[("a100-80gb", "llama-2-7b")] * 2, ("a100-80gb", "qwen3-8b")]
+    law = load_device("a100-80gb").accelerator.kernels  # type: ignore[union-attr]
+    for each in found[2:]:
+        assert each.by is not None and each.by.expected == (law.spread_low, law.spread_high)
+        ends = [each.model * law.spread_low, each.model * law.spread_high]
+        for ms, inside in ((ends[0], True), (ends[1], True), (0.99 * ends[0], False),
+                           (1.01 * ends[1], False)):  # fmt: skip
+            cell = each.cell.model_copy(update={"measured": Quantity(ms, "ms")})
+            assert replace(each, cell=cell).inside is inside
 
 
 def test_how_is_a_figure_written() -> None:

@@ -28,6 +28,8 @@ from policies.memory.pipeline import (
     micro_batch,
 )
 from policies.memory.step import StepModel
+from policies.memory.step_times import Efficiency
+from tests.policies.memory.test_step import decode
 from tests.policies.small import MODEL, device, mixed, requests, run
 from tests.rotation import LONG
 
@@ -155,6 +157,26 @@ def test_a_step_prefills_what_its_first_parts_have_beside_all_that_decode(
     edges = leading(row, spec, 2, many + left)
     waits = chunks and edges[-1] > many
     assert steps.ahead(np.arange(many), chunks, left) == (edges[-1] - many if waits else left)
+
+
+@pytest.mark.parametrize("drains", [False, True])
+def test_a_stage_is_idle_for_what_a_step_waits(drains: bool) -> None:
+    """The first of steps fills the pipeline; those behind it follow at once unless it drains."""
+    spec = PipelineSpec(link="ethernet-64", drains=drains)
+    allocator: Any = SimpleNamespace(stored=np.full(4, 100))
+    stages = [StepModel(device(4096), MODEL)] * 2
+    steps = PipelineSteps(spec, stages, allocator, np.zeros(9), None, 1)
+    assert steps.figures() == {"stages": 2, "micro_batches": 0.0, "idle_share": 0.0}
+    waited_s, each_s = 0.0, []
+    for _ in range(3):
+        times = steps.times(decode(4, 400), 1, Efficiency())
+        steps.passed(1)
+        assert times.stall_s is not None
+        waited_s += times.stall_s[0]
+        each_s.append(times.total_s[0])
+        idle = pytest.approx(waited_s / sum(each_s))
+        assert steps.figures() == {"stages": 2, "micro_batches": 2.0, "idle_share": idle}
+    assert (each_s[2] < 0.99 * each_s[0]) == (not drains)
 
 
 def test_stages_hold_each_layer_and_table_once() -> None:
