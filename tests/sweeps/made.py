@@ -38,6 +38,13 @@ def measuring(patch: pytest.MonkeyPatch, measure: Callable[[Task], dict[str, Any
         patch.setattr(room, "measure", measure)
 
 
+def results(path: Path) -> list[dict[str, Any]]:
+    """Of a run, without wall times."""
+    walls = ("wall_s", "walls")
+    records = RunDirectory(path).records()
+    return [{key: value for key, value in r.items() if key not in walls} for r in records]
+
+
 def metrics(rate: float, **changes: Any) -> dict[str, Any]:
     found = {
         THROUGHPUT: rate, "ttft_s": {"p50": 1.25, "p99": 2.5}, "tpot_s": {"mean": 0.05},

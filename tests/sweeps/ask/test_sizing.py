@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,24 +89,6 @@ def test_tokens_a_second_at_any_latency() -> None:
     least = found("bandwidth", wanted._replace(load=tokens / 2))
     assert least < delivered(CARD)
     assert found("bandwidth", wanted._replace(load=100 * tokens)) is None
-
-
-def test_the_sheet_names_the_cheapest_that_meets_it() -> None:
-    wanted = target("20ms", 1.0)
-    devices = {
-        "rtx-4090": CARD,
-        "spyre": load_device("spyre"),
-        "a100-80gb": load_device("a100-80gb"),
-    }
-    loads: dict[str, SizedDevice | str] = {
-        "rtx-4090": SizedDevice(1, 2.0, 1),
-        "spyre": "it has none",
-        "a100-80gb": SizedDevice(1, 3.0, 1),
-    }
-    sized = Sized(wanted, devices, loads)
-    assert sized.meeting == ["rtx-4090", "a100-80gb"] and mean_output(WORKLOAD) == 128
-    priced = replace(sized, prices={"a100-80gb": 100.0, "rtx-4090": 200.0})
-    assert priced.cheapest == "a100-80gb"
 
 
 def users(ttft: str, tpot: str, many: float, think_s: float = 0.0) -> Target:
@@ -268,35 +249,45 @@ def test_a_sweep_agrees_with_the_load_that_was_found(monkeypatch: pytest.MonkeyP
     assert shares[0] > 0.9 > shares[1]
 
 
-def test_replicas_times_cards_times_price_is_what_is_cheapest() -> None:
-    """Three cards for 1,800 each are cheaper than one for 8,000."""
-    devices = {"rtx-4090": CARD, "l40s": load_device("l40s")}
-    loads: dict[str, SizedDevice | str] = {
-        "rtx-4090": SizedDevice(1, 0.7, 3),
-        "l40s": SizedDevice(1, 1.9, 1),
-    }
-    prices = {"rtx-4090": 1800.0, "l40s": 8000.0}
-    sized = Sized(target("20ms", 1.5), devices, loads, prices)
-    assert sized.meeting == ["rtx-4090", "l40s"]
-    pairs = replace(sized, loads={**loads, "rtx-4090": SizedDevice(2, 0.7, 3)})
-    assert pairs.meeting == ["l40s", "rtx-4090"]
-    drawn = replace(sized, prices={}, watts={"rtx-4090": 450.0, "l40s": 350.0})
-    assert drawn.cheapest == "l40s"
+ALONE: dict[str, SizedDevice | str] = {
+    "rtx-4090": SizedDevice(1, 2.0, 1), "spyre": "it has none", "a100-80gb": SizedDevice(1, 3.0, 1),
+}  # fmt: skip
+THREE: dict[str, SizedDevice | str] = {
+    "rtx-4090": SizedDevice(1, 0.7, 3), "l40s": SizedDevice(1, 1.9, 1),
+}  # fmt: skip
+PAIRS = THREE | {"rtx-4090": SizedDevice(2, 0.7, 3)}
+PRICES, WATTS = {"rtx-4090": 1800.0, "l40s": 8000.0}, {"a100-80gb": 300.0, "rtx-4090": 450.0}
 
 
-def test_watts_decide_where_prices_do_not_and_are_told_as_they_were_last_looked_at() -> None:
-    wanted = target("20ms", 1.0)
-    devices = {"rtx-4090": CARD, "a100-80gb": load_device("a100-80gb")}
-    loads: dict[str, SizedDevice | str] = {
-        "rtx-4090": SizedDevice(1, 2.0, 1),
-        "a100-80gb": SizedDevice(1, 3.0, 1),
-    }
-    sized = Sized(wanted, devices, loads, watts={"a100-80gb": 300.0, "rtx-4090": 450.0})
-    assert sized.cheapest == "a100-80gb"
-    priced = replace(sized, prices={"rtx-4090": 1.0})
-    assert priced.cheapest == "rtx-4090"
-    assert priced.record()["watts"] == sized.watts
-    held("sized", text_of(size_section(sized), size_section(priced)))
+def sized(loads: dict[str, SizedDevice | str], per_s: float = 1.0, **given: Any) -> Sized:
+    devices = {name: CARD if name == "rtx-4090" else load_device(name) for name in loads}
+    return Sized(target("20ms", per_s), devices, loads, **given)
+
+
+@pytest.mark.parametrize(
+    ("loads", "given", "meeting"),
+    [
+        (ALONE, {}, ["rtx-4090", "a100-80gb"]),  # least bandwidth x capacity
+        (ALONE, {"prices": {"a100-80gb": 100.0, "rtx-4090": 200.0}}, ["a100-80gb", "rtx-4090"]),
+        (ALONE, {"watts": WATTS}, ["a100-80gb", "rtx-4090"]),
+        (ALONE, {"watts": WATTS, "prices": {"rtx-4090": 1.0}}, ["rtx-4090", "a100-80gb"]),
+        (THREE, {"prices": PRICES}, ["rtx-4090", "l40s"]),  # three for 1,800 each are cheaper
+        (PAIRS, {"prices": PRICES}, ["l40s", "rtx-4090"]),
+        (THREE, {"watts": {"rtx-4090": 450.0, "l40s": 350.0}}, ["l40s", "rtx-4090"]),
+    ],
+)
+def test_prices_decide_else_watts_else_bandwidth_and_capacity(
+    loads: dict[str, SizedDevice | str], given: dict[str, Any], meeting: list[str]
+) -> None:
+    found = sized(loads, 1.5 if loads is not ALONE else 1.0, **given)
+    assert found.meeting == meeting and found.cheapest == meeting[0]
+
+
+def test_what_meets_it_is_told_as_it_was_last_looked_at() -> None:
+    by_watts = sized(ALONE, watts=WATTS)
+    priced = sized(ALONE, watts=WATTS, prices={"rtx-4090": 1.0})
+    assert priced.record()["watts"] == WATTS and mean_output(WORKLOAD) == 128
+    held("sized", text_of(size_section(by_watts), size_section(priced)))
 
 
 def test_what_a_sweep_finds_at_a_load_is_told_as_it_was_last_looked_at() -> None:

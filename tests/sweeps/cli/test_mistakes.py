@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
-import io
 import re
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-import pytest
-
-from sweeps.cli.main import main
+from tests.sweeps.cli.test_command_line import bankwise
 
 ROOT = Path(__file__).resolve().parents[3]
 SWEEP = (ROOT / "yaml/sweeps/smoke.yaml").read_text()
@@ -23,17 +18,10 @@ ROWS = ["arrival_s,prompt_tokens,output_tokens", *(f"{i},100,20" for i in range(
 def mistakes(folder: Path, *arguments: str) -> list[str]:
     """The lines that refuse the input: exit code 2, no traceback, nothing new in the folder."""
     before = sorted(str(path) for path in folder.rglob("*"))
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        contextlib.chdir(folder),
-        redirect_stdout(out),
-        redirect_stderr(err),
-        pytest.raises(SystemExit) as left,
-    ):
-        main(list(arguments))
-    assert (left.value.code, out.getvalue()) == (2, "")
+    done = bankwise(*arguments, cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
     assert sorted(str(path) for path in folder.rglob("*")) == before
-    lines = [line for line in err.getvalue().splitlines() if not line.startswith("rehearsal")]
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("rehearsal")]
     assert lines and not any("Traceback" in line for line in lines)
     return lines
 
@@ -70,9 +58,8 @@ def test_a_request_that_never_fits_among_others(tmp_path: Path) -> None:
 
 
 def test_resuming_with_other_settings_or_running_over_a_run(tmp_path: Path) -> None:
-    with contextlib.chdir(tmp_path), pytest.raises(SystemExit) as left:
-        main(["run", "smoke", "--set", "requests=5", "--out", "mine"])
-    assert left.value.code == 0
+    first = ("run", "smoke", "--set", "requests=5", "--out", "mine")
+    assert bankwise(*first, cwd=tmp_path).returncode == 0
     again = ("run", "smoke", "--out", "mine", "--set")
     assert mistakes(tmp_path, *again, "requests=6", "--resume") == [
         "mine: cannot resume: base.requests is 5 there and 6 here; use another --out"

@@ -53,6 +53,16 @@ def test_what_ships_is_valid(file: str, validators: dict[str, Draft202012Validat
     assert errors == []
 
 
+def changed(file: str, path: str, value: Any) -> dict[str, Any]:
+    """A shipped description with a value at a path, in whose keys `~` stands for a dot."""
+    data = here = read(f"yaml/{file}.yaml")
+    *groups, last = (part.replace("~", ".") for part in path.split("."))
+    for group in groups:
+        here = here.setdefault(group, {})
+    here[last] = value
+    return data
+
+
 def _misspelt(data: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The description with one key misspelt, for each key, and for a few of each group."""
     for key in data:
@@ -106,12 +116,7 @@ def test_a_misspelt_key_is_not(file: str, validators: dict[str, Draft202012Valid
 def test_neither_is_a_wrong_value(
     file: str, path: str, value: Any, validators: dict[str, Draft202012Validator]
 ) -> None:
-    data = read(f"yaml/{file}.yaml")
-    here = data
-    *groups, last = (part.replace("~", ".") for part in path.split("."))
-    for group in groups:
-        here = here.setdefault(group, {})
-    here[last] = value
+    data = changed(file, path, value)
     assert not validators[data["kind"]].is_valid(data)
 
 
@@ -129,13 +134,7 @@ def test_neither_is_a_wrong_value(
 def test_what_check_takes_is_valid(
     path: str, value: Any, validators: dict[str, Draft202012Validator]
 ) -> None:
-    data = read("yaml/sweeps/quickstart.yaml")
-    group, *rest = (part.replace("~", ".") for part in path.split("."))
-    here = data[group]
-    for part in rest[:-1]:
-        here = here[part]
-    here[rest[-1]] = value
-    assert validators["sweep"].is_valid(data)
+    assert validators["sweep"].is_valid(changed("sweeps/quickstart", path, value))
 
 
 def test_one_schema_tells_the_kinds_apart() -> None:

@@ -28,7 +28,7 @@ from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import Interrupted, run_sweep
 from sweeps.sections.section import Grid
-from tests.sweeps.made import RESULTS, measuring
+from tests.sweeps.made import RESULTS, measuring, results
 
 QUIET = Progress(terminal=False)
 COST = "{path: device_set.dma.descriptor_cost, range: [10, 10240], unit: ns, log: true, why: x}"
@@ -250,19 +250,12 @@ def test_each_place_has_its_own_search_and_only_the_one_that_has_it_is_changed()
         assert point.experiment.device_set == {"dma": window}
 
 
-def stripped(path: Path) -> list[dict[str, Any]]:
-    """Results without wall times."""
-    walls = ("wall_s", "walls")
-    records = RunDirectory(path).records()
-    return [{k: v for k, v in record.items() if k not in walls} for record in records]
-
-
 @pytest.mark.parametrize("stop", [3, 11, 29, 40])
 def test_an_interrupted_search_goes_on_as_if_it_had_not_been(
     stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(tmp_path / "whole", monkeypatch)
-    whole = stripped(tmp_path / "whole")
+    whole = results(tmp_path / "whole")
     count = 0
 
     def stops(task: Task) -> dict[str, Any]:
@@ -276,11 +269,11 @@ def test_an_interrupted_search_goes_on_as_if_it_had_not_been(
     monkeypatch.setattr(run_module, "rehearse", lambda *given: None)
     with pytest.raises(Interrupted):
         run_sweep(load_sweep("smoke", SETS), tmp_path / "run", False, 1, QUIET)
-    kept = len(stripped(tmp_path / "run"))
+    kept = len(results(tmp_path / "run"))
     assert 0 < kept < len(whole)
     measuring(monkeypatch, planted)
     done = run_sweep(load_sweep("smoke", SETS), tmp_path / "run", True, 1, QUIET)
-    assert done.reused == kept and stripped(tmp_path / "run") == whole
+    assert done.reused == kept and results(tmp_path / "run") == whole
     for name in ("summary.csv", "config.yaml", "calibration.json"):
         texts = [(tmp_path / each / name).read_text() for each in ("run", "whole")]
         assert texts[0] == texts[1], name
@@ -293,12 +286,12 @@ def test_workers_do_not_change_a_search_and_every_rate_is_kept(tmp_path: Path) -
     one, two = tmp_path / "one", tmp_path / "two"
     for path, jobs in ((one, 1), (two, 2)):
         run_sweep(load_sweep("smoke", sets), path, False, jobs, QUIET)
-    assert stripped(one) == stripped(two)
+    assert results(one) == results(two)
     table = read_report(one).table
-    assert table.done == table.total == len(stripped(one))
+    assert table.done == table.total == len(results(one))
     again = load_sweep(str(one / "config.yaml"))
     run_sweep(again, tmp_path / "again", False, 1, QUIET)
-    assert stripped(tmp_path / "again") == stripped(one)
+    assert results(tmp_path / "again") == results(one)
 
 
 def test_a_failure_ends_the_search_until_it_is_mended(
@@ -321,7 +314,7 @@ def test_a_failure_ends_the_search_until_it_is_mended(
     assert report.table.done < report.table.total
     measuring(monkeypatch, planted)
     run_sweep(load_sweep("smoke", SETS), tmp_path / "run", True, 1, QUIET)
-    assert stripped(tmp_path / "run") == stripped(tmp_path / "whole")
+    assert results(tmp_path / "run") == results(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("known_before", [False, True])

@@ -5,12 +5,10 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from sweeps.cli.main import main
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.contents import read_report
 from sweeps.run.dry_run import dry_run
@@ -19,6 +17,7 @@ from sweeps.run.progress import Progress
 from sweeps.run.store import RESULTS, SUMMARY, RunDirectory
 from sweeps.run.sweep_run import SweepRun, run_sweep
 from sweeps.sections.section import Grid
+from tests.sweeps.cli.test_command_line import bankwise
 
 SETS = [
     "serving.memory={fidelity: analytic, efficiency: 0.8}", "skip=[control]", "requests=40",
@@ -115,12 +114,8 @@ def test_a_dry_run_counts_it() -> None:
     assert (found.points, found.unfit, found.results) == (2, 2, 4)
 
 
-def test_the_command_ends_with_0(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_command_ends_with_0(tmp_path: Path) -> None:
     sets = [part for each in [*SETS, MODELS] for part in ("--set", each)]
-    with pytest.raises(SystemExit) as ended:
-        main(["run", "smoke", "--jobs", "1", *sets])
-    printed = capsys.readouterr()
-    assert ended.value.code in (0, None)
-    assert "would with serving.weights=int8" in printed.out
-    assert "does not fit: static, llama-2-13b, and 1 more: mlu370-x4 is too small" in printed.err
+    done = bankwise("run", "smoke", "--jobs", "1", *sets, cwd=tmp_path)
+    assert done.returncode == 0 and "would with serving.weights=int8" in done.stdout
+    assert "does not fit: static, llama-2-13b, and 1 more: mlu370-x4 is too small" in done.stderr

@@ -20,7 +20,7 @@ from sweeps.plan.sweep import load_sweep
 from sweeps.run.progress import Progress
 from sweeps.run.store import CALIBRATION, RunDirectory
 from sweeps.run.sweep_run import run_sweep
-from tests.sweeps.made import RESULTS
+from tests.sweeps.made import RESULTS, results
 
 ROOT = Path(__file__).resolve().parents[3]
 EACH = 6
@@ -29,13 +29,6 @@ QUIET = Progress(terminal=False)
 each_number_of_jobs = pytest.mark.parametrize(
     "jobs", ["2", pytest.param("1", marks=pytest.mark.long)]
 )
-
-
-def results(path: Path) -> list[dict[str, Any]]:
-    """Records without wall times."""
-    records = RunDirectory(path).records()
-    walls = ("wall_s", "walls")
-    return [{key: value for key, value in r.items() if key not in walls} for r in records]
 
 
 def start(out: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -248,13 +241,6 @@ def test_the_formats_that_are_served_are_inputs(tmp_path: Path) -> None:
     assert "scale_bits" in known["assumed"]["int8_token_head"]
     resolved = RunDirectory(tmp_path).config()["resolved"]["formats"]
     assert resolved["q4_k_m"]["parts"]["down"] == "q6_k" and resolved["fp32"]["bits"] == 32
-
-
-def test_formats_that_do_not_fit_are_refused_before_a_run(tmp_path: Path) -> None:
-    overrides = ["serving.kv=q8_0", "model_set.head_dim=80"]
-    with pytest.raises(DescriptionError, match="blocks of 32 numbers, which do not divide head"):
-        run_sweep(load_sweep("smoke", overrides), tmp_path / "run", False, 1, QUIET)
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_result_that_memory_leaves_uncertain_is_refused_and_the_others_stay(

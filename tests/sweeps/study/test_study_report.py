@@ -128,17 +128,6 @@ def test_what_the_search_added_is_against_the_best_first_trial(
     assert (found.added and found.added.sign) == sign
 
 
-@pytest.mark.parametrize(("least", "shown"), [(50, False), (10, True)])
-def test_importances_are_told_of_fifty_trials_or_more(
-    least: int, shown: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sweeps.report.study_sections.LEAST", least)
-    section = read_report(study(tmp_path)).section
-    titles = [str(getattr(block, "title", "")) for block in section.walk()]
-    assert any(title.startswith("Importance") for title in titles) is shown
-    assert any("against serving.policy.gamma" in title for title in titles)
-
-
 def test_a_list_of_words_is_one_setting_and_one_of_numbers_is_several() -> None:
     overrides = {"map": ["column:3", "row"], "levels": [0.25, 0.5], "cost": "2us", "empty": []}
     assert settings({"overrides": overrides, "params": {}}) == {
