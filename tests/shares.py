@@ -81,7 +81,7 @@ LONG_ALONE = frozenset({
     "policies/allocators/test_plugin.py::test_a_notebook_runs_it_beside_the_others",
     "policies/memory/test_full_memory.py::test_what_a_layer_loses_grows_with_the_root_of_its_length",
     "policies/memory/test_measured.py::test_a_program_has_its_own_kernels_and_what_a_device_says_stays",
-    "policies/memory/test_real_memory.py::test_tiles_dealt_in_turn_are_faster_than_slices_of_a_layer",
+    "policies/memory/test_full_memory.py::test_tiles_dealt_in_turn_are_faster_than_slices_of_a_layer",
     "policies/transfers/test_moves.py::test_windows_move_what_they_see_and_states_whole",
     "sweeps/ask/test_published_servers.py::test_rows_that_no_card_can_do_are_left_out",
     "sweeps/ask/test_sizing.py::test_a_sweep_agrees_with_the_load_that_was_found",

@@ -1,4 +1,4 @@
-"""What do bounds that follow the lengths change against frozen ones, on traces that drift?"""
+"""Do figures over time say what their period came to?"""
 
 from __future__ import annotations
 

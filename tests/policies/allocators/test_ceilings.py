@@ -14,10 +14,6 @@ from tests.policies import small
 LAYOUT = KvLayout(base=0, slots=1024, layers=2, kv_heads=2, head_bytes=16)
 
 
-def ideal() -> IdealAllocator:
-    return IdealAllocator(LAYOUT, 20, Limits(128, 512), IdealOptions())
-
-
 def test_who_reserves_ahead_completes_its_reservation_before_the_next_is_admitted() -> None:
     options = IdealOptions(reserve="output")
     allocator = IdealAllocator(LAYOUT, 4, Limits(900, 1024), options)

@@ -1,4 +1,4 @@
-"""Does a fork hold together what it has in common with its source, and copy the rest? What random
+"""Who can fork, and is what a fork gave up found no more? What random
 forks do to every slot is asked of all policies by `contract`."""
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hwmodel.kernel.memory import Descriptors
-from hwmodel.measure.paced import Paced, write_queue_bytes
+from hwmodel.measure.paced import write_queue_bytes
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
 from policies.allocators.kv_layout import KvLayout, Units
@@ -32,13 +32,6 @@ def own(each_bytes: int = 128 << 10) -> Descriptors:
     engine = np.repeat(np.arange(engines), each_bytes >> 14)
     start = np.arange(len(engine)) << 14
     return Descriptors(engine, start, np.full(len(start), 1 << 14), np.zeros(len(start), bool))
-
-
-def beside(gbps: float, write: bool, count: int = 8000) -> Paced:
-    """Blocks of 16 KiB anywhere, in pieces of 512 bytes."""
-    blocks = (1 << 20) + np.random.default_rng(0).permutation(count)
-    start = ((blocks << 14)[:, None] + (np.arange(32) << 9)).ravel()[:count]
-    return Paced(start, np.full(count, 512), np.full(count, write), gbps)
 
 
 @pytest.mark.parametrize("layout", ["layer_kv_token", "block_layer_kv_token"])

@@ -1,4 +1,4 @@
-"""Do probes come when the batch has moved, and does what they measure change the run?"""
+"""Is a memory asked for the windows that its options say?"""
 
 from __future__ import annotations
 
@@ -12,22 +12,10 @@ from hwmodel.specs.device import load_device
 from policies.allocators.kv_layout import kv_layout
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.memory_model import memory_model
-from tests.policies.small import MODEL, FakeMemory, device, mixed, run
+from tests.policies.small import MODEL, FakeMemory, mixed, run
 
 STREAM = mixed(200)
 ENGINE = {"max_model_len": 1024}
-
-
-def memory(**changes: Any) -> Any:
-    spec = FidelitySpec.model_validate(changes)
-    big = device(4096)
-    return memory_model(spec, big, MODEL, kv_layout(big, MODEL, 1.0), 1, FakeMemory())
-
-
-def sampled(**changes: Any) -> dict[str, Any]:
-    fake = FakeMemory()
-    options = {"fidelity": "sampled", "precision": 9.0, **changes}
-    return run(4096, STREAM, memory=options, engine=ENGINE, simulate=fake).metrics["memory"]
 
 
 class Asked(FakeMemory):

@@ -52,10 +52,6 @@ MIGRATION: dict[str, Any] = {
 }
 
 
-TIER: dict[str, Any] = {"host": {"link": "nvme-pcie4", "cpu_bytes_to_use": "64MiB"}}
-HIDDEN = {"host": {**TIER["host"], "hcache": {}}}
-
-
 @functools.cache
 def card(tokens: int) -> Device:
     """With room for so many tokens beside the weights; nothing is lost to refreshes, which streams
@@ -75,12 +71,6 @@ def burst(count: int, seed: int = 0, rate: float = 2000.0) -> Requests:
 
 def found(stream: Requests, cluster: dict[str, Any], tokens: int = 2048, **changes: Any) -> Any:
     return serve(card(tokens), SHAPE, spec(cluster=cluster, **changes), stream, seed=1).metrics
-
-
-@functools.cache
-def dropped(**options: Any) -> Any:
-    """Metrics of a burst on four cards that drop their copies, with other options."""
-    return found(burst(120), {"cards": 4, "dropping": {**DROPPING["dropping"], **options}})
 
 
 class Watched:

@@ -35,8 +35,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "latents": {"latent": LATENT, "kv_heads": 1},
 }  # fmt: skip
 CLOSE = 1e-9
-NO_KV = ("attention", "weights")
-"""What goes over the same links and is no KV."""
 
 
 class Run(NamedTuple):
