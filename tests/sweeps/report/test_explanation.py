@@ -97,6 +97,7 @@ def test_causes_add_up_to_the_gap_in_both_orders() -> None:
     assert [part.cause for part in why.parts] == [
         "layout", "copies", "prediction", "reservation", "holes", "line", "held", "recompute",
     ]  # fmt: skip
+    assert [part.of for part in why.parts] == [""] * 7 + ["paged"]  # odma never preempts
     for part in why.parts:
         both = part.forward.mean - part.reverse.mean
         assert part.interaction.mean == pytest.approx(both)

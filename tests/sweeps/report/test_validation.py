@@ -41,7 +41,8 @@ def test_the_table_and_the_record_agree() -> None:
 def test_agreements_that_set_a_mechanism_are_counted_apart() -> None:
     setting = CELLS[0].model_copy(update={"sets": "collected writes"})
     found = [ComparedCell(cell, cell.measured.value, 1.0) for cell in (setting, CELLS[1])]
-    assert summary(found).startswith("2 cells: 2 within (1 of which set a mechanism), 0 refuted")
+    found.append(ComparedCell(setting, 2 * setting.measured.value, 0.1))
+    assert summary(found).startswith("3 cells: 2 within (1 of which set a mechanism), 1 refuted")
     assert grid(found).rows[0][6] == "within (sets the mechanism)"
 
 
