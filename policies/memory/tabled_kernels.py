@@ -149,9 +149,7 @@ class TabledKernels:
         """The products of so many tokens, and of the head of `heads` of them."""
         us = taken_bytes = taken_flops = launches_us = 0.0
         for kind, _, products in self._layers:
-            expected = self._law.products
-            if kind.mlp.routed is not None:
-                expected = self._law.expert_products - 2
+            expected = self._products(kind)
             shares = [self._product(each, rows) for each in products]
             for each, found in zip(products, shares, strict=True):
                 if found is not None:
@@ -180,9 +178,25 @@ class TabledKernels:
         """timed: of the rows, those whose projections are in the times of latent attention."""
         if not (self._projections and timed):
             return taken
-        flops = timed * sum(each.flops for each in self._projections)
-        read = sum(each.bytes for each in self._projections) if timed == rows else 0
-        return taken._replace(flops=taken.flops + flops, bytes=taken.bytes + read)
+        flops = taken.flops + timed * sum(each.flops for each in self._projections)
+        if timed < rows:  # what reads and launches them for the others remains
+            return taken._replace(flops=flops)
+        read = sum(each.bytes for each in self._projections)
+        launches = sum(
+            many * max(self._products(kind) - len(products), 0)
+            for kind, many, products in self._layers
+            if kind.attention is not None
+        )
+        return taken._replace(
+            flops=flops,
+            bytes=taken.bytes + read,
+            launches_us=taken.launches_us + launches * self._law.product * 1e-3,
+        )
+
+    def _products(self, kind: LayerKind) -> float:
+        """Of a layer, those that the law launches, without those of routed experts."""
+        routed = kind.mlp.routed is not None
+        return self._law.expert_products - 2 if routed else self._law.products
 
     def _us(self, kind: str, key: tuple[Any, ...] | None, *shape: float) -> float | None:
         """Microseconds of a kernel; None where it was not measured, as `beyond` then says."""
@@ -250,6 +264,7 @@ class TabledKernels:
                 continue
             us += layers * sum(filter(None, each))
             waits -= layers * 2 * len(step.chunks) * kind.state.bytes()
+            launches_us += layers * _STATE_KERNELS * self._law.kernel * 1e-3
         phases["prefill"] = phase._replace(flops=flops, waits=max(waits, 0))
         return us, launches_us, True
 

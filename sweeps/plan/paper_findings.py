@@ -223,9 +223,11 @@ def placement(paper: float, metric: str, words: str, grid: list[AssumptionCase])
     told = any(i and i.count > 1 for i in intervals)
     place: Place = "outside" if told else "not told by one replication"
     place = "inside" if low <= paper <= high else "edge" if touched else place
-    moved = {case.name: means[case.name] - means[centre.name]
-             for case in grid if len(case.apart(centre)) == 1}  # fmt: skip
+    alone = [case.name for case in grid if len(case.apart(centre)) == 1]
+    moved = {name: means[name] - means[centre.name] for name in alone}
     most = max(moved.items(), key=lambda item: abs(item[1]), default=None)
+    if most is not None and not most[1]:
+        most = None
     interval = centre.interval(metric)
     return FigurePlacement(words, paper, interval, low, high, len(grid), place, most)
 
