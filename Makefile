@@ -69,7 +69,7 @@ bench: $(DEV)
 # Every figure of README and docs, at one commit, into docs/release/results; then into the texts. Resumable: what is done is kept in runs/release.
 # Request logs of measured servers are third-party data and do not ship; without them (BANKWISE_DATA) their cells are skipped.
 release-run: $(RUN)
-	@echo "make release-run: about 150 CPU minutes, 80 on two quiet cores; parts: python -m tools.release list"
+	@echo "make release-run: 135 CPU minutes for its own seed, some 25 for the papers under another; parts: python -m tools.release list"
 	$(BIN)/python -m tools.release run
 	$(BIN)/python -m tools.release second
 	$(BIN)/python -m tools.figures write
