@@ -202,3 +202,13 @@ def test_simulated_memory_reads_the_states_of_hybrids(policy: str) -> None:
     # and the bytes of attention have them: 10,240 read and written by each sequence
     moved = found.metrics["phase_gbps"]["attention"]
     assert moved > 0 and np.isfinite(moved)
+
+
+def test_heads_that_share_kv_and_are_not_computed_together_read_it_each() -> None:
+    step = Step(np.arange(3), 300, [], [], 0, "offered_load")
+    together, apart = (
+        StepModel(device(4096, f"work.grouped={each}"), MODEL).work.of(step, 1).phases["attention"]
+        for each in ("true", "false")
+    )
+    assert MODEL.heads == 2 * MODEL.kv_heads
+    assert apart.waits == pytest.approx(2 * together.waits, rel=0.01)
