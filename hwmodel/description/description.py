@@ -366,33 +366,19 @@ def _mistakes(document: Document, item: Any) -> list[DescriptionError]:
         hint = nearest(context["key"], context["known"]) if now is None else f"it is {now!r} now"
         message = f"unknown key; {hint}"
         return [document.error(message, path)]
-    # pydantic adds the names of union members to a location: keep what the document knows
-    known: KeyPath = ()
-    inside: Any = document.data
-    for part in path:
-        there = _has(inside, part)
-        if known and not isinstance(inside, (dict, list, NoneType)):
-            break  # nothing lies inside a plain value
-        if (
-            there
-            or (*known, part) in document.marks
-            or (isinstance(part, str) and part == path[-1])
-        ):
-            known = (*known, part)
-            inside = inside[part] if there else None
     message = item["msg"].removeprefix("Value error, ")
     if item["type"] == "missing":
         return [document.error(f"key {path[-1]!r} is missing", path)]
     if not path and (stated := _stated(document, message)):
         # a whole-document check names its place at the head of its message
-        (path, message), known = stated, stated[0]
+        path, message = stated
     value = item.get("input")
     if item["type"] not in ("value_error", "not_a_mapping") and not isinstance(value, (dict, list)):
         message = f"{message}; got {value!r}"
     if item["type"] == "literal_error":
         meant = nearest_name(str(value), _QUOTED.findall(context["expected"]))
         message += f"; did you mean {meant!r}?" if meant else ""
-    return [document.error(message, known or path)]
+    return [document.error(message, path)]
 
 
 def _stated(document: Document, message: str) -> tuple[KeyPath, str] | None:
