@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from pathlib import Path
-from types import NoneType
 from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import (
