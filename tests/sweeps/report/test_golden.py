@@ -159,6 +159,7 @@ def test_a_report_is_as_it_was_last_looked_at(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sweeps.study.trials.RESAMPLES", 10)
+    monkeypatch.setattr("sweeps.report.study_sections.RESAMPLES", 10)
     if kind == "study":
         monkeypatch.setattr("sweeps.report.study_sections.LEAST", 10)
     RUNS[kind](tmp_path / "made", monkeypatch)
