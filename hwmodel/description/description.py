@@ -10,6 +10,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from pathlib import Path
@@ -174,7 +175,8 @@ class Document:
         return value
 
     def put(self, path: KeyPath, value: Any, mark: Mark) -> None:
-        """Set `path` to `value`, making mappings on the way; its old marks and sources go."""
+        """Set `path` to a copy of `value`, making mappings on the way; its old marks and sources
+        go."""
         before = self.get(path)
         here: Any = self.data
         for depth, part in enumerate(path[:-1]):
@@ -187,7 +189,7 @@ class Document:
         last = path[-1]
         if isinstance(here, list):
             last = _list_index(here, last, self, path)
-        here[last] = value
+        here[last] = deepcopy(value)
         for table in (self.marks, self.provenance):
             if isinstance(before, (dict, list)):
                 for key in _within(path, table):

@@ -181,4 +181,4 @@ def _put(spec: type[Described], experiment: Document, path: str, value: Any, mar
     refuse_unknown_path(spec, keys, mark)
     if any(keys[: len(place)] == place != keys for place in _places(spec)):
         _fill_names(spec, experiment)
-    experiment.put(keys, copy.deepcopy(value), mark)
+    experiment.put(keys, value, mark)

@@ -253,3 +253,17 @@ def test_does_another_memory_bring_its_own_die_and_clock(
 def test_is_an_entry_of_a_memory_laid_over_nested_or_with_a_dot(written: str) -> None:
     memory = load_device("a100-80gb", [f"memory_set={written}"]).memory
     assert float(memory.timing["tRFCab"][1]) == 500 and "tRCDRD" in memory.timing
+
+
+def test_what_is_put_stays_as_it_was_given() -> None:
+    document, given = loads("kind: toy", "toy.yaml"), {"buckets": [1, 2]}
+    document.put(("first",), given, Mark("test"))
+    document.copy(("first",), ("second",))
+    document.put(("second", "buckets"), [3], Mark("test"))
+    document.put(("first", "buckets", "0"), 4, Mark("test"))
+    assert given == {"buckets": [1, 2]}
+    assert document.data == {
+        "kind": "toy",
+        "first": {"buckets": [4, 2]},
+        "second": {"buckets": [3]},
+    }

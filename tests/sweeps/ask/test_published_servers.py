@@ -49,6 +49,7 @@ def test_a_step_of_tensorrt_has_its_servers_limit(monkeypatch: pytest.MonkeyPatc
     asked: list[Any] = []
     monkeypatch.setattr(published, "efficiency", lambda _: 0.9)
     monkeypatch.setattr(published, "serve", lambda *a, **_: asked.append(a[2]) or 1 / 0)
+    published.engine_times.cache_clear()
     for row in (SMALL, SMALL._replace(server="vllm")):
         with pytest.raises(ZeroDivisionError):
             published.served(row)

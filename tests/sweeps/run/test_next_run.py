@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,10 +56,16 @@ class Counted(Progress):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("run") / "two-1"
     run_sweep(load_sweep(SWEEP), path, False, 1, Progress(terminal=False))
     return path
+
+
+@pytest.fixture
+def run(simulated: Path, tmp_path: Path) -> Path:
+    """A copy, of which nothing has been asked yet."""
+    return Path(shutil.copytree(simulated, tmp_path / simulated.name))
 
 
 def test_questions_are_simulated_once_at_loads_of_their_own(run: Path) -> None:
