@@ -50,8 +50,10 @@ def changed(found: Found) -> list[Turned]:
 
 def test_another_winner_on_another_device_is_a_finding(tmp_path: Path) -> None:
     rates = {("a", "paged"): 200.0, ("a", "odma"): 100.0, ("b", "paged"): 50.0, ("b", "odma"): 80.0}
-    found = along(run_of(tmp_path, "device", rates), "device")
+    found = along(run_of(tmp_path / "two", "device", rates), "device")
     assert found.winners == ["paged", "odma"] and found.is_question
+    one = {each: rate for each, rate in rates.items() if each[0] == "a"}
+    assert not run_of(tmp_path / "one", "device", one).own.dependences
 
 
 def test_another_winner_at_another_assumed_number_is_no_question(tmp_path: Path) -> None:

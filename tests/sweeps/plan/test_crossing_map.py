@@ -8,12 +8,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from policies.allocators.kv_layout import DoesNotFit
-from sweeps.analyse.crossing import crossing
-from sweeps.analyse.statistics import Interval
 from sweeps.plan.crossing_findings import Crossings
 from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
@@ -159,24 +155,6 @@ def test_contiguous_policies_are_simulated_once_and_a_run_resumes(
     file.write_text("\n".join(lines[: len(lines) * 2 // 3]) + "\n")
     again = run(tmp_path / "a", monkeypatch, resume=True)
     assert again.findings.own == whole.findings.own
-
-
-@given(st.floats(0.11, 0.95), st.floats(0.05, 3), st.floats(0.001, 0.05))
-def test_a_tie_is_where_the_law_crosses(at: float, slope: float, half: float) -> None:
-    ratios = (0.1, 0.178, 0.316, 0.562, 1.0)
-    found = {
-        r: Interval(mean, mean - half, mean + half, 5)
-        for r in ratios
-        for mean in [slope * math.log(r / at)]
-    }
-    crosses = crossing(found, True)
-    assert crosses is not None
-    one = crosses.within(0.1, 1.0, 5)
-    assert one.mean == pytest.approx(at)
-    assert one.low == pytest.approx(max(at * math.exp(-half / slope), 0.1))
-    assert one.high == pytest.approx(min(at * math.exp(half / slope), 1.0))
-    above = {r: each.mapped(lambda log: log + 9 * slope) for r, each in found.items()}
-    assert crossing(above, True) is None
 
 
 def test_any_device_takes_it() -> None:

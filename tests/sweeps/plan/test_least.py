@@ -13,7 +13,6 @@ from sweeps.analyse.objective import OBJECTIVES
 from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.contents import Report, read_report
-from sweeps.report.picture import pictures
 from sweeps.run.progress import Progress
 from sweeps.run.sweep_run import run_sweep
 from tests.sweeps.made import measuring
@@ -38,18 +37,6 @@ def run(path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
     measuring(monkeypatch, planted)
     run_sweep(load_sweep("smoke", SETS), path, False, 1, Progress(False))
     return read_report(path)
-
-
-def test_the_least_is_found_by_its_mean_and_surely(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    report = run(tmp_path / "r", monkeypatch)
-    found = {each.name: each for each in report.findings.own}
-    assert list(found["paged"].known) == ["8", "16", "32"]
-    assert (found["paged"].value, found["paged"].sure) == ("16", "32")
-    assert found["static"].value is None
-    (drawn,) = pictures(report)["least"].charts
-    assert drawn.chart.series[-1].x == [8.0, 32.0]  # the bound, over all that is drawn
 
 
 def test_a_metric_that_no_run_has_is_refused_before_it(tmp_path: Path) -> None:

@@ -20,9 +20,8 @@ from sweeps.plan.experiment import (
 )
 from sweeps.plan.sweep import load_sweep
 from sweeps.run.capacity import Capacities, CapacityFailed, calibrate, capacity_key, wanted
-from sweeps.run.reading import read_sweep
 from sweeps.run.store import RunDirectory
-from sweeps.run.sweep_run import Progress, SweepRun, _calibrate, run_sweep
+from sweeps.run.sweep_run import Progress, run_sweep
 
 QUIET = Progress(terminal=False)
 VARIED = ["workload=sharegpt", "workload_set={limits: {max_prompt_tokens: 2000}}"]
@@ -43,29 +42,6 @@ def calibrated(
     }
     rates = [calibration.rate_per_s(sweep, point, replication) for point in sweep.points]
     return by_policy, rates
-
-
-def test_all_rivals_are_offered_the_same_multiple_of_the_best() -> None:
-    capacities, rates = calibrated("policy=[static, paged, odma]")
-    assert set(capacities) == {"static", "paged", "odma"}
-    assert rates == [pytest.approx(1.5 * max(capacities.values()))] * 3
-
-
-def test_own_is_a_multiple_of_each_ones_own() -> None:
-    capacities, rates = calibrated("load={relative: 2, of: own}")
-    assert rates == [pytest.approx(2 * capacities[name]) for name in ("static", "paged")]
-
-
-def test_a_control_is_offered_what_the_main_points_are() -> None:
-    sweep = load_sweep(
-        "smoke", ["variants.cheap={set: {serving.memory.efficiency: 0.9}, role: control}"]
-    )
-    assert len(sweep.points) == 4 and len(wanted(sweep)) == 2 * 2
-
-
-def test_a_rate_needs_no_calibration() -> None:
-    capacities, rates = calibrated("load={rate_per_s: 3}")
-    assert (capacities, rates) == ({}, [3, 3])
 
 
 def test_load_and_replications_are_no_part_of_a_capacity() -> None:
@@ -112,14 +88,6 @@ def test_each_replication_is_calibrated_on_requests_that_none_is_measured_on() -
     assert len(drawn) == 5
 
 
-def test_a_load_is_of_its_replication_or_of_all() -> None:
-    own, shared = (
-        {calibrated(*VARIED, *sets, replication=r)[1][0] for r in (1, 2)}
-        for sets in ([], ["calibration=shared"])
-    )
-    assert len(own) == 2 and len(shared) == 1
-
-
 @pytest.mark.parametrize(("calibration", "profiles"), [("replication", 2), ("shared", 1)])
 def test_a_profile_is_of_its_replication_or_of_all(calibration: str, profiles: int) -> None:
     sets = ["workload=sharegpt", "policy=[odma]", f"calibration={calibration}"]
@@ -132,18 +100,6 @@ def test_a_profile_is_of_its_replication_or_of_all(calibration: str, profiles: i
         found[replication] = tuple(profile.output_tokens)
     assert len(set(found.values())) == profiles
     assert found[experiment.calibrated_on(1)] == found[1]
-
-
-def test_a_run_keeps_a_capacity_for_each_replication(tmp_path: Path) -> None:
-    out, sweep = tmp_path / "run", load_sweep("smoke", VARIED)
-    run = run_sweep(sweep, out, False, 1, QUIET)
-    known = RunDirectory(out).read_json("calibration.json")
-    assert list(known) == list(wanted(sweep)) and len(known) == 4
-    rates = [record["rate_per_s"] for record in run.records]
-    assert rates[:2] == rates[2:] and len(set(rates)) == 2
-    rows = [row for group in read_sweep(RunDirectory(out)).groups for row in group.rows]
-    assert [row.rate_per_s for row in rows] == [pytest.approx(sum(rates) / 4)] * 2
-    assert "rate_per_s,rate_per_s_half" in (out / "summary.csv").read_text()
 
 
 def test_points_of_a_replication_share_their_requests() -> None:
@@ -228,15 +184,3 @@ def test_a_cap_on_outputs_is_part_of_the_capacity() -> None:
     plain = capacity()
     assert short > 2 * long
     assert short > 2 * plain
-
-
-def test_capacities_are_kept_in_the_order_of_the_sweep(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    sweep = load_sweep("smoke", [])
-    keys = list(wanted(sweep))
-    backwards = [(key, 1.0) for key in reversed(keys)]  # the last worker was the quickest
-    monkeypatch.setattr("sweeps.run.sweep_run.calibrate", lambda *_: iter(backwards))
-    calibration, run = Capacities({}), SweepRun(RunDirectory(tmp_path / "run"))
-    _calibrate(sweep, run, calibration, 2, None, Progress(terminal=False))
-    assert list(calibration.capacities) == keys

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,30 +91,6 @@ def test_a_change_may_be_an_option_of_the_policy_that_an_axis_names() -> None:
     changes = "variants.large={set: {serving.policy.block: 32}, role: change}"
     found = load_sweep("smoke", ["rule=effects", changes, "policy=[paged]"]).points[1].experiment
     assert found.serving.policy.block == 32  # type: ignore[attr-defined]
-
-
-def test_planted_effects_are_found_and_ranked(tmp_path: Path) -> None:
-    (found,) = read_report(planted(tmp_path / "run")).findings.own
-    assert found.changes == ["large", "all", "turning", "small", "idle"]
-    (rates, others), (answer,) = found.rates, found.answers
-    assert (rates.subject, answer.subject) == ("paged", "paged / odma")
-    assert math.exp(answer.levels["as described"].mean) == pytest.approx(1.1)
-    for name, (paged, odma) in list(FACTORS.items())[1:]:
-        assert rates.effects[name].mean == pytest.approx(math.log(paged), abs=2e-4)
-        assert others.effects[name].mean == pytest.approx(math.log(odma), abs=2e-4)
-        assert answer.effects[name].mean == pytest.approx(math.log(paged / odma), abs=1e-9)
-        if name != "idle":
-            assert rates.effects[name].half == pytest.approx(0, abs=1e-9)
-    # ln(0.98), ln(1), ln(1.02): Student's t of two degrees of freedom is 4.3027
-    noise = [math.log(1 + i / 50) for i in (-1, 0, 1)]
-    mean = sum(noise) / 3
-    spread = math.sqrt(sum((x - mean) ** 2 for x in noise) / 2)
-    idle = rates.effects["idle"]
-    assert idle.half == pytest.approx(4.302653 * spread / math.sqrt(3), rel=1e-5)
-    assert idle.sign == 0 and answer.effects["idle"].half == pytest.approx(0, abs=1e-9)
-    # each alone would make 1.2 x 0.5 of paged
-    (several,) = found.together
-    assert several.excess is not None and several.excess.mean == pytest.approx(math.log(0.72 / 0.6))
 
 
 def test_conditions_move_the_ranking_and_no_rate(tmp_path: Path) -> None:

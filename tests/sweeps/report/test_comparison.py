@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.analyse.comparison import Comparison, decisive
+from sweeps.analyse.comparison import Comparison
 from sweeps.analyse.figures import GOODPUT, THROUGHPUT
 from sweeps.report.comparison_page import compare as compare_findings
 from sweeps.report.comparison_page import record, section, sentences
@@ -31,19 +31,6 @@ def test_a_run_is_the_same_as_itself(tmp_path: Path) -> None:
     found = both(tmp_path)
     assert found.inputs == found.code == [] and len(found.pairs) == 8
     assert all(pair.same for pair in found.pairs) and not found.turned
-
-
-def test_a_change_in_one_point_is_told_with_its_interval(tmp_path: Path) -> None:
-    found = both(tmp_path, odma=156.0)
-    odma = next(pair for pair in found.pairs if pair.title == "card, odma")
-    change = decisive(odma)
-    assert change is not None and change.certain == "more" and change.paired
-    assert change.change.mean == pytest.approx(0.2)  # 156 / 130 in each replication
-    assert (change.ours, change.theirs) == (pytest.approx(132.6), pytest.approx(159.12))
-    assert {c.certain for p in found.pairs if "paged" in p.title for c in p.changes} == {"the same"}
-    less = compare(tmp_path / "b", tmp_path / "a")
-    back = next(c for p in less.pairs if p.title == "card, odma" for c in [decisive(p)])
-    assert back is not None and (back.certain, round(back.change.mean, 3)) == ("less", -0.167)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

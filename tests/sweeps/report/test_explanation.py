@@ -15,6 +15,7 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from hwmodel.description.yaml_writer import plain
 from sweeps.analyse.figures import BACKLOG, THROUGHPUT
+from sweeps.analyse.table import Group, Row, Table
 from sweeps.plan.counterfactual import chain, key
 from sweeps.plan.experiment import ExperimentSpec
 from sweeps.plan.sweep import load_sweep
@@ -161,15 +162,67 @@ def test_explanations_are_kept_beside_those_of_other_pairs(
     assert json.loads(text)["version"] == "mine" and text.endswith("}\n")
 
 
-def test_is_what_leads_explained_against_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def rivals(place: str, **rates: float) -> Group:
+    """A group of competitors in two replications; `static` has but the second."""
+    rows = [
+        Row(name, "", {r: {THROUGHPUT: rate + r, BACKLOG: 0.2} for r in (1, 2)},
+            dict.fromkeys((1, 2), 3.0), point=at)
+        for at, (name, rate) in enumerate(rates.items())
+    ]  # fmt: skip
+    return Group(f"on {place}", rows, {"device": place})
+
+
+PLACES = [rivals("card", paged=100, odma=130, static=90), rivals("x", paged=80, odma=70)]
+TABLE = Table("made", "", PLACES, 1, 1, {"axes": {}}, {})
+ANYWHERE: Any = SimpleNamespace(points=[None] * 3, document=SimpleNamespace(file="run.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "pairs"),
+    [
+        ("", ["card odma paged", "card odma static", "x paged odma"]),
+        ("card", ["card odma paged", "card odma static"]),
+        (" card , odma,", ["card odma paged", "card odma static"]),
+        ("odma", ["card odma paged", "card odma static", "x paged odma"]),
+        ("static", ["card odma static"]),
+        ("paged", ["card odma paged", "x paged odma"]),
+        ("paged, odma", ["card paged odma", "x paged odma"]),
+        ("odma,paged", ["card odma paged", "x odma paged"]),
+        ("x, static", "no two competitors with results"),
+        ("y", "no 'y' in this run"),
+        ("paged, odma, static", "two competitors at most"),
+    ],
+)
+def test_which_pairs_does_a_point_name(
+    asked: str, pairs: list[str] | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = read_sweep(RunDirectory(made(tmp_path / "run", odma=130)))
     monkeypatch.setattr(explained_run, "experiment_of", lambda sweep, row: row.name)
-    sweep: Any = SimpleNamespace(points=table.groups * 9)
-    for asked in ("odma", "paged", ""):
-        found = explained_run.pairs_of(table, sweep, asked)
-        assert [pair.names for pair in found] == [("odma", "paged")] * 2
+    if isinstance(pairs, str):
+        with pytest.raises(DescriptionError, match=pairs):
+            explained_run.pairs_of(TABLE, ANYWHERE, asked)
+        return
+    found = explained_run.pairs_of(TABLE, ANYWHERE, asked)
+    assert [" ".join([each.group.split()[1], *each.names]) for each in found] == pairs
+    for each in found:
+        assert (each.sides, each.rates, each.saturated) == (each.names, {1: 3.0, 2: 3.0}, True)
+        numbers = {row.name: row.point for group in PLACES for row in group.rows}
+        assert each.points == tuple(numbers[name] for name in each.names)
+
+
+def test_a_pair_needs_one_load_a_replication_of_both_and_points_of_the_sweep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(explained_run, "experiment_of", lambda sweep, row: row.name)
+    other, apart, idle, beyond = (rivals("card", paged=100, odma=130) for _ in range(4))
+    other.rows[0].rates = {1: 3.0, 2: 4.0}
+    with pytest.raises(DescriptionError, match=r"run.yaml: on card: explain needs one load; odma"):
+        [*explained_run.pairs_in(other, ANYWHERE, [])]
+    apart.rows[0].replications = {3: apart.rows[0].replications[1]}
+    assert not [*explained_run.pairs_in(apart, ANYWHERE, [])]
+    idle.rows[1].replications[1][BACKLOG] = idle.rows[1].replications[2][BACKLOG] = 0.0
+    assert [each.saturated for each in explained_run.pairs_in(idle, ANYWHERE, [])] == [False]
+    beyond.rows[0].point = 3  # one that results asked for
+    assert not [*explained_run.pairs_in(beyond, ANYWHERE, [])]
 
 
 def test_a_report_begins_with_the_lead_over_the_strongest_rival_that_is_largest(
@@ -215,6 +268,8 @@ def test_a_gap_of_reservations_alone_is_found(tmp_path: Path) -> None:
     assert again.returncode == 0
     assert results.read_bytes() == before
     assert sentence(read(run)[0]) in " ".join(again.stdout.split())
+    kept = json.loads((run / "findings.json").read_text())["explanations"]
+    assert [(each["winner"], each["loser"]) for each in kept] == [("oracle", "static")]
     for file in ("report.md", "report.html"):
         assert "Why: smoke, oracle over static" in (run / file).read_text()
     assert "no 'orakle' in this run; did you mean 'oracle'?" in refusal(

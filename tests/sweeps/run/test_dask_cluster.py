@@ -121,43 +121,6 @@ def test_a_task_whose_worker_is_killed_is_done_by_another(cluster: Any, tmp_path
     assert len(begun) > len(set(begun)), "none was begun again"
 
 
-def quick(number: int) -> int:
-    return number * number
-
-
-def test_tasks_of_milliseconds_travel_together(apart: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    submit, sent = distributed.Client.submit, []
-
-    def counted(self: Any, *given: Any, **named: Any) -> Any:
-        sent.append(given)
-        return submit(self, *given, **named)
-
-    monkeypatch.setattr(distributed.Client, "submit", counted)
-    outcomes = list(execute(quick, range(400), 1, apart))
-    assert {outcome.index: outcome.value for outcome in outcomes} == {n: n * n for n in range(400)}
-    assert len(outcomes) == 400 and len(sent) < 60
-
-
-def deadly(task: tuple[Path, int]) -> int:
-    """The 70th ends its worker, until no worker more is tried for its bundle."""
-    folder, number = task
-    begun = len(list(folder.iterdir()))
-    if number == 70 and begun < 4:
-        (folder / str(begun)).touch()
-        os._exit(1)
-    return number * number
-
-
-@pytest.mark.long
-def test_those_of_a_bundle_that_ends_workers_are_tried_one_by_one(
-    cluster: Any, tmp_path: Path
-) -> None:
-    tasks = [(tmp_path, n) for n in range(100)]
-    outcomes = list(execute(deadly, tasks, 1, cluster.scheduler_address))
-    assert sorted(outcome.index for outcome in outcomes) == list(range(100))
-    assert not any(outcome.error for outcome in outcomes)
-
-
 def test_sweeps_run_there_too(apart: str, tmp_path: Path) -> None:
     few = ["requests=20", "warmup_requests=5", "serving.memory.efficiency=0.8"]
     sweep = load_sweep("smoke", few)

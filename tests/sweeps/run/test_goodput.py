@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from sweeps.plan.experiment import Task, capacity_task, run_task
+from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.contents import read_report
+from sweeps.run import goodput
 from sweeps.run.goodput import (
     TOLERANCE,
     NoRate,
     goodput_task,
     largest_rate,
-    search,
-    searched,
 )
 from sweeps.run.progress import Progress
-from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
 
 QUIET = Progress(terminal=False)
@@ -39,49 +39,54 @@ def test_where_every_rate_or_none_attains_there_is_no_goodput() -> None:
         largest_rate(lambda rate: False, 1.0)
 
 
-def test_the_rate_attains_and_a_larger_one_does_not() -> None:
-    tight = [ASKED[0].replace("200ms", "80ms"), ASKED[1], "serving.memory.fidelity=analytic"]
-    experiment = load_sweep("smoke", [*tight, "workload_set={arrivals: {process: fixed}}"])
-    spec = experiment.points[1].experiment
-    rate = goodput_task((spec, [1, 2]))  # type: ignore[arg-type]
-
-    def attained(factor: float) -> float:
-        each = (Task(spec, replication, rate * factor) for replication in (1, 2))
-        return sum(run_task(task)["slo"]["attainment"] for task in each) / 2
-
-    assert attained(1.0) >= 0.8 > attained(1 + 2 * TOLERANCE)
+CAPACITY, ANSWER_S = 8.0, 0.5
 
 
-def test_no_goodput_is_above_the_capacity() -> None:
-    """A hundred requests at twice the capacity are there before the first waits too long."""
-    loose = ASKED[0].replace("500ms", "60s").replace("200ms", "10s")
-    spec = load_sweep("smoke", [loose, ASKED[1]]).points[1].experiment
-    capacity = capacity_task(Task(spec, 0, None))
-    assert run_task(Task(spec, 1, 2 * capacity))["slo"]["attainment"] > 0.8
-    assert goodput_task((spec, [1])) == capacity
+@pytest.mark.parametrize("attainment", [0.8, 0.9, 1.0])
+@pytest.mark.parametrize("knees", [(0.3,), (2.0, 2.0), (0.5, 3.0), (1.0, 2.0, 5.0), (40.0, 60.0)])
+def test_the_largest_rate_attains_on_average_and_none_is_above_the_capacity(
+    knees: tuple[float, ...], attainment: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """knees: the rate from which on fewer attain it, by replication."""
+
+    def attained(replication: int, rate: float) -> float:
+        return min(1.0, (knees[replication - 1] / rate) ** 0.3)
+
+    def served(task: Task) -> dict[str, Any]:
+        share = attained(task.replication, task.rate_per_s or 0.0)
+        return {"slo": {"attainment": share}, "latency_s": {"mean": ANSWER_S}}
+
+    monkeypatch.setattr(goodput, "run_task", served)
+    monkeypatch.setattr(goodput, "capacity_task", lambda task: CAPACITY)
+    load = f"load={{goodput: {{ttft: 500ms, tpot: 200ms, attainment: {attainment}}}}}"
+    spec: Any = load_sweep("smoke", [load, "requests=1000"]).points[0].experiment
+    replications = [*range(1, len(knees) + 1)]
+
+    def mean(rate: float) -> float:
+        return sum(attained(r, rate) for r in replications) / len(knees)
+
+    found = goodput_task((spec, replications))
+    assert found <= CAPACITY and mean(found) >= attainment - 1e-9
+    larger = found * (1 + TOLERANCE)
+    assert larger > CAPACITY or mean(larger) < attainment
+    # requests must arrive for twice as long as an answer takes
+    enough = math.ceil(2 * ANSWER_S * found)
+    for count in (enough, enough - 1) if enough > 1 else ():
+        short = spec.model_copy(update={"requests": count})
+        if count == enough:
+            assert goodput_task((short, replications)) == found
+            continue
+        with pytest.raises(DescriptionError, match=f"expected {enough:,} requests or more") as why:
+            goodput_task((short, replications))
+        assert f"{count} requests arrive within {count / found:.2g} s" in str(why.value)
 
 
-def test_requests_that_do_not_fill_the_card_have_no_goodput() -> None:
-    spec = load_sweep("smoke", [ASKED[0], "requests=30"]).points[1].experiment
-    with pytest.raises(DescriptionError, match=r"30 requests arrive within .* expected"):
-        goodput_task((spec, [1]))
-
-
-def test_each_point_is_offered_its_own_and_resuming_keeps_it(tmp_path: Path) -> None:
-    sweep = load_sweep("smoke", [*ASKED, "replications=2"])
-    out = tmp_path / "run"
-    run = run_sweep(sweep, out, False, 1, QUIET)
-    rates = {record["point"]: record["rate_per_s"] for record in run.records}
-    known = dict(search(searched(sweep), {}, 1))
-    assert sorted(known.values()) == sorted(rates.values())
-    for point in (0, 1):
-        found = [r["metrics"]["slo"]["attainment"] for r in run.records if r["point"] == point]
-        assert sum(found) / len(found) >= 0.8
-    lines = (out / "results.jsonl").read_text().splitlines(keepends=True)
-    (out / "results.jsonl").write_text("".join(lines[:1]))
-    again = run_sweep(sweep, out, True, 1, QUIET)
-    assert {record["point"]: record["rate_per_s"] for record in again.records} == rates
-    assert RunDirectory(out).read_json("calibration.json")
+@pytest.mark.parametrize("process", ["all_at_once", "closed"])
+def test_arrivals_without_a_rate_have_no_goodput(process: str) -> None:
+    clients = ", clients: 4" if process == "closed" else ""
+    sets = [ASKED[0], f"workload_set={{arrivals: {{process: {process}{clients}}}}}"]
+    with pytest.raises(DescriptionError, match=process):
+        goodput_task((load_sweep("smoke", sets).points[0].experiment, [1]))  # type: ignore[arg-type]
 
 
 def test_an_objective_nobody_can_keep_is_the_inputs_fault(tmp_path: Path) -> None:

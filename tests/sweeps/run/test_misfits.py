@@ -14,7 +14,7 @@ from sweeps.report.contents import read_report
 from sweeps.run.dry_run import dry_run
 from sweeps.run.misfits import FILE
 from sweeps.run.progress import Progress
-from sweeps.run.store import RESULTS, SUMMARY, RunDirectory
+from sweeps.run.store import SUMMARY
 from sweeps.run.sweep_run import SweepRun, run_sweep
 from sweeps.sections.section import Grid
 from tests.sweeps.cli.test_command_line import bankwise
@@ -69,18 +69,6 @@ def test_it_is_a_cell_beside_those_that_fit(tmp_path: Path) -> None:
     grids = [each for each in report.section.walk() if isinstance(each, Grid)]
     cells = [row[1] for each in grids for row in each.rows if row[0] == "mlu370-x4"]
     assert "does not fit" in cells
-
-
-def test_it_resumes_and_is_equal(run: Path, tmp_path: Path) -> None:
-    stopped = tmp_path / "run"
-    ran(stopped, MODELS)
-    lines = (stopped / RESULTS).read_text().splitlines(keepends=True)
-    (stopped / RESULTS).write_text("".join(lines[:1]))
-    done = ran(stopped, MODELS, resume=True)
-    assert (done.reused, len(done.records)) == (1, 4)
-    assert [each.point for each in done.misfits.points] == [1, 3]
-    kept = [each["metrics"] for each in RunDirectory(stopped).records()]
-    assert kept == [each["metrics"] for each in RunDirectory(run).records()]
 
 
 def test_a_request_that_never_fits_is_one_too(tmp_path: Path) -> None:

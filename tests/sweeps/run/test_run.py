@@ -18,7 +18,7 @@ from hwmodel.description.description import DescriptionError
 from sweeps.plan.experiment import Task, run_task
 from sweeps.plan.sweep import load_sweep
 from sweeps.run.progress import Progress
-from sweeps.run.store import CALIBRATION, RunDirectory
+from sweeps.run.store import RunDirectory
 from sweeps.run.sweep_run import run_sweep
 from tests.sweeps.made import RESULTS, results
 
@@ -150,24 +150,6 @@ def test_a_clock_that_jumps_changes_nothing(
     same(tmp_path / "run", whole)
 
 
-def test_resume_computes_only_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tmp_path / "run"
-    run_sweep(load_sweep("smoke"), out, False, 1, QUIET)
-    before = (out / "results.jsonl").read_text()
-    lines = before.splitlines(keepends=True)
-    (out / "results.jsonl").write_text("".join([lines[0], lines[2]]))
-    measured = json.loads((out / CALIBRATION).read_text())
-    (out / CALIBRATION).write_text(json.dumps({key: 2 * each for key, each in measured.items()}))
-    done = run_sweep(load_sweep("smoke"), out, True, 1, QUIET)
-    assert (done.reused, len(done.records)) == (2, 4)
-    after = (out / "results.jsonl").read_text().splitlines(keepends=True)
-    assert (after[0], after[2]) == (lines[0], lines[2])
-    rates = [json.loads(line)["rate_per_s"] for line in after]
-    assert rates[1] == 2 * rates[0]  # of capacities that were kept, not of what is measured anew
-    monkeypatch.setattr("sweeps.run.sweep_run.measure", None)
-    run_sweep(load_sweep("smoke"), out, True, 1, QUIET)
-
-
 def test_resume_without_a_run_starts_one(tmp_path: Path) -> None:
     done = run_sweep(load_sweep("smoke"), tmp_path / "run", True, 1, QUIET)
     assert (done.reused, len(done.records)) == (0, 4)
@@ -181,32 +163,6 @@ def test_a_description_that_changed_since_is_noticed(tmp_path: Path) -> None:
         run_sweep(load_sweep(str(file)), tmp_path / "b", False, 1, QUIET)
     assert "mlu370-x4 has changed since this was recorded: memory.timing.tRCD" in str(error.value)
     assert not (tmp_path / "b").exists()
-
-
-@pytest.mark.parametrize("at_fault", [False, True])
-def test_a_failing_point_says_why_and_the_others_go_on(
-    at_fault: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    from sweeps.run import sweep_run as module
-
-    def fails_once(task: Any) -> Any:
-        if task.replication == 2 and task.experiment.serving.policy.name == "paged":
-            raise DescriptionError("by hand") if at_fault else ZeroDivisionError("by hand")
-        return original(task)
-
-    original = module.measure
-    monkeypatch.setattr(module, "measure", fails_once)
-    done = run_sweep(load_sweep("smoke"), tmp_path, False, 1, QUIET)
-    assert (len(done.records), len(done.failures), done.at_fault) == (3, 1, at_fault)
-    said = capsys.readouterr().err
-    why = "by hand" if at_fault else "ZeroDivisionError: by hand"
-    assert f"failed: paged, replication 2: {why}" in said
-    monkeypatch.setattr(module, "measure", original)
-    done = run_sweep(load_sweep("smoke"), tmp_path, True, 1, QUIET)
-    assert (done.reused, len(done.records), done.failures) == (3, 4, [])
 
 
 def test_what_leads_is_told_as_soon_as_each_point_has_a_result(tmp_path: Path) -> None:

@@ -90,16 +90,6 @@ def gain(path: Path) -> StudyGain:
     return found
 
 
-def test_gains_are_those_of_the_finale(tmp_path: Path) -> None:
-    found = gain(study(tmp_path))
-    assert (found.chosen, found.replications) == ("trial 17", 3)
-    assert found.mean == pytest.approx(156.35)
-    assert found.gains["base"].mean == pytest.approx(147.5 / 110 - 1)
-    assert found.gains["static"].mean == pytest.approx(147.5 / 60 - 1)
-    closed = found.closed["oracle"]
-    assert closed is not None and closed.mean == pytest.approx((147.5 - 110) / (160 - 110))
-
-
 def test_a_worse_trial_and_a_ceiling_below_the_base(tmp_path: Path) -> None:
     assert gain(study(tmp_path / "a", {"trial 17": 100.0})).gains["base"].sign == -1
     assert gain(study(tmp_path / "b", {"oracle": 105.0})).closed == {"oracle": None}
