@@ -215,7 +215,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         draft.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
+            draft.unlink()
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 

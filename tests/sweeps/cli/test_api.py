@@ -69,21 +69,13 @@ def test_a_description_is_loaded_by_its_name_or_its_kind(tmp_path: Path) -> None
         load({"name": "x"})
 
 
-def test_one_point_is_what_the_run_has(done: Result) -> None:
+def test_what_is_set_is_a_mapping_or_a_list(done: Result) -> None:
     first = done.records[0]
-    for given in ("smoke", done.path):
-        found = simulate(given, 0, set=FEW)
-        walls = {name: value for name, value in found["metrics"].items() if "wall_s" in name}
-        assert found["rate_per_s"] == first["rate_per_s"] and found["seed"] == first["seed"]
-        assert {**first["metrics"], **walls}.keys() == found["metrics"].keys()
-        key = "output_tokens_per_s"
-        assert found["metrics"][key] == first["metrics"][key]
+    assert simulate(done.path, 0)["rate_per_s"] == first["rate_per_s"]
     with pytest.raises(DescriptionError, match="expected one of the points: 0 is static; 1 is"):
         simulate("smoke", set=FEW)
     with pytest.raises(DescriptionError, match="set: expected a mapping or a list"):
         simulate("smoke", 0, set="requests=5")  # type: ignore[arg-type]
-    with pytest.raises(DescriptionError, match="--replication: expected 1 to 2; got 3"):
-        simulate("smoke", 0, set=FEW, replication=3)
 
 
 def test_results_are_those_of_the_command_line(done: Result, tmp_path: Path) -> None:

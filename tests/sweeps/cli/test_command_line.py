@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from sweeps.cli.main import main
-from tests.sweeps.made import RESULTS, made
+from tests.sweeps.made import made
 
 ROOT = Path(__file__).resolve().parents[3]
 SWEEP = (ROOT / "yaml/sweeps/smoke.yaml").read_text()
@@ -189,15 +189,6 @@ def test_run_and_report_print_sentences_and_a_table(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[0] in shown.stdout
     assert (tmp_path / "runs/smoke-1/report.md").is_file()
     assert "<html" in (tmp_path / "all.html").read_text()
-
-
-@pytest.mark.long
-def test_a_dry_run_passes_over_a_point_that_does_not_fit(tmp_path: Path) -> None:
-    axes = ("axes.device=[mlu370-x4]", "axes.model=[llama-2-7b]", "axes.batch.context=[512, 8192]")
-    sets = [word for axis in axes for word in ("--set", axis)]
-    done = bankwise("run", RESULTS / "kv-share.yaml", "--dry-run", *sets, cwd=tmp_path)
-    assert done.returncode == 0
-    assert "16 points, 32 results" in done.stdout and "by 2 of them" in done.stdout
 
 
 def test_a_dry_run_says_how_long_a_run_would_take_and_writes_nothing(tmp_path: Path) -> None:

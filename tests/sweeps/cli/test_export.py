@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,14 +13,15 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
+from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
 from policies.allocators.registry import POLICIES
 from policies.memory.step_streams import PHASES
 from sweeps.plan.experiment import Task
 from sweeps.plan.sweep_spec import Point
-from sweeps.run import timeline_export
+from sweeps.run import timeline_export, trace_export
 from sweeps.run.one_point import point_of
-from sweeps.run.trace_export import _phases, _span
+from sweeps.run.trace_export import _format, _phases, _span
 from tests.rotation import shared
 from tests.sweeps.cli.test_command_line import bankwise
 from tests.sweeps.cli.test_memory_commands import found
@@ -75,7 +77,7 @@ def test_a_step_moves_what_its_sequences_have_stored(tmp_path: Path) -> None:
     done = found("export", *PAGED, "--steps", "3:5", "--out", tmp_path / "a.npz")
     each = 2 * 32 * 128 * 2  # bytes of K and V of a token in a layer of llama-2-7b
     tokens = sum(step["context_tokens"] + step["decode"] for step in done["steps"])
-    assert done["bytes"] == tokens * each
+    assert done["bytes"] == tokens * each and done["lacks"] == "nothing"
     assert done["writes"] * 32 == sum(step["decode"] for step in done["steps"]) * each
     with np.load(tmp_path / "a.npz") as arrays:
         assert len(np.unique(arrays["address"][arrays["write"] == 1])) == done["writes"]
@@ -188,7 +190,77 @@ def test_what_a_span_means(text: str, steps: list[int] | None) -> None:
         _span(text, "--steps", 9)
 
 
+@pytest.mark.parametrize(
+    ("form", "writes", "channel", "mapper", "warned"),
+    [
+        ("bankwise", 3, None, None, ""),
+        ("ramulator-vector", 3, None, None, "leaves writes without an address"),
+        ("ramulator-vector", 0, None, None, ""),
+        ("ramulator", 3, None, None, "a channel hash and 24 channels, .*; use --mapper"),
+        ("dramsim3", 0, None, None, "24 channels"),
+        ("gem5", 0, None, None, "use --format ramulator or dramsim3 and --mapper"),
+        ("ramulator", 3, None, "RoBaRaCoCh", ""),
+        ("ramulator", 3, 5, None, "has bank hashes and split fields, which"),
+    ],
+)
+def test_what_a_peer_would_get_wrong_in_silence_is_said(
+    form: str, writes: int, channel: int | None, mapper: str | None, warned: str
+) -> None:
+    exported = SimpleNamespace(writes=writes, channel=channel, mapper=mapper)
+    card = load_device("mlu370-x4")
+    said = trace_export._warnings(cast(Any, exported), _format(form, Path("a.txt")), card)
+    assert len(said) == bool(warned) and all(re.search(warned, each) for each in said)
+
+
+WHOLE = range(2, 1 << 62)
+
+
+@pytest.mark.parametrize(
+    ("passed", "steps", "accesses", "refused"),
+    [
+        (5, range(2, 5), 1, ""),
+        (3, WHOLE, 1, ""),
+        (4, range(2, 5), 1, r"--steps: the run has 4 steps, 0 to 3; got 2:5"),
+        (2, WHOLE, 1, "the run has 2 steps"),
+        (
+            5,
+            range(2, 5),
+            0,
+            "--phase: steps 2:5 move nothing .* on channel 7; got weights",
+        ),
+    ],
+)
+def test_steps_that_are_not_there_or_move_nothing_are_refused(
+    passed: int, steps: range, accesses: int, refused: str
+) -> None:
+    wanted = trace_export.WantedTrace(steps="2:5", phase="weights", channel=7)
+    writer = cast(Any, SimpleNamespace(accesses=accesses))
+    if not refused:
+        trace_export._refuse_nothing(passed, steps, writer, wanted)
+        return
+    with pytest.raises(DescriptionError, match=refused):
+        trace_export._refuse_nothing(passed, steps, writer, wanted)
+
+
+def test_which_formats_are_there(tmp_path: Path) -> None:
+    for name, file, why in (
+        ("ramulato", "a", "did you mean 'ramulator'"), ("gem5", "a.npz", "of format bankwise"),
+        ("gem5", "", "is a directory"),
+    ):  # fmt: skip
+        with pytest.raises(DescriptionError, match=why):
+            _format(name, tmp_path / file)
+    assert _format("gem5", tmp_path / "a").name == "gem5"
+    point = Point(0, {"device": "/a/card.yaml", "batch": 8}, "", cast(Any, None))
+    card = load_device("mlu370-x4")
+    told = trace_export._remark(card, point, trace_export.WantedTrace(channel=3))
+    assert told.startswith("mlu370-x4: card, 8; steps 100, layers 0, attention; channel-3 addr")
+    bare = trace_export._remark(card, Point(0, {}, "", cast(Any, None)), trace_export.WantedTrace())
+    assert bare.startswith("mlu370-x4: one point;") and "; device addresses" in bare
+
+
 def test_all_phases_or_one() -> None:
+    with pytest.raises(DescriptionError, match="did you mean 'weights'"):
+        _phases("weight")
     assert _phases("all") == PHASES and all(_phases(name) == (name,) for name in PHASES)
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from hwmodel.measure import load_latency
-from tests.sweeps.cli.test_memory_commands import MEMORY, bankwise, found
+from tests.sweeps.cli.test_memory_commands import MEMORY, found
 
 TIMES = {"wall_s", "threads"}
 
@@ -37,19 +35,6 @@ def test_latency_has_a_curve_an_extent_and_mix_with_its_knee() -> None:
     shares = [curve["write_share"] for curve in
               found("memory", "latency", MEMORY, "--extent", "1KiB")["curves"]]  # fmt: skip
     assert shares == [0, 0.25, 0.5]
-
-
-def test_latency_is_printed_and_drawn(tmp_path: Path) -> None:
-    page, picture = tmp_path / "latency.html", tmp_path / "latency.svg"
-    asked = ("memory", "latency", MEMORY, "--extent", "512B", "--writes", "25")
-    done = bankwise(*asked, "--save", page)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert bankwise(*asked, "--save", picture).returncode == 0
-    assert "512 B, 25 % written" in done.stdout and "one by one" in done.stdout
-    assert f"wrote {page}\n" in done.stdout
-    assert "write p99 ns" in page.read_text()
-    assert "the knee is at" in page.read_text() and page.read_text().count("<figure") == 1
-    assert all(name in picture.read_text() for name in ("mean", "p50", "p99", "twice unloaded"))
 
 
 def test_an_extent_and_a_mix_are_a_pattern_next_to_the_others() -> None:

@@ -41,13 +41,6 @@ def test_the_table_has_verdicts_and_causes(mine: Path) -> None:
     assert "cause: far: there is no such channel" in out
 
 
-def test_json_has_every_cell(mine: Path) -> None:
-    _, out, _ = bankwise("validate", str(mine), "--json")
-    near, far = json.loads(out)[0]["cells"]
-    assert (far["verdict"], far["prediction"], far["unit"]) == ("refuted", 16, "GB/s")
-    assert near["model"] == far["model"] and near["agrees"] is True
-
-
 def test_candidates_keep_their_settings_and_on_demand_their_figures(mine: Path) -> None:
     mine.write_text(
         FILE.replace("tolerances:", "candidates: {slow: {clock.tCK: 2ns}}\ntolerances:")

@@ -26,7 +26,7 @@ from sweeps.report.crossing_page import over_places
 from sweeps.run import sweep_run as run_module
 from sweeps.run.progress import Progress
 from sweeps.run.store import RunDirectory
-from sweeps.run.sweep_run import Interrupted, run_sweep
+from sweeps.run.sweep_run import run_sweep
 from sweeps.sections.section import Grid
 from tests.sweeps.made import RESULTS, measuring, results
 
@@ -177,23 +177,6 @@ def test_whole_numbers_end_where_nothing_lies_between() -> None:
     assert set(found) <= set(range(1, 9)) and {5, 6} <= set(found)
 
 
-def test_a_planted_crossing_is_found_with_its_interval(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = run(tmp_path / "run", monkeypatch)
-    found = of(table, "cost")
-    assert found.outcome == "crosses" and found.crossing is not None and found.crossing.falls
-    logs = [math.log(factor) for factor in NOISE]
-    mean = sum(logs) / 3
-    half = 4.302653 * math.sqrt(sum((x - mean) ** 2 for x in logs) / 2 / 3)
-    truth = [700 * math.exp(5 * (mean + shift)) for shift in (-half, 0, half)]
-    step = 1024 ** (2**-HALVINGS)
-    assert number(found.crossing.at) == pytest.approx(truth[1], rel=0.02)
-    assert truth[0] / step <= number(found.crossing.low) <= truth[0] * 1.01
-    assert truth[2] * 0.99 <= number(found.crossing.high) <= truth[2] * step
-    assert of(table, "hash").outcome == "no crossing"
-
-
 def test_no_crossing_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = run(tmp_path / "run", monkeypatch, at=1e6)
     found = of(table, "cost")
@@ -248,35 +231,6 @@ def test_each_place_has_its_own_search_and_only_the_one_that_has_it_is_changed()
         window = {"window": point.overrides["device_set.dma.window"]}
         assert policy["watermark"] == 0.02
         assert point.experiment.device_set == {"dma": window}
-
-
-@pytest.mark.parametrize("stop", [3, 11, 29, 40])
-def test_an_interrupted_search_goes_on_as_if_it_had_not_been(
-    stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(tmp_path / "whole", monkeypatch)
-    whole = results(tmp_path / "whole")
-    count = 0
-
-    def stops(task: Task) -> dict[str, Any]:
-        nonlocal count
-        count += 1
-        if count == stop:
-            raise KeyboardInterrupt
-        return planted(task)
-
-    measuring(monkeypatch, stops)
-    monkeypatch.setattr(run_module, "rehearse", lambda *given: None)
-    with pytest.raises(Interrupted):
-        run_sweep(load_sweep("smoke", SETS), tmp_path / "run", False, 1, QUIET)
-    kept = len(results(tmp_path / "run"))
-    assert 0 < kept < len(whole)
-    measuring(monkeypatch, planted)
-    done = run_sweep(load_sweep("smoke", SETS), tmp_path / "run", True, 1, QUIET)
-    assert done.reused == kept and results(tmp_path / "run") == whole
-    for name in ("summary.csv", "config.yaml", "calibration.json"):
-        texts = [(tmp_path / each / name).read_text() for each in ("run", "whole")]
-        assert texts[0] == texts[1], name
 
 
 @pytest.mark.long

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
 from policies.allocators.kv_layout import DoesNotFit
-from sweeps.plan.crossing_findings import Crossings
 from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.contents import Report, read_report
-from sweeps.report.crossing_map import regions
 from sweeps.report.page import page
-from sweeps.report.picture import picture
 from sweeps.run.progress import Progress
 from sweeps.run.sweep_run import run_sweep
-from sweeps.sections.chart import file_name
 from tests.sweeps.made import measuring
 
 QUIET = Progress(terminal=False)
@@ -57,42 +51,6 @@ def run(path: Path, monkeypatch: pytest.MonkeyPatch, resume: bool = False) -> Re
     measuring(monkeypatch, planted)
     run_sweep(load_sweep(PLANTED, SETS), path, resume, 1, QUIET)
     return read_report(path)
-
-
-def test_winners_leads_ties_and_objections_are_those_planted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    report = run(tmp_path / "a", monkeypatch)
-    table = report.table
-    assert table.done == table.total and not table.problems
-    found: Crossings = report.findings.own
-    cells = {cell.name: cell for cell in found.cells}
-    assert list(cells) == ["bf16, short", "int8, short", "bf16, long", "int8, long"]
-    assert [cell.winner for cell in found.cells] == ["paged", "paged", "paged", "odma"]
-    for name, tied in (("bf16, short", 0.2), ("int8, short", 0.6)):
-        one = cells[name].numbers[0].at
-        assert one is not None and one.mean == pytest.approx(tied, rel=0.01)
-        assert one.low < tied < one.high < 1.3 * one.low
-        assert len(cells[name].numbers[0].answers) == 2 + HALVINGS
-    assert [cells[name].numbers[0].side for name in cells] == [0, 0, 1, -1]
-    assert len(cells["bf16, long"].numbers[0].answers) == 2
-    lead = cells["bf16, short"].verdict.gaps[0]
-    assert lead.total.mean == pytest.approx(5**0.5 - 1, rel=1e-3)
-    others = [gap.other for gap in cells["int8, long"].verdict.gaps]
-    assert (cells["int8, long"].verdict.leader, others) == ("odma", ["paged", "static"])
-    assert cells["bf16, short"].upheld == ["odma with exact lengths"]
-    assert cells["int8, long"].upheld == []  # odma's already
-    assert math.exp(cells["int8, long"].references["oracle"].mean) == pytest.approx(1.2)
-    _shown(report, found)
-
-
-def _shown(report: Report, found: Crossings) -> None:
-    drawn = regions(found)
-    assert {each.kind for each in drawn.spans} == {"paged", "odma"}
-    file = picture(report, file_name(drawn.title)).save(report.table.path / "map.svg")
-    texts = ElementTree.fromstring(file.read_text()).itertext()
-    assert {"paged", "odma", "leads by"} <= (told := {text.strip() for text in texts})
-    assert "static" not in told and drawn.title in page([report.section])
 
 
 READINGS = (

@@ -125,25 +125,6 @@ def test_a_half_written_run_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_run_resumed_is_the_run(tmp_path: Path) -> None:
-    even = "serving.memory={efficiency: 0.8}"
-    sets = [*CHANGES, TOGETHER, "requests=30", "replications=2", even]
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    run_sweep(load_sweep("smoke", sets), whole, False, 1, QUIET)
-    run_sweep(load_sweep("smoke", sets), stopped, False, 2, QUIET)
-    lines = (stopped / "results.jsonl").read_text().splitlines(keepends=True)
-    (stopped / "results.jsonl").write_text("".join(lines[3:9]))
-    done = run_sweep(load_sweep("smoke", sets), stopped, True, 2, QUIET)
-    assert done.reused == 6 and len(done.records) == 16
-    assert (stopped / "summary.csv").read_text() == (whole / "summary.csv").read_text()
-    again = load_sweep(str(whole / "config.yaml"))
-    assert [p.experiment for p in again.points] == [p.experiment for p in load_sweep(
-        "smoke", sets).points]  # fmt: skip
-    known = RunDirectory(whole).read_json("provenance.json")["hardware"]
-    assert known["both"]["mlu370-x4"]["peak_gbps"] == pytest.approx(307.2)
-
-
-@pytest.mark.long
 def test_a_change_that_no_policy_can_serve_is_told_and_the_others_run(
     tmp_path: Path,
 ) -> None:

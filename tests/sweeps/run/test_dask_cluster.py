@@ -121,18 +121,6 @@ def test_a_task_whose_worker_is_killed_is_done_by_another(cluster: Any, tmp_path
     assert len(begun) > len(set(begun)), "none was begun again"
 
 
-def test_sweeps_run_there_too(apart: str, tmp_path: Path) -> None:
-    few = ["requests=20", "warmup_requests=5", "serving.memory.efficiency=0.8"]
-    sweep = load_sweep("smoke", few)
-    run_sweep(sweep, tmp_path / "cluster", False, 1, QUIET, apart)
-    run_sweep(sweep, tmp_path / "here", False, 1, QUIET)
-    found = [
-        [record["metrics"] for record in RunDirectory(tmp_path / name).records()]
-        for name in ("cluster", "here")
-    ]
-    assert found[0] == found[1]
-
-
 def named(options: Any) -> str:
     """Of a plug-in, as its module there says."""
     return f"{type(options).__module__}: {type(options).__name__}"

@@ -26,12 +26,6 @@ QUIET = Progress(terminal=False)
 ASKED = ["load={goodput: {ttft: 500ms, tpot: 200ms, attainment: 0.8}}", "requests=100"]
 
 
-@pytest.mark.parametrize("threshold", [0.011, 0.9, 1.0, 3.7, 400.0])
-def test_a_planted_threshold_is_found(threshold: float) -> None:
-    found = largest_rate(lambda rate: rate <= threshold, 1.0)
-    assert found <= threshold < found * (1 + TOLERANCE)
-
-
 def test_where_every_rate_or_none_attains_there_is_no_goodput() -> None:
     with pytest.raises(NoRate, match=r"attained even at 1\.02e\+03 requests/s, 1024 times"):
         largest_rate(lambda rate: True, 1.0)

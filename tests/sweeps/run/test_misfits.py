@@ -11,7 +11,6 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from sweeps.plan.sweep import load_sweep
 from sweeps.report.contents import read_report
-from sweeps.run.dry_run import dry_run
 from sweeps.run.misfits import FILE
 from sweeps.run.progress import Progress
 from sweeps.run.store import SUMMARY
@@ -95,11 +94,6 @@ def test_the_least_that_fits(tmp_path: Path) -> None:
     ran(tmp_path / "run", *sets)
     found = read_report(tmp_path / "run").findings.own[0]
     assert (found.value, list(found.known)) == ("20GiB", ["20GiB", "24GiB"])
-
-
-def test_a_dry_run_counts_it() -> None:
-    found = dry_run(load_sweep("smoke", [*SETS, MODELS]))
-    assert (found.points, found.unfit, found.results) == (2, 2, 4)
 
 
 def test_the_command_ends_with_0(tmp_path: Path) -> None:

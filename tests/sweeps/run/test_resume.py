@@ -7,7 +7,9 @@ import csv
 import json
 import math
 import re
+import time
 from collections import Counter
+from itertools import count
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -18,6 +20,7 @@ from scipy import stats
 
 from hwmodel.description.description import DescriptionError
 from policies.allocators.kv_layout import DoesNotFit
+from sweeps.analyse.figures import THROUGHPUT
 from sweeps.plan.experiment import CALIBRATION as CALIBRATED
 from sweeps.plan.experiment import Task
 from sweeps.plan.sweep import load_sweep
@@ -37,9 +40,12 @@ LOADS = {
     "none": "load=null", "given": "load={rate_per_s: 2}",
     "best": "load={relative: 1.5, of: best}", "shared": "load={relative: 1.5}",
     "own": "load={relative: 0.5, of: own}",
-    "goodput": "load={goodput: {ttft: 1s, tpot: 1s}}",
+    "goodput": "load={goodput: {ttft: 1s, tpot: 1s}}", "search": "load={rate_per_s: 2}",
 }  # fmt: skip
-"""`shared`: all replications are calibrated on the same requests."""
+"""`shared`: all replications are calibrated on the same requests; `search`: results ask for more
+points."""
+COST = "{path: device_set.dma.descriptor_cost, range: [10, 10240], unit: ns, log: true, why: x}"
+SEARCH = ["rule=crossing", f"crossing={{cost: {COST}}}", *SETS[:2], SETS[-1]]
 
 
 def draw(*of: Any) -> float:
@@ -56,8 +62,8 @@ def where(overrides: dict[str, Any]) -> tuple[str, str]:
 
 
 def number(task: Task) -> tuple[Any, ...]:
-    memory = task.experiment.serving.memory
-    return (*place(task.experiment), memory.efficiency, task.replication)
+    which = crc32(task.experiment.model_dump_json().encode())
+    return *place(task.experiment), which, task.replication
 
 
 class Machine:
@@ -74,6 +80,8 @@ class Machine:
         for room in (sweep_run, one_point):
             patch.setattr(room, "measure", self.measure)
         patch.setattr(rehearsal, "measure", self.rehearse)
+        hours = count()
+        patch.setattr(time, "time", lambda: 2e9 - 3600 * next(hours))  # it goes back by an hour
         patch.setattr(capacity, "capacity_task", self.capacity)
         patch.setattr(goodput, "goodput_task", self.goodput)
 
@@ -84,7 +92,7 @@ class Machine:
     def rehearse(self, task: Task) -> dict[str, Any]:
         if self.seen_before:
             self._fits(task.experiment)
-        return {"rate": 1.0}
+        return {THROUGHPUT: 1.0}
 
     def measure(self, task: Task) -> dict[str, Any]:
         self.left -= 1
@@ -94,7 +102,7 @@ class Machine:
         self.measured.append(number(task))
         if number(task) in self.failing:
             raise self.failing[number(task)]
-        return {"rate": draw(number(task), task.rate_per_s), "offered": task.rate_per_s,
+        return {THROUGHPUT: draw(number(task), task.rate_per_s), "offered": task.rate_per_s,
                 "of": {"name": "x", "wall_s": 5.0}}  # fmt: skip
 
     def capacity(self, task: Task) -> float:
@@ -122,7 +130,13 @@ def rate(load: str, record: dict[str, Any], unfit: set[tuple[str, str]]) -> floa
             return 0.5 * draw(policy, window, on)
         case "goodput":
             return draw(policy, window, 0.5 if record["control"] == "slow" else 0.8)
-    return {"none": None, "given": 2.0}[load]
+    return None if load == "none" else 2.0
+
+
+def asked(load: str) -> list[str]:
+    sets = SEARCH if load == "search" else SETS
+    shared = ["calibration=shared"] if load == "shared" else []
+    return [*sets, LOADS[load], "serving.memory.efficiency=0.8", *shared]
 
 
 def rest(path: Path) -> list[str]:
@@ -144,15 +158,13 @@ def test_whatever_stops_it_a_run_ends_as_one_that_was_not_stopped(
 ) -> None:
     rng = np.random.default_rng([seed, *load.encode()])
     machine = Machine(monkeypatch, seen_before=bool(rng.integers(2)))
-    if rng.random() < 0.4:
+    if rng.random() < 0.4 and load != "search":
         machine.unfit = {(str(rng.choice(POLICIES)), str(rng.choice(WINDOWS)))}
 
     def go(name: str, resume: bool) -> SweepRun:
         machine.measured.clear()
         machine.counts.clear()
-        sets = [*SETS, LOADS[load], "serving.memory.efficiency=0.8"]
-        sets += ["calibration=shared"] if load == "shared" else []
-        return run_sweep(load_sweep("smoke", sets), tmp_path / name, resume, 1, QUIET)
+        return run_sweep(load_sweep("smoke", asked(load)), tmp_path / name, resume, 1, QUIET)
 
     whole = go("whole", False)
     everything, first = results(tmp_path / "whole"), list(machine.measured)
@@ -165,7 +177,7 @@ def test_whatever_stops_it_a_run_ends_as_one_that_was_not_stopped(
         assert record["metrics"]["offered"] == record["rate_per_s"]
         assert (record["metrics"]["of"], record["walls"]) == ({"name": "x"}, {"wall_s": 5.0})
     summarised(tmp_path / "whole", everything, {each.point for each in misfits})
-    if not machine.unfit:
+    if not machine.unfit and load != "search":
         alone(machine, tmp_path / "whole", everything[rng.integers(len(everything))], load)
 
     stopped = tmp_path / "stopped"
@@ -204,19 +216,17 @@ def test_whatever_stops_it_a_run_ends_as_one_that_was_not_stopped(
 
 def alone(machine: Machine, whole: Path, record: dict[str, Any], load: str) -> None:
     """A replication of a point by itself, with the capacities of a run or its own."""
-    asked = {"point": record["point"], "replication": record["replication"]}
+    chosen = {"point": record["point"], "replication": record["replication"]}
     rivals = {"best": len(POLICIES), "shared": len(POLICIES), "own": 1, "goodput": 1}.get(load, 0)
-    sets = [*SETS, LOADS[load], "serving.memory.efficiency=0.8"]
-    sets += ["calibration=shared"] if load == "shared" else []
-    for given, more, count in ((whole, [], 0), ("smoke", sets, rivals)):
+    for given, more, many in ((whole, [], 0), ("smoke", asked(load), rivals)):
         machine.counts.clear()
-        found = one_point.simulate(given, more, **asked)
+        found = one_point.simulate(given, more, **chosen)
         del found["metrics"]["of"]["wall_s"]
         assert found == {key: record[key] for key in found} and len(found) == 7
-        assert machine.counts.total() == count
+        assert machine.counts.total() == many
     for wrong in (0, EACH + 1):
         with pytest.raises(DescriptionError, match=f"--replication: expected 1 to {EACH}; got"):
-            one_point.simulate(whole, **{**asked, "replication": wrong})
+            one_point.simulate(whole, **{**chosen, "replication": wrong})
 
 
 def damage(path: Path, rng: np.random.Generator) -> None:
@@ -239,10 +249,10 @@ def summarised(path: Path, records: list[dict[str, Any]], unfit: set[int]) -> No
         assert bool(row.get("does_not_fit")) == (int(row["point"]) in unfit)
         if not mine:
             continue
-        values = [each["metrics"]["rate"] for each in mine]
+        values = [each["metrics"][THROUGHPUT] for each in mine]
         half = stats.sem(values) * stats.t.ppf(0.975, len(values) - 1)
-        assert float(row["rate"]) == pytest.approx(np.mean(values))
-        assert float(row["rate_half"]) == pytest.approx(half)
+        assert float(row[THROUGHPUT]) == pytest.approx(np.mean(values))
+        assert float(row[f"{THROUGHPUT}_half"]) == pytest.approx(half)
         assert row["control"] == mine[0]["control"] and "of.name" not in row
         assert json.dumps([row[key] for key in mine[0]["overrides"]]) == json.dumps(
             [*mine[0]["overrides"].values()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import signal
@@ -138,21 +137,6 @@ def test_a_signal_keeps_what_was_finished_and_says_so(
     assert f"{expected} --resume continues" in said
     run_sweep(load_sweep("smoke", MANY), out, True, 2, QUIET)
     same(out, whole)
-
-
-def test_a_clock_that_jumps_changes_nothing(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It goes back by an hour whenever it is asked."""
-    hours = itertools.count()
-    monkeypatch.setattr(time, "time", lambda: 2e9 - 3600 * next(hours))
-    run_sweep(load_sweep("smoke", MANY), tmp_path / "run", False, 1, QUIET)
-    same(tmp_path / "run", whole)
-
-
-def test_resume_without_a_run_starts_one(tmp_path: Path) -> None:
-    done = run_sweep(load_sweep("smoke"), tmp_path / "run", True, 1, QUIET)
-    assert (done.reused, len(done.records)) == (0, 4)
 
 
 def test_a_description_that_changed_since_is_noticed(tmp_path: Path) -> None:

@@ -74,20 +74,6 @@ def test_results_are_there_as_soon_as_they_are_appended(tmp_path: Path) -> None:
     run.release()
 
 
-def test_a_torn_last_line_is_dropped_and_the_next_result_is_whole(tmp_path: Path) -> None:
-    run = open_run(tmp_path)
-    run.append({"point": 0})
-    run.release()
-    with (tmp_path / RESULTS).open("a") as file:
-        file.write('{"point": 1, "met')
-    assert RunDirectory(tmp_path).records() == [{"point": 0}]
-    run = open_run(tmp_path)
-    run.append({"point": 2})
-    run.release()
-    lines = (tmp_path / RESULTS).read_text().splitlines()
-    assert [json.loads(line)["point"] for line in lines] == [0, 2]
-
-
 def test_a_bad_line_in_the_middle_is_said_with_its_place(tmp_path: Path) -> None:
     (tmp_path / RESULTS).write_text('{"point": 0}\n{"poi\n{"point": 2}\n')
     with pytest.raises(DescriptionError, match=r"results\.jsonl:2: not a JSON object"):
