@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hwmodel.specs.accelerator import Paging
 from sweeps.analyse.label import label
 from sweeps.analyse.table import Table
 from sweeps.analyse.variants import overrides, with_role
@@ -11,6 +12,8 @@ from sweeps.sections.formats import (
     counted,
     listed,
 )  # fmt: skip
+
+PAGED = "paged"
 
 
 def conditions(table: Table) -> str:
@@ -22,6 +25,7 @@ def conditions(table: Table) -> str:
     parts = [label(fixed[key]) for key in ("device", "model", "workload") if key in fixed]
     parts += _load(fixed.get("load") or fixed.get("arrivals"))
     parts += _serving(base.get("serving") or {}, paths)
+    parts += _blocks(table.config, paths)
     if slo := fixed.get("slo"):
         parts.append(
             f"SLO {listed(f'{key.upper()} {value}' for key, value in slo.items() if value)}"
@@ -67,3 +71,23 @@ def _serving(serving: Any, paths: list[str]) -> list[str]:
         if isinstance(value, int) and not varied:
             found.append(text.format(value))
     return found
+
+
+def _blocks(config: dict[str, Any], paths: list[str]) -> list[str]:
+    """Of how many tokens blocks of `paged` are, on which its gap to contiguous runs hangs most;
+    nothing where a run varies that."""
+    of_cases = paths[len(config["axes"]) :]
+    varied = any(path.endswith((".paging.block", ".policy.block")) for path in paths)
+    if varied or "serving.policy" in of_cases:
+        return []
+    one = (config["base"].get("serving") or {}).get("policy")
+    found = config["axes"].get("serving.policy") or [one]
+    policies = [each if isinstance(each, dict) else {"name": each} for each in found]
+    devices = ((config.get("resolved") or {}).get("devices") or {}).values()
+    cards = [(each.get("accelerator") or {}).get("paging") or {} for each in devices]
+    blocks = set()
+    for each in policies:
+        if each.get("name") == PAGED:
+            given = each.get("block")
+            blocks |= {given} if given else {card.get("block", Paging().block) for card in cards}
+    return [f"blocks of {listed(map(str, sorted(blocks)))} tokens"] if blocks else []

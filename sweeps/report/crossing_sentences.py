@@ -67,10 +67,11 @@ def answer(crossings: Crossings) -> Iterator[str]:
         if cells:
             leads = [cell.verdict.gaps[0].total for cell in cells if cell.verdict]
             least, most = (end(leads, key=lambda lead: lead.mean) for end in (min, max))
-            lead = " to ".join(dict.fromkeys((gain(least, named=first), gain(most))))
+            lead = gain(least, named=first)
+            lead += f" to {gain(most)}" * (gain(least) != gain(most))
             free = sum(not cell.verdict.bound for cell in cells if cell.verdict)
             note = f"; KV memory does not limit it in {free}" if free else ""
-            family = f" (corrected for {total})" * first
+            family = f" (corrected for {total})" * (first and total > 1)
             yield (
                 f"{name} leads significantly in {len(leads)} of {cells_in_all}{family}, by"
                 f" {lead}{note}."

@@ -168,10 +168,13 @@ def dependence(depends: Dependence) -> Iterator[str]:
     best = every[0].objective.wins
     told = "; ".join(f"{value}: {short(each)}" for value, each in depends.outcomes)
     if len(winners) == 1 and all(each.outcome == "won" for each in every):
-        nearest = [(each.gaps[0], value) for value, each in depends.outcomes]
-        ranked = sorted(nearest, key=lambda each: each[0].total.mean)
+        gaps = [(each.gaps[0], value) for value, each in depends.outcomes]
+        ranked = sorted(gaps, key=lambda each: each[0].total.mean)
         less = every[0].objective.less
+        nearest, furthest = (_distance(gap, less) for gap in (ranked[0][0], ranked[-1][0]))
         lead = f"{_bound('at least', ranked[0], less)}, {_bound('at most', ranked[-1], less)}"
+        if nearest == furthest:  # to the digits shown
+            lead = f"{_distance(ranked[0][0], less, named=True)} at each"
         values = ", ".join(value for value, _ in depends.outcomes)
         yield f"{where}{winners[0]} {best} for every {depends.axis} ({values}): {lead}."
     elif winners and depends.is_question:
@@ -186,7 +189,13 @@ def _bound(word: str, where: tuple[Gap, str], less: bool) -> str:
     (gap, value), named = where, word == "at least"
     if less:
         return f"{gap.other} {word} {_excess(gap.total, named)} ({value})"
-    return f"{word} {more(gap.total, gap.other, named=named)} ({value})"
+    return f"{word} {_distance(gap, less, named)} ({value})"
+
+
+def _distance(gap: Gap, less: bool, named: bool = False) -> str:
+    if less:
+        return f"{gap.other} {_excess(gap.total, named)}"
+    return more(gap.total, gap.other, named=named)
 
 
 def dependences(several: Sequence[Dependence]) -> str:

@@ -234,8 +234,9 @@ def importances(trials: Trials) -> dict[str, Interval]:
     this setting); empty where no setting varies.
 
     The interval is from the 2.5th to the 97.5th percentile of RESAMPLES bootstrap samples of the
-    trials (Efron and Tibshirani 1993, 13.3), with a seed of its own: what another draw of as many
-    trials could have shown, not what another search would.
+    trials (Efron and Tibshirani 1993, 13.3), with a seed of its own, and wider where the share of
+    all trials lies outside, as it may, since shares of samples are biased: what another draw of as
+    many trials could have shown, not what another search would.
     """
     from optuna.trial import create_trial  # heavy
 
@@ -256,14 +257,12 @@ def importances(trials: Trials) -> dict[str, Interval]:
     again = [
         _shares([made[i] for i in rng.integers(0, len(made), len(made))]) for _ in range(RESAMPLES)
     ]
-    ends = {
-        name: np.quantile([each.get(name, 0.0) for each in again], (0.025, 0.975))
-        for name in shares
-    }
-    return {
-        name: Interval(share, float(ends[name][0]), float(ends[name][1]), len(made))
-        for name, share in shares.items()
-    }
+    found = {}
+    for name, share in shares.items():
+        ends = np.quantile([each.get(name, 0.0) for each in again], (0.025, 0.975))
+        low, *_, high = sorted((share, *map(float, ends)))
+        found[name] = Interval(share, low, high, len(made))
+    return found
 
 
 def _shares(made: list[FrozenTrial]) -> dict[str, float]:
