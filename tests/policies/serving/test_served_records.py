@@ -1,14 +1,10 @@
 """Does a serving with one, two or three features, or a generated one, give what it gave?
 
-All are served in `make test`. A change that is meant to move them writes `served.json` anew, and
-prints what has moved:
-
-    python -m tests.policies.serving.test_served_records
+All are served in `make test`, and held against `served.json` (`tests.policies.records`).
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +14,11 @@ from pydantic import ValidationError
 from hwmodel.description.description import DescriptionError
 from sweeps.run.sweep_run import apart as without_walls
 from tests.policies.checksum import checksum
+from tests.policies.records import Records
 from tests.policies.serving.features import FEATURES, Setting, audited, pairs, reason
 from tests.policies.serving.generated import serving
 from tests.policies.serving.test_pairs import EACH_ONCE, TRIPLES
 
-RECORDS = Path(__file__).with_name("served.json")
 TOGETHER = [
     *((name,) for name in FEATURES),
     *(pair for pair in pairs() if {pair, pair[::-1]} & EACH_ONCE),
@@ -46,22 +42,13 @@ def record(name: str) -> str:
     return f"{metrics['steps']} steps, {ends:.6g} s, {checksum([found.finish_s, metrics])}"
 
 
-def read() -> dict[str, str]:
-    return json.loads(RECORDS.read_text(encoding="utf-8"))
-
-
-def test_every_serving_has_its_record() -> None:
-    assert read().keys() == SERVED.keys()
+RECORDS = Records(Path(__file__).with_name("served.json"), SERVED, record)
 
 
 @pytest.mark.parametrize("name", SERVED)
 def test_it_gives_what_it_gave(name: str) -> None:
-    assert record(name) == read()[name]
+    RECORDS.check(name)
 
 
 if __name__ == "__main__":
-    before, now = read(), {name: record(name) for name in SERVED}
-    for name, said in now.items():
-        if before.get(name) != said:
-            print(f"{name}: {before.get(name)} -> {said}")
-    RECORDS.write_text(json.dumps(now, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
+    RECORDS.write()
