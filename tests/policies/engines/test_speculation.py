@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +17,10 @@ from policies.allocators.allocator import Demand, Limits, Lookahead
 from policies.allocators.capabilities import Drafts
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
-from policies.engines.scheduled_step import Chunk, Step
 from policies.engines.speculation import GOLDEN, SpeculationSpec, draw, positions
-from policies.memory.drafting import DraftingSteps, drafter_of
-from policies.memory.step import StepModel
-from policies.memory.step_times import Efficiency
+from policies.memory.drafting import drafter_of
 from policies.predictors.prediction import Prediction
-from tests.policies.small import MODEL, WINDOWS, device, mixed, requests, run
+from tests.policies.small import WINDOWS, mixed, requests, run
 
 EAGLE = {"method": "eagle", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]}
 LOOKUP = {"method": "ngram", "tokens": 3, "acceptance": [0.8, 0.6, 0.4]}
@@ -90,46 +86,6 @@ def test_a_drafter_leaves_so_much_of_a_hit(hit: Any, found: int) -> None:
     same = Demand(30, 0, Prediction(20.0), prefix_id=1, prefix_tokens=16)
     allocator.reserve(0, same, 30)
     assert allocator.caching.cached(1, 29, same) == found
-
-
-def test_a_drafter_of_one_layer_takes_memory_and_time() -> None:
-    eagle, lookup = (served(speculation=each) for each in (EAGLE, LOOKUP))
-    assert eagle["phase_share"]["draft"] > 0
-    assert "draft" not in lookup["phase_share"]
-    assert eagle["kv_capacity_tokens"] < lookup["kv_capacity_tokens"]
-    assert eagle["output_tokens_per_s"] < lookup["output_tokens_per_s"]
-
-
-def test_passes_of_a_drafter_follow_prompts_that_end_and_requests_that_decode() -> None:
-    """The first pass is of the step itself; each further one of a token of everyone who decodes
-    next: two that had 300 together, and one whose prompt of 50 has ended."""
-    card = device(4096)
-    steps, asked = StepModel(card, MODEL), list[tuple[Step, int]]()
-
-    def passed(step: Step, rounds: int, efficiency: Efficiency) -> Any:
-        asked.append((step, rounds))
-        return steps.times(step, rounds, efficiency)
-
-    drafting = DraftingSteps(steps, cast(Any, SimpleNamespace(times=passed)), 3, card)
-    chunks = [Chunk(2, 10, 40, True), Chunk(3, 0, 16, False)]
-    step = Step(np.arange(2), 300, chunks, [], 0, "offered_load")
-    found, alone = drafting.times(step, 1, Efficiency()), steps.times(step, 1, Efficiency())
-    (first, once), (further, rounds) = asked
-    assert (first, once, rounds) == (step, 1, 2)
-    assert (further.context, further.tokens, further.chunks) == (302 + 50, 3, [])
-    assert further.decode.tolist() == [0, 1, 2]
-    drafts = [steps.times(each, times, Efficiency()) for each, times in asked]
-    launch_s = card.accelerator.kernels.host * 1e-9  # type: ignore[union-attr]
-    seconds = sum(each.total_s.sum() for each in drafts) - 3 * launch_s  # one is the step's
-    assert found.draft_s == pytest.approx(seconds)
-    assert found.total_s - alone.total_s == pytest.approx(seconds)
-    assert found.work.phases["draft"].moved == sum(each.work.moved for each in drafts)
-    assert found.work.layers == alone.work.layers + 3 * MODEL.layers
-    asked.clear()
-    drafting.times(
-        step._replace(decode=step.decode[:0], context=0, chunks=chunks[1:]), 1, Efficiency()
-    )
-    assert len(asked) == 1  # of nobody is a token drafted
 
 
 def test_a_draft_model_is_one_with_the_same_vocabulary() -> None:

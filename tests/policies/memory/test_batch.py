@@ -20,22 +20,6 @@ def placed(age: int, slots: int = 4096, sequences: int = 4) -> tuple[Allocator, 
     return allocator, place(allocator, spec, np.random.default_rng(0)).tolist()
 
 
-def test_does_each_sequence_hold_its_context_and_a_token() -> None:
-    for age in (0, 30):
-        allocator, batch = placed(age)
-        assert batch == list(range(age, age + 4))
-        assert np.flatnonzero(allocator.resident).tolist() == batch
-        assert allocator.stored[batch].tolist() == [201] * 4
-
-
-def test_do_requests_that_came_before_scatter_its_blocks() -> None:
-    alone, used = (placed(age)[0] for age in (0, 60))
-    assert alone.units(0).start.tolist()[:7] == [16 * block for block in range(7)]
-    assert alone.units(1).start.tolist()[:7] == [16 * block for block in range(7, 14)]
-    steps = np.diff(used.units(60).start[:7]) // 16
-    assert len(set(steps.tolist())) > 2
-
-
 @pytest.mark.parametrize("context", [1, 2, 3, 200])
 def test_those_before_come_with_half_of_their_tokens_and_grow(context: int) -> None:
     policy: PolicySpec = POLICIES["paged"].Options(name="paged")  # type: ignore[assignment]

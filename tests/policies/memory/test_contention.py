@@ -20,7 +20,7 @@ from policies.placements.placement import none, whole
 from policies.placements.turn import Turn
 from tests.policies.serving.test_pools import pools
 from tests.policies.serving.test_sessions import talks
-from tests.policies.transfers.test_tiers import AGAIN, served, tiers
+from tests.policies.transfers.test_tiers import served, tiers
 
 LPDDR = load_device("mlu370-x4")
 TOGETHER = {"fidelity": "sampled", "phases": "together", "max_probes": 2}
@@ -114,18 +114,6 @@ def test_the_cost_of_many_probes_is_a_ratio_with_its_interval() -> None:
     assert tenth == pytest.approx(report(uneven))
     sure = report([Slowdown(0.3 * moved, moved) for moved in (0.1, 0.4, 0.8)])
     assert sure["cost"] == pytest.approx(0.3) and sure["ci95"] == pytest.approx(0, abs=1e-12)
-
-
-def test_where_nothing_moves_simulated_contention_changes_nothing() -> None:
-    still = {"host": {"store_threshold": 9}}
-    found, plain = (
-        served(AGAIN, tiers=tiers(still["host"], contention=how), memory=TOGETHER)
-        for how in ("simulated", True)
-    )
-    assert (found.finish_s == plain.finish_s).all()
-    memory = found.metrics["memory"]
-    assert memory.pop("in_motion")["probes"] == 0
-    assert memory.keys() == plain.metrics["memory"].keys()
 
 
 @pytest.mark.parametrize(

@@ -107,39 +107,6 @@ def test_one_token_on_two_cards_is_hypergeometric() -> None:
     assert found.pairs == pytest.approx(found.distinct) and found.tokens == pytest.approx(1)
 
 
-def test_cards_exchange_by_all_reduces_or_by_dispatch_and_combine() -> None:
-    big, step = device(1024), decode(8)
-    link = big.accelerator.link  # type: ignore[union-attr]
-    parts = [card(EXPERTS, 4, "linear", way)[0] for way in ("all_reduce", "all_to_all")]
-    plain, spread = (StepModel(big, each, 4).times(step, 1, Efficiency()) for each in parts)
-    split = StepModel(big, shard(EXPERTS, 4), 4).times(step, 1, Efficiency())
-    assert plain.all_reduce_s == pytest.approx(split.all_reduce_s, rel=1e-12)
-    each_s = link.all_reduce_s(4, 8 * 128)  # type: ignore[union-attr]
-    tokens = Routing(parts[1].experts).most(8).tokens  # type: ignore[arg-type]
-    assert 4 < tokens <= 8
-    there_s = tokens * 3 / 4 * 128 / link.bandwidth + link.latency * 1e-9  # type: ignore[union-attr]
-    # a dense layer with two all-reduces, two with one, a dispatch and a combine
-    assert spread.all_reduce_s == pytest.approx(4 * each_s + 4 * there_s)
-
-
-def test_flops_are_those_of_the_card_with_most_tokens() -> None:
-    big, step = device(1024), decode(64)
-    found = {}
-    for name, part in (("split", shard(EXPERTS, 4)), ("linear", card(EXPERTS, 4)[0]),
-                       ("spread", card(EXPERTS, 4, "linear", "all_to_all")[0])):  # fmt: skip
-        steps = StepModel(big, part, 4, free=["weights"])
-        found[name] = steps.times(step, 1, Efficiency()).weights_s
-    experts = card(EXPERTS, 4)[1]
-    rate = big.accelerator.compute.peak("fp16") * big.accelerator.compute.decode_efficiency  # type: ignore[union-attr]
-    more = Routing(experts).most(64).pairs - 64 * 2 / 4
-    assert more > 0
-    each = 2 * 3 * 64 * 32 * 2  # FLOPs of an expert in two layers
-    assert (found["linear"] - found["split"]) * rate == pytest.approx(more * each, rel=1e-6)
-    # routers of a card's own tokens alone, too
-    router = 2 * 2 * 16 * 64 * 64 * 3 / 4
-    assert (found["linear"] - found["spread"]) * rate == pytest.approx(router, rel=1e-6)
-
-
 WHOLE: dict[str, Any] = {"expert_parallel": "linear"}
 
 

@@ -15,7 +15,6 @@ from policies.memory import traffic
 from policies.memory.flash_memory import FlashMemory
 from policies.memory.step_times import Efficiency
 from policies.memory.traffic import Extents
-from policies.placements.placement import PlacedExtents
 from policies.requests.requests import Requests
 from policies.serving.serving import serve
 from tests.policies.memory.test_placed_memory import SHAPE
@@ -82,32 +81,6 @@ def test_pages_are_read_whole_and_once_and_bytes_are_written(seed: int) -> None:
     assert memory.report(0)["page_use"] == {"prefill": 0.25}
 
 
-@pytest.mark.parametrize("layers", [range(0), range(2, 4)])
-def test_of_what_lies_elsewhere_nothing_is_read(
-    layers: range, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every second extent, at another place, of the first layer that lies here."""
-
-    def part(what: str, memory: str, start: Any, size: Any, layer: int, space: str) -> Any:
-        assert (what, memory, layer, space) == ("kv", "far", max(layers.start, 0), "space")
-        return PlacedExtents(start[1::2] + 1024, size[1::2], np.arange(1, len(start), 2))
-
-    where = SimpleNamespace(layers=lambda *_: layers, part=part)
-    placed: Any = (where, "far", "space")
-    memory = FlashMemory(device().memories["far"], SHAPE, 1.0, 0, *placed)
-    start, write = np.arange(6) * 8192, np.array([True, True, False, False, False, False])
-    extents = Extents(start, np.full(6, 4096), write, np.zeros(6, int))
-    asked: list[int] = []
-
-    def attention(_: Any, __: Any, layer: int, ___: Any) -> Extents:
-        asked.append(layer)
-        return extents
-
-    monkeypatch.setattr(traffic, "attention", attention)
-    found = memory.observe(decode(4, 400), SimpleNamespace(allocator=None)).attention  # type: ignore[arg-type]
-    assert found == pytest.approx(3 / (2 * 2 + 10)) and asked == [layers.start]
-
-
 def test_what_has_nothing_here_goes_at_the_rate_of_before() -> None:
     assert share([], []) == share([0], [0]) == 1.0
 
@@ -115,18 +88,6 @@ def test_what_has_nothing_here_goes_at_the_rate_of_before() -> None:
 def test_what_has_not_run_wears_nothing_out() -> None:
     found = FlashMemory(device().memories["far"], SHAPE, 1.0, 0).report(0)
     assert (found["page_use"], found["writes_a_day"], found["years"]) == ({}, 0.0, None)
-
-
-def test_what_ages_is_written() -> None:
-    recent = {"name": "recent", "kv": "far", "tokens": 100, "moves": True}
-    found = metrics("4KiB", {"name": "paged"}, memories=recent)
-    copies_s = found["phase_share"]["copy"] * found["steps"] * found["step_s"]
-    size = found["memory"]["moved_tokens"] * SHAPE.kv_token_bytes
-    assert size >= 8 * 63 * SHAPE.kv_token_bytes
-    assert copies_s == pytest.approx(size / 10e9, rel=0.01)
-    written = 8 * (500 + 63) * SHAPE.kv_token_bytes  # each token once, the last ones as well
-    days = found["memory"]["writes_a_day"] * found["steps"] * found["step_s"] / 86400
-    assert days * (1 << 30) == pytest.approx(written, rel=0.01)
 
 
 def test_pages_are_counted_again_when_a_phase_is_due_and_copies_are_written_where_kv_ages(
@@ -153,37 +114,6 @@ def test_pages_are_counted_again_when_a_phase_is_due_and_copies_are_written_wher
         assert memory.rounds_to_probe == max(64 * due - passed, 1)
     aged, copied = (memory.observe(prompts._replace(aged=n), engine).migration for n in (3, 0))
     assert (aged, copied) == (0.1, pytest.approx(2 / 11))
-
-
-@pytest.mark.parametrize(("share", "aged"), [(None, 0), (0.25, 0), (0.25, 3)])
-def test_it_is_worn_out_by_what_is_written_here_and_what_ages_is_counted_once(
-    share: float | None, aged: int
-) -> None:
-    """Of 300 B a step, in steps of 2 s; what had aged was counted as it was made."""
-    where: Any = () if share is None else (
-        SimpleNamespace(read=lambda *_: {"far": share}), "far", SimpleNamespace(slot_bytes=7),
-    )  # fmt: skip
-    memory = FlashMemory(device().memories["far"], SHAPE, 1.0, 0, *where)
-    phases = {
-        name: SimpleNamespace(bytes=each)
-        for name, each in (
-            ("attention", {"kv_written": 100}),
-            ("prefill", {"kv_written": 200}),
-            ("weights", {}),
-        )
-    }
-    times: Any = SimpleNamespace(work=SimpleNamespace(phases=phases), total_s=np.full(5, 2.0))
-    memory.observe(decode(0, 0)._replace(aged=aged), SimpleNamespace(allocator=None))  # type: ignore[arg-type]
-    for _ in range(2):
-        memory.mark()
-        memory.passed(5, times)
-        memory.passed(5, times)
-    memory.passed(5)
-    written = 10 * (300 * (share or 1) - 7 * aged)
-    a_day = written / (1 << 30) / (20 / 86400)
-    found = memory.report(0)
-    assert found["writes_a_day"] == pytest.approx(a_day)
-    assert found["years"] == pytest.approx(1000 / a_day / 365.25)
 
 
 def metrics(
@@ -218,11 +148,3 @@ def test_keys_and_values_begin_where_a_page_does() -> None:
     assert even["kv_capacity_tokens"] == more["kv_capacity_tokens"] == 2048
     uses = [each["memory"]["memories"]["far"]["page_use"] for each in (even, more)]
     assert uses[0] == uses[1]
-
-
-def test_how_soon_it_is_worn_out() -> None:
-    memory = metrics("4KiB", {"name": "paged"})["memory"]
-    found = memory["memories"]["far"]
-    assert memory["writes_a_day"] == found["writes_a_day"] > 0
-    assert memory["years"] == found["years"]
-    assert found["years"] == pytest.approx(1000 / found["writes_a_day"] / 365.25)

@@ -13,7 +13,7 @@ import pytest
 from hwmodel.kernel.memory import Descriptors, SystemResult, simulate_system
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model
-from policies.memory import dealing, probe_cache, traffic
+from policies.memory import probe_cache, traffic
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.probe import Probe, lost_ns, weights_efficiency
 from policies.memory.probe_cache import simulate_once
@@ -45,33 +45,6 @@ def test_one_layer_stands_for_the_others(policy: str) -> None:
     assert full["memory"]["probes"] >= full["steps"]
     # all layers of every step were simulated: every byte that was moved, but for the weights
     assert exhaustive["memory"]["simulated_bytes"] > full["memory"]["simulated_bytes"]
-
-
-def test_phases_together_move_the_same_bytes_in_about_the_time_in_turn() -> None:
-    """The same bytes on the same engines. Rows that the streams close for one another cost a few
-    percent, a single end of the layer gains some."""
-    card = load_device("mlu370-x4", ["derate=1"])
-    starts = np.random.default_rng(3).choice(1000, 40, replace=False) * (32 << 10) + (64 << 20)
-    kv = traffic.Extents(starts, np.full(40, 32 << 10), np.zeros(40, np.bool_), np.arange(40))
-    parts = [
-        dealing.deal(traffic.contiguous(0, 2 << 20, 128), 32, "split", 512),
-        dealing.deal(kv, 32, "slice", 512),
-    ]
-    one = dealing.at_once(parts, 32, 16 << 10)
-    loads = [np.bincount(p.engine, p.size, 32) for p in (*parts, one)]
-    assert np.array_equal(loads[0] + loads[1], loads[2]) and one.size.max() <= 16 << 10
-    moved = [
-        sorted(at for start, size in zip(p.start.tolist(), p.size.tolist(), strict=True)
-               for at in range(start, start + size, 512))
-        for p in (*parts, one)
-    ]  # fmt: skip
-    assert sorted(moved[0] + moved[1]) == moved[2]
-    of_kv = (one.start[one.engine == 5] >= 64 << 20).tolist()
-    assert of_kv != sorted(of_kv)  # not one stream after the other
-    turn = [simulate_system(card, each) for each in parts]
-    found = simulate_system(card, one)
-    assert found.total_bytes == sum(each.total_bytes for each in turn)
-    assert found.elapsed_ns == pytest.approx(sum(each.elapsed_ns for each in turn), rel=0.05)
 
 
 class Case(NamedTuple):

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
-import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
@@ -14,8 +10,7 @@ from hwmodel.description.yaml_reader import load, loads
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kernel_law import KernelClass, KernelLaw
 from hwmodel.specs.transformer import load_model
-from policies.engines.scheduled_step import Chunk, Step
-from policies.memory.products import Products, expert_padding
+from policies.memory.products import expert_padding
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from sweeps.ask.fit import Fit, FitQuestion, fit
@@ -90,31 +85,6 @@ def test_rows_are_padded_to_tiles_and_few_rows_read_the_weights_again() -> None:
     assert times[0] == times[1] == times[4] and times[2] == times[3] == pytest.approx(2 * times[0])
 
 
-def test_experts_wait_for_their_own_bytes_or_flops() -> None:
-    """A prompt of 64 tokens reads all experts of qwen3-30b-a3b, but its other products compute
-    longer than they read: neither hides the other."""
-    model = load_model("qwen3-30b-a3b")
-    step = Step(np.zeros(0, np.int64), 0, [Chunk(0, 0, 64, True)], [], 0, "offered_load")
-    law = "kernels={class: ideal, experts_efficiency: %s}"
-    slow = ["compute.bf16=50TFLOPS", "compute.overlap=max"]
-    whole, half = (
-        StepModel(load_device("a100-80gb", [*slow, law % share]), model) for share in (1, 0.5)
-    )
-    work = whole.work.of(step, 1)
-    dense, experts = Products(load_device("a100-80gb", [*slow, law % 1]), model).seconds(
-        work, work.phases["weights"], 1.0
-    )
-    assert dense.flops_s > dense.read_s and experts.read_s > experts.flops_s
-    times = whole.times(step, 1, Efficiency())
-    assert times.weights_s + times.prefill_s > dense.flops_s + experts.read_s
-    assert half.times(step, 1, Efficiency()).total_s[0] == times.total_s[0]  # still read
-    longer = step._replace(chunks=[Chunk(0, 0, 4096, True)])
-    assert (
-        half.times(longer, 1, Efficiency()).total_s[0]
-        > 1.4 * whole.times(longer, 1, Efficiency()).total_s[0]
-    )
-
-
 @pytest.mark.parametrize(
     ("tile", "rows", "times"),
     [
@@ -129,20 +99,3 @@ def test_rows_of_an_expert_are_padded_to_its_tile(tile: int, rows: float, times:
     card = load_device("a100-80gb", [f"kernels={{class: ideal, tile: {tile}}}"])
     assert card.accelerator is not None
     assert expert_padding(card.accelerator.kernels, rows) == pytest.approx(times)
-
-
-@pytest.mark.parametrize(("rows", "each"), [(1, 1.0), (2, 1.9), (31, 4.0), (32, 4.0)])
-def test_a_row_reads_its_experts_by_itself_where_the_law_says_so(rows: int, each: float) -> None:
-    """Metal's from 2 to below 32 rows: each expert as often as it has rows, at 0.7 of the rate."""
-    model = load_model("gpt-oss-20b").stored_as("mxfp4_experts_gguf", "fp16")
-    flops = {"decode": 1.0}
-    work = SimpleNamespace(rows=rows, expert_rows=each, expert_bytes=1e12, phases={},
-                           expert_flops=flops)  # fmt: skip
-    linear: Any = SimpleNamespace(flops={"decode": 2.0}, waits=2e12)
-    apart, shared = (
-        Products(load_device("m2-ultra", settings), model).seconds(work, linear, 1.0)[1].read_s  # type: ignore[arg-type]
-        for settings in ([], ["kernels.lone_expert_rows=0"])
-    )
-    passes = -(-rows // 4) if rows <= 8 else 1  # of a matrix and vectors
-    alone = 1 < rows < 32
-    assert apart / shared == pytest.approx(each / 0.7 / passes if alone else 1.0)

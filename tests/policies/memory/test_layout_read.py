@@ -58,22 +58,6 @@ def test_every_byte_of_the_heads_is_read_once(at_once: int | None, drift: float)
     assert np.array_equal(loads, np.bincount(lockstep.engine, lockstep.size))
 
 
-def test_the_order_costs_where_a_kernel_is_on_one_head_and_no_hash_spreads_it() -> None:
-    card = load_device("strix-halo")
-    one = LayoutRead(kv_heads=4, heads_at_once=1, against=HEADS)
-    assert layout_gbps(card, one) < 0.3  # 4 of 16 channels
-    padded = one.model_copy(update={"pad": 16})
-    rates = [
-        layout_gbps(card, each.model_copy(update={"against": None}))
-        for each in (padded, one.model_copy(update={"order": HEADS}))
-    ]
-    assert layout_gbps(card, padded) == pytest.approx(rates[0] / rates[1])
-    assert rates[0] > 0.75 * rates[1]
-    assert layout_gbps(card, one.model_copy(update={"heads_at_once": None})) > 0.85
-    hashed = load_device("strix-halo", ["channel_hash=rotate"])
-    assert layout_gbps(hashed, one) > 2 * layout_gbps(card, one)
-
-
 def test_a_given_memory_has_no_layout() -> None:
     with pytest.raises(DescriptionError, match="given"):
         layout_gbps(load_device("rtx-4090"), LayoutRead(kv_heads=4))

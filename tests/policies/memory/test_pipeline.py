@@ -28,9 +28,7 @@ from policies.memory.pipeline import (
     micro_batch,
 )
 from policies.memory.step import StepModel
-from policies.memory.step_times import Efficiency
-from tests.policies.memory.test_step import decode
-from tests.policies.small import MODEL, device, mixed, requests, run
+from tests.policies.small import MODEL, device, mixed, run
 from tests.rotation import LONG
 
 FEW = mixed(240 if LONG else 30)
@@ -159,26 +157,6 @@ def test_a_step_prefills_what_its_first_parts_have_beside_all_that_decode(
     assert steps.ahead(np.arange(many), chunks, left) == (edges[-1] - many if waits else left)
 
 
-@pytest.mark.parametrize("drains", [False, True])
-def test_a_stage_is_idle_for_what_a_step_waits(drains: bool) -> None:
-    """The first of steps fills the pipeline; those behind it follow at once unless it drains."""
-    spec = PipelineSpec(link="ethernet-64", drains=drains)
-    allocator: Any = SimpleNamespace(stored=np.full(4, 100))
-    stages = [StepModel(device(4096), MODEL)] * 2
-    steps = PipelineSteps(spec, stages, allocator, np.zeros(9), None, 1)
-    assert steps.figures() == {"stages": 2, "micro_batches": 0.0, "idle_share": 0.0}
-    waited_s, each_s = 0.0, []
-    for _ in range(3):
-        times = steps.times(decode(4, 400), 1, Efficiency())
-        steps.passed(1)
-        assert times.stall_s is not None
-        waited_s += times.stall_s[0]
-        each_s.append(times.total_s[0])
-        idle = pytest.approx(waited_s / sum(each_s))
-        assert steps.figures() == {"stages": 2, "micro_batches": 2.0, "idle_share": idle}
-    assert (each_s[2] < 0.99 * each_s[0]) == (not drains)
-
-
 def test_stages_hold_each_layer_and_table_once() -> None:
     model = load_model("deepseek-r1-distill-qwen-7b")
     assert dealt(28, 3) == (9, 10, 9) and dealt(30, 4) == (7, 8, 8, 7)
@@ -219,39 +197,6 @@ def test_a_stage_keeps_kv() -> None:
         DescriptionError, match=r"with 5 of jamba-v0\.1 one has layers with a state"
     ):
         stages_of(load_model("jamba-v0.1"), 5)
-
-
-def test_tokens_elsewhere_are_dealt_to_micro_batches() -> None:
-    step = Step(np.arange(3), 30, [Chunk(3, 0, 9, True)], [], 0, "")._replace(elsewhere=(7, 5))
-    parts = [micro_batch(step, low, low + 4, np.full(3, 10)) for low in (0, 4, 8)]
-    assert [sum(column) for column in zip(*(part.elsewhere for part in parts), strict=True)] == [
-        7, 5,
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"link": "mooncake-rdma-400"}, {"micro_batches": 3}, {"drains": True},
-        {"balance": "cost", "least_tokens": 64}, {"balance": "lookahead", "least_tokens": 64},
-    ],
-)  # fmt: skip
-def test_each_option_moves_the_time(options: dict[str, Any]) -> None:
-    def makespan(pipeline: dict[str, Any]) -> float:
-        cluster = {"stages": 2, "pipeline": pipeline}
-        return float(run(4096, FEW, cluster=cluster).metrics["makespan_s"])
-
-    assert makespan(options) != makespan({})
-
-
-def test_where_nothing_waits_a_step_is_halved_as_by_cost() -> None:
-    def finishes(balance: str) -> Any:
-        pipeline = {"balance": balance, "least_tokens": 4}
-        cluster = {"stages": 2, "pipeline": pipeline}
-        return run(4096, stream, cluster=cluster).finish_s
-
-    stream = requests(np.arange(4) * 0.5, [200, 40, 90, 300], [60, 90, 30, 80])  # one at a time
-    assert np.array_equal(finishes("lookahead"), finishes("cost"))
 
 
 @pytest.mark.parametrize("engine", ["v0", "sglang"])

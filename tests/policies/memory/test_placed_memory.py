@@ -10,19 +10,10 @@ import pytest
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import Device, load_device
-from policies.allocators.kv_layout import KvLayout, space_of
-from policies.memory.fidelity import Memory
-from policies.memory.placed_memory import PlacedMemory
-from policies.memory.placed_streams import PlacedStreams
-from policies.memory.step_times import Efficiency
-from policies.memory.step_work import NO_WORK
-from policies.placements.card_memories import CardMemories
 from policies.requests.requests import Requests
 from policies.serving.serving import ServingResult, serve
 from tests.policies.serving.test_moving import SHAPE
-from tests.policies.serving.test_sessions import talks
 from tests.policies.small import FakeMemory, spec
-from tests.policies.transfers.test_tiers import tiers
 
 FAR = "memory: given, given: {bandwidth: 100GB/s, efficiency: 1.0}, capacity: 1GiB"
 
@@ -73,62 +64,6 @@ def test_interleaved_in_proportion_memories_reach_their_sum() -> None:
     assert in_turn == pytest.approx(1 / (0.5 + 0.5 * 3))
 
 
-@pytest.mark.parametrize(("budget", "together"), [(8192, True), (8192, False), (320, True)])
-def test_what_leaves_the_last_tokens_is_moved_once(budget: int, together: bool) -> None:
-    """Of a prompt in one chunk only what decoding pushes out; in chunks of 320 also what the next
-    chunk does. In prompts of 512 with 63 tokens stored behind them, all but the last 272."""
-    recent = {"name": "recent", "kv": "far", "tokens": 272, "moves": True}
-    engine = {"name": "v1", "max_num_batched_tokens": budget, "max_num_seqs": 16}
-    changes = {"engine": engine, "advance_together": together}
-    found = served(device(), recent, **changes).metrics
-    moved = found["memory"]["moved_tokens"]
-    assert moved == 8 * 63 if budget > 512 else 8 * 63 < moved <= 8 * (512 + 63 - 272)
-    copies_s = found["phase_share"]["copy"] * found["steps"] * found["step_s"]
-    assert copies_s == pytest.approx(moved * SHAPE.kv_token_bytes / 100e9, rel=0.01)
-    still = served(device(), recent | {"moves": False}, **changes).metrics
-    assert "moved_tokens" not in still["memory"]
-    assert still["memory"]["read"]["attention"] == pytest.approx(
-        found["memory"]["read"]["attention"], rel=0.01
-    )
-
-
-LAYOUT = KvLayout(1 << 21, 1024, SHAPE.layers, SHAPE.kv_heads, 64)
-PLACED: list[dict[str, Any]] = [
-    {"kv": "far"}, {"weights": "far"}, {"weights": "far", "kv": "far"}, {"name": "interleaved"},
-    {"name": "by_layer", "kv": "far"},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("memories", PLACED)
-def test_layers_that_move_something_in_a_memory_are_those_that_lie_there(
-    memories: dict[str, Any],
-) -> None:
-    placed = spec(memories=memories).memories
-    assert placed is not None
-    both = simulated()
-    card, space = CardMemories(both, placed), space_of(SHAPE, LAYOUT, None)
-    every = set(range(SHAPE.layers))
-    for name, one in card.devices.items():
-        streams = PlacedStreams(one, SHAPE, 1 << 20, None, LAYOUT, card, name)
-        here = set(card.placement.layers(name, space))
-        weights = bool(card.placement.held("weights", space).get(name))
-        for phase in ("attention", "prefill", "together"):
-            moving = {layer for kind in streams.kinds(phase, LAYOUT) for layer in kind}  # type: ignore[arg-type]
-            assert moving == (every if weights and phase == "together" else here)
-
-
-def test_the_energy_of_a_byte_is_that_of_its_parts_where_they_lie() -> None:
-    placed = spec(memories={"name": "interleaved", "by": {"main": 3, "far": 1}}).memories
-    assert placed is not None
-    own = {"main": {"weights": {"read": 4.0}, "attention": {"read": 2.0, "activation": 1.0}},
-           "far": {"weights": {"read": 8.0}, "attention": {}}}  # fmt: skip
-    parts: dict[str, Any] = {name: Memory(Efficiency(), each) for name, each in own.items()}
-    space = space_of(SHAPE, LAYOUT, None)
-    memory = PlacedMemory(parts, CardMemories(device(), placed), space, lambda step: NO_WORK)
-    # of attention nothing is known in one of them
-    assert memory.transfers() == {"weights": {"read": pytest.approx(0.75 * 4 + 0.25 * 8)}}
-
-
 def test_a_port_is_shared_by_all_memories() -> None:
     """Of 300 and 100 GB/s 350 come through, and 50 are no more than 50."""
     for overlap in ("phase", "step"):
@@ -149,46 +84,6 @@ def test_all_in_the_main_memory_is_as_if_it_were_alone() -> None:
         )
         assert one.finish_s.tolist() == two.finish_s.tolist()
         np.testing.assert_allclose(placed.finish_s, one.finish_s, rtol=1e-9)
-
-
-TWIN = (
-    "memory: lpddr5-6400-x16, channels: 24, interleave: 512B, capacity: 24GiB,"
-    " controller: {refresh: per_bank, refresh_phase: staggered}"
-)
-"""As the main one of mlu370-x4."""
-
-
-def tiered(memories: Any) -> ServingResult:
-    """Beside loads and stores that are simulated, on a card with two memories alike."""
-    sets = ["derate=1", "channel_hash=none", f"memories.far={{{TWIN}}}"]
-    card = load_device("mlu370-x4", sets)
-    memory = {"fidelity": "sampled", "phases": "together", "max_probes": 2}
-    own = spec(
-        memories=memories, memory=memory, kv_tokens=1024,
-        tiers=tiers(contention="simulated"), policy={"name": "paged"},
-    )  # fmt: skip
-    return serve(card, SHAPE, own, talks(6, 3), seed=1)
-
-
-def test_links_contend_with_the_memory_that_has_the_kv() -> None:
-    one, other = tiered({"kv": "main"}), tiered({"weights": "far", "kv": "far"})
-    assert one.metrics["memory"]["in_motion"]["probes"] > 0
-    np.testing.assert_allclose(other.finish_s, one.finish_s, rtol=1e-9)
-    apart = tiered({"kv": "far"}).metrics
-    assert apart["memory"]["in_motion"]["probes"] > 0
-    assert apart["tiers"]["stalled_s"] < one.metrics["tiers"]["stalled_s"]
-
-
-@pytest.mark.parametrize("fidelity", ["sampled", "full"])
-def test_a_memory_that_a_step_moves_nothing_in_is_not_simulated_then(fidelity: str) -> None:
-    """Nor where the phases of a layer are moved together."""
-    both = simulated()
-    memories = {"name": "by_request", "kv": "far", "share": 0.1}
-    for phases in ("in_turn", "together"):
-        memory = {"fidelity": fidelity, "phases": phases}
-        policy = {"name": "paged", "free_list": "sorted"}
-        found = served(both, memories, memory=memory, policy=policy).metrics["memory"]
-        assert found["read"]["attention"] == {"main": 1.0}
 
 
 def test_what_cannot_be_placed_is_said() -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.memory import Descriptors
+from hwmodel.specs.device import load_device
 from policies.memory.fidelity import FidelitySpec
 from policies.memory.probe import Beside, Probe, Probed, lost_ns
 from tests.policies.small import device
@@ -116,3 +118,9 @@ def test_is_what_a_layer_loses_scaled_with_the_root_of_its_length() -> None:
     # drifts 2 and 4: mean 3, deviation sqrt 2, standard error 1, t 12.7062
     mean_ns, half_ns = lost_ns([Beside(400.0, 40.0), Beside(100.0, 40.0)], 900.0)
     assert (mean_ns, half_ns) == (pytest.approx(90.0), pytest.approx(30 * 12.706205))
+
+
+def test_a_memory_alone_cannot_serve() -> None:
+    lone = load_device("lpddr5-6400-x16")
+    with pytest.raises(DescriptionError, match="needs an accelerator"):
+        Probe(lone, FidelitySpec(), Steady())

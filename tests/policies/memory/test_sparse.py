@@ -24,7 +24,7 @@ from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.memory.traffic import Reading
 from policies.predictors.prediction import Prediction
-from tests.policies.small import LATENT, MODEL, WINDOWS, FakeMemory, device, mixed, requests, run
+from tests.policies.small import MODEL, WINDOWS, device, mixed, run
 
 KINDS: list[dict[str, Any]] = [
     {"name": "top_k", "tokens": 48, "index_bytes": "12B"},
@@ -189,54 +189,6 @@ def test_chunks_write_their_index_and_migrations_take_it_along() -> None:
     move = Migration(4, 3000, int(allocator.units(4).start[0]), 130, 180)
     moved = traffic.migration(allocator, [move], 0, 1 << 14).size.sum()
     assert moved == 2 * 130 * (MODEL.kv_layer_bytes + 12)
-
-
-@pytest.mark.parametrize("given", [*KINDS[::2], *KEPT], ids=str)
-def test_what_is_served_is_what_is_simulated(given: dict[str, Any]) -> None:
-    """Bytes of all simulated streams are those that steps are charged; one step at a time or
-    together."""
-    stream, memory = requests([0.0, 0.0], [60, 20], 70), {"fidelity": "exhaustive", "weights": 1.0}
-    each = run(2048, stream, attention=given, memory=memory, simulate=FakeMemory()).metrics
-    gbps, busy = each["phase_gbps"], each["phase_share"]
-    seconds = each["makespan_s"]
-    charged = sum(gbps[name] * busy[name] for name in ("attention", "prefill")) * 1e9 * seconds
-    if given not in KEPT:  # windows: means over the layers of a chunk
-        assert each["memory"]["simulated_bytes"] == pytest.approx(charged, rel=1e-6)
-    rates = [
-        run(2048, mixed(12), attention=given, advance_together=together, shape=shape).metrics
-        for together, shape in ((True, MODEL), (False, MODEL), (True, LATENT))
-    ]
-    for name in ("output_tokens_per_s", "steps", "finished"):
-        assert rates[0][name] == rates[1][name]
-    assert rates[2]["finished"] == 12
-
-
-def test_every_option_moves_a_figure() -> None:
-    """Bytes and extents of a decode step."""
-    stream = requests([0.0, 0.0], [300, 200], 9)
-
-    def seen(**given: Any) -> Any:
-        memory = FakeMemory()
-        spec = {"fidelity": "full", "weights": 1.0}
-        found = run(2048, stream, attention=given, memory=spec, simulate=memory).metrics
-        moved = [(int(call.size.sum()), int(call.start.sum())) for call in memory.calls]
-        return moved, found["makespan_s"], found["kv_capacity_tokens"]
-
-    top = {"name": "top_k", "tokens": 40}
-    pages = {"name": "pages", "tokens": 64}
-    budget = {"name": "budget", "tokens": 40}
-    window = {"name": "window_and_sinks", "window": 40}
-    for given, changes in (
-        (top, ({"tokens": 50}, {"index_bytes": "64B"}, {"choice": "recency"}, {"heads": "apart"})),
-        (top, ({"index_heads": 1 << 20}, {"index_dim": 1 << 20}, {"prefill": "selected"})),
-        ({**top, "choice": "clustered"}, ({"run": 8},)),
-        (pages, ({"tokens": 96}, {"page": 8}, {"choice": "recency"}, {"heads": "together"})),
-        (budget, ({"tokens": 50}, {"frees": "slots"}, {"heads": "together"})),
-        (window, ({"window": 50}, {"sinks": 9})),
-    ):
-        before = seen(**given)
-        for change in changes:
-            assert seen(**{**given, **change}) != before, (given, change)
 
 
 def test_what_it_does_not_go_with_is_refused() -> None:

@@ -22,7 +22,7 @@ from policies.memory.step_work import Growing
 from policies.memory.step_work_model import StepWorkModel
 from policies.serving import building
 from policies.serving.serving import serve
-from tests.policies.small import LATENT, MODEL, WINDOWS, FakeMemory, device, mixed, spec
+from tests.policies.small import LATENT, MODEL, WINDOWS, device, mixed, spec
 from tests.rotation import LONG
 
 HYBRID = MODEL.model_copy(
@@ -186,29 +186,3 @@ def test_amounts_that_grow_are_those_of_each_step(data: st.DataObject) -> None:
     for found, expected in pairs:
         each = found.each if isinstance(found, Growing) else found
         np.testing.assert_allclose(each, expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("policy", ["paged", "static"])
-def test_simulated_memory_reads_the_states_of_hybrids(policy: str) -> None:
-    fake = FakeMemory()
-    changes: dict[str, Any] = {
-        "engine": {"max_model_len": 1024}, "memory": {"fidelity": "full"},
-        "policy": {"name": policy},
-    }  # fmt: skip
-    found = serve(device(8192), HYBRID, spec(**changes), mixed(12), seed=1, simulate=fake)
-    # in a step with one layer of either kind, some streams are of states: written as they are read
-    halves = [call.size[call.write].sum() * 2 == call.size.sum() for call in fake.calls]
-    assert sum(halves) > found.metrics["steps"] / 2
-    # and the bytes of attention have them: 10,240 read and written by each sequence
-    moved = found.metrics["phase_gbps"]["attention"]
-    assert moved > 0 and np.isfinite(moved)
-
-
-def test_heads_that_share_kv_and_are_not_computed_together_read_it_each() -> None:
-    step = Step(np.arange(3), 300, [], [], 0, "offered_load")
-    together, apart = (
-        StepModel(device(4096, f"work.grouped={each}"), MODEL).work.of(step, 1).phases["attention"]
-        for each in ("true", "false")
-    )
-    assert MODEL.heads == 2 * MODEL.kv_heads
-    assert apart.waits == pytest.approx(2 * together.waits, rel=0.01)

@@ -20,7 +20,7 @@ from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from tests.policies.memory.test_step import decode
 from tests.policies.memory.test_step_work import HYBRID
-from tests.policies.small import EXPERTS, LATENT, WINDOWS
+from tests.policies.small import EXPERTS, LATENT
 from tests.policies.small import MODEL as SMALL
 
 FIELDS = (
@@ -70,61 +70,6 @@ def test_a_decode_step_is_the_sum_of_its_kernels(tmp_path: Path) -> None:
     assert steps.tabled is not None and steps.tabled.beyond == set()
 
 
-def test_attention_is_scaled_to_the_layout_of_the_step(tmp_path: Path) -> None:
-    steps = StepModel(card(table(tmp_path, 20, 30)), load_model(MODEL))
-    own, half = (
-        steps.times(decode(4, 4000), 1, Efficiency(attention=share)).attention_s[0]
-        for share in (0.9, 0.45)
-    )
-    assert own == pytest.approx(32 * 30e-6) and half == pytest.approx(2 * own)
-
-
-def test_what_a_table_has_not_is_of_the_law(tmp_path: Path) -> None:
-    model, step = load_model(MODEL), decode(4, 4000)
-    plain = StepModel(card(), model).times(step, 1, Efficiency())
-    steps = StepModel(card(table(tmp_path, 0, 30)), model)
-    times = steps.times(step, 1, Efficiency(attention=0.9))
-    assert times.weights_s == plain.weights_s
-    assert times.attention_s[0] == pytest.approx(32 * 30e-6)
-    assert steps.tabled is not None and steps.tabled.beyond == {"product"}
-    beyond = steps.times(decode(65, 65 * 1000), 1, Efficiency())  # more than 64 sequences
-    law = StepModel(card(), model).times(decode(65, 65 * 1000), 1, Efficiency())
-    assert beyond.total_s[0] == pytest.approx(law.total_s[0])
-    assert steps.tabled.beyond == {"product", "decode_attention"}
-
-
-def test_many_steps_are_those_of_one_after_another(tmp_path: Path) -> None:
-    steps = StepModel(card(table(tmp_path, 20, 30)), load_model(MODEL))
-    together = steps.times(decode(4, 4000), 3, Efficiency(attention=0.9))
-    each = [
-        steps.times(decode(4, 4000 + 4 * n), 1, Efficiency(attention=0.9)).total_s[0]
-        for n in range(3)
-    ]
-    assert together.total_s == pytest.approx(each)
-
-
-def test_a_chunk_has_the_share_of_its_pairs(tmp_path: Path) -> None:
-    steps = StepModel(card(table(tmp_path, 20, 30, prefill=50)), load_model(MODEL))
-    none = decode(0, 0)
-    first, second = (
-        steps.times(none._replace(chunks=[Chunk(0, start, 16, False)]), 1, Efficiency())
-        for start in (0, 16)
-    )
-    products_s = (4 * 32 + 1) * 20e-6
-    assert first.weights_s + first.prefill_s == pytest.approx(products_s + 32 * 50e-6, rel=0.02)
-    pairs = (sum(range(17, 33))) / sum(range(1, 33))
-    assert second.prefill_s - first.prefill_s == pytest.approx(32 * 50e-6 * (pairs - 1), rel=1e-3)
-    assert steps.tabled is not None
-    assert steps.tabled._chunk_us(Chunk(0, 16, 16, False)) == pytest.approx(32 * 50 * pairs)
-
-
-def test_drafts_are_of_the_law_as_tables_have_one_token_a_sequence(tmp_path: Path) -> None:
-    steps = StepModel(card(table(tmp_path, 20, 30)), load_model(MODEL))
-    drafted = decode(4, 4000)._replace(rows=np.full(4, 2), drafts=1)
-    steps.times(drafted, 1, Efficiency(attention=0.9))
-    assert steps.tabled is not None and steps.tabled.beyond == {"decode_attention"}
-
-
 def test_whole_kernels_have_no_parts_to_leave_out(tmp_path: Path) -> None:
     device, model = card(table(tmp_path, 20, 30)), load_model(MODEL)
     for change in ({"together": True}, {"free": ("weights",)}, {"free": ("compute",)}):
@@ -162,44 +107,6 @@ def chunked(*parts: tuple[int, int]) -> Step:
 
 
 WHOLE = shard(EXPERTS, 2, "linear", "all_to_all")
-KERNELS: list[tuple[str, TransformerSpec, int, Step, float]] = [
-    # fused QKV, output, gate with up and down of two layers, and the head
-    ("product", SMALL, 1, decode(4, 400), 4 * 2 + 1),
-    ("product", SMALL, 1, chunked((0, 16)), 4 * 2 + 1),
-    ("decode_attention", SMALL, 1, decode(4, 400), 2),
-    ("decode_attention", HYBRID, 1, decode(4, 400), 2),
-    ("prefill_attention", SMALL, 1, chunked((0, 16)), 2),
-    # of a chunk behind others its share of the pairs; of a window of 40 that of its tokens
-    ("prefill_attention", SMALL, 1, chunked((16, 16)), 2 * 392 / 528),
-    ("prefill_attention", WINDOWS, 1, chunked((0, 16)), 6),
-    ("prefill_attention", WINDOWS, 1, chunked((50, 10)), 2 * 555 / 1830 + 4 * 10 / 60),
-    ("latent_decode", LATENT, 1, decode(4, 400), 2),
-    ("latent_prefill", LATENT, 1, chunked((0, 16)), 2),
-    ("latent_prefill", LATENT, 1, chunked((16, 16), (0, 8)), 2 * 0.5 + 2),
-    ("experts", EXPERTS, 1, decode(4, 400), 2),
-    ("state_decode", HYBRID, 1, decode(4, 400), 4),
-    ("state_prefill", HYBRID, 1, chunked((0, 16), (0, 8)), 2 * 4),
-    ("all_reduce", shard(EXPERTS, 2), 2, decode(4, 400), 2 * 3),
-    ("all_to_all", WHOLE, 2, decode(4, 400), 2),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("kind", "model", "cards", "step", "many"), KERNELS)
-def test_a_step_has_so_many_kernels_of_a_kind(
-    kind: str, model: TransformerSpec, cards: int, step: Step, many: float,
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    device, found = card(table(tmp_path, 20, 30)), []
-    for us in (np.nan, 5000.0, 9000.0):
-        others = dict.fromkeys(("prefill_attention", "latent_prefill"), 1.0)
-        flat = Flat({**others, kind: us} if kind.startswith("state") else {kind: us})
-        monkeypatch.setattr(tabled_kernels, "kernel_tables", lambda *_, flat=flat: flat)
-        steps = StepModel(device, model, cards, groups=kv_groups(model, "full"))
-        found.append(steps.times(step, 1, Efficiency(attention=0.9)).total_s[0] * 1e6)
-        assert steps.tabled is not None
-        assert (kind in steps.tabled.beyond) == np.isnan(us)
-    assert found[2] - found[1] == pytest.approx(4000 * many)
-    assert found[1] > found[0]
 
 
 STEPS = [

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import TransformerSpec, load_model, shard
-from policies.engines.scheduled_step import Step
-from policies.memory.measured_steps import Decode, Runtime, decode_time
 from policies.memory.step import StepModel
-from policies.memory.step_times import Efficiency
 from policies.serving.serving_spec import model_of_a_card
 from tests.policies.small import mixed, run, spec
 
@@ -140,25 +136,6 @@ def test_an_all_reduce_of_a_measured_size_takes_its_rate_and_others_one_between(
         assert link.all_reduce_s(2, size) == pytest.approx(size / (gbps * 1e9))
     with pytest.raises(DescriptionError, match="sizes that rise"):
         link_of("rtx-pro-6000", measured.replace("16MiB", "1MiB"))
-
-
-def test_a_given_memory_reads_weights_and_kv_at_shares_of_their_own() -> None:
-    shares = "given.attention=[{size: 1MiB, share: 0.2}, {size: 4MiB, share: 0.6}]"
-    free = ["kernels={class: ideal}", "compute.overlap=max"]
-    settings = [*free, "given.efficiency=0.5", "given.weights=0.8", shares]
-    device = load_device("rtx-pro-6000", settings)
-    layer = LLAMA.kv_token_bytes / LLAMA.layers
-    for mib, share in ((0.25, 0.2), (2, 0.4), (64, 0.6)):
-        step = Step(np.arange(1), round(mib * 2**20 / layer) - 1, [], [], 0, "offered_load")
-        moved = mib * 2**20 * LLAMA.layers / (device.peak_gbps * 1e9)
-        efficiency = Efficiency(*[0.5] * 4)
-        found = StepModel(device, LLAMA).times(step, 2, efficiency)
-        assert found.attention_s[0] == pytest.approx(moved / share, rel=0.02)
-        even = StepModel(device, LLAMA, even=True).times(step, 1, efficiency)
-        assert even.attention_s[0] == pytest.approx(moved / 0.5, rel=0.02)
-    seconds = decode_time(device, LLAMA, Decode(batch=1, context=16), Runtime()).ms / 1e3
-    weights = LLAMA.step_weight_bytes / (0.8 * device.peak_gbps * 1e9)
-    assert seconds == pytest.approx(weights, rel=0.03)
 
 
 def test_tensor_parallel_needs_links() -> None:

@@ -13,9 +13,7 @@ import pytest
 from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.link import load_link
-from hwmodel.specs.stages import stages_of
 from hwmodel.specs.transformer import load_model
-from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.distributed_attention import DistributedAttention, Share
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
@@ -165,40 +163,6 @@ def test_query_partial_result_and_merge_have_their_bytes_in_each_step_and_layer(
     assert asked.partial_bytes == layers * 69 * partial
     assert asked.merge_bytes == layers * ((69 + 67) * partial + 67 * query)
     assert asked.read_bytes == 1500 * SHAPE.kv_token_bytes
-
-
-def test_stages_ask_their_like_at_once_for_the_same_bytes() -> None:
-    """Each has its part of the layers, and of a token's KV."""
-    whole, (first, *_) = SHAPE, stages_of(SHAPE, 2)
-    parts, busy = [Share(3, 900), Share(2, 100, 64, 500, 32000)], [False, True]
-    alone = work().asks(parts, busy, 67, StepModel(card(2048), whole), Efficiency())
-    staged = work(stages=2).asks(parts, busy, 67, StepModel(card(2048), first), Efficiency())
-    for seconds in ("path_s", "link_s", "merge_s"):
-        assert getattr(staged, seconds) == pytest.approx(getattr(alone, seconds) / 2)
-    assert staged.card_s == pytest.approx([each / 2 for each in alone.card_s])
-    for bytes_ in ("query_bytes", "partial_bytes", "merge_bytes", "read_bytes"):
-        assert getattr(staged, bytes_) == getattr(alone, bytes_)
-    assert work(stages=2).copy_s(512) == pytest.approx(work().copy_s(512) / 2)
-
-
-def test_a_lender_with_steps_of_its_own_takes_twice_as_long() -> None:
-    steps, parts = StepModel(card(2048), SHAPE), [Share(1, 5000)]
-    alone = work().asks(parts, [False], 1, steps, Efficiency())
-    beside = work().asks(parts, [True], 1, steps, Efficiency())
-    assert beside.path_s - alone.path_s == pytest.approx(alone.card_s[0])
-    assert alone.card_s[0] == pytest.approx(
-        5000 * SHAPE.kv_token_bytes / (card(2048).peak_gbps * 1e9)
-    )
-
-
-def test_attention_on_a_card_alone_is_that_of_a_step() -> None:
-    steps = StepModel(card(2048), SHAPE)
-    pairs = 64 * 512 + 64 * 65 // 2
-    step = Step(np.zeros(0, np.int64), 0, [Chunk(0, 512, 64, False)], [], 0, "")
-    chunks = steps.work.of(step, 1).phases["prefill"]
-    moved = chunks.waits - 64 * SHAPE.kv_token_bytes  # which only its own card writes
-    whole = steps._phase(steps._compute_s(chunks.flops), moved, 1.0)
-    assert steps.attention_alone_s(0, pairs, 512, Efficiency()) == pytest.approx(whole)
 
 
 def stepping(tokens: int | None, bandwidth: str) -> tuple[float, float]:

@@ -17,9 +17,6 @@ from policies.allocators.allocator import Demand, Limits, Lookahead
 from policies.allocators.hybrid import Compact, TwoPools, Unified
 from policies.allocators.kv_layout import KvLayout
 from policies.allocators.paged import PagedAllocator, PagedOptions
-from policies.engines.scheduled_step import Step
-from policies.memory.step import StepModel
-from policies.memory.step_times import Efficiency
 from policies.predictors.prediction import Prediction
 from policies.requests.requests import Requests
 from policies.serving.building import kv_region
@@ -146,22 +143,6 @@ def test_requests_beyond_the_slots_of_states_wait() -> None:
     assert found["finished"] == 60
     assert 18 < found["batch"] <= 20
     assert found["limit_share"]["sequence_cap"] > 0.6  # the last third has none that waits
-
-
-def test_a_step_with_drafts_writes_a_state_behind_each_row() -> None:
-    device, full = load_device("a100-80gb", ["kernels={class: ideal}"]), Efficiency()
-    plain = Step(np.array([0]), 1000, [], [], 0, "offered_load")
-    states = HYBRID.state_bytes()
-    # 24 layers: 32 heads of 128 x 128 numbers in fp32, and an input of 8,192 channels in bf16
-    one = 24 * (32 * 128 * 128 * 4 + 8192 * 2)
-    for commits, copied in ((False, 0), (True, 2 * states)):
-        steps = StepModel(device, HYBRID, free=["compute"], commits=commits)
-        alone, rows = (
-            steps.times(each, 1, full).attention_s
-            for each in (plain, plain._replace(rows=np.array([4]), drafts=3))
-        )
-        more = 3 * (HYBRID.kv_token_bytes + one) + copied
-        assert (rows - alone) * steps.bandwidth == pytest.approx(more)
 
 
 @pytest.mark.parametrize("name", POOLS)

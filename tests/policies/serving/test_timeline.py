@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hwmodel.specs.device import load_device
-from policies.memory.banks import bank_activity
 from policies.serving.stretch_rows import Stretches
 from policies.serving.timeline import MOST_BINS, Timeline
 from tests.policies.small import mixed, run
@@ -65,21 +63,3 @@ def test_rows_of_a_policy_with_buckets_tell_the_lengths() -> None:
     assert row["lengths"] == sorted(row["lengths"]) and len(row["lengths"]) == 5
     outputs = mixed(1200).output_tokens
     assert row["lengths"][2] == pytest.approx(np.median(outputs), rel=0.2)
-
-
-def test_bank_activity_by_hand() -> None:
-    from types import SimpleNamespace
-
-    device = load_device("mlu370-x4")
-    burst = device.memory.organisation.burst_bytes
-    window = SimpleNamespace(
-        row_hits=6, row_misses=1, row_conflicts=3, simulated_ns=1e6, active_ns=12e6,
-        commands={"ACT2": 4, "RD": 1024 // burst, "WR": 1024 // burst, "REFPB": 48},
-    )  # fmt: skip
-    assert bank_activity(device, [window, window]) == pytest.approx(
-        {
-            "row_hits": 0.6, "row_misses": 0.1, "row_conflicts": 0.3, "activations_per_kib": 2.0,
-            "refreshes_per_ms": 2.0, "open_share": 0.5,
-        }
-    )  # fmt: skip
-    assert set(bank_activity(device, []).values()) == {0.0}
