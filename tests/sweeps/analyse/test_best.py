@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 from sweeps.analyse.best import MOST, NEGLIGIBLE, judge_all, needed, pairs_of
+from sweeps.analyse.effects import logs_of
 from sweeps.analyse.facts import Gap, Verdict
 from sweeps.analyse.figures import LIMITS, PREEMPTIONS_EACH, THROUGHPUT
 from sweeps.analyse.gap import BINDS, FEWER, FREE, PREEMPTS, RECOMPUTES
@@ -256,3 +257,8 @@ def test_preemptions_say_that_memory_bound(each: float, bound: bool) -> None:
     limits = {"kv_memory": 0.0, "token_budget": 1.0}
     ours = row("odma", 130, limits=limits, figures={**FULL, PREEMPTIONS_EACH: each})
     assert judge(ours, row("paged", 100)).bound is bound
+
+
+def test_replications_that_served_nothing_have_no_logarithm() -> None:
+    rates = {1: {THROUGHPUT: 0.0}, 2: {THROUGHPUT: math.e}, 3: {}}
+    assert logs_of(Row("odma", "", rates), THROUGHPUT) == {2: 1.0}

@@ -14,6 +14,7 @@ from hwmodel.description.yaml_writer import plain
 from sweeps.analyse.statistics import Interval
 from sweeps.report import comparison_page
 from sweeps.report.contents import read_report
+from sweeps.run import store
 from sweeps.run.explanation import CausePart, Explanation, record
 from sweeps.run.store import RESULTS, RunDirectory
 from sweeps.sections.section import Section
@@ -102,6 +103,12 @@ def kept(path: Path, change: Callable[[str], str]) -> Path:
     return path
 
 
+def by_another_version(path: Path) -> Path:
+    known = {**PROVENANCE, "version": "0.0.9", "libraries": {"numpy": "1", "numba": "0.60"}}
+    (path / store.PROVENANCE).write_text(json.dumps(known))
+    return path
+
+
 def first_only(line: str) -> str:
     return line if json.loads(line)["replication"] == 1 else ""
 
@@ -119,6 +126,7 @@ def compared(path: Path) -> Iterator[Section]:
         (first, made(path / "other seeds", 130.5, seed=2, migrations=0)),
         (first, made(path / "other settings", config=warm)),
         (first, of_card(path / "of the card")),
+        (first, by_another_version(made(path / "by another version"))),
         (
             first,
             kept(

@@ -90,18 +90,6 @@ def test_an_objective_nobody_can_keep_is_the_inputs_fault(tmp_path: Path) -> Non
     assert not (tmp_path / "run").exists()
 
 
-def test_a_point_without_goodput_leaves_the_others_theirs(tmp_path: Path) -> None:
-    """`orca` needs 4,096 slots for each request, of which there are 3,776: all are dropped."""
-    changes = ["serving.policy=[orca, paged]", "serving.gpu_memory_utilization=0.6"]
-    sweep = load_sweep("smoke", [*ASKED, *changes, "serving.engine.too_long=drop"])
-    run = run_sweep(sweep, tmp_path / "run", False, 1, QUIET)
-    assert {record["point"] for record in run.records} == {1}
-    assert len(run.failures) == sweep.points[0].experiment.replications and run.at_fault
-    assert all("goodput of orca: none of 120 requests can be served" in f for f in run.failures)
-    again = run_sweep(sweep, tmp_path / "run", True, 1, QUIET)
-    assert again.reused == len(run.records) and again.failures == run.failures
-
-
 def test_a_goodput_that_is_the_capacity_is_a_problem(tmp_path: Path) -> None:
     loose = ASKED[0].replace("500ms", "60s").replace("200ms", "10s")
     sweep = load_sweep("smoke", [loose, ASKED[1], "policy=[paged]", "replications=1"])

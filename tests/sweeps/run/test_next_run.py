@@ -18,7 +18,7 @@ from sweeps.analyse.figures import THROUGHPUT
 from sweeps.analyse.statistics import Interval, interval
 from sweeps.plan.next_question import QUESTIONS, ProposedChange
 from sweeps.plan.sweep import load_sweep
-from sweeps.run import next_run
+from sweeps.run import kept_simulations, next_run
 from sweeps.run.kept_simulations import Failure
 from sweeps.run.next_answer import NextAnswer, Reply
 from sweeps.run.next_answer import read as read_answers
@@ -200,3 +200,19 @@ def test_answers_are_kept_beside_those_to_other_questions_and_on_other_gaps(
     assert {*kept["odma"]} == {limit, new, none} and kept["static"] == [old]
     text = (tmp_path / "explain/next.json").read_text()
     assert json.loads(text)["version"] == "mine" and text.endswith("}\n")
+
+
+@pytest.mark.parametrize("at_fault", [False, True])
+def test_a_simulation_that_fails_leaves_its_question_open_and_is_said_unless_it_was_asked_for(
+    at_fault: bool, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(task: Any) -> Any:
+        raise (DescriptionError if at_fault else ZeroDivisionError)("by hand")
+
+    monkeypatch.setattr(kept_simulations, "measure", fails)
+    monkeypatch.setattr(kept_simulations, "rehearse", lambda *_: None)
+    found = ask_next(run, "paged,static", ["seed"], 1, Progress(terminal=False))
+    (answer,) = found.answers
+    assert all(each.gap is None and "by hand" in each.why for each in answer.replies)
+    assert bool(found.failures) != at_fault
+    assert capsys.readouterr().err.count("failed: ") == len(found.failures)

@@ -76,6 +76,7 @@ class Machine:
         self.left = math.inf
         self.failing: dict[Any, Exception] = {}
         self.unfit: set[tuple[str, str]] = set()
+        self.without_rate: set[tuple[str, str]] = set()
         self.seen_before = seen_before
         for room in (sweep_run, one_point):
             patch.setattr(room, "measure", self.measure)
@@ -113,6 +114,8 @@ class Machine:
     def goodput(self, task: Any) -> float:
         self.counts["goodput"] += 1
         self._fits(task[0])
+        if place(task[0]) in self.without_rate:
+            raise DescriptionError("no rate attains the objective")
         assert task[1] == tuple(range(1, EACH + 1))
         return draw(*place(task[0]), task[0].serving.memory.efficiency)
 
@@ -214,6 +217,28 @@ def test_whatever_stops_it_a_run_ends_as_one_that_was_not_stopped(
     assert results(stopped) == everything
 
 
+def test_a_point_without_goodput_leaves_the_others_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(monkeypatch, seen_before=True)
+    machine.without_rate = {("static", WINDOWS[0])}
+    sweep = load_sweep("smoke", asked("goodput"))
+    lost = EACH * sum(place(point.experiment) in machine.without_rate for point in sweep.points)
+    for resume in (False, True):
+        done = run_sweep(sweep, tmp_path / "run", resume, 1, QUIET)
+        assert done.at_fault and len(done.failures) == lost == done.total - len(done.records) > 0
+        assert all("goodput of" in each and "no rate attains" in each for each in done.failures)
+        assert {("static", WINDOWS[0])}.isdisjoint(
+            where(each["overrides"]) for each in done.records)  # fmt: skip
+    assert done.reused == len(done.records)
+
+
+def test_resuming_where_something_else_is_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(DescriptionError, match="is not a run directory"):
+        run_sweep(load_sweep("smoke"), tmp_path, True, 1, QUIET)
+
+
 def alone(machine: Machine, whole: Path, record: dict[str, Any], load: str) -> None:
     """A replication of a point by itself, with the capacities of a run or its own."""
     chosen = {"point": record["point"], "replication": record["replication"]}
@@ -224,6 +249,11 @@ def alone(machine: Machine, whole: Path, record: dict[str, Any], load: str) -> N
         del found["metrics"]["of"]["wall_s"]
         assert found == {key: record[key] for key in found} and len(found) == 7
         assert machine.counts.total() == many
+    config = (whole / CONFIG).read_text()
+    (whole / CONFIG).write_text(config.replace("tRCD: 18ns", "tRCD: 17ns"))
+    with pytest.raises(DescriptionError, match="has changed since this was recorded"):
+        one_point.simulate(whole, **chosen)
+    (whole / CONFIG).write_text(config)
     for wrong in (0, EACH + 1):
         with pytest.raises(DescriptionError, match=f"--replication: expected 1 to {EACH}; got"):
             one_point.simulate(whole, **{**chosen, "replication": wrong})
