@@ -13,7 +13,7 @@ from policies.requests.requests import IntArray
 
 
 class BlockCaching(Caches, Remembers, Reports):
-    """Of an allocator of blocks. `index`: what is found. `asked_tokens`, `hit_tokens`: see
+    """Of an allocator of blocks. `index`: what is found. `looked_up_tokens`, `hit_tokens`: see
     `report`."""
 
     def __init__(self, blocks: BlockHolder) -> None:
@@ -22,7 +22,7 @@ class BlockCaching(Caches, Remembers, Reports):
             blocks.pool, blocks.tables, blocks.managers, blocks.state_blocks, blocks.limits,
             blocks.options,
         )  # fmt: skip
-        self.asked_tokens = self.hit_tokens = 0
+        self.looked_up_tokens = self.hit_tokens = 0
         self._leaving = -1
         """A request that is released for good."""
 
@@ -38,32 +38,32 @@ class BlockCaching(Caches, Remembers, Reports):
         found = self.find(request, limit, demand)
         return found.shape[1] * self._of.block, self.free_among(found) * self._of.block
 
-    def free_among(self, found: IntArray) -> int:
+    def free_among(self, hits: IntArray) -> int:
         """Of these blocks, int64 (groups, blocks), that a request finds and will still attend to,
         those that nobody holds."""
-        if not (count := found.shape[1]):
+        if not (count := hits.shape[1]):
             return 0
         of, tokens = self._of, count * self._of.block
         return sum(
             int(of.pool.is_free(blocks[manager.left(tokens, 0) :]).sum())
-            for manager, blocks in zip(of.managers, found, strict=True)
+            for manager, blocks in zip(of.managers, hits, strict=True)
         )
 
-    def enter(self, request: int, demand: Demand, found: int) -> None:
+    def enter(self, request: int, demand: Demand, hits: int) -> None:
         """A request is admitted that found so many blocks."""
         of = self._of
         if (demand.prefix_id >= 0 or demand.session >= 0) and request not in of.demands:
-            self.asked_tokens += demand.prompt
-            self.hit_tokens += found * of.block
-        self.index.found(request, found)
+            self.looked_up_tokens += demand.prompt
+            self.hit_tokens += hits * of.block
+        self.index.reuse(request, hits)
 
-    def hold(self, request: int, found: IntArray) -> None:
+    def hold(self, request: int, hits: IntArray) -> None:
         """These blocks, which hold their content already, are the request's first ones."""
         of = self._of
-        row, places = int(of.row[request]), found.shape[1]
-        of.tables.append(row, found.ravel())
+        row, places = int(of.row[request]), hits.shape[1]
+        of.tables.append(row, hits.ravel())
         of.tables.tokens[row] = of.stored[request] = places * of.block
-        for manager, blocks in zip(of.managers, found, strict=True):
+        for manager, blocks in zip(of.managers, hits, strict=True):
             held = blocks[manager.gone(request) :]
             of.pool.share(held)
             of.reserved[request] += len(held) * of.block
@@ -140,13 +140,13 @@ class BlockCaching(Caches, Remembers, Reports):
         memory at their first admission; tokens copied within the memory; of a model with states,
         why no prefix is found where none is. Nothing where there was none of this."""
         copied = self._of.copying.tokens
-        if not (self.asked_tokens or copied):
+        if not (self.looked_up_tokens or copied):
             return {}
         figures: dict[str, Any] = {
-            "prefix_looked_up_tokens": float(self.asked_tokens),
+            "prefix_looked_up_tokens": float(self.looked_up_tokens),
             "prefix_hit_tokens": float(self.hit_tokens),
             "copied_tokens": float(copied),
         }
-        if self.asked_tokens and self._of.limits.state_bytes and not self.index.states:
+        if self.looked_up_tokens and self._of.limits.state_bytes and not self.index.states:
             figures["prefixes"] = "not found: of layers with a state that of the last token is kept"
         return figures

@@ -44,16 +44,16 @@ class Holdings:
             return self._of.groups
         return sum(manager.keeps(request) for manager in self._of.managers)
 
-    def enter(self, request: int, demand: Demand, found: int) -> None:
+    def enter(self, request: int, demand: Demand, hits: int) -> None:
         """A request is resident, with an empty row; it found so many blocks."""
         of = self._of
-        of.caching.enter(request, demand, found)
+        of.caching.enter(request, demand, hits)
         of.demands[request] = demand
         self._set_row(request, of.tables.add(request))
         of.resident[request] = True
         of.reserved[request] = of.stored[request] = 0
         for manager in of.managers:
-            manager.enter(request, found * of.block)
+            manager.enter(request, hits * of.block)
         if of.windows.near:
             of.windows.last[request] = 0
 
@@ -81,16 +81,16 @@ class Holdings:
         asks = np.repeat(np.arange(len(groups)), places)
         return pool.take_behind(asks, self._of.tables.last(row)[groups])
 
-    def has_room(self, places: list[int], found: IntArray, own: int) -> bool:
+    def has_room(self, places: list[int], hits: IntArray, own: int) -> bool:
         """Whether a request can be admitted that needs so many places in each group and `own`
         blocks of a drafter's, and finds these, int64 (groups, blocks); free ones are used up, too.
         """
-        of, count = self._of, found.shape[1]
+        of, count = self._of, hits.shape[1]
         wanted = of.state_blocks.fixed + own + of.kept_free
         for most in places:
             wanted += max(most - count, 0)
         free = of.pool.free
-        return wanted <= free and wanted + of.caching.free_among(found) <= free
+        return wanted <= free and wanted + of.caching.free_among(hits) <= free
 
     def units(self, request: int, skipped: int, group: int) -> Units:
         """Units of a request's blocks in a group, from place `skipped` on."""

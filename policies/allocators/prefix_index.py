@@ -91,7 +91,7 @@ class PrefixIndex:
             found[group, : manager.left(count * self._block, 0)] = 0
         return found[:, :count]
 
-    def found(self, request: int, blocks: int) -> None:
+    def reuse(self, request: int, blocks: int) -> None:
         """A request is admitted that found so many."""
         if blocks:
             self._reused[request] = blocks

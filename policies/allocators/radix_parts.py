@@ -66,9 +66,9 @@ class RadixCaching(BlockCaching):
         free = int(self._of.pool.is_free(found).sum())
         return len(found) * self._of.block, free * self._of.block
 
-    def hold(self, request: int, found: IntArray) -> None:
+    def hold(self, request: int, hits: IntArray) -> None:
         of = self._of
-        key, cached = text_of(request, of.demands[request]), found[0]
+        key, cached = text_of(request, of.demands[request]), hits[0]
         self._lock(request, self._tree.descend(key, len(cached)))
         row = int(of.row[request])
         of.tables.append(row, cached)

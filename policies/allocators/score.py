@@ -22,7 +22,7 @@ class Guess(NamedTuple):
     """The class of the prediction as it came, before inflation."""
     raw_slots: int
     """Slots of a reservation in that class."""
-    asked: int
+    requested: int
     """Slots of a reservation in the class of the inflated prediction, or of a large one."""
     slots: int
     """Slots that were reserved."""
@@ -71,7 +71,7 @@ class Score:
         counts["raw"] += guess.raw_slots >= outcome.needed
         counts["final"] += guess.slots >= outcome.needed
         counts["large"] += guess.large
-        counts["larger"] += guess.slots > guess.asked
+        counts["larger"] += guess.slots > guess.requested
         counts["moves"] += outcome.moves
         counts["output"] += outcome.output
         counts["used"] += min(outcome.whole, outcome.held)

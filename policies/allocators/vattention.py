@@ -123,7 +123,7 @@ class VattentionAllocator(Allocator, OnDemand):
         self.groups = FrameGroups(groups, span, low)
         self.ids = np.full(requests, -1, np.int64)
         self._runs = np.zeros(requests, np.int64)
-        self.asked = False
+        self.has_prefixes = False
         """Whether a request had a prefix in common with others."""
         self.mapping = VattentionMaps(self)
         parts = VattentionSwaps(self), VattentionDrafts(self), VattentionStates(self)
@@ -148,7 +148,7 @@ class VattentionAllocator(Allocator, OnDemand):
             raise ValueError(f"request {request} already holds memory")
         if not self.enter(request, tokens):
             return False
-        self.asked |= demand.prefix_id >= 0 or demand.session >= 0
+        self.has_prefixes |= demand.prefix_id >= 0 or demand.session >= 0
         return True
 
     def enter(self, request: int, tokens: int) -> bool:

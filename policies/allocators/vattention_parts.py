@@ -30,7 +30,7 @@ class FrameHolder(Protocol):
     fixed: int
     groups: FrameGroups
     mapping: Any
-    asked: bool
+    has_prefixes: bool
     ids: IntArray
     stored: IntArray
 
@@ -80,7 +80,7 @@ class VattentionMaps(Maps, Reports):
             "mapped_frames": float(groups.mapped * self._of.tensors),
             "already_mapped_share": 1 - groups.mapped / max(groups.taken, 1),
         }
-        return shares | ({"prefixes": NO_PREFIXES} if self._of.asked else {})
+        return shares | ({"prefixes": NO_PREFIXES} if self._of.has_prefixes else {})
 
 
 class VattentionSwaps(Swaps):

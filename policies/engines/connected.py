@@ -221,16 +221,16 @@ class Loads:
 
     def load(
         self, request: int, demand: Demand, cached: int, total: int,
-        found: tuple[Connector, Match], budget: int,
+        matched: tuple[Connector, Match], budget: int,
     ) -> tuple[str, Chunk | None]:  # fmt: skip
         """Admit a request whose KV comes from elsewhere: as `Engine._try`."""
-        connector, match = found
+        connector, match = matched
         tokens = 0 if match.waits else self._engine.line.chunk(total - match.end, budget, total)
         if not match.waits and not tokens:
             return "token_budget", None
         if not self._engine.scheduler.reserve_loaded(request, demand, total, match.end + tokens):
             return "kv_memory", None
-        self.allocated(request, demand, cached, total, found)
+        self.allocated(request, demand, cached, total, matched)
         if match.waits:
             self._engine.waiting.remove(request)
             self.loading[request] = Loading(match, connector)
@@ -241,10 +241,10 @@ class Loads:
 
     def allocated(
         self, request: int, demand: Demand, cached: int, total: int,
-        found: tuple[Connector, Match] | None,
+        matched: tuple[Connector, Match] | None,
     ) -> None:  # fmt: skip
         for connector in self.connectors:
-            match = found[1] if found is not None and found[0] is connector else None
+            match = matched[1] if matched is not None and matched[0] is connector else None
             connector.allocated(request, demand, cached, total, match)
 
     def decode_on(self) -> None:

@@ -98,9 +98,9 @@ NOTHING = Slowdown(0.0, 0.0)
 """Where nothing of the step, or of what moves, lies in this memory."""
 
 
-def ratio(found: Sequence[Slowdown]) -> float:
+def ratio(slowdowns: Sequence[Slowdown]) -> float:
     """What was lost over what moved: those with more in motion count for more."""
-    return sum(each.lost for each in found) / (sum(each.moved for each in found) or 1.0)
+    return sum(each.lost for each in slowdowns) / (sum(each.moved for each in slowdowns) or 1.0)
 
 
 class Contention:

@@ -231,14 +231,14 @@ class Disaggregation(Watcher):
     def _given(self, replica: Replica) -> None:
         """Requests have got memory at the decode side."""
         port = self.pools[DECODE].builder.ports[replica]
-        for request in port.asked:
+        for request in port.requested:
             trip = self._trips[request]
             trip.skip = port.loading[request]
             if trip.entered:
                 self._send(request, replica.now_s)
             else:
                 self._to_prefill(request, replica.now_s)
-        port.asked.clear()
+        port.requested.clear()
 
     def _prefilled(
         self, request: int, tokens: int, last: bool, began_s: float, now_s: float

@@ -82,11 +82,11 @@ class Recorders(Recorder):
 
 
 def _to_all(event: str) -> Callable[..., None]:
-    def told(self: Recorders, *what: Any) -> None:
+    def forward(self: Recorders, *what: Any) -> None:
         for member in self._members:
             getattr(member, event)(*what)
 
-    return told
+    return forward
 
 
 for _event in [name for name in vars(Recorder) if not name.startswith("_")]:

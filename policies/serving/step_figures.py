@@ -62,16 +62,16 @@ def energy(
 
 
 def tokens_per_joule(
-    after: Sums, device: Device, found: Mapping[str, Any] | None, cards: int
+    after: Sums, device: Device, energy: Mapping[str, Any] | None, cards: int
 ) -> dict[str, float]:
     """Output tokens for a joule of DRAM, with the ends of what its constants may be
-    (`hwmodel.measure.energy.SPREAD`), where the energy was `found`; `board`: for a joule of all
+    (`hwmodel.measure.energy.SPREAD`), where the `energy` is known; `board`: for a joule of all
     cards, `cards` of every stage, at their power limit, at least, where the description states
     it."""
     rates = {}
-    if found is not None:
+    if energy is not None:
         ends = {"dram": "", "dram_low": "high_", "dram_high": "low_"}
-        rates = {name: 1000 / found[f"{end}mj_per_token"] for name, end in ends.items()}
+        rates = {name: 1000 / energy[f"{end}mj_per_token"] for name, end in ends.items()}
     power_mw = None if device.accelerator is None else device.accelerator.power
     seconds = sum(_card_seconds(after))
     if power_mw is not None and seconds > 0:

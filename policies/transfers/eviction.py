@@ -29,7 +29,7 @@ class Eviction(ABC):
         """A block came."""
 
     @abstractmethod
-    def asked(self, keys: Iterable[BlockKey], coming: Container[BlockKey]) -> None:
+    def accessed(self, keys: Iterable[BlockKey], coming: Container[BlockKey]) -> None:
         """A request came whose text these blocks hold, in order; some may not be here, and some are
         still coming."""
 
@@ -57,7 +57,7 @@ class Lru(Eviction):
     def stored(self, key: BlockKey) -> None:
         self._line[key] = None
 
-    def asked(self, keys: Iterable[BlockKey], coming: Container[BlockKey]) -> None:
+    def accessed(self, keys: Iterable[BlockKey], coming: Container[BlockKey]) -> None:
         for key in reversed(list(keys)):
             if key in self._line:
                 self._line.move_to_end(key)
@@ -112,7 +112,7 @@ class Arc(Eviction):
         for ghosts in self._gone:
             ghosts.pop(key, None)
 
-    def asked(self, keys: Iterable[BlockKey], coming: Container[BlockKey]) -> None:
+    def accessed(self, keys: Iterable[BlockKey], coming: Container[BlockKey]) -> None:
         for key in reversed(list(keys)):
             if key in self._once and key in coming:
                 self._once.move_to_end(key)

@@ -34,14 +34,14 @@ class LendingTraffic:
         """What the steps under way ask and copy, step by step, and how many each."""
         self._of_step = 0
 
-    def question(self, lenders: Iterable[KvPlace], asked: LenderWork, at_s: float) -> Transfer:
+    def question(self, lenders: Iterable[KvPlace], work: LenderWork, at_s: float) -> Transfer:
         """Queries of a step to lenders, and their partial results, in turn on both ways of their
         links, between the pieces of what else moves there (assumed)."""
         places = (self._place, *lenders)
         return Transfer(
             source=places[:1], target=places[1:], way="attention", priority=-1,
             ends=tuple((each, way) for each in places for way in (OUT, IN)), felt=False,
-            bytes=asked.query_bytes + asked.partial_bytes, alone_s=asked.link_s, put_s=at_s,
+            bytes=work.query_bytes + work.partial_bytes, alone_s=work.link_s, put_s=at_s,
         )  # fmt: skip
 
     def late_s(self, transfer: Transfer) -> float:

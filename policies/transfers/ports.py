@@ -112,7 +112,7 @@ class Port(Connector):
         """Requests in line whose KV is elsewhere."""
         self.loading: dict[int, int] = {}
         """Requests with memory whose KV is on its way, and the tokens they found here."""
-        self.asked: list[int] = []
+        self.requested: list[int] = []
         """Those that got their memory since the driver looked last."""
         self._came: list[tuple[float, int]] = []
 
@@ -279,7 +279,7 @@ class ReceivingPort(Port):
         self.remote.remove(request)
         self._after[request] = {request} | self._owners(request, match.start)
         self.loading[request] = match.start
-        self.asked.append(request)
+        self.requested.append(request)
 
     def _owners(self, request: int, cached: int) -> set[int]:
         """Requests that load what a request found here."""
@@ -327,7 +327,7 @@ class ReceivingPort(Port):
 
     def reset(self) -> None:
         super().reset()
-        for each in (self.remote, self.loading, self._after, self.asked, self._there):
+        for each in (self.remote, self.loading, self._after, self.requested, self._there):
             each.clear()
 
 

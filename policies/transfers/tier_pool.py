@@ -40,9 +40,9 @@ class TierPool:
     def ids(self, keys: Iterable[BlockKey]) -> list[int]:
         return [self._ids[key] for key in keys]
 
-    def asked(self, keys: Sequence[BlockKey]) -> None:
+    def accessed(self, keys: Sequence[BlockKey]) -> None:
         """A request with these blocks was admitted."""
-        self._eviction.asked(keys, self._coming)
+        self._eviction.accessed(keys, self._coming)
 
     def victims(
         self, keys: Sequence[BlockKey], wanted: Iterable[BlockKey]

@@ -129,7 +129,7 @@ class TierStore:
             return keys
         return [_of_group(key, group) for key in keys for group in groups]
 
-    def found(self, keys: Sequence[BlockKey], first: int) -> int:
+    def matched(self, keys: Sequence[BlockKey], first: int) -> int:
         """How many blocks of a text, from its beginning, it is known up to, if the device has the
         first ones: the most for which the tiers have all blocks of layers that keep all, and of
         those with a window all that the next token attends to."""
@@ -187,13 +187,13 @@ class TierStore:
             load_s += self.drive_queue.wait_s(IN) + self.links.drive_s(len(plan.cold))
         return load_s
 
-    def asked(self, keys: Sequence[BlockKey]) -> None:
+    def accessed(self, keys: Sequence[BlockKey]) -> None:
         """A request with these blocks was admitted."""
         if self._spec.host.store_threshold:
             self._asked.update(keys)
-        self.host.asked(keys)
+        self.host.accessed(keys)
         if self.drive is not None:
-            self.drive.asked(keys)
+            self.drive.accessed(keys)
 
     # what moves
 
@@ -246,7 +246,7 @@ class TierStore:
                 chosen.append((part, places))
         fresh = tuple(key for part, _ in chosen for key in part.keys)
         if fresh and self.host.put(fresh, wanted):
-            self.host.asked(wanted)  # the first block goes last
+            self.host.accessed(wanted)  # the first block goes last
             parts = [(part, places, _ids(self.host, part.keys)) for part, places in chosen]
             job = self.links.storing(request, parts, 1 - ended, Store(request, fresh), OUT)
             self._stores.setdefault(request, set()).add(job)

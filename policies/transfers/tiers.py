@@ -173,7 +173,7 @@ class Tiers(KvConnector):
         """What to load behind what the device has, in whole blocks of the tier."""
         first, block = cached // self.block, self.block
         keys = self._keys_of(request, demand, total - 1)
-        end = self.store.found(keys, first) * block
+        end = self.store.matched(keys, first) * block
         if end - cached < block:
             return None
         parts = self.store.parts(keys, first, end // block)
@@ -201,7 +201,7 @@ class Tiers(KvConnector):
         counted.recomputed += self._declined.pop(request, 0)
         counted.tokens["asked"] += total
         counted.tokens["device"] += cached
-        self.store.asked(self.store.keys_of(self._keys_of(request, demand, total)))
+        self.store.accessed(self.store.keys_of(self._keys_of(request, demand, total)))
 
     # requests that run
 

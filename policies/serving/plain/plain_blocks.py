@@ -193,7 +193,7 @@ def own_left(b: Blocks, block: int, request: int, limit: int) -> int:
 
 
 @called
-def enter(s: Any, rule: Any, q: PlainRequests, b: Blocks, request: int, found: int) -> None:
+def enter(s: Any, rule: Any, q: PlainRequests, b: Blocks, request: int, hits: int) -> None:
     """A request is resident and holds so many blocks that it found."""
     s.rows_unused -= 1
     row, block = b.rows_unused[s.rows_unused], rule.block
@@ -201,7 +201,7 @@ def enter(s: Any, rule: Any, q: PlainRequests, b: Blocks, request: int, found: i
     b.owner[row] = request
     b.places[row] = b.tokens[row] = b.runs[row] = 0
     shares, kept = b.shares[request], b.kept_row[request]
-    for place in range(found):
+    for place in range(hits):
         own = b.hit[place] if shares else b.kept[kept, place]
         append(b, row, own)
         if rule.texts:
@@ -211,11 +211,11 @@ def enter(s: Any, rule: Any, q: PlainRequests, b: Blocks, request: int, found: i
         b.place[own] = -1
         s.free -= 1
     if shares:
-        texts.count_hits(s, q, b, request, found * block)
-    b.reused[request] = found
-    b.tokens[row] = found * block
-    q.reserved[request] = found * block
-    q.stored[request] = found * block
+        texts.count_hits(s, q, b, request, hits * block)
+    b.reused[request] = hits
+    b.tokens[row] = hits * block
+    q.reserved[request] = hits * block
+    q.stored[request] = hits * block
     q.resident[request] = True
 
 

@@ -84,7 +84,7 @@ class PlainReplica:
         replica.now_s, replica.served = float(state["now_s"]), int(state["ended"])
         if self._start.rules["texts"][0]:
             caching: Any = replica.engine.allocator.caching
-            caching.asked_tokens = int(state["asked_tokens"])
+            caching.looked_up_tokens = int(state["looked_up_tokens"])
             caching.hit_tokens = int(state["hit_tokens"])
 
 

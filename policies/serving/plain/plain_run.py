@@ -289,7 +289,7 @@ class PlainRun:
         self._node.preemptions[0] = state["all_preempted"]
         self._node.manager.card_of[self._queue.arriving] = 0
         if self._rules["texts"][0]:
-            self._allocator.caching.asked_tokens = int(state["asked_tokens"])
+            self._allocator.caching.looked_up_tokens = int(state["looked_up_tokens"])
             self._allocator.caching.hit_tokens = int(state["hit_tokens"])
 
 

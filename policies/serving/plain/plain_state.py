@@ -58,7 +58,7 @@ NOW = np.dtype([
         "migrated_bytes",
         "rows", "steps", "log", "to_learn",
         # blocks
-        "free", "head", "tail", "rows_unused", "kept_unused", "asked_tokens", "hit_tokens",
+        "free", "head", "tail", "rows_unused", "kept_unused", "looked_up_tokens", "hit_tokens",
         # runs
         "free_slots", "reserved", "short", "slabs", "leaving", "slid", "large", "epoch",
         "fit_changes", "fit_free", "fit_slots", "fit_epoch", "resized",

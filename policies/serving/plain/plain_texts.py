@@ -112,5 +112,5 @@ def count_hits(s: Any, q: PlainRequests, b: Blocks, request: int, tokens: int) -
     """What is asked of prompts that may be found, and what is, at their first admission."""
     if b.counted[request]:
         b.counted[request] = 0
-        s.asked_tokens += q.prompt[request]
+        s.looked_up_tokens += q.prompt[request]
         s.hit_tokens += tokens

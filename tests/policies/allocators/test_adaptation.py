@@ -10,7 +10,7 @@ from policies.allocators.score import Guess, RequestOutcome, Score
 def test_a_row_has_what_its_period_came_to() -> None:
     """A thousand requests of 0 to 999 tokens, that were all thought to have up to 500."""
     score = Score()
-    guess = Guess((500,), predicted=0, raw_slots=600, asked=500, slots=750, large=False)
+    guess = Guess((500,), predicted=0, raw_slots=600, requested=500, slots=750, large=False)
     full = [score.end(guess, RequestOutcome(n, n, n, n + 1, 1000, n % 2)) for n in range(1000)]
     assert full == [False] * 999 + [True]
     score.close((400, 800))

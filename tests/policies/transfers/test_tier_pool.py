@@ -36,25 +36,25 @@ def gone(pool: TierPool, keys: list[BlockKey]) -> list[int]:
 def test_lru_gives_up_what_was_asked_for_longest_ago_and_the_last_block_first() -> None:
     text = [(("session", 1), at) for at in range(3)]
     pool = filled("lru", [key(0), *text])
-    pool.asked(text)
+    pool.accessed(text)
     assert gone(pool, [key(0), *text]) == [0, 3, 2, 1]
 
 
 def test_arc_keeps_what_was_asked_for_again() -> None:
     keys = [key(at) for at in range(4)]
     pool = filled("arc", keys)
-    pool.asked(keys[:2])
+    pool.accessed(keys[:2])
     assert gone(pool, keys) == [2, 3]  # then the new ones, which were asked for once
 
 
 def test_arc_gives_more_room_to_the_new_when_what_it_gave_up_comes_again() -> None:
     keys = [key(at) for at in range(4)]
     pool = filled("arc", keys)
-    pool.asked(keys[:2])
+    pool.accessed(keys[:2])
     assert pool.put([key(9)], [])  # for the third
     pool.came([key(9)])
     for _ in range(4):
-        pool.asked([keys[2]])  # a ghost
+        pool.accessed([keys[2]])  # a ghost
     assert pool.put([keys[2]], [])
     assert [each in pool for each in keys] == [True, False, True, True]
 
@@ -93,7 +93,7 @@ def test_no_block_is_two_keys_and_none_in_use_is_given_up(
             else:
                 assert before == {k for k in here | coming if k in pool}
         elif what == "ask":
-            pool.asked([each])
+            pool.accessed([each])
         elif what in ("came", "lost") and each in coming:
             coming.remove(each)
             (pool.came if what == "came" else pool.lost)([each])
