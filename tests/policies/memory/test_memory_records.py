@@ -98,7 +98,9 @@ def served(
     stream: Callable[[Requests], Requests] | None = None, **changes: Any,
 ) -> str:  # fmt: skip
     given = mixed(count, seed=2)
-    given.output_tokens[:] = np.minimum(given.output_tokens, 40)
+    sampled = changes.get("memory", {}).get("fidelity") == "sampled"
+    longest = changes.pop("longest", 40 if sampled else 15)
+    given.output_tokens[:] = np.minimum(given.output_tokens, longest)
     fake = Noted()
     options = spec(**{"engine": ENGINE, **changes})
     with pytest.MonkeyPatch.context() as patched:
@@ -165,7 +167,7 @@ SAID: dict[str, Callable[[], str]] = {
            ("now and then", NOW_AND_THEN, {"predictor": GUESSED}),
            ("drafts", FULL, {"speculation": DRAFTS}))},
     **{f"moves, {model.name}": partial(
-        served, model, memory=EVERY, policy=ODMA, predictor=GUESSED, count=8)
+        served, model, memory=EVERY, policy=ODMA, predictor=GUESSED, count=6, longest=100)
        for model in (MODEL, HYBRID, WINDOWS)},
     **{f"{given['name']}, {given.get('choice') or given.get('heads') or nth}": partial(
         served, memory=EVERY, attention=given, policy={"name": "paged" if nth % 2 else "oracle"})
