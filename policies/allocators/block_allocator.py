@@ -261,7 +261,7 @@ class BlockAllocator(Allocator, OnDemand):
 
     def grown(self, requests: IntArray, rounds: int) -> IntArray:
         if self.windows.near:
-            return self.windows.grown(requests, rounds)
+            return self.windows.grown(rounds)
         return self.block * self.tables.grown(self.holdings.rows(requests), rounds)
 
     def release(self, request: int) -> int:

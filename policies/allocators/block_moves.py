@@ -38,9 +38,9 @@ class BlockMoves(MovesBlocks):
 
     def keep(self, request: int, demand: Demand, tokens: int) -> bool:
         of = self._of
-        places = of.holdings.places(tokens + of.holdings.room_behind(tokens))
-        wanted = places * (of.groups - len(self._windows))
-        wanted += of.drafter_blocks.lacking(-1, tokens)
+        end = tokens + of.holdings.room_behind(tokens)
+        wanted = of.holdings.places(end) * (of.groups - len(self._windows))
+        wanted += of.drafter_blocks.lacking(-1, end)
         if wanted + of.kept_free > of.pool.free:
             return False
         of.holdings.enter(request, demand, 0)

@@ -63,5 +63,7 @@ def in_common(one: Demand, other: Demand) -> int:
 
 
 def _path(demand: Demand) -> tuple[tuple[int, int], ...]:
-    own = (demand.prefix_id, min(demand.prefix_tokens, demand.prompt))
-    return (*demand.above, own) if demand.prefix_id >= 0 else ()
+    """What a prompt has in common with others, as far as it goes."""
+    texts = (*demand.above, (demand.prefix_id, demand.prefix_tokens))
+    ends = tuple((prefix, min(end, demand.prompt)) for prefix, end in texts)
+    return ends if demand.prefix_id >= 0 else ()

@@ -30,6 +30,8 @@ class WindowSteps:
         """Whether blocks that a window gives up go to the front of the queue (vLLM 0.23)."""
         self.sees_drafts = not allocator.limits.ahead or options.window_rules != "0.33"
         """Whether windows move on with rejected drafts that are not known to be such."""
+        self._held: list[int] = []
+        """Blocks that were held after each round of the last `advance`."""
 
     def give_up(self, request: int, more: int = 0) -> None:
         """Free the blocks of windowed groups that lie before the window of the next token, with so
@@ -88,6 +90,7 @@ class WindowSteps:
     def advance(self, requests: IntArray, rounds: int) -> None:
         """See `Allocator.advance`: those whose blocks change one by one."""
         of = self._of
+        self._held.clear()
         for _ in range(rounds):
             stored, last = of.stored[requests], self.last[requests]
             moving = stored % of.block == 0
@@ -99,16 +102,14 @@ class WindowSteps:
             of.stored[still] += 1
             of.tables.tokens[of.row[still]] += 1
             self.last[requests] = 1
+            self._held.append(of.pool.held)
 
-    def grown(self, requests: IntArray, rounds: int) -> IntArray:
-        """See `OnDemand.grown`."""
-        of = self._of
-        back = of.stored[requests] - np.arange(rounds - 1, -1, -1)[:, None]
-        held = of.groups * -(-back // of.block)
-        for _, manager in self.near:
-            held = held - manager.left(back - 1, 1)
-        total: IntArray = held.sum(axis=1)
-        return of.block * (total[-1:] - total)
+    def grown(self, rounds: int) -> IntArray:
+        """See `OnDemand.grown`. Noted as they are made: what the first round finds hangs on the
+        step before it."""
+        held = np.array(self._held[len(self._held) - rounds :], np.int64)
+        fewer: IntArray = held[-1:] - held
+        return self._of.block * fewer
 
     def enter_behind(self, request: int, demand: Demand, tokens: int) -> bool:
         """As `Allocator.reserve`, of a request whose KV comes with it: of each group what the next

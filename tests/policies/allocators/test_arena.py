@@ -1,21 +1,44 @@
-"""Does the arena split and join, and choose the hole its rule says?"""
+"""Does the arena split and join, and choose the hole its rule says? Do it, buddies and slabs refuse
+what they did not hand out?"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.allocators.arena import Arena
+from policies.allocators.buddy import Buddy
+from policies.allocators.slabs import Slabs
 from tests.rotation import LONG
 
+NOWHERE = {
+    Arena: [(5, 10), (0, 21), (-1, 2), (19, 2), (0, 0)],
+    Buddy: [(0, 2), (0, 8), (4, 4), (99, 4)],
+    Slabs: [(0, 8), (4, 4), (2, 2)],
+}
 
-@pytest.mark.parametrize(("start", "size"), [(5, 10), (0, 21), (-1, 2), (19, 2), (0, 0)])
-def test_what_is_free_or_outside_cannot_be_given_back(start: int, size: int) -> None:
-    arena = Arena(0, 20)
-    assert arena.take(5) == 0
-    with pytest.raises(ValueError, match="not allocated"):
-        arena.give_back(start, size)
+
+@pytest.mark.parametrize(
+    ("kind", "start", "size"), [(kind, *each) for kind, runs in NOWHERE.items() for each in runs]
+)
+def test_what_is_not_held_cannot_be_given_back(kind: Any, start: int, size: int) -> None:
+    if kind is Buddy:
+        space = Buddy(16)
+        assert space.take(4) == 0
+    else:
+        space = kind(0, 20)
+        assert space.place(5 if kind is Arena else 4)
+    with pytest.raises(ValueError, match=r"not allocated|no block"):
+        space.give_back(start, size)
+
+
+@pytest.mark.parametrize("size", [0, 3, 12, -4])
+def test_a_buddy_takes_powers_of_two(size: int) -> None:
+    with pytest.raises(ValueError, match="power of two"):
+        Buddy(16).take(size)
 
 
 def chosen(runs: list[int], owner: list[int], fit: str, last: int) -> int:

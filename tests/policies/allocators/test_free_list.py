@@ -14,6 +14,7 @@ from policies.allocators.free_lists.buddies import Buddies
 from policies.allocators.free_lists.free_list_registry import FREE_LISTS
 from policies.allocators.free_lists.runs import Runs
 from policies.allocators.free_lists.spread import Spread
+from policies.allocators.free_lists.staged import Staged
 from tests.rotation import LONG
 
 
@@ -178,3 +179,30 @@ def test_runs_and_buddies_are_the_shortest_that_are_long_enough(
         free.push(np.array(back, np.int64))
         order += back
         assert free.free == len(order)
+
+
+@settings(max_examples=100 if LONG else 40)
+@given(data=st.data(), blocks=st.sampled_from([1, 5, 40]))
+def test_all_free_pages_are_sorted_when_those_at_hand_are_too_few(
+    data: st.DataObject, blocks: int
+) -> None:
+    free = Staged(blocks)
+    ready, staged, held = list(range(blocks)), list[int](), list[int]()
+    for _ in range(data.draw(st.integers(1, 30))):
+        action = data.draw(st.sampled_from(["pop", "push", "take"]))
+        if action == "push" and held:
+            some = data.draw(st.lists(st.sampled_from(held), unique=True))
+            free.push(np.array(some, np.int64))
+            staged, held = staged + some, [b for b in held if b not in some]
+        elif action == "take" and ready + staged:
+            some = data.draw(st.lists(st.sampled_from(ready + staged), unique=True))
+            free.take(np.array(some, np.int64))
+            ready, staged = ([b for b in part if b not in some] for part in (ready, staged))
+            held += some
+        elif action == "pop":
+            count = data.draw(st.integers(0, len(ready + staged)))
+            if count > len(ready):
+                ready, staged = sorted(ready + staged), []
+            assert free.pop(count).tolist() == ready[:count]
+            held, ready = held + ready[:count], ready[count:]
+        assert free.free == len(ready + staged)

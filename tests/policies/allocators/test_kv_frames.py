@@ -14,13 +14,9 @@ from hwmodel.description.description import DescriptionError
 from hwmodel.kernel.memory import Descriptors
 from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.stages import dealt
-from policies.allocators.allocator import Demand, Limits
-from policies.allocators.capabilities import MovesBlocks
 from policies.allocators.kv_frames import CardFrames, in_frames
 from policies.allocators.kv_layout import KvLayout
-from policies.allocators.paged import PagedAllocator, PagedOptions
 from policies.memory.mapped import at_frames
-from policies.predictors.prediction import Prediction
 
 FRAME = 4096
 WEIGHTS = 160 * FRAME
@@ -113,59 +109,3 @@ def test_the_kernel_joins_frames_that_follow_at_virtual_addresses() -> None:
 def test_a_region_without_planes_of_frames_is_refused(layout: KvLayout, says: str) -> None:
     with pytest.raises(DescriptionError, match=says):
         in_frames(layout, FRAME)
-
-
-def demand(prompt: int) -> Demand:
-    return Demand(prompt, 0, Prediction(8.0), prefix_id=1, prefix_tokens=32)
-
-
-def test_blocks_that_requests_share_are_adopted_once() -> None:
-    first, group = (
-        PagedAllocator(WHOLE, 4, Limits(64, 512), PagedOptions(block=16)) for _ in range(2)
-    )
-    for request in (0, 1):
-        assert first.reserve(request, demand(50), 50)
-    held = [first.units(request).start // 16 for request in (0, 1)]
-    assert held[0][:2].tolist() == held[1][:2].tolist()
-    for request in (0, 1):
-        assert group.able(MovesBlocks).adopt(request, demand(50), held[request] + 8, 50)
-    assert group.reserved_total == first.reserved_total and group.free_slots == first.free_slots
-    assert group.units(1).start.tolist() == ((held[1] + 8) * 16).tolist()
-    assert group.grow(1, 30) and group.release(0) and group.release(1)
-    assert group.free_slots == group.slots and group.reserved_total == 0
-    last = WHOLE.slots // 16 - 1
-    assert not group.able(MovesBlocks).adopt(2, demand(50), np.array([0, 1, 2, last + 1]), 50)
-    assert not group.resident[2] and group.free_slots == group.slots
-    assert group.able(MovesBlocks).adopt(2, demand(50), np.array([0, 1, 2, last]), 50)
-
-
-def test_what_free_blocks_held_is_not_found_after_a_drop() -> None:
-    one = PagedAllocator(WHOLE, 4, Limits(64, 512), PagedOptions(block=16))
-    assert one.reserve(0, demand(50), 50) and one.release(0)
-    assert one.caching.cached(1, 49, demand(50)) == 32
-    one.caching.forget()
-    assert one.caching.cached(1, 49, demand(50)) == 0
-
-
-def test_what_lies_in_barred_blocks_is_copied_once_and_they_are_not_handed_out() -> None:
-    one = PagedAllocator(replace(WHOLE, slots=256), 4, Limits(64, 512), PagedOptions(block=16))
-    for request in (0, 1):
-        assert one.reserve(request, demand(50), 50)  # two blocks in common, two each
-    before = [one.units(request).start // 16 for request in (0, 1)]
-    barred, uses = np.array([0, 2, 15]), one.reserved_total
-    assert one.able(MovesBlocks).bar(barred) == 16 + 16 and one.reserved_total == uses
-    after = [one.units(request).start // 16 for request in (0, 1)]
-    moves = {(copy.source // 16, copy.target // 16) for copy in one.copying.copies()}
-    changed = {
-        (int(a), int(b)) for old, new in zip(before, after, strict=True)
-        for a, b in zip(old, new, strict=True) if a != b
-    }  # fmt: skip
-    assert moves == changed and {a for a, _ in moves} == {0, 2}
-    assert one.free_slots == 256 - 6 * 16 - 3 * 16
-    assert one.grow(0, 14) and one.grow(0, 7 * 16) and one.free_slots == 0
-    assert (
-        not set(barred) & set(one.units(0).start // 16)
-        and one.able(MovesBlocks).bar(np.arange(9)) is None
-    )
-    assert one.able(MovesBlocks).bar(barred[:0]) == 0 and one.free_slots == 3 * 16
-    assert one.release(0) and one.release(1) and one.free_slots == 256

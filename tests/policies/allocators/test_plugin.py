@@ -15,8 +15,8 @@ from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.registry import POLICIES
 from tests.policies import small
+from tests.policies.allocators.contract import Setting, lead
 from tests.policies.allocators.plugin import PluginAllocator
-from tests.policies.allocators.test_allocator_contract import run as lives
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ def documented(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Allocato
 def test_the_documented_allocator_keeps_the_contract_and_doubles_what_it_has(
     documented: type[Allocator],
 ) -> None:
-    lives(documented.Options(name="room", tokens=8), examples=6)
+    lead(Setting(documented.Options(name="room", tokens=8)))
     policy = {"name": "room", "tokens": 4}
     metrics = small.run(1024, small.mixed(60, rate=50_000.0), policy=policy).metrics
     assert metrics["preemptions"] > 0 and metrics["finished"] == 60

@@ -69,35 +69,6 @@ def test_growth_of_yi_34b_costs_120_calls_and_nothing_when_overlapped() -> None:
     assert lost == {"synchronous": pytest.approx(120 * 40e-6), "background": 0.0}
 
 
-def test_a_new_request_finds_the_frames_that_fit_it_best() -> None:
-    allocator = made()
-    for request, tokens in enumerate((640, 128, 256)):
-        admit(allocator, request, tokens)
-    old = [allocator.units(request).start.tolist() for request in range(3)]
-    for request in range(3):
-        allocator.release(request)
-    admit(allocator, 3, 200)
-    assert allocator.units(3).start.tolist() == old[2]
-    admit(allocator, 4, 1000)  # none has enough: the most, and more are mapped
-    assert allocator.units(4).start.tolist()[:10] == old[0]
-    assert allocator.mapping.report()["mapped_frames"] == 56 * (10 + 2 + 4 + 6)
-
-
-def test_frames_without_tokens_are_unmapped_for_others_highest_id_first() -> None:
-    """16 groups: id 0 keeps its 4 while id 2 has any."""
-    allocator = made(KvLayout(base=0, slots=1024, layers=28, kv_heads=4, head_bytes=256))
-    for request, tokens in enumerate((256, 512, 256)):
-        admit(allocator, request, tokens)
-    for request in (0, 2):
-        allocator.release(request)
-    assert allocator.free_slots == 512
-    assert allocator.headroom(np.array([1]), 600) == 512
-    allocator.advance(np.array([1]), 256)
-    admit(allocator, 3, 256)
-    assert allocator.units(3).start.tolist() == [0, 64, 128, 192]
-    assert not allocator.grow(1, 1)
-
-
 def test_frames_of_another_size_than_the_device_translates_are_refused() -> None:
     allocator = made()
     assert allocator.able(Maps) is not None
