@@ -109,7 +109,7 @@ class BlockPool:
         self.order.push(spare)
         names, fresh = np.arange(self.order.blocks), self.order.pop(len(held))
         names[held] = fresh
-        self.written[np.concatenate((held, fresh))] += 1
+        self.written[np.concatenate((behind, fresh))] += 1
         self.users[fresh], self.users[held] = self.users[held], 0
         return names
 

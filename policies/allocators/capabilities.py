@@ -38,7 +38,8 @@ class OnDemand(ABC):
     @abstractmethod
     def grown(self, requests: IntArray, rounds: int) -> IntArray:
         """Slots by which `reserved_total` was less after each of the last `rounds` rounds of
-        `advance(requests, ...)` than it is now, int64 (rounds,)."""
+        `advance(requests, ...)`, which comes before, than it is now, int64 (rounds,). Of requests
+        with slots behind them for drafts, whose steps are made one by one, only for one round."""
 
 
 class Contiguous(ABC):

@@ -265,6 +265,7 @@ class Contract:
         life, groups = self.held[request], len(self.windows)
         names = life.tokens(request)
         for group, slots in enumerate(life.places):
+            assert len(slots) == len(names)
             start = max(first, self.allocator.first_kept(request, group))
             self.content[slots[start:]] = names[start:] * groups + group
 
@@ -513,7 +514,9 @@ class Contract:
             return False
         requests = self.any_of(self.decoding)
         order = requests.tolist()
-        rounds = min(self.some(1, 24), *(self.held[request].left for request in order))
+        rounds = self.some(1, 24)
+        if self.allocator.able(Learns):  # whose large ones hold so many, and no more
+            rounds = min(rounds, *(self.held[request].left for request in order))
         room = self.allocator.headroom(requests, rounds)
         assert 0 <= room <= rounds
         slow = copy.deepcopy(self.allocator)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from policies.allocators.allocator import Allocator, Demand, PolicyOptions
-from policies.allocators.capabilities import Caches, Migrates, Migration, Swaps
+from policies.allocators.capabilities import Caches, Migrates, Migration, MovesBlocks, Swaps
 from policies.allocators.ideal import IdealAllocator
 from policies.allocators.kv_layout import Units
 from policies.allocators.oracle import OracleAllocator
@@ -111,6 +111,14 @@ class TestEveryAllocator:
         assert not allocator.reserve(399, SOME, 100) and state(allocator) == full
         allocator.release(0)
         assert count and allocator.reserve(399, SOME, 100)
+
+
+def test_what_lies_in_barred_blocks_is_not_found() -> None:
+    allocator = build(POLICIES["paged"].Options.model_validate({"name": "paged"}))
+    moves, caches = allocator.able(MovesBlocks), allocator.able(Caches)
+    assert allocator.reserve(0, SOME, 100) and allocator.release(0)
+    assert caches.cached(0, 99) == 96
+    assert moves.bar(np.array([1, 40])) == 0 and caches.cached(0, 99) == 16
 
 
 def test_every_choice_of_every_option_is_a_case() -> None:
