@@ -175,6 +175,7 @@ def test_whatever_stops_it_a_run_ends_as_one_that_was_not_stopped(
     assert len(first) == len(set(first)) == len(everything) == whole.total
     assert keys(everything) == sorted(set(keys(everything))) and not whole.failures
     assert {where(each.overrides) for each in misfits} == machine.unfit
+    assert all(each.why.endswith(": no room") for each in misfits)
     for record in everything:
         assert record["rate_per_s"] == rate(load, record, machine.unfit)
         assert record["metrics"]["offered"] == record["rate_per_s"]
