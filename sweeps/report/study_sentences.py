@@ -31,7 +31,8 @@ def study(gained: StudyGain, by: str) -> Iterator[str]:
         rival = _against(gained.gains[gained.strongest], gained.strongest)
         yield f"{head}, {rival}, the strongest of those that beat it."
     else:
-        yield f"{head}; nothing that it was compared with serves significantly more."
+        apart = "ceilings apart, " if gained.closed else ""
+        yield f"{head}; {apart}nothing that it was compared with serves significantly more."
     beside = ""
     if gained.first is not None and gained.added is not None and gained.first != BASE:
         beside = f"; it has {_against(gained.added, gained.first)}, which needed no search"
