@@ -23,7 +23,7 @@ from hwmodel.specs.device import Device
 from hwmodel.specs.transformer import TransformerSpec
 from policies.requests.requests import Requests
 from policies.serving.serving import serve
-from tests.policies.allocators.contract import cases
+from tests.policies.allocators.settings import cases
 from tests.policies.small import EXPERTS, LATENT, MODEL, WINDOWS, FakeMemory, device, mixed, spec
 
 RECORDS = Path(__file__).parent / "records.json"

@@ -3,14 +3,76 @@ options, and some with windows, states, drafts and steps that are scheduled ahea
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from hwmodel.specs.attention import AttentionWindow
-from policies.allocators.allocator import Limits, Lookahead
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.allocator import Limits, Lookahead, PolicyOptions
+from policies.allocators.kv_groups import kv_groups
+from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES
 from policies.allocators.state_places import StatePool
-from tests.policies.allocators.contract import LIMITS, Setting, cases
 from tests.policies.small import WINDOWS
+
+LAYOUT = KvLayout(base=4096, slots=1024, layers=2, kv_heads=2, head_bytes=256)
+
+LIMITS = Limits(max_tokens=128, max_model_len=256)
+
+REQUESTS = 400
+
+OTHER = {"frame": "4KiB", "page": 16, "stagger": 5}
+"""Options that are numbers, with another value than their default."""
+
+
+def cases() -> list[tuple[str, PolicyOptions]]:
+    """Every registered policy with its defaults, and with each choice of each of its options."""
+    found: list[tuple[str, PolicyOptions]] = []
+    for name, allocator in POLICIES.items():
+        found.append((name, allocator.Options.model_validate({"name": name})))
+        if name == "odma-best":  # other defaults of odma, whose choices are there
+            continue
+        for key, info in allocator.Options.model_fields.items():
+            if get_origin(info.annotation) is Literal:
+                for choice in get_args(info.annotation):
+                    if choice == "free" and name != "static":
+                        continue  # compaction as `copied`, without the copies
+                    if choice != info.default:
+                        chosen = {"name": name, key: choice}
+                        if name == "vattention":
+                            chosen["frame"] = "4KiB"  # 128 groups, a tenth of which are some
+                        if (name, key) == ("odma", "compaction"):
+                            chosen["space"] = "arena"  # blocks of slabs do not move
+                        options = allocator.Options.model_validate(chosen)
+                        found.append((f"{name}-{key}-{choice}", options))
+            elif info.annotation is bool:
+                options = allocator.Options.model_validate({"name": name, key: not info.default})
+                found.append((f"{name}-{key}-{not info.default}", options))
+            elif key in OTHER:
+                options = allocator.Options.model_validate({"name": name, key: OTHER[key]})
+                found.append((f"{name}-{key}", options))
+    return found
+
+
+def build(options: PolicyOptions, layout: KvLayout = LAYOUT, requests: int = REQUESTS) -> Any:
+    return POLICIES[options.name](layout, requests, LIMITS, options)
+
+
+class Setting(NamedTuple):
+    """What lives are led on."""
+
+    options: PolicyOptions
+    limits: Limits = LIMITS
+    model: TransformerSpec | None = None
+    """With windows, which takes 1,536 slots more."""
+
+    @property
+    def layout(self) -> KvLayout:
+        if self.model is None:
+            return LAYOUT
+        groups = kv_groups(self.model, self.options.kv_of_windows)
+        assert groups is not None
+        return KvLayout(4096, 2560, groups.size, 2, 32, groups=groups)
+
 
 TWO = WINDOWS.model_copy(
     update={"window": AttentionWindow(tokens=40, pattern=["window", 16, "full"])}

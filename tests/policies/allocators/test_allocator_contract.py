@@ -8,7 +8,6 @@ A change that is meant to move answers writes `lives.json` anew, and prints what
 
 from __future__ import annotations
 
-import json
 import zlib
 from pathlib import Path
 
@@ -25,21 +24,13 @@ from policies.allocators.registry import POLICIES
 from policies.allocators.static import StaticAllocator
 from policies.predictors.predictor import Prediction
 from policies.requests.requests import IntArray
-from tests.policies.allocators.contract import (
-    LAYOUT,
-    REQUESTS,
-    Setting,
-    build,
-    cases,
-    lead,
-    state,
-)
+from tests.policies.allocators.contract import state
+from tests.policies.allocators.lives import lead
 from tests.policies.allocators.plugin import PluginAllocator
-from tests.policies.allocators.settings import SETTINGS
+from tests.policies.allocators.settings import LAYOUT, REQUESTS, SETTINGS, Setting, build, cases
+from tests.policies.records import Records
 from tests.rotation import shared
 
-RECORDS = Path(__file__).with_name("lives.json")
-RECORDED: dict[str, str] = json.loads(RECORDS.read_text()) if RECORDS.is_file() else {}
 CASES = cases()
 SOME = Demand(100, 0, Prediction(50.0), output=50)
 
@@ -49,13 +40,12 @@ def record(name: str) -> str:
     return lead(SETTINGS[name], first=zlib.crc32(name.encode()), lives=1, steps=70)
 
 
+RECORDS = Records(Path(__file__).with_name("lives.json"), SETTINGS, record)
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_it_keeps_the_contract_and_answers_what_it_answered(name: str) -> None:
-    assert record(name) == RECORDED[name]
-
-
-def test_every_setting_has_its_record() -> None:
-    assert RECORDED.keys() == SETTINGS.keys()
+    RECORDS.check(name)
 
 
 @pytest.mark.long
@@ -225,8 +215,4 @@ def test_the_contract_catches(monkeypatch: pytest.MonkeyPatch, faulty: type[Allo
 
 
 if __name__ == "__main__":
-    now = {name: record(name) for name in SETTINGS}
-    for name, said in now.items():
-        if RECORDED.get(name) != said:
-            print(f"{name}: {RECORDED.get(name)} -> {said}")
-    RECORDS.write_text(json.dumps(now, indent=0) + "\n")
+    RECORDS.write()

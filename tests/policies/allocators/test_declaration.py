@@ -21,8 +21,8 @@ from sweeps.plan.counterfactual import chain, losses
 from sweeps.plan.experiment import ExperimentSpec
 from sweeps.plan.sweep import load_sweep
 from sweeps.study.study_spec import load_study
-from tests.policies.allocators.contract import build
 from tests.policies.allocators.plugin import PluginAllocator
+from tests.policies.allocators.settings import build
 
 
 class Asked:

@@ -36,9 +36,8 @@ from policies.allocators.registry import POLICIES, refusal
 from policies.allocators.state_places import behind, in_block
 from policies.placements.card_memories import CardMemories
 from policies.placements.placements import PLACEMENTS
+from tests.policies.records import Records
 
-RECORDS = Path(__file__).with_name("figures.json")
-RECORDED: dict[str, str] = json.loads(RECORDS.read_text()) if RECORDS.is_file() else {}
 LENGTHS = np.array([0, 1, 15, 39, 40, 41, 128, 129, 700, 4095, 4096, 9000])
 ROWS = np.array([1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6])
 GIB = 1 << 30
@@ -244,18 +243,15 @@ SUBJECTS: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
+RECORDS = Records(
+    Path(__file__).with_name("figures.json"), SUBJECTS, lambda name: room(SUBJECTS[name])
+)
+
+
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_it_gives_what_it_gave(name: str) -> None:
-    assert room(SUBJECTS[name]) == RECORDED[name]
-
-
-def test_every_subject_has_its_record() -> None:
-    assert RECORDED.keys() == SUBJECTS.keys()
+    RECORDS.check(name)
 
 
 if __name__ == "__main__":
-    now = {name: room(kind) for name, kind in SUBJECTS.items()}
-    for name, said in now.items():
-        if RECORDED.get(name) != said:
-            print(f"{name}: {RECORDED.get(name)} -> {said}")
-    RECORDS.write_text(json.dumps(now, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
+    RECORDS.write()

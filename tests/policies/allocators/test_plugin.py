@@ -15,8 +15,9 @@ from hwmodel.description.description import DescriptionError
 from policies.allocators.allocator import Allocator
 from policies.allocators.registry import POLICIES
 from tests.policies import small
-from tests.policies.allocators.contract import Setting, lead
+from tests.policies.allocators.lives import lead
 from tests.policies.allocators.plugin import PluginAllocator
+from tests.policies.allocators.settings import Setting
 
 
 @pytest.fixture(autouse=True)

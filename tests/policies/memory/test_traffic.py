@@ -18,7 +18,7 @@ from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES
 from policies.memory import dealing, traffic
 from policies.predictors.predictor import Prediction
-from tests.policies.allocators.contract import build, cases
+from tests.policies.allocators.settings import build, cases
 from tests.rotation import spread
 
 CASES = {name: options for name, options in cases() if not name.startswith("vattention")}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
-from tests.policies.allocators.contract import cases
+from tests.policies.allocators.settings import cases
 from tests.policies.small import MODEL, mixed, requests, run
 from tests.rotation import LONG, shared
 
