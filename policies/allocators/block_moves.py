@@ -54,7 +54,8 @@ class BlockMoves(MovesBlocks):
 
     def adopt(self, request: int, demand: Demand, blocks: IntArray, tokens: int) -> bool:
         of = self._of
-        if not of.uniform or blocks.max(initial=0) >= of.pool.order.blocks:
+        beside = of.limits.state_bytes or of.drafter_blocks.groups
+        if beside or not of.uniform or blocks.max(initial=0) >= of.pool.order.blocks:
             return False
         of.holdings.enter(request, demand, 0)
         of.pool.written[blocks] += 1

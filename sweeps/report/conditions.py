@@ -74,8 +74,8 @@ def _serving(serving: Any, paths: list[str]) -> list[str]:
 
 
 def _blocks(config: dict[str, Any], paths: list[str]) -> list[str]:
-    """Of how many tokens blocks of `paged` are, on which its gap to contiguous runs hangs most;
-    nothing where a run varies that."""
+    """Of how many tokens blocks of `paged` are, on which its gap to contiguous runs hangs; nothing
+    where a run varies that."""
     of_cases = paths[len(config["axes"]) :]
     varied = any(path.endswith((".paging.block", ".policy.block")) for path in paths)
     if varied or "serving.policy" in of_cases:

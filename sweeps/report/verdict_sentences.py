@@ -189,10 +189,11 @@ def _bound(word: str, where: tuple[Gap, str], less: bool) -> str:
     (gap, value), named = where, word == "at least"
     if less:
         return f"{gap.other} {word} {_excess(gap.total, named)} ({value})"
-    return f"{word} {_distance(gap, less, named)} ({value})"
+    return f"{word} {more(gap.total, gap.other, named=named)} ({value})"
 
 
 def _distance(gap: Gap, less: bool, named: bool = False) -> str:
+    """How far a rival comes."""
     if less:
         return f"{gap.other} {_excess(gap.total, named)}"
     return more(gap.total, gap.other, named=named)

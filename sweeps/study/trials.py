@@ -257,12 +257,12 @@ def importances(trials: Trials) -> dict[str, Interval]:
     again = [
         _shares([made[i] for i in rng.integers(0, len(made), len(made))]) for _ in range(RESAMPLES)
     ]
-    found = {}
+    intervals = {}
     for name, share in shares.items():
         ends = np.quantile([each.get(name, 0.0) for each in again], (0.025, 0.975))
         low, *_, high = sorted((share, *map(float, ends)))
-        found[name] = Interval(share, low, high, len(made))
-    return found
+        intervals[name] = Interval(share, low, high, len(made))
+    return intervals
 
 
 def _shares(made: list[FrozenTrial]) -> dict[str, float]:

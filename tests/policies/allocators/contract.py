@@ -288,7 +288,7 @@ class Contract:
             halves = 2 if half is None else 1
             assert runs.size.sum() == halves * len(slots) * self.layout.half_bytes
             tell(runs)
-        if self.limits.states and (states := allocator.able(KeepsStates)):
+        if self.limits.state_bytes and (states := allocator.able(KeepsStates)):
             copies, size = self.limits.kept_states, self.limits.state_bytes
             runs = states.state_runs(request, self.some(0, copies - 1), self.some(0, 1), size)
             assert runs.size.sum() == size

@@ -421,7 +421,7 @@ class Lives(Contract):
     def adopt(self) -> bool:
         """A request comes in blocks that are free."""
         moves = self.allocator.able(MovesBlocks)
-        if moves is None or self.limits.states or self.limits.drafter[0] or self.next >= REQUESTS:
+        if moves is None or self.next >= REQUESTS:
             return False
         free, prompt = self.rng.permutation(moves.free_blocks()), self.some(1, 120)
         blocks, demand = -(-prompt // moves.block), self.demand(prompt, 20)
@@ -432,6 +432,7 @@ class Lives(Contract):
         if not moves.adopt(self.next - 1, demand, free[:blocks], prompt):
             assert state(self.allocator) == before
             return True
+        assert not self.limits.state_bytes and not self.limits.drafter[0]
         self.held[self.next - 1] = Life(demand)
         self.store(self.next - 1, prompt)
         return True
