@@ -80,7 +80,10 @@ def test_limits_are_read_with_their_units() -> None:
     assert read_limits(None, None, "host:1") == TaskLimits()
 
 
-def test_a_run_reports_what_was_ended_and_goes_on_with_resume(tmp_path: Any) -> None:
+def test_a_run_reports_what_was_ended_and_goes_on_with_resume(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweeps.run.executor.LOOK_S", 0.001)  # points may end within 0.1 s
     words = ("run", "smoke", "--out", tmp_path / "run", "--set", "replications=1")
     done = bankwise(*words, "--time-limit", "1ms", cwd=tmp_path)
     assert done.returncode == 1 and "Traceback" not in done.stderr
