@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import copy
 import gc
+import importlib
 import random
 import sys
 import types
@@ -122,13 +123,14 @@ def mutate(mutant: Mutant) -> bool:
     held[key] = ast.copy_location(new, node)
     after = codes(compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True))
     if owner[0] == "=":
-        old = vars(sys.modules[mutant["path"][:-3].replace("/", ".")])
+        old = vars(importlib.import_module(mutant["path"][:-3].replace("/", ".")))
         body = [n for n in tree.body if n.lineno <= mutant["lines"][0] <= (n.end_lineno or 0)]
         exec(compile(ast.Module(body, []), path, "exec"), now := old.copy())
-        value, name = old[owner[1:]], owner[1:]
-        for other in list(sys.modules.values()):
-            if vars(other).get(name) is value:
-                setattr(other, name, now[name])
+        for name in owner[1:].strip("()").split(", "):
+            value = old[name]
+            for other in list(sys.modules.values()):
+                if vars(other).get(name) is value:
+                    setattr(other, name, now[name])
         return True
     found = [key for key in before if key[0] == owner and before[key] != after.get(key)]
     if not found or after[found[0]].co_freevars != before[found[0]].co_freevars:

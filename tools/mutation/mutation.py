@@ -3,10 +3,14 @@
     nice -n 10 python -m tools.mutation.mutation --seed 1 --count 150 --out before.jsonl
     nice -n 10 python -m tools.mutation.mutation --again before.jsonl --out after.jsonl
 
+    nice -n 10 python -m tools.mutation.mutation --room hwmodel/specs --tests hwmodel \
+        --without tests/hwmodel/specs/test_x.py --out cut.jsonl
+
 Mutants (`mutants.py`) are drawn by a seed, `--count` of each; `--again` draws those that survived
 an earlier run. Each is a fork of one process that has imported all tests: the code of one function
 is replaced in memory, and the tests that execute its lines run, the quick ones first, until one
-fails.
+fails. `--without` (the beginning of a test's name) asks what leaving tests out would cost: mutants
+are of lines that these tests execute, and one that they notice is asked of all the others.
 """
 
 from __future__ import annotations
@@ -64,8 +68,10 @@ def passes(items: list[pytest.Item], at: int) -> bool:
 class Sampler:
     """A pytest plugin that runs mutants instead of the tests."""
 
-    def __init__(self, samples: list[list[Mutant]], count: int, out: Path) -> None:
-        self.samples, self.count, self.out = samples, count, out
+    def __init__(
+        self, samples: list[list[Mutant]], count: int, out: Path, without: tuple[str, ...] = ()
+    ) -> None:
+        self.samples, self.count, self.out, self.without = samples, count, out, without
         self.files = {str(ROOT / mutant["path"]) for mutants in samples for mutant in mutants}
 
     def pytest_configure(self) -> None:
@@ -126,7 +132,7 @@ class Sampler:
                     self.out.write_text("".join(json.dumps(each) + "\n" for each in done))
             here = done[before:]
             killed = sum(each["verdict"] != "survived" for each in here)
-            print(f"\n{killed} of {len(here)} killed")
+            print(f"\n{killed} of {len(here)} killed" + " by the others" * bool(self.without))
         used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         minutes = sum(each.ru_utime + each.ru_stime for each in used) / 60
         print(f"\n{minutes:.0f} CPU minutes, {len(known)} tests")
@@ -137,23 +143,31 @@ class Sampler:
         known: list[tuple[float, int, set[tuple[str, int]]]],
     ) -> Mutant | None:  # fmt: skip
         """The mutant with its verdict; None where it is no program."""
-        name = mutant["owner"].partition("=")[2] or "\0"
+        constants = mutant["owner"].partition("=")[2].strip("()").split(", ")
+        named = [constant for constant in constants if constant]
         text = (ROOT / mutant["path"]).read_text().splitlines()
         first, last = mutant["lines"]
         lines = {
             (str(ROOT / mutant["path"]), at) for at, line in enumerate(text, start=1)
-            if first <= at <= last or name in line
+            if first <= at <= last or any(name in line for name in named)
         }  # fmt: skip
-        asked: list[pytest.Item] = []
-        costs: list[float] = []
+        parts: dict[bool, list[tuple[pytest.Item, float]]] = {True: [], False: []}
         for cost_s, at, executed in known:
-            if (lines & executed or name in self.text_of(items[at])) and sum(costs) < SPENT_S:
-                asked.append(items[at])
-                costs.append(cost_s)
-        found = in_a_fork(lambda: self.verdict(mutant, asked, costs))
-        if found == "invalid":
+            part = parts[items[at].nodeid.startswith(self.without) and bool(self.without)]
+            told = any(name in self.text_of(items[at]) for name in named)
+            if (lines & executed or told) and sum(cost for _, cost in part) < SPENT_S:
+                part.append((items[at], cost_s))
+
+        def found(of: bool) -> str:
+            asked, costs = [each[0] for each in parts[of]], [each[1] for each in parts[of]]
+            verdict = in_a_fork(lambda: self.verdict(mutant, asked, costs))
+            return verdict or "killed by its end"
+
+        mine = found(True) if self.without else ""
+        if mine in ("invalid", "survived") or (verdict := found(False)) == "invalid":
             return None
-        return {**mutant, "verdict": found or "killed by its end", "asked": len(asked)}
+        noticed = {"without": mine} if mine else {}
+        return {**mutant, "verdict": verdict, "asked": len(parts[False]), **noticed}
 
     @staticmethod
     @functools.cache
@@ -166,18 +180,21 @@ def main() -> None:
     parser.add_argument("--seed", type=int, action="append", help="repeatable")
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--again", type=Path)
+    parser.add_argument("--room", action="append", help="a folder of the product, repeatable")
+    parser.add_argument("--tests", action="append", help="below tests/, repeatable")
+    parser.add_argument("--without", action="append", default=[], help="repeatable")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     if given.again:
         records = map(json.loads, given.again.read_text().splitlines())
         samples = [[each for each in records if each["verdict"] == "survived"]]
     else:
-        samples = [drawn(ROOMS, seed) for seed in given.seed or [1]]
+        samples = [drawn(given.room or ROOMS, seed) for seed in given.seed or [1]]
     flags = ["-q", "-s", "-m", "not long", "-p", "no:cacheprovider", "-p", "no:xdist"]
     with tempfile.TemporaryDirectory() as base:
-        where = [f"--basetemp={base}/t", *(str(ROOT / "tests" / each) for each in TESTS)]
-        sampler = Sampler(samples, given.count, given.out)
-        sys.exit(pytest.main([*flags, *where], plugins=[sampler]))
+        tests = [str(ROOT / "tests" / each) for each in given.tests or TESTS]
+        sampler = Sampler(samples, given.count, given.out, tuple(given.without))
+        sys.exit(pytest.main([*flags, f"--basetemp={base}/t", *tests], plugins=[sampler]))
 
 
 if __name__ == "__main__":
