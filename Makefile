@@ -22,20 +22,18 @@ test test-long: export BANKWISE_ONE_KERNEL := 1
 
 # Kernels are compiled once, beside the linters, and not by every test worker at the same time.
 test: $(DEV)
-	$(MAKE) --no-print-directory --jobs 2 warm-kernel lint warm
+	$(MAKE) --no-print-directory --jobs 2 warm-kernel lint test-packages
 	$(BIN)/python -m pytest -q -rs -m "not long" -n $(JOBS) --dist loadfile --no-loadscope-reorder
-	$(MAKE) --no-print-directory test-packages
 
 # Packages of examples/packages are tested as installed, beside the environment: all other tests are without them.
-test-packages: $(PACKAGES)
+test-packages: $(PACKAGES) warm
 	PYTHONPATH=.venv/packages:. $(BIN)/python -m pytest -q -rs -m "not long" -p tests.conftest $(wildcard examples/packages/*/tests)
 
 # Every case: all combinations, longer streams, 1,000 examples of each property.
 test-long: $(DEV)
 	@echo "make test-long: 46 minutes on two cores, 66 of CPU time"
-	$(MAKE) --no-print-directory --jobs 2 warm-kernel lint warm
+	$(MAKE) --no-print-directory --jobs 2 warm-kernel lint test-packages
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -q -rs -n $(JOBS) --dist loadfile --no-loadscope-reorder
-	$(MAKE) --no-print-directory test-packages
 
 lint: $(DEV)
 	$(BIN)/python -m ruff check .

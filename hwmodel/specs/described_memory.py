@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
@@ -13,11 +13,7 @@ from hwmodel.description.description import Strict
 from hwmodel.description.expression import evaluate
 from hwmodel.description.units import Clock
 from hwmodel.specs.command_names import by_name, named_by_kind
-from hwmodel.specs.commands import (
-    LEAST_BELOW_ODD,
-    MASKED_WRITES,
-    PERIODIC_COMMANDS,
-)
+from hwmodel.specs.commands import LEAST_BELOW_ODD, MASKED_WRITES, PERIODIC_COMMANDS
 from hwmodel.specs.controller import FIELDS, AddressMap, Hash, MemoryController
 from hwmodel.specs.dram_energy import Energy
 from hwmodel.specs.memory_fields import (
@@ -37,6 +33,18 @@ from hwmodel.specs.memory_fields import (
     Timing,
 )
 from hwmodel.specs.plausible import Plausible
+
+_BESIDE = {"REFPB": "RFM", "REFAB": "RFMAB", **MASKED_WRITES}
+"""Command -> one for which its rows hold as well, where the memory has it."""
+
+
+@lru_cache(maxsize=4096)
+def _stood_for(names: tuple[str, ...], activate: str, issued: tuple[bool, ...]) -> frozenset[str]:
+    """As `DescribedMemory.in_rows`; `issued`: which of `_BESIDE`'s values there are."""
+    commands = {activate if name == "ACT" else name for name in names}
+    pairs = zip(_BESIDE.items(), issued, strict=True)
+    return frozenset(commands | {beside for (one, beside), there in pairs
+                                 if there and one in commands})  # fmt: skip
 
 
 class DescribedMemory(Strict):
@@ -170,17 +178,14 @@ class DescribedMemory(Strict):
         """The command that `ACT` stands for in rows; others stand for themselves."""
         return self.activate.reference if command == "ACT" else command
 
-    def in_rows(self, names: Iterable[str]) -> set[str]:
+    def in_rows(self, names: Iterable[str]) -> frozenset[str]:
         """The commands that names in a row stand for: ACT as in `reference`, a write for its masked
         form as well where the memory has it, REFPB and REFAB for RFM and RFMAB where these are
         issued."""
-        commands = {self.reference(name) for name in names}
-        if self.managed and "REFPB" in commands:
-            commands.add("RFM")
-        if self.alerts and "REFAB" in commands:
-            commands.add("RFMAB")
-        masked = {MASKED_WRITES[name] for name in commands if name in MASKED_WRITES}
-        return commands | (masked & set(self.commands))
+        issued = (
+            self.managed, self.alerts is not None, "MWR" in self.commands, "MWRA" in self.commands,
+        )  # fmt: skip
+        return _stood_for(tuple(names), self.activate.reference, issued)
 
     @property
     def managed(self) -> bool:

@@ -10,7 +10,7 @@ import ast
 import inspect
 import itertools
 import json
-import textwrap
+import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -214,9 +214,7 @@ def docstrings_of(model: type[BaseModel]) -> dict[str, str]:
     found: dict[str, str] = {}
     for cls in reversed(model.__mro__):
         if cls.__module__.split(".")[0] in _OURS:
-            (node,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-            assert isinstance(node, ast.ClassDef)
-            for pair in itertools.pairwise(node.body):
+            for pair in itertools.pairwise(_classes(cls.__module__)[cls.__name__].body):
                 match pair:
                     case (
                         ast.AnnAssign(target=ast.Name(id=name)),
@@ -224,6 +222,13 @@ def docstrings_of(model: type[BaseModel]) -> dict[str, str]:
                     ):
                         found[name] = " ".join(text.split())
     return found
+
+
+@cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    """The classes of a module by their names, as they are written."""
+    written = ast.parse(inspect.getsource(sys.modules[module])).body
+    return {node.name: node for node in written if isinstance(node, ast.ClassDef)}
 
 
 def _describe_sweep(found: JsonSchemaValue) -> None:
