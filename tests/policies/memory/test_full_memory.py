@@ -107,17 +107,6 @@ def test_sampled_throughput_covers_that_of_full(case: Case) -> None:
     assert mean == pytest.approx(full, rel=0.01)
 
 
-def test_a_short_layer_is_measured_whole_and_a_long_one_in_a_window() -> None:
-    measure = Probe(load_device("mlu370-x4"), FidelitySpec(), simulate_system)
-    for size, exact in ((4 << 20, True), (64 << 20, False)):
-        layers = {0: traffic.contiguous(1 << 30, size, 32)}
-        found = measure.measure(layers.__getitem__, 1, "slice", np.random.default_rng(1))
-        assert found.exact == exact
-        whole, _ = measure.whole([measure.deal(layers[0], "slice")])
-        share = found.at_peak_ns / found.elapsed_ns
-        assert share == pytest.approx(whole, rel=1e-12 if exact else 0.05)
-
-
 def scattered(size: int) -> traffic.Extents:
     """Blocks of 16 KiB at random places."""
     place = np.random.default_rng(1).permutation(4 * size >> 14)[: size >> 14]

@@ -10,11 +10,7 @@ from hwmodel.description.yaml_reader import load, loads
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kernel_law import KernelClass, KernelLaw
 from hwmodel.specs.transformer import load_model
-from policies.memory.products import expert_padding
-from policies.memory.step import StepModel
-from policies.memory.step_times import Efficiency
 from sweeps.ask.fit import Fit, FitQuestion, fit
-from tests.policies.memory.test_step import decode
 from tests.rotation import long
 
 
@@ -70,32 +66,3 @@ def test_what_a_device_says_stands_over_its_class_with_its_source() -> None:
     assert device.accelerator.kernels.weights == 0.8
     assert load_device("h100-sxm").accelerator.kernels.weights == 0.89  # type: ignore[union-attr]
     assert "kernels.host" in device.assumed and "kernels.product" not in device.assumed
-
-
-def test_rows_are_padded_to_tiles_and_few_rows_read_the_weights_again() -> None:
-    model = load_model("llama-2-7b")
-    law = "kernels={class: ideal, tile: 32, vector_rows: 8, vector_columns: 4}"
-    bound = ["compute.fp16=1GFLOPS", "compute.decode_efficiency=1.0", "compute.overlap=max", law]
-    slow = StepModel(load_device("a100-80gb", bound), model)
-    times = [slow.times(decode(n, n), 1, Efficiency()).weights_s for n in (9, 32, 33, 64)]
-    assert times[0] == pytest.approx(times[1]) and times[2] == pytest.approx(times[3])
-    assert times[2] == pytest.approx(2 * times[1])
-    fast = StepModel(load_device("a100-80gb", [law]), model)
-    times = [fast.times(decode(n, n), 1, Efficiency()).weights_s for n in (1, 4, 5, 8, 9)]
-    assert times[0] == times[1] == times[4] and times[2] == times[3] == pytest.approx(2 * times[0])
-
-
-@pytest.mark.parametrize(
-    ("tile", "rows", "times"),
-    [
-        (64, 4.0, 4.0),  # a tile of 16 with 4 rows
-        (64, 8.0, 2.0), (64, 8.5, 32 / 8.5),  # 17 rows ask for a tile of 32
-        (64, 33.0, 1 + 64 / 66),  # no tile is higher than `tile`
-        (16, 100.0, 1 + 16 / 200),  # half a tile is empty on average
-        (1, 3.0, 1.0),
-    ],
-)  # fmt: skip
-def test_rows_of_an_expert_are_padded_to_its_tile(tile: int, rows: float, times: float) -> None:
-    card = load_device("a100-80gb", [f"kernels={{class: ideal, tile: {tile}}}"])
-    assert card.accelerator is not None
-    assert expert_padding(card.accelerator.kernels, rows) == pytest.approx(times)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
 from hwmodel.description.description import DescriptionError
@@ -16,11 +15,10 @@ from policies.memory.layout_read import (
     Geometry,
     LayoutRead,
     channels_engaged,
-    descriptors,
     layout_gbps,
 )
 
-TOKENS, HEADS = LAYOUTS["layer_kv_token"], LAYOUTS["layer_kv_head_block"]
+HEADS = LAYOUTS["layer_kv_head_block"]
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
@@ -38,24 +36,6 @@ def test_channels_are_those_of_the_published_predictor(geometry: tuple[int, int]
     hashed = load_device("strix-halo", ["channel_hash=rotate"])
     spread = channels_engaged(hashed, LayoutRead(kv_heads=heads, head_dim=dim))
     assert spread == (8 if spacing == 8192 else 16)  # it turns once in 4 KiB
-
-
-@pytest.mark.parametrize("drift", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("at_once", [None, 1, 2])
-def test_every_byte_of_the_heads_is_read_once(at_once: int | None, drift: float) -> None:
-    card = load_device("strix-halo")
-    read = LayoutRead(kv_heads=4, heads_at_once=at_once, drift=drift)
-    found = descriptors(card, read)
-    order = np.argsort(found.start)
-    ends = (found.start + found.size)[order]
-    assert (found.start[order][1:] >= ends[:-1]).all()
-    tokens = int(found.size.sum()) // (2 * 256 * (at_once or 4))
-    assert tokens * 2 * 256 * (at_once or 4) == found.size.sum()
-    loads = np.bincount(found.engine, found.size)
-    assert loads.max() - loads.min() <= 256 * 2
-    lockstep = descriptors(card, read.model_copy(update={"drift": 0.0}))
-    assert sorted(zip(*np.unique(found.engine, return_counts=True), strict=True))  # all have some
-    assert np.array_equal(loads, np.bincount(lockstep.engine, lockstep.size))
 
 
 def test_a_given_memory_has_no_layout() -> None:

@@ -50,12 +50,6 @@ def rate(card: Device, memories: Any, phase: str = "attention") -> float:
     return float(served(card, memories).metrics["memory"]["efficiency"][phase])
 
 
-def test_kv_in_another_memory_is_read_at_its_rate() -> None:
-    assert rate(device(), {"kv": "far"}) == pytest.approx(1 / 3)
-    assert rate(device(), {"kv": "far"}, "weights") == pytest.approx(1.0)
-    assert rate(device(), {"weights": "far"}, "weights") == pytest.approx(1 / 3)
-
-
 def test_interleaved_in_proportion_memories_reach_their_sum() -> None:
     assert rate(device(), {"name": "interleaved"}) == pytest.approx(4 / 3)
     halves = {"name": "interleaved", "by": {"main": 1, "far": 1}}
@@ -64,53 +58,8 @@ def test_interleaved_in_proportion_memories_reach_their_sum() -> None:
     assert in_turn == pytest.approx(1 / (0.5 + 0.5 * 3))
 
 
-def test_a_port_is_shared_by_all_memories() -> None:
-    """Of 300 and 100 GB/s 350 come through, and 50 are no more than 50."""
-    for overlap in ("phase", "step"):
-        card = device(overlap, port="350GB/s")
-        assert rate(card, {"name": "interleaved"}) == pytest.approx(350 / 300)
-    narrow = device(port="50GB/s")
-    assert rate(narrow, {"kv": "far"}) == pytest.approx(1 / 6)
-    assert rate(device(port="1TB/s"), {"name": "interleaved"}) == pytest.approx(4 / 3)
-
-
-def test_all_in_the_main_memory_is_as_if_it_were_alone() -> None:
-    alone, both = load_device("mlu370-x4", ["derate=1"]), simulated()
-    for fidelity in ("analytic", "sampled"):
-        memory = {"fidelity": fidelity, "probe_bytes": "64KiB", "every_steps": 20}
-        one, two, placed = (
-            served(card, memories, memory=memory)
-            for card, memories in ((alone, None), (both, None), (both, {"kv": "main"}))
-        )
-        assert one.finish_s.tolist() == two.finish_s.tolist()
-        np.testing.assert_allclose(placed.finish_s, one.finish_s, rtol=1e-9)
-
-
 def test_what_cannot_be_placed_is_said() -> None:
     with pytest.raises(DescriptionError, match="no memory 'lpddr'; known: far, main"):
         served(device(), {"kv": "lpddr"})
     with pytest.raises(DescriptionError, match="has one memory"):
         served(load_device("mlu370-x4"), {"kv": "far"})
-
-
-def test_what_a_card_costs_draws_and_measures_with_all_its_memories() -> None:
-    settings = [
-        "price={card: 1000, gb: 10}", "memories.lpddr.price_gb=5", "draw={card: 100, gbps: 0.1}",
-        "memories.lpddr.draw_gbps=0.2", "area={card: 600, channel: 1.5}",
-        "memories.lpddr.area_channel=2",
-    ]  # fmt: skip
-    card = load_device("hbm4-lpddr6", settings)
-    far = card.memories["lpddr"]
-    usd = 1000 + 10 * card.capacity_bytes / 1e9 + 5 * far.capacity_bytes / 1e9
-    watts = 100 + 0.1 * card.peak_gbps + 0.2 * far.peak_gbps
-    mm2 = 600 + 1.5 * card.channels + 2 * far.channels
-    assert (card.price_usd, card.draw_watts, card.area_mm2) == pytest.approx((usd, watts, mm2))
-    unknown = [f"memories.lpddr.{each}=null" for each in ("price_gb", "draw_gbps", "area_channel")]
-    bare = load_device("hbm4-lpddr6", [*settings, *unknown])
-    assert (bare.price_usd, bare.draw_watts, bare.area_mm2) == (None, None, None)
-    assert load_device("hbm4-lpddr6", ["memories=null"]).memories == {}
-    assert load_device("mlu370-x4").price_usd is None
-    found = served(card, {"kv": "lpddr"}).metrics
-    rate, per = found["output_tokens_per_s"], ("kusd", "watt", "mm2")
-    each = [rate / found[f"tokens_per_s_per_{name}"] for name in per]
-    assert each == pytest.approx([usd / 1000, watts, mm2]) and found["card_mm2"] == card.area_mm2

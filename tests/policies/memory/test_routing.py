@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from hwmodel.specs.mlp import ExpertsSpec
-from hwmodel.specs.transformer import shard
 from policies.engines.scheduled_step import Chunk, Step
-from policies.memory import traffic
 from policies.memory.routing import Routing, RoutingSpec, probabilities
 from policies.memory.step import StepModel
 from policies.memory.step_streams import StepStreams
@@ -20,18 +18,6 @@ MANY = ExpertsSpec(count=128, per_token=8, intermediate=1)
 def decode(batch: int, chunk: int = 0) -> Step:
     chunks = [Chunk(0, 0, chunk, True)] if chunk else []
     return Step(np.arange(batch), batch * 100, chunks, [], 0, "")
-
-
-def test_distinct_experts_under_uniform_routing() -> None:
-    # E (1 - (1 - k/E)^B): Qwen3-30B-A3B reads 8 of 128 at 1, 51.6 at 8, 111.8 at 32; Mixtral 7.2
-    found = Routing(MANY)
-    assert [round(found.expected(tokens), 1) for tokens in (1, 8, 32)] == [8.0, 51.6, 111.8]
-    mixtral = ExpertsSpec(count=8, per_token=2, intermediate=1)
-    assert round(Routing(mixtral).expected(8), 1) == 7.2
-    assert Routing(MANY).expected(0) == 0
-    skewed = Routing(MANY, RoutingSpec(skew=1.2))
-    assert skewed.chances(8).sum() == pytest.approx(skewed.distinct(8))
-    assert skewed.chances(1) == pytest.approx(probabilities(128, 8, 1.2))
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.5, 1.2, 4.0])
@@ -53,29 +39,6 @@ def test_draws_are_those_of_the_law(tokens: int, skew: float) -> None:
     if tokens == 1:
         assert set(sizes) == {8}
     assert all((np.diff(each) > 0).all() and each[-1] < 128 for each in drawn)
-
-
-@pytest.mark.parametrize("cards", [1, 2])
-@pytest.mark.parametrize(("weights", "tensors"), [("fp16", 2), ("q8_0", 2), ("w4a16", 4)])
-def test_only_touched_experts_are_read_at_their_addresses(
-    weights: str, tensors: int, cards: int
-) -> None:
-    model = shard(EXPERTS.stored_as(weights, None), cards)
-    edges = model.layer_weight_edges
-    for layer in range(3):
-        touched = np.array([2, 3, 11])
-        each = [size for size in model.expert_bytes(layer) if size]
-        some = traffic.weights(model, layer, 1000, touched)
-        every = traffic.weights(model, layer, 1000)
-        assert len(each) == (tensors if layer else 0)  # the first layer is dense
-        assert every.size.sum() == edges[layer + 1] - edges[layer]
-        assert every.size.sum() - some.size.sum() == 13 * sum(each)
-        assert (some.start[1:] >= (some.start + some.size)[:-1]).all()
-        assert some.start[0] == edges[layer]
-        end = edges[layer + 1]
-        for size in reversed(each):
-            end -= 16 * size
-            assert {end + expert * size for expert in (2, 3, 11)} <= set(some.start.tolist())
 
 
 @pytest.mark.parametrize("skew", [0.0, 1.0])

@@ -15,7 +15,6 @@ from policies.allocators.capabilities import KeepsStates
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
 from policies.memory.fidelity import Memory
-from policies.memory.step import StepModel
 from policies.memory.step_streams import StepStreams
 from policies.memory.step_times import Efficiency
 from policies.memory.step_work import Growing
@@ -153,17 +152,6 @@ def test_streams_have_the_bytes_of_the_work(name: str, monkeypatch: pytest.Monke
     assert (counting.seen["migration"] > 0) == moves
     assert (counting.drafts > 0) == ("speculation" in given)
     assert (counting.states > 0) == (model.state is not None)
-
-
-def test_rounds_are_single_steps_and_the_first_of_many_are_the_same() -> None:
-    model = StepModel(device(4096), MODEL).work
-    step = Step(np.arange(3), 300, [], [], 0, "offered_load")
-    many = model.of(step, 5)
-    singly = [model.of(step._replace(context=300 + 3 * n), 1) for n in range(5)]
-    assert many.moved == sum(each.moved for each in singly)
-    for rounds in (1, 3):
-        assert many.first(rounds).moved == sum(each.moved for each in singly[:rounds])
-    assert many.first(1) == singly[0]
 
 
 @given(st.data())

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
-from hwmodel.specs.transformer import TransformerSpec, load_model, shard
-from policies.allocators.kv_layout import KvLayout, Units, kv_layout
+from hwmodel.specs.transformer import TransformerSpec
+from policies.allocators.kv_layout import KvLayout, Units
 from policies.allocators.registry import POLICIES
 from policies.engines.engine import Engine
 from policies.engines.scheduled_step import Step
@@ -138,15 +137,3 @@ def test_every_step_moves_what_it_must(
     )  # fmt: skip
     assert watching.steps > 100 and watching.chunks >= 40
     assert watching.moves > 0 or policy != "odma"
-
-
-@pytest.mark.parametrize("cards", [1, 2, 4])
-@pytest.mark.parametrize("name", ["deepseek-r1-distill-qwen-7b", "llama-2-7b"])
-def test_layers_of_weights_are_read_once_and_lie_below_the_kv(name: str, cards: int) -> None:
-    model = shard(load_model(name), cards)
-    base = kv_layout(load_device("a100-80gb"), model).base
-    layers = [traffic.weights(model, layer, 1 << 20) for layer in range(model.layers)]
-    start, size = (np.concatenate([part[column] for part in layers]) for column in (0, 1))
-    assert (start[1:] == (start + size)[:-1]).all() and start[0] == 0
-    assert size.sum() == model.step_weight_bytes - model.head_weight_bytes
-    assert start[-1] + size[-1] <= base

@@ -7,21 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
 from hwmodel.specs.transformer import TransformerSpec, load_model
 from policies.allocators.allocator import Demand, Limits
-from policies.allocators.kv_apart import Apart, apart
+from policies.allocators.kv_apart import Apart
 from policies.allocators.kv_groups import kv_groups
-from policies.allocators.kv_layout import KvLayout, kv_layout
+from policies.allocators.kv_layout import KvLayout
 from policies.allocators.registry import POLICIES, build
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory import traffic
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.predictors.prediction import Prediction
-from tests.policies.small import MODEL, WINDOWS, mixed, run
+from tests.policies.small import WINDOWS
 
 SERVED = ["gemma-3-12b", "gpt-oss-20b", "mistral-7b-v0.1"]
 KINDS = [("paged", None), ("static", "ring"), ("static", "full"), ("ideal", None)]
@@ -104,33 +103,3 @@ def test_a_chunk_moves_what_its_window_reaches(policy: str, kv: str | None) -> N
         assert found == [read * each, written * each]
         span = allocator.layout.groups.span(start, tokens)
         assert np.array(span) * WINDOWS.layers == pytest.approx([pairs, read, written])
-
-
-@pytest.mark.parametrize("form", ["oaken", "oaken_behind", "atom"])
-@pytest.mark.parametrize(("policy", "kv"), KINDS)
-def test_outliers_and_scales_follow_their_window(policy: str, kv: str | None, form: str) -> None:
-    """Each byte is moved once, inside the region, as many as the format's mean."""
-    wide = WINDOWS.model_copy(update={"heads": 8, "kv_heads": 4, "head_dim": 128})
-    model, lengths = wide.stored_as(None, form), [30, 41, 130, 131, 300, 517]
-    for layout in ("layer_kv_token", "layer_kv_block_head"):
-        allocator = filled(model, policy, kv, lengths, layout, apart(model))
-        decode = np.arange(len(lengths))
-        allocator.advance(decode, 1)
-        base, region, moved = allocator.layout.base, allocator.layout.bytes, 0
-        for layer in range(model.layers):
-            extents = traffic.attention(allocator, decode, layer)
-            ends = np.sort(extents.start), np.sort(extents.start + extents.size)
-            assert (ends[0][1:] >= ends[1][:-1]).all() and ends[0][0] >= base
-            assert ends[1][-1] <= base + region
-            moved += int(extents.size.sum())
-        wanted = model.kv_layer_bytes * sum(seen(model, length + 1) for length in lengths)
-        assert moved == pytest.approx(wanted, rel=0.02)  # lengths of few places, repeated
-
-
-def test_what_is_not_modelled_is_refused() -> None:
-    with pytest.raises(DescriptionError, match="sliding-window layers of 40 tokens"):
-        kv_layout(load_device("a100-80gb"), WINDOWS)
-    several = mixed(5)
-    several.samples[:] = 2
-    assert run(3008, several, shape=WINDOWS).metrics["finished"] == 5
-    assert kv_groups(MODEL, "ring") is None
