@@ -35,12 +35,6 @@ def test_what_is_not_held_cannot_be_given_back(kind: Any, start: int, size: int)
         space.give_back(start, size)
 
 
-@pytest.mark.parametrize("size", [0, 3, 12, -4])
-def test_a_buddy_takes_powers_of_two(size: int) -> None:
-    with pytest.raises(ValueError, match="power of two"):
-        Buddy(16).take(size)
-
-
 def chosen(runs: list[int], owner: list[int], fit: str, last: int) -> int:
     """Which of the places where so many slots are free a rule takes. last: the end of what it took
     before."""

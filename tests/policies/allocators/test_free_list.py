@@ -18,26 +18,6 @@ from policies.allocators.free_lists.staged import Staged
 from tests.rotation import LONG
 
 
-@pytest.mark.parametrize("name", FREE_LISTS)
-def test_blocks_asked_for_apart_come_one_after_another(name: str) -> None:
-    found = []
-    for apart in (True, False):
-        free = FREE_LISTS[name](9)
-        free.pop(7)
-        free.push(np.array([5, 1, 2]))
-        taken = free.pop_apart(4) if apart else np.concatenate([free.pop(1) for _ in range(4)])
-        found.append(taken.tolist())
-    assert found[0] == found[1]
-
-
-def test_the_oldest_block_is_taken_with_those_beside_it_and_before_younger_runs() -> None:
-    free = FREE_LISTS["oldest_runs"](12)
-    free.pop(12)
-    free.push(np.array([7, 2, 3, 6, 10, 9]))
-    assert free.pop(5).tolist() == [6, 7, 2, 3, 10]
-    assert free.pop(1).tolist() == [9]
-
-
 def from_runs(order: list[int], wanted: int) -> int:
     """The next block of `runs`: of the shortest run of free blocks that has all that are wanted,
     else of the longest; the lowest of equals."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from policies.allocators.allocator import Demand, Limits
@@ -16,8 +15,6 @@ from tests.policies.allocators.contract import Hands
 
 LAYOUT = KvLayout(0, 4096, 1, 1, 16)
 LIMITS = Limits(max_tokens=400, max_model_len=1000)
-BOUNDS = [100, 200, 300, 400]
-"""The first bounds of the output."""
 
 
 def odma(**changes: Any) -> Any:
@@ -31,14 +28,6 @@ def odma(**changes: Any) -> Any:
 def reserved(allocator: OdmaAllocator, request: int, prompt: int, guess: Prediction) -> int:
     assert allocator.reserve(request, Demand(prompt, 0, guess), prompt)
     return int(allocator.reserved[request])
-
-
-def fill(allocator: OdmaAllocator, first: int, prompt: int, guess: float) -> int:
-    """Admit requests alike until one is refused; how many."""
-    count = 0
-    while allocator.reserve(first + count, Demand(prompt, 0, Prediction(guess)), prompt):
-        count += 1
-    return count
 
 
 TOTAL = {"bucket_on": "total"}
@@ -73,34 +62,3 @@ def test_how_many_slots_does_an_admission_reserve(
     changes: dict[str, Any], prompt: int, length: float, spread: float, slots: int
 ) -> None:
     assert reserved(odma(**changes), 0, prompt, Prediction(length, spread)) == slots
-
-
-def test_profiled_lengths_set_the_first_bounds_and_the_pools() -> None:
-    prompt, output = np.full(8, 10), np.array([10, 20, 30, 40, 50, 60, 70, 400])
-    allocator = odma()
-    allocator.profile(prompt, output)
-    assert allocator.bounds == (20, 40, 60, 400)
-    assert allocator.report()["bucket_refreshes"] == 0
-    pools = odma(space="partitioned", bucket_on="total", pool_share=0.5)
-    pools.profile(prompt, output)
-    assert pools.bounds == (30, 50, 70, 410)
-    assert fill(pools, 0, 10, 20) == 17  # 512 slots in blocks of 30
-    kept = odma(first_bounds="even")
-    kept.profile(prompt, output)
-    assert kept.bounds == tuple(BOUNDS)
-
-
-@pytest.mark.parametrize(
-    ("balance", "bounds"),
-    [
-        ("requests", (20, 40, 60, 80)),
-        ("residents", (40, 60, 70, 80)),  # 360 token-steps: 90, 180, 270
-        ("slots", (50, 70, 80, 80)),  # of 20,400: 5,500, 14,000 and all up to these
-    ],
-)
-def test_what_buckets_have_equally_much_of_sets_the_bounds(
-    balance: str, bounds: tuple[int, ...]
-) -> None:
-    allocator = odma(balance=balance)
-    allocator.profile(np.full(8, 10), np.arange(10, 90, 10))
-    assert allocator.bounds == bounds

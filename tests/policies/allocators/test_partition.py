@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.allocators.buckets import Buckets
-from policies.allocators.partition import best_partition, unused_share
+from policies.allocators.partition import best_partition
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=12)
 
@@ -39,18 +39,6 @@ def test_it_is_the_least_of_all_sets_of_bounds(
     assert all(bound % align == 0 for bound in found.bounds)
 
 
-def test_by_hand() -> None:
-    """Two of 2 and one of 8 tokens: one bucket holds 8 x (2 + 2 + 8) and fills 4 + 4 + 64."""
-    lengths = np.array([2, 8, 2])
-    assert best_partition(lengths, 1, 1).unused == 1 - 72 / 96
-    assert best_partition(lengths, 2, 1) == ((2, 8), (2 / 3, 1.0), 0.0)
-    assert best_partition(lengths, 5, 1).bounds == (2, 8)
-
-
-def test_what_is_above_the_last_bound_reserves_the_large_one() -> None:
-    assert unused_share(np.array([2, 4]), [2], 8) == 1 - 20 / (4 + 32)
-
-
 @settings(max_examples=50, deadline=None)
 @given(LENGTHS, st.integers(1, 4))
 def test_its_levels_make_odmas_buckets_have_its_bounds(lengths: list[int], buckets: int) -> None:
@@ -63,12 +51,3 @@ def test_its_levels_make_odmas_buckets_have_its_bounds(lengths: list[int], bucke
     exact.begin(np.array(lengths))
     assert len(exact.bounds) == buckets  # the last again, where fewer are needed
     assert tuple(dict.fromkeys(exact.bounds)) == found.bounds
-
-
-def test_segments_that_are_looked_at_in_parts_come_to_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    lengths = np.random.default_rng(1).integers(1, 200, 300)
-    whole = best_partition(lengths, 5, 1)
-    monkeypatch.setattr("policies.allocators.partition._AT_ONCE", 7)
-    assert best_partition(lengths, 5, 1) == whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hwmodel.description.description import DescriptionError, Document
+from hwmodel.description.description import Document
 from hwmodel.specs.device import load_device
 from hwmodel.specs.number_format import number_format
 from hwmodel.specs.transformer import load_model
@@ -44,8 +44,3 @@ def test_padded_indices_lose_as_many_tokens_as_logged(pages: str, tokens: int) -
     capacity = base + round(124.5 * 128 * 2 * 1152 * part.layers)
     slots = kv_region(load_device("h200", [f"capacity={capacity}B"]), part, spec).slots
     assert slots // 128 * 128 == tokens
-
-
-def test_a_form_of_one_vector_is_refused_for_others() -> None:
-    with pytest.raises(DescriptionError, match="vectors of 576 numbers; head_dim is 128"):
-        load_model("llama-3.1-8b").stored_as(None, "fp8_ds_mla")

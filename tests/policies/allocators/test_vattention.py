@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwmodel.description.description import DescriptionError
 from hwmodel.specs.device import load_device
 from hwmodel.specs.transformer import load_model, shard
-from policies.allocators.allocator import Demand, Limits, Lookahead
-from policies.allocators.capabilities import Maps
+from policies.allocators.allocator import Demand, Limits
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.vattention import VattentionAllocator, VattentionOptions
 from policies.engines.scheduled_step import Step
-from policies.memory.mapped import mapped
 from policies.memory.step import StepModel
 from policies.memory.step_times import Efficiency
 from policies.predictors.predictor import Prediction
@@ -30,25 +27,6 @@ def made(layout: KvLayout = FOUR_HEADS, **options: Any) -> VattentionAllocator:
 
 def admit(allocator: VattentionAllocator, request: int, tokens: int) -> None:
     assert allocator.reserve(request, Demand(tokens, 0, Prediction(1.0)), tokens)
-
-
-def test_tokens_of_a_frame() -> None:
-    """Bytes over KV heads x head dimension x bytes: four heads of 128 at 16 bit."""
-    assert made(frame="64KiB").block == 64 and made(frame="2MiB").block == 2048
-    assert made(frame="2MiB", slicing=True).block == 2048 // 28
-
-
-def test_how_many_slots_does_a_request_need_to_its_end() -> None:
-    # whole frames of 64 tokens; the last token is never stored
-    one, three = np.array([64, 64, 10]), np.array([1, 2, 119])
-    assert made().needs(one, three).tolist() == [64, 128, 128]
-    # drafts are stored ahead of it, but not beyond the longest sequence
-    limits = Limits(4096, 130, lookahead=Lookahead(5))
-    ahead = VattentionAllocator(FOUR_HEADS, 9, limits, made().options)
-    prompt, output = np.arange(2, 190), np.full(188, 1)
-    stored = [max(min(n + 5, 130), n) for n in prompt.tolist()]
-    needed = [-(-each // ahead.block) * ahead.block for each in stored]
-    assert ahead.needs(prompt, output).tolist() == needed
 
 
 def test_growth_of_yi_34b_costs_120_calls_and_nothing_when_overlapped() -> None:
@@ -67,16 +45,3 @@ def test_growth_of_yi_34b_costs_120_calls_and_nothing_when_overlapped() -> None:
         times = alone.delayed(allocator.mapping.stalls(request, alone.total_s))
         lost[growth] = float((times.total_s - alone.total_s)[0])
     assert lost == {"synchronous": pytest.approx(120 * 40e-6), "background": 0.0}
-
-
-def test_frames_of_another_size_than_the_device_translates_are_refused() -> None:
-    allocator = made()
-    assert allocator.able(Maps) is not None
-    device = load_device("mlu370-x4", ["translation={frame: 2MiB}"])
-    with pytest.raises(DescriptionError, match="maps frames of 65536 B"):
-        mapped(lambda *_: None, device, allocator)
-
-
-def test_a_frame_that_cannot_be_is_a_mistake() -> None:
-    with pytest.raises(DescriptionError, match="do not fit"):
-        made(frame="64GiB")
