@@ -193,32 +193,25 @@ def around(mean: float) -> tuple[float, ...]:
 WRITES, DEEP = replace(BASE, read_share=0.5), replace(BASE, read_queue=64, write_queue=64)
 
 
-def test_alpha_above_the_threshold_everywhere_is_not_bound() -> None:
-    found = made({32: around(0.3), 64: around(0.9)}, (WRITES, 0.8))
-    assert found.verdict("channel").answer == "not random-access bound"
-
-
-def test_alpha_below_the_threshold_everywhere_is_bound() -> None:
-    found = made({32: around(0.3), 64: around(0.5)}, (WRITES, 0.4))
-    verdict = found.verdict("channel")
-    assert (verdict.answer, verdict.reached_at, verdict.longest) == (
-        "random-access bound", None, 64
-    )  # fmt: skip
-
-
-def test_a_condition_that_answers_otherwise_is_named() -> None:
-    found = made({64: around(0.5)}, (WRITES, 0.4), (DEEP, 0.8))
-    verdict = found.verdict("channel")
-    assert verdict.answer == "undecided" and [c for c, _ in verdict.flipping] == [DEEP]
-
-
-def test_a_condition_whose_interval_straddles_is_named_too() -> None:
-    assert made({64: around(0.9)}, (WRITES, 0.7)).verdict("channel").answer == "undecided"
-
-
-def test_an_interval_that_straddles_the_threshold_decides_nothing() -> None:
-    found = made({64: (0.6, 0.7, 0.8)}, (WRITES, 0.4))
-    assert found.verdict("channel").answer == "undecided"
+@pytest.mark.parametrize(
+    ("alpha", "others", "answer", "flipping"),
+    [
+        ({32: around(0.3), 64: around(0.9)}, [(WRITES, 0.8)], "not random-access bound", []),
+        ({32: around(0.3), 64: around(0.5)}, [(WRITES, 0.4)], "random-access bound", []),
+        ({64: around(0.5)}, [(WRITES, 0.4), (DEEP, 0.8)], "undecided", [DEEP]),
+        # intervals that straddle the threshold
+        ({64: around(0.9)}, [(WRITES, 0.7)], "undecided", [WRITES]),
+        ({64: (0.6, 0.7, 0.8)}, [(WRITES, 0.4)], "undecided", None),
+    ],
+)
+def test_the_verdict_is_where_every_condition_lies(
+    alpha: dict[int, tuple[float, ...]], others: list[tuple[Condition, float]], answer: str,
+    flipping: list[Condition] | None,
+) -> None:  # fmt: skip
+    verdict = made(alpha, *others).verdict("channel")
+    assert verdict.answer == answer and verdict.longest == 64
+    assert flipping is None or [condition for condition, _ in verdict.flipping] == flipping
+    assert (verdict.reached_at is None) == (alpha[64] == around(0.5))
 
 
 def test_variants_are_a_range_and_one_that_answers_otherwise_is_named() -> None:
