@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import atexit
 import gc
+import itertools
 import os
 import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,6 +29,9 @@ os.environ.setdefault("BANKWISE_ONE_KERNEL", "1")
 # Ctrl-C is tested: a shell's background job ignores it, and so would what is started from here
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# no test cuts the power, and a disk takes four milliseconds to keep what is written
+os.fsync = lambda descriptor: None
+
 DEAR = (
     "test_study.py",
     "test_run.py",
@@ -35,6 +40,7 @@ DEAR = (
     "test_wheel.py",
 )
 """Files that take longest: begun first, so that no worker ends with one while others idle."""
+NUMBERS = itertools.count()
 
 
 # eight thousand tests stay in memory to the end: the collector of garbage need not look at them
@@ -61,6 +67,12 @@ settings.register_profile(
     "long", parent=settings.get_profile("ci"), derandomize=False, max_examples=1000
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As pytest's, without a link to the newest, which takes as long as a short test."""
+    return tmp_path_factory.mktemp(f"test-{next(NUMBERS)}", numbered=False)
 
 
 @pytest.fixture

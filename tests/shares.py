@@ -17,6 +17,7 @@ EVERY = {
     "answers/test_capacity.py::test_four_cards_carry_four_times_as_much": 2,
     "hwmodel/kernel/test_refresh.py::test_each_bank_has_its_refreshes": 3,
     "hwmodel/kernel/test_refresh_fits.py::test_an_endless_simulation_can_be_interrupted": 2,
+    "hwmodel/kernel/test_rows.py::test_row_blocks_one_tick_early_not_on_the_tick_and_nothing_outside": 2,
     "hwmodel/measure/test_bounds.py::test_no_measured_pattern_beats_its_closed_form": 6,
     "hwmodel/measure/test_bounds.py::test_no_run_of_a_shipped_memory_beats_its_own_bound": 4,
     "hwmodel/measure/test_channels.py::test_any_split_gives_the_completions_of_one_batch_and_the_figures_of_replay": 2,
@@ -61,6 +62,7 @@ EVERY = {
     "sweeps/cli/test_schema.py::test_each_is_a_schema": 4,
     "sweeps/report/test_vega.py::test_every_chart_is_a_picture_of_each_kind": 3,
     "sweeps/report/test_vega.py::test_every_chart_is_valid_and_compiles": 3,
+    "test_testing.py::test_what_ships_keeps_its_contract": 2,
     "test_examples.py::test_an_example_prints_its_answer": 3,
 }  # fmt: skip
 """Of a family's cases, in the order of collection, each n-th."""
