@@ -56,3 +56,11 @@ def test_a_draft_models_layers_join_the_groups_as_in_vllm() -> None:
         assert alike or pages.drafter_block == theirs["tokens"]["own"]
         largest = max(sum(group) for group in theirs["groups"])
         assert largest <= pages.group < 2 * largest
+
+
+def test_two_cards_split_states_and_mamba_groups_are_copied() -> None:
+    granite = load_model("granite-4.0-h-small")
+    half = shard(granite, 2)
+    assert half.state is not None and (half.state.heads, half.state.groups) == (64, 1)
+    inner, size = 128 * 64, 128
+    assert half.state_bytes() == 36 * (inner // 2 * size * 2 + (inner // 2 + 2 * size) * 3 * 2)

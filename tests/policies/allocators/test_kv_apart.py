@@ -9,8 +9,9 @@ import pytest
 
 from hwmodel.specs.device import load_device
 from hwmodel.specs.kv_order import LAYOUTS
-from hwmodel.specs.transformer import TransformerSpec, load_model
+from hwmodel.specs.transformer import TransformerSpec, load_model, shard
 from policies.allocators.allocator import Limits
+from policies.allocators.kv_apart import Apart, apart
 from policies.allocators.kv_layout import KvLayout, kv_layout
 from policies.allocators.registry import POLICIES
 from policies.memory import traffic
@@ -60,3 +61,13 @@ def test_every_byte_of_a_batch_is_moved_once_and_inside_the_region(kv: str, dims
         moved += found.size.sum()
     mean = 3 * 301 * GROUPED.stored_as(None, kv).kv_token_bytes
     assert moved == pytest.approx(mean, rel=0.02)  # sparse entries: lengths of 19 places, repeated
+
+
+def test_a_shard_has_scales_of_its_own() -> None:
+    half = shard(load_model("llama-2-70b").stored_as(None, "oaken"), 2)
+    assert half.kv_layer_bytes == round(2 * (4 * (64 + 12.8) + 12))
+    # a bias of 16 bits for each of 4 x 128 channels and 256 tokens
+    assert apart(GROUPED.stored_as(None, "tender")) == Apart(0.0, 0, 128, 0, 4, False)
+    # and of one head of 64: four bits, which take a byte
+    narrow = GROUPED.model_copy(update={"kv_heads": 1, "head_dim": 64})
+    assert apart(narrow.stored_as(None, "tender")) == Apart(0.0, 0, 64, 0, 1, False)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwmodel.description.description import DescriptionError
-from hwmodel.specs.stages import stages_of
+from hwmodel.specs.stages import dealt, stages_of
 from hwmodel.specs.transformer import load_model
 from policies.engines.scheduled_step import Chunk, Step
 from policies.memory.pipeline import (
@@ -114,6 +114,31 @@ def test_a_step_has_the_first_parts_of_all_that_waits_as_the_papers_recursion_cu
     parts = halves([(cost, at) for at, cost in enumerate(each)], least, stages)
     ends = [part[-1][1] + 1 for part in parts]
     assert found == [0, *(end for end in ends if end <= most)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "deepseek-r1-distill-qwen-7b", "qwen3-next-80b-a3b", "gpt-oss-20b", "gemma-3-27b",
+        "deepseek-v3", "jamba-v0.1",
+    ],
+)  # fmt: skip
+def test_stages_hold_each_layer_once_and_a_tied_table_at_both_ends(name: str) -> None:
+    model = load_model(name)
+    table = model.vocabulary * model.hidden * 2 * model.tied_embeddings
+    assert dealt(28, 3) == (9, 10, 9) and dealt(30, 4) == (7, 8, 8, 7)
+    for many in (2, 3):
+        parts = stages_of(model, many)
+        own = [layer for part in parts for layer in map(part.layer, range(part.layers))]
+        for layer, kind in zip(own, map(model.layer, range(model.layers)), strict=True):
+            assert (layer.parameters, layer.flops) == (kind.parameters, kind.flops)
+            assert layer._replace(mlp=kind.mlp) == kind
+        edges = sum(part.layer_weight_edges[-1] for part in parts)
+        assert edges == model.layer_weight_edges[-1]
+        assert sum(part.weight_bytes for part in parts) == model.weight_bytes + table
+        assert sum(part.head_flops for part in parts) == model.head_flops
+        assert sum(part.state_bytes(2) for part in parts) == model.state_bytes(2)
+        assert sum(part.kv_held_bytes(9999) for part in parts) == model.kv_held_bytes(9999)
 
 
 def test_a_stage_keeps_kv() -> None:

@@ -63,3 +63,26 @@ def test_what_cannot_be_placed_is_said() -> None:
         served(device(), {"kv": "lpddr"})
     with pytest.raises(DescriptionError, match="has one memory"):
         served(load_device("mlu370-x4"), {"kv": "far"})
+
+
+def test_what_a_card_costs_draws_and_measures_with_all_its_memories() -> None:
+    settings = [
+        "price={card: 1000, gb: 10}", "memories.lpddr.price_gb=5", "draw={card: 100, gbps: 0.1}",
+        "memories.lpddr.draw_gbps=0.2", "area={card: 600, channel: 1.5}",
+        "memories.lpddr.area_channel=2",
+    ]  # fmt: skip
+    card = load_device("hbm4-lpddr6", settings)
+    far = card.memories["lpddr"]
+    usd = 1000 + 10 * card.capacity_bytes / 1e9 + 5 * far.capacity_bytes / 1e9
+    watts = 100 + 0.1 * card.peak_gbps + 0.2 * far.peak_gbps
+    mm2 = 600 + 1.5 * card.channels + 2 * far.channels
+    assert (card.price_usd, card.draw_watts, card.area_mm2) == pytest.approx((usd, watts, mm2))
+    unknown = [f"memories.lpddr.{each}=null" for each in ("price_gb", "draw_gbps", "area_channel")]
+    bare = load_device("hbm4-lpddr6", [*settings, *unknown])
+    assert (bare.price_usd, bare.draw_watts, bare.area_mm2) == (None, None, None)
+    assert load_device("hbm4-lpddr6", ["memories=null"]).memories == {}
+    assert load_device("mlu370-x4").price_usd is None
+    found = served(card, {"kv": "lpddr"}).metrics
+    rate, per = found["output_tokens_per_s"], ("kusd", "watt", "mm2")
+    each = [rate / found[f"tokens_per_s_per_{name}"] for name in per]
+    assert each == pytest.approx([usd / 1000, watts, mm2]) and found["card_mm2"] == card.area_mm2
